@@ -57,10 +57,19 @@ lint:
 	$(BIN)/ruff check .
 
 types:
-	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests
+	$(BIN)/mypy edgec partitioner/edgec_partitioner runtime/edgec_runtime devices/edgec_devices tests benchmarks
 
 fast:
 	$(BIN)/python -m pytest -n 2 -rs --dist worksteal -m "not (slow or arm or shared or browser)"
+
+# That a refactoring changed nothing: hashes of all that is generated for 22 models (reads ../shared; a few minutes);
+# make replay ARGS='--only digits --update' writes them anew
+replay: setup
+	$(BIN)/python -m benchmarks.replay $(ARGS)
+
+# How readable each room is: make house ARGS=--functions names the worst functions
+house: setup
+	$(BIN)/python -m benchmarks.house $(ARGS)
 
 models-table: setup
 	$(BIN)/python -m tests.tables.models_table $(ARGS)

@@ -1,8 +1,9 @@
 """Measures how readable the code is, room by room; `tests/house` holds the bounds.
 
-A room is a folder of an import package. Density is counted in nodes of the syntax tree for each line of a function of
-at least five lines: 5 in httpx and onnx-ir, 15 in tinygrad. Cyclomatic complexity is McCabe's number as radon counts
-it: one more than the branches, loops, handlers, conditions of comprehensions and operands of `and` and `or`.
+A room is a folder of an import package. Density is counted in nodes of the syntax tree
+for each line of a function of at least five lines: 5 in httpx and onnx-ir, 15 in
+tinygrad. Cyclomatic complexity is McCabe's number as radon counts it: one more than the
+branches, loops, handlers, conditions of comprehensions and operands of `and` and `or`.
 
     python -m benchmarks.house [--functions]
 """
@@ -22,20 +23,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("edgec", "partitioner/edgec_partitioner", "runtime/edgec_runtime", "devices/edgec_devices")
+PACKAGES = (
+    "edgec",
+    "partitioner/edgec_partitioner",
+    "runtime/edgec_runtime",
+    "devices/edgec_devices",
+)
 SHORTEST_FUNCTION_LINES = 5
-"""Shorter functions say nothing about density: a line of `def` and one of `return` are as long as they must be."""
+"""Shorter functions say nothing about density: a line of `def` and one of `return` are
+as long as they must be.
+"""
 PRONOUNS = frozenset({"what", "which", "that", "those", "such"})
-"""Words that stand where a noun should: a share of more than 4 % of a docstring's words makes it a riddle."""
+"""Words that stand where a noun should: a share of more than 4 % of a docstring's words
+makes it a riddle.
+"""
 DIRECTIVES = re.compile(r"#\s*(fmt|type|noqa|ruff|mypy|pragma)\b")
-BRANCHES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.match_case)
+BRANCHES = (
+    ast.If,
+    ast.IfExp,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ExceptHandler,
+    ast.Assert,
+    ast.match_case,
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One function: where it is, its syntax nodes a line, its cyclomatic complexity, and its parameters."""
+    """One function: where it is, its syntax nodes a line, its cyclomatic complexity,
+    and its parameters.
+    """
 
     place: str
     lines: int
@@ -67,7 +88,9 @@ class Room:
 
 def files() -> list[Path]:
     """Every Python file of the product."""
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [
+        path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
+    ]
 
 
 def room_of(path: Path) -> str:
@@ -121,13 +144,16 @@ def comments(text: str) -> int:
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
-    """The docstrings of a module, its classes and functions, and the strings below its constants."""
+    """The docstrings of a module, its classes and functions, and the strings below its
+    constants.
+    """
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            for statement in node.body:
-                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                    if isinstance(statement.value.value, str):
-                        yield statement.value.value
+        if isinstance(
+            node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        ):
+            values = [s.value for s in node.body if isinstance(s, ast.Expr)]
+            constants = [v.value for v in values if isinstance(v, ast.Constant)]
+            yield from (text for text in constants if isinstance(text, str))
 
 
 def rooms() -> dict[str, Room]:
@@ -148,7 +174,11 @@ def rooms() -> dict[str, Room]:
             words = re.findall(r"[a-z']+", docstring.lower())
             room.words += len(words)
             room.pronouns += sum(word in PRONOUNS for word in words)
-        functions = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        functions = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
         room.functions += [measured(path, function) for function in functions]
     return dict(found)
 
@@ -156,25 +186,41 @@ def rooms() -> dict[str, Room]:
 def class_names() -> Counter[str]:
     """How many files define a class of each name."""
     trees = [ast.parse(path.read_text()) for path in files()]
-    return Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return Counter(
+        node.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
 
 
 def tests_of_kind() -> int:
-    """How often a file outside `edgec/ops` asks which operation another one is: `isinstance(….spec, …)`."""
+    """How often a file outside `edgec/ops` asks which operation another one is:
+    `isinstance(….spec, …)`.
+    """
     found = 0
     for path in files():
         if "/edgec/ops/" not in str(path):
-            found += len(re.findall(r"isinstance\(\s*[\w.\[\]()]*spec\b", path.read_text()))
+            found += len(
+                re.findall(r"isinstance\(\s*[\w.\[\]()]*spec\b", path.read_text())
+            )
     return found
 
 
 def main() -> int:
     """Print a row for each room, and one for all."""
     parser = argparse.ArgumentParser(prog="benchmarks.house")
-    parser.add_argument("--functions", action="store_true", help="also the densest and most complex functions")
+    parser.add_argument(
+        "--functions",
+        action="store_true",
+        help="also the densest and most complex functions",
+    )
     arguments = parser.parse_args()
     found = rooms()
-    print("| room | files | lines | nodes a line | comments in 1,000 | pronouns | longest file | complexity > 10 | worst |")
+    print(
+        "| room | files | lines | nodes a line | comments in 1,000 | pronouns | "
+        "longest file | complexity > 10 | worst |"
+    )
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     every = Room()
     for name, room in sorted(found.items()):
@@ -191,8 +237,14 @@ def main() -> int:
     print(_row("all", every))
     shared = {name: count for name, count in class_names().items() if count > 1}
     many = sum(f.parameters > 6 for f in every.functions)
-    print(f"\nclass names in several files: {len(shared)}; functions of more than 6 parameters: {many}")
-    print(f"isinstance of operations outside ops: {tests_of_kind()}; fmt: skip: {every.unformatted}")
+    print(
+        f"\nclass names in several files: {len(shared)}; "
+        f"functions of more than 6 parameters: {many}"
+    )
+    print(
+        f"isinstance of operations outside ops: {tests_of_kind()}; fmt: skip: "
+        f"{every.unformatted}"
+    )
     print(f"widest line: {every.widest_line}")
     if arguments.functions:
         for f in sorted(every.functions, key=lambda f: -f.complexity)[:40]:
@@ -209,7 +261,8 @@ def _row(name: str, room: Room) -> str:
     remarks = 1000 * room.comments / max(room.lines, 1)
     pronouns = room.pronouns / max(room.words, 1)
     return (
-        f"| {name} | {room.files} | {room.lines} | {room.density:.1f} | {remarks:.1f} | {pronouns:.1%} | "
+        f"| {name} | {room.files} | {room.lines} | {room.density:.1f} | {remarks:.1f} "
+        f"| {pronouns:.1%} | "
         f"{room.longest_file} | {len(complex_ones)} | {worst} |"
     )
 

@@ -1,13 +1,16 @@
-"""Shows that a refactoring changed nothing: hashes of what every kind of compile generates.
+"""Shows that a refactoring changed nothing: hashes of what every kind of compile
+generates.
 
-Each model is compiled up to its generated files, for every board, and the sha256 of each file (C sources, weights,
-Edge TPU segments, the report on quantization, and what `edgec explain` says) becomes one line of `replay.txt`. The
-lines must be those of the committed file; where a change means to alter what is generated, `--update` writes them
+Each model is compiled up to its generated files, for every board, and the sha256 of
+each file (C sources, weights, Edge TPU segments, the report on quantization, and what
+`edgec explain` says) becomes one line of `replay.txt`. The lines must be those of the
+committed file; where a change means to alter what is generated, `--update` writes them
 anew, and the commit says why.
 
-What a float model computes on its calibration samples depends, in its last bits, on the vector instructions of this
-machine. The first line of the file names them; on a machine with others, write a file of its own before the change
-and compare with it after: `--record build/replay.txt --update`, then `--record build/replay.txt`.
+What a float model computes on its calibration samples depends, in its last bits, on the
+vector instructions of this machine. The first line of the file names them; on a machine
+with others, write a file of its own before the change and compare with it after:
+`--record build/replay.txt --update`, then `--record build/replay.txt`.
 
     python -m benchmarks.replay [--update] [--only digits,resnet8_f32] [--record FILE]
 """
@@ -66,31 +69,46 @@ MODELS = (
     "ultraface_rfb320",
     "vittrack",
 )
-"""Of the shared data folder: one of each family of architectures, with every kind of model file."""
+"""Of the shared data folder: one of each family of architectures, with every kind of
+model file.
+"""
 TARGETS = ("host", "pi3", "pi4", "pi5", "pi4+coral")
 QUANTIZED_BEST = ("digits", "kws_dscnn_f32", "mnist8", "resnet8_f32")
-"""These are also quantized by the recipe `best`, for which larger models would take minutes."""
+"""These are also quantized by the recipe `best`, for which larger models would take
+minutes.
+"""
 NOISE_SAMPLES = 6
 
 
 def model_file(name: str) -> Path:
     """The model file of this name, of the fixtures or of the shared data folder."""
     folder = ROOT / "fixtures" / name if name in FIXTURES else SHARED / "models" / name
-    return next(path for path in sorted(folder.iterdir()) if path.suffix in (".onnx", ".tflite"))
+    return next(
+        path for path in sorted(folder.iterdir()) if path.suffix in (".onnx", ".tflite")
+    )
 
 
 def calibration(model: Path, folder: Path) -> Path:
-    """The photos of the fixtures for a model of images, and an .npz file of noise for any other."""
+    """The photos of the fixtures for a model of images, and an .npz file of noise for
+    any other.
+    """
     graph = read_model(model)
     inputs = graph.given()
     photos = ROOT / "fixtures" / "photos"
     shape = inputs[0].type.shape
-    if len(inputs) == 1 and len(shape) == 4 and 3 in (shape[1], shape[3]) and not graph.state:
+    if (
+        len(inputs) == 1
+        and len(shape) == 4
+        and 3 in (shape[1], shape[3])
+        and not graph.state
+    ):
         return photos
     samples = [random_sample(graph, seed) for seed in range(NOISE_SAMPLES)]
-    arrays = {v.name: np.concatenate([sample[v.name] for sample in samples]) for v in inputs}
+    arrays = {
+        v.name: np.concatenate([sample[v.name] for sample in samples]) for v in inputs
+    }
     path = folder / f"{model.stem}.npz"
-    np.savez(path, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
     return path
 
 
@@ -119,7 +137,9 @@ def generated(model: Path, options: Options) -> Iterator[tuple[str, bytes]]:
 
 
 def quantization(lowered: Lowered) -> bytes:
-    """The bundle's report on how the model became int8; nothing for a model that is taken as it is."""
+    """The bundle's report on how the model became int8; nothing for a model that is
+    taken as it is.
+    """
     if lowered.floats is None:
         return b""
     return json.dumps(lowered.floats.found.to_json(), sort_keys=True).encode()
@@ -137,10 +157,15 @@ def replay(name: str) -> list[str]:
         recipes = ("fast", "best") if name in QUANTIZED_BEST else ("fast",)
         for target in TARGETS:
             for recipe in recipes:
-                options = Options(target, calibrate=samples, quantize=recipe, min_cosine=-1)
+                options = Options(
+                    target, calibrate=samples, quantize=recipe, min_cosine=-1
+                )
                 head = f"{name} {target} {recipe}"
                 try:
-                    lines += [f"{head} {path} {digest(content)}" for path, content in generated(model, options)]
+                    lines += [
+                        f"{head} {path} {digest(content)}"
+                        for path, content in generated(model, options)
+                    ]
                 except InputError as e:
                     lines.append(f"{head} {e.what}")
             options = Options(target, calibrate=samples, quantize="fast")
@@ -161,11 +186,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.replay")
     parser.add_argument("--update", action="store_true", help="write the record anew")
     parser.add_argument("--only", default="", help="names of models, with commas")
-    parser.add_argument("--record", type=Path, default=RECORD, help="the file to compare with")
+    parser.add_argument(
+        "--record", type=Path, default=RECORD, help="the file to compare with"
+    )
     arguments = parser.parse_args()
     known = (*FIXTURES, *(MODELS if SHARED.is_dir() else ()))
     if not SHARED.is_dir():
-        print(f"note: {SHARED} is not there: the fixtures alone are compiled", file=sys.stderr)
+        print(
+            f"note: {SHARED} is not there: the fixtures alone are compiled",
+            file=sys.stderr,
+        )
     names = [n for n in known if not arguments.only or n in arguments.only.split(",")]
     lines = [machine()]
     with ProcessPoolExecutor(2) as pool:
@@ -177,7 +207,11 @@ def main() -> int:
         return 0
     before = arguments.record.read_text().splitlines()
     before = [before[0], *(line for line in before[1:] if line.split(" ")[0] in names)]
-    changed = list(difflib.unified_diff(before, lines, str(arguments.record), "now", lineterm="", n=0))
+    changed = list(
+        difflib.unified_diff(
+            before, lines, str(arguments.record), "now", lineterm="", n=0
+        )
+    )
     print("\n".join(changed) or f"{len(lines) - 1} lines, all as recorded")
     return 1 if changed else 0
 

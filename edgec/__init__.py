@@ -4,8 +4,9 @@
     edgec.compile("model.onnx", "pi4+coral", "out.edgec", calibrate="photos/")
     edgec.flash("out.edgec", on="ssh://pi@attic")
 
-Every verb of the command line is a function with the same options. All of them raise `edgec.errors.EdgecError`, whose
-text says what failed, where, and one thing to do; arguments of a wrong type too.
+Every verb of the command line is a function with the same options. All of them raise
+`edgec.errors.EdgecError`, whose text says what failed, where, and one thing to do;
+arguments of a wrong type too.
 """
 
 from __future__ import annotations
@@ -96,34 +97,63 @@ def compile(
     example_inputs: Sequence[Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Compiled:
-    """Compile a model into one verified bundle: `output`, or MODEL.edgec in the working folder.
+    """Compile a model into one verified bundle: `output`, or MODEL.edgec in the working
+    folder.
 
     Args:
-        model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with `example_inputs` of the shapes that it gets.
-        target: "host", "pi4", "pi4+coral", …. output: the bundle. progress: called with each step's name.
-        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how: "best" (default), "fast" or a .toml.
-        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see docs/quantization.md.
-        validate: others to verify with. allow_float: a float model without `calibrate` may miss the target's Edge TPU.
-        preprocess: of photos (docs/preprocessing.md). input_shapes: freezes dynamic inputs, by name.
-        task, anchors: what outputs mean, "detection", "yolox", … or a file (docs/tasks.md); a file of boxes' anchors.
-        keep_head: a detector keeps the head that picks its boxes, also where int8 cannot hold it (docs/tasks.md).
-        fix, state: inputs that are constants; that are what these outputs were at the last call (docs/state.md).
-        min_cosine: how like the float model int8 must be. disable: passes or rewrites to leave out.
-        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all"; optimistic: and of what it may have.
-        labels: a text file, one a line. threads: of its C, 1 to 4. also: code for "armv7" or "host" too. cc: a compiler
-        of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes the graph beside the bundle.
-        workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
+        model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with
+            `example_inputs` of the shapes that it gets.
+        target: "host", "pi4", "pi4+coral", …. output: the bundle. progress: called with
+            each step's name.
+        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how:
+            "best" (default), "fast" or a .toml.
+        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see
+            docs/quantization.md.
+        validate: others to verify with. allow_float: a float model without `calibrate`
+            may miss the target's Edge TPU.
+        preprocess: of photos (docs/preprocessing.md). input_shapes: freezes dynamic
+            inputs, by name.
+        task, anchors: what outputs mean, "detection", "yolox", … or a file
+            (docs/tasks.md); a file of boxes' anchors.
+        keep_head: a detector keeps the head that picks its boxes, also where int8
+            cannot hold it (docs/tasks.md).
+        fix, state: inputs that are constants; that are what these outputs were at the
+            last call (docs/state.md).
+        min_cosine: how like the float model int8 must be. disable: passes or rewrites
+            to leave out.
+        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all";
+            optimistic: and of what it may have.
+        labels: a text file, one a line. threads: of its C, 1 to 4. also: code for
+            "armv7" or "host" too. cc: a compiler
+        of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes
+            the graph beside the bundle.
+        workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path,
+            "ssh://host", "folder:DIR", "none".
     """
     from edgec.drive.compile import compile_model
 
-    return compile_model(model, output=_path(output), options=_options(locals()), labels=_path(labels), task=task,
-        anchors=_path(anchors), cc=cc, dump=tuple(dump), edgetpu_compiler=edgetpu_compiler,
-        example_inputs=example_inputs, progress=progress or _silent, executor=executor)  # fmt: skip
+    return compile_model(
+        model,
+        output=_path(output),
+        options=_options(locals()),
+        labels=_path(labels),
+        task=task,
+        anchors=_path(anchors),
+        cc=cc,
+        dump=tuple(dump),
+        edgetpu_compiler=edgetpu_compiler,
+        example_inputs=example_inputs,
+        progress=progress or _silent,
+        executor=executor,
+    )
 
 
 @_checked
-def finish(folder: str | Path, *, progress: Callable[[str], None] | None = None) -> Compiled:
-    """Go on with a hand-off folder (`edgetpu_compiler="folder:DIR"`) on which edgetpu_compiler has run.
+def finish(
+    folder: str | Path, *, progress: Callable[[str], None] | None = None
+) -> Compiled:
+    """Go on with a hand-off folder (`edgetpu_compiler="folder:DIR"`) on which
+    edgetpu_compiler has run.
 
     Args:
         folder: the hand-off folder.
@@ -164,7 +194,8 @@ def explain(
     Args:
         model: a .onnx, .tflite or .pt2 file.
         target: this and all others as in `compile`.
-        quantize: "fast" (default), which takes seconds, or "best", the default of `compile`, which takes minutes.
+        quantize: "fast" (default), which takes seconds, or "best", the default of
+            `compile`, which takes minutes.
     """
     from edgec.drive.explain import explain_model
 
@@ -184,9 +215,10 @@ def run(
 
     Args:
         bundle: the .edgec file.
-        inputs: arrays by name. An image input takes a photo too, uint8 [height, width, 3] of any size
-            (docs/preprocessing.md).
-        on: the device: "local:", "emulated:pi4", "ssh://pi@host", … or a name of edgec.toml.
+        inputs: arrays by name. An image input takes a photo too, uint8 [height, width,
+            3] of any size (docs/preprocessing.md).
+        on: the device: "local:", "emulated:pi4", "ssh://pi@host", … or a name of
+            edgec.toml.
         threads: of the CPU; at most what the bundle was compiled for.
         timeout: seconds for which nothing may move on the way to it.
     """
@@ -219,19 +251,22 @@ def bench(
     frames: int | None = None,
     source: str | None = None,
 ) -> BenchReport:
-    """Latencies of a bundle on a device, and whether its budgets hold; estimates are marked as such.
+    """Latencies of a bundle on a device, and whether its budgets hold; estimates are
+    marked as such.
 
     Args:
         bundle: the .edgec file.
         on: the device, as in `run`.
-        budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the report.
+        budgets: "p95<=33ms" and the like; a missed one is no error but an entry of the
+            report.
         runs: timed inferences in all, or `seconds` of them.
         threads, timeout: as in `run`.
         compare: the `json` of an earlier run.
         max_regress: how much slower than that is too slow; 0.05 is 5 %.
         accept_estimates, accept_throttling: what may satisfy a budget.
-        json, junit, markdown, trace, html: files for all figures and samples (docs/bench.schema.json), a test case for
-            each verdict, what the terminal shows, chrome://tracing or ui.perfetto.dev, and a page to look at.
+        json, junit, markdown, trace, html: files for all figures and samples
+            (docs/bench.schema.json), a test case for each verdict, what the terminal
+            shows, chrome://tracing or ui.perfetto.dev, and a page to look at.
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
@@ -272,28 +307,41 @@ def tune(
     executor: Executor | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Tuning:
-    """Search the legal schedules of a bundle's calls on a device; what is found is kept for later compiles.
+    """Search the legal schedules of a bundle's calls on a device; what is found is kept
+    for later compiles.
 
     Args:
         bundle: the .edgec file.
         on: the device, as in `run`.
-        workers: how many threads try them; or "dask://host:port": a Dask cluster, where times are estimates.
+        workers: how many threads try them; or "dask://host:port": a Dask cluster, where
+            times are estimates.
         ops: at most so many kinds of calls, the largest first.
-        output: the database, JSON (docs/tune.md; default: the one that `compile` reads by itself). What it has is not
-            tried again.
+        output: the database, JSON (docs/tune.md; default: the one that `compile` reads
+            by itself). What it has is not tried again.
         timeout: as in `run`.
         executor: tries them instead of threads of this process.
         progress: as in `compile`.
     """
     from edgec.drive.tune import Search, tune
 
-    search = Search(Path(bundle), _device(on), _workers(workers), ops, _path(output), timeout, executor)
+    search = Search(
+        Path(bundle),
+        _device(on),
+        _workers(workers),
+        ops,
+        _path(output),
+        timeout,
+        executor,
+    )
     return tune(search, progress or _silent)
 
 
 @_checked
-def doctor(on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOUT_S) -> Findings:
-    """What this machine, or a device, has and lacks, with a command to type for each finding.
+def doctor(
+    on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOUT_S
+) -> Findings:
+    """What this machine, or a device, has and lacks, with a command to type for each
+    finding.
 
     Args:
         on: the device ("ssh://pi@host", …); without it, this machine.
@@ -307,7 +355,8 @@ def doctor(on: str | None = None, *, ask: bool = False, timeout: float = _TIMEOU
 
 @_checked
 def devices(*, probe: bool = False) -> tuple[Found, ...]:
-    """What there is from here: serial ports, hosts of edgec.toml, boards to emulate, Edge TPUs.
+    """What there is from here: serial ports, hosts of edgec.toml, boards to emulate,
+    Edge TPUs.
 
     Args:
         probe: log in to serial ports too, to see what answers.
@@ -332,18 +381,22 @@ def flash(
     timeout: float = _TIMEOUT_S,
     progress: Callable[[str, Any], None] | None = None,
 ) -> tuple[Outcome, ...]:
-    """Put a bundle on devices: only what differs is sent, checked there, and switched to at once. An outcome each.
+    """Put a bundle on devices: only what differs is sent, checked there, and switched
+    to at once. An outcome each.
 
-    What a device refuses is in its outcome; what is wrong before any device is touched is raised.
+    What a device refuses is in its outcome; what is wrong before any device is touched
+    is raised.
 
     Args:
         bundle: the .edgec file.
         on: a device or several, as in `run`.
         app: the folder on the device (default: the model's name).
-        health: a latency that must be kept there, "p95<=40ms", or the old version stays.
+        health: a latency that must be kept there, "p95<=40ms", or the old version
+            stays.
         service: systemd runs it from then on.
         with_runtime: edgec-runtime too, unpacked beside the bundle.
-        wheels: more wheels beside that: files, or names of the package index, as ai-edge-litert.
+        wheels: more wheels beside that: files, or names of the package index, as
+            ai-edge-litert.
         allow_downgrade: a signed bundle may be older than what the device had.
         ask: a person is there to type a password.
         timeout: as in `run`.
@@ -353,13 +406,29 @@ def flash(
     from edgec_devices.wheel import wheels_or_names
 
     pushed = wheels_or_names(wheels) if with_runtime or wheels else None
-    on_devices, say = _devices(on), progress or _silent
-    return flash(Path(bundle), on_devices, health, app, say, ask, service, pushed, timeout, allow_downgrade)
+    on_devices = _devices(on)
+    say = progress or _silent
+    return flash(
+        Path(bundle),
+        on_devices,
+        health,
+        app,
+        say,
+        ask,
+        service,
+        pushed,
+        timeout,
+        allow_downgrade,
+    )
 
 
 @_checked
 def rollback(
-    on: str | Sequence[str], *, app: str | None = None, ask: bool = False, timeout: float = _TIMEOUT_S
+    on: str | Sequence[str],
+    *,
+    app: str | None = None,
+    ask: bool = False,
+    timeout: float = _TIMEOUT_S,
 ) -> tuple[Outcome, ...]:
     """Go back to the version before the last flash. An outcome for each device.
 
@@ -375,7 +444,9 @@ def rollback(
 
 
 @_checked
-def status(on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S) -> tuple[Outcome, ...]:
+def status(
+    on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S
+) -> tuple[Outcome, ...]:
     """What devices are and which versions they have: `facts` of each outcome.
 
     Args:
@@ -399,7 +470,8 @@ def package(
     maintainer: str | None = None,
     output: str | Path | None = None,
 ) -> Path:
-    """Make a Debian package of a bundle: program, bundle, runtime and a systemd service. The file that was written.
+    """Make a Debian package of a bundle: program, bundle, runtime and a systemd
+    service. The file that was written.
 
     Args:
         bundle: the .edgec file.
@@ -412,7 +484,9 @@ def package(
     """
     from edgec_devices import package as packages
 
-    made = packages.package(Path(bundle), format, arch, app, version, maintainer or packages.MAINTAINER)
+    made = packages.package(
+        Path(bundle), format, arch, app, version, maintainer or packages.MAINTAINER
+    )
     return packages.write(made, _path(output))
 
 
@@ -427,27 +501,38 @@ def sign(
     runtime: bool = False,
     output: str | Path | None = None,
 ) -> str:
-    """Sign a bundle, in its place or to `output`, so that devices with a trusted key take it. The key's fingerprint.
+    """Sign a bundle, in its place or to `output`, so that devices with a trusted key
+    take it. The key's fingerprint.
 
     Args:
         file: the .edgec file, or a wheel, whose signature goes beside it.
         key: the private key.
-        new_key: makes one, this file and the same with .pub; without a bundle that is all.
-        app: the application on the device that the bundle is for (default: the model's name).
+        new_key: makes one, this file and the same with .pub; without a bundle that is
+            all.
+        app: the application on the device that the bundle is for (default: the model's
+            name).
         counter: grows from one version to the next (default: the time in seconds).
-        runtime: write the runtime's wheel to this folder, signed, for `flash(wheels=…)`.
+        runtime: write the runtime's wheel to this folder, signed, for
+            `flash(wheels=…)`.
         output: the signed bundle.
     """
     from edgec_devices.signing import sign_or_make
 
-    return sign_or_make(_path(file), _path(key), _path(new_key), _path(output), app, counter, runtime).fingerprint
+    return sign_or_make(
+        _path(file), _path(key), _path(new_key), _path(output), app, counter, runtime
+    ).fingerprint
 
 
 @_checked
 def trust(
-    key: str | Path, on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S
+    key: str | Path,
+    on: str | Sequence[str],
+    *,
+    ask: bool = False,
+    timeout: float = _TIMEOUT_S,
 ) -> tuple[Outcome, ...]:
-    """Have devices take only bundles that are signed with this public key, or one that they trust already.
+    """Have devices take only bundles that are signed with this public key, or one that
+    they trust already.
 
     Args:
         key: the public key's file.
@@ -467,10 +552,22 @@ def _options(given: Mapping[str, Any]) -> Options:
     from edgec.drive.lower import Options
 
     found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
-    found |= {name: _path(found[name]) for name in ("calibrate", "validate") if name in found}
-    found |= {name: tuple(found[name]) for name in ("disable", "float_ops", "also") if name in found}
-    found |= {name: str(found[name]) for name in ("quantize", "tuned", "workers") if found.get(name) is not None}
-    return Options(**found | _about_inputs(found["input_shapes"], found["fix"], found["state"]))
+    found |= {
+        name: _path(found[name]) for name in ("calibrate", "validate") if name in found
+    }
+    found |= {
+        name: tuple(found[name])
+        for name in ("disable", "float_ops", "also")
+        if name in found
+    }
+    found |= {
+        name: str(found[name])
+        for name in ("quantize", "tuned", "workers")
+        if found.get(name) is not None
+    }
+    return Options(
+        **found | _about_inputs(found["input_shapes"], found["fix"], found["state"])
+    )
 
 
 def _workers(workers: str | int | None) -> str | None:

@@ -28,13 +28,16 @@ def diff(
     cc: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Diff:
-    """Two ways to run a network beside each other, layer by layer: what differs, where it comes from, what would help.
+    """Two ways to run a network beside each other, layer by layer: what differs, where
+    it comes from, what would help.
 
     Args:
-        a: a model or a bundle, perhaps after what is to run it: "net.onnx", "litert:net.tflite" (docs/diff.md).
+        a: a model or a bundle, perhaps after what is to run it: "net.onnx",
+            "litert:net.tflite" (docs/diff.md).
         b: the other; it is the one whose layers are judged.
         inputs: photos, or an .npz, as for `compile(calibrate=)`.
-        preprocess: how photos become inputs, as in `compile` (default: as the bundle, or the file, has it).
+        preprocess: how photos become inputs, as in `compile` (default: as the bundle,
+            or the file, has it).
         calibrate: for "int8:", data to quantize with (default: the inputs).
         quantize: for "int8:", as in `compile`.
         samples: at most so many of the inputs, spread over all.
@@ -65,7 +68,12 @@ def about_inputs(
 ) -> dict[str, Any]:
     """As drive takes them."""
     return {
-        "input_shapes": {name: tuple(shape) for name, shape in (input_shapes or {}).items()},
-        "fix": {name: tuple(x) if isinstance(x, Sequence) else (float(x),) for name, x in (fix or {}).items()},
+        "input_shapes": {
+            name: tuple(shape) for name, shape in (input_shapes or {}).items()
+        },
+        "fix": {
+            name: tuple(x) if isinstance(x, Sequence) else (float(x),)
+            for name, x in (fix or {}).items()
+        },
         "state": dict(state or {}),
     }

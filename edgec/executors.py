@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from dataclasses import dataclass
 from functools import cache
 from threading import Semaphore
@@ -22,14 +29,18 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, eq=False)
 class Shared(Generic[A]):
-    """What many calls are given, and is large: an executor of other machines sends it to each of them once."""
+    """What many calls are given, and is large: an executor of other machines sends it
+    to each of them once.
+    """
 
     value: A
 
 
 def cores() -> int:
     """Of this machine, that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @cache
@@ -37,11 +48,14 @@ def _room() -> Semaphore:
     return Semaphore(cores())
 
 
-def in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Generator[B, None, None]:
-    """What `work` makes of each item, in their order: by threads, which begin few more than were taken.
+def in_order(
+    work: Callable[[A], B], items: Iterable[A], threads: int
+) -> Generator[B, None, None]:
+    """What `work` makes of each item, in their order: by threads, which begin few more
+    than were taken.
 
-    However many callers there are, no more of their items are worked on at once than there are cores: each takes
-    memory. So `work` must not call this itself.
+    However many callers there are, no more of their items are worked on at once than
+    there are cores: each takes memory. So `work` must not call this itself.
     """
 
     def one(item: A) -> B:
@@ -59,14 +73,20 @@ def in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Genera
 
 
 def each_done(
-    executor: Executor, work: Callable[..., B], items: Sequence[A], *shared: Shared[object]
+    executor: Executor,
+    work: Callable[..., B],
+    items: Sequence[A],
+    *shared: Shared[object],
 ) -> Generator[tuple[A, B], None, None]:
-    """Every item with what `work(item, *shared)` made of it, as done; once more if what worked on it went away.
+    """Every item with what `work(item, *shared)` made of it, as done; once more if what
+    worked on it went away.
 
     Raises what the work raises. What has not begun when it is closed never does.
     """
     begun = dict.fromkeys(range(len(items)), 1)
-    waiting: dict[Future[B], int] = {executor.submit(work, item, *shared): i for i, item in enumerate(items)}
+    waiting: dict[Future[B], int] = {
+        executor.submit(work, item, *shared): i for i, item in enumerate(items)
+    }
     try:
         while waiting:
             future = next(as_completed(waiting))
@@ -87,11 +107,17 @@ def each_done(
 
 def _gone(e: BaseException) -> bool:
     """Whether that is about who worked, not about the work."""
-    return isinstance(e, (BrokenExecutor, CancelledError)) or type(e).__module__.startswith("distributed")
+    return isinstance(e, (BrokenExecutor, CancelledError)) or type(
+        e
+    ).__module__.startswith("distributed")
 
 
 def _again(
-    executor: Executor, work: Callable[..., B], given: tuple[object, ...], time: int, why: BaseException
+    executor: Executor,
+    work: Callable[..., B],
+    given: tuple[object, ...],
+    time: int,
+    why: BaseException,
 ) -> Future[B]:
     try:
         if time <= TIMES:
@@ -99,4 +125,6 @@ def _again(
     except RuntimeError as e:  # it takes no more
         why = e
     hint = "run it again: what was found is kept"
-    raise EdgecError(f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint) from why
+    raise EdgecError(
+        f"the workers are gone: {why or type(why).__name__}", at="--workers", hint=hint
+    ) from why

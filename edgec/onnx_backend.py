@@ -1,11 +1,14 @@
-"""edgec behind the `onnx.backend` interface, so that ONNX's own test suite, or anything else that knows it, drives it:
+"""edgec behind the `onnx.backend` interface, so that ONNX's own test suite, or anything
+else that knows it, drives it:
 
     import edgec.onnx_backend as backend
     outputs = backend.prepare(model, "CPU").run([x])
 
-Device "CPU" is the generated C, compiled for this machine; "INTERP" is the numpy interpreter. What edgec cannot do is
-an `EdgecError`. Shapes are those of the inputs of a run. An input on whose elements a shape hangs, or that an operator
-needs when it is compiled, counts as a constant of the run that gives it: another run with other elements compiles anew.
+Device "CPU" is the generated C, compiled for this machine; "INTERP" is the numpy
+interpreter. What edgec cannot do is an `EdgecError`. Shapes are those of the inputs of
+a run. An input on whose elements a shape hangs, or that an operator needs when it is
+compiled, counts as a constant of the run that gives it: another run with other elements
+compiles anew.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ _DEVICES = ("CPU", "INTERP")
 
 @dataclass(frozen=True)
 class Specialised:
-    """A model for certain inputs: of these types, some with these bytes. graph: what `interp` runs. constants: by name,
-    inputs that are none of the graph's own.
+    """A model for certain inputs: of these types, some with these bytes. graph: what
+    `interp` runs. constants: by name, inputs that are none of the graph's own.
     """
 
     graph: Graph
@@ -45,43 +48,61 @@ class Specialised:
 
     def fits(self, feeds: Mapping[str, Array]) -> bool:
         """Whether it is for these inputs."""
-        return _types(feeds) == self.types and all(feeds[n].tobytes() == c for n, c in self.constants.items())
+        return _types(feeds) == self.types and all(
+            feeds[n].tobytes() == c for n, c in self.constants.items()
+        )
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
-    """A model that can be run. Graphs are made and compiled when inputs with new shapes, or constants, come."""
+    """A model that can be run.
+
+    Graphs are made and compiled when inputs with new shapes, or constants, come.
+    """
 
     def __init__(self, model: ModelProto, device: str, cc: str | None = None) -> None:
-        self._model, self._device, self._cc = model, device, cc
+        self._model = model
+        self._device = device
+        self._cc = cc
         given = {t.name for t in model.graph.initializer}
         self._inputs = [i for i in model.graph.input if i.name not in given]
         self._made: list[tuple[Specialised, Run]] = []
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """One inference. inputs: arrays in the order of the model's inputs, by name, or the only one.
+        """One inference. inputs: arrays in the order of the model's inputs, by name, or
+        the only one.
 
         Returns the outputs in order, which can be had by name too. Raises EdgecError.
         """
         feeds = self._by_name(inputs)
-        special, run = next((made for made in self._made if made[0].fits(feeds)), None) or self._make(feeds)
+        special, run = next(
+            (made for made in self._made if made[0].fits(feeds)), None
+        ) or self._make(feeds)
         found = run({v.name: feeds[v.name] for v in special.graph.inputs}, None)
         names = [o.name for o in self._model.graph.output]
-        outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(*(found[n] for n in names))
+        outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(
+            *(found[n] for n in names)
+        )
         return outputs
 
     def specialised(self, feeds: Mapping[str, Array]) -> Specialised:
         """The optimised graph for these inputs. Raises EdgecError."""
-        model, constants = self._model, list[str]()
+        model = self._model
+        constants = list[str]()
         while True:
             shapes = {n: a.shape for n, a in feeds.items() if n not in constants}
             try:
                 graph = checked(
-                    graph_of(model, Path(f"{model.graph.name or 'model'}.onnx"), shapes), Path("model.onnx")
+                    graph_of(
+                        model, Path(f"{model.graph.name or 'model'}.onnx"), shapes
+                    ),
+                    Path("model.onnx"),
                 )
                 graph = optimize(graph)
                 if self._device == "CPU":
                     _check(graph)
-                return Specialised(graph, _types(feeds), {n: feeds[n].tobytes() for n in constants})
+                return Specialised(
+                    graph, _types(feeds), {n: feeds[n].tobytes() for n in constants}
+                )
             except UnsupportedError as e:
                 needed = _inputs_behind(e) - {*constants}
                 if not needed:
@@ -92,7 +113,11 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def _make(self, feeds: Mapping[str, Array]) -> tuple[Specialised, Run]:
         special = self.specialised(feeds)
         by_numpy = self._device == "INTERP"
-        run = partial(interp, special.graph) if by_numpy else NativeGraph(special.graph, native_compiler(self._cc))
+        run: Run
+        if by_numpy:
+            run = partial(interp, special.graph)
+        else:
+            run = NativeGraph(special.graph, native_compiler(self._cc))
         self._made.append((special, run))
         return self._made[-1]
 
@@ -103,8 +128,14 @@ class Prepared(BackendRep):  # type: ignore[misc]
         else:
             listed = inputs if isinstance(inputs, (list, tuple)) else [inputs]
             found = {n: np.asarray(a) for n, a in zip(names, listed, strict=False)}
-        if len(found) < len(names) or (len(inputs) > len(names) and isinstance(inputs, (list, tuple))):
-            raise InputError(f"the model takes the inputs {', '.join(names)}", "run", "give an array for each")
+        if len(found) < len(names) or (
+            len(inputs) > len(names) and isinstance(inputs, (list, tuple))
+        ):
+            raise InputError(
+                f"the model takes the inputs {', '.join(names)}",
+                "run",
+                "give an array for each",
+            )
         return found
 
 
@@ -112,7 +143,9 @@ class EdgecBackend(Backend):  # type: ignore[misc]
     """The functions of this module, as ONNX's test runner takes them."""
 
     @classmethod
-    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+    def is_compatible(
+        cls, model: ModelProto, device: str = "CPU", **kwargs: Any
+    ) -> bool:
         """Whether edgec takes the model, as far as can be told without inputs."""
         try:
             cls.prepare(model, device, **kwargs)
@@ -122,12 +155,18 @@ class EdgecBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """The model, ready to be run. Raises EdgecError for one whose inputs have static shapes and that is refused.
+        """The model, ready to be run.
+
+        Raises EdgecError for one whose inputs have static shapes and that is refused.
 
         cc: a C compiler of this machine instead of zig.
         """
         if not cls.supports_device(device):
-            raise InputError(f"there is no device {device}", "prepare", f"give {' or '.join(_DEVICES)}")
+            raise InputError(
+                f"there is no device {device}",
+                "prepare",
+                f"give {' or '.join(_DEVICES)}",
+            )
         ready = Prepared(model, device.split(":")[0], **kwargs)
         if all(_is_static(i) for i in ready._inputs):
             try:
@@ -138,7 +177,9 @@ class EdgecBackend(Backend):  # type: ignore[misc]
         return ready
 
     @classmethod
-    def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+    def run_model(
+        cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
         """`prepare` and `run` at once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
@@ -151,18 +192,24 @@ class EdgecBackend(Backend):  # type: ignore[misc]
         outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """One operator on these inputs, in the order of the node's or by name. opset_version: default, the newest."""
+        """One operator on these inputs, in the order of the node's or by name.
+        opset_version: default, the newest.
+        """
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         names = [n for n in node.input if n]
         listed = [inputs[n] for n in names] if isinstance(inputs, Mapping) else inputs
         arrays = {n: np.asarray(a) for n, a in zip(names, listed, strict=True)}
         ins = [
-            onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            onnx.helper.make_tensor_value_info(
+                n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape
+            )
             for n, a in arrays.items()
         ]
         outs = [onnx.ValueInfoProto(name=n) for n in node.output if n]
         graph = onnx.helper.make_graph([node], node.op_type, ins, outs)
-        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)])
+        model = onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)]
+        )
         return cls.run_model(model, list(arrays.values()), device, **kwargs)
 
     @classmethod
@@ -177,7 +224,9 @@ def _types(feeds: Mapping[str, Array]) -> dict[str, tuple[tuple[int, ...], str]]
 
 def _is_static(info: onnx.ValueInfoProto) -> bool:
     """Whether an input is a tensor of a known shape."""
-    return info.type.HasField("tensor_type") and all(d.HasField("dim_value") for d in info.type.tensor_type.shape.dim)
+    return info.type.HasField("tensor_type") and all(
+        d.HasField("dim_value") for d in info.type.tensor_type.shape.dim
+    )
 
 
 def _check(graph: Graph) -> None:
@@ -205,7 +254,9 @@ def _with_constants(model: ModelProto, arrays: Mapping[str, Array]) -> ModelProt
     left = [i for i in twin.graph.input if i.name not in arrays]
     del twin.graph.input[:]
     twin.graph.input.extend(left)
-    twin.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in arrays.items())
+    twin.graph.initializer.extend(
+        numpy_helper.from_array(a, n) for n, a in arrays.items()
+    )
     return twin
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 Progress = Callable[[str], None]
-"""Called with the name of each step as it begins, "calibrate 3/100" where it is counted, and "" at the end."""
+"""Called with the name of each step as it begins, "calibrate 3/100" where it is
+counted, and "" at the end.
+"""
 
 COMPILE_C = "compile C"
 """What the names of steps begin with that wait for the C compiler."""
@@ -43,8 +45,11 @@ class Steps:
         """A step begins, and the one before it ends; "": there is none after it."""
         now = self.clock()
         if self._now:
-            self._seconds[self._now] = self._seconds.get(self._now, 0.0) + now - self._since
-        self._now, self._since = counted(text)[0], now
+            self._seconds[self._now] = (
+                self._seconds.get(self._now, 0.0) + now - self._since
+            )
+        self._now = counted(text)[0]
+        self._since = now
         if self.tell is not None:
             self.tell(text)
 

@@ -34,24 +34,33 @@ def webcam(
     timeout: float = TIMEOUT_S,
     progress: Callable[[str], None] | None = None,
 ) -> Shown:
-    """Show a live picture that a bundle changes, on a page of this machine (docs/webcam.md), until it ends.
+    """Show a live picture that a bundle changes, on a page of this machine
+    (docs/webcam.md), until it ends.
 
     Args:
-        bundles: .edgec files with a task; the page switches between them. demo: a bundle and a clip of edgec's own.
-        source: a camera, a video, a photo, a folder of photos or a URL; default: the first camera.
-        effect: "overlay", "blur", "replace=FILE" or "cartoon" (docs/tasks.md). smooth: results over time.
-        display: a page at `host` and `port`; without, a file is read once, as fast as it goes.
-        frames: after so many it ends. out: a folder for the pictures, masks and results.
-        virtual_camera: a V4L2 output, such as "/dev/video9", that shows the picture to other programs as a camera.
+        bundles: .edgec files with a task; the page switches between them. demo: a
+            bundle and a clip of edgec's own.
+        source: a camera, a video, a photo, a folder of photos or a URL; default: the
+            first camera.
+        effect: "overlay", "blur", "replace=FILE" or "cartoon" (docs/tasks.md). smooth:
+            results over time.
+        display: a page at `host` and `port`; without, a file is read once, as fast as
+            it goes.
+        frames: after so many it ends. out: a folder for the pictures, masks and
+            results.
+        virtual_camera: a V4L2 output, such as "/dev/video9", that shows the picture to
+            other programs as a camera.
         progress: gets the page's address.
-        on: the device where it runs, "ssh://pi@host" or a name of edgec.toml, with a source of its own; the page is
-            here all the same. timeout: seconds for which nothing may move on the way to it.
+        on: the device where it runs, "ssh://pi@host" or a name of edgec.toml, with a
+            source of its own; the page is here all the same. timeout: seconds for which
+            nothing may move on the way to it.
     """
     from edgec_devices.listing import resolve
 
     from edgec.drive.webcam import Wanted, run_webcam
 
-    paths, url = [Path(b) for b in bundles], resolve(on, Path.cwd()) if on is not None else None
+    paths = [Path(b) for b in bundles]
+    url = resolve(on, Path.cwd()) if on is not None else None
     return run_webcam(
         Wanted(
             *(paths, source, effect, smooth, display, host, port, frames, demo),

@@ -1,4 +1,6 @@
-"""What several tests build alike is built once a run, in a folder that the workers of the run share."""
+"""What several tests build alike is built once a run, in a folder that the workers of
+the run share.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,11 @@ def apart() -> Iterator[Path]:
 
 
 def once(key: str, make: Callable[[Path], None]) -> Path:
-    """The folder that `make` filled for this key, which says all that the result depends on.
+    """The folder that `make` filled for this key, which says all that the result
+    depends on.
 
-    It is read by others: nothing may be changed in it. A worker that comes second waits for the first. What `make`
-    raises is raised, and the next that asks tries again.
+    It is read by others: nothing may be changed in it. A worker that comes second waits
+    for the first. What `make` raises is raised, and the next that asks tries again.
     """
     assert _folder is not None, "builds.use was not called"
     folder = _folder / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -63,8 +66,8 @@ def once(key: str, make: Callable[[Path], None]) -> Path:
 def program(command: Sequence[str], sources: Sequence[Path], output: Path) -> None:
     """An executable of C files (with -shared, a library) by a compiler with its flags.
 
-    For a -target zig builds a C library for each CPU and way of linking, which takes a minute: all are linked with
-    those that edgec's own programs have.
+    For a -target zig builds a C library for each CPU and way of linking, which takes a
+    minute: all are linked with those that edgec's own programs have.
     """
     if "-target" not in command:
         _call([*command, *map(str, sources), "-lm", "-o", str(output)])
@@ -72,7 +75,9 @@ def program(command: Sequence[str], sources: Sequence[Path], output: Path) -> No
     objects = [output.with_name(f"{output.name}-{source.stem}.o") for source in sources]
     for source, made in zip(sources, objects, strict=True):
         _call([*command, "-c", str(source), "-o", str(made)])
-    Compiler.zig("", command[command.index("-target") + 1], _LINKED).link_program(objects, output)
+    Compiler.zig("", command[command.index("-target") + 1], _LINKED).link_program(
+        objects, output
+    )
 
 
 def _call(command: Sequence[str]) -> None:

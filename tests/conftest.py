@@ -18,8 +18,11 @@ from hypothesis import HealthCheck, settings
 
 from tests import builds
 
-# deadlines and slow first draws say something about a busy machine, nothing about the code
-settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# deadlines and slow first draws say something about a busy machine, nothing about the
+# code
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 # the same examples each time: --hypothesis-profile=explore tries others
 settings.register_profile("edgec", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("edgec")
@@ -27,7 +30,8 @@ settings.load_profile("edgec")
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 
-# zig builds a C library at its first start: tests that have a cache folder of their own share that one
+# zig builds a C library at its first start: tests that have a cache folder of their own
+# share that one
 os.environ.setdefault("ZIG_GLOBAL_CACHE_DIR", str(cache_dir("zig")))
 
 _NEEDS = {
@@ -39,19 +43,39 @@ _NEEDS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--sweep", action="store_true", help="run every case of long tests, not a sample of them")
-    parser.addoption("--release", choices=RELEASES, default=RELEASES[0], help="Debian of the emulated machine")
-    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption(
+        "--sweep",
+        action="store_true",
+        help="run every case of long tests, not a sample of them",
+    )
+    parser.addoption(
+        "--release",
+        choices=RELEASES,
+        default=RELEASES[0],
+        help="Debian of the emulated machine",
+    )
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the golden files instead of comparing",
+    )
 
 
 def cheapness(item: pytest.Item) -> int:
-    """What takes longest comes first, so that the workers end together; tests of a file stay together."""
+    """What takes longest comes first, so that the workers end together; tests of a file
+    stay together.
+    """
     dear = ("pi", "slow", "arm", "browser", "cc")
-    return next((i for i, marker in enumerate(dear) if item.get_closest_marker(marker)), len(dear))
+    return next(
+        (i for i, marker in enumerate(dear) if item.get_closest_marker(marker)),
+        len(dear),
+    )
 
 
 def leave_a_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of each long test with many cases those whose names have the lowest hashes; pytest says how many are left out."""
+    """Of each long test with many cases those whose names have the lowest hashes;
+    pytest says how many are left out.
+    """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sweep"):
@@ -60,13 +84,21 @@ def leave_a_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     for every in cases.values():
         marker = every[0].get_closest_marker("sweep")
         assert marker is not None
-        left_out.update(sorted(every, key=lambda item: zlib.crc32(item.nodeid.encode()))[marker.args[0] :])
+        left_out.update(
+            sorted(every, key=lambda item: zlib.crc32(item.nodeid.encode()))[
+                marker.args[0] :
+            ]
+        )
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test whose need is not met is skipped with the reason, which -rs prints at the end."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """A test whose need is not met is skipped with the reason, which -rs prints at the
+    end.
+    """
     if not config.getoption("--sweep"):
         leave_a_sample(config, items)
     items.sort(key=cheapness)
@@ -75,13 +107,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("shared") and not (SHARED / "models").is_dir():
-            item.add_marker(pytest.mark.skip(reason=f"no data folder at {SHARED}: set EDGEC_SHARED"))
+            item.add_marker(
+                pytest.mark.skip(reason=f"no data folder at {SHARED}: set EDGEC_SHARED")
+            )
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _builds(tmp_path_factory: pytest.TempPathFactory) -> None:
     builds.use(tmp_path_factory.getbasetemp())
-    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))  # what a person tuned changes no test
+    # what a person tuned changes no test
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
 @pytest.fixture(scope="session")
@@ -92,15 +127,23 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def machine(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A whole emulated Pi 4, as the tests that had it before left it: booting one takes as long as they do."""
+def machine(
+    release: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machine]:
+    """A whole emulated Pi 4, as the tests that had it before left it: booting one takes
+    as long as they do.
+    """
     with whole_machine(tmp_path_factory.mktemp("machine"), release) as booted:
         yield booted
 
 
 @contextmanager
-def whole_machine(folder: Path, release: str, cameras: bool = False) -> Iterator[Machine]:
-    """An emulated Pi 4 that is on in a `with` block; the test is skipped where apt has no packages for it."""
+def whole_machine(
+    folder: Path, release: str, cameras: bool = False
+) -> Iterator[Machine]:
+    """An emulated Pi 4 that is on in a `with` block; the test is skipped where apt has
+    no packages for it.
+    """
     try:
         with boot("pi4", folder=folder, release=release, cameras=cameras) as booted:
             yield booted
@@ -118,7 +161,9 @@ def shared() -> Path:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """golden(text, suffix): text equals the file named after the test, or --update-golden writes it."""
+    """golden(text, suffix): text equals the file named after the test, or
+    --update-golden writes it.
+    """
 
     def check(text: str, suffix: str) -> None:
         name = request.node.name.replace("[", "-").replace("]", "")
@@ -127,7 +172,11 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
             return
-        assert path.exists(), f"{path} is missing: run pytest --update-golden and look at it"
-        assert text == path.read_text(), f"{path.name} changed: if meant, run pytest --update-golden"
+        assert path.exists(), (
+            f"{path} is missing: run pytest --update-golden and look at it"
+        )
+        assert text == path.read_text(), (
+            f"{path.name} changed: if meant, run pytest --update-golden"
+        )
 
     return check

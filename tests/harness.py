@@ -1,4 +1,6 @@
-"""Running one graph in every way that must agree: interp, generated C, the emitted TFLite on the reference kernels."""
+"""Running one graph in every way that must agree: interp, generated C, the emitted
+TFLite on the reference kernels.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ X86 = {
         ["-march=x86-64-v4", "-mavx512vnni"],
     ),
 }
-"""Cores of this machine: what Linux calls the last of their features, and what gcc must be told."""
+"""Cores of this machine: what Linux calls the last of their features, and what gcc must
+be told.
+"""
 
 
 def has(feature: str) -> bool:
@@ -46,7 +50,9 @@ def has(feature: str) -> bool:
 
 
 def random_array(t: TensorType, rng: np.random.Generator) -> Array:
-    """Random data of a type: normal floats, all integers of the quantized range, small biases and indices."""
+    """Random data of a type: normal floats, all integers of the quantized range, small
+    biases and indices.
+    """
     if t.np_dtype.kind == "f":
         return rng.normal(size=t.shape).astype(t.dtype)
     if t.dtype == "bool":
@@ -86,7 +92,9 @@ _EXTREMES: Mapping[str, Array] = {
     "large": np.array([1e20, -1e20, 1e5, -1e4, 100, -100]),
     "denormal": np.array([1e-39, 1e-40, -1e-40, 1e-45, 0]),
 }
-"""Numbers at which a formula overflows or underflows on the way, though its result is finite."""
+"""Numbers at which a formula overflows or underflows on the way, though its result is
+finite.
+"""
 
 MANY_OPS = 40
 """So many ops of a graph are named in a failure."""
@@ -95,38 +103,62 @@ LARGE_MEAN = "large mean"
 
 
 def extreme_inputs(graph: Graph, seed: int = 5) -> dict[str, dict[str, Array]]:
-    """Inputs by what is extreme about their floats; none for a graph without float inputs.
+    """Inputs by what is extreme about their floats; none for a graph without float
+    inputs.
 
-    Sums of products get no numbers near the largest, and those of two computed operands no large ones: whether they
-    overflow on the way depends on the order in which one adds.
+    Sums of products get no numbers near the largest, and those of two computed operands
+    no large ones: whether they overflow on the way depends on the order in which one
+    adds.
     """
     floats = [v for v in graph.inputs if v.type.dtype == "float32"]
     if not floats:
         return {}
     rng = np.random.default_rng(seed)
     others = random_inputs(graph)
-    left_out = ({"largest"} if len(floats) < 2 else {"largest", "large"}) if sums_products(graph) else set()
-    found = {LARGE_MEAN: {v.name: 1000 + 0.1 * rng.standard_normal(v.type.shape) for v in floats}}
+    if sums_products(graph):
+        left_out = {"largest"} if len(floats) < 2 else {"largest", "large"}
+    else:
+        left_out = set()
+    found = {
+        LARGE_MEAN: {
+            v.name: 1000 + 0.1 * rng.standard_normal(v.type.shape) for v in floats
+        }
+    }
     for name, numbers in _EXTREMES.items():
         if name not in left_out:
             found[name] = {v.name: rng.choice(numbers, v.type.shape) for v in floats}
-    return {name: {**others, **{n: x.astype(np.float32) for n, x in data.items()}} for name, data in found.items()}
+    return {
+        name: {**others, **{n: x.astype(np.float32) for n, x in data.items()}}
+        for name, data in found.items()
+    }
 
 
-_WEIGHTED = ("transform_landmarks", "resize_bilinear", "resize_cubic", "grid_sample", "roi_align")
+_WEIGHTED = (
+    "transform_landmarks",
+    "resize_bilinear",
+    "resize_cubic",
+    "grid_sample",
+    "roi_align",
+)
 """Kinds whose sums of weighted elements are not counted as multiply-accumulates."""
 
 
 def sums_products(graph: Graph) -> bool:
-    """Whether an op adds up products, so that its rounding errors are those of its terms and not of its result."""
+    """Whether an op adds up products, so that its rounding errors are those of its
+    terms and not of its result.
+    """
     return any(op.spec.macs(op) or op.kind in _WEIGHTED for op in graph.ops)
 
 
-def assert_near(graph: Graph, got: Mapping[str, Array], want: Mapping[str, Array], case: str) -> None:
-    """Integers bit for bit; floats within 1e-5 of the range of the finite ones, or four units of the last place.
+def assert_near(
+    graph: Graph, got: Mapping[str, Array], want: Mapping[str, Array], case: str
+) -> None:
+    """Integers bit for bit; floats within 1e-5 of the range of the finite ones, or four
+    units of the last place.
 
-    Of sums of products the largest magnitude counts in place of the range. Numbers below the normal ones may be zero:
-    generated code has the processor flush them. What is not finite is the same in both. case: what a failure is of.
+    Of sums of products the largest magnitude counts in place of the range. Numbers
+    below the normal ones may be zero: generated code has the processor flush them. What
+    is not finite is the same in both. case: what a failure is of.
     """
     for name, y in want.items():
         mine = got[name]
@@ -136,30 +168,49 @@ def assert_near(graph: Graph, got: Mapping[str, Array], want: Mapping[str, Array
             exact = y[finite].astype(np.float64)
             largest = np.abs(y[finite]).max()
             span = float(largest) if sums_products(graph) else float(np.ptp(exact))
-            allowed = max(1e-5 * span, 4 * float(np.spacing(largest)), float(np.finfo(np.float32).tiny))
+            allowed = max(
+                1e-5 * span,
+                4 * float(np.spacing(largest)),
+                float(np.finfo(np.float32).tiny),
+            )
             difference = np.abs(mine[finite].astype(np.float64) - exact)
-            assert np.isfinite(difference).all(), f"{case}: not finite where {exact[~np.isfinite(difference)][0]} is"
-            assert difference.max() <= allowed, f"{case}: {difference.max()} of {span}, {allowed} allowed"
+            assert np.isfinite(difference).all(), (
+                f"{case}: not finite where {exact[~np.isfinite(difference)][0]} is"
+            )
+            assert difference.max() <= allowed, (
+                f"{case}: {difference.max()} of {span}, {allowed} allowed"
+            )
 
 
 def run_c(
-    graph: Graph, inputs: Mapping[str, Array], compiler: Compiler | None = None, core: Core = PLAIN
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    compiler: Compiler | None = None,
+    core: Core = PLAIN,
 ) -> dict[str, Array]:
     """Compile the graph's C and run it in this process."""
     source = segment_source(graph, "seg", core)
     with tempfile.TemporaryDirectory() as tmp:
         build_library(source.text, Path(tmp), compiler or Compiler.native("gcc"))
-        return run_segment(Path(tmp) / LIBRARY, source, graph, {**initial(graph), **inputs})
+        return run_segment(
+            Path(tmp) / LIBRARY, source, graph, {**initial(graph), **inputs}
+        )
 
 
-_DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
+_DECLARED = re.compile(
+    r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE
+)
 """The names that a generated file has for itself: its constants, functions and offsets."""
 
 
 def joined(sources: Sequence[CSource]) -> str:
-    """One C text of several: the files follow each other as they are, and the preprocessor gives the names of each an
-    end of their own."""
-    text = [f'#include "{h}"\n' for h in sorted({h for source in sources for h in source.headers})]
+    """One C text of several: the files follow each other as they are, and the
+    preprocessor gives the names of each an end of their own.
+    """
+    text = [
+        f'#include "{h}"\n'
+        for h in sorted({h for source in sources for h in source.headers})
+    ]
     for source in sources:
         names = sorted(set(_DECLARED.findall(source.text)))
         text += [f"#define {name} {name}_of_{source.name}\n" for name in names]
@@ -174,7 +225,9 @@ def build_library(text: str, folder: Path, compiler: Compiler) -> None:
     compiler.link_library([folder / "seg.o"], folder / LIBRARY)
 
 
-def run_segment(library: Path, source: CSource, graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def run_segment(
+    library: Path, source: CSource, graph: Graph, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
     """Run a segment of a library, `source` of `graph`, in this process."""
     run = getattr(ctypes.CDLL(str(library)), f"edgec_{source.name}_run")
     args = [np.ascontiguousarray(inputs[v.name]) for v in graph.inputs]
@@ -183,9 +236,14 @@ def run_segment(library: Path, source: CSource, graph: Graph, inputs: Mapping[st
     arena = ctypes.c_void_p(scratch.ctypes.data + -scratch.ctypes.data % 64)
     stored = np.zeros(len(source.weights.data) + 64, np.uint8)
     at = -stored.ctypes.data % 64
-    stored[at : at + len(source.weights.data)] = np.frombuffer(source.weights.data, np.uint8)
+    stored[at : at + len(source.weights.data)] = np.frombuffer(
+        source.weights.data, np.uint8
+    )
     weights = ctypes.c_void_p(stored.ctypes.data + at)
-    pointers = [(ctypes.c_void_p * max(1, len(a)))(*[x.ctypes.data for x in a]) for a in (args, outs)]
+    pointers = [
+        (ctypes.c_void_p * max(1, len(a)))(*[x.ctypes.data for x in a])
+        for a in (args, outs)
+    ]
     assert run(arena, weights, *pointers) == 0
     return {v.name: y for v, y in zip(graph.outputs, outs, strict=True)}
 
@@ -195,22 +253,35 @@ def run_tflite(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     builtin = any(op.kind in NO_REFERENCE for op in graph.ops)
-    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if builtin else OpResolverType.BUILTIN_REF
-    interpreter = Interpreter(model_content=write_tflite(graph), experimental_op_resolver_type=resolver)
+    if builtin:
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    else:
+        resolver = OpResolverType.BUILTIN_REF
+    interpreter = Interpreter(
+        model_content=write_tflite(graph), experimental_op_resolver_type=resolver
+    )
     interpreter.allocate_tensors()
     for detail, v in zip(interpreter.get_input_details(), graph.inputs, strict=True):
         interpreter.set_tensor(detail["index"], inputs[v.name])
     interpreter.invoke()
     details = interpreter.get_output_details()
-    return {v.name: interpreter.get_tensor(d["index"]) for d, v in zip(details, graph.outputs, strict=True)}
+    return {
+        v.name: interpreter.get_tensor(d["index"])
+        for d, v in zip(details, graph.outputs, strict=True)
+    }
 
 
 def assert_agree(
-    got: Mapping[str, Array], want: Mapping[str, Array], tolerance: float = FLOAT_TOLERANCE, of: Graph | None = None
+    got: Mapping[str, Array],
+    want: Mapping[str, Array],
+    tolerance: float = FLOAT_TOLERANCE,
+    of: Graph | None = None,
 ) -> None:
-    """Integers bit for bit; floats within `tolerance` of the output's largest magnitude.
+    """Integers bit for bit; floats within `tolerance` of the output's largest
+    magnitude.
 
-    of: the graph that was run, which a failure names by its ops: a test that runs many in a loop gives it.
+    of: the graph that was run, which a failure names by its ops: a test that runs many
+    in a loop gives it.
     """
     case = "" if of is None else ", ".join(map(repr, of.ops[:MANY_OPS]))
     for name, y in want.items():
@@ -218,6 +289,8 @@ def assert_agree(
         assert got[name].dtype == y.dtype
         if y.dtype.kind == "f":
             scale = max(1e-6, float(np.abs(y[np.isfinite(y)]).max(initial=0.0)))
-            np.testing.assert_allclose(got[name], y, rtol=tolerance, atol=tolerance * scale, err_msg=case)
+            np.testing.assert_allclose(
+                got[name], y, rtol=tolerance, atol=tolerance * scale, err_msg=case
+            )
         else:
             np.testing.assert_array_equal(got[name], y, err_msg=case)

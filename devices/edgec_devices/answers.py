@@ -1,4 +1,6 @@
-"""What a device answers, by request (docs/protocol.md): an answer of another shape is an error of that device alone."""
+"""What a device answers, by request (docs/protocol.md): an answer of another shape is
+an error of that device alone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ Count = msgspec.Meta(ge=0, le=1 << 53)
 
 
 class Begun(Struct, frozen=True):
-    """To `begin`.  same: the slot that has it already; lacks: part, bytes of it that are there, their sha256."""
+    """To `begin`.  same: the slot that has it already; lacks: part, bytes of it that
+    are there, their sha256.
+    """
 
     same: str | None = None
     lacks: tuple[tuple[int, int, str], ...] = ()
@@ -24,7 +28,9 @@ class Installed(Struct, frozen=True):
 
 
 class Switched(Struct, frozen=True):
-    """To `activate` and `rollback`.  service: why its service still runs the other version."""
+    """To `activate` and `rollback`.  service: why its service still runs the other
+    version.
+    """
 
     active: str
     service: str | None = None
@@ -107,7 +113,9 @@ class Ran(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """To `shown`.  said: lines of JSON since the last time.  status: of the program, once it has ended."""
+    """To `shown`.  said: lines of JSON since the last time.  status: of the program,
+    once it has ended.
+    """
 
     said: str
     status: int | None

@@ -1,4 +1,7 @@
-"""Boards: one TOML file each in profiles/.  A new file is a new board; there is no list to extend."""
+"""Boards: one TOML file each in profiles/.
+
+A new file is a new board; there is no list to extend.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ CORAL_LINKS = ("usb2", "usb3", "pcie")
 
 @dataclass(frozen=True)
 class ArchTarget:
-    """One kind of code a board runs.  `library` and `program` are zig's triples; `mcpu` is zig's name for the CPU.
+    """One kind of code a board runs.
+
+    `library` and `program` are zig's triples; `mcpu` is zig's name for the CPU.
 
     qemu, qemu_cpu: the user-mode emulator that runs such a program, and its -cpu.
     """
@@ -35,8 +40,9 @@ class ArchTarget:
 class Cache:
     """One level of cache, as one core sees it; lines have 64 bytes.
 
-    foreseen, missed: cycles lost by a line that is not in it: one of a stream that a prefetcher follows, and any other.
-    They cannot be looked up: each profile has those with which whole networks take their published times.
+    foreseen, missed: cycles lost by a line that is not in it: one of a stream that a
+    prefetcher follows, and any other. They cannot be looked up: each profile has those
+    with which whole networks take their published times.
     """
 
     kib: int
@@ -49,10 +55,11 @@ class Cache:
 class Board:
     """Facts about a board, as published or read on it.
 
-    targets: the code that a bundle for the board has. optional: the code that it has only where it is asked for.
-    coral: how an Edge TPU is attached, "usb2", "usb3" or "pcie".  core: the pipeline model of its 64-bit code, a file
-    of pipeline/cores, or "" if there is none.  caches: nearest first.  ipc: instructions per cycle of our generated C,
-    for what has no pipeline model.
+    targets: the code that a bundle for the board has. optional: the code that it has
+    only where it is asked for. coral: how an Edge TPU is attached, "usb2", "usb3" or
+    "pcie".  core: the pipeline model of its 64-bit code, a file of pipeline/cores, or
+    "" if there is none.  caches: nearest first.  ipc: instructions per cycle of our
+    generated C, for what has no pipeline model.
     """
 
     name: str
@@ -67,10 +74,16 @@ class Board:
 
     @staticmethod
     def load(name: str) -> Board:
-        """The board of profiles/<name>.toml.  Raises InputError with the nearest name for any other."""
+        """The board of profiles/<name>.toml.
+
+        Raises InputError with the nearest name for any other.
+        """
         known = boards()
         if name not in known:
-            raise InputError(f'there is no board "{name}"{did_you_mean(name, known)}', hint=f"use {', '.join(known)}")
+            raise InputError(
+                f'there is no board "{name}"{did_you_mean(name, known)}',
+                hint=f"use {', '.join(known)}",
+            )
         with (PROFILES / f"{name}.toml").open("rb") as f:
             facts = tomllib.load(f)
         targets = tuple(_target(t) for t in facts.pop("targets"))
@@ -78,12 +91,15 @@ class Board:
             targets = tuple(t for t in targets if t.name == machine_target())
             if not targets:
                 raise InputError(
-                    f'edgec has no target for this machine, {machine_target()}, so none for "host"',
+                    f"edgec has no target for this machine, {machine_target()}, "
+                    'so none for "host"',
                     hint="compile for a board, for example --target pi4",
                 )
         caches = tuple(Cache(**c) for c in facts.pop("caches", ()))
         optional = tuple(_target(t) for t in facts.pop("optional", ()))
-        board = Board(name=name, targets=targets, caches=caches, optional=optional, **facts)
+        board = Board(
+            name=name, targets=targets, caches=caches, optional=optional, **facts
+        )
         assert board.coral in CORAL_LINKS, f"{name}.toml: {board.coral}"
         return board
 
@@ -95,11 +111,13 @@ class Board:
                 return t
         names = [t.name for t in known]
         raise InputError(
-            f'{self.name} does not run "{name}"{did_you_mean(str(name), names)}', hint=f"use {', '.join(names)}"
+            f'{self.name} does not run "{name}"{did_you_mean(str(name), names)}',
+            hint=f"use {', '.join(names)}",
         )
 
     def with_optional(self, names: Sequence[str]) -> Board:
-        """The board whose bundles also have this code: "armv7", or "host" for this machine's.
+        """The board whose bundles also have this code: "armv7", or "host" for this
+        machine's.
 
         Raises InputError for code that the board cannot run.
         """
@@ -115,8 +133,13 @@ class Board:
             return Board.load(HOST).targets[0]
         known = {t.name.removeprefix("linux-"): t for t in self.optional}
         if name not in known:
-            what = f"a bundle for {self.name} cannot have code for {name}{did_you_mean(name, [*known, HOST])}"
-            raise InputError(what, "--also", f"give {' or '.join([*known, HOST])}, or leave it out")
+            what = (
+                f"a bundle for {self.name} cannot have code for "
+                f"{name}{did_you_mean(name, [*known, HOST])}"
+            )
+            raise InputError(
+                what, "--also", f"give {' or '.join([*known, HOST])}, or leave it out"
+            )
         return known[name]
 
 
@@ -134,11 +157,15 @@ class Target:
 
     @staticmethod
     def parse(text: str, also: Sequence[str] = ()) -> Target:
-        """ "pi4" or "pi4+coral", and what `Board.with_optional` adds.  Raises InputError for anything else."""
+        """ "pi4" or "pi4+coral", and what `Board.with_optional` adds.
+
+        Raises InputError for anything else.
+        """
         board, plus, extra = text.strip().partition("+")
         if plus and extra != "coral":
             raise InputError(
-                f'"{text}" is no target: "+{extra}" is not known{did_you_mean(extra, ["coral"])}',
+                f'"{text}" is no target: "+{extra}" is not '
+                f"known{did_you_mean(extra, ['coral'])}",
                 hint=f"use {board} or {board}+coral",
             )
         return Target(Board.load(board).with_optional(also), bool(plus))

@@ -1,4 +1,7 @@
-"""What every device can do.  The devices themselves are in links/, one file per kind."""
+"""What every device can do.
+
+The devices themselves are in links/, one file per kind.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +32,37 @@ class Device(ABC):
 
     url: str
     timeout = TIMEOUT_S
-    """Seconds for which nothing may move on the way to it; of no effect on a device that is here."""
+    """Seconds for which nothing may move on the way to it; of no effect on a device
+    that is here.
+    """
 
     @abstractmethod
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
-        """One inference: outputs by name.  Raises InputError for inputs that do not fit and for more threads than the
-        bundle's code is for, DeviceError or ToolError."""
+    def run(
+        self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
+    ) -> dict[str, Array]:
+        """One inference: outputs by name.
+
+        Raises InputError for inputs that do not fit and for more threads than the
+        bundle's code is for, DeviceError or ToolError.
+        """
 
     @abstractmethod
-    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
-        """Latencies, with reproducible noise as inputs.  say: told what is being done.  Raises as run does."""
+    def measure(
+        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+    ) -> Measurement:
+        """Latencies, with reproducible noise as inputs.  say: told what is being done.
+
+        Raises as run does.
+        """
 
 
 def device_for(url: str, timeout: float = TIMEOUT_S) -> Device:
-    """The device of "local:", "emulated:pi4" and the like.  timeout: seconds for which nothing may move.
+    """The device of "local:", "emulated:pi4" and the like.  timeout: seconds for which
+    nothing may move.
 
-    Raises InputError for a URL that none of links/ knows, and for a timeout that is none."""
+    Raises InputError for a URL that none of links/ knows, and for a timeout that is
+    none.
+    """
     _, module, rest = link_module(url)
     opened: Device = module.open_device(rest)
     opened.timeout = patience(timeout)
@@ -54,12 +72,18 @@ def device_for(url: str, timeout: float = TIMEOUT_S) -> Device:
 def patience(timeout: float) -> float:
     """The timeout.  Raises InputError for what is no number of seconds from 1 on."""
     if not 1 <= timeout < math.inf:
-        raise InputError(f"nothing can be waited for {timeout:g} seconds", hint="give a timeout of 1 second or more")
+        raise InputError(
+            f"nothing can be waited for {timeout:g} seconds",
+            hint="give a timeout of 1 second or more",
+        )
     return timeout
 
 
 def link_module(url: str) -> tuple[str, ModuleType, str]:
-    """The kind of a URL, the file of links/ that knows it, and the rest of the URL.  Raises InputError."""
+    """The kind of a URL, the file of links/ that knows it, and the rest of the URL.
+
+    Raises InputError.
+    """
     kind, _, rest = url.strip().partition(":")
     kinds = sorted(p.stem for p in LINKS.glob("*.py") if not p.stem.startswith("_"))
     if kind not in kinds:

@@ -1,7 +1,8 @@
-"""Looks at this machine, or at a device behind a link: what is there, what is not, and what to type about it.
+"""Looks at this machine, or at a device behind a link: what is there, what is not, and
+what to type about it.
 
-Both have the same collector (edgec_runtime/device_end/facts.py) and the same judge (findings.py); what only a
-machine that compiles needs is looked at here.
+Both have the same collector (edgec_runtime/device_end/facts.py) and the same judge
+(findings.py); what only a machine that compiles needs is looked at here.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ from edgec_devices.plugin import host_compilers
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 
-HOST_PYTHON, DEVICE_PYTHON = (3, 11), (3, 9)
+HOST_PYTHON = (3, 11)
+DEVICE_PYTHON = (3, 9)
 LOOK_S = 240.0  # slow boards import numpy and an interpreter, twice
 FREE_BYTES = 1 << 30
 
 
-def examine(url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S) -> Report:
-    """Looks at everything.  url: a device; default is this machine, with what it compiles with.
+def examine(
+    url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S
+) -> Report:
+    """Looks at everything.  url: a device; default is this machine, with what it
+    compiles with.
 
-    A check that fails is a finding too.  Raises InputError or DeviceError when the device cannot be reached.
+    A check that fails is a finding too.  Raises InputError or DeviceError when the
+    device cannot be reached.
     """
     if url is not None:
         with Connection(stream_for(url, ask, timeout)) as connection:
@@ -44,7 +50,13 @@ def examine(url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_
         try:
             found += check()
         except (OSError, EdgecError, subprocess.SubprocessError) as e:
-            found.append(Finding(check.__name__.strip("_"), "warn", f"could not look: {e}".replace("\n", " ")))
+            found.append(
+                Finding(
+                    check.__name__.strip("_"),
+                    "warn",
+                    f"could not look: {e}".replace("\n", " "),
+                )
+            )
     return Report(tuple(found))
 
 
@@ -56,7 +68,9 @@ def local_facts() -> Facts:
 def edgetpus() -> list[str]:
     """The Edge TPUs of this machine, in words."""
     usb, pcie = edgetpus_here()
-    return [f"on USB, {EDGETPU_STATES[s['id']]}" for s in usb] + [f"on PCIe, {path}" for path in pcie]
+    return [f"on USB, {EDGETPU_STATES[s['id']]}" for s in usb] + [
+        f"on PCIe, {path}" for path in pcie
+    ]
 
 
 def version(distribution: str) -> str | None:
@@ -70,21 +84,32 @@ def version(distribution: str) -> str | None:
 def _compilers() -> Iterator[Finding]:
     zig = version("ziglang")
     fix = "" if zig else "pip install ziglang"
-    yield Finding("zig (compiles for the boards)", "ok" if zig else "bad", zig or "missing", fix)
+    yield Finding(
+        "zig (compiles for the boards)", "ok" if zig else "bad", zig or "missing", fix
+    )
     found = host_compilers()
     if found:
         yield Finding("C compiler for this machine", "ok", " ".join(found[0]))
     else:
-        yield Finding("C compiler for this machine", "warn", "none", "sudo apt-get install gcc")
+        yield Finding(
+            "C compiler for this machine", "warn", "none", "sudo apt-get install gcc"
+        )
 
 
 def _qemu() -> Iterator[Finding]:
-    for name, what in (("qemu-aarch64", "emulated boards"), ("qemu-arm", "emulated boards, 32 bits")):
+    for name, what in (
+        ("qemu-aarch64", "emulated boards"),
+        ("qemu-arm", "emulated boards, 32 bits"),
+    ):
         path = shutil.which(name) or shutil.which(f"{name}-static")
         if path is None:
-            yield Finding(what, "warn", f"{name} is missing", "sudo apt-get install qemu-user")
+            yield Finding(
+                what, "warn", f"{name} is missing", "sudo apt-get install qemu-user"
+            )
             continue
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=20
+        ).stdout
         version = re.search(r"version (\S+)", said)
         yield Finding(what, "ok", f"{name} {version.group(1) if version else '?'}")
 
@@ -96,20 +121,30 @@ def _edgetpu_compiler() -> Iterator[Finding]:
         return
     seen = "not on the PATH; Edge TPU segments run as C until it has compiled them"
     if platform.machine() != "x86_64":
-        yield Finding("edgetpu_compiler", "warn", f"{seen}; Google builds it for x86-64 only")
+        yield Finding(
+            "edgetpu_compiler", "warn", f"{seen}; Google builds it for x86-64 only"
+        )
         return
     seen += " (it is in Coral's archive alone, which this adds to apt)"
-    yield Finding("edgetpu_compiler", "warn", seen, f"{ADD_CORAL_ARCHIVE} && sudo apt-get install edgetpu-compiler")
+    yield Finding(
+        "edgetpu_compiler",
+        "warn",
+        seen,
+        f"{ADD_CORAL_ARCHIVE} && sudo apt-get install edgetpu-compiler",
+    )
 
 
 _CORAL_KEYRING = "/usr/share/keyrings/coral.gpg"
 _CORAL_ARCHIVE = "https://packages.cloud.google.com/apt"
 ADD_CORAL_ARCHIVE = (
-    f"curl -fsSL {_CORAL_ARCHIVE}/doc/apt-key.gpg | sudo gpg --dearmor --yes -o {_CORAL_KEYRING} && "
+    f"curl -fsSL {_CORAL_ARCHIVE}/doc/apt-key.gpg | sudo gpg --dearmor --yes -o "
+    f"{_CORAL_KEYRING} && "
     f"echo 'deb [signed-by={_CORAL_KEYRING}] {_CORAL_ARCHIVE} coral-edgetpu-stable main' "
     "| sudo tee /etc/apt/sources.list.d/coral.list && sudo apt-get update"
 )
-"""The key is trusted for this archive alone; apt-key, which trusted keys for every archive, is gone since Debian 13."""
+"""The key is trusted for this archive alone; apt-key, which trusted keys for every
+archive, is gone since Debian 13.
+"""
 
 
 def _cache() -> Iterator[Finding]:
@@ -117,7 +152,14 @@ def _cache() -> Iterator[Finding]:
     free = shutil.disk_usage(folder).free
     seen = f"{free / 2**30:.1f} GiB free in {folder}"
     enough = free >= FREE_BYTES
-    yield Finding("cache", "ok" if enough else "warn", seen, "" if enough else f"rm -r {folder}")
+    yield Finding(
+        "cache", "ok" if enough else "warn", seen, "" if enough else f"rm -r {folder}"
+    )
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (_compilers, _qemu, _edgetpu_compiler, _cache)
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    _compilers,
+    _qemu,
+    _edgetpu_compiler,
+    _cache,
+)

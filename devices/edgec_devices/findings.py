@@ -1,4 +1,6 @@
-"""Judges the facts of a machine (device_end/facts.py): what is fine, what is not, one command to type about it."""
+"""Judges the facts of a machine (device_end/facts.py): what is fine, what is not, one
+command to type about it.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +11,66 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgec_runtime.device_end.elf import MACHINES
-from edgec_runtime.device_end.facts import EDGETPU_IDS, EDGETPU_PCI, MODULES, TRIAL_S, distribution
+from edgec_runtime.device_end.facts import (
+    EDGETPU_IDS,
+    EDGETPU_PCI,
+    MODULES,
+    TRIAL_S,
+    distribution,
+)
 
-from edgec_devices.throttling import HOT, POWER_BITS, SINCE_BOOT, TOO_HOT, UNDER_VOLTAGE, set_governor
+from edgec_devices.throttling import (
+    HOT,
+    POWER_BITS,
+    SINCE_BOOT,
+    TOO_HOT,
+    UNDER_VOLTAGE,
+    set_governor,
+)
 
 Facts = dict[str, Any]
 FREE_BYTES = 256 << 20
 EDGETPU_STATES = dict(
-    zip(EDGETPU_IDS, ("not yet initialised (18d1:9302 from its first use on)", "initialised"), strict=True)
+    zip(
+        EDGETPU_IDS,
+        ("not yet initialised (18d1:9302 from its first use on)", "initialised"),
+        strict=True,
+    )
 )
-# Google's 16.0 was built with TensorFlow 2.5; interpreters from 2.12 on pass it other structures and crash
-# (google-coral/edgetpu#812). Maintained rebuilds have their TensorFlow in the version: 16.0tf2.19.1-1.
+# Google's 16.0 was built with TensorFlow 2.5; interpreters from 2.12 on pass it other
+# structures and crash (google-coral/edgetpu#812). Maintained rebuilds have their
+# TensorFlow in the version: 16.0tf2.19.1-1.
 LAST_PARTNER = (2, 11)
 REBUILT = re.compile(r"tf(\d+)\.(\d+)", re.I)
 RELEASES = "github.com/feranick/libedgetpu/releases"
 PARTNERS = f"rebuilds for newer ones: {RELEASES}"
-# No Debian and no Raspberry Pi OS has libedgetpu, the PCIe driver or edgetpu_compiler (docs/troubleshooting.md).
+# No Debian and no Raspberry Pi OS has libedgetpu, the PCIe driver or edgetpu_compiler
+# (docs/troubleshooting.md).
 LIBEDGETPU_DEB = "sudo apt-get install ./libedgetpu1-std_*.deb"
 GASKET_RELEASES = "github.com/feranick/gasket-driver/releases"
 GASKET_DEB = "sudo apt-get install ./gasket-dkms_*.deb"
-PI5_INTERRUPTS = "echo dtoverlay=pciex1-compat-pi5,no-mip | sudo tee -a /boot/firmware/config.txt && sudo reboot"
+PI5_INTERRUPTS = (
+    "echo dtoverlay=pciex1-compat-pi5,no-mip | sudo tee -a "
+    "/boot/firmware/config.txt "
+    "&& sudo reboot"
+)
 UDEV_RULES = "/etc/udev/rules.d/60-edgetpu.rules"
 ADD_UDEV_RULES = (
     'printf \'SUBSYSTEM=="usb", ATTRS{idVendor}=="%s", GROUP="plugdev"\\n\' 1a6e 18d1 '
-    f"| sudo tee {UDEV_RULES} && sudo udevadm control --reload-rules && sudo udevadm trigger"
+    f"| sudo tee {UDEV_RULES} && sudo udevadm control --reload-rules && sudo udevadm "
+    "trigger"
 )
 LITERT_GLIBC = (2, 34)
-"""The GNU C library that LiteRT's wheels for Arm need from 2.3 on, whatever their tags say."""
+"""The GNU C library that LiteRT's wheels for Arm need from 2.3 on, whatever their tags
+say.
+"""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """status: "ok", "warn" (something optional is missing) or "bad" (edgec cannot work).  fix: one command, or ""."""
+    """status: "ok", "warn" (something optional is missing) or "bad" (edgec cannot
+    work).  fix: one command, or "".
+    """
 
     name: str
     status: str
@@ -72,29 +102,66 @@ class Report:
 
     def to_json(self) -> dict[str, object]:
         """For `--json`."""
-        return {"url": self.url, "ok": self.ok, "findings": [dict(vars(f)) for f in self.findings]}
+        return {
+            "url": self.url,
+            "ok": self.ok,
+            "findings": [dict(vars(f)) for f in self.findings],
+        }
 
 
 def judge(facts: Facts, python: tuple[int, int]) -> Iterator[Finding]:
     """Findings about any machine.  python: the oldest that will do there."""
     checks: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-        _system, lambda f: _python(f, python), _numpy, _page_size, _interpreters, _libedgetpu, _pair, _edgetpu,
-        _pycoral, _power, _clock, _temperature, _disk, _camera,
-    )  # fmt: skip
+        _system,
+        lambda f: _python(f, python),
+        _numpy,
+        _page_size,
+        _interpreters,
+        _libedgetpu,
+        _pair,
+        _edgetpu,
+        _pycoral,
+        _power,
+        _clock,
+        _temperature,
+        _disk,
+        _camera,
+    )
     for check in checks:
         yield from check(facts)
 
 
 def _system(f: Facts) -> Iterator[Finding]:
-    yield Finding("system", "ok", ", ".join(s for s in (f["board"], f["os"]["name"], f"kernel {f['kernel']}") if s))
+    yield Finding(
+        "system",
+        "ok",
+        ", ".join(
+            s for s in (f["board"], f["os"]["name"], f"kernel {f['kernel']}") if s
+        ),
+    )
     seen = f"{f['machine']} kernel, {f['bits']}-bit programs: {f['target']}"
     if f["machine"] == "armv6l":
-        yield Finding("architecture", "bad", f"{f['machine']} has no NEON; the code is for ARMv7 and later", "uname -m")
+        yield Finding(
+            "architecture",
+            "bad",
+            f"{f['machine']} has no NEON; the code is for ARMv7 and later",
+            "uname -m",
+        )
     elif f["target"] not in MACHINES:
-        yield Finding("architecture", "bad", f"{seen}; nothing is compiled for that", "dpkg --print-architecture")
+        yield Finding(
+            "architecture",
+            "bad",
+            f"{seen}; nothing is compiled for that",
+            "dpkg --print-architecture",
+        )
     elif f["target"] == "linux-armv7":
         seen += "; a bundle has code for that only where it was compiled for it"
-        yield Finding("architecture", "warn", seen, "edgec compile MODEL --target pi4 --also armv7")
+        yield Finding(
+            "architecture",
+            "warn",
+            seen,
+            "edgec compile MODEL --target pi4 --also armv7",
+        )
     else:
         yield Finding("architecture", "ok", seen)
 
@@ -103,7 +170,9 @@ def _python(f: Facts, oldest: tuple[int, int]) -> Iterator[Finding]:
     found = tuple(int(n) for n in re.findall(r"\d+", f["python"])[:2])
     ok = found >= oldest
     fix = "" if ok else f"sudo apt-get install python{oldest[0]}.{oldest[1]}"
-    yield Finding("Python", "ok" if ok else "bad", f"{f['python']}, {f['executable']}", fix)
+    yield Finding(
+        "Python", "ok" if ok else "bad", f"{f['python']}, {f['executable']}", fix
+    )
 
 
 def _numpy(f: Facts) -> Iterator[Finding]:
@@ -111,19 +180,31 @@ def _numpy(f: Facts) -> Iterator[Finding]:
     if version:
         yield Finding("numpy", "ok", version)
     else:
-        seen = "missing; the bundle's program runs without it, edgec_runtime's Session does not"
+        seen = (
+            "missing; the bundle's program runs without it, "
+            "edgec_runtime's Session does not"
+        )
         yield Finding("numpy", "warn", seen, "sudo apt-get install python3-numpy")
 
 
 def _page_size(f: Facts) -> Iterator[Finding]:
     page = f["page"]
-    named = [("libedgetpu", f["libedgetpu"] or {}), *((t["module"].split(".")[0], t) for t in f["trials"])]
+    named = [
+        ("libedgetpu", f["libedgetpu"] or {}),
+        *((t["module"].split(".")[0], t) for t in f["trials"]),
+    ]
     small = [name for name, t in named if t.get("align") and t["align"] < page]
-    seen = f"{page} bytes" + ("; bundles are linked for 65536 and less" if page != 4096 else "")
+    seen = f"{page} bytes" + (
+        "; bundles are linked for 65536 and less" if page != 4096 else ""
+    )
     if small:
         seen += f"; {' and '.join(small)} cannot be loaded: linked for smaller pages"
         # the other kernel of a Raspberry Pi 5 has pages of 4096 bytes
-        fix = "echo kernel=kernel8.img | sudo tee -a /boot/firmware/config.txt && sudo reboot"
+        fix = (
+            "echo kernel=kernel8.img | sudo tee -a /boot/firmware/config.txt && "
+            "sudo "
+            "reboot"
+        )
         yield Finding("page size", "bad", seen, fix)
     else:
         yield Finding("page size", "ok", seen)
@@ -132,14 +213,25 @@ def _page_size(f: Facts) -> Iterator[Finding]:
 def _interpreters(f: Facts) -> Iterator[Finding]:
     if not f["trials"]:
         seen = "none; bundles run as C, but not on the Edge TPU"
-        yield Finding("TFLite interpreter", "warn", seen, _pip(f, f"install {_interpreter_for(f)}"))
+        yield Finding(
+            "TFLite interpreter",
+            "warn",
+            seen,
+            _pip(f, f"install {_interpreter_for(f)}"),
+        )
     for trial in f["trials"]:
         package = distribution(trial["module"])
         seen = f"{package} {trial['version'] or '?'}"
         needs = re.search(r"GLIBC_([\d.]+)' not found", trial["said"])
         if needs:
-            seen += f" needs the GNU C library {needs[1]}; this system has {f['glibc'] or 'another'}"
-            yield Finding("TFLite interpreter", "bad", seen, _pip(f, "install tflite-runtime"))
+            seen += (
+                f" needs the GNU C library {needs[1]}; "
+                "this system has "
+                f"{f['glibc'] or 'another'}"
+            )
+            yield Finding(
+                "TFLite interpreter", "bad", seen, _pip(f, "install tflite-runtime")
+            )
         elif trial["reached"] in ("import", "interpreter", "start"):
             fix = _pip(f, f"install --force-reinstall {package}")
             yield Finding("TFLite interpreter", "bad", f"{seen}: {_ended(trial)}", fix)
@@ -154,14 +246,18 @@ def _interpreter_for(f: Facts) -> str:
 
 
 def _pip(f: Facts, command: str) -> str:
-    return f"python3 -m pip {command}" + (" --break-system-packages" if f.get("managed") else "")
+    return f"python3 -m pip {command}" + (
+        " --break-system-packages" if f.get("managed") else ""
+    )
 
 
 def _ended(trial: Facts) -> str:
     """How a trial ended: hung, crashed or raised, and where."""
-    at = {"start": "starting Python", "import": "importing it", "library": "loading libedgetpu"}.get(
-        trial["reached"], f"making the {trial['reached']}"
-    )
+    at = {
+        "start": "starting Python",
+        "import": "importing it",
+        "library": "loading libedgetpu",
+    }.get(trial["reached"], f"making the {trial['reached']}")
     if trial["status"] is None:
         return f"it hung for {TRIAL_S:.0f} s {at}"
     if trial["status"] < 0:
@@ -177,10 +273,17 @@ def _ended(trial: Facts) -> str:
 def _libedgetpu(f: Facts) -> Iterator[Finding]:
     library = f["libedgetpu"] or {}
     if not library.get("name"):
-        seen = f"missing; no Coral Edge TPU can be used here; for this system's release it is at {RELEASES}"
+        seen = (
+            "missing; no Coral Edge TPU can be used here; "
+            "for this system's "
+            f"release it is at {RELEASES}"
+        )
         yield Finding("libedgetpu", "warn", seen, LIBEDGETPU_DEB)
         return
-    package = f"{library['package']} {library['version']}" if library["package"] else "of no Debian package"
+    if library["package"]:
+        package = f"{library['package']} {library['version']}"
+    else:
+        package = "of no Debian package"
     yield Finding("libedgetpu", "ok", f"{package}, {library['path']}")
 
 
@@ -193,7 +296,9 @@ PCI_ID = EDGETPU_PCI.partition("=")[2].lower()
 
 
 def _pair(f: Facts) -> Iterator[Finding]:
-    """Whether interpreter and libedgetpu work together: as tried, and where nothing could be tried, as known."""
+    """Whether interpreter and libedgetpu work together: as tried, and where nothing
+    could be tried, as known.
+    """
     library = f["libedgetpu"] or {}
     if not library.get("name"):
         return
@@ -206,32 +311,52 @@ def _pair(f: Facts) -> Iterator[Finding]:
         elif trial["reached"] in ("import", "interpreter", "start"):
             continue  # said already
         elif trial["status"] is None or trial["status"] < 0:
-            yield Finding("Edge TPU delegate", status, f"{pair}: {_ended(trial)}; {PARTNERS}", _partner(library))
+            yield Finding(
+                "Edge TPU delegate",
+                status,
+                f"{pair}: {_ended(trial)}; {PARTNERS}",
+                _partner(library),
+            )
         elif known_to_crash(trial, library):
-            seen = f"{pair}: known to crash, Google's is for interpreters up to 2.11; {PARTNERS}"
+            seen = (
+                f"{pair}: known to crash, Google's is for interpreters up to 2.11; "
+                f"{PARTNERS}"
+            )
             yield Finding("Edge TPU delegate", status, seen, _partner(library))
         elif _plugged(f):
-            yield Finding("Edge TPU delegate", "bad", f"{pair}: {_ended(trial)}", "dmesg | grep -i usb | tail")
+            yield Finding(
+                "Edge TPU delegate",
+                "bad",
+                f"{pair}: {_ended(trial)}",
+                "dmesg | grep -i usb | tail",
+            )
         else:
             yield Finding(
-                "Edge TPU delegate", "ok", f"{pair}: could not be tried without an Edge TPU; not known to crash"
+                "Edge TPU delegate",
+                "ok",
+                f"{pair}: could not be tried without an Edge TPU; not known to crash",
             )
 
 
 def known_to_crash(trial: Facts, library: Facts) -> bool:
-    """By version: an interpreter that is newer than what Google built libedgetpu for, or whoever rebuilt it."""
+    """By version: an interpreter that is newer than what Google built libedgetpu for,
+    or whoever rebuilt it.
+    """
     version = library.get("version") or ""
     rebuilt = REBUILT.search(version)
     if not version or (rebuilt and (int(rebuilt[1]), int(rebuilt[2])) > LAST_PARTNER):
         return False
     found = tuple(int(n) for n in re.findall(r"\d+", trial["version"] or "")[:2])
-    litert = trial["module"] == MODULES["litert"]  # its numbers started again at 1, after TensorFlow 2.17
+    # its numbers started again at 1, after TensorFlow 2.17
+    litert = trial["module"] == MODULES["litert"]
     return litert or found > LAST_PARTNER
 
 
 def _partner(library: Facts) -> str:
     """What installs a downloaded rebuild in place of the library that is there."""
-    return LIBEDGETPU_DEB.replace("libedgetpu1-std", library.get("package") or "libedgetpu1-std")
+    return LIBEDGETPU_DEB.replace(
+        "libedgetpu1-std", library.get("package") or "libedgetpu1-std"
+    )
 
 
 def _edgetpu(f: Facts) -> Iterator[Finding]:
@@ -247,29 +372,52 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
         speed = stick["mbps"]
         if speed is not None and speed < 5000:
             generation = "USB 2" if speed == 480 else "USB 1"
-            seen += f", on {generation} ({speed} Mb/s): transfers take up to ten times as long as on USB 3"
+            seen += (
+                f", on {generation} ({speed} Mb/s): transfers take up to ten "
+                "times "
+                "as long as on USB 3"
+            )
             yield Finding("Coral Edge TPU", "warn", seen, "lsusb -t")
         else:
-            yield Finding("Coral Edge TPU", "ok", seen + (f", on USB 3 ({speed} Mb/s)" if speed else ""))
+            yield Finding(
+                "Coral Edge TPU",
+                "ok",
+                seen + (f", on USB 3 ({speed} Mb/s)" if speed else ""),
+            )
         if stick["allowed"] is False:
             yield _forbidden(f, stick)
         elif not f["udev"]:
-            seen = "no udev rule for 1a6e and 18d1; the stick can be used now, perhaps not by other users"
+            seen = (
+                "no udev rule for 1a6e and 18d1; the stick can be used now, "
+                "perhaps not by other users"
+            )
             yield Finding("Edge TPU permission", "warn", seen, ADD_UDEV_RULES)
         else:
-            yield Finding("Edge TPU permission", "ok", f"{stick['node']}, {f['udev'][0]}")
+            yield Finding(
+                "Edge TPU permission", "ok", f"{stick['node']}, {f['udev'][0]}"
+            )
 
 
 def _without_driver(f: Facts) -> Finding:
-    """An Edge TPU on PCIe for which Linux made no /dev/apex_0: what makes it is the driver pair gasket and apex."""
+    """An Edge TPU on PCIe for which Linux made no /dev/apex_0: what makes it is the
+    driver pair gasket and apex.
+    """
     slots = ", ".join(re.findall(r"^PCI_SLOT_NAME=(.+)$", "\n".join(f["pci"]), re.M))
     if any("DRIVER=apex\n" in uevent for uevent in f["pci"]):
-        seen = f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: its interrupts may be missing"
-        # a Raspberry Pi 5 gives a card message-signalled interrupts only with this overlay
-        fix = "sudo dmesg | grep -iE 'apex|gasket'" if "Raspberry Pi 5" not in f["board"] else PI5_INTERRUPTS
+        seen = (
+            f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: "
+            "its interrupts may be missing"
+        )
+        # a Raspberry Pi 5 gives a card message-signalled interrupts only with this
+        # overlay
+        if "Raspberry Pi 5" not in f["board"]:
+            fix = "sudo dmesg | grep -iE 'apex|gasket'"
+        else:
+            fix = PI5_INTERRUPTS
         return Finding("Coral Edge TPU", "bad", seen, fix)
     seen = (
-        f"on PCIe at {slots} ({PCI_ID}), but no /dev/apex_0: kernel {f['kernel']} has no driver for it (gasket and "
+        f"on PCIe at {slots} ({PCI_ID}), but no /dev/apex_0: "
+        f"kernel {f['kernel']} has no driver for it (gasket and "
         f"apex, as a DKMS package that builds on current kernels: {GASKET_RELEASES})"
     )
     return Finding("Coral Edge TPU", "bad", seen, GASKET_DEB)
@@ -279,20 +427,39 @@ def _forbidden(f: Facts, stick: Facts) -> Finding:
     user = f["user"] or {"name": "?", "groups": []}
     seen = f"{user['name']} may not open {stick['node']}"
     if not f["udev"]:
-        return Finding("Edge TPU permission", "bad", f"{seen}: no udev rule for it", ADD_UDEV_RULES)
+        return Finding(
+            "Edge TPU permission", "bad", f"{seen}: no udev rule for it", ADD_UDEV_RULES
+        )
     group = stick["group"] if stick["group"] not in (None, "root") else "plugdev"
     if group not in user["groups"]:
         fix = f"sudo usermod -aG {group} {user['name']}"
-        return Finding("Edge TPU permission", "bad", f"{seen}: not in the group {group} (log in again after this)", fix)
+        return Finding(
+            "Edge TPU permission",
+            "bad",
+            f"{seen}: not in the group {group} (log in again after this)",
+            fix,
+        )
     fix = "sudo udevadm control --reload-rules && sudo udevadm trigger"
-    return Finding("Edge TPU permission", "bad", f"{seen}: the rule in {f['udev'][0]} is not in effect", fix)
+    return Finding(
+        "Edge TPU permission",
+        "bad",
+        f"{seen}: the rule in {f['udev'][0]} is not in effect",
+        fix,
+    )
 
 
 def _pycoral(f: Facts) -> Iterator[Finding]:
     if f["pycoral"] == "google":
-        yield Finding("pycoral", "ok", f"{f['packages']['pycoral'] or '?'}, Google's; edgec does not need it")
+        yield Finding(
+            "pycoral",
+            "ok",
+            f"{f['packages']['pycoral'] or '?'}, Google's; edgec does not need it",
+        )
     elif f["pycoral"]:
-        seen = f"{f['packages']['pycoral'] or '?'} is not Google's (it has no pycoral.utils.edgetpu): "
+        seen = (
+            f"{f['packages']['pycoral'] or '?'} is not Google's (it has no "
+            "pycoral.utils.edgetpu): "
+        )
         seen += "PyPI's package of that name is another project"
         yield Finding("pycoral", "bad", seen, _pip(f, "uninstall pycoral"))
 
@@ -302,7 +469,11 @@ def _power(f: Facts) -> Iterator[Finding]:
     if flags is None:
         return
     now = [text for bit, text in POWER_BITS.items() if flags >> bit & 1]
-    before = [text for bit, text in POWER_BITS.items() if flags >> bit + SINCE_BOOT & 1 and text not in now]
+    before = [
+        text
+        for bit, text in POWER_BITS.items()
+        if flags >> bit + SINCE_BOOT & 1 and text not in now
+    ]
     said = [f"{', '.join(now)} now"] if now else []
     said += [f"{', '.join(before)} since it was booted"] if before else []
     if not said:
@@ -322,7 +493,12 @@ def _clock(f: Facts) -> Iterator[Finding]:
     mhz = [f"{clock[k] / 1000:.0f}" for k in ("khz", "max_khz") if clock.get(k)]
     seen = f"{clock['governor']}, {' of '.join(mhz)} MHz"
     slow = clock["governor"] == "powersave"
-    yield Finding("CPU clock", "warn" if slow else "ok", seen, set_governor("ondemand") if slow else "")
+    yield Finding(
+        "CPU clock",
+        "warn" if slow else "ok",
+        seen,
+        set_governor("ondemand") if slow else "",
+    )
 
 
 def _temperature(f: Facts) -> Iterator[Finding]:
@@ -331,17 +507,31 @@ def _temperature(f: Facts) -> Iterator[Finding]:
         return
     status = "bad" if celsius >= TOO_HOT else "warn" if celsius >= HOT else "ok"
     seen = f"{celsius:.0f} °C" + ("" if status == "ok" else ": the clock is lowered")
-    yield Finding("temperature", status, seen, "" if status == "ok" else "vcgencmd measure_temp")
+    yield Finding(
+        "temperature", status, seen, "" if status == "ok" else "vcgencmd measure_temp"
+    )
 
 
 def _disk(f: Facts) -> Iterator[Finding]:
     disk = f["disk"]
     if disk is None:
-        yield Finding("disk", "bad", "the folder for bundles cannot be looked at", "ls -ld ~/.edgec")
+        yield Finding(
+            "disk",
+            "bad",
+            "the folder for bundles cannot be looked at",
+            "ls -ld ~/.edgec",
+        )
     elif disk["read_only"]:
-        yield Finding("disk", "bad", f"{disk['path']} is read-only", "sudo mount -o remount,rw /")
+        yield Finding(
+            "disk", "bad", f"{disk['path']} is read-only", "sudo mount -o remount,rw /"
+        )
     elif not disk["allowed"]:
-        yield Finding("disk", "bad", f"{disk['path']} cannot be written to by this user", f"ls -ld {disk['path']}")
+        yield Finding(
+            "disk",
+            "bad",
+            f"{disk['path']} cannot be written to by this user",
+            f"ls -ld {disk['path']}",
+        )
     else:
         low = disk["free"] < FREE_BYTES
         seen = f"{disk['free'] / 2**30:.1f} GiB free in {disk['path']}"
@@ -352,7 +542,12 @@ def _camera(f: Facts) -> Iterator[Finding]:
     seen = ", ".join(f"{c['node']} {c['name']}" for c in f["cameras"] or ())
     program = f["camera_program"]
     if seen:
-        yield Finding("camera", "ok", seen + (f"; {program} is there" if program else ""))
+        yield Finding(
+            "camera", "ok", seen + (f"; {program} is there" if program else "")
+        )
     elif f["board"]:
-        fix = f"{program} --list-cameras" if program else "sudo apt-get install rpicam-apps"
+        if program:
+            fix = f"{program} --list-cameras"
+        else:
+            fix = "sudo apt-get install rpicam-apps"
         yield Finding("camera", "warn", "none in /sys/class/video4linux", fix)

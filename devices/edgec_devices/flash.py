@@ -33,7 +33,9 @@ HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it on one device.  error: None where all went well.  sent: bytes.  seconds: of a flash, in all."""
+    """What came of it on one device.  error: None where all went well.  sent: bytes.
+    seconds: of a flash, in all.
+    """
 
     url: str
     what: str
@@ -62,14 +64,17 @@ def flash(
 ) -> tuple[Outcome, ...]:
     """Puts a bundle on devices and makes it the active one; an outcome each, in order.
 
-    health: what latencies of the new program must keep on the device before it gets a slot, for example "p95<=40ms";
-    otherwise both slots stay as they are.  report: called as bytes arrive.  service: systemd runs the active slot from
-    then on; a device that has none is left as it is.  wheels: the runtime goes there too, and these; a name is
-    that of a project of the package index.  timeout: seconds for which nothing may move on the way.  downgrade: a
-    signed bundle may be older than what a device had.  Raises BundleError or InputError for what is wrong before any
-    device is touched; what a device refuses is in its outcome.
+    health: what latencies of the new program must keep on the device before it gets a
+    slot, for example "p95<=40ms"; otherwise both slots stay as they are.  report:
+    called as bytes arrive.  service: systemd runs the active slot from then on; a
+    device that has none is left as it is.  wheels: the runtime goes there too, and
+    these; a name is that of a project of the package index.  timeout: seconds for which
+    nothing may move on the way.  downgrade: a signed bundle may be older than what a
+    device had.  Raises BundleError or InputError for what is wrong before any device is
+    touched; what a device refuses is in its outcome.
     """
-    recipe, budget = Recipe.of(bundle, app), HEALTH.parse(health) if health is not None else None
+    recipe = Recipe.of(bundle, app)
+    budget = HEALTH.parse(health) if health is not None else None
 
     def one(url: str) -> Outcome:
         begun = time.monotonic()
@@ -78,7 +83,13 @@ def flash(
             try:
                 with Connection(stream_for(url, ask, timeout)) as connection:
                     done = flash_one(
-                        connection, recipe, budget, lambda sending: report(url, sending), service, wheels, downgrade
+                        connection,
+                        recipe,
+                        budget,
+                        lambda sending: report(url, sending),
+                        service,
+                        wheels,
+                        downgrade,
                     )
                 return replace(done, seconds=time.monotonic() - begun)
             except LinkLost:
@@ -115,7 +126,8 @@ def flash_one(
             said = f", {budget.figure} {ms:.3f} ms"
             if not budget.check(Figure(ms, "ms")).holds:
                 raise DeviceError(
-                    f"the health check {budget.text} failed: {budget.figure} is {ms:.3f} ms; the earlier version stays",
+                    f"the health check {budget.text} failed: "
+                    f"{budget.figure} is {ms:.3f} ms; the earlier version stays",
                     at=url,
                     hint="edgec bench shows which segment takes the time",
                 )
@@ -129,7 +141,11 @@ def flash_one(
     if not sent.same:
         progress(replace(sent.sending, step="switching"))
         done, _ = connection.ask(
-            "activate", answers.Switched, limit=SERVICE_S, app=recipe.app, allow_downgrade=downgrade
+            "activate",
+            answers.Switched,
+            limit=SERVICE_S,
+            app=recipe.app,
+            allow_downgrade=downgrade,
         )
         what = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
     if service:
@@ -140,28 +156,46 @@ def flash_one(
 def _start(connection: Connection, app: str) -> str:
     """Has systemd run the active slot; what to say of it."""
     done, _ = connection.ask("service", answers.Serving, limit=SERVICE_S, app=app)
-    ends = "" if done.lingers else "; it ends when its user logs out: sudo loginctl enable-linger $USER on the device"
+    if done.lingers:
+        ends = ""
+    else:
+        ends = (
+            "; it ends when its user logs out: sudo loginctl enable-linger $USER "
+            "on "
+            "the device"
+        )
     return f", {Path(done.unit).name} runs{ends}"
 
 
 def _service_trouble(done: answers.Switched) -> str:
     """Of the answer to a switch: the application's service was to be restarted."""
-    return f"; its service still runs the other version: {done.service}" if done.service else ""
+    if done.service:
+        return f"; its service still runs the other version: {done.service}"
+    return ""
 
 
-def latency(connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS) -> Summary:
-    """Of the program of a slot, in ms, on the device.  Raises DeviceError when it fails."""
+def latency(
+    connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS
+) -> Summary:
+    """Of the program of a slot, in ms, on the device.
+
+    Raises DeviceError when it fails.
+    """
     report = execute(connection, app, slot, ("--runs", str(runs))).report
     try:
         found = msgspec.convert(report, Latencies)
         return Summary.of([ns / 1e6 for ns in found.total[found.warmup :]])
     except ValueError as e:
-        raise DeviceError(f"the program's report has no latencies: {e}", at=connection.stream.url) from e
+        raise DeviceError(
+            f"the program's report has no latencies: {e}", at=connection.stream.url
+        ) from e
 
 
 @dataclass(frozen=True)
 class Ran:
-    """report: the program's --json.  outputs: .npy files.  vitals: as device_end.vitals has them, if asked for."""
+    """report: the program's --json.  outputs: .npy files.  vitals: as device_end.vitals
+    has them, if asked for.
+    """
 
     report: dict[str, Any]
     outputs: tuple[bytes, ...]
@@ -178,9 +212,11 @@ def execute(
     session: bool = False,
     watch: bool = False,
 ) -> Ran:
-    """Runs a slot's program (csrc/main.c).  options: how it is timed.  inputs: .npy files.  outputs: how many.
+    """Runs a slot's program (csrc/main.c).  options: how it is timed.  inputs: .npy
+    files.  outputs: how many.
 
-    session: with the runtime that the device has, which uses the Edge TPU, instead.  watch: read the vitals meanwhile.
+    session: with the runtime that the device has, which uses the Edge TPU, instead.
+    watch: read the vitals meanwhile.
     """
     ran, blob = connection.ask(
         "run",
@@ -197,8 +233,14 @@ def execute(
         watch=watch,
         launched=True,
     )
-    report = program_report(ran.status, ran.report, ran.error_output, connection.stream.url)
-    if sum(ran.outputs) != len(blob) or min(ran.outputs, default=0) < 0 or len(ran.outputs) != outputs:
+    report = program_report(
+        ran.status, ran.report, ran.error_output, connection.stream.url
+    )
+    if (
+        sum(ran.outputs) != len(blob)
+        or min(ran.outputs, default=0) < 0
+        or len(ran.outputs) != outputs
+    ):
         what = f"the device sent other outputs than it says: {len(blob)} bytes"
         raise DeviceError(what, at=connection.stream.url, hint="try again")
     files = []
@@ -209,20 +251,29 @@ def execute(
 
 
 def rollback(
-    urls: Sequence[str], app: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S
+    urls: Sequence[str],
+    app: str | None = None,
+    ask: bool = False,
+    timeout: float = TIMEOUT_S,
 ) -> tuple[Outcome, ...]:
     """Goes back to the earlier version.  app: needed where a device has several."""
 
     def one(url: str) -> Outcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             name = app or _only_app(connection)
-            done, _ = connection.ask("rollback", answers.Switched, limit=SERVICE_S, app=name)
-            return Outcome(url, f"{name} is back on slot {done.active}{_service_trouble(done)}")
+            done, _ = connection.ask(
+                "rollback", answers.Switched, limit=SERVICE_S, app=name
+            )
+            return Outcome(
+                url, f"{name} is back on slot {done.active}{_service_trouble(done)}"
+            )
 
     return each(urls, one)
 
 
-def status(urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S) -> tuple[Outcome, ...]:
+def status(
+    urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S
+) -> tuple[Outcome, ...]:
     """What each device is and has: facts are those of the requests info and status."""
 
     def one(url: str) -> Outcome:
@@ -236,9 +287,14 @@ def status(urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S) -
 
 
 def _only_app(connection: Connection) -> str:
-    apps = [a.app for a in connection.ask("status", answers.Status, limit=300.0)[0].apps]
+    apps = [
+        a.app for a in connection.ask("status", answers.Status, limit=300.0)[0].apps
+    ]
     if len(apps) != 1:
-        what = f"the device has {len(apps)} applications{': ' if apps else ''}{', '.join(apps)}"
+        what = (
+            f"the device has {len(apps)} "
+            f"applications{': ' if apps else ''}{', '.join(apps)}"
+        )
         hint = "say which with --app" if apps else "edgec flash puts one there"
         raise InputError(what, at=connection.stream.url, hint=hint)
     return apps[0]
@@ -248,9 +304,13 @@ def each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, .
     """Side by side; an error of one device is its outcome, so the others go on."""
     twice = {u for u in urls if urls.count(u) > 1}
     if twice or not urls:
-        what = f"{', '.join(sorted(twice))} is given twice" if twice else "no device is given"
+        if twice:
+            what = f"{', '.join(sorted(twice))} is given twice"
+        else:
+            what = "no device is given"
         raise InputError(what, hint="name each device once")
-    streams: list[Stream] = [stream_for(url) for url in urls]  # so that a mistyped URL is found before the first flash
+    # so that a mistyped URL is found before the first flash
+    streams: list[Stream] = [stream_for(url) for url in urls]
     del streams
 
     def safe(url: str) -> Outcome:

@@ -1,4 +1,6 @@
-"""What bundles could be put on or run on from here: serial ports, hosts of edgec.toml, boards to emulate, Edge TPUs."""
+"""What bundles could be put on or run on from here: serial ports, hosts of edgec.toml,
+boards to emulate, Edge TPUs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ ASK_S = 10.0  # a list is not worth waiting for longer
 
 @dataclass(frozen=True)
 class Found:
-    """url: as --on takes it, or "" for what has none.  answers: None where it was not asked."""
+    """url: as --on takes it, or "" for what has none.  answers: None where it was not
+    asked.
+    """
 
     url: str
     what: str
@@ -30,9 +34,11 @@ class Found:
 
 
 def resolve(name: str, folder: Path) -> str:
-    """The URL of a device that is given by its name in [devices] of edgec.toml, or by its URL.  A name comes first.
+    """The URL of a device that is given by its name in [devices] of edgec.toml, or by
+    its URL.  A name comes first.
 
-    Raises InputError for what is neither, and for a URL that its link does not take; no device is asked.
+    Raises InputError for what is neither, and for a URL that its link does not take; no
+    device is asked.
     """
     known = configured(folder)
     url = known.get(name.strip(), name.strip())
@@ -42,7 +48,9 @@ def resolve(name: str, folder: Path) -> str:
     except InputError as e:
         if name.strip() in known:
             what = e.what if url in e.what else f'"{url}": {e.what}'
-            raise InputError(what, at=f"{folder / CONFIG}, [devices] {name.strip()}", hint=e.hint) from e
+            raise InputError(
+                what, at=f"{folder / CONFIG}, [devices] {name.strip()}", hint=e.hint
+            ) from e
         meant = did_you_mean(name, known)
         what = f'"{name}" is no device{meant}' if meant else e.what
         raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
@@ -50,23 +58,36 @@ def resolve(name: str, folder: Path) -> str:
 
 
 def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
-    """Everything.  Hosts of edgec.toml are asked whether they answer.
+    """Everything.
 
-    probe: serial ports too.  They are not asked by default: what hangs on a port may be no console, and typing into it
-    does something there.
+    Hosts of edgec.toml are asked whether they answer.
+
+    probe: serial ports too.  They are not asked by default: what hangs on a port may be
+    no console, and typing into it does something there.
     """
     hosts = [Found(url, name) for name, url in configured(folder).items()]
     ports = [
         Found(
-            f"serial://{p.device}", ", ".join(s for s in (p.description, p.manufacturer) if s and s != "n/a") or "port"
+            f"serial://{p.device}",
+            ", ".join(s for s in (p.description, p.manufacturer) if s and s != "n/a")
+            or "port",
         )
         for p in sorted(comports(), key=lambda p: str(p.device))
     ]
     hosts = _asked(hosts)
     ports = _asked(ports) if probe else ports
-    emulated = [Found(f"emulated:{b}", Board.load(b).model) for b in boards() if b != "host"]
+    emulated = [
+        Found(f"emulated:{b}", Board.load(b).model) for b in boards() if b != "host"
+    ]
     sticks = [Found("", f"Coral Edge TPU {where}") for where in edgetpus()]
-    return (Found("local:", "this machine"), *hosts, *_machines(), *ports, *emulated, *sticks)
+    return (
+        Found("local:", "this machine"),
+        *hosts,
+        *_machines(),
+        *ports,
+        *emulated,
+        *sticks,
+    )
 
 
 def _machines() -> list[Found]:
@@ -74,7 +95,10 @@ def _machines() -> list[Found]:
     found = []
     for machine in machines():
         model = f"{machine.facts()['model']}, a whole emulated machine, on"
-        found += [Found(machine.ssh_url, model), Found(machine.serial_url, f"the serial console of {machine.alias}")]
+        found += [
+            Found(machine.ssh_url, model),
+            Found(machine.serial_url, f"the serial console of {machine.alias}"),
+        ]
     return found
 
 

@@ -1,7 +1,9 @@
-"""What a bench on a device gives: raw times of the device's own monotonic clock, or an estimate of an absent board.
+"""What a bench on a device gives: raw times of the device's own monotonic clock, or an
+estimate of an absent board.
 
-A program (csrc/main.c or edgec_runtime's __main__) is launched several times; each launch reports all its inferences in
-order. What is made of these numbers is not decided here.
+A program (csrc/main.c or edgec_runtime's __main__) is launched several times; each
+launch reports all its inferences in order. What is made of these numbers is not decided
+here.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ _MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)"
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure. rounds: launches. runs, seconds: of each launch; it ends with what comes first, but not
-    before three runs. warmup: seconds, at least one inference. profiled: inferences of each launch, after the runs,
-    with times per op. threads: of the CPU. frames: so many as a stream, after all that; 0: none. source: of
-    these, as of a webcam; None: made ones.
+    """How much to measure. rounds: launches. runs, seconds: of each launch; it ends
+    with what comes first, but not before three runs. warmup: seconds, at least one
+    inference. profiled: inferences of each launch, after the runs, with times per op.
+    threads: of the CPU. frames: so many as a stream, after all that; 0: none. source:
+    of these, as of a webcam; None: made ones.
     """
 
     rounds: int = 10
@@ -42,25 +45,50 @@ class Plan:
     source: str | None = None
 
     @staticmethod
-    def of(runs: int | None = None, seconds: float | None = None, threads: int = 1) -> Plan:
-        """So many runs, or seconds, in all; the defaults where neither is given.  Raises InputError."""
+    def of(
+        runs: int | None = None, seconds: float | None = None, threads: int = 1
+    ) -> Plan:
+        """So many runs, or seconds, in all; the defaults where neither is given.
+
+        Raises InputError.
+        """
         plan = Plan(threads=threads)
         if runs is not None and not 1 <= runs <= MAX_RUNS:
-            raise InputError(f"cannot time {runs} runs", hint=f"give runs from 1 to {MAX_RUNS}")
+            raise InputError(
+                f"cannot time {runs} runs", hint=f"give runs from 1 to {MAX_RUNS}"
+            )
         if runs is None:
-            return plan if seconds is None else replace(plan, runs=MOST_RUNS, seconds=seconds / plan.rounds)
+            if seconds is None:
+                return plan
+            return replace(plan, runs=MOST_RUNS, seconds=seconds / plan.rounds)
         rounds = min(plan.rounds, max(1, runs // 3))
         each = None if seconds is None else seconds / rounds
         return replace(plan, rounds=rounds, runs=-(-runs // rounds), seconds=each)
 
     def options(self, runs: bool = True, profile: bool = True) -> tuple[str, ...]:
-        """Of the program, for one launch.  runs, profile: whether to time runs, and ops.  Without runs, ops alone are
-        timed: as many of them as in all launches."""
-        times = ("--warmup", str(self.warmup), *(() if self.seconds is None else ("--seconds", str(self.seconds))))
+        """Of the program, for one launch.  runs, profile: whether to time runs, and
+        ops.  Without runs, ops alone are timed: as many of them as in all launches.
+        """
+        times = (
+            "--warmup",
+            str(self.warmup),
+            *(() if self.seconds is None else ("--seconds", str(self.seconds))),
+        )
         times += on_threads(self.threads)
         if not runs:
-            return ("--runs", "0", "--profile", str(self.profiled * self.rounds), *times)
-        return ("--runs", str(self.runs), *times, *(("--profile", str(self.profiled)) if profile else ()))
+            return (
+                "--runs",
+                "0",
+                "--profile",
+                str(self.profiled * self.rounds),
+                *times,
+            )
+        return (
+            "--runs",
+            str(self.runs),
+            *times,
+            *(("--profile", str(self.profiled)) if profile else ()),
+        )
 
 
 def on_threads(threads: int) -> tuple[str, ...]:
@@ -70,8 +98,9 @@ def on_threads(threads: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class OpProfile:
-    """Inferences with times per op, alternating with plain ones. ns. plain, total: of whole inferences, by run.
-    at: when each profiled one began. ops: by segment, op and run; no ops for a segment that did not run as C.
+    """Inferences with times per op, alternating with plain ones. ns. plain, total: of
+    whole inferences, by run. at: when each profiled one began. ops: by segment, op and
+    run; no ops for a segment that did not run as C.
     """
 
     plain: tuple[int, ...]
@@ -99,7 +128,11 @@ class _Profile(Struct):
     ops: tuple[tuple[tuple[Count, ...], ...], ...]
 
     def __post_init__(self) -> None:
-        if {len(self.plain), len(self.at), *(len(op) for s in self.ops for op in s)} != {len(self.total)}:
+        if {
+            len(self.plain),
+            len(self.at),
+            *(len(op) for s in self.ops for op in s),
+        } != {len(self.total)}:
             raise ValueError("the profile's series are not of one length")
 
 
@@ -128,11 +161,13 @@ class Latencies(Struct):
 class Launch:
     """One start of the program, ns.
 
-    backends: what ran each segment. load: from before it was started until its first inference could begin, None where
-    nobody looked. at: when each inference began. total: how long it took. segments: by segment and inference. warmup:
-    how many of them, the first of all included, only warm up. waited: how long of each its thread waited for a
-    processor that others had; none where nobody knows. rss: bytes, the highest resident size. yardstick: a fixed loop
-    of main.c, timed now and then. vitals: as edgec_runtime.device_end.vitals has them.
+    backends: what ran each segment. load: from before it was started until its first
+    inference could begin, None where nobody looked. at: when each inference began.
+    total: how long it took. segments: by segment and inference. warmup: how many of
+    them, the first of all included, only warm up. waited: how long of each its thread
+    waited for a processor that others had; none where nobody knows. rss: bytes, the
+    highest resident size. yardstick: a fixed loop of main.c, timed now and then.
+    vitals: as edgec_runtime.device_end.vitals has them.
     """
 
     backends: tuple[str, ...]
@@ -149,11 +184,18 @@ class Launch:
 
     @staticmethod
     def parse(report: Mapping[str, Any], segments: int, at: str) -> Launch:
-        """A program's --json. at: the device, for messages. Raises DeviceError when it is not of that form."""
+        """A program's --json. at: the device, for messages.
+
+        Raises DeviceError when it is not of that form.
+        """
         try:
             seen: _Report = convert(report, _Report)
         except ValueError as e:
-            raise DeviceError(f"the program's report is strange: {e}", at=at, hint="compile the model again") from e
+            raise DeviceError(
+                f"the program's report is strange: {e}",
+                at=at,
+                hint="compile the model again",
+            ) from e
         p = seen.profile
         launch = Launch(
             backends=tuple(s.backend for s in seen.segments),
@@ -168,9 +210,17 @@ class Launch:
             profile=None if p is None else OpProfile(p.plain, p.at, p.total, p.ops),
         )
         runs = len(launch.total)
-        lengths = {len(launch.at), *map(len, launch.segments), *([len(launch.waited)] if launch.waited else [])}
+        lengths = {
+            len(launch.at),
+            *map(len, launch.segments),
+            *([len(launch.waited)] if launch.waited else []),
+        }
         if len(launch.segments) != segments or lengths != {runs}:
-            raise DeviceError("the program's report does not fit the bundle", at=at, hint="compile the model again")
+            raise DeviceError(
+                "the program's report does not fit the bundle",
+                at=at,
+                hint="compile the model again",
+            )
         return launch
 
     def seen_with(self, vitals: Mapping[str, Any] | None) -> Launch:
@@ -197,8 +247,9 @@ class SegmentEstimate:
 
 @dataclass(frozen=True)
 class Identity:
-    """Of the device that ran it, "" where unknown. board: as its profile or its device tree names it. cpu: its cores.
-    target: kind of code. emulated: an emulator of any kind executes it.
+    """Of the device that ran it, "" where unknown. board: as its profile or its device
+    tree names it. cpu: its cores. target: kind of code. emulated: an emulator of any
+    kind executes it.
     """
 
     url: str
@@ -214,8 +265,8 @@ class Identity:
 class Measurement:
     """Launches on a device; or, where there is no such hardware, estimates.
 
-    runner: "program" or "session". backends: what ran each segment. between_ms: of an estimate, outside of segments.
-    stream: of the plan's frames.
+    runner: "program" or "session". backends: what ran each segment. between_ms: of an
+    estimate, outside of segments. stream: of the plan's frames.
     """
 
     device: Identity
@@ -241,28 +292,49 @@ class Measurement:
 def program_report(status: int, output: str, errors: str, at: str) -> dict[str, Any]:
     """The --json of a program that has ended.  at: the device.
 
-    Raises InputError for what the program says must change, and DeviceError when it failed.
+    Raises InputError for what the program says must change, and DeviceError when it
+    failed.
     """
     said = _MESSAGE.search(errors)
     if status != 0 and said:
         kind = InputError if status == InputError.exit_code else DeviceError
-        raise kind(f"the program ended with status {status}: {said['what']}", at=at, hint=said["hint"])
+        raise kind(
+            f"the program ended with status {status}: {said['what']}",
+            at=at,
+            hint=said["hint"],
+        )
     if status != 0:
         last = errors.strip().replace("\n", "; ")[-400:]
         what = f"the program ended with status {status}: {last or 'no message'}"
-        raise DeviceError(what, at=at, hint="run it on emulated: as well; if that works, look at the device: dmesg")
-    what, hint = "the program's report", "compile the model again"
-    return from_json(output.encode(errors="replace"), dict[str, Any], what, at, hint, DeviceError)
+        raise DeviceError(
+            what,
+            at=at,
+            hint="run it on emulated: as well; if that works, look at the device: dmesg",
+        )
+    what = "the program's report"
+    hint = "compile the model again"
+    return from_json(
+        output.encode(errors="replace"), dict[str, Any], what, at, hint, DeviceError
+    )
 
 
 Launcher = Callable[[bool, tuple[str, ...]], tuple[dict[str, Any], Any]]
-"""Starts the program, or where the first argument says so a Session, with these options: its report, and vitals."""
+"""Starts the program, or where the first argument says so a Session, with these
+options: its report, and vitals.
+"""
 
 
 def measured(
-    plan: Plan, bundle: Bundle, at: str, session: bool, launch: Launcher, say: Callable[[str], None]
+    plan: Plan,
+    bundle: Bundle,
+    at: str,
+    session: bool,
+    launch: Launcher,
+    say: Callable[[str], None],
 ) -> tuple[Launch, ...]:
-    """The launches of a plan. session: runs are a Session's; the ops of C segments are the program's all the same."""
+    """The launches of a plan. session: runs are a Session's; the ops of C segments are
+    the program's all the same.
+    """
     wanted = [(session, plan.options(profile=not session))] * plan.rounds
     if session and plan.profiled:
         wanted.append((False, plan.options(runs=False)))
@@ -270,7 +342,9 @@ def measured(
     for i, (by_session, options) in enumerate(wanted):
         say(f"{bundle.manifest.name} on {at}: launch {i + 1} of {len(wanted)}")
         report, vitals = launch(by_session, options)
-        found.append(Launch.parse(report, len(bundle.manifest.segments), at).seen_with(vitals))
+        found.append(
+            Launch.parse(report, len(bundle.manifest.segments), at).seen_with(vitals)
+        )
     return tuple(found)
 
 
@@ -293,4 +367,6 @@ def streamed(
         return convert(report, _Streamed).stream
     except ValueError as e:
         hint = "update edgec on both ends: edgec flash --with-runtime"
-        raise DeviceError(f"the stream's figures are strange: {e}", at=at, hint=hint) from e
+        raise DeviceError(
+            f"the stream's figures are strange: {e}", at=at, hint=hint
+        ) from e

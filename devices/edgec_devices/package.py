@@ -1,9 +1,10 @@
-"""Packages of a bundle for fleets: a Debian package, or the same tree as a .tar.gz with install.sh (docs/packages.md).
+"""Packages of a bundle for fleets: a Debian package, or the same tree as a .tar.gz with
+install.sh (docs/packages.md).
 
 /usr/lib/edgec/<app>/model.edgec            what this architecture needs of the bundle
-/usr/lib/edgec/<app>/main                   the bundle's program, and weights.bin, which it reads
-/usr/lib/edgec/<app>/python/edgec_runtime/  the runtime; each application has its own, so two never collide
-/usr/lib/systemd/system/edgec-<app>.service
+/usr/lib/edgec/<app>/main                   the bundle's program, and weights.bin, which
+it reads /usr/lib/edgec/<app>/python/edgec_runtime/  the runtime; each application has
+its own, so two never collide /usr/lib/systemd/system/edgec-<app>.service
 /etc/default/edgec-<app>                    COMMAND: what the service runs
 """
 
@@ -27,11 +28,16 @@ from edgec_devices.temporary import temporary_folder
 from edgec_devices.transfer import app_name
 
 FORMATS = ("deb", "tar")
-ARCHITECTURES = {"arm64": "linux-aarch64", "armhf": "linux-armv7", "amd64": "linux-x86_64"}
+ARCHITECTURES = {
+    "arm64": "linux-aarch64",
+    "armhf": "linux-armv7",
+    "amd64": "linux-x86_64",
+}
 MAINTAINER = "edgec <edgec@localhost>"
 _VERSION = re.compile(r"(\d+:)?\d[A-Za-z0-9.+~-]*")
 _MAINTAINER = re.compile(r"[^<>\n]+ <[^<>\s@]+@[^<>\s@]+>")
-# A user of its own without rights, who may use camera and Edge TPU; /var/lib/edgec-<app> is its to write to.
+# A user of its own without rights, who may use camera and Edge TPU;
+# /var/lib/edgec-<app> is its to write to.
 _EXTRA = """DynamicUser=yes
 SupplementaryGroups=video plugdev
 StateDirectory={name}
@@ -52,7 +58,9 @@ class Package:
     @property
     def file_name(self) -> str:
         """As Debian calls them."""
-        return f"{self.name}_{self.version.partition(':')[2] or self.version}_{self.architecture}{self.suffix}"
+        # an epoch ("1:2.0") is part of the version, and not of the file's name
+        version = self.version.partition(":")[2] or self.version
+        return f"{self.name}_{version}_{self.architecture}{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -77,32 +85,44 @@ def package(
 ) -> Package:
     """A package of a bundle.
 
-    arch: "arm64", "armhf" or "amd64"; needed where the bundle has programs for several.  app: default is the model's
-    name.  version: Debian's; default is edgec's and the bundle's hash, which does not tell newer from older.
-    Raises BundleError or InputError.
+    arch: "arm64", "armhf" or "amd64"; needed where the bundle has programs for several.
+    app: default is the model's name.  version: Debian's; default is edgec's and the
+    bundle's hash, which does not tell newer from older. Raises BundleError or
+    InputError.
     """
     if format not in FORMATS:
-        raise InputError(f'"{format}" is no format of a package', hint=f"use {' or '.join(FORMATS)}")
+        raise InputError(
+            f'"{format}" is no format of a package', hint=f"use {' or '.join(FORMATS)}"
+        )
     if not _MAINTAINER.fullmatch(maintainer):
-        raise InputError(f'"{maintainer}" is no maintainer', hint='for example --maintainer "Ann <ann@example.org>"')
+        raise InputError(
+            f'"{maintainer}" is no maintainer',
+            hint='for example --maintainer "Ann <ann@example.org>"',
+        )
     with Bundle.open(bundle) as opened:
         content = _content(opened, arch, app, version)
     if format == "deb":
-        data, suffix = _deb(content, maintainer), ".deb"
+        data = _deb(content, maintainer)
+        suffix = ".deb"
     else:
-        data, suffix = _tar(content), ".tar.gz"
+        data = _tar(content)
+        suffix = ".tar.gz"
     return Package(content.name, content.version, content.architecture, data, suffix)
 
 
 def write(made: Package, output: Path | None = None) -> Path:
-    """Writes it, whole or not at all.  output: a file or a folder; default is its own name, here."""
+    """Writes it, whole or not at all.  output: a file or a folder; default is its own
+    name, here.
+    """
     path = output or Path(made.file_name)
     path = path / made.file_name if path.is_dir() else path
     try:
         with whole(path) as aside:
             aside.write_bytes(made.data)
     except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder and -o") from e
+        raise InputError(
+            f"cannot write {path}: {e.strerror}", hint="check the folder and -o"
+        ) from e
     return path
 
 
@@ -111,15 +131,21 @@ def package_name(app: str) -> str:
     return f"edgec-{re.sub(r'[^a-z0-9.]+', '-', app.lower()).strip('-.') or 'model'}"
 
 
-def _content(bundle: Bundle, arch: str | None, app: str | None, version: str | None) -> _Content:
+def _content(
+    bundle: Bundle, arch: str | None, app: str | None, version: str | None
+) -> _Content:
     m = bundle.manifest
     name = package_name(app or app_name(m.name))
     version = version or f"{m.edgec}+{bundle.sha256[:8]}"
     if not _VERSION.fullmatch(version):
-        raise InputError(f'"{version}" is no version of a Debian package', hint="for example --version 1.2.0")
+        raise InputError(
+            f'"{version}" is no version of a Debian package',
+            hint="for example --version 1.2.0",
+        )
     architecture = _architecture(bundle, arch)
     target = ARCHITECTURES[architecture]
-    folder, settings = f"usr/lib/edgec/{name[6:]}", f"etc/default/{name}"
+    folder = f"usr/lib/edgec/{name[6:]}"
+    settings = f"etc/default/{name}"
     try:
         unit = unit_name(name[6:])
         text = unit_text(
@@ -154,17 +180,30 @@ def _architecture(bundle: Bundle, arch: str | None) -> str:
     if arch is None and len(there) == 1:
         return there[0]
     if arch is None and there:
-        raise InputError(f"the bundle has programs for {', '.join(there)}", hint="say for which with --arch")
+        raise InputError(
+            f"the bundle has programs for {', '.join(there)}",
+            hint="say for which with --arch",
+        )
     if arch is not None and arch not in ARCHITECTURES:
-        raise InputError(f'"{arch}" is no architecture of Debian', hint=f"use {', '.join(ARCHITECTURES)}")
+        raise InputError(
+            f'"{arch}" is no architecture of Debian',
+            hint=f"use {', '.join(ARCHITECTURES)}",
+        )
     if arch is None or arch not in there:
-        what = f"the bundle has no program for {arch or 'any board'}; it has {', '.join(there) or 'none'}"
-        raise BundleError(what, at=str(bundle.path), hint="compile it with the --target of the board")
+        what = (
+            f"the bundle has no program for {arch or 'any board'}; "
+            f"it has {', '.join(there) or 'none'}"
+        )
+        raise BundleError(
+            what, at=str(bundle.path), hint="compile it with the --target of the board"
+        )
     return arch
 
 
 def _reduced(bundle: Bundle, target: str) -> bytes:
-    """The bundle without sources, reports, programs (that is beside it), and code for other machines."""
+    """The bundle without sources, reports, programs (that is beside it), and code for
+    other machines.
+    """
     m = bundle.manifest
     wanted = {path for s in m.segments for path in (s.tflite, s.edgetpu) if path}
     wanted |= {paths[target] for paths in (m.libraries, m.weights) if target in paths}
@@ -181,13 +220,18 @@ def _reduced(bundle: Bundle, target: str) -> bytes:
 def _runtime(folder: str) -> dict[str, File]:
     source = Path(edgec_runtime.__file__).parent
     paths = runtime_sources(source)
-    return {f"{folder}/edgec_runtime/{p.relative_to(source)}": File(p.read_bytes()) for p in paths}
+    return {
+        f"{folder}/edgec_runtime/{p.relative_to(source)}": File(p.read_bytes())
+        for p in paths
+    }
 
 
 def _settings(name: str, folder: str) -> str:
-    return f"""# What {unit_name(name[6:])} runs: one command, as a shell reads it.  Started again when it fails.
-# Its folder is /{folder}; the bundle is $EDGEC_BUNDLE; `import edgec_runtime` works in its Python.
-# Without a COMMAND it times the model {RUNS} times, writes that to the journal, and ends.
+    return f"""# What {unit_name(name[6:])} runs: one command, as a shell reads it.
+# Started again when it fails.
+# Its folder is /{folder}; the bundle is $EDGEC_BUNDLE; `import edgec_runtime` works in
+# its Python. Without a COMMAND it times the model {RUNS} times, writes that to the
+# journal, and ends.
 #COMMAND="python3 /opt/camera/app.py"
 """
 
@@ -202,25 +246,35 @@ def _deb(c: _Content, maintainer: str) -> bytes:
         "Depends" if c.needs_python else "Recommends": python,
         "Section": "misc",
         "Priority": "optional",
-        "Description": f"{c.summary}\n A vision model as a program, a bundle, the runtime and a systemd service.\n"
+        "Description": f"{c.summary}\n A vision model as a program, a bundle, "
+        "the runtime and a systemd service.\n"
         f" What the service runs is set in /etc/default/{c.name}.",
     }
     unit = unit_name(c.name[6:])
-    scripts = {name: _SCRIPT + text.replace("@UNIT@", unit) for name, text in _SCRIPTS.items()}
+    scripts = {
+        name: _SCRIPT + text.replace("@UNIT@", unit) for name, text in _SCRIPTS.items()
+    }
     return deb(control, scripts, c.files)
 
 
 def _tar(c: _Content) -> bytes:
     unit = unit_name(c.name[6:])
-    lines = [f"put {file.mode:o} {name}{' keep' if file.conffile else ''}\n" for name, file in sorted(c.files.items())]
-    script = _INSTALL.replace("@UNIT@", unit).replace("@FILES@", "".join(lines).rstrip())
+    lines = [
+        f"put {file.mode:o} {name}{' keep' if file.conffile else ''}\n"
+        for name, file in sorted(c.files.items())
+    ]
+    script = _INSTALL.replace("@UNIT@", unit).replace(
+        "@FILES@", "".join(lines).rstrip()
+    )
     files = {f"root/{name}": file for name, file in c.files.items()}
-    return tar_gz({"install.sh": File(script.encode(), 0o755), **files}, f"{c.name}-{c.version}")
+    return tar_gz(
+        {"install.sh": File(script.encode(), 0o755), **files}, f"{c.name}-{c.version}"
+    )
 
 
 _SCRIPT = "#!/bin/sh\nset -e\n"
-# A unit that the administrator disabled stays so.  Without a running systemd (an image that is being built) it is only
-# enabled, and starts at the first boot.
+# A unit that the administrator disabled stays so.  Without a running systemd (an image
+# that is being built) it is only enabled, and starts at the first boot.
 _SCRIPTS = {
     "postinst": """if [ "$1" = configure ]; then
     if [ -z "$2" ] && command -v systemctl >/dev/null; then
@@ -245,7 +299,8 @@ fi
 """,
 }
 _INSTALL = """#!/bin/sh
-# Usage: install.sh [ROOT]     ROOT: of an image that is being built; default is this machine, /.
+# Usage: install.sh [ROOT]     ROOT: of an image that is being built; default is this
+# machine, /.
 set -eu
 from="$(cd "$(dirname "$0")" && pwd)/root"
 root="${1:-}"
@@ -268,7 +323,8 @@ if [ -z "$root" ] && [ -d /run/systemd/system ]; then
 fi
 """
 _COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-Comment: The model, and code generated from it, are under the terms of the model, which edgec does not know.
+Comment: The model, and code generated from it, are under the terms of the model,
+ which edgec does not know.
 
 Files: usr/lib/edgec/*/python/*
 Copyright: The edgec authors

@@ -27,9 +27,17 @@ def host_compilers() -> list[list[str]]:
 
 
 def block_count_plugin() -> Path:
-    """The shared object, built if it is not in the cache yet.  Raises ToolError with the compilers' last words."""
+    """The shared object, built if it is not in the cache yet.
+
+    Raises ToolError with the compilers' last words.
+    """
     text = SOURCE.read_bytes()
-    path = cache_dir("plugins", hashlib.sha256(text + repr(FLAGS).encode()).hexdigest()[:16]) / "block_count.so"
+    path = (
+        cache_dir(
+            "plugins", hashlib.sha256(text + repr(FLAGS).encode()).hexdigest()[:16]
+        )
+        / "block_count.so"
+    )
     if path.exists():
         return path
     said = "no C compiler was found"
@@ -39,12 +47,19 @@ def block_count_plugin() -> Path:
         # A folder of its own: other threads and processes may be building it too.
         with tempfile.TemporaryDirectory(dir=path.parent) as aside:
             built = Path(aside, path.name)
-            done = subprocess.run(  # in a folder that is ours: Python looks for modules where it is started
+            # In a folder that is ours: Python looks for modules where it is started.
+            done = subprocess.run(
                 [*compiler, *FLAGS, str(SOURCE.absolute()), "-o", str(built)],
-                cwd=aside, env=env, capture_output=True, text=True,
-            )  # fmt: skip
+                cwd=aside,
+                env=env,
+                capture_output=True,
+                text=True,
+            )
             if done.returncode == 0:
                 built.replace(path)
                 return path
         said = f"{' '.join(compiler)}: {done.stderr.strip()[-200:]}"
-    raise ToolError(f"the plugin for QEMU could not be built ({said})", hint="sudo apt-get install gcc")
+    raise ToolError(
+        f"the plugin for QEMU could not be built ({said})",
+        hint="sudo apt-get install gcc",
+    )

@@ -1,4 +1,6 @@
-"""The host's end of the protocol (docs/protocol.md): a conversation with the device end over any stream."""
+"""The host's end of the protocol (docs/protocol.md): a conversation with the device end
+over any stream.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,17 @@ from edgec_devices.stream import LinkLost, Stream, device_end
 NEEDS_AGENT = 1  # the oldest device end that this host can work with
 REQUEST_S = 60.0
 MARGIN_S = 10.0
-GREET_TIMEOUTS = 5  # so often what a stream tolerates may pass before the greeting, though something moves
+# so often what a stream tolerates may pass before the greeting, though something moves
+GREET_TIMEOUTS = 5
 SUPPOSED_S = 4.0  # for what is supposed to be a device end to greet, once anything came
-ONE_WAY = 3  # so often what a stream tolerates may pass without anything that arrives, though the device is heard
-KINDS: dict[str, type[EdgecError]] = {"input": InputError, "bundle": BundleError, "device": DeviceError}
+# so often what a stream tolerates may pass without anything that arrives, though the
+# device is heard
+ONE_WAY = 3
+KINDS: dict[str, type[EdgecError]] = {
+    "input": InputError,
+    "bundle": BundleError,
+    "device": DeviceError,
+}
 Head = dict[str, Any]
 
 _T = TypeVar("_T")
@@ -30,15 +39,22 @@ _NONSENSE = "is it an edgec device? update edgec, then try again"
 
 
 class Connection:
-    """Requests to the device end and its answers.  A context manager; the stream is its own.
+    """Requests to the device end and its answers.
+
+    A context manager; the stream is its own.
 
     clock: seconds; a simulated one in tests.  seed: of the session's number.
     """
 
     def __init__(
-        self, stream: Stream, clock: Callable[[], float] = time.monotonic, seed: int | None = None, greet: bool = True
+        self,
+        stream: Stream,
+        clock: Callable[[], float] = time.monotonic,
+        seed: int | None = None,
+        greet: bool = True,
     ) -> None:
-        self.stream, self._clock = stream, clock
+        self.stream = stream
+        self._clock = clock
         self._random = random.Random(seed)
         self._last_id = 0
         self._received = 0
@@ -53,8 +69,15 @@ class Connection:
 
     def _new_delivery(self) -> Delivery:
         s = self.stream
-        greeting = {"protocol": [PROTOCOL, PROTOCOL], "chunk": s.chunk, "window": s.window, "rate": s.rate}
-        delivery = Delivery(False, json.dumps(greeting).encode(), self._random.randrange(1, 1 << 32))
+        greeting = {
+            "protocol": [PROTOCOL, PROTOCOL],
+            "chunk": s.chunk,
+            "window": s.window,
+            "rate": s.rate,
+        }
+        delivery = Delivery(
+            False, json.dumps(greeting).encode(), self._random.randrange(1, 1 << 32)
+        )
         delivery.tune(s.chunk, s.window, s.rate)
         return delivery
 
@@ -71,35 +94,67 @@ class Connection:
         self._wait_for_greeting()
         assert self._delivery.peer is not None
         what = "the device end's greeting"
-        peer = from_json(self._delivery.peer, dict[str, Any], what, self.stream.url, "try again", DeviceError)
+        peer = from_json(
+            self._delivery.peer,
+            dict[str, Any],
+            what,
+            self.stream.url,
+            "try again",
+            DeviceError,
+        )
         try:
-            low, high, agent = convert([*peer.get("protocol", ()), peer.get("agent")], tuple[int, int, int])
+            low, high, agent = convert(
+                [*peer.get("protocol", ()), peer.get("agent")], tuple[int, int, int]
+            )
         except (TypeError, ValueError) as e:
-            raise DeviceError(f"the device end greets strangely: {e}", at=self.stream.url, hint="try again") from e
+            raise DeviceError(
+                f"the device end greets strangely: {e}",
+                at=self.stream.url,
+                hint="try again",
+            ) from e
         if not low <= PROTOCOL <= high or agent < NEEDS_AGENT:
-            what = f"the device end is edgec-agent {agent} with protocol {low} to {high}; this edgec speaks {PROTOCOL}"
-            raise DeviceError(what, at=self.stream.url, hint=f"needs edgec-agent >= {NEEDS_AGENT}; update edgec")
+            what = (
+                f"the device end is edgec-agent {agent} with protocol {low} to "
+                f"{high}; this edgec speaks {PROTOCOL}"
+            )
+            raise DeviceError(
+                what,
+                at=self.stream.url,
+                hint=f"needs edgec-agent >= {NEEDS_AGENT}; update edgec",
+            )
         return peer
 
     def _wait_for_greeting(self) -> None:
-        """As long as something moves: a slow board may take a minute to log us in and to start Python."""
+        """As long as something moves: a slow board may take a minute to log us in and
+        to start Python.
+        """
         stream, timeout = self.stream, self.stream.timeout
-        began = moved = self._clock()
+        moved = self._clock()
+        began = moved
         look = began + SUPPOSED_S
         seen = (-1, -1)
         while self._delivery.peer is None:
             now = self._clock()
             if seen != (self._received, stream.stirs):
-                seen, moved = (self._received, stream.stirs), now
+                seen = (self._received, stream.stirs)
+                moved = now
             where = f" ({stream.stage})" if stream.stage else ""
             if now >= moved + timeout:
-                what = f"the device end did not answer: nothing moved for {timeout:g} s{where}"
+                what = (
+                    f"the device end did not answer: nothing moved for {timeout:g} "
+                    f"s{where}"
+                )
                 raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
             if now >= began + GREET_TIMEOUTS * timeout:
-                what = f"the device end did not answer in {GREET_TIMEOUTS * timeout:g} s, though something came{where}"
+                what = (
+                    "the device end did not answer in "
+                    f"{GREET_TIMEOUTS * timeout:g} "
+                    f"s, though something came{where}"
+                )
                 raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
             if stream.supposed and self._received and now >= look:
-                stream.start()  # what answers is no device end, so it is a console after all
+                # what answers is no device end, so it is a console after all
+                stream.start()
                 moved = self._clock()
                 look = moved + SUPPOSED_S
             self._turn(moved + timeout)
@@ -117,15 +172,21 @@ class Connection:
         meanwhile: Callable[[], None] = lambda: None,
         **fields: Any,
     ) -> None:
-        """A request without an answer.  sent: called with its bytes on the line; meanwhile: as some of them arrive.
+        """A request without an answer.  sent: called with its bytes on the line;
+        meanwhile: as some of them arrive.
 
         Waits while more is under way than two windows, so that the line is never idle.
         """
         sent(self._send(do, blob, fields))
         self.settle(2 * self.stream.chunk * self.stream.window, meanwhile)
 
-    def settle(self, room: int = 1, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Until fewer than `room` bytes are under way.  Raises what the device says of them."""
+    def settle(
+        self, room: int = 1, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Until fewer than `room` bytes are under way.
+
+        Raises what the device says of them.
+        """
         while True:
             self._turn(self._clock() if self.backlog < room else self._clock() + 1.0)
             self._answer(0)
@@ -134,13 +195,21 @@ class Connection:
                 return
 
     def request(
-        self, do: str, blob: bytes = b"", limit: float = REQUEST_S, beats: bool = False, **fields: Any
+        self,
+        do: str,
+        blob: bytes = b"",
+        limit: float = REQUEST_S,
+        beats: bool = False,
+        **fields: Any,
     ) -> tuple[Head, bytes]:
-        """A request and its answer.  limit: seconds that the device may take once it has it.  Raises its errors.
+        """A request and its answer.  limit: seconds that the device may take once it
+        has it.  Raises its errors.
 
-        beats: the device end gives signs of life while it works on it; LinkLost when there are none.
+        beats: the device end gives signs of life while it works on it; LinkLost when
+        there are none.
         """
-        silent = self.stream.timeout  # the device end gives a sign of life every 2 s while it runs a program
+        # the device end gives a sign of life every 2 s while it runs a program
+        silent = self.stream.timeout
         limit = max(limit, silent)
         self._send(do, blob, {**fields, "limit": limit})
         since = self._clock()
@@ -151,18 +220,42 @@ class Connection:
                 return found
             if not self._delivery.idle:
                 until = self._clock() + limit + MARGIN_S
-            if beats and self._delivery.idle and self._clock() >= max(since, self._delivery.heard) + silent:
-                what = f"the device has said nothing for {silent:g} s while it ran a program"
-                raise LinkLost(what, at=self.stream.url, hint="check cable and power, then try again")
+            if (
+                beats
+                and self._delivery.idle
+                and self._clock() >= max(since, self._delivery.heard) + silent
+            ):
+                what = (
+                    f"the device has said nothing for {silent:g} s while it ran a "
+                    "program"
+                )
+                raise LinkLost(
+                    what,
+                    at=self.stream.url,
+                    hint="check cable and power, then try again",
+                )
             if self._clock() >= until:
                 hint = "look at the device; what was sent is kept"
-                raise DeviceError(f'no answer to "{do}" within {limit:.0f} s', at=self.stream.url, hint=hint)
+                raise DeviceError(
+                    f'no answer to "{do}" within {limit:.0f} s',
+                    at=self.stream.url,
+                    hint=hint,
+                )
             self._turn(until if not beats else min(until, self._clock() + 1.0))
 
     def ask(
-        self, do: str, kind: type[_T], blob: bytes = b"", limit: float = REQUEST_S, beats: bool = False, **fields: Any
+        self,
+        do: str,
+        kind: type[_T],
+        blob: bytes = b"",
+        limit: float = REQUEST_S,
+        beats: bool = False,
+        **fields: Any,
     ) -> tuple[_T, bytes]:
-        """The same, with an answer of this type (answers.py).  Raises DeviceError for one of another shape, too."""
+        """The same, with an answer of this type (answers.py).
+
+        Raises DeviceError for one of another shape, too.
+        """
         head, rest = self.request(do, blob, limit, beats, **fields)
         try:
             return convert(head, kind), rest
@@ -182,11 +275,20 @@ class Connection:
             try:
                 head, blob = unpack(self._delivery.messages.popleft())
             except ValueError as e:
-                raise DeviceError(f"an answer cannot be read: {e!s:.200}", at=self.stream.url, hint="try again") from e
+                raise DeviceError(
+                    f"an answer cannot be read: {e!s:.200}",
+                    at=self.stream.url,
+                    hint="try again",
+                ) from e
             if "error" in head:
-                error = head["error"] if isinstance(head["error"], dict) else {"what": f"{head['error']!r:.200}"}
+                if isinstance(head["error"], dict):
+                    error = head["error"]
+                else:
+                    error = {"what": f"{head['error']!r:.200}"}
                 raise KINDS.get(str(error.get("kind")), DeviceError)(
-                    str(error.get("what")), at=self.stream.url, hint=str(error.get("hint"))
+                    str(error.get("what")),
+                    at=self.stream.url,
+                    hint=str(error.get("hint")),
                 )
             if head.get("id") == wanted:
                 return head, blob
@@ -194,7 +296,8 @@ class Connection:
 
     def _turn(self, until: float) -> None:
         """Writes what is due and waits for something to come, at most until then."""
-        delivery, now = self._delivery, self._clock()
+        delivery = self._delivery
+        now = self._clock()
         out = delivery.poll(now)
         if out:
             self.stream.write(out)
@@ -208,12 +311,23 @@ class Connection:
             raise LinkLost("the device end said goodbye", at=self.stream.url, hint=hint)
         if delivery.idle or delivery.peer is None:
             self._quiet_from = now
-        patience = self.stream.timeout + 4 * delivery.chunk * delivery.window / self.stream.rate
+        patience = (
+            self.stream.timeout
+            + 4 * delivery.chunk * delivery.window / self.stream.rate
+        )
         hint = "check cable and power, then try again: it goes on where it stopped"
         if now - max(self._quiet_from, delivery.heard) > patience:
-            raise LinkLost(f"the device has not answered for {patience:.0f} s", at=self.stream.url, hint=hint)
-        if now - max(self._quiet_from, delivery.moved) > ONE_WAY * patience:  # it speaks, but hears nothing
-            what = f"nothing has reached the device for {ONE_WAY * patience:.0f} s, though it answers"
+            raise LinkLost(
+                f"the device has not answered for {patience:.0f} s",
+                at=self.stream.url,
+                hint=hint,
+            )
+        # it speaks, but hears nothing
+        if now - max(self._quiet_from, delivery.moved) > ONE_WAY * patience:
+            what = (
+                f"nothing has reached the device for {ONE_WAY * patience:.0f} s, "
+                "though it answers"
+            )
             raise LinkLost(what, at=self.stream.url, hint=hint)
 
     def close(self) -> None:
@@ -230,6 +344,9 @@ class Connection:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

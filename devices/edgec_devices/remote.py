@@ -14,7 +14,14 @@ from edgec_runtime.inputs import Array, check_inputs
 from edgec_devices import answers
 from edgec_devices.device import Device, Progress
 from edgec_devices.flash import execute
-from edgec_devices.measurement import Identity, Measurement, Plan, measured, on_threads, streamed
+from edgec_devices.measurement import (
+    Identity,
+    Measurement,
+    Plan,
+    measured,
+    on_threads,
+    streamed,
+)
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import has_runtime
 from edgec_devices.stream import Stream
@@ -35,8 +42,12 @@ class Remote(Device):
         stream.timeout = self.timeout
         return Connection(stream)
 
-    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
-        """Measured on the device; Edge TPU segments run as C unless the device has the runtime."""
+    def measure(
+        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+    ) -> Measurement:
+        """Measured on the device; Edge TPU segments run as C unless the device has the
+        runtime.
+        """
         recipe = Recipe.of(bundle.path)
         with self._connect() as connection:
             say("sending what the device lacks")
@@ -45,19 +56,40 @@ class Remote(Device):
             session = edgetpu and has_runtime(connection, recipe.app)
             info, _ = connection.ask("info", answers.Info)
 
-            def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
-                ran = execute(connection, recipe.app, slot, options, session=by_session, watch=True)
+            def launch(
+                by_session: bool, options: tuple[str, ...]
+            ) -> tuple[dict[str, Any], Any]:
+                ran = execute(
+                    connection,
+                    recipe.app,
+                    slot,
+                    options,
+                    session=by_session,
+                    watch=True,
+                )
                 return ran.report, ran.vitals
 
             launches = measured(plan, bundle, self.url, session, launch, say)
             if plan.frames and not (session or has_runtime(connection, recipe.app)):
                 hint = "edgec flash --with-runtime, then bench it again"
-                raise DeviceError("only the runtime streams, and the device has none", at=self.url, hint=hint)
+                raise DeviceError(
+                    "only the runtime streams, and the device has none",
+                    at=self.url,
+                    hint=hint,
+                )
             stream = streamed(plan, bundle, self.url, launch, say)
         about = Identity(self.url, **{name: getattr(info, name) for name in IDENTITY})
-        return Measurement(about, "session" if session else "program", launches[0].backends, launches, stream=stream)
+        return Measurement(
+            about,
+            "session" if session else "program",
+            launches[0].backends,
+            launches,
+            stream=stream,
+        )
 
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
+    def run(
+        self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
+    ) -> dict[str, Array]:
         """One inference."""
         bundle.manifest.check_threads(threads, str(bundle.path))
         infos = bundle.manifest.output_infos()
@@ -72,15 +104,24 @@ class Remote(Device):
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)
             session = edgetpu and has_runtime(connection, recipe.app)
             options = ("--runs", "1", *on_threads(threads))
-            ran = execute(connection, recipe.app, slot, options, files, len(infos), session)
+            ran = execute(
+                connection, recipe.app, slot, options, files, len(infos), session
+            )
         outputs = {}
         for info, data in zip(infos, ran.outputs, strict=True):
             try:
                 array = read_array(io.BytesIO(data))
             except ValueError as e:
-                raise DeviceError(f'output "{info.name}" cannot be read: {e}', at=self.url, hint="try again") from e
+                raise DeviceError(
+                    f'output "{info.name}" cannot be read: {e}',
+                    at=self.url,
+                    hint="try again",
+                ) from e
             if array.dtype != info.numpy_dtype or array.shape != info.shape:
-                what = f'output "{info.name}" is {array.dtype.str} {array.shape}, the manifest says {info}'
+                what = (
+                    f'output "{info.name}" is {array.dtype.str} {array.shape}, '
+                    f"the manifest says {info}"
+                )
                 raise DeviceError(what, at=self.url, hint="compile the model again")
             outputs[info.name] = array
         return outputs

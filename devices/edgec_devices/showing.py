@@ -1,4 +1,6 @@
-"""A webcam on a device, watched from here: bundles and runtime are put there, its page comes through the link."""
+"""A webcam on a device, watched from here: bundles and runtime are put there, its page
+comes through the link.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from edgec_devices.pushing import has_runtime, push
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Recipe, send
 
-STARTS = 4  # so often what the link tolerates may pass until its page is there, on a slow board
+# so often what the link tolerates may pass until its page is there, on a slow board
+STARTS = 4
 _POLL_S = 0.3
 _END_S = 60.0
 _VERIFY_S = 300.0
@@ -48,7 +51,9 @@ class Trouble(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """What the program says, in one line of JSON: the page's address, an error, or at its end what was shown."""
+    """What the program says, in one line of JSON: the page's address, an error, or at
+    its end what was shown.
+    """
 
     url: str | None = None
     error: Trouble | None = None
@@ -66,19 +71,24 @@ def show_on(
     say: Callable[[str], None],
     timeout: float = TIMEOUT_S,
 ) -> Line:
-    """Shows bundles on a device until its source ends, so many frames were shown, or Ctrl-C, which ends it there too.
+    """Shows bundles on a device until its source ends, so many frames were shown, or
+    Ctrl-C, which ends it there too.
 
-    wanted: source, effect, smooth, frames, virtual_camera, as the runtime takes them.  background: the picture of
-    --effect replace, or empty.  port: of this machine's loopback address, where its page is to be, 0 for any; None for
-    no page.  say: told of the address.  Raises what the device says, and DeviceError where it, or the link, does not do
-    its part.
+    wanted: source, effect, smooth, frames, virtual_camera, as the runtime takes them.
+    background: the picture of --effect replace, or empty.  port: of this machine's
+    loopback address, where its page is to be, 0 for any; None for no page.  say: told
+    of the address.  Raises what the device says, and DeviceError where it, or the link,
+    does not do its part.
     """
     stream = stream_for(url, timeout=timeout)
     stream.deaf = True  # Ctrl-C is for us, who tell the device
     recipes = [Recipe.of(path) for path in bundles]
     apps = [r.app for r in recipes]
     if len({*apps}) < len(apps):
-        raise InputError(f"two bundles are of one name: {', '.join(apps)}", hint="compile one under another name")
+        raise InputError(
+            f"two bundles are of one name: {', '.join(apps)}",
+            hint="compile one under another name",
+        )
     port = port or (None if port is None else _free_port())
     page = None if port is None else stream.carry_page(port)
     with Connection(stream) as connection:
@@ -91,32 +101,46 @@ def show_on(
             background,
             _VERIFY_S,
             name=page.name if page else secrets.token_hex(16),
-            bundles=[{"app": a, "slot": s, "name": a} for a, s in zip(apps, slots, strict=True)],
+            bundles=[
+                {"app": a, "slot": s, "name": a}
+                for a, s in zip(apps, slots, strict=True)
+            ],
             page=page.place if page else None,
             **wanted,
         )
         return _watched(connection, port, say)
 
 
-def _watched(connection: Connection, port: int | None, say: Callable[[str], None]) -> Line:
+def _watched(
+    connection: Connection, port: int | None, say: Callable[[str], None]
+) -> Line:
     """Until it has ended."""
-    url, until = connection.stream.url, time.monotonic() + STARTS * connection.stream.timeout
+    url = connection.stream.url
+    until = time.monotonic() + STARTS * connection.stream.timeout
     waits = port is not None
     with _ctrl_c() as pressed:
         while not pressed:
             state, _ = connection.ask("shown", answers.Shown)
             told = _lines(state.said, url)
-            token = next((_token(line.url, url) for line in told if line.url is not None), None)
+            token = next(
+                (_token(line.url, url) for line in told if line.url is not None), None
+            )
             if state.status is not None:
                 return _last(state, told, url)
             if waits and token is not None:
                 assert port is not None
                 _check(port, token, url)
-                say(f"watch at http://{LOOPBACK}:{port}/?token={token} (Ctrl-C ends it)")
+                say(
+                    f"watch at http://{LOOPBACK}:{port}/?token={token} (Ctrl-C ends it)"
+                )
                 waits = False
             if waits and time.monotonic() > until:
                 waited = STARTS * connection.stream.timeout
-                raise DeviceError(f"there was no page within {waited:g} s", at=url, hint="give a longer --timeout")
+                raise DeviceError(
+                    f"there was no page within {waited:g} s",
+                    at=url,
+                    hint="give a longer --timeout",
+                )
             time.sleep(_POLL_S)
         state, _ = connection.ask("shown", answers.Shown, limit=_END_S, end=True)
         return _last(state, _lines(state.said, url), url)
@@ -124,8 +148,9 @@ def _watched(connection: Connection, port: int | None, say: Callable[[str], None
 
 @contextlib.contextmanager
 def _ctrl_c() -> Iterator[list[int]]:
-    """Holds something once Ctrl-C was pressed, so that no conversation breaks off in its middle; the second one does
-    what it always does."""
+    """Holds something once Ctrl-C was pressed, so that no conversation breaks off in
+    its middle; the second one does what it always does.
+    """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield pressed
@@ -145,20 +170,33 @@ def _ctrl_c() -> Iterator[list[int]]:
 def _lines(said: str, url: str) -> list[Line]:
     """All that are whole."""
     if len(said) > _MOST_BYTES:
-        raise DeviceError(f"the device says {len(said)} bytes of a webcam", at=url, hint=_NONSENSE)
+        raise DeviceError(
+            f"the device says {len(said)} bytes of a webcam", at=url, hint=_NONSENSE
+        )
     whole = said.split("\n")[:-1]
-    return [from_json(line.encode(), Line, "what the webcam says", url, _NONSENSE, DeviceError) for line in whole]
+    return [
+        from_json(
+            line.encode(), Line, "what the webcam says", url, _NONSENSE, DeviceError
+        )
+        for line in whole
+    ]
 
 
 def _token(address: str, url: str) -> str:
     token = address.rpartition("token=")[2]
     if not _TOKEN.fullmatch(token):
-        raise DeviceError(f"the device says {address!r:.80} where its page is", at=url, hint=_NONSENSE)
+        raise DeviceError(
+            f"the device says {address!r:.80} where its page is", at=url, hint=_NONSENSE
+        )
     return token
 
 
 def _last(state: answers.Shown, told: Sequence[Line], url: str) -> Line:
-    """What was shown.  Raises what went wrong; KeyboardInterrupt after a Ctrl-C that came before the first frame."""
+    """What was shown.
+
+    Raises what went wrong; KeyboardInterrupt after a Ctrl-C that came before the first
+    frame.
+    """
     if state.status == _STOPPED:
         raise KeyboardInterrupt
     if told and told[-1].error is not None:
@@ -168,8 +206,15 @@ def _last(state: answers.Shown, told: Sequence[Line], url: str) -> Line:
     if told and told[-1].figures is not None:
         return told[-1]
     said = state.error_output.strip().splitlines()[-1:] or ["no message"]
-    hint = "it has no runtime that can: edgec flash --with-runtime" if "No module named" in said[0] else "try again"
-    raise DeviceError(f"the webcam ended with status {state.status}: {said[0]:.300}", at=url, hint=hint)
+    if "No module named" in said[0]:
+        hint = "it has no runtime that can: edgec flash --with-runtime"
+    else:
+        hint = "try again"
+    raise DeviceError(
+        f"the webcam ended with status {state.status}: {said[0]:.300}",
+        at=url,
+        hint=hint,
+    )
 
 
 def _check(port: int, token: str, url: str) -> None:
@@ -184,7 +229,9 @@ def _check(port: int, token: str, url: str) -> None:
             why = str(e) or type(e).__name__
     if why:
         hint = "the device's sshd has to let it through: AllowStreamLocalForwarding yes"
-        raise DeviceError(f"the page does not come through the link: {why}", at=url, hint=hint)
+        raise DeviceError(
+            f"the page does not come through the link: {why}", at=url, hint=hint
+        )
 
 
 def _free_port() -> int:

@@ -16,7 +16,14 @@ from edgec_runtime import Bundle, InputError, ToolError
 from edgec_runtime.bundle import write_signed
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.slots import check_name
-from edgec_runtime.device_end.trust import MAX_COUNTER, Key, Signature, message, wheel_message, wheel_signature_text
+from edgec_runtime.device_end.trust import (
+    MAX_COUNTER,
+    Key,
+    Signature,
+    message,
+    wheel_message,
+    wheel_signature_text,
+)
 from edgec_runtime.given import given
 
 from edgec_devices import answers
@@ -36,14 +43,19 @@ _NEW = "edgec sign --new-key FILE makes one"
 
 
 def new_key(path: Path) -> Key:
-    """A new private key at `path`, readable by its user only, and `path`.pub.  Raises InputError, never overwrites."""
+    """A new private key at `path`, readable by its user only, and `path`.pub.
+
+    Raises InputError, never overwrites.
+    """
     _library()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     private = Ed25519PrivateKey.generate()
     kind = serialization.PrivateFormat.PKCS8
-    text = private.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
+    text = private.private_bytes(
+        serialization.Encoding.PEM, kind, serialization.NoEncryption()
+    )
     key = Key(_public(private), f"{getpass.getuser()}@{platform.node()}")
     _write_new(path, text, 0o600)
     try:
@@ -61,26 +73,43 @@ def public_path(path: Path) -> Path:
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as f:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb"
+        ) as f:
             f.write(data)
     except FileExistsError:
-        raise InputError(f"{path} is there already", hint="choose another name; a key that is lost is lost") from None
+        raise InputError(
+            f"{path} is there already",
+            hint="choose another name; a key that is lost is lost",
+        ) from None
     except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder") from e
+        raise InputError(
+            f"cannot write {path}: {e.strerror}", hint="check the folder"
+        ) from e
 
 
 def sign(
-    bundle: Path, key_path: Path, output: Path | None = None, app: str | None = None, counter: int | None = None
+    bundle: Path,
+    key_path: Path,
+    output: Path | None = None,
+    app: str | None = None,
+    counter: int | None = None,
 ) -> Signature:
-    """Signs a bundle, in its place or to `output`; the signature.  Signing again replaces it.
+    """Signs a bundle, in its place or to `output`; the signature.
 
-    app: the application on the device that it is for; default is the model's name.  counter: grows from one version to
-    the next, so that a device takes none that is older than what it had; default is the time in seconds.
+    Signing again replaces it.
+
+    app: the application on the device that it is for; default is the model's name.
+    counter: grows from one version to the next, so that a device takes none that is
+    older than what it had; default is the time in seconds.
     """
     private = _load(key_path)
     counter = int(time.time()) if counter is None else counter
     if not 0 <= counter <= MAX_COUNTER:
-        raise InputError(f"{counter} cannot be a counter", hint="give --counter a number from 0 on that grows")
+        raise InputError(
+            f"{counter} cannot be a counter",
+            hint="give --counter a number from 0 on that grows",
+        )
     with Bundle.open(bundle) as opened:
         whose = app or app_name(opened.manifest.name)
         try:
@@ -92,19 +121,26 @@ def sign(
         try:
             write_signed(output or bundle, opened, signature.to_json())
         except OSError as e:
-            raise InputError(f"cannot write {output or bundle}: {e.strerror}", hint="check the folder") from e
+            raise InputError(
+                f"cannot write {output or bundle}: {e.strerror}",
+                hint="check the folder",
+            ) from e
     return signature
 
 
 def sign_wheel(wheel: Wheel, path: Path, key_path: Path) -> None:
     """Writes the file beside a wheel, which is at `path`, that says who made it."""
     private = _load(key_path)
-    text = wheel_signature_text(_public(private), private.sign(wheel_message(wheel.digests())))
+    text = wheel_signature_text(
+        _public(private), private.sign(wheel_message(wheel.digests()))
+    )
     _write(signature_path(path), text)
 
 
 def sign_runtime(folder: Path, key_path: Path) -> Path:
-    """Writes the slim runtime of this edgec and its signature; its path, which goes to --wheel."""
+    """Writes the slim runtime of this edgec and its signature; its path, which goes to
+    --wheel.
+    """
     wheel = runtime_wheel()
     path = folder / wheel.name
     _write(path, wheel.data)
@@ -116,12 +152,16 @@ def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as e:
-        raise InputError(f"cannot write {path}: {e.strerror}", hint="check the folder") from e
+        raise InputError(
+            f"cannot write {path}: {e.strerror}", hint="check the folder"
+        ) from e
 
 
 @dataclass(frozen=True)
 class Signed:
-    """fingerprint: of the key.  lines: what was done, for a person.  runtime: the wheel that was written, if any."""
+    """fingerprint: of the key.  lines: what was done, for a person.  runtime: the wheel
+    that was written, if any.
+    """
 
     fingerprint: str
     lines: tuple[str, ...]
@@ -137,31 +177,47 @@ def sign_or_make(
     counter: int | None = None,
     runtime: bool = False,
 ) -> Signed:
-    """What `edgec sign` does: makes a key if one is asked for, and signs a bundle or a wheel with it or with `key`.
+    """What `edgec sign` does: makes a key if one is asked for, and signs a bundle or a
+    wheel with it or with `key`.
 
-    runtime: that of this edgec, too, written to this folder.  Raises InputError where there is nothing to do, or no
-    key to do it with.
+    runtime: that of this edgec, too, written to this folder.  Raises InputError where
+    there is nothing to do, or no key to do it with.
     """
     lines = []
     if new_key_path is not None:
         made = new_key(new_key_path)
-        lines.append(f"{new_key_path} {made.fingerprint}; devices trust it by {public_path(new_key_path)}")
+        lines.append(
+            f"{new_key_path} {made.fingerprint}; "
+            f"devices trust it by {public_path(new_key_path)}"
+        )
     elif file is None and not runtime:
-        raise InputError("there is nothing to sign", hint="edgec sign out.edgec --key FILE")
+        raise InputError(
+            "there is nothing to sign", hint="edgec sign out.edgec --key FILE"
+        )
     used = key or new_key_path
     if used is None:
-        raise InputError("there is no key to sign with", hint="add --key FILE, or --new-key FILE for the first time")
+        raise InputError(
+            "there is no key to sign with",
+            hint="add --key FILE, or --new-key FILE for the first time",
+        )
     fingerprint = Key(_public(_load(used)), "").fingerprint
     if file is not None and file.suffix == ".whl":
         if output is not None or app is not None or counter is not None:
             what = "a wheel is signed beside itself, for any application"
             raise InputError(what, hint="leave -o, --app and --counter out")
         sign_wheel(Wheel.of(file), file, used)
-        lines.append(f"{signature_path(file)} says that {file.name} is signed with {fingerprint}")
+        lines.append(
+            f"{signature_path(file)} says that {file.name} is signed with {fingerprint}"
+        )
     elif file is not None:
         found = sign(file, used, output, app, counter)
-        lines.append(f"{output or file} is signed with {fingerprint} for {found.app}, counter {found.counter}")
-    return Signed(fingerprint, tuple(lines), sign_runtime(Path(), used) if runtime else None)
+        lines.append(
+            f"{output or file} is signed with {fingerprint} for {found.app}, "
+            f"counter {found.counter}"
+        )
+    return Signed(
+        fingerprint, tuple(lines), sign_runtime(Path(), used) if runtime else None
+    )
 
 
 def _public(private: Ed25519PrivateKey) -> bytes:
@@ -180,12 +236,17 @@ def _load(path: Path) -> Ed25519PrivateKey:
     except OSError as e:
         raise InputError(f"cannot read the key {path}: {e.strerror}", hint=_NEW) from e
     openssh = b"OPENSSH PRIVATE KEY" in data
-    load = serialization.load_ssh_private_key if openssh else serialization.load_pem_private_key
     try:
-        found = load(data, None)
+        found: object
+        if openssh:
+            found = serialization.load_ssh_private_key(data, None)
+        else:
+            found = serialization.load_pem_private_key(data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as e:
         hint = "give the private key, not encrypted; " + _NEW
-        raise InputError(f"{path} is not a private key that can be used: {e!s:.120}", hint=hint) from e
+        raise InputError(
+            f"{path} is not a private key that can be used: {e!s:.120}", hint=hint
+        ) from e
     if not isinstance(found, Ed25519PrivateKey):
         raise InputError(f"{path} is a key of another kind than ed25519", hint=_NEW)
     return found
@@ -195,24 +256,37 @@ def _library() -> None:
     try:
         import cryptography
     except ImportError as e:
-        raise ToolError("the library that signs is not installed", hint="pip install cryptography") from e
+        raise ToolError(
+            "the library that signs is not installed", hint="pip install cryptography"
+        ) from e
     del cryptography
 
 
 def read_public(path: Path) -> Key:
-    """A public key file.  Raises InputError, also for a private key: that must not leave this machine."""
+    """A public key file.
+
+    Raises InputError, also for a private key: that must not leave this machine.
+    """
     try:
         text = given(path, _LARGEST_KEY).decode()
     except (OSError, UnicodeDecodeError) as e:
         said = e.strerror if isinstance(e, OSError) else e
-        raise InputError(f"cannot read the key {path}: {said}", hint="give the .pub file; " + _NEW) from e
+        raise InputError(
+            f"cannot read the key {path}: {said}", hint="give the .pub file; " + _NEW
+        ) from e
     with contextlib.suppress(ValueError):
         return Key.parse(text)
-    raise InputError(f"{path} is not an ssh-ed25519 public key", hint="give the .pub file; " + _NEW)
+    raise InputError(
+        f"{path} is not an ssh-ed25519 public key", hint="give the .pub file; " + _NEW
+    )
 
 
-def trust(key_path: Path, urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S) -> tuple[Outcome, ...]:
-    """From now on these devices take only bundles that are signed with this key, or one that they trust already."""
+def trust(
+    key_path: Path, urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S
+) -> tuple[Outcome, ...]:
+    """From now on these devices take only bundles that are signed with this key, or one
+    that they trust already.
+    """
     key = read_public(key_path)
 
     def one(url: str) -> Outcome:

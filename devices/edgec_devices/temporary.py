@@ -1,4 +1,6 @@
-"""Folders that last as long as a task: nothing of ours stays in the system's folder for temporary files."""
+"""Folders that last as long as a task: nothing of ours stays in the system's folder for
+temporary files.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _made: set[Path] = set()
 def temporary_folder(purpose: str) -> Iterator[Path]:
     """edgec-<purpose>-…, nobody else's, removed at the end.
 
-    Its name is kept before it is there: tempfile.TemporaryDirectory leaves the folder behind when a signal's exception
-    comes just after it made it.
+    Its name is kept before it is there: tempfile.TemporaryDirectory leaves the folder
+    behind when a signal's exception comes just after it made it.
     """
     path = Path(tempfile.gettempdir()) / f"edgec-{purpose}-{secrets.token_hex(6)}"
     _made.add(path)
@@ -31,7 +33,10 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Not in a fork, whose parent has it.  What a thread still writes to is removed at the end of the process."""
+    """Not in a fork, whose parent has it.
+
+    What a thread still writes to is removed at the end of the process.
+    """
     if path in _made:
         shutil.rmtree(path, ignore_errors=True)
     if not path.exists():

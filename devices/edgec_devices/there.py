@@ -1,4 +1,6 @@
-"""What is there to be named as a device, without asking any: names of edgec.toml, emulated machines, serial ports."""
+"""What is there to be named as a device, without asking any: names of edgec.toml,
+emulated machines, serial ports.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _SHOWN = 4
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """edgec.toml of a folder as it is written, empty where there is no such file.  Raises InputError."""
+    """edgec.toml of a folder as it is written, empty where there is no such file.
+
+    Raises InputError.
+    """
     path = folder / CONFIG
     try:
         return from_toml(path, dict[str, Any])
@@ -29,11 +34,15 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def configured(folder: Path) -> dict[str, str]:
-    """Name and URL of the [devices] of edgec.toml, none where there is no such file.  Raises InputError."""
+    """Name and URL of the [devices] of edgec.toml, none where there is no such file.
+
+    Raises InputError.
+    """
     try:
         return convert(read_config(folder).get("devices", {}), dict[str, str])
     except ValueError as e:
-        what, hint = "[devices] is not names and URLs", 'for example: attic = "ssh://pi@attic"'
+        what = "[devices] is not names and URLs"
+        hint = 'for example: attic = "ssh://pi@attic"'
         raise InputError(what, at=str(folder / CONFIG), hint=hint) from e
 
 
@@ -48,16 +57,22 @@ def machines() -> tuple[Machine, ...]:
 
 def machine_named(host: str) -> Machine | None:
     """The emulated machine whose ssh name this is, if it is on."""
-    return next((m for m in machines() if m.alias == host), None) if host.startswith(ALIAS) else None
+    if host.startswith(ALIAS):
+        return next((m for m in machines() if m.alias == host), None)
+    return None
 
 
 def boot_command(name: str, board: str) -> str:
     """What switches on the whole machine of a board by this name."""
-    return f"edgec devices boot emulated:{board} --whole" + (f" --name {name}" if name != board else "")
+    return f"edgec devices boot emulated:{board} --whole" + (
+        f" --name {name}" if name != board else ""
+    )
 
 
 def names(folder: Path) -> list[str]:
-    """What `--on` takes besides this machine: names of edgec.toml, machines that are on, serial ports."""
+    """What `--on` takes besides this machine: names of edgec.toml, machines that are
+    on, serial ports.
+    """
     from serial.tools.list_ports import comports
 
     ports = sorted(f"serial://{p.device}" for p in comports())
@@ -76,7 +91,11 @@ def instead_of_host(host: str) -> str:
     """A hint for a host whose name nobody knows."""
     name = host.removeprefix(ALIAS)
     if name != host:
-        return f"no emulated machine {name} is on: {boot_command(name, _board_of(name))}; {listed(Path.cwd())}"
+        return (
+            f"no emulated machine {name} is on: "
+            f"{boot_command(name, _board_of(name))}; "
+            f"{listed(Path.cwd())}"
+        )
     perhaps = "" if "." in host else f", perhaps {host}.local"
     return f"check the name{perhaps}; {listed(Path.cwd())}"
 

@@ -1,8 +1,10 @@
-"""Whether a device was slowed down while it was measured: judges its vitals (edgec_runtime/device_end/vitals.py).
+"""Whether a device was slowed down while it was measured: judges its vitals
+(edgec_runtime/device_end/vitals.py).
 
-The bits are those of `vcgencmd get_throttled` in Raspberry Pi's documentation: four for now, and 16 higher whether it
-has happened since the board was booted (of the file in sysfs: in the 2 s before).  Bit 2 says only that the clock is
-lowered, for heat or for low voltage (raspberrypi/firmware#615).
+The bits are those of `vcgencmd get_throttled` in Raspberry Pi's documentation: four for
+now, and 16 higher whether it has happened since the board was booted (of the file in
+sysfs: in the 2 s before).  Bit 2 says only that the clock is lowered, for heat or for
+low voltage (raspberrypi/firmware#615).
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ POWER_BITS = {
     SOFT_LIMIT: "soft temperature limit",
 }
 SINCE_BOOT = 16
-HOT, TOO_HOT = 80.0, 85.0  # °C; a Raspberry Pi lowers its clock from 80 and more so from 85
+HOT = 80.0
+TOO_HOT = 85.0  # °C; a Raspberry Pi lowers its clock from 80 and more so from 85
 NEARLY_HOT = 75.0
-SUPPLY = "use the power supply made for the board (a Pi 4: 5.1 V 3 A; a Pi 5: 5.1 V 5 A)"
+SUPPLY = (
+    "use the power supply made for the board (a Pi 4: 5.1 V 3 A; a Pi 5: 5.1 V 5 A)"
+)
 FULL_SPEED = 0.98  # of the highest clock; what is above is rounding
 BUSY = 1.0  # load average
 
@@ -34,11 +39,12 @@ Vitals = Mapping[str, Any]
 class Throttling:
     """What slowed a device down while it was measured, if anything.
 
-    throttled: it happened between the first look and the last.  reasons: what happened, in words with values.  notes:
-    what may matter but is no proof.  known: the device tells when its clock is lowered; without, that throttled is
-    False may only mean that nobody can tell.  governor: "a/b" where CPUs differ.  celsius_…: of the CPU, before the
-    first inference, at most, after the last.  mhz_…: the clocks seen meanwhile, of all CPUs; mhz_limit: of the fastest
-    CPU.  Each None where the device does not tell.
+    throttled: it happened between the first look and the last.  reasons: what happened,
+    in words with values.  notes: what may matter but is no proof.  known: the device
+    tells when its clock is lowered; without, that throttled is False may only mean that
+    nobody can tell.  governor: "a/b" where CPUs differ.  celsius_…: of the CPU, before
+    the first inference, at most, after the last.  mhz_…: the clocks seen meanwhile, of
+    all CPUs; mhz_limit: of the fastest CPU.  Each None where the device does not tell.
     """
 
     throttled: bool
@@ -54,7 +60,9 @@ class Throttling:
     mhz_limit: float | None = None
 
     def table(self) -> str:
-        """One line of figures, for example "governor ondemand, 600 to 1500 of 1800 MHz, 48.2 to 61.9 °C"."""
+        """One line of figures, for example "governor ondemand, 600 to 1500 of 1800 MHz,
+        48.2 to 61.9 °C".
+        """
         said = [f"governor {self.governor}"] if self.governor else []
         if self.mhz_max is not None:
             limit = f" of {self.mhz_limit:.0f}" if self.mhz_limit else ""
@@ -69,11 +77,21 @@ def judge(rounds: Sequence[Vitals]) -> Throttling:
     rounds = [r for r in rounds if r]
     samples = [s for r in rounds for s in (r["before"], *r["during"], r["after"])]
     if not samples:
-        return Throttling(False, notes=("nothing was read of the device's clock, temperature and throttling",))
+        return Throttling(
+            False,
+            notes=(
+                "nothing was read of the device's clock, temperature and throttling",
+            ),
+        )
     running = [s for r in rounds for s in r["during"]] or [r["after"] for r in rounds]
     mhz = [m for s in running for m in _mhz(s)]
     limit = max(_seen(samples, "max_khz"), default=None)
-    look = _Look(samples, running, limit and limit / 1000, max(_seen(samples, "celsius"), default=None))
+    look = _Look(
+        samples,
+        running,
+        limit and limit / 1000,
+        max(_seen(samples, "celsius"), default=None),
+    )
     reasons = tuple(_reasons(look))
     return Throttling(
         throttled=bool(reasons),
@@ -92,7 +110,9 @@ def judge(rounds: Sequence[Vitals]) -> Throttling:
 
 @dataclass(frozen=True)
 class _Look:
-    """All samples; those of while the programs ran; the highest clock that the device has, MHz; the highest °C."""
+    """All samples; those of while the programs ran; the highest clock that the device
+    has, MHz; the highest °C.
+    """
 
     samples: Sequence[Vitals]
     running: Sequence[Vitals]
@@ -101,7 +121,10 @@ class _Look:
 
     @property
     def known(self) -> bool:
-        return any(_seen(self.samples, key) for key in ("throttled", "cooling", "throttle_count"))
+        return any(
+            _seen(self.samples, key)
+            for key in ("throttled", "cooling", "throttle_count")
+        )
 
     @property
     def at(self) -> str:
@@ -119,17 +142,23 @@ def _span(low: float | None, high: float, digits: int) -> str:
 
 
 def _mhz(sample: Vitals) -> list[float]:
-    """Clocks of a sample.  What the firmware measured counts more than what the kernel asked it for."""
+    """Clocks of a sample.
+
+    What the firmware measured counts more than what the kernel asked it for.
+    """
     khz = [sample["arm_khz"]] if sample.get("arm_khz") else sample.get("khz") or []
     return [k / 1000 for k in khz]
 
 
 def _happened(samples: Sequence[Vitals]) -> tuple[int, int]:
-    """Bits of now that were seen or must have been set in between; and those that were set before the first look.
+    """Bits of now that were seen or must have been set in between; and those that were
+    set before the first look.
 
-    A bit of "it has happened" that was not set at the look before, told by the same teller, was set meanwhile.
+    A bit of "it has happened" that was not set at the look before, told by the same
+    teller, was set meanwhile.
     """
-    seen, earlier = 0, 0
+    seen = 0
+    earlier = 0
     last: dict[Any, int] = {}
     for s in samples:
         word = s.get("throttled")
@@ -154,32 +183,52 @@ def _reasons(look: _Look) -> Iterator[str]:
     if low:
         yield f"{POWER_BITS[UNDER_VOLTAGE]}: {SUPPLY}"
     if seen >> THROTTLED & 1:
-        yield f"the firmware throttled the CPU{look.at}" + (", or for the under-voltage" if low else "")
+        yield f"the firmware throttled the CPU{look.at}" + (
+            ", or for the under-voltage" if low else ""
+        )
     if seen >> CAPPED & 1:
         yield f"the clock was capped{_capped_at(look)}"
     if seen >> SOFT_LIMIT & 1:
         yield f"the soft temperature limit lowered the clock{look.at}"
     steps = max(_seen(look.samples, "cooling"), default=0)
     if steps > 0:
-        yield f"the kernel lowered the clock by {steps} step{'s' * (steps != 1)} to cool the CPU{look.at}"
+        yield (
+            f"the kernel lowered the clock by {steps} step{'s' * (steps != 1)} to "
+            f"cool the CPU{look.at}"
+        )
     counts = _seen(look.samples, "throttle_count")
     grown = counts[-1] - counts[0] if counts else 0
     if grown > 0:
-        yield f"the CPU lowered its clock for its temperature{look.at}: its throttle counts rose by {grown}"
+        yield (
+            f"the CPU lowered its clock for its temperature{look.at}: "
+            f"its throttle counts rose by {grown}"
+        )
 
 
 def _capped_at(look: _Look) -> str:
-    """The lowest clock that was seen under the cap; "" where only the kernel tells it and knows nothing of the cap."""
+    """The lowest clock that was seen under the cap; "" where only the kernel tells it
+    and knows nothing of the cap.
+    """
     measured = _seen(look.running, "arm_khz")
-    capped = [s for s in look.running if (s.get("throttled") or 0) >> CAPPED & 1 and s.get("khz")]
+    capped = [
+        s
+        for s in look.running
+        if (s.get("throttled") or 0) >> CAPPED & 1 and s.get("khz")
+    ]
     mhz = min(measured or [max(s["khz"]) for s in capped], default=0) / 1000
-    return f" at {mhz:.0f} MHz of {look.limit:.0f}" if look.limit and 0 < mhz < FULL_SPEED * look.limit else ""
+    if look.limit and 0 < mhz < FULL_SPEED * look.limit:
+        return f" at {mhz:.0f} MHz of {look.limit:.0f}"
+    return ""
 
 
 def _notes(look: _Look, throttled: bool) -> Iterator[str]:
-    governor, load = look.samples[0].get("governor"), look.samples[0].get("load1")
+    governor = look.samples[0].get("governor")
+    load = look.samples[0].get("load1")
     if not look.known:
-        low = ", only whether it has under-voltage" if _seen(look.samples, "undervoltage") else ""
+        if _seen(look.samples, "undervoltage"):
+            low = ", only whether it has under-voltage"
+        else:
+            low = ""
         yield f"the device does not tell whether it throttles{low}"
     _, earlier = _happened(look.samples)
     before = [text for bit, text in POWER_BITS.items() if earlier >> bit & 1]
@@ -187,11 +236,24 @@ def _notes(look: _Look, throttled: bool) -> Iterator[str]:
         yield f"{', '.join(before)}: has happened before this run"
     fastest = max((m for s in look.running for m in _mhz(s)), default=0.0)
     if governor and governor != "performance":
-        yield f"the governor is {governor}, not performance: the clock may change from run to run; {set_governor()}"
+        yield (
+            f"the governor is {governor}, not performance: "
+            "the clock may change "
+            f"from run to run; {set_governor()}"
+        )
     elif look.limit and not throttled and 0 < fastest < FULL_SPEED * look.limit:
-        yield f"the clock was {fastest:.0f} of {look.limit:.0f} MHz under the governor {governor or 'of unknown name'}"
+        yield (
+            f"the clock was {fastest:.0f} of {look.limit:.0f} MHz under the "
+            "governor "
+            f"{governor or 'of unknown name'}"
+        )
     firmware = bool(_seen(look.samples, "throttled"))
-    if firmware and not throttled and look.hottest is not None and look.hottest >= NEARLY_HOT:
+    if (
+        firmware
+        and not throttled
+        and look.hottest is not None
+        and look.hottest >= NEARLY_HOT
+    ):
         yield f"{look.hottest:.1f} °C: from {HOT:.0f} °C on the clock is lowered"
     if load is not None and load >= BUSY:
         yield f"the device was busy before the run: load average {load:.2f}"
@@ -199,4 +261,6 @@ def _notes(look: _Look, throttled: bool) -> Iterator[str]:
 
 def set_governor(name: str = "performance") -> str:
     """A command that sets it until the next boot."""
-    return f"echo {name} | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    return (
+        f"echo {name} | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    )

@@ -1,4 +1,6 @@
-"""Sends a bundle over a connection: only the parts that the device lacks, from the last good byte on."""
+"""Sends a bundle over a connection: only the parts that the device lacks, from the last
+good byte on.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ MAX_APP = 64
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the device puts the bundle together: parts (offset, bytes, sha256), and all bytes that are in none."""
+    """How the device puts the bundle together: parts (offset, bytes, sha256), and all
+    bytes that are in none.
+    """
 
     data: bytes
     sha256: str
@@ -35,7 +39,9 @@ class Recipe:
 
     @staticmethod
     def of(path: Path, app: str | None = None) -> Recipe:
-        """Of a bundle, checked as a whole first.  app: the folder on the device; default is the model's name."""
+        """Of a bundle, checked as a whole first.  app: the folder on the device;
+        default is the model's name.
+        """
         with Bundle.open(path) as bundle:
             name = app or app_name(bundle.manifest.name)
         data = path.read_bytes()
@@ -43,15 +49,26 @@ class Recipe:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
                 if entry.file_size >= SMALL:
-                    name_size, extra_size = struct.unpack_from("<HH", data, entry.header_offset + 26)
+                    name_size, extra_size = struct.unpack_from(
+                        "<HH", data, entry.header_offset + 26
+                    )
                     start = entry.header_offset + 30 + name_size + extra_size
                     content = data[start : start + entry.file_size]
-                    parts.append((start, len(content), hashlib.sha256(content).hexdigest()))
+                    parts.append(
+                        (start, len(content), hashlib.sha256(content).hexdigest())
+                    )
         parts.sort()
         ends = [0, *(offset + size for offset, size, _ in parts)]
-        glue = b"".join(data[end:start] for end, start in zip(ends, [*(p[0] for p in parts), len(data)], strict=True))
+        glue = b"".join(
+            data[end:start]
+            for end, start in zip(
+                ends, [*(p[0] for p in parts), len(data)], strict=True
+            )
+        )
         if len(glue) + sum(p[1] for p in parts) != len(data):
-            raise BundleError("the bundle changed while it was read", at=str(path), hint="try again")
+            raise BundleError(
+                "the bundle changed while it was read", at=str(path), hint="try again"
+            )
         return Recipe(data, hashlib.sha256(data).hexdigest(), tuple(parts), glue, name)
 
 
@@ -63,7 +80,8 @@ def app_name(model: str) -> str:
 
 @dataclass(frozen=True)
 class Sending:
-    """How far it is.  done, total: bytes of the bundle that the device lacked; wire: compressed bytes that arrived.
+    """How far it is.  done, total: bytes of the bundle that the device lacked; wire:
+    compressed bytes that arrived.
 
     step: what is being done.
     """
@@ -82,7 +100,9 @@ class Sending:
     @property
     def left(self) -> float:
         """Seconds still to go, as far as one can tell."""
-        return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+        if self.done:
+            return self.seconds * (self.total - self.done) / self.done
+        return float("inf")
 
 
 @dataclass(frozen=True)
@@ -102,10 +122,13 @@ def send(
     clock: Callable[[], float] = time.monotonic,
     downgrade: bool = False,
 ) -> Sent:
-    """Puts the bundle beside the slots, where it can be run.  Raises what the device says.
+    """Puts the bundle beside the slots, where it can be run.
 
-    scratch: it is not to become a slot, so any place that has it will do; otherwise only the active slot.
-    downgrade: a signed bundle may be older than what the device had.
+    Raises what the device says.
+
+    scratch: it is not to become a slot, so any place that has it will do; otherwise
+    only the active slot. downgrade: a signed bundle may be older than what the device
+    had.
     """
     start = clock()
     progress(Sending(step="comparing"))
@@ -116,18 +139,30 @@ def send(
     sending = Sending(total, total, wire, clock() - start)
     progress(replace(sending, step="writing and checking"))
     installed, _ = connection.ask(
-        "install", answers.Installed, b"", _hashing_s(recipe), app=recipe.app, allow_downgrade=downgrade
+        "install",
+        answers.Installed,
+        b"",
+        _hashing_s(recipe),
+        app=recipe.app,
+        allow_downgrade=downgrade,
     )
     sending = replace(sending, seconds=clock() - start)
     return Sent(installed.slot, False, sending)
 
 
 def send_parts(
-    connection: Connection, recipe: Recipe, progress: Callable[[Sending], None] = lambda _: None
+    connection: Connection,
+    recipe: Recipe,
+    progress: Callable[[Sending], None] = lambda _: None,
 ) -> tuple[int, int]:
-    """Sends what the device lacks of anything, and no more.  Returns those bytes, and those on the line."""
+    """Sends what the device lacks of anything, and no more.
+
+    Returns those bytes, and those on the line.
+    """
     begun = _begin(connection, recipe, False)
-    return _send_lacking(connection, recipe, begun.lacks, progress, time.monotonic, time.monotonic())
+    return _send_lacking(
+        connection, recipe, begun.lacks, progress, time.monotonic, time.monotonic()
+    )
 
 
 def _hashing_s(recipe: Recipe) -> float:
@@ -137,8 +172,19 @@ def _hashing_s(recipe: Recipe) -> float:
 def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> answers.Begun:
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
     limit = _hashing_s(recipe)
-    begun, _ = connection.ask("begin", answers.Begun, recipe.glue, limit, app=recipe.app, recipe=what, scratch=scratch)
-    there_are = all(0 <= i < len(recipe.parts) and 0 <= there <= recipe.parts[i][1] for i, there, _ in begun.lacks)
+    begun, _ = connection.ask(
+        "begin",
+        answers.Begun,
+        recipe.glue,
+        limit,
+        app=recipe.app,
+        recipe=what,
+        scratch=scratch,
+    )
+    there_are = all(
+        0 <= i < len(recipe.parts) and 0 <= there <= recipe.parts[i][1]
+        for i, there, _ in begun.lacks
+    )
     if not there_are or len({i for i, _, _ in begun.lacks}) != len(begun.lacks):
         what_is = "the device says that it lacks parts that there are not"
         raise DeviceError(what_is, at=connection.stream.url, hint="try again")
@@ -153,18 +199,31 @@ def _send_lacking(
     clock: Callable[[], float],
     start: float,
 ) -> tuple[int, int]:
-    """From the last good byte of each part.  Returns bytes of the bundle and bytes on the line."""
+    """From the last good byte of each part.
+
+    Returns bytes of the bundle and bytes on the line.
+    """
     jobs = []
     for index, there, sha256 in lacks:
         offset, size, _ = recipe.parts[index]
-        good = sha256 == hashlib.sha256(recipe.data[offset : offset + there]).hexdigest()
+        good = (
+            sha256 == hashlib.sha256(recipe.data[offset : offset + there]).hexdigest()
+        )
         jobs.append((index, offset, there if good else 0, size))
-    tally = _Tally(connection, sum(size - there for _, _, there, size in jobs), progress, clock, start)
+    tally = _Tally(
+        connection,
+        sum(size - there for _, _, there, size in jobs),
+        progress,
+        clock,
+        start,
+    )
     for index, offset, there, size in jobs:
         for at in range(there, size, PIECE):
             piece = recipe.data[offset + at : offset + min(at + PIECE, size)]
             sent = partial(tally.sent, len(piece))
-            connection.post("put", piece, sent, tally.tell, app=recipe.app, part=index, at=at)
+            connection.post(
+                "put", piece, sent, tally.tell, app=recipe.app, part=index, at=at
+            )
     connection.settle(meanwhile=tally.tell)
     return tally.total, tally.wire
 
@@ -180,10 +239,15 @@ class _Tally:
         clock: Callable[[], float],
         start: float,
     ) -> None:
-        self.total, self.wire = total, 0
-        self._connection, self._progress, self._clock, self._start = connection, progress, clock, start
+        self.total = total
+        self.wire = 0
+        self._connection = connection
+        self._progress = progress
+        self._clock = clock
+        self._start = start
         self._done = self._told = 0
-        self._under_way: deque[tuple[int, int, int]] = deque()  # wire bytes before a piece and in it, and its own
+        # wire bytes before a piece and in it, and its own
+        self._under_way: deque[tuple[int, int, int]] = deque()
 
     def sent(self, size: int, wire: int) -> None:
         """A piece of the bundle, in so many bytes on the line, is under way."""
@@ -199,4 +263,6 @@ class _Tally:
         done = self._done + size * max(arrived - before, 0) // wire
         if done > self._told:
             self._told = done
-            self._progress(Sending(done, self.total, arrived, self._clock() - self._start))
+            self._progress(
+                Sending(done, self.total, arrived, self._clock() - self._start)
+            )

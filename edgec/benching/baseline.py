@@ -12,7 +12,9 @@ _SAME = ("board", "cpu", "target", "runner", "emulated")
 """What two devices must have in common."""
 
 
-def compare_with(path: Path, old: BenchReport, new: BenchReport, max_regress: float) -> Compared:
+def compare_with(
+    path: Path, old: BenchReport, new: BenchReport, max_regress: float
+) -> Compared:
     """path: of the old one. Raises InputError where the two cannot be compared."""
     _check_comparable(path, old, new)
     found = compare(
@@ -46,15 +48,30 @@ def _check_comparable(path: Path, old: BenchReport, new: BenchReport) -> None:
         raise InputError(what, at=str(path), hint="compare runs of one model")
     if old.estimated != new.estimated:
         kinds = [("measured", "estimated")[r.estimated] for r in (old, new)]
-        raise InputError(f"the earlier run was {kinds[0]}, this one is {kinds[1]}", at=str(path), hint=hint)
+        raise InputError(
+            f"the earlier run was {kinds[0]}, this one is {kinds[1]}",
+            at=str(path),
+            hint=hint,
+        )
     for name in _SAME:
-        before, now = getattr(old.device, name), getattr(new.device, name)
+        before = getattr(old.device, name)
+        now = getattr(new.device, name)
         if before != now:
-            what = f"the earlier run is of another device: {name} was {before or 'unknown'!s}, now {now or 'unknown'!s}"
+            what = (
+                "the earlier run is of another device: "
+                f"{name} was "
+                f"{before or 'unknown'!s}, "
+                f"now {now or 'unknown'!s}"
+            )
             raise InputError(what, at=str(path), hint=hint)
     backends = [[s.backend for s in r.segments] for r in (old, new)]
     if backends[0] != backends[1]:
-        what = f"the segments ran differently: {', '.join(backends[0])} then, {', '.join(backends[1])} now"
+        what = (
+            f"the segments ran differently: {', '.join(backends[0])} then, "
+            f"{', '.join(backends[1])} now"
+        )
         raise InputError(what, at=str(path), hint="see edgec doctor for the Edge TPU")
     if not old.latency.samples or not new.latency.samples:
-        raise InputError("one of the runs has no latency of the whole", at=str(path), hint=hint)
+        raise InputError(
+            "one of the runs has no latency of the whole", at=str(path), hint=hint
+        )

@@ -1,4 +1,5 @@
-"""The benches that edgec.toml asks for, so that a CI system calls `edgec bench` and nothing else.
+"""The benches that edgec.toml asks for, so that a CI system calls `edgec bench` and
+nothing else.
 
     [[bench]]
     bundle = "cartoon.edgec"            # paths are relative to edgec.toml
@@ -31,13 +32,18 @@ _TABLES = ("bench", "devices")
 _T = TypeVar("_T")
 
 
-def benches(folder: Path, bundle: Path | None = None, on: str | None = None) -> list[Bench]:
-    """What edgec.toml of a folder asks for, in its order; an empty list where there is no such file or no such entry.
+def benches(
+    folder: Path, bundle: Path | None = None, on: str | None = None
+) -> list[Bench]:
+    """What edgec.toml of a folder asks for, in its order; an empty list where there is
+    no such file or no such entry.
 
-    bundle: only entries of this one: those that name the file; else those of the same model for the same target, with
-    this file in place of theirs; or, if there is no such file, those of a model of that name. on: only those on this
-    device, a URL or a name of [devices]. Raises InputError or UnsupportedError with the entry for whatever is wrong in
-    any of them; bundles and budgets are looked at in those that are returned.
+    bundle: only entries of this one: those that name the file; else those of the same
+    model for the same target, with this file in place of theirs; or, if there is no
+    such file, those of a model of that name. on: only those on this device, a URL or a
+    name of [devices]. Raises InputError or UnsupportedError with the entry for whatever
+    is wrong in any of them; bundles and budgets are looked at in those that are
+    returned.
     """
     found = _entries(folder)
     if on is not None:
@@ -62,11 +68,16 @@ class _Entry:
         return self._opened(_model) if self.bench.bundle.is_file() else None
 
     def check(self) -> None:
-        """That its bundle can be read, has code for its threads, and its budgets are of figures that it could have.
-        Raises InputError."""
+        """That its bundle can be read, has code for its threads, and its budgets are of
+        figures that it could have. Raises InputError.
+        """
         path = self.bench.bundle
         if not path.is_file():
-            raise InputError(f"there is no bundle {path}", at=self.at, hint=f"edgec compile MODEL -o {path}")
+            raise InputError(
+                f"there is no bundle {path}",
+                at=self.at,
+                hint=f"edgec compile MODEL -o {path}",
+            )
         self._opened(self._fits)
 
     def _fits(self, opened: Bundle) -> None:
@@ -78,7 +89,9 @@ class _Entry:
             with Bundle.open(self.bench.bundle) as opened:
                 return call(opened)
         except BundleError as e:
-            raise InputError(f"{self.bench.bundle}: {e.what}", at=self.at, hint=e.hint) from e
+            raise InputError(
+                f"{self.bench.bundle}: {e.what}", at=self.at, hint=e.hint
+            ) from e
 
 
 def _entries(folder: Path) -> list[_Entry]:
@@ -91,19 +104,27 @@ def _entries(folder: Path) -> list[_Entry]:
     try:
         rows = convert(table.get("bench", []), list[dict[str, Any]])
     except ValueError as e:
-        what, hint = "bench is not a list of tables", "write [[bench]], with two brackets"
+        what = "bench is not a list of tables"
+        hint = "write [[bench]], with two brackets"
         raise InputError(what, at=str(path), hint=hint) from e
-    return [_entry(row, f"{path}, [[bench]] {i}", folder) for i, row in enumerate(rows, 1)]
+    return [
+        _entry(row, f"{path}, [[bench]] {i}", folder) for i, row in enumerate(rows, 1)
+    ]
 
 
 def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
-    hints = {f.name.replace("_", "-"): (f.name, get_type_hints(Bench)[f.name]) for f in fields(Bench)}
+    hints = {
+        f.name.replace("_", "-"): (f.name, get_type_hints(Bench)[f.name])
+        for f in fields(Bench)
+    }
     for key in row:
         if key not in hints:
             what = f"there is no key {key}{did_you_mean(key, hints)}"
             raise InputError(what, at=at, hint=f"keys: {', '.join(hints)}")
     if "bundle" not in row:
-        raise InputError("it has no bundle", at=at, hint='for example: bundle = "cartoon.edgec"')
+        raise InputError(
+            "it has no bundle", at=at, hint='for example: bundle = "cartoon.edgec"'
+        )
     values = {}
     for key, value in row.items():
         field, hint = hints[key]
@@ -121,7 +142,9 @@ def _read(key: str, hint: Any, value: Any, at: str, folder: Path) -> Any:
     try:
         found = convert(value, form | str if key == "max-regress" else form)
     except ValueError as e:
-        raise InputError(f"{key} = {value!r:.60} is not {words}", at=at, hint=f"give {words}") from e
+        raise InputError(
+            f"{key} = {value!r:.60} is not {words}", at=at, hint=f"give {words}"
+        ) from e
     if key == "max-regress":
         return _located(key, value, share, at)
     if key == "on":
@@ -129,9 +152,13 @@ def _read(key: str, hint: Any, value: Any, at: str, folder: Path) -> Any:
     return folder / found if kind is Path else found
 
 
-_WHOLE = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # TOML's own range; Python reads larger ones
+# TOML's own range; Python reads larger ones
+_WHOLE = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _FORMS: Mapping[Any, tuple[Any, str]] = {
-    Path: (Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*\Z")], "a path in quotes"),
+    Path: (
+        Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*\Z")],
+        "a path in quotes",
+    ),
     str: (str, "a text in quotes"),
     tuple[str, ...]: (tuple[str, ...], 'a list of texts, for example ["p95<=33ms"]'),
     bool: (bool, "true or false"),
@@ -142,7 +169,9 @@ _FORMS: Mapping[Any, tuple[Any, str]] = {
 
 
 def _located(key: str, value: Any, read: Callable[[Any], Any], at: str) -> Any:
-    """What `read` makes of a value; its errors name the entry instead of the value's own place."""
+    """What `read` makes of a value; its errors name the entry instead of the value's
+    own place.
+    """
     try:
         return read(value)
     except InputError as e:
@@ -163,8 +192,16 @@ def _of_bundle(entries: Sequence[_Entry], bundle: Path) -> list[_Entry]:
     if bundle.is_file():
         with Bundle.open(bundle) as opened:
             wanted = _model(opened)
-        return [replace(e, bench=replace(e.bench, bundle=bundle)) for e in entries if e.model() == wanted]
-    return [e for e in entries if (model := e.model()) is not None and model[0] == str(bundle)]
+        return [
+            replace(e, bench=replace(e.bench, bundle=bundle))
+            for e in entries
+            if e.model() == wanted
+        ]
+    return [
+        e
+        for e in entries
+        if (model := e.model()) is not None and model[0] == str(bundle)
+    ]
 
 
 def _model(opened: Bundle) -> tuple[str, str]:

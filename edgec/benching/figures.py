@@ -1,16 +1,22 @@
 """The figures of a bench's report that a budget may name, and whether budgets hold.
 
-    min p50 p90 p95 p99 max mean   of the latency of whole inferences; spread: p95 - p50; fps: 1000 / mean
+    min p50 p90 p95 p99 max mean   of the latency of whole inferences; spread: p95 - p50; fps:
+                                   1000 / mean
     load first warmup              of the worst launch
     tpu cpu                        the median of the time in segments that ran there
-    tpu.transfer .invoke .compute  the cost model's parts of what ran on the Edge TPU: always estimates
+    tpu.transfer .invoke .compute  the cost model's parts of what ran on the Edge TPU: always
+                                   estimates
     seg0 seg0.p95 seg0.op3         a segment's median, its percentiles, an op's median by position
-    rss arena code constants data  bytes: the process, and its parts by plan and by the file's sections
+    rss arena code constants data  bytes: the process, and its parts by plan and by the file's
+                                   sections
     celsius mhz throttled          the highest, the lowest while it ran, 0 or 1
-    latency.p95 stage.capture      of a stream, where one was run: of a frame from capture on, a stage's median;
-    stage.seg0.p95 dropped         a stage of the model by its first segment; fps is then the stream's
+    latency.p95 stage.capture      of a stream, where one was run: of a frame from capture on, a
+                                   stage's median;
+    stage.seg0.p95 dropped         a stage of the model by its first segment; fps is then the
+                                   stream's
 
-A share (`seg0<=40%`, `spread<=10%`) is of the median latency; `spread` and the parts of `tpu` need `%` or `ms`.
+A share (`seg0<=40%`, `spread<=10%`) is of the median latency; `spread` and the parts of
+`tpu` need `%` or `ms`.
 """
 
 from __future__ import annotations
@@ -29,7 +35,15 @@ from edgec_runtime.meters import StreamFigures
 from edgec_runtime.printable import printable
 
 from edgec.benching.build import read_graph
-from edgec.benching.result import EMULATOR, BenchReport, Check, Once, OpReport, SegmentReport, Series
+from edgec.benching.result import (
+    EMULATOR,
+    BenchReport,
+    Check,
+    Once,
+    OpReport,
+    SegmentReport,
+    Series,
+)
 from edgec.errors import InputError
 
 ON_TPU = ("delegate", COST_MODEL)
@@ -37,7 +51,9 @@ ON_TPU = ("delegate", COST_MODEL)
 
 _TRANSFERS = ("input", "output", "code", "streamed")
 _SHARES = ("spread", "tpu.transfer", "tpu.invoke", "tpu.compute")
-"""What is mostly asked for as a share of the latency: a number without a unit lacks its %."""
+"""What is mostly asked for as a share of the latency: a number without a unit lacks its
+%.
+"""
 _EXAMPLE = "p95<=33ms, first<=500ms or rss<=80MB"
 
 
@@ -72,11 +88,15 @@ class _Quantity:
         if isinstance(found, str):
             return Absent(found)
         whole = r.latency.summary() if self.part else None
-        return Figure(found[0], self.unit, whole.p50 if whole else None, self.culprit(r), found[1])
+        return Figure(
+            found[0], self.unit, whole.p50 if whole else None, self.culprit(r), found[1]
+        )
 
 
 class Figures(Mapping[str, Figure | Absent]):
-    """Every figure that a report of this form can have, by name; made when asked for: samples may be a million."""
+    """Every figure that a report of this form can have, by name; made when asked for:
+    samples may be a million.
+    """
 
     def __init__(self, report: BenchReport) -> None:
         self._report = report
@@ -103,21 +123,36 @@ def figures(report: BenchReport) -> Figures:
 def parse_budgets(
     texts: Iterable[str], bundle: Bundle, where: str = "--budget", streams: bool = True
 ) -> list[Requirement]:
-    """Budgets on figures that a bench of this bundle could have, read before anything is measured.
+    """Budgets on figures that a bench of this bundle could have, read before anything
+    is measured.
 
-    Each text may hold several, separated by commas. where: states them, for messages. streams: whether there will be a
-    stream. Raises InputError for any other figure, unit or form.
+    Each text may hold several, separated by commas. where: states them, for messages.
+    streams: whether there will be a stream. Raises InputError for any other figure,
+    unit or form.
     """
     ops = {s.name: len(s.functions) for s in read_graph(bundle).segments}
     shape = [(s.name, ops.get(s.name, 0)) for s in bundle.manifest.segments]
-    known = {name: Kind(q.unit, q.part, share=name in _SHARES) for name, q in _quantities(shape).items()}
-    listed = [*_WHOLE, "latency", "dropped", "stage.capture", *(_span(name, n) for name, n in shape)]
-    wanted = Vocabulary(known, where, _EXAMPLE, listed=", ".join(listed)).parse_all(texts)
+    known = {
+        name: Kind(q.unit, q.part, share=name in _SHARES)
+        for name, q in _quantities(shape).items()
+    }
+    listed = [
+        *_WHOLE,
+        "latency",
+        "dropped",
+        "stage.capture",
+        *(_span(name, n) for name, n in shape),
+    ]
+    wanted = Vocabulary(known, where, _EXAMPLE, listed=", ".join(listed)).parse_all(
+        texts
+    )
     of_stream = {*_of_stream([name for name, _ in shape])}
     for budget in wanted:
         if budget.figure in of_stream and not streams:
             raise InputError(
-                f"{budget.figure} is of a stream, and none is run", where, "give --frames 250, or --source"
+                f"{budget.figure} is of a stream, and none is run",
+                where,
+                "give --frames 250, or --source",
             )
     return wanted
 
@@ -125,12 +160,19 @@ def parse_budgets(
 def check_budgets(
     budgets: Iterable[Requirement], report: BenchReport, accept_estimates: bool = False
 ) -> tuple[Check, ...]:
-    """How each came out. A figure that is not there never holds, nor does an emulator's time; an estimate only if
-    `accept_estimates`.
+    """How each came out.
+
+    A figure that is not there never holds, nor does an emulator's time; an estimate
+    only if `accept_estimates`.
     """
     found = figures(report)
     return tuple(
-        _check(budget, found.get(budget.figure) or _unprofiled(budget.figure, report), report, accept_estimates)
+        _check(
+            budget,
+            found.get(budget.figure) or _unprofiled(budget.figure, report),
+            report,
+            accept_estimates,
+        )
         for budget in budgets
     )
 
@@ -140,26 +182,36 @@ def spread(summary: Summary) -> float:
     return summary.p95 - summary.p50
 
 
-def _check(budget: Requirement, figure: Figure | Absent, r: BenchReport, accept_estimates: bool) -> Check:
+def _check(
+    budget: Requirement, figure: Figure | Absent, r: BenchReport, accept_estimates: bool
+) -> Check:
     if isinstance(figure, Figure) and budget.unit == "%" and figure.whole is None:
         figure = Absent("there is no median latency for it to be a share of")
     if isinstance(figure, Absent):
         return Check(budget.text, False, None, budget.unit, None, False, figure.why)
     out = budget.check(figure)
-    holds, why = out.holds, out.culprit
+    holds = out.holds
+    why = out.culprit
     if figure.estimated and r.emulated:
-        holds, why = False, EMULATOR + (f"; --on emulated:{r.board} estimates one" if r.board else "")
+        holds = False
+        why = EMULATOR + (f"; --on emulated:{r.board} estimates one" if r.board else "")
     elif holds and figure.estimated and not accept_estimates:
         estimate = amount(out.measured, out.unit)
-        holds, why = False, f"est. {estimate} would hold; give --accept-estimates to let estimates count"
-    return Check(out.text, holds, out.measured, out.unit, out.margin, figure.estimated, why)
+        holds = False
+        why = f"est. {estimate} would hold; give --accept-estimates to let estimates count"
+    return Check(
+        out.text, holds, out.measured, out.unit, out.margin, figure.estimated, why
+    )
 
 
 def _unprofiled(name: str, r: BenchReport) -> Absent:
     """Of an op that the bundle lists and the report does not have."""
     for s in r.segments:
         if name.startswith(f"{s.name}."):
-            why = "ran on the Edge TPU, which has no times per op" if s.backend in ON_TPU else "was not profiled per op"
+            if s.backend in ON_TPU:
+                why = "ran on the Edge TPU, which has no times per op"
+            else:
+                why = "was not profiled per op"
             return Absent(f"{s.name} {why}")
     return Absent("the run has no such segment")
 
@@ -167,7 +219,9 @@ def _unprofiled(name: str, r: BenchReport) -> Absent:
 def _span(segment: str, ops: int) -> str:
     """The names of a segment's figures, in words."""
     named = f"{segment}, {segment}.min to {segment}.mean"
-    return named if not ops else f"{named}, {segment}.op0" + (f" to {segment}.op{ops - 1}" if ops > 1 else "")
+    if not ops:
+        return named
+    return f"{named}, {segment}.op0" + (f" to {segment}.op{ops - 1}" if ops > 1 else "")
 
 
 # ---- of whole inferences
@@ -184,7 +238,14 @@ def _metric(name: str) -> Callable[[Summary], float]:
 
 def _latency(pick: Callable[[Summary], float]) -> Callable[[BenchReport], _Read]:
     def read(r: BenchReport) -> _Read:
-        untimed = next((f"{s.name} has no latency: {s.latency.how}" for s in r.segments if not s.latency.samples), "")
+        untimed = next(
+            (
+                f"{s.name} has no latency: {s.latency.how}"
+                for s in r.segments
+                if not s.latency.samples
+            ),
+            "",
+        )
         return _of_series(r.latency, pick, untimed or "no inference was timed")
 
     return read
@@ -193,7 +254,9 @@ def _latency(pick: Callable[[Summary], float]) -> Callable[[BenchReport], _Read]
 def _once(pick: Callable[[BenchReport], Once]) -> Callable[[BenchReport], _Read]:
     def read(r: BenchReport) -> _Read:
         once = pick(r)
-        return "it was not measured on this device" if once.worst is None else (once.worst, once.estimated)
+        if once.worst is None:
+            return "it was not measured on this device"
+        return (once.worst, once.estimated)
 
     return read
 
@@ -203,7 +266,9 @@ def _slowest(pick: Callable[[Summary], float]) -> Callable[[BenchReport], str]:
     return lambda r: _slowest_of(r.segments, pick)
 
 
-def _slowest_of(segments: Sequence[SegmentReport], pick: Callable[[Summary], float]) -> str:
+def _slowest_of(
+    segments: Sequence[SegmentReport], pick: Callable[[Summary], float]
+) -> str:
     found = [(pick(summary), s) for s in segments if (summary := s.latency.summary())]
     if not found:
         return ""
@@ -223,7 +288,9 @@ def _widest(r: BenchReport) -> str:
 
 
 def _named(op: OpReport) -> str:
-    """An op's kind and its name in the model: the first, where the model's file names all that were fused."""
+    """An op's kind and its name in the model: the first, where the model's file names
+    all that were fused.
+    """
     source = printable(op.source.split(";")[0])
     return f"{op.kind or op.name} ({source})" if source else op.kind or op.name
 
@@ -255,9 +322,16 @@ def _time_on(place: str) -> Callable[[BenchReport], _Read]:
             return _no_segment(place, r)
         series = [s.latency.samples for s in segments]
         if not all(series):
-            return next(f"{s.name} has no latency: {s.latency.how}" for s in segments if not s.latency.samples)
-        # One inference after the other: the segments of a run are timed in the same inferences.
-        return statistics.median(map(sum, zip(*series, strict=True))), any(s.latency.estimated for s in segments)
+            return next(
+                f"{s.name} has no latency: {s.latency.how}"
+                for s in segments
+                if not s.latency.samples
+            )
+        # One inference after the other: the segments of a run are timed in the same
+        # inferences.
+        return statistics.median(map(sum, zip(*series, strict=True))), any(
+            s.latency.estimated for s in segments
+        )
 
     return read
 
@@ -284,7 +358,11 @@ def _largest(*names: str) -> Callable[[BenchReport], str]:
     """The part that is largest, and of which segment."""
 
     def culprit(r: BenchReport) -> str:
-        found = [(s.parts.get(name, 0.0), f"{s.name}, {name}") for s in _on("tpu", r) for name in names]
+        found = [
+            (s.parts.get(name, 0.0), f"{s.name}, {name}")
+            for s in _on("tpu", r)
+            for name in names
+        ]
         ms, where = max(found, default=(0.0, ""))
         return f"{where} {_ms(ms, True)}" if where else ""
 
@@ -294,7 +372,9 @@ def _largest(*names: str) -> Callable[[BenchReport], str]:
 # ---- of segments and ops
 
 
-def _segment(name: str, pick: Callable[[Summary], float]) -> Callable[[BenchReport], _Read]:
+def _segment(
+    name: str, pick: Callable[[Summary], float]
+) -> Callable[[BenchReport], _Read]:
     def read(r: BenchReport) -> _Read:
         (s,) = (s for s in r.segments if s.name == name)
         return _of_series(s.latency, pick, f"{name} has no latency: {s.latency.how}")
@@ -302,7 +382,9 @@ def _segment(name: str, pick: Callable[[Summary], float]) -> Callable[[BenchRepo
     return read
 
 
-def _slowest_op(name: str, pick: Callable[[Summary], float]) -> Callable[[BenchReport], str]:
+def _slowest_op(
+    name: str, pick: Callable[[Summary], float]
+) -> Callable[[BenchReport], str]:
     return lambda r: _slowest_of([s for s in r.segments if s.name == name], pick)
 
 
@@ -323,15 +405,22 @@ def _op_culprit(name: str, index: int) -> Callable[[BenchReport], str]:
 
 
 def _quantities(segments: Sequence[tuple[str, int]]) -> Mapping[str, _Quantity]:
-    """Of a model with these segments and so many ops in each. What is said of the whole keeps its names."""
+    """Of a model with these segments and so many ops in each.
+
+    What is said of the whole keeps its names.
+    """
     of_segments: dict[str, _Quantity] = {}
     for name, ops in segments:
         named = {name: "p50"} | {f"{name}.{metric}": metric for metric in METRICS}
         for figure, metric in named.items():
             pick = _metric(metric)
-            of_segments[figure] = _Quantity("ms", _segment(name, pick), _slowest_op(name, pick), part=figure == name)
+            of_segments[figure] = _Quantity(
+                "ms", _segment(name, pick), _slowest_op(name, pick), part=figure == name
+            )
         for i in range(ops):
-            of_segments[f"{name}.op{i}"] = _Quantity("ms", _op(name, i), _op_culprit(name, i), part=True)
+            of_segments[f"{name}.op{i}"] = _Quantity(
+                "ms", _op(name, i), _op_culprit(name, i), part=True
+            )
     return {**of_segments, **_of_stream([name for name, _ in segments]), **_WHOLE}
 
 
@@ -343,14 +432,25 @@ _STAGES = ("capture", "prepare", "inputs", "result", "picture", "out")
 
 def _of_stream(segments: Sequence[str]) -> Mapping[str, _Quantity]:
     named = {"latency": "p50"} | {f"latency.{m}": m for m in METRICS}
-    found = {name: _Quantity("ms", _streamed(_late(_metric(m))), _slowest_stage) for name, m in named.items()}
+    found = {
+        name: _Quantity("ms", _streamed(_late(_metric(m))), _slowest_stage)
+        for name, m in named.items()
+    }
     for stage in (*_STAGES, *segments):
         own = {f"stage.{stage}": "p50"} | {f"stage.{stage}.{m}": m for m in METRICS}
-        found |= {name: _Quantity("ms", _streamed(_stage(stage, _metric(m)))) for name, m in own.items()}
-    return {**found, "dropped": _Quantity("", _streamed(lambda s: float(s.dropped)), _slowest_stage)}
+        found |= {
+            name: _Quantity("ms", _streamed(_stage(stage, _metric(m))))
+            for name, m in own.items()
+        }
+    return {
+        **found,
+        "dropped": _Quantity("", _streamed(lambda s: float(s.dropped)), _slowest_stage),
+    }
 
 
-def _streamed(pick: Callable[[StreamFigures], float | str]) -> Callable[[BenchReport], _Read]:
+def _streamed(
+    pick: Callable[[StreamFigures], float | str],
+) -> Callable[[BenchReport], _Read]:
     def read(r: BenchReport) -> _Read:
         found = "there was no stream" if r.stream is None else pick(r.stream)
         return found if isinstance(found, str) else (found, r.emulated)
@@ -362,23 +462,34 @@ def _late(pick: Callable[[Summary], float]) -> Callable[[StreamFigures], float |
     return lambda s: "no frame arrived" if s.latency is None else pick(s.latency)
 
 
-def _stage(name: str, pick: Callable[[Summary], float]) -> Callable[[StreamFigures], float | str]:
+def _stage(
+    name: str, pick: Callable[[Summary], float]
+) -> Callable[[StreamFigures], float | str]:
     """A stage of several segments has the name of its first."""
 
     def read(s: StreamFigures) -> float | str:
         for stage in s.stages:
             if re.split("[+…]", stage.name)[0] == name and stage.ms is not None:
                 return pick(stage.ms)
-        return f"the stream has no stage {name}, but {', '.join(x.name for x in s.stages)}"
+        return (
+            f"the stream has no stage {name}, but {', '.join(x.name for x in s.stages)}"
+        )
 
     return read
 
 
 def _slowest_stage(r: BenchReport) -> str:
     """What keeps a stream from being faster."""
-    stages = [s for s in r.stream.stages if s.ms is not None] if r.stream is not None else []
-    slow = max(stages, key=lambda s: s.ms.p50 if s.ms is not None else 0.0, default=None)
-    return "" if slow is None or slow.ms is None else f"stage {slow.name}, {_ms(slow.ms.p50, False)}"
+    if r.stream is not None:
+        stages = [s for s in r.stream.stages if s.ms is not None]
+    else:
+        stages = []
+    slow = max(
+        stages, key=lambda s: s.ms.p50 if s.ms is not None else 0.0, default=None
+    )
+    if slow is None or slow.ms is None:
+        return ""
+    return f"stage {slow.name}, {_ms(slow.ms.p50, False)}"
 
 
 def _frames_per_second(r: BenchReport) -> _Read:
@@ -394,27 +505,41 @@ def _slows(r: BenchReport) -> str:
 
 def _rss(r: BenchReport) -> _Read:
     m = r.memory
-    return "the resident size was not measured" if m.rss is None else (m.rss, m.rss_estimated)
+    if m.rss is None:
+        return "the resident size was not measured"
+    return (m.rss, m.rss_estimated)
 
 
 def _section(pick: Callable[[BenchReport], int]) -> Callable[[BenchReport], _Read]:
     # A program without code is a file that could not be read.
-    return lambda r: (pick(r), False) if r.memory.code else "the sections of the program's file are not known"
+    return lambda r: (
+        (pick(r), False)
+        if r.memory.code
+        else "the sections of the program's file are not known"
+    )
 
 
 def _arena(r: BenchReport) -> _Read:
-    return (r.memory.plan["arena"], False) if "arena" in r.memory.plan else "the plan does not say"
+    if "arena" in r.memory.plan:
+        return (r.memory.plan["arena"], False)
+    return "the plan does not say"
 
 
 def _biggest(r: BenchReport) -> str:
     """What of memory is largest, of what is known."""
     m = r.memory
-    sizes = {"code": m.code, "constants": m.constants, **{k: v for k, v in m.plan.items() if k != "constants"}}
+    sizes = {
+        "code": m.code,
+        "constants": m.constants,
+        **{k: v for k, v in m.plan.items() if k != "constants"},
+    }
     name = max(sizes, key=sizes.__getitem__)
     return f"{name}, {amount(round(sizes[name] / 1e6, 2), 'MB')}"
 
 
-def _vital(pick: Callable[[Throttling], float | None], why: str) -> Callable[[BenchReport], _Read]:
+def _vital(
+    pick: Callable[[Throttling], float | None], why: str
+) -> Callable[[BenchReport], _Read]:
     def read(r: BenchReport) -> _Read:
         if r.vitals is None:
             return "nothing was read of the device's clock, temperature and throttling"
@@ -425,7 +550,9 @@ def _vital(pick: Callable[[Throttling], float | None], why: str) -> Callable[[Be
 
 
 def _throttled(v: Throttling) -> float | None:
-    """None where nobody can tell: that is not the same as a device that did not throttle."""
+    """None where nobody can tell: that is not the same as a device that did not
+    throttle.
+    """
     return float(v.throttled) if v.known or v.throttled else None
 
 
@@ -446,7 +573,9 @@ _WHOLE: Mapping[str, _Quantity] = {
     "first": _Quantity("ms", _once(lambda r: r.first)),
     "warmup": _Quantity("ms", _once(lambda r: r.steadiness.warmup)),
     "tpu": _Quantity("ms", _time_on("tpu"), _slowest_on("tpu"), part=True),
-    "tpu.transfer": _Quantity("ms", _parts(*_TRANSFERS), _largest(*_TRANSFERS), part=True),
+    "tpu.transfer": _Quantity(
+        "ms", _parts(*_TRANSFERS), _largest(*_TRANSFERS), part=True
+    ),
     "tpu.invoke": _Quantity("ms", _parts("invoke"), _largest("invoke"), part=True),
     "tpu.compute": _Quantity("ms", _parts("compute"), _largest("compute"), part=True),
     "cpu": _Quantity("ms", _time_on("cpu"), _slowest_on("cpu"), part=True),
@@ -455,8 +584,18 @@ _WHOLE: Mapping[str, _Quantity] = {
     "code": _Quantity("B", _section(lambda r: r.memory.code)),
     "constants": _Quantity("B", _section(lambda r: r.memory.constants)),
     "data": _Quantity("B", _section(lambda r: r.memory.data)),
-    "celsius": _Quantity("C", _vital(lambda v: v.celsius_max, "the device does not tell its temperature"), _slowed),
-    "mhz": _Quantity("MHz", _vital(lambda v: v.mhz_min, "the device does not tell its clock"), _slowed),
-    "throttled": _Quantity("", _vital(_throttled, "the device does not tell whether it throttles"), _slowed),
+    "celsius": _Quantity(
+        "C",
+        _vital(lambda v: v.celsius_max, "the device does not tell its temperature"),
+        _slowed,
+    ),
+    "mhz": _Quantity(
+        "MHz",
+        _vital(lambda v: v.mhz_min, "the device does not tell its clock"),
+        _slowed,
+    ),
+    "throttled": _Quantity(
+        "", _vital(_throttled, "the device does not tell whether it throttles"), _slowed
+    ),
 }
 """What every run could have."""

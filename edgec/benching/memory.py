@@ -1,4 +1,6 @@
-"""Bytes of a bundle's code and constants, by the sections of the file that ran, beside what the compiler planned."""
+"""Bytes of a bundle's code and constants, by the sections of the file that ran, beside
+what the compiler planned.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,18 @@ from edgec.emit.graph_file import GraphFile
 
 
 def memory(
-    bundle: Bundle, file: str | None, target: str, graph: GraphFile, rss: Sequence[int], estimated: bool
+    bundle: Bundle,
+    file: str | None,
+    target: str,
+    graph: GraphFile,
+    rss: Sequence[int],
+    estimated: bool,
 ) -> Memory:
-    """file: the bundle's program or library that ran, for `target`. graph: its report/graph.json. rss: of each launch.
+    """file: the bundle's program or library that ran, for `target`. graph: its
+    report/graph.json. rss: of each launch.
 
-    estimated: nothing ran on that hardware; then rss is what the file and its writable memory come to.
+    estimated: nothing ran on that hardware; then rss is what the file and its writable
+    memory come to.
     """
     code, constants, data = sections(bundle.read(file)) if file else (0, 0, 0)
     m = bundle.manifest
@@ -30,21 +39,36 @@ def memory(
         "constants": sum(s.constants for s in graph.segments),
     }
     if estimated:
-        # Pages of .bss that nobody touches do not count: the sample store of main.c is nearly all of it.
-        return Memory(code + constants + plan["arena"] + plan["tensors"], True, code, constants, data, plan)
+        # Pages of .bss that nobody touches do not count: the sample store of main.c is
+        # nearly all of it.
+        return Memory(
+            code + constants + plan["arena"] + plan["tensors"],
+            True,
+            code,
+            constants,
+            data,
+            plan,
+        )
     return Memory(max(rss, default=None), False, code, constants, data, plan)
 
 
 def sections(data: bytes) -> tuple[int, int, int]:
-    """Mapped bytes of an ELF file: executable, read-only, writable (with .bss). (0, 0, 0) for anything else."""
+    """Mapped bytes of an ELF file: executable, read-only, writable (with .bss).
+
+    (0, 0, 0) for anything else.
+    """
     found = [0, 0, 0]
     try:
         for section in ELFFile(io.BytesIO(data)).iter_sections():
             flags = section["sh_flags"]
             if flags & SH_FLAGS.SHF_ALLOC:
-                found[0 if flags & SH_FLAGS.SHF_EXECINSTR else 2 if flags & SH_FLAGS.SHF_WRITE else 1] += section[
-                    "sh_size"
-                ]
+                found[
+                    0
+                    if flags & SH_FLAGS.SHF_EXECINSTR
+                    else 2
+                    if flags & SH_FLAGS.SHF_WRITE
+                    else 1
+                ] += section["sh_size"]
     except ELFError:
         return 0, 0, 0
     return found[0], found[1], found[2]

@@ -1,4 +1,6 @@
-"""What a bench found, as it is written to `--json` and read back (docs/bench.schema.json)."""
+"""What a bench found, as it is written to `--json` and read back
+(docs/bench.schema.json).
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ EMULATOR = "an emulator's time, from which nothing follows for a board"
 
 @dataclass(frozen=True)
 class Series:
-    """Latencies of one thing, ms: the steady ones, launch by launch (a launch is one start of the program).
+    """Latencies of one thing, ms: the steady ones, launch by launch (a launch is one
+    start of the program).
 
-    estimated: not measured on the hardware it speaks of. how: "measured", EMULATOR, or where an estimate is from.
+    estimated: not measured on the hardware it speaks of. how: "measured", EMULATOR, or
+    where an estimate is from.
     """
 
     rounds: tuple[tuple[float, ...], ...]
@@ -49,7 +53,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Once:
-    """Something that happens once a launch, ms: loading, the first inference, warming up. estimated: as in Series."""
+    """Something that happens once a launch, ms: loading, the first inference, warming
+    up. estimated: as in Series.
+    """
 
     ms: tuple[float, ...]
     estimated: bool
@@ -63,7 +69,8 @@ class Once:
 
 @dataclass(frozen=True)
 class OpReport:
-    """One operation of a C segment. name: its function in the generated C. source: its name in the model.
+    """One operation of a C segment. name: its function in the generated C. source: its
+    name in the model.
 
     ms: the median of the profiled inferences. macs: multiply-accumulates.
     """
@@ -78,11 +85,13 @@ class OpReport:
 
 @dataclass(frozen=True)
 class SegmentReport:
-    """place: "cpu" or "edgetpu", where it is meant to run. backend: what ran it: "c", "delegate", "interpreter".
+    """place: "cpu" or "edgetpu", where it is meant to run. backend: what ran it: "c",
+    "delegate", "interpreter".
 
-    parts: what its time on the Edge TPU is made of by the cost model, ms by name ("input", "output", "code",
-    "streamed" are transfers; "invoke", "compute"); always an estimate, empty on the CPU. ops: in order of execution;
-    empty where nothing was profiled. ops_how: as how of Series.
+    parts: what its time on the Edge TPU is made of by the cost model, ms by name
+    ("input", "output", "code", "streamed" are transfers; "invoke", "compute"); always
+    an estimate, empty on the CPU. ops: in order of execution; empty where nothing was
+    profiled. ops_how: as how of Series.
     """
 
     name: str
@@ -96,10 +105,11 @@ class SegmentReport:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. rss: the highest resident size of the process, None where it was not measured. Of the program's file, by
-    its sections: code, constants (read-only data, and the weights file), data (written). plan: what the compiler
-    planned: "arena" (the largest of all segments), "tensors" (what crosses segment borders), "constants" (of all
-    segments).
+    """Bytes. rss: the highest resident size of the process, None where it was not
+    measured. Of the program's file, by its sections: code, constants (read-only data,
+    and the weights file), data (written). plan: what the compiler planned: "arena" (the
+    largest of all segments), "tensors" (what crosses segment borders), "constants" (of
+    all segments).
     """
 
     rss: int | None
@@ -119,7 +129,9 @@ class DeviceReport(Identity):
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Of all launches: how many inferences were needed to warm up (the most), and whether most became steady."""
+    """Of all launches: how many inferences were needed to warm up (the most), and
+    whether most became steady.
+    """
 
     reached: bool
     warmup_runs: int
@@ -128,8 +140,8 @@ class Steadiness:
 
 @dataclass(frozen=True)
 class Check:
-    """A budget and how it came out. what: the expression. measured, margin: in `unit`; None where there is no figure.
-    why: what is in the way, or why there is no figure.
+    """A budget and how it came out. what: the expression. measured, margin: in `unit`;
+    None where there is no figure. why: what is in the way, or why there is no figure.
     """
 
     what: str
@@ -143,8 +155,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Compared:
-    """With an earlier run. verdict: "regress", "same", "better", "cannot tell". ratio: new / old, with the bounds of
-    its confidence interval. runs_needed: how many it would take, None where it can tell.
+    """With an earlier run. verdict: "regress", "same", "better", "cannot tell". ratio:
+    new / old, with the bounds of its confidence interval. runs_needed: how many it
+    would take, None where it can tell.
     """
 
     baseline: str
@@ -161,13 +174,15 @@ class Compared:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """All of it. when: UTC, ISO 8601. bundle_sha256: of the file. settings: as asked for.
+    """All of it. when: UTC, ISO 8601. bundle_sha256: of the file. settings: as asked
+    for.
 
-    latency: of whole inferences. waited: ms of each of them in which it waited for a processor that other programs had,
-    in the form of latency.rounds; empty where nobody knows. yardstick: ms, launch by launch, a fixed loop that tells
-    how fast the machine was.
-    stream: of frames that overlap; None where none was run.
-    profile_overhead: how much longer a profiled inference takes, 0.01 is 1 %; None where nothing was profiled.
+    latency: of whole inferences. waited: ms of each of them in which it waited for a
+    processor that other programs had, in the form of latency.rounds; empty where nobody
+    knows. yardstick: ms, launch by launch, a fixed loop that tells how fast the machine
+    was. stream: of frames that overlap; None where none was run. profile_overhead: how
+    much longer a profiled inference takes, 0.01 is 1 %; None where nothing was
+    profiled.
     """
 
     model: str
@@ -200,7 +215,9 @@ class BenchReport:
 
     @property
     def emulated(self) -> bool:
-        """Whether the times are by the clock of an emulated machine: no estimate either."""
+        """Whether the times are by the clock of an emulated machine: no estimate
+        either.
+        """
         return self.latency.how == EMULATOR
 
     @property
@@ -210,7 +227,9 @@ class BenchReport:
 
     @property
     def board(self) -> str | None:
-        """The board that the bundle is for, which `emulated:BOARD` estimates; None for this machine."""
+        """The board that the bundle is for, which `emulated:BOARD` estimates; None for
+        this machine.
+        """
         name = self.target.partition("+")[0]
         return None if name == "host" else name
 
@@ -225,14 +244,21 @@ class BenchReport:
     @staticmethod
     def load_file(path: Path) -> BenchReport:
         """A report of an earlier run. Raises InputError for anything else."""
-        hint, what = "give what edgec bench --json wrote", "the earlier run"
+        hint = "give what edgec bench --json wrote"
+        what = "the earlier run"
         try:
             data = given(path, LARGEST_JSON)
         except OSError as e:
-            raise InputError(f"cannot read {what}: {e.strerror}", at=str(path), hint=hint) from e
+            raise InputError(
+                f"cannot read {what}: {e.strerror}", at=str(path), hint=hint
+            ) from e
         seen = from_json(data, _Schema, what, str(path), hint).schema
         if seen != SCHEMA:
-            raise InputError(f"not a report of edgec bench with schema {SCHEMA}: {seen}", at=str(path), hint=hint)
+            raise InputError(
+                f"not a report of edgec bench with schema {SCHEMA}: {seen}",
+                at=str(path),
+                hint=hint,
+            )
         return from_json(data, BenchReport, what, str(path), hint)
 
 

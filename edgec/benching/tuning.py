@@ -10,9 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Choice:
-    """The best way to compute one kind of call. functions: of the bundle, that make such a call. what: its tensors.
+    """The best way to compute one kind of call. functions: of the bundle, that make
+    such a call. what: its tensors.
 
-    ms, default_ms: of one call, as found and as analysis prefers. tried: ways. new: found by this search.
+    ms, default_ms: of one call, as found and as analysis prefers. tried: ways. new:
+    found by this search.
     """
 
     functions: tuple[str, ...]
@@ -32,7 +34,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A search that has ended. path: the database. on: the device's URL. core: as the compiler calls it."""
+    """A search that has ended. path: the database. on: the device's URL. core: as the
+    compiler calls it.
+    """
 
     path: Path
     on: str

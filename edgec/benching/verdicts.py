@@ -1,4 +1,5 @@
-"""What must hold of a bench and how it came out: budgets, throttling, the comparison with an earlier run.
+"""What must hold of a bench and how it came out: budgets, throttling, the comparison
+with an earlier run.
 
 All outputs and the exit code are of these.
 """
@@ -19,8 +20,9 @@ WORDS: dict[State, str] = {"pass": "PASS", "fail": "FAIL", "skipped": "UNKNOWN"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that must hold. skipped: nobody can tell, which fails nothing. value, margin: with their units; empty
-    where there is none. why: what is in the way, or was found.
+    """One thing that must hold. skipped: nobody can tell, which fails nothing. value,
+    margin: with their units; empty where there is none. why: what is in the way, or was
+    found.
     """
 
     name: str
@@ -68,13 +70,22 @@ def _throttling(r: BenchReport) -> Iterator[Verdict]:
         why = "" if v.known else "the device does not tell"
         yield Verdict("no throttling", "pass" if v.known else "skipped", why=why)
     elif r.settings.get("accept_throttling"):
-        yield Verdict("no throttling", "skipped", why=f"it throttled, which was accepted: {reasons}")
+        yield Verdict(
+            "no throttling",
+            "skipped",
+            why=f"it throttled, which was accepted: {reasons}",
+        )
     else:
-        yield Verdict("no throttling", "fail", why=f"{reasons} (--accept-throttling lets it pass)")
+        yield Verdict(
+            "no throttling", "fail", why=f"{reasons} (--accept-throttling lets it pass)"
+        )
 
 
 def _comparison(c: Compared) -> Verdict:
     states: dict[str, State] = {"regress": "fail", "cannot tell": "skipped"}
     return Verdict(
-        f"{c.figure} against {c.baseline}", states.get(c.verdict, "pass"), f"x {c.ratio:.3f}", why=c.sentence
+        f"{c.figure} against {c.baseline}",
+        states.get(c.verdict, "pass"),
+        f"x {c.ratio:.3f}",
+        why=c.sentence,
     )

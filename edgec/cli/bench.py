@@ -1,4 +1,6 @@
-"""`edgec bench`: measure a bundle on a device, judge it by budgets and an earlier run, write reports."""
+"""`edgec bench`: measure a bundle on a device, judge it by budgets and an earlier run,
+write reports.
+"""
 
 from __future__ import annotations
 
@@ -23,33 +25,104 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("bundle", type=_FILE, required=False)
 @on_one("on")
-@click.option("--budget", "budgets", multiple=True, metavar="EXPR", help="exit code 1 unless it holds: p95<=33ms, …")
-@click.option("--runs", type=int, metavar="N", help="so many timed inferences in all")
-@click.option("--seconds", type=float, metavar="S", help="timed inferences for so long in all (default: about 5)")
-@click.option("--threads", type=int, metavar="N", help="of the CPU, as the bundle was compiled for (default: 1)")
 @click.option(
-    "--timeout", type=click.FloatRange(1), metavar="S", help="give up when for S seconds nothing moved (default: 30)"
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="EXPR",
+    help="exit code 1 unless it holds: p95<=33ms, …",
 )
-@click.option("--frames", type=int, metavar="N", help="also so many as a stream, whose figures budgets can name")
-@click.option("--source", metavar="WHAT", help="of these frames, as of edgec webcam (default: made ones)")
-@click.option("--compare", type=_FILE, metavar="OLD.json", help="with an earlier --json: exit code 1 if it regressed")
-@click.option("--max-regress", metavar="5%", help="how much slower than that is too slow")
-@click.option("--accept-estimates", is_flag=True, default=None, help="let estimates satisfy budgets")
-@click.option("--accept-throttling", is_flag=True, default=None, help="let a run pass in which the device throttled")
-@click.option("--json", "json", type=_FILE, metavar="FILE", help="all figures and samples (docs/bench.schema.json)")
-@click.option("--junit", type=_FILE, metavar="FILE", help="a test case for each verdict, for CI systems")
-@click.option("--markdown", type=_FILE, metavar="FILE", help="what the terminal shows, for CI systems")
-@click.option("--trace", type=_FILE, metavar="FILE", help="for chrome://tracing or ui.perfetto.dev")
+@click.option("--runs", type=int, metavar="N", help="so many timed inferences in all")
+@click.option(
+    "--seconds",
+    type=float,
+    metavar="S",
+    help="timed inferences for so long in all (default: about 5)",
+)
+@click.option(
+    "--threads",
+    type=int,
+    metavar="N",
+    help="of the CPU, as the bundle was compiled for (default: 1)",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    metavar="S",
+    help="give up when for S seconds nothing moved (default: 30)",
+)
+@click.option(
+    "--frames",
+    type=int,
+    metavar="N",
+    help="also so many as a stream, whose figures budgets can name",
+)
+@click.option(
+    "--source",
+    metavar="WHAT",
+    help="of these frames, as of edgec webcam (default: made ones)",
+)
+@click.option(
+    "--compare",
+    type=_FILE,
+    metavar="OLD.json",
+    help="with an earlier --json: exit code 1 if it regressed",
+)
+@click.option(
+    "--max-regress", metavar="5%", help="how much slower than that is too slow"
+)
+@click.option(
+    "--accept-estimates",
+    is_flag=True,
+    default=None,
+    help="let estimates satisfy budgets",
+)
+@click.option(
+    "--accept-throttling",
+    is_flag=True,
+    default=None,
+    help="let a run pass in which the device throttled",
+)
+@click.option(
+    "--json",
+    "json",
+    type=_FILE,
+    metavar="FILE",
+    help="all figures and samples (docs/bench.schema.json)",
+)
+@click.option(
+    "--junit",
+    type=_FILE,
+    metavar="FILE",
+    help="a test case for each verdict, for CI systems",
+)
+@click.option(
+    "--markdown",
+    type=_FILE,
+    metavar="FILE",
+    help="what the terminal shows, for CI systems",
+)
+@click.option(
+    "--trace",
+    type=_FILE,
+    metavar="FILE",
+    help="for chrome://tracing or ui.perfetto.dev",
+)
 @click.option("--html", type=_FILE, metavar="FILE", help="a page to look at")
 @click.option("-q", "--quiet", is_flag=True, help="print verdicts and errors alone")
 def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> int:
-    """Measure where the time goes on a device, and check it: the latency of a BUNDLE, or of those of edgec.toml."""
+    """Measure where the time goes on a device, and check it: the latency of a BUNDLE,
+    or of those of edgec.toml.
+    """
     from edgec.benching.verdicts import passed, verdicts
     from edgec.drive.bench import run_bench
     from edgec.report.bench.text import to_markdown
 
-    requests = _requests(bundle, on, {k: v for k, v in options.items() if v not in (None, ())})
-    say, codes = progress(lines=False), []
+    requests = _requests(
+        bundle, on, {k: v for k, v in options.items() if v not in (None, ())}
+    )
+    say = progress(lines=False)
+    codes = []
     for i, request in enumerate(requests):
         if i:
             echo()
@@ -63,14 +136,21 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
             continue
         finally:
             say("")
-        text = "".join(f"{v.line()}\n" for v in verdicts(report)) if quiet else to_markdown(report, verdicts_last=True)
+        if quiet:
+            text = "".join(f"{v.line()}\n" for v in verdicts(report))
+        else:
+            text = to_markdown(report, verdicts_last=True)
         echo(text, nl=False)
         codes.append(0 if passed(report) else 1)
     return max(codes)
 
 
-def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> list[Bench]:
-    """Those of edgec.toml that the arguments mean, with the options on top; or else one as the arguments say."""
+def _requests(
+    bundle: Path | None, on: str | None, given: Mapping[str, Any]
+) -> list[Bench]:
+    """Those of edgec.toml that the arguments mean, with the options on top; or else one
+    as the arguments say.
+    """
     from edgec.benching.config import benches
     from edgec.benching.request import FILES, Bench, share
 
@@ -80,12 +160,21 @@ def _requests(bundle: Path | None, on: str | None, given: Mapping[str, Any]) -> 
     found = benches(Path.cwd(), bundle, on)
     if not found and bundle is None:
         hint = "give a BUNDLE, or write a [[bench]] with bundle and on into edgec.toml"
-        raise InputError("nothing to bench: edgec.toml has no bench for this", hint=hint)
+        raise InputError(
+            "nothing to bench: edgec.toml has no bench for this", hint=hint
+        )
     if not found:
         assert bundle is not None
         return [Bench(bundle, resolved(on) if on else "local:", **options)]
     if len(found) > 1 and (files := options.keys() & FILES):
-        what = f"{len(found)} benches of edgec.toml would write the same --{sorted(files)[0]} file"
-        raise InputError(what, hint="say which with BUNDLE and --on, or name the files in edgec.toml")
+        what = (
+            f"{len(found)} benches of edgec.toml would write the same "
+            f"--{sorted(files)[0]} file"
+        )
+        raise InputError(
+            what, hint="say which with BUNDLE and --on, or name the files in edgec.toml"
+        )
     names = [f.name for f in fields(Bench)]
-    return [Bench(**{**{n: getattr(one, n) for n in names}, **options}) for one in found]
+    return [
+        Bench(**{**{n: getattr(one, n) for n in names}, **options}) for one in found
+    ]

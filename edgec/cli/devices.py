@@ -19,8 +19,12 @@ from edgec.report.tables import table
 if TYPE_CHECKING:
     from edgec_devices.flash import Outcome
 
-_APP = click.option("--app", help="name of the folder on the device (default: the model's name)")
-_JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+_APP = click.option(
+    "--app", help="name of the folder on the device (default: the model's name)"
+)
+_JSON = click.option(
+    "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
+)
 
 
 @click.command()
@@ -29,19 +33,34 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, 
 @TIMEOUT
 @_APP
 @_JSON
-@click.option("--health", metavar="'p95<=40ms'", help="a latency that must be kept on the device, or the old one stays")
-@click.option("--service", is_flag=True, help="systemd runs it from then on, and again when it fails")
 @click.option(
-    "--with-runtime", is_flag=True, help="edgec-runtime too, unpacked beside the bundle; nothing is installed"
+    "--health",
+    metavar="'p95<=40ms'",
+    help="a latency that must be kept on the device, or the old one stays",
+)
+@click.option(
+    "--service",
+    is_flag=True,
+    help="systemd runs it from then on, and again when it fails",
+)
+@click.option(
+    "--with-runtime",
+    is_flag=True,
+    help="edgec-runtime too, unpacked beside the bundle; nothing is installed",
 )
 @click.option(
     "--wheel",
     "wheels",
     multiple=True,
     metavar="FILE|NAME",
-    help="with the runtime: a .whl, or what pip downloads for the device, such as ai-edge-litert",
+    help="with the runtime: a .whl, or what pip downloads for the device, "
+    "such as ai-edge-litert",
 )
-@click.option("--allow-downgrade", is_flag=True, help="a signed bundle may be older than what the device had")
+@click.option(
+    "--allow-downgrade",
+    is_flag=True,
+    help="a signed bundle may be older than what the device had",
+)
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 def flash(
     bundle: Path,
@@ -56,7 +75,9 @@ def flash(
     allow_downgrade: bool,
     quiet: bool,
 ) -> None:
-    """Put a bundle on devices: only what differs is sent, checked there, and switched to at once."""
+    """Put a bundle on devices: only what differs is sent, checked there, and switched
+    to at once.
+    """
     from edgec_devices.flash import flash as flash_all
     from edgec_devices.wheel import wheels_or_names
 
@@ -64,7 +85,18 @@ def flash(
     targets = all_resolved(urls)
     ask = len(targets) == 1 and sys.stdin.isatty()
     with shown(quiet) as report:
-        outcomes = flash_all(bundle, targets, health, app, report, ask, service, pushed, timeout, allow_downgrade)
+        outcomes = flash_all(
+            bundle,
+            targets,
+            health,
+            app,
+            report,
+            ask,
+            service,
+            pushed,
+            timeout,
+            allow_downgrade,
+        )
     finish(outcomes, as_json, quiet)
 
 
@@ -73,12 +105,19 @@ def flash(
 @TIMEOUT
 @_APP
 @_JSON
-def rollback(urls: Sequence[str], timeout: float, app: str | None, as_json: bool) -> None:
+def rollback(
+    urls: Sequence[str], timeout: float, app: str | None, as_json: bool
+) -> None:
     """Go back to the version before the last flash."""
     from edgec_devices.flash import rollback as rollback_all
 
     targets = all_resolved(urls)
-    finish(rollback_all(targets, app, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout), as_json)
+    finish(
+        rollback_all(
+            targets, app, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout
+        ),
+        as_json,
+    )
 
 
 @click.command()
@@ -90,7 +129,9 @@ def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
     from edgec_devices.flash import status as status_all
 
     targets = all_resolved(urls)
-    outcomes = status_all(targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout)
+    outcomes = status_all(
+        targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout
+    )
     if not as_json:
         for outcome in outcomes:
             if outcome.facts:
@@ -100,7 +141,9 @@ def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
 
 @click.command()
 @_JSON
-@click.option("--probe", is_flag=True, help="log in to serial ports too, to see what answers")
+@click.option(
+    "--probe", is_flag=True, help="log in to serial ports too, to see what answers"
+)
 def devices(as_json: bool, probe: bool) -> None:
     """List serial ports, the hosts of edgec.toml, boards to emulate, and Edge TPUs."""
     from edgec_devices.listing import listing
@@ -119,12 +162,20 @@ VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 
 
 def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
-    """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if all of it is the caller's."""
+    """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if
+    all of it is the caller's.
+    """
     if as_json:
         echo(json.dumps([_as_json(o) for o in outcomes], indent=1))
     elif outcomes and not quiet and (len(outcomes) > 1 or outcomes[0].ok):
         rows = [
-            (o.url, o.what if o.ok else f"failed: {o.what}", in_bytes(o.sent), f"{o.seconds:.1f} s") for o in outcomes
+            (
+                o.url,
+                o.what if o.ok else f"failed: {o.what}",
+                in_bytes(o.sent),
+                f"{o.seconds:.1f} s",
+            )
+            for o in outcomes
         ]
         echo(table(("device", "outcome", "sent", "time"), rows, "llrr"))
     errors = [o.error for o in outcomes if o.error]
@@ -149,7 +200,8 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _facts(url: str, facts: dict[str, Any]) -> list[str]:
     lines = [
-        f"{url}: {facts['board'] or facts['target']}, {facts['os']}, Python {facts['python']}, "
+        f"{url}: {facts['board'] or facts['target']}, {facts['os']}, "
+        f"Python {facts['python']}, "
         f"{facts['page'] // 1024} KiB pages, {in_bytes(facts['free'])} free"
     ]
     for app in facts["apps"]:
@@ -160,6 +212,7 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
                 continue
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state["installed"]))
             lines.append(
-                f"  {app['app']} {slot} {state['sha256'][:12]} {in_bytes(state['bytes'])} {when} {mark}".rstrip()
+                f"  {app['app']} {slot} {state['sha256'][:12]} "
+                f"{in_bytes(state['bytes'])} {when} {mark}".rstrip()
             )
     return lines if len(lines) > 1 else [*lines, "  nothing was flashed yet"]

@@ -27,10 +27,31 @@ def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @click.argument("a")
 @click.argument("b")
-@click.option("--inputs", required=True, type=_FILE, help="photos, a folder of them, or an .npz, to compare on")
-@click.option("--samples", default=8, show_default=True, metavar="N", help="at most so many of them, spread over all")
-@click.option("--calibrate", type=_FILE, help="for int8:, data to quantize with (default: the inputs)")
-@click.option("--quantize", default="fast", show_default=True, metavar="RECIPE", help="for int8:, as for compile")
+@click.option(
+    "--inputs",
+    required=True,
+    type=_FILE,
+    help="photos, a folder of them, or an .npz, to compare on",
+)
+@click.option(
+    "--samples",
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="at most so many of them, spread over all",
+)
+@click.option(
+    "--calibrate",
+    type=_FILE,
+    help="for int8:, data to quantize with (default: the inputs)",
+)
+@click.option(
+    "--quantize",
+    default="fast",
+    show_default=True,
+    metavar="RECIPE",
+    help="for int8:, as for compile",
+)
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
@@ -39,12 +60,24 @@ def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     help="of the layers: worst first, or as they run",
 )
 @click.option("--all", "every", is_flag=True, help="every layer, not only the worst")
-@click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 if an output has less (default: only report)")
 @click.option(
-    "--json", "json_file", type=_FILE, metavar="FILE", help="all figures, machine-readable (- for standard output)"
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    help="exit code 1 if an output has less (default: only report)",
 )
 @click.option(
-    "--html", type=_FILE, metavar="FILE", help="a page: error along the graph, ranges, images before and after"
+    "--json",
+    "json_file",
+    type=_FILE,
+    metavar="FILE",
+    help="all figures, machine-readable (- for standard output)",
+)
+@click.option(
+    "--html",
+    type=_FILE,
+    metavar="FILE",
+    help="a page: error along the graph, ranges, images before and after",
 )
 @click.option("--cc", help="a C compiler of this machine, instead of zig")
 @_with_input_options
@@ -61,10 +94,12 @@ def diff(
     state: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Compare A with B on the same inputs, layer by layer, and name the layer of B to look at first.
+    """Compare A with B on the same inputs, layer by layer, and name the layer of B to
+    look at first.
 
-    A and B are models (.onnx, .tflite, .pt2) or bundles (.edgec), each perhaps after what is to run it: interp:, c:,
-    int8: (quantize it here), litert:, litert-opt:, onnxruntime:, edgetpu:. A float model against its bundle:
+    A and B are models (.onnx, .tflite, .pt2) or bundles (.edgec), each perhaps after
+    what is to run it: interp:, c:, int8: (quantize it here), litert:, litert-opt:,
+    onnxruntime:, edgetpu:. A float model against its bundle:
 
         edgec diff net.onnx net.edgec --inputs photos/
 
@@ -75,7 +110,10 @@ def diff(
     from edgec.report.diff.page import page
 
     to_screen = json_file == Path("-")
-    for path, option in ((html, "--html"), (None if to_screen else json_file, "--json")):
+    for path, option in (
+        (html, "--html"),
+        (None if to_screen else json_file, "--json"),
+    ):
         if path is not None:
             check_place(path, option)
     options |= about_inputs(input_shape, fix, state)

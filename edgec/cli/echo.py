@@ -1,4 +1,6 @@
-"""How every verb writes to the terminal: names and messages come from files, devices and programs."""
+"""How every verb writes to the terminal: names and messages come from files, devices
+and programs.
+"""
 
 from __future__ import annotations
 

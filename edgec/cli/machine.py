@@ -16,19 +16,49 @@ from edgec.errors import InputError, UnsupportedError, did_you_mean
 if TYPE_CHECKING:
     from edgec_devices.machine import Machine
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+_JSON = click.option(
+    "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
+)
 _NAME = click.argument("name", required=False)
 
 
 @click.command()
 @click.argument("url", metavar="emulated:BOARD")
-@click.option("--whole", is_flag=True, help="the whole machine: Debian with a serial console, sshd and a disk")
-@click.option("--release", metavar="NAME", help="of Debian: trixie or bookworm (default: its disk's, or the newest)")
-@click.option("--name", help="several machines of one board side by side (default: the board)")
-@click.option("--baud", type=click.IntRange(300, 4_000_000), help="speed of the serial line (default: no limit)")
-@click.option("--icount", is_flag=True, help="count the guest's time by instructions: its latencies repeat")
-@click.option("--memory", type=click.IntRange(256, 8192), default=512, show_default=True, metavar="MiB")
-@click.option("--cameras", is_flag=True, help="a kernel with drivers of cameras that are none: vivid, and a USB one")
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="the whole machine: Debian with a serial console, sshd and a disk",
+)
+@click.option(
+    "--release",
+    metavar="NAME",
+    help="of Debian: trixie or bookworm (default: its disk's, or the newest)",
+)
+@click.option(
+    "--name", help="several machines of one board side by side (default: the board)"
+)
+@click.option(
+    "--baud",
+    type=click.IntRange(300, 4_000_000),
+    help="speed of the serial line (default: no limit)",
+)
+@click.option(
+    "--icount",
+    is_flag=True,
+    help="count the guest's time by instructions: its latencies repeat",
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(256, 8192),
+    default=512,
+    show_default=True,
+    metavar="MiB",
+)
+@click.option(
+    "--cameras",
+    is_flag=True,
+    help="a kernel with drivers of cameras that are none: vivid, and a USB one",
+)
 @click.option("--fresh", is_flag=True, help="with a new disk")
 @_JSON
 def boot(
@@ -47,11 +77,18 @@ def boot(
     module = _module()
     kind, _, board = url.partition(":")
     if kind != "emulated" or not board:
-        raise InputError(f'"{url}" cannot be booted', hint="for example emulated:pi4 --whole")
+        raise InputError(
+            f'"{url}" cannot be booted', hint="for example emulated:pi4 --whole"
+        )
     if not whole:
-        raise InputError(f"{url} alone needs no booting: a program is emulated, no machine", hint="add --whole")
+        raise InputError(
+            f"{url} alone needs no booting: a program is emulated, no machine",
+            hint="add --whole",
+        )
     settings = module.Settings(board, baud, icount, memory, cameras, release)
-    machine = module.start(settings, name, fresh, lambda text: echo(f"{text} …", err=True))
+    machine = module.start(
+        settings, name, fresh, lambda text: echo(f"{text} …", err=True)
+    )
     _show([machine], as_json)
 
 
@@ -72,7 +109,10 @@ def stop(name: str | None, every: bool) -> None:
     machines = _all()
     if not every and not name and len(machines) != 1:
         names = " or ".join(m.folder.name for m in machines)
-        raise InputError(f"{len(machines)} machines are on", hint=f"say which: {names}" if names else "boot one first")
+        raise InputError(
+            f"{len(machines)} machines are on",
+            hint=f"say which: {names}" if names else "boot one first",
+        )
     for machine in [_find(name)] if name else machines:
         machine.stop()
         echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
@@ -84,7 +124,8 @@ MACHINE_VERBS: tuple[click.Command, ...] = (boot, status, stop)
 def _module() -> ModuleType:
     if sys.platform != "linux":
         raise UnsupportedError(
-            f"whole machines are emulated on Linux, and this is {sys.platform}", hint="emulated:pi4 needs no machine"
+            f"whole machines are emulated on Linux, and this is {sys.platform}",
+            hint="emulated:pi4 needs no machine",
         )
     return importlib.import_module("edgec_devices.machine")
 
@@ -98,8 +139,13 @@ def _find(name: str) -> Machine:
     machines = {m.folder.name: m for m in _all()}
     key = name.partition(":")[2] or name
     if key not in machines:
-        hint = f"there are {', '.join(machines)}" if machines else f"edgec devices boot emulated:{key} --whole"
-        raise InputError(f'no emulated machine "{key}" is on{did_you_mean(key, machines)}', hint=hint)
+        if machines:
+            hint = f"there are {', '.join(machines)}"
+        else:
+            hint = f"edgec devices boot emulated:{key} --whole"
+        raise InputError(
+            f'no emulated machine "{key}" is on{did_you_mean(key, machines)}', hint=hint
+        )
     return machines[key]
 
 
@@ -113,7 +159,8 @@ def _show(machines: list[Machine], as_json: bool) -> None:
 
 
 def _lines(machine: Machine) -> list[str]:
-    facts, module = machine.facts(), _module()
+    facts = machine.facts()
+    module = _module()
     on = f"booted in {facts['boot_seconds']} s, process {facts['pid']}"
     return [
         f"{facts['name']}: {facts['model']}, Debian {facts['release']}, {on}",

@@ -1,4 +1,7 @@
-"""The command line: one verb per goal, the same names as in Python. Messages are what, where, one hint."""
+"""The command line: one verb per goal, the same names as in Python.
+
+Messages are what, where, one hint.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,11 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        if (
+            args
+            and not args[0].startswith("-")
+            and self.get_command(ctx, args[0]) is None
+        ):
             verbs = self.list_commands(ctx)
             what = f"there is no verb {args[0]}{did_you_mean(args[0], verbs)}"
             raise InputError(what, hint=f"verbs: {', '.join(verbs)}")
@@ -34,12 +41,25 @@ class _Verbs(click.Group):
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="edgec")
 def cli() -> None:
-    """Compile trained vision models for a Raspberry Pi, with or without a Coral Edge TPU."""
+    """Compile trained vision models for a Raspberry Pi, with or without a Coral Edge
+    TPU.
+    """
 
 
 def _add_verbs() -> None:
-    """Those of the other files.  `edgec devices` is a list by itself, and has verbs of its own."""
-    for verb in (*models.VERBS, bench.bench, diff.diff, tune.tune, webcam.webcam, *devices.VERBS, *package.VERBS):
+    """Those of the other files.
+
+    `edgec devices` is a list by itself, and has verbs of its own.
+    """
+    for verb in (
+        *models.VERBS,
+        bench.bench,
+        diff.diff,
+        tune.tune,
+        webcam.webcam,
+        *devices.VERBS,
+        *package.VERBS,
+    ):
         cli.add_command(verb)
     listing = devices.devices
     cli.add_command(
@@ -70,7 +90,10 @@ _add_verbs()
 
 
 def main() -> None:
-    """Entry point of the program `edgec`. Ended from outside, it leaves no temporary files, as with ctrl-C."""
+    """Entry point of the program `edgec`.
+
+    Ended from outside, it leaves no temporary files, as with ctrl-C.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores the second
             signal.signal(number, _ended)
@@ -84,7 +107,8 @@ def _ended(number: int, frame: FrameType | None) -> NoReturn:
 def run_verb(args: list[str] | None = None) -> int:
     """Exit code of one command line (default: the program's own).
 
-    Every error ends as a message and an exit code, never as a traceback unless it is our bug.
+    Every error ends as a message and an exit code, never as a traceback unless it is
+    our bug.
     """
     try:
         result = cli.main(args, standalone_mode=False)
@@ -98,7 +122,10 @@ def run_verb(args: list[str] | None = None) -> int:
         echo("stopped", err=True)
         return 130
     except click.ClickException as e:
-        hint = f"edgec {e.ctx.info_name} --help" if isinstance(e, click.UsageError) and e.ctx else "edgec --help"
+        if isinstance(e, click.UsageError) and e.ctx:
+            hint = f"edgec {e.ctx.info_name} --help"
+        else:
+            hint = "edgec --help"
         echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
         return 2
     except BrokenPipeError:
@@ -106,7 +133,8 @@ def run_verb(args: list[str] | None = None) -> int:
         return 1
     except OSError as e:
         echo(
-            f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, its permissions and the free space",
+            f"error: {e.strerror or e}\n  at: {e.filename}\n  hint: check the path, "
+            "its permissions and the free space",
             err=True,
         )
         return 1
@@ -116,11 +144,16 @@ def run_verb(args: list[str] | None = None) -> int:
 
 def _our_bug() -> int:
     """Exit code 70 with a file that holds the traceback and the command."""
-    with tempfile.NamedTemporaryFile("w", prefix="edgec-bug-", suffix=".txt", delete=False) as f:
-        f.write(f"command: {sys.argv}\npython: {sys.version}\n\n{traceback.format_exc()}")
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="edgec-bug-", suffix=".txt", delete=False
+    ) as f:
+        f.write(
+            f"command: {sys.argv}\npython: {sys.version}\n\n{traceback.format_exc()}"
+        )
     last = traceback.format_exc().strip().splitlines()[-1]
     echo(
-        f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: report it with that file and the model",
+        f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: "
+        "report it with that file and the model",
         err=True,
     )
     return 70

@@ -27,15 +27,19 @@ _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
 _PREPROCESS_HELP = (
     "how photos become inputs, for example imagenet,crop=0.875 or 0_255,bgr,letterbox=114: "
-    f"{', '.join(PRESETS)} or mean=…,std=…; {', '.join(COLORS)}; {', '.join(RESIZES)}; {', '.join(FILTERS)} "
-    "(docs/preprocessing.md; default: what the file states, else 0_1, or raw for integer inputs)"
+    f"{', '.join(PRESETS)} or mean=…,std=…; {', '.join(COLORS)}; {', '.join(RESIZES)}; "
+    f"{', '.join(FILTERS)} "
+    "(docs/preprocessing.md; default: what the file states, else 0_1, "
+    "or raw for integer inputs)"
 )
 _QUANTIZE_HELP = (
-    "how --calibrate makes it int8: best (of several ways; minutes, and goes on where it was interrupted), fast (min "
+    "how --calibrate makes it int8: best (of several ways; minutes, "
+    "and goes on where it was interrupted), fast (min "
     "and max alone; seconds), or a .toml file; a quantized model is taken as it is"
 )
 _TASK_HELP = (
-    f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; or a .json or .toml file (docs/tasks.md; "
+    f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; "
+    "or a .json or .toml file (docs/tasks.md; "
     "default: MODEL.edgec-task.json, if it is there)"
 )
 _TARGET = "Where it runs"
@@ -60,12 +64,18 @@ def input_options() -> list[Callable[..., Any]]:
             metavar="NAME=1x3x224x224",
             help="freeze a dynamic input",
         ),
-        option("--fix", multiple=True, metavar="NAME=16000", help="an input that is a constant"),
+        option(
+            "--fix",
+            multiple=True,
+            metavar="NAME=16000",
+            help="an input that is a constant",
+        ),
         option(
             "--state",
             multiple=True,
             metavar="INPUT=OUTPUT",
-            help="an input that is, at each call, what this output was at the last one; zeros at first",
+            help="an input that is, at each call, what this output was at the last "
+            "one; zeros at first",
         ),
     ]
 
@@ -77,36 +87,58 @@ def _precision_options() -> list[Callable[..., Any]]:
             "--max-drop",
             section=_INT8,
             metavar="PERCENT",
-            help="leave operations in float32 until int8 changes the top class of at most so many samples (1%); of "
-            "outputs that are no classes, until the noise has at most this part of their power",
+            help="leave operations in float32 until int8 changes the top class of at "
+            "most so many samples (1%); of "
+            "outputs that are no classes, until the noise has at most this part of "
+            "their power",
         ),
         option(
             "--float-ops",
             metavar="NAME,NAME,…",
-            help="operations that stay float32, as explain calls them, or their nodes; * and ? for any characters",
+            help="operations that stay float32, as explain calls them, or their nodes; "
+            "* and ? for any characters",
         ),
-        option("--min-sqnr", type=float, metavar="DB", help="as --max-drop, until every output has this SQNR: 20"),
+        option(
+            "--min-sqnr",
+            type=float,
+            metavar="DB",
+            help="as --max-drop, until every output has this SQNR: 20",
+        ),
         option(
             "--max-ms",
             type=float,
             metavar="MS",
             help="what may be spent on it: no inference estimated to be slower",
         ),
-        option("--min-tpu-share", metavar="PERCENT", help="and this part of the MACs stays on the Edge TPU: 90%"),
+        option(
+            "--min-tpu-share",
+            metavar="PERCENT",
+            help="and this part of the MACs stays on the Edge TPU: 90%",
+        ),
         option(
             "--max-slowdown",
             metavar="PERCENT",
-            help="where none of --max-drop, --min-sqnr, --max-ms and --min-tpu-share is given: operations stay float32 "
-            "as long as the model is estimated to be slower by no more than this, if that buys 1 dB (best: 10%; 0% for "
+            help="where none of --max-drop, --min-sqnr, --max-ms and --min-tpu-share "
+            "is given: operations stay float32 "
+            "as long as the model is estimated to be slower by no more than this, "
+            "if that buys 1 dB (best: 10%; 0% for "
             "int8 alone)",
         ),
     ]
 
 
 def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
-    """The options that `compile` and `explain` share. default_recipe: what --quantize is where it is not given."""
+    """The options that `compile` and `explain` share. default_recipe: what --quantize
+    is where it is not given.
+    """
     options = [
-        option("--target", section=_TARGET, default="host", show_default=True, help="host, pi4, pi4+coral, …"),
+        option(
+            "--target",
+            section=_TARGET,
+            default="host",
+            show_default=True,
+            help="host, pi4, pi4+coral, …",
+        ),
         option(
             "--calibrate",
             section=_INT8,
@@ -124,25 +156,46 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
         option(
             "--prune",
             metavar="PERCENT",
-            help="take out channels that add little, where that is faster, as long as the float model's outputs "
+            help="take out channels that add little, where that is faster, "
+            "as long as the float model's outputs "
             "change by no more than this: as --max-drop",
         ),
         *input_options(),
-        option("--min-cosine", default=0.9, show_default=True, help="how like the float model int8 must be"),
-        option("--disable-pass", multiple=True, metavar="NAME", help="switch a pass or a rewrite off"),
+        option(
+            "--min-cosine",
+            default=0.9,
+            show_default=True,
+            help="how like the float model int8 must be",
+        ),
+        option(
+            "--disable-pass",
+            multiple=True,
+            metavar="NAME",
+            help="switch a pass or a rewrite off",
+        ),
         option(
             "--edgetpu",
             default="auto",
             show_default=True,
             metavar="auto|all",
-            help="of what it can run, the Edge TPU gets what is faster with it, or all: the CPU is left free",
+            help="of what it can run, the Edge TPU gets what is faster with it, "
+            "or all: the CPU is left free",
         ),
-        option("--optimistic", is_flag=True, help="try ops on the Edge TPU that it may or may not have"),
-        option("--allow-float", is_flag=True, help="a float model without --calibrate: all of it on the CPU"),
+        option(
+            "--optimistic",
+            is_flag=True,
+            help="try ops on the Edge TPU that it may or may not have",
+        ),
+        option(
+            "--allow-float",
+            is_flag=True,
+            help="a float model without --calibrate: all of it on the CPU",
+        ),
         option(
             "--keep-head",
             is_flag=True,
-            help="a detector keeps the head that picks its boxes, also where int8 cannot hold it",
+            help="a detector keeps the head that picks its boxes, "
+            "also where int8 cannot hold it",
         ),
     ]
 
@@ -157,10 +210,25 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
 @click.command(cls=SectionedCommand)
 @_MODEL
 @_lowering_options("best")
-@option("-o", "--output", section=_TARGET, type=click.Path(path_type=Path), help="the bundle (default: MODEL.edgec)")
+@option(
+    "-o",
+    "--output",
+    section=_TARGET,
+    type=click.Path(path_type=Path),
+    help="the bundle (default: MODEL.edgec)",
+)
 @option("--task", section=_OUTPUTS, metavar="NAME|FILE", help=_TASK_HELP)
-@option("--labels", section=_OUTPUTS, type=click.Path(path_type=Path), help="text file, one label a line")
-@option("--anchors", type=click.Path(path_type=Path), help="of a detection: .npy, .csv or .json, [N,4]")
+@option(
+    "--labels",
+    section=_OUTPUTS,
+    type=click.Path(path_type=Path),
+    help="text file, one label a line",
+)
+@option(
+    "--anchors",
+    type=click.Path(path_type=Path),
+    help="of a detection: .npy, .csv or .json, [N,4]",
+)
 @option(
     "--validate",
     section=_INT8,
@@ -168,13 +236,19 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
     help="as --calibrate, to verify with (default: a quarter of those)",
 )
 @option(
-    "--threads", section=_TARGET, default=1, show_default=True, metavar="N", help="the most that its C can use, 1 to 4"
+    "--threads",
+    section=_TARGET,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="the most that its C can use, 1 to 4",
 )
 @option(
     "--also",
     multiple=True,
     metavar="armv7|host",
-    help="code for this too: 32-bit systems of the board, or this machine, where the bundle is only tried otherwise",
+    help="code for this too: 32-bit systems of the board, or this machine, "
+    "where the bundle is only tried otherwise",
 )
 @option(
     "--edgetpu-compiler",
@@ -182,11 +256,20 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
     metavar="WHERE",
     help="a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none",
 )
-@option("--tuned", metavar="FILE", help="schedules that edgec tune found (default: its default file), or none")
-@workers_option("ways of --quantize tried at a time (default: as many as cores and memory allow)")
+@option(
+    "--tuned",
+    metavar="FILE",
+    help="schedules that edgec tune found (default: its default file), or none",
+)
+@workers_option(
+    "ways of --quantize tried at a time (default: as many as cores and memory allow)"
+)
 @option("--cc", help="a C compiler of this machine for its own code, instead of zig")
 @option(
-    "--dump", multiple=True, metavar="after=PASS", help="write the graph after a pass (or after=all) beside the bundle"
+    "--dump",
+    multiple=True,
+    metavar="after=PASS",
+    help="write the graph after a pass (or after=all) beside the bundle",
 )
 @option("-q", "--quiet", section=_OTHER, is_flag=True, help="print nothing but errors")
 def compile(
@@ -206,9 +289,17 @@ def compile(
 
     with progress(quiet) as say:
         done = compile_model(
-            model, output=output, labels=labels, task=task, anchors=anchors, cc=cc, dump=dump,
-            options=_options(**options), progress=say, edgetpu_compiler=edgetpu_compiler,
-        )  # fmt: skip
+            model,
+            output=output,
+            labels=labels,
+            task=task,
+            anchors=anchors,
+            cc=cc,
+            dump=dump,
+            options=_options(**options),
+            progress=say,
+            edgetpu_compiler=edgetpu_compiler,
+        )
     if not quiet:
         echo(f"{done.summary()}\n{where_the_time_went(done.steps)}")
 
@@ -217,7 +308,9 @@ def compile(
 @click.argument("folder", type=click.Path(path_type=Path))
 @_QUIET
 def finish(folder: Path, quiet: bool) -> None:
-    """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has run."""
+    """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has
+    run.
+    """
     from edgec.drive.compile import finish
 
     with progress(quiet) as say:
@@ -229,10 +322,25 @@ def finish(folder: Path, quiet: bool) -> None:
 @click.command(cls=SectionedCommand)
 @_MODEL
 @_lowering_options("fast")
-@option("--brief", section=_REPORT, is_flag=True, help="leave out the line for each operation")
-@option("--json", "as_json", section=_REPORT, is_flag=True, help="machine-readable, to standard output")
 @option(
-    "--html", section=_REPORT, type=click.Path(path_type=Path), metavar="FILE", help="a page with the graph to look at"
+    "--brief",
+    section=_REPORT,
+    is_flag=True,
+    help="leave out the line for each operation",
+)
+@option(
+    "--json",
+    "as_json",
+    section=_REPORT,
+    is_flag=True,
+    help="machine-readable, to standard output",
+)
+@option(
+    "--html",
+    section=_REPORT,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="a page with the graph to look at",
 )
 @option(
     "--require",
@@ -242,9 +350,16 @@ def finish(folder: Path, quiet: bool) -> None:
     help="exit code 1 unless it holds: tpu.macs>=95%, tpu=100%, ms<=20ms, …",
 )
 def explain(
-    model: Path, brief: bool, as_json: bool, html: Path | None, require: tuple[str, ...], **options: Any
+    model: Path,
+    brief: bool,
+    as_json: bool,
+    html: Path | None,
+    require: tuple[str, ...],
+    **options: Any,
 ) -> int:
-    """Show for every operation where it runs, and why, next to what the stock compiler would do."""
+    """Show for every operation where it runs, and why, next to what the stock compiler
+    would do.
+    """
     from edgec.drive.explain import explain_model
     from edgec.drive.requirements import check, requirements
     from edgec.report.explain.page import page
@@ -260,7 +375,12 @@ def explain(
     if html is not None:
         write_whole(html, page(report))
     if as_json:
-        echo(json.dumps({**report.to_json(), "requirements": [asdict(o) for o in outcomes]}, indent=1))
+        echo(
+            json.dumps(
+                {**report.to_json(), "requirements": [asdict(o) for o in outcomes]},
+                indent=1,
+            )
+        )
     else:
         echo(to_text(report, not brief), nl=bool(outcomes))
     for o in outcomes:
@@ -271,20 +391,40 @@ def explain(
 @click.command()
 @_BUNDLE
 @click.option(
-    "--input", "inputs", required=True, type=click.Path(path_type=Path), help=".npz by input name, .npy, or a photo"
+    "--input",
+    "inputs",
+    required=True,
+    type=click.Path(path_type=Path),
+    help=".npz by input name, .npy, or a photo",
 )
 @click.option(
     "--output",
     "--out",
     "output",
     type=click.Path(path_type=Path),
-    help="file for the result: .png or .jpg, drawn; .json; or .npz, the outputs as they are",
+    help="file for the result: .png or .jpg, drawn; .json; or .npz, "
+    "the outputs as they are",
 )
-@click.option("--effect", metavar="NAME", help="what --out shows, as of edgec webcam (default: overlay)")
+@click.option(
+    "--effect",
+    metavar="NAME",
+    help="what --out shows, as of edgec webcam (default: overlay)",
+)
 @click.option("--raw", is_flag=True, help="the outputs as they are, not what they mean")
-@click.option("--json", "as_json", is_flag=True, help="the result machine-readable, to standard output")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="the result machine-readable, to standard output",
+)
 @on_one("device", default="local:", show_default=True)
-@click.option("--threads", default=1, show_default=True, metavar="N", help="of the CPU, as the bundle was compiled for")
+@click.option(
+    "--threads",
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="of the CPU, as the bundle was compiled for",
+)
 @TIMEOUT
 def run(
     bundle: Path,
@@ -297,21 +437,40 @@ def run(
     threads: int,
     timeout: float,
 ) -> None:
-    """Run one inference of a bundle on a device, and tell or draw what was found (--task of compile)."""
+    """Run one inference of a bundle on a device, and tell or draw what was found
+    (--task of compile).
+    """
     from edgec_runtime.effects import OVERLAY
 
     from edgec.drive.run import run_bundle
 
-    done = run_bundle(bundle, inputs, output, resolved(device), timeout, threads, raw, effect or OVERLAY)
+    done = run_bundle(
+        bundle,
+        inputs,
+        output,
+        resolved(device),
+        timeout,
+        threads,
+        raw,
+        effect or OVERLAY,
+    )
     echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
 
 
 @click.command()
-@on_one("device", help="ssh://pi@host, serial:///dev/ttyUSB0, … or a name of edgec.toml; without it, this machine")
+@on_one(
+    "device",
+    help="ssh://pi@host, serial:///dev/ttyUSB0, … or a name of edgec.toml; without it, "
+    "this machine",
+)
 @TIMEOUT
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, to standard output")
+@click.option(
+    "--json", "as_json", is_flag=True, help="machine-readable, to standard output"
+)
 def doctor(device: str | None, timeout: float, as_json: bool) -> None:
-    """Look at this machine or a device: system, interpreters, Edge TPU, power; one command to type for each finding."""
+    """Look at this machine or a device: system, interpreters, Edge TPU, power; one
+    command to type for each finding.
+    """
     report = edgec.doctor(device, ask=sys.stdin.isatty(), timeout=timeout)
     echo(json.dumps(report.to_json(), indent=1) if as_json else report.table())
     if not report.ok:
@@ -329,7 +488,9 @@ def doctor(device: str | None, timeout: float, as_json: bool) -> None:
 )
 @click.option("--photo", type=click.Path(path_type=Path), help="your own picture")
 def demo(target: str, out: Path, photo: Path | None) -> None:
-    """Compile the cartoon network, run it on an emulated board, and write the picture before and after."""
+    """Compile the cartoon network, run it on an emulated board, and write the picture
+    before and after.
+    """
     from edgec.drive.demo import run_demo
 
     run_demo(target, out, photo, echo)
@@ -364,17 +525,46 @@ def _options(
 ) -> Options:
     from edgec.drive.lower import Options
 
-    floats = tuple(name.strip() for name in (float_ops or "").split(",") if name.strip())
+    floats = tuple(
+        name.strip() for name in (float_ops or "").split(",") if name.strip()
+    )
     given = about_inputs(input_shape, fix, state)
     return Options(
-        target, calibrate, preprocess, given["input_shapes"], disable_pass, min_cosine, optimistic, validate,
-        allow_float, threads, tuned, quantize, edgetpu, workers, prune, floats, max_drop, min_sqnr, max_ms,
-        min_tpu_share, max_slowdown, given["fix"], given["state"], also, keep_head=keep_head,
-    )  # fmt: skip
+        target,
+        calibrate,
+        preprocess,
+        given["input_shapes"],
+        disable_pass,
+        min_cosine,
+        optimistic,
+        validate,
+        allow_float,
+        threads,
+        tuned,
+        quantize,
+        edgetpu,
+        workers,
+        prune,
+        floats,
+        max_drop,
+        min_sqnr,
+        max_ms,
+        min_tpu_share,
+        max_slowdown,
+        given["fix"],
+        given["state"],
+        also,
+        keep_head=keep_head,
+    )
 
 
-def about_inputs(input_shape: Sequence[str], fix: Sequence[str], state: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What `input_options` say but how photos become inputs, as fields of Options. Raises InputError."""
+def about_inputs(
+    input_shape: Sequence[str], fix: Sequence[str], state: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """What `input_options` say but how photos become inputs, as fields of Options.
+
+    Raises InputError.
+    """
     return {
         "input_shapes": dict(map(_parse_shape, input_shape)),
         "fix": dict(map(_parse_fixed, fix)),
@@ -389,7 +579,10 @@ def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         shape = ()
     if not equals or not name or not shape or min(shape) < 1:
-        raise InputError(f"--input-shape {text} is not NAME=1x3x224x224", hint="give positive sizes separated by x")
+        raise InputError(
+            f"--input-shape {text} is not NAME=1x3x224x224",
+            hint="give positive sizes separated by x",
+        )
     return name, shape
 
 
@@ -400,14 +593,20 @@ def _parse_fixed(text: str) -> tuple[str, tuple[float, ...]]:
     except ValueError:
         values = ()
     if not equals or not name or not values:
-        raise InputError(f"--fix {text} is not NAME=16000", hint="give one number, or one for each element: 1,2,3")
+        raise InputError(
+            f"--fix {text} is not NAME=16000",
+            hint="give one number, or one for each element: 1,2,3",
+        )
     return name, values
 
 
 def _parse_state(text: str) -> tuple[str, str]:
     name, equals, output = text.partition("=")
     if not equals or not name or not output:
-        raise InputError(f"--state {text} is not INPUT=OUTPUT", hint="name an input and the output that comes back")
+        raise InputError(
+            f"--state {text} is not INPUT=OUTPUT",
+            hint="name an input and the output that comes back",
+        )
     return name, output
 
 

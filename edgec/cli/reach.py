@@ -1,4 +1,6 @@
-"""How every verb is told which device it is about: --on, and how long to wait for it: --timeout."""
+"""How every verb is told which device it is about: --on, and how long to wait for it:
+--timeout.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ TIMEOUT = click.option(
 
 
 class _On(click.Option):
-    """--on, also as --to, which no help shows: the verbs that put things on devices once had that."""
+    """--on, also as --to, which no help shows: the verbs that put things on devices
+    once had that.
+    """
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """With both names."""
@@ -33,8 +37,13 @@ class _On(click.Option):
 
 
 def on_one(name: str, **settings: Any) -> Callable[[_F], _F]:
-    """The option for one device.  name: of the parameter.  settings: as click.option takes them."""
-    shown = {"metavar": "DEVICE", "help": "local:, emulated:pi4, ssh://pi@host, … or a name of edgec.toml"}
+    """The option for one device.  name: of the parameter.  settings: as click.option
+    takes them.
+    """
+    shown = {
+        "metavar": "DEVICE",
+        "help": "local:, emulated:pi4, ssh://pi@host, … or a name of edgec.toml",
+    }
     return click.option("--on", name, cls=_On, **{**shown, **settings})
 
 
@@ -45,17 +54,25 @@ ON_MANY = click.option(
     required=True,
     multiple=True,
     metavar="DEVICE[,DEVICE…]",
-    help="ssh://pi@host, serial:///dev/ttyUSB0?baud=115200, local:, … or names of edgec.toml",
+    help="ssh://pi@host, serial:///dev/ttyUSB0?baud=115200, local:, "
+    "… or names of edgec.toml",
 )
 
 
 def workers_option(what: str) -> Callable[[_F], _F]:
     """--workers of a verb that tries many things. what: they are, at a time."""
-    return click.option("--workers", metavar="N|URL", help=f"{what}; or dask://host:port: a Dask cluster")
+    return click.option(
+        "--workers",
+        metavar="N|URL",
+        help=f"{what}; or dask://host:port: a Dask cluster",
+    )
 
 
 def resolved(device: str) -> str:
-    """The URL of a device that is given by URL or by its name in edgec.toml.  Raises InputError."""
+    """The URL of a device that is given by URL or by its name in edgec.toml.
+
+    Raises InputError.
+    """
     from edgec_devices.listing import resolve
 
     return resolve(device, Path.cwd())

@@ -1,4 +1,6 @@
-"""Help in sections: `--help` shows the options that most people need, `--help-all` every one."""
+"""Help in sections: `--help` shows the options that most people need, `--help-all`
+every one.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,38 @@ from edgec.cli.echo import echo
 
 
 class SectionedOption(click.Option):
-    """An option that `--help` shows under the title `section`; without one only `--help-all` shows it."""
+    """An option that `--help` shows under the title `section`; without one only
+    `--help-all` shows it.
+    """
 
-    def __init__(self, *args: Any, section: str | None = None, **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, section: str | None = None, **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
         self.section = section
 
 
-def option(*names: str, section: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], Any]:
+def option(
+    *names: str, section: str | None = None, **attributes: Any
+) -> Callable[[Callable[..., Any]], Any]:
     """`click.option` for a SectionedCommand."""
     return click.option(*names, cls=SectionedOption, section=section, **attributes)
 
 
 class SectionedCommand(click.Command):
-    """A command whose `--help` is short and grouped, and whose `--help-all` has the remaining options too."""
+    """A command whose `--help` is short and grouped, and whose `--help-all` has the
+    remaining options too.
+    """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own parameters and `--help-all`, which is answered before anything else, as `--help` is."""
+        """The command's own parameters and `--help-all`, which is answered before
+        anything else, as `--help` is.
+        """
         return [*super().get_params(ctx), _help_all_option()]
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """Write a section for each title, in the order in which the options name them."""
         sections: dict[str, list[tuple[str, str]]] = {}
         rest: list[tuple[str, str]] = []
@@ -48,7 +62,9 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(rest)
         else:
             formatter.write_paragraph()
-            formatter.write_text(f"{len(rest)} more options: {ctx.command_path} --help-all")
+            formatter.write_text(
+                f"{len(rest)} more options: {ctx.command_path} --help-all"
+            )
 
 
 _ALL = "edgec.cli.sections.all"

@@ -15,13 +15,19 @@ from edgec.report.terminal import progress
 @click.argument("bundle", type=click.Path(path_type=Path))
 @on_one("on", default="local:", show_default=True)
 @workers_option("trials at a time (default: the cores here for --on emulated:, else 1)")
-@click.option("--ops", type=int, metavar="N", help="at most so many kinds of calls, the largest first")
+@click.option(
+    "--ops",
+    type=int,
+    metavar="N",
+    help="at most so many kinds of calls, the largest first",
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="the database; what it has is not tried again (default: ~/.config/edgec/tune.json, which compile reads)",
+    help="the database; what it has is not tried again (default: "
+    "~/.config/edgec/tune.json, which compile reads)",
 )
 @TIMEOUT
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
@@ -34,7 +40,9 @@ def tune(
     timeout: float,
     quiet: bool,
 ) -> None:
-    """Try every legal schedule of what a BUNDLE computes on a device; edgec compile uses the best."""
+    """Try every legal schedule of what a BUNDLE computes on a device; edgec compile
+    uses the best.
+    """
     from edgec.drive.tune import Search
     from edgec.drive.tune import tune as search
     from edgec.report.tuning import to_text

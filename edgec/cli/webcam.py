@@ -15,31 +15,80 @@ from edgec.cli.reach import TIMEOUT, on_one, resolved
 
 
 @click.command()
-@click.argument("bundles", nargs=-1, type=click.Path(path_type=Path), metavar="[BUNDLE]…")
+@click.argument(
+    "bundles", nargs=-1, type=click.Path(path_type=Path), metavar="[BUNDLE]…"
+)
 @click.option(
     "--source",
     metavar="WHAT",
-    help="/dev/video0, picamera, a video, a photo, a folder of photos, rtsp://… (default: camera)",
+    help="/dev/video0, picamera, a video, a photo, a folder of photos, "
+    "rtsp://… (default: camera)",
 )
-@click.option("--effect", default=OVERLAY, show_default=True, metavar="NAME", help="of: " + ", ".join(EFFECTS))
-@click.option("--smooth/--no-smooth", default=True, help="masks, boxes and points over time")
-@click.option("--display/--no-display", default=True, help="a page; without it a file is read once, as fast as it goes")
-@click.option("--host", default=LOOPBACK, show_default=True, help="where the page is; 0.0.0.0: for others too")
-@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free")
+@click.option(
+    "--effect",
+    default=OVERLAY,
+    show_default=True,
+    metavar="NAME",
+    help="of: " + ", ".join(EFFECTS),
+)
+@click.option(
+    "--smooth/--no-smooth", default=True, help="masks, boxes and points over time"
+)
+@click.option(
+    "--display/--no-display",
+    default=True,
+    help="a page; without it a file is read once, as fast as it goes",
+)
+@click.option(
+    "--host",
+    default=LOOPBACK,
+    show_default=True,
+    help="where the page is; 0.0.0.0: for others too",
+)
+@click.option(
+    "--port",
+    default=PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="0: any that is free",
+)
 @click.option("--frames", type=int, metavar="N", help="end after so many")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER", help="keep pictures, masks and results there")
-@click.option("--virtual-camera", metavar="/dev/video9", help="a V4L2 output: a camera for other programs")
-@click.option("--demo", is_flag=True, help="a cartoon network of edgec's own and a clip of photos; needs no camera")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="keep pictures, masks and results there",
+)
+@click.option(
+    "--virtual-camera",
+    metavar="/dev/video9",
+    help="a V4L2 output: a camera for other programs",
+)
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="a cartoon network of edgec's own and a clip of photos; needs no camera",
+)
 @on_one(
     "on",
     metavar="ssh://pi@host",
     help="the device where it runs, with a --source of its own; the page comes through ssh",
 )
 @TIMEOUT
-@click.option("--json", "as_json", is_flag=True, help="the figures machine-readable, to standard output")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="the figures machine-readable, to standard output",
+)
 def webcam(as_json: bool, on: str | None, **options: Any) -> None:
-    """Show a live picture that a BUNDLE changes, before and after; the page switches between several."""
+    """Show a live picture that a BUNDLE changes, before and after; the page switches
+    between several.
+    """
     from edgec.drive.webcam import Wanted, run_webcam
 
-    shown = run_webcam(Wanted(on=resolved(on) if on else None, **options), lambda text: echo(text, err=as_json))
+    shown = run_webcam(
+        Wanted(on=resolved(on) if on else None, **options),
+        lambda text: echo(text, err=as_json),
+    )
     echo(json.dumps(shown.to_json(), indent=1) if as_json else shown.text())

@@ -17,14 +17,21 @@ _TENSOR = Quant((1.0,), (0,))
 
 
 class Channels:
-    """Sums over pairs of arrays for each channel, and some pixels of both: wanted x, got y.
+    """Sums over pairs of arrays for each channel, and some pixels of both: wanted x,
+    got y.
 
-    What is wanted beyond the range that a type holds is left out: that it is clipped is known without looking.
+    What is wanted beyond the range that a type holds is left out: that it is clipped is
+    known without looking.
     """
 
-    def __init__(self, axis: int, samples: int, held: tuple[float, float] | None = None) -> None:
-        self.axis, self._samples, self._held = axis, max(1, samples), held
-        self.count, self.clipped = 0, 0.0
+    def __init__(
+        self, axis: int, samples: int, held: tuple[float, float] | None = None
+    ) -> None:
+        self.axis = axis
+        self._samples = max(1, samples)
+        self._held = held
+        self.count = 0
+        self.clipped = 0.0
         self.xx, self.ee, self._inner, self._hh = (np.zeros(1) for _ in range(4))
         self._x: list[Array] = []
         self._y: list[Array] = []
@@ -48,7 +55,9 @@ class Channels:
 
     def hold(self, want: Array, held: Array) -> None:
         """One sample, as the type of the value holds what is wanted."""
-        e = _by_channel(held, self.axis).astype(np.float64) - _by_channel(want, self.axis)
+        e = _by_channel(held, self.axis).astype(np.float64) - _by_channel(
+            want, self.axis
+        )
         self._hh = self._hh + np.square(e).sum(0)
 
     def clipped_share(self) -> float:
@@ -61,7 +70,9 @@ class Channels:
         return len(self.ee)
 
     def rows(self) -> tuple[Array, Array]:
-        """Pixels that were kept, [pixel, channel], of what was wanted and of what was got."""
+        """Pixels that were kept, [pixel, channel], of what was wanted and of what was
+        got.
+        """
         return np.concatenate(self._x), np.concatenate(self._y)
 
     def power(self) -> Array:
@@ -87,10 +98,11 @@ def _by_channel(array: Array, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weight of an op that multiplies channels by constants, as reals: [output channel, taps].
+    """The weight of an op that multiplies channels by constants, as reals: [output
+    channel, taps].
 
-    own: each output channel reads only the input channel of its own. steps: of each output channel, by which the weight
-    is rounded; 0 in float.
+    own: each output channel reads only the input channel of its own. steps: of each
+    output channel, by which the weight is rounded; 0 in float.
     """
 
     real: Array
@@ -104,19 +116,22 @@ class Weights:
         if at is None or op.inputs[at].const is None or not op.spec.macs(op):
             return None
         w = op.inputs[at]
-        data, axis = w.const, op.spec.weight_axis
+        data = w.const
+        axis = op.spec.weight_axis
         assert data is not None
         scale, zero = (w.type.quant or _TENSOR).broadcast(data.ndim)
         real = (data.astype(np.float64) - zero) * scale
         rows = np.moveaxis(real, axis, 0).reshape(real.shape[axis], -1)
-        per = np.broadcast_to(scale.reshape(-1), rows.shape[:1]) * (w.type.quant is not None)
+        per = np.broadcast_to(scale.reshape(-1), rows.shape[:1]) * (
+            w.type.quant is not None
+        )
         return cls(rows, per, axis == data.ndim - 1 and data.ndim == 4)
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """The mean square that rounding alone leaves in each output channel of an int8 op: each number to the nearest step,
-    as if they were independent. By what is rounded.
+    """The mean square that rounding alone leaves in each output channel of an int8 op:
+    each number to the nearest step, as if they were independent. By what is rounded.
     """
 
     result: Array
@@ -130,12 +145,21 @@ class Rounding:
 
     def shares(self) -> dict[str, float]:
         """Of what is rounded, over all channels; the largest first."""
-        sums = {"result": self.result.sum(), "inputs": self.inputs.sum(), "weights": self.weights.sum()}
+        sums = {
+            "result": self.result.sum(),
+            "inputs": self.inputs.sum(),
+            "weights": self.weights.sum(),
+        }
         total = max(1e-300, sum(sums.values()))
-        return {name: float(s / total) for name, s in sorted(sums.items(), key=lambda one: -one[1])}
+        return {
+            name: float(s / total)
+            for name, s in sorted(sums.items(), key=lambda one: -one[1])
+        }
 
 
-def rounding(op: Op, weights: Weights | None, read: list[Channels | None]) -> Rounding | None:
+def rounding(
+    op: Op, weights: Weights | None, read: list[Channels | None]
+) -> Rounding | None:
     """read: what is known of each input. None for an op of which it is not known."""
     acts = [c for v, c in zip(op.inputs, read, strict=True) if v.const is None]
     known = [c for c in acts if c is not None and c.count]
@@ -143,17 +167,29 @@ def rounding(op: Op, weights: Weights | None, read: list[Channels | None]) -> Ro
         return None
     step = _step(op.outputs[0].type) ** 2 / 12
     if weights is not None and len(known) == 1:
-        power, held, count = known[0].power(), known[0].held(), len(weights.real)
+        power = known[0].power()
+        held = known[0].held()
+        count = len(weights.real)
         squares = np.square(weights.real)
         if weights.own:
-            each, of = -(-count // len(power)), squares.sum(1)
+            each = -(-count // len(power))
+            of = squares.sum(1)
             power, held = (np.repeat(p, each)[:count] for p in (power, held))
-            read_, sums = of * held, power * weights.real.shape[1]
+            read_ = of * held
+            sums = power * weights.real.shape[1]
         else:
-            taps = squares.reshape(count, -1, len(held)) if squares.shape[1] % len(held) == 0 else None
-            read_ = taps.sum(1) @ held if taps is not None else squares.sum(1) * held.mean()
+            if squares.shape[1] % len(held) == 0:
+                taps = squares.reshape(count, -1, len(held))
+            else:
+                taps = None
+            if taps is not None:
+                read_ = taps.sum(1) @ held
+            else:
+                read_ = squares.sum(1) * held.mean()
             sums = np.full(count, power.sum() * (weights.real.shape[1] / len(power)))
-        return Rounding(np.full(count, step), read_, sums * np.square(weights.steps) / 12)
+        return Rounding(
+            np.full(count, step), read_, sums * np.square(weights.steps) / 12
+        )
     if op.spec.quant is QuantRule.SAME:  # it moves or averages elements
         shape = op.outputs[0].type.shape[-1:] or (1,)
         noise = sum(float(c.held().max(initial=0.0)) for c in known)

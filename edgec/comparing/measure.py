@@ -1,4 +1,6 @@
-"""Both networks run on the same inputs; for every value that both have, what differs, and what its own layer adds."""
+"""Both networks run on the same inputs; for every value that both have, what differs,
+and what its own layer adds.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,28 @@ from edgec.steps import Progress
 
 BINS = 48
 FLOAT_LAW = 1e-3
-"""Of a float result's range: a kernel that is further from `interp` computes something else."""
+"""Of a float result's range: a kernel that is further from `interp` computes something
+else.
+"""
 
 
 def rounding(ops: Sequence[Op], want: Array) -> float:
-    """How far ops may be from their meaning on the very same inputs, as `distance` has it: integers not at all, but one
-    step where they come from floats, whose last bit may differ.
+    """How far ops may be from their meaning on the very same inputs, as `distance` has
+    it: integers not at all, but one step where they come from floats, whose last bit
+    may differ.
     """
     if want.dtype.kind == "f":
         return FLOAT_LAW
-    return float(any(v.type.dtype == "float32" for op in ops for v in (*op.inputs, *op.outputs)))
+    return float(
+        any(v.type.dtype == "float32" for op in ops for v in (*op.inputs, *op.outputs))
+    )
 
 
 @dataclass
 class Law:
-    """A layer as it runs against the meaning of its op, on the very same inputs. error: the largest difference, in
-    steps for integers, else as a part of the range. share: of the elements that differ. allowed: the largest error that
-    is rounding.
+    """A layer as it runs against the meaning of its op, on the very same inputs. error:
+    the largest difference, in steps for integers, else as a part of the range. share:
+    of the elements that differ. allowed: the largest error that is rounding.
     """
 
     error: float = 0.0
@@ -60,8 +67,9 @@ class Law:
 
 @dataclass
 class Spread:
-    """Where the reals of a value lie. a, b: counts in bins between low and high. clipped: the share of A's elements
-    that B's type cannot hold; used: the part of what it can hold that they use; None in float.
+    """Where the reals of a value lie. a, b: counts in bins between low and high.
+    clipped: the share of A's elements that B's type cannot hold; used: the part of what
+    it can hold that they use; None in float.
     """
 
     low: float = np.inf
@@ -73,25 +81,37 @@ class Spread:
     _elements: int = 0
 
     def add(self, v: Value, want: Array, got: Array) -> None:
-        """One sample; the first decides the bins, whose last ones take what lies beyond."""
+        """One sample; the first decides the bins, whose last ones take what lies
+        beyond.
+        """
         seen = want[np.isfinite(want)]
-        low, high = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+        low = float(seen.min(initial=np.inf))
+        high = float(seen.max(initial=-np.inf))
         held = limits(v.type)
         if not len(self.edges):
             ends = [low, high, *(held or ())] if seen.size else [*(held or (0.0, 1.0))]
-            start, end = min(ends), max(ends)
-            self.edges = np.linspace(start, end if end > start else start + 1.0, BINS + 1)
+            start = min(ends)
+            end = max(ends)
+            self.edges = np.linspace(
+                start, end if end > start else start + 1.0, BINS + 1
+            )
         self.low, self.high = min(self.low, low), max(self.high, high)
         for counts, array in ((self.a, seen), (self.b, got[np.isfinite(got)])):
-            counts += np.histogram(np.clip(array, self.edges[0], self.edges[-1]), self.edges)[0]
+            counts += np.histogram(
+                np.clip(array, self.edges[0], self.edges[-1]), self.edges
+            )[0]
         if held is not None:
             half = (held[1] - held[0]) / 510
-            self._clipped += int(((seen < held[0] - half) | (seen > held[1] + half)).sum())
+            self._clipped += int(
+                ((seen < held[0] - half) | (seen > held[1] + half)).sum()
+            )
         self._elements += want.size
 
     def clipped(self, v: Value) -> float | None:
         """See above."""
-        return None if limits(v.type) is None else self._clipped / max(1, self._elements)
+        if limits(v.type) is None:
+            return None
+        return self._clipped / max(1, self._elements)
 
     def used(self, v: Value) -> float | None:
         """See above; of a range with zero, as a type's always is."""
@@ -103,8 +123,9 @@ class Spread:
 
 @dataclass
 class Seen:
-    """All that is known of one value of B. op: that wrote it, None for an input; other: what wrote A's; type: A's.
-    whole: against A; own: the same where the layers before it gave what A has; inherited: what the rest changes.
+    """All that is known of one value of B. op: that wrote it, None for an input; other:
+    what wrote A's; type: A's. whole: against A; own: the same where the layers before
+    it gave what A has; inherited: what the rest changes.
     """
 
     index: int
@@ -124,9 +145,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Measured:
-    """What both runs gave. seen: in the order of B's graph. only_a, only_b: values that have no twin, not compared.
-    outputs: by B's names. tops: of those that are one row, the samples whose largest element is another one, with A's
-    and B's. images: the first sample's outputs, A's and B's reals. task: figures, where the meaning is known.
+    """What both runs gave. seen: in the order of B's graph. only_a, only_b: values that
+    have no twin, not compared. outputs: by B's names. tops: of those that are one row,
+    the samples whose largest element is another one, with A's and B's. images: the
+    first sample's outputs, A's and B's reals. task: figures, where the meaning is
+    known.
     """
 
     seen: Sequence[Seen]
@@ -147,8 +170,8 @@ def measure(
     say: Progress = lambda text: None,
     meaning: Meaning | None = None,
 ) -> Measured:
-    """Run both on every pair of inputs. exact: on how many of them B is compared with its own law, where it has one.
-    meaning: of the outputs of either.
+    """Run both on every pair of inputs. exact: on how many of them B is compared with
+    its own law, where it has one. meaning: of the outputs of either.
     """
     run = _Runs(a, b, len(pairs), meaning)
     for i, (mine, theirs) in enumerate(pairs):
@@ -158,24 +181,41 @@ def measure(
 
 
 class _Runs:
-    """The two, sample by sample. Of one sample, A's compared values are in memory; of all, sums."""
+    """The two, sample by sample.
 
-    def __init__(self, a: Side, b: Side, samples: int, meaning: Meaning | None = None) -> None:
-        self.a, self.b, self.samples = a, b, 0
-        mine, theirs = values_of(b), {n: v for n, v in values_of(a).items() if not _is_part(a, n)}
+    Of one sample, A's compared values are in memory; of all, sums.
+    """
+
+    def __init__(
+        self, a: Side, b: Side, samples: int, meaning: Meaning | None = None
+    ) -> None:
+        self.a = a
+        self.b = b
+        self.samples = 0
+        mine = values_of(b)
+        theirs = {n: v for n, v in values_of(a).items() if not _is_part(a, n)}
         self.relaid = a.channels_last is not b.channels_last
-        counts = {n: c.count for n in mine if (c := change_of(b.changes, n)) is not None and c.count is not None}
+        counts = {
+            n: c.count
+            for n in mine
+            if (c := change_of(b.changes, n)) is not None and c.count is not None
+        }
         self.twins = twins(mine, theirs, self.relaid, counts)
         for v, other in zip(b.inputs, a.inputs, strict=False):
             if v.type.shape == other.type.shape:
-                self.twins.setdefault(v.name, Twin(other.name, (tuple(range(v.type.rank)),)))
+                self.twins.setdefault(
+                    v.name, Twin(other.name, (tuple(range(v.type.rank)),))
+                )
         self.placed = {p.op.output.name: p for p in ops_of(b)}
         self.others = {p.op.output.name: p.op for p in ops_of(a)} if a.complete else {}
         self.types = {name: v.type for name, v in theirs.items()}
         self.wanted = {t.name for t in self.twins.values()}
         self.called = _ends(a, b, self.twins)
         self.seen: dict[str, Seen] = {}
-        self.only = [n for n in theirs if n not in self.wanted], [n for n in mine if n not in self.twins]
+        self.only = (
+            [n for n in theirs if n not in self.wanted],
+            [n for n in mine if n not in self.twins],
+        )
         self.outputs: dict[str, Tally] = {}
         self.tops: dict[str, list[tuple[int, int, int]]] = {}
         self.images: dict[str, tuple[Array, Array]] = {}
@@ -184,25 +224,34 @@ class _Runs:
 
     def add(self, mine: Sample, theirs: Sample, exact: bool) -> None:
         """One pair of inputs."""
-        floats, free = self._a(mine), dict[str, Array]()
-        values, env = values_of(self.b), dict[str, Array]()
+        floats = self._a(mine)
+        free = dict[str, Array]()
+        values = values_of(self.b)
+        env = dict[str, Array]()
 
         def see(v: Value, array: Array) -> None:
             if v.name in self.twins or (exact and not self.b.same_code):
                 free[v.name] = array.copy()
 
         got = self.b.run(theirs, see)
-        wants = {n: self._twin(n, floats, reals(y, values[n].type)) for n, y in free.items() if n in self.twins}
+        wants = {
+            n: self._twin(n, floats, reals(y, values[n].type))
+            for n, y in free.items()
+            if n in self.twins
+        }
         for name, want in wants.items():
             if want is not None:
-                one, y = self._of(values[name]), reals(free[name], values[name].type)
+                one = self._of(values[name])
+                y = reals(free[name], values[name].type)
                 one.whole.add(want, y)
                 one.spread.add(values[name], want, y)
         self._outputs(floats, wants, got)
         self._forced(theirs, wants, free, env, exact)
         if exact and self.b.complete and not self.b.same_code:
             for name, placed in self.placed.items():
-                if name in free and all(v.name in free for v in placed.op.inputs if v.const is None):
+                if name in free and all(
+                    v.name in free for v in placed.op.inputs if v.const is None
+                ):
                     self._law(placed, free, free[name])
         self.samples += 1
 
@@ -219,10 +268,15 @@ class _Runs:
         for name, real in found.items():
             if (change := change_of(self.a.changes, name)) is not None:
                 found[name] = change.undone(real).astype(np.float32)
-        return {**{n: reals(y, types[n]) for n, y in last.items() if n in types}, **found}
+        return {
+            **{n: reals(y, types[n]) for n, y in last.items() if n in types},
+            **found,
+        }
 
     def _twin(self, name: str, floats: Mapping[str, Array], got: Array) -> Array | None:
-        """What A has for a value of B, laid out as B's; of several ways the one that fits at first is kept."""
+        """What A has for a value of B, laid out as B's; of several ways the one that
+        fits at first is kept.
+        """
         twin = self.twins[name]
         real = floats.get(twin.name)
         if real is None:
@@ -233,7 +287,10 @@ class _Runs:
             return x if change is None else change.done(x).astype(np.float32)
 
         if len(twin.perms) > 1:
-            errors = [float(np.square(np.nan_to_num(changed(real.transpose(p)) - got)).sum()) for p in twin.perms]
+            errors = [
+                float(np.square(np.nan_to_num(changed(real.transpose(p)) - got)).sum())
+                for p in twin.perms
+            ]
             twin = Twin(twin.name, (twin.perms[int(np.argmin(errors))],))
             self.twins[name] = twin
         return np.ascontiguousarray(changed(real.transpose(twin.perms[0])))
@@ -245,14 +302,23 @@ class _Runs:
             channels = Channels(axis, self._expect, limits(v.type))
             op, part = (placed.op, placed.part) if placed is not None else (None, "")
             twin = self.twins[v.name]
-            other = self.others.get(twin.name) if op is None or not self._reordered(op) else None
-            self.seen[v.name] = Seen(0, v, op, part, twin, channels, other, self.types.get(twin.name))
+            if op is None or not self._reordered(op):
+                other = self.others.get(twin.name)
+            else:
+                other = None
+            self.seen[v.name] = Seen(
+                0, v, op, part, twin, channels, other, self.types.get(twin.name)
+            )
         return self.seen[v.name]
 
     def _reordered(self, op: Op) -> bool:
-        """Whether it has channels in another order than A, so that weights cannot be compared one by one."""
+        """Whether it has channels in another order than A, so that weights cannot be
+        compared one by one.
+        """
         around = (v for v in (*op.inputs, *op.outputs) if v.const is None)
-        changes = [change_of(side.changes, v.name) for v in around for side in (self.a, self.b)]
+        changes = [
+            change_of(side.changes, v.name) for v in around for side in (self.a, self.b)
+        ]
         return any(c is not None and c.order is not None for c in changes)
 
     def _forced(
@@ -267,13 +333,19 @@ class _Runs:
         check = exact and self.b.same_code and self.b.complete
 
         def see(v: Value, array: Array) -> Array | None:
-            placed, want = self.placed.get(v.name), wants.get(v.name)
-            if check and placed is not None and all(i.name in env for i in placed.op.inputs if i.const is None):
+            placed = self.placed.get(v.name)
+            want = wants.get(v.name)
+            if (
+                check
+                and placed is not None
+                and all(i.name in env for i in placed.op.inputs if i.const is None)
+            ):
                 self._law(placed, env, array)
             if want is None:
                 env[v.name] = array.copy() if check else array
                 return None
-            one, own = self._of(v), reals(array, v.type)
+            one = self._of(v)
+            own = reals(array, v.type)
             one.own.add(want, own)
             one.channels.add(want, own)
             one.inherited.add(own, reals(free[v.name], v.type))
@@ -289,10 +361,15 @@ class _Runs:
         name = placed.op.output.name
         if name in self.twins:
             inputs = {v: env[v.name] for v in placed.op.inputs if v.const is None}
-            self._of(placed.op.output).law.add([placed.op], run_op(placed.op, inputs)[0], got)
+            self._of(placed.op.output).law.add(
+                [placed.op], run_op(placed.op, inputs)[0], got
+            )
 
     def _outputs(
-        self, floats: Mapping[str, Array], wants: Mapping[str, Array | None], got: Mapping[str, Array]
+        self,
+        floats: Mapping[str, Array],
+        wants: Mapping[str, Array | None],
+        got: Mapping[str, Array],
     ) -> None:
         pairs = dict[str, tuple[Array, Array]]()
         for v in self.b.outputs:
@@ -301,7 +378,10 @@ class _Runs:
                 want = floats.get(self.called.get(v.name, ""))
             if want is None or want.size != got[v.name].size:
                 continue
-            pairs[v.name] = pair = want.reshape(got[v.name].shape), reals(got[v.name], v.type)
+            pairs[v.name] = pair = (
+                want.reshape(got[v.name].shape),
+                reals(got[v.name], v.type),
+            )
             self.outputs.setdefault(v.name, Tally()).add(*pair)
             self.images.setdefault(v.name, pair)
             if v.type.rank and v.type.size == v.type.shape[-1] > 1:
@@ -321,7 +401,9 @@ class _Runs:
         found = sorted(found, key=lambda s: s.index)
         tops = {n: tuple(some) for n, some in self.tops.items()}
         task = self._judge.means() if self._judge is not None else {}
-        return Measured(found, *self.only, self.outputs, tops, self.images, self.samples, task)
+        return Measured(
+            found, *self.only, self.outputs, tops, self.images, self.samples, task
+        )
 
 
 def _is_part(side: Side, name: str) -> bool:
@@ -333,7 +415,11 @@ def _is_part(side: Side, name: str) -> bool:
 def _ends(a: Side, b: Side, found: Mapping[str, Twin]) -> dict[str, str]:
     """Which output of A each of B is: by name, else, where both have as many, in order."""
     theirs = {v.name: v for v in a.outputs}
-    named = {v.name: found[v.name].name for v in b.outputs if v.name in found and found[v.name].name in theirs}
+    named = {
+        v.name: found[v.name].name
+        for v in b.outputs
+        if v.name in found and found[v.name].name in theirs
+    }
     if len(named) < len(b.outputs) and len(a.outputs) == len(b.outputs):
         pairs: Iterator[tuple[Value, Value]] = zip(b.outputs, a.outputs, strict=True)
         return {v.name: o.name for v, o in pairs if v.type.size == o.type.size}

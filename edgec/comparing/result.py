@@ -19,22 +19,28 @@ from edgec.quantize.accuracy import Agreement
 SCHEMA = 1
 FLOAT_DB = 90.0
 """What is better than this is rounding of float32."""
-_FEW, _MANY = 4, 4
+_FEW = 4
+_MANY = 4
 _ALIKE_DB = 3.0
-"""Of layers that are about as bad the first is named: to the next, its result is already coarse."""
+"""Of layers that are about as bad the first is named: to the next, its result is
+already coarse.
+"""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of B against A, in dB of signal to noise; inf: no noise; None: not known.
+    """One layer of B against A, in dB of signal to noise; inf: no noise; None: not
+    known.
 
-    sqnr_db, centred_db, cosine, max_error: of its result, with all that it inherits; centred: about the means of A's
-    channels. own_db, own_centred_db, own_max_error: where it reads what A has, rounded as B holds it; centred: about
-    A's mean. inherited_db: by what its inputs change. steps: the root mean square of its own error, in steps of its
-    result. excess_db: its own noise in the worst channel beyond what rounding explains. used: the part of its range
-    that A's values use; clipped: the share of them beyond it. law: the largest difference from `interp` on the same
-    inputs, in steps (integers) or parts of the range.
-    reads: the values that its op reads. low, high: A's extremes. edges, a, b: a histogram.
+    sqnr_db, centred_db, cosine, max_error: of its result, with all that it inherits;
+    centred: about the means of A's channels. own_db, own_centred_db, own_max_error:
+    where it reads what A has, rounded as B holds it; centred: about A's mean.
+    inherited_db: by what its inputs change. steps: the root mean square of its own
+    error, in steps of its result. excess_db: its own noise in the worst channel beyond
+    what rounding explains. used: the part of its range that A's values use; clipped:
+    the share of them beyond it. law: the largest difference from `interp` on the same
+    inputs, in steps (integers) or parts of the range. reads: the values that its op
+    reads. low, high: A's extremes. edges, a, b: a histogram.
     """
 
     index: int
@@ -72,7 +78,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The layer to look at first, why, what would help, and the layers beside that have the same fault."""
+    """The layer to look at first, why, what would help, and the layers beside that have
+    the same fault.
+    """
 
     value: str
     kind: str
@@ -86,8 +94,9 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Output:
-    """An output of the network. centred_db: about the means of A's channels; tops: the samples whose largest element is
-    another one, with A's and B's; None where no class is chosen.
+    """An output of the network. centred_db: about the means of A's channels; tops: the
+    samples whose largest element is another one, with A's and B's; None where no class
+    is chosen.
     """
 
     agreement: Agreement
@@ -98,16 +107,25 @@ class Output:
     def as_dict(self) -> dict[str, Any]:
         """For JSON. exact: nothing differs."""
         plain = _plain({"centred_db": self.centred_db, "max_error": self.max_error})
-        tops = None if self.tops is None else [{"sample": s, "a": a, "b": b} for s, a, b in self.tops]
+        if self.tops is None:
+            tops = None
+        else:
+            tops = [{"sample": s, "a": a, "b": b} for s, a, b in self.tops]
         exact = self.agreement.sqnr_db == math.inf
-        return {**self.agreement.as_dict(), **plain, "exact": exact, "top1_changed": tops}
+        return {
+            **self.agreement.as_dict(),
+            **plain,
+            "exact": exact,
+            "top1_changed": tops,
+        }
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Two networks compared. a, b: their names; a_how, b_how: what ran them. layers: in the order of B's graph.
-    skipped_a, skipped_b: values that the other has no twin of. outputs: by B's names. notes: what to know of it all.
-    names: of the samples; labels: of classes, where a bundle has them. task: figures of what a bundle is for
+    """Two networks compared. a, b: their names; a_how, b_how: what ran them. layers: in
+    the order of B's graph. skipped_a, skipped_b: values that the other has no twin of.
+    outputs: by B's names. notes: what to know of it all. names: of the samples; labels:
+    of classes, where a bundle has them. task: figures of what a bundle is for
     (`tasks.FIGURES`), kind: what that is.
     """
 
@@ -131,16 +149,33 @@ class Diff:
 
     def worst(self) -> list[Layer]:
         """Faults first, then by what each loses by itself."""
-        return sorted(self.layers, key=lambda one: (one.fault is None, _known(one.own_centred_db), one.index))
+        return sorted(
+            self.layers,
+            key=lambda one: (one.fault is None, _known(one.own_centred_db), one.index),
+        )
 
     def least(self) -> float:
-        """The lowest SQNR of an output, about its mean where it is nearly constant; inf without outputs."""
+        """The lowest SQNR of an output, about its mean where it is nearly constant; inf
+        without outputs.
+        """
         every = (o.agreement for o in self.outputs.values())
-        return min((a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db for a in every), default=math.inf)
+        return min(
+            (
+                a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db
+                for a in every
+            ),
+            default=math.inf,
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """For a file: docs/diff.md says what is what. An infinite ratio is null, as one that is not known."""
-        layers = [{**_plain(asdict(one)), "exact": one.sqnr_db == math.inf} for one in self.layers]
+        """For a file: docs/diff.md says what is what.
+
+        An infinite ratio is null, as one that is not known.
+        """
+        layers = [
+            {**_plain(asdict(one)), "exact": one.sqnr_db == math.inf}
+            for one in self.layers
+        ]
         return {
             "schema": SCHEMA,
             "a": {"name": self.a, "how": self.a_how},
@@ -154,11 +189,18 @@ class Diff:
             "notes": [*self.notes],
             "names": [*self.names],
             "labels": [*self.labels],
-            "task": {"kind": self.kind, **{name: round(x, 5) for name, x in self.task.items()}} if self.kind else None,
+            "task": {
+                "kind": self.kind,
+                **{name: round(x, 5) for name, x in self.task.items()},
+            }
+            if self.kind
+            else None,
         }
 
 
-def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[str] = ()) -> Diff:
+def result(
+    a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[str] = ()
+) -> Diff:
     """What was measured, with its findings and the culprit."""
     known = {s.value.name: s.channels for s in measured.seen}
     shown = [s for s in measured.seen if s.op is not None and s.whole.samples]
@@ -170,58 +212,126 @@ def result(a: Side, b: Side, inputs: str, measured: Measured, notes: Sequence[st
         n: Output(t.result(), t.channels_sqnr_db(), t.max_error, measured.tops.get(n))
         for n, t in measured.outputs.items()
     }
-    faulty = [one for one in layers if one.fault is not None and one.fault.kind != "kernel"]
+    faulty = [
+        one for one in layers if one.fault is not None and one.fault.kind != "kernel"
+    ]
     if len(layers) >= _FEW and len(faulty) > len(layers) / 2:
-        notes = [*notes, "most layers compute something else: these may not be two forms of one training"]
+        notes = [
+            *notes,
+            "most layers compute something else: these may not be two forms of one "
+            "training",
+        ]
     return Diff(
-        a.name, b.name, a.how, b.how, inputs, measured.samples, layers, measured.only_a, measured.only_b,
-        outputs, _culprit(layers), notes, images=measured.images, task=measured.task,
-    )  # fmt: skip
+        a.name,
+        b.name,
+        a.how,
+        b.how,
+        inputs,
+        measured.samples,
+        layers,
+        measured.only_a,
+        measured.only_b,
+        outputs,
+        _culprit(layers),
+        notes,
+        images=measured.images,
+        task=measured.task,
+    )
 
 
-def _layer(s: Seen, known: Mapping[str, Channels], b: Side, grid: Finding | None) -> Layer:
+def _layer(
+    s: Seen, known: Mapping[str, Channels], b: Side, grid: Finding | None
+) -> Layer:
     assert s.op is not None, f"{s.value.name} is no layer's"
     read = [known.get(v.name) for v in s.op.inputs]
-    noise, own = noise_of(s, read, b.complete), s.own if s.own.samples else None
+    noise = noise_of(s, read, b.complete)
+    own = s.own if s.own.samples else None
     law = s.law.error if s.law.samples else None
     return Layer(
-        s.index, s.value.name, s.op.kind, s.op.source, s.part, str(s.value.type),
-        s.whole.sqnr_db(), s.whole.channels_sqnr_db(), s.whole.cosine(), s.whole.max_error,
-        own.sqnr_db() if own else None, own.centred_sqnr_db() if own else None, own.max_error if own else None,
+        s.index,
+        s.value.name,
+        s.op.kind,
+        s.op.source,
+        s.part,
+        str(s.value.type),
+        s.whole.sqnr_db(),
+        s.whole.channels_sqnr_db(),
+        s.whole.cosine(),
+        s.whole.max_error,
+        own.sqnr_db() if own else None,
+        own.centred_sqnr_db() if own else None,
+        own.max_error if own else None,
         s.inherited.sqnr_db() if own else None,
-        noise.steps, noise.excess_db, s.spread.used(s.value), s.spread.clipped(s.value), law,
-        s.spread.low, s.spread.high, tuple(v.name for v in s.op.inputs if v.const is None),
-        (*([grid] if grid is not None else []), *findings(s, noise, b.complete, "" if b.same_code else b.how)),
-        tuple(np.round(s.spread.edges, 9).tolist()), tuple(s.spread.a.tolist()), tuple(s.spread.b.tolist()),
-    )  # fmt: skip
+        noise.steps,
+        noise.excess_db,
+        s.spread.used(s.value),
+        s.spread.clipped(s.value),
+        law,
+        s.spread.low,
+        s.spread.high,
+        tuple(v.name for v in s.op.inputs if v.const is None),
+        (
+            *([grid] if grid is not None else []),
+            *findings(s, noise, b.complete, "" if b.same_code else b.how),
+        ),
+        tuple(np.round(s.spread.edges, 9).tolist()),
+        tuple(s.spread.a.tolist()),
+        tuple(s.spread.b.tolist()),
+    )
 
 
 def _culprit(layers: Sequence[Layer]) -> Culprit | None:
-    """A kernel that breaks its law; else the fault that rounding explains least; else what loses most by itself."""
+    """A kernel that breaks its law; else the fault that rounding explains least; else
+    what loses most by itself.
+    """
     faulty = [one for one in layers if one.fault is not None]
-    broken = [one for one in faulty if one.fault is not None and one.fault.kind == "kernel"]
+    broken = [
+        one for one in faulty if one.fault is not None and one.fault.kind == "kernel"
+    ]
     if broken:
         first = broken[0]
-        return _named(first, [one.value for one in broken if one.kind == first.kind][1:])
-    others = [one for one in faulty if one.fault is not None and one.fault.text.startswith(GRID)]
+        return _named(
+            first, [one.value for one in broken if one.kind == first.kind][1:]
+        )
+    others = [
+        one
+        for one in faulty
+        if one.fault is not None and one.fault.text.startswith(GRID)
+    ]
     if others:  # what reads it reads it rounded otherwise, and differs too
         return _named(others[0], [one.value for one in others[1:]])
     if faulty:
-        worst = max(faulty, key=lambda one: -_known(one.own_centred_db) if one.excess_db is None else one.excess_db)
+        worst = max(
+            faulty,
+            key=lambda one: (
+                -_known(one.own_centred_db) if one.excess_db is None else one.excess_db
+            ),
+        )
         return _named(worst, [one.value for one in faulty if one is not worst])
     noisy = [one for one in layers if _known(one.own_centred_db) < FLOAT_DB]
     lowest = min((_known(one.own_centred_db) for one in noisy), default=math.inf)
-    return next((_named(one, []) for one in noisy if _known(one.own_centred_db) <= lowest + _ALIKE_DB), None)
+    return next(
+        (
+            _named(one, [])
+            for one in noisy
+            if _known(one.own_centred_db) <= lowest + _ALIKE_DB
+        ),
+        None,
+    )
 
 
 def _named(layer: Layer, others: Sequence[str]) -> Culprit:
     found = layer.findings[0] if layer.findings else None
-    why, fix = f"it loses most by itself: {_known(layer.own_centred_db):.1f} dB", "give it more bits: float, or 16 bits"
+    why = f"it loses most by itself: {_known(layer.own_centred_db):.1f} dB"
+    fix = "give it more bits: float, or 16 bits"
     if found is not None:
         why = found.text if found.fault else f"{why}; {found.text}"
         fix = found.fix
-    fault, kind = (found is not None and found.fault), found.kind if found is not None else "loss"
-    return Culprit(layer.value, layer.kind, layer.source, why, fix, fault, kind, tuple(others))
+    fault = found is not None and found.fault
+    kind = found.kind if found is not None else "loss"
+    return Culprit(
+        layer.value, layer.kind, layer.source, why, fix, fault, kind, tuple(others)
+    )
 
 
 def _known(db: float | None) -> float:
@@ -230,4 +340,7 @@ def _known(db: float | None) -> float:
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Without infinities, which JSON does not have."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+    return {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v
+        for k, v in row.items()
+    }

@@ -1,4 +1,6 @@
-"""One of the two that are compared: a network, and something that runs it and shows what it computes."""
+"""One of the two that are compared: a network, and something that runs it and shows
+what it computes.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ Sample = Mapping[str, Array]
 
 
 class Side(Protocol):
-    """A network as something runs it. name: as a person gave it; how: what runs it, for people.
+    """A network as something runs it. name: as a person gave it; how: what runs it, for
+    people.
 
-    parts: its ops in order, by the segment that they are in; with `complete` they have their constants. channels_last:
-    whether the last axis of images is that of channels. same_code: whether `force` runs what `run` does; else it is the
-    law of each op, or code that gives the same. changes: of the channels of values that are not as they came.
+    parts: its ops in order, by the segment that they are in; with `complete` they have
+    their constants. channels_last: whether the last axis of images is that of channels.
+    same_code: whether `force` runs what `run` does; else it is the law of each op, or
+    code that gives the same. changes: of the channels of values that are not as they
+    came.
     """
 
     name: str
@@ -36,7 +41,9 @@ class Side(Protocol):
     changes: Changes
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
-        """One inference; shows inputs and results in order, those that can be seen; returns the outputs by name."""
+        """One inference; shows inputs and results in order, those that can be seen;
+        returns the outputs by name.
+        """
 
     def force(self, inputs: Sample, see: See) -> None:
         """The same; what `see` returns for a value is what later ops read in its place."""
@@ -55,18 +62,28 @@ class Placed:
 
 def ops_of(side: Side) -> list[Placed]:
     """All ops that write one value."""
-    return [Placed(op, part) for part, g in side.parts.items() for op in g.ops if len(op.outputs) == 1]
+    return [
+        Placed(op, part)
+        for part, g in side.parts.items()
+        for op in g.ops
+        if len(op.outputs) == 1
+    ]
 
 
 def values_of(side: Side) -> dict[str, Value]:
     """Every value that is no constant, by name."""
     graphs = side.parts.values()
     found = {v.name: v for g in graphs for v in g.values() if v.const is None}
-    return {**{v.name: v for v in (*side.inputs, *side.outputs) if v.const is None}, **found}
+    return {
+        **{v.name: v for v in (*side.inputs, *side.outputs) if v.const is None},
+        **found,
+    }
 
 
 def walk(parts: Mapping[str, Graph], inputs: Sample, see: See) -> dict[str, Array]:
-    """Run graphs, one after the other, by each op's own law; what `see` returns is what later ops read."""
+    """Run graphs, one after the other, by each op's own law; what `see` returns is what
+    later ops read.
+    """
     known: dict[str, Array] = {}
 
     def put(v: Value, array: Array) -> None:

@@ -1,4 +1,6 @@
-"""What the difference between two networks does to what they are for: figures of a task, where a bundle knows it."""
+"""What the difference between two networks does to what they are for: figures of a
+task, where a bundle knows it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from edgec.ir import Array
 
 FIGURES: Mapping[str, str] = {
     "top-1": "samples with the same first class",
-    "IoU": "of the masks, intersection over union; of several classes, the mean of those that A sees",
+    "IoU": "of the masks, intersection over union; of several classes, "
+    "the mean of those that A sees",
     "probability": "mean difference of the masks' probabilities",
-    "boxes": "overlap of the boxes that both find (intersection over union), over the number that the one which finds "
+    "boxes": "overlap of the boxes that both find (intersection over union), "
+    "over the number that the one which finds "
     "more has",
     "points": "mean distance, as a part of the input's width",
     "seen": "samples where both find somebody, or neither does",
@@ -33,8 +37,8 @@ _TOP_DB = 100.0
 
 @dataclass(frozen=True)
 class Meaning:
-    """How the outputs of a bundle become a result, in pixels of its input. kind: of the task; width: of the input;
-    outputs: shapes by name.
+    """How the outputs of a bundle become a result, in pixels of its input. kind: of the
+    task; width: of the input; outputs: shapes by name.
     """
 
     kind: str
@@ -52,11 +56,23 @@ class Judge:
     found: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, outputs: Mapping[str, tuple[Array, Array]]) -> None:
-        """A sample: the reals of A and of B, by B's names. Nothing, where these are not the task's."""
-        own = {(n if n in self.meaning.outputs else self.called.get(n, "")): pair for n, pair in outputs.items()}
-        if any(n not in own or own[n][0].shape != shape for n, shape in self.meaning.outputs.items()):
+        """A sample: the reals of A and of B, by B's names.
+
+        Nothing, where these are not the task's.
+        """
+        own = {
+            (n if n in self.meaning.outputs else self.called.get(n, "")): pair
+            for n, pair in outputs.items()
+        }
+        if any(
+            n not in own or own[n][0].shape != shape
+            for n, shape in self.meaning.outputs.items()
+        ):
             return
-        a, b = (self.meaning.decode({n: own[n][i] for n in self.meaning.outputs}) for i in (0, 1))
+        a, b = (
+            self.meaning.decode({n: own[n][i] for n in self.meaning.outputs})
+            for i in (0, 1)
+        )
         for name, figure in agreement(a, b, self.meaning.width).items():
             self.found.setdefault(name, []).append(figure)
 
@@ -66,9 +82,15 @@ class Judge:
 
 
 def agreement(a: Result, b: Result, width: int) -> dict[str, float]:
-    """FIGURES of two results of one sample; what there is nothing to say of is left out. width: of the input."""
+    """FIGURES of two results of one sample; what there is nothing to say of is left
+    out. width: of the input.
+    """
     if isinstance(a, Classes) and isinstance(b, Classes):
-        return {"top-1": float([c.index for c in a.classes[:1]] == [c.index for c in b.classes[:1]])}
+        return {
+            "top-1": float(
+                [c.index for c in a.classes[:1]] == [c.index for c in b.classes[:1]]
+            )
+        }
     if isinstance(a, Segments) and isinstance(b, Segments):
         return _segments(a, b)
     if isinstance(a, Boxes) and isinstance(b, Boxes):
@@ -78,13 +100,23 @@ def agreement(a: Result, b: Result, width: int) -> dict[str, float]:
         return _points(a, b, width)
     if isinstance(a, Picture) and isinstance(b, Picture):
         noise = float(np.square(a.pixels.astype(np.float64) - b.pixels).mean())
-        return {"PSNR": min(_TOP_DB, 10 * float(np.log10(255**2 / noise))) if noise else _TOP_DB}
+        return {
+            "PSNR": min(_TOP_DB, 10 * float(np.log10(255**2 / noise)))
+            if noise
+            else _TOP_DB
+        }
     return {}
 
 
 def _segments(a: Segments, b: Segments) -> dict[str, float]:
     if a.classes is not None and b.classes is not None:
-        return {"IoU": float(np.mean([_iou(a.classes == c, b.classes == c) for c in np.unique(a.classes)]))}
+        return {
+            "IoU": float(
+                np.mean(
+                    [_iou(a.classes == c, b.classes == c) for c in np.unique(a.classes)]
+                )
+            )
+        }
     masks = [s.probability >= s.threshold for s in (a, b)]
     found = {"IoU": _iou(*masks)} if masks[0].any() or masks[1].any() else {}
     return {**found, "probability": float(np.abs(a.probability - b.probability).mean())}
@@ -105,8 +137,14 @@ def _points(a: Points, b: Points, width: int) -> dict[str, float]:
 
 def _common(a: Sequence[Box], b: Sequence[Box]) -> float:
     """The overlaps of boxes of one class, each in one pair, the closest first."""
-    every = [(_overlap(one, other), i, j) for i, one in enumerate(a) for j, other in enumerate(b)]
-    total, seen_a, seen_b = 0.0, set[int](), set[int]()
+    every = [
+        (_overlap(one, other), i, j)
+        for i, one in enumerate(a)
+        for j, other in enumerate(b)
+    ]
+    total = 0.0
+    seen_a = set[int]()
+    seen_b = set[int]()
     for overlap, i, j in sorted(every, reverse=True):
         if overlap >= _SAME_OBJECT and i not in seen_a and j not in seen_b:
             total += overlap
@@ -118,7 +156,12 @@ def _common(a: Sequence[Box], b: Sequence[Box]) -> float:
 def _overlap(a: Box, b: Box) -> float:
     if a.index != b.index:
         return 0.0
-    one, other = np.array(a.corners), np.array(b.corners)
-    inside = float(np.maximum(np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0).prod())
+    one = np.array(a.corners)
+    other = np.array(b.corners)
+    inside = float(
+        np.maximum(
+            np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0
+        ).prod()
+    )
     whole = sum(float((c[2:] - c[:2]).prod()) for c in (one, other)) - inside
     return inside / whole if whole > 0 else 0.0

@@ -1,4 +1,6 @@
-"""Which value of one network is which of another: by name, through other layouts and conversions."""
+"""Which value of one network is which of another: by name, through other layouts and
+conversions.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,18 @@ from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
 from edgec.quantize.strands import whole
 
-_MADE, _MOVED = re.compile(r"(_int8|_f32)$"), re.compile(r"(_int8|_f32|_\d+)$")
-"""What edgec puts behind the name of a value that it makes another form of; of one that it lays out anew as well."""
+_MADE = re.compile(r"(_int8|_f32)$")
+_MOVED = re.compile(r"(_int8|_f32|_\d+)$")
+"""What edgec puts behind the name of a value that it makes another form of; of one that
+it lays out anew as well.
+"""
 _COMPARED = ("float32", "int8", "uint8", "int16")
 
 
 @dataclass(frozen=True)
 class Twin:
-    """Where a value's elements are found in the other network. perms: that it may be a transposition by; the first
-    that fits is taken.
+    """Where a value's elements are found in the other network. perms: that it may be a
+    transposition by; the first that fits is taken.
     """
 
     name: str
@@ -29,21 +34,29 @@ class Twin:
 
 
 def twins(
-    of: Mapping[str, Value], among: Mapping[str, Value], relaid: bool, counts: Mapping[str, int] | None = None
+    of: Mapping[str, Value],
+    among: Mapping[str, Value],
+    relaid: bool,
+    counts: Mapping[str, int] | None = None,
 ) -> dict[str, Twin]:
-    """For each value of one network that of another that stands for the same reals, by its name.
+    """For each value of one network that of another that stands for the same reals, by
+    its name.
 
-    relaid: one of the two keeps channels first, so that values of one name may be transposed. counts: of values that
-    are a part of the channels of their twin, how many that has.
+    relaid: one of the two keeps channels first, so that values of one name may be
+    transposed. counts: of values that are a part of the channels of their twin, how
+    many that has.
     """
     found: dict[str, Twin] = {}
     for v in of.values():
         if v.type.dtype not in _COMPARED:
             continue
-        shape, count = v.type.shape, (counts or {}).get(v.name)
+        shape = v.type.shape
+        count = (counts or {}).get(v.name)
         if count is not None:
             shape = (*shape[:-1], count)
-        for name in _names(v.name if count is None else whole(v.name), _MOVED if relaid else _MADE):
+        for name in _names(
+            v.name if count is None else whole(v.name), _MOVED if relaid else _MADE
+        ):
             other = among.get(name)
             if other is None or other.type.dtype not in _COMPARED:
                 continue
@@ -63,9 +76,12 @@ def _names(name: str, made: re.Pattern[str]) -> Iterator[str]:
     yield f"{name}_f32"
 
 
-def layouts(theirs: tuple[int, ...], mine: tuple[int, ...], relaid: bool = False) -> Iterator[tuple[int, ...]]:
-    """The transpositions that may make one shape of another: none, or channels to the other end of an image. relaid:
-    these too where none fits as well."""
+def layouts(
+    theirs: tuple[int, ...], mine: tuple[int, ...], relaid: bool = False
+) -> Iterator[tuple[int, ...]]:
+    """The transpositions that may make one shape of another: none, or channels to the
+    other end of an image. relaid: these too where none fits as well.
+    """
     rank = len(mine)
     if len(theirs) != rank:
         return
@@ -98,4 +114,6 @@ def limits(t: TensorType) -> tuple[float, float] | None:
     if q is None or len(q.scale) != 1 or t.dtype == "float32":
         return None
     info = np.iinfo(t.np_dtype)
-    return (info.min - q.zero_point[0]) * q.scale[0], (info.max - q.zero_point[0]) * q.scale[0]
+    return (info.min - q.zero_point[0]) * q.scale[0], (
+        info.max - q.zero_point[0]
+    ) * q.scale[0]

@@ -26,10 +26,18 @@ from edgec.report.files import check_place, write_whole
 
 
 def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
-    """Do it, and write the files that were asked for, each as a whole. Raises EdgecError."""
-    places = {name: path for name in FILES if (path := getattr(request, name)) is not None}
+    """Do it, and write the files that were asked for, each as a whole.
+
+    Raises EdgecError.
+    """
+    places = {
+        name: path for name in FILES if (path := getattr(request, name)) is not None
+    }
     _check_places(places)
-    baseline = (request.compare, BenchReport.load_file(request.compare)) if request.compare else None
+    if request.compare:
+        baseline = (request.compare, BenchReport.load_file(request.compare))
+    else:
+        baseline = None
     with Bundle.open(request.bundle) as bundle:
         wanted = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
         bundle.manifest.check_threads(request.threads, str(request.bundle))
@@ -39,11 +47,17 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
         if report.emulated:
-            report = replace(report, notes=(*report.notes, *_estimate(report, bundle, plan, say)))
+            report = replace(
+                report, notes=(*report.notes, *_estimate(report, bundle, plan, say))
+            )
         graph = read_graph(bundle)
     if baseline is not None:
-        report = replace(report, comparison=compare_with(*baseline, report, request.max_regress))
-    report = replace(report, budgets=check_budgets(wanted, report, request.accept_estimates))
+        report = replace(
+            report, comparison=compare_with(*baseline, report, request.max_regress)
+        )
+    report = replace(
+        report, budgets=check_budgets(wanted, report, request.accept_estimates)
+    )
     writers: dict[str, Callable[[], str]] = {
         "json": lambda: json.dumps(report.to_json(), indent=1) + "\n",
         "junit": lambda: to_junit(report),
@@ -58,26 +72,46 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
 
 def _found(source: str | None) -> str | None:
     """Files by their whole path: programs are run in folders of their own."""
-    return str(Path(source).resolve()) if source is not None and Path(source).exists() else source
+    if source is not None and Path(source).exists():
+        return str(Path(source).resolve())
+    return source
 
 
-def _estimate(report: BenchReport, bundle: Bundle, plan: Plan, say: Progress) -> Iterator[str]:
-    """What there is to say of the board that an emulated machine stands for: by its models, not by that machine."""
+def _estimate(
+    report: BenchReport, bundle: Bundle, plan: Plan, say: Progress
+) -> Iterator[str]:
+    """What there is to say of the board that an emulated machine stands for: by its
+    models, not by that machine.
+    """
     if report.board is None:
         return
     url = f"emulated:{report.board}"
     try:
-        found = build_report(bundle, device_for(url).measure(bundle, plan, say), {}).latency.summary()
+        found = build_report(
+            bundle, device_for(url).measure(bundle, plan, say), {}
+        ).latency.summary()
     except EdgecError as e:
-        found, why = None, e.what
+        found = None
+        why = e.what
     else:
         why = "a part of it has no estimate"
-    told = f"No estimate of the board here ({why})" if found is None else f"The board itself: est. {found.p50:.2f} ms"
+    if found is None:
+        told = f"No estimate of the board here ({why})"
+    else:
+        told = f"The board itself: est. {found.p50:.2f} ms"
     yield f"{told}, more by edgec bench {bundle.path.name} --on {url}."
 
 
 def _settings(request: Bench, plan: Plan) -> dict[str, Any]:
-    asked = ("runs", "seconds", "threads", "accept_estimates", "accept_throttling", "frames", "source")
+    asked = (
+        "runs",
+        "seconds",
+        "threads",
+        "accept_estimates",
+        "accept_throttling",
+        "frames",
+        "source",
+    )
     return {**{name: getattr(request, name) for name in asked}, "launches": plan.rounds}
 
 
@@ -85,6 +119,14 @@ def _check_places(places: Mapping[str, Path]) -> None:
     """Before minutes of work: it must be possible to write there."""
     for name, path in places.items():
         check_place(path, f"--{name}")
-    twice = [f"--{name}" for name, path in places.items() if list(places.values()).count(path) > 1]
+    twice = [
+        f"--{name}"
+        for name, path in places.items()
+        if list(places.values()).count(path) > 1
+    ]
     if twice:
-        raise InputError(f"{' and '.join(twice)} name one file", at=str(places[twice[0][2:]]), hint="give each its own")
+        raise InputError(
+            f"{' and '.join(twice)} name one file",
+            at=str(places[twice[0][2:]]),
+            hint="give each its own",
+        )

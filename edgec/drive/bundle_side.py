@@ -1,4 +1,6 @@
-"""A bundle as a side of a comparison: its own C on this machine, or its Edge TPU segments by what runs them."""
+"""A bundle as a side of a comparison: its own C on this machine, or its Edge TPU
+segments by what runs them.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,17 @@ _HINT = "compile the model again"
 
 
 class BundleSide:
-    """The very library of a bundle, as every machine of this kind runs it: what its C stores can be seen."""
+    """The very library of a bundle, as every machine of this kind runs it: what its C
+    stores can be seen.
+    """
 
-    complete, channels_last = False, True
+    complete = False
+    channels_last = True
 
     def __init__(self, name: str, path: Path, tpu: str) -> None:
-        """tpu: "c", or how a session runs the Edge TPU segments; then borders of segments can be seen."""
+        """tpu: "c", or how a session runs the Edge TPU segments; then borders of
+        segments can be seen.
+        """
         self.name = name
         self._bundle = Bundle.open(path)
         self._session: Session | None = None
@@ -45,32 +52,55 @@ class BundleSide:
             raise
 
     def _open(self, tpu: str) -> None:
-        m, at = self._bundle.manifest, str(self._bundle.path)
-        self.preprocess, self.labels = m.preprocess, m.labels or ()
+        m = self._bundle.manifest
+        at = str(self._bundle.path)
+        self.preprocess = m.preprocess
+        self.labels = m.labels or ()
         self._types = {n: tensor_type(info) for n, info in m.tensors.items()}
         self._file = ValuesFile()
         if VALUES_FILE in m.files:
-            self._file = from_json(self._bundle.read(VALUES_FILE), ValuesFile, VALUES_FILE, at, _HINT)
+            self._file = from_json(
+                self._bundle.read(VALUES_FILE), ValuesFile, VALUES_FILE, at, _HINT
+            )
         target = machine_target()
         if target not in m.libraries:
             there = ", ".join(m.libraries) or "none"
-            raise DeviceError(f"the bundle has no code for this machine, {target}; it has {there}", at, _HINT)
+            raise DeviceError(
+                f"the bundle has no code for this machine, {target}; it has {there}",
+                at,
+                _HINT,
+            )
         if self._file.target not in ("", target):
-            what = f"it shows the values of {self._file.target}'s code; this machine is {target}"
+            what = (
+                f"it shows the values of {self._file.target}'s code; "
+                f"this machine is {target}"
+            )
             raise DeviceError(what, at, "compile the model on this machine")
         try:
-            self.parts: Mapping[str, Graph] = {n: parse(s.graph) for n, s in self._file.segments.items()}
+            self.parts: Mapping[str, Graph] = {
+                n: parse(s.graph) for n, s in self._file.segments.items()
+            }
         except ParseError as e:
             raise InputError(f"{VALUES_FILE} is damaged: {e}", at, _HINT) from e
-        known = {v.name: v for g in self.parts.values() for v in g.values() if v.const is None}
+        known = {
+            v.name: v
+            for g in self.parts.values()
+            for v in g.values()
+            if v.const is None
+        }
         self.changes: Changes = changes_in(self._file)
-        self.inputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.inputs]
-        self.outputs: Sequence[Value] = [known.get(n) or Value(n, self._types[n]) for n in m.outputs]
+        self.inputs: Sequence[Value] = [
+            known.get(n) or Value(n, self._types[n]) for n in m.inputs
+        ]
+        self.outputs: Sequence[Value] = [
+            known.get(n) or Value(n, self._types[n]) for n in m.outputs
+        ]
         self._known = {**{n: Value(n, t) for n, t in self._types.items()}, **known}
         self._library = load_library(self._bundle, target)
         self._weights = self._read_weights(target)
         self._arena = aligned_bytes(max((s.arena for s in m.segments), default=0))
-        self.same_code, self.how = tpu == "c", "the bundle's C"
+        self.same_code = tpu == "c"
+        self.how = "the bundle's C"
         if tpu != "c":
             self._session = Session(self._bundle, tpu=tpu)
             by = {"interpreter": "LiteRT", "delegate": "Edge TPU", "c": "C"}
@@ -89,11 +119,15 @@ class BundleSide:
     @property
     def meaning(self) -> Meaning | None:
         """Of its outputs, where it says."""
-        task, vision = self._bundle.manifest.task, Vision(self._bundle, native=False)
+        task = self._bundle.manifest.task
+        vision = Vision(self._bundle, native=False)
         if task is None or vision.image is None:
             return None
-        size, shapes = vision.image, {v.name: v.type.shape for v in self.outputs}
-        return Meaning(task.kind, size[0], shapes, lambda outputs: vision.result(outputs, size))
+        size = vision.image
+        shapes = {v.name: v.type.shape for v in self.outputs}
+        return Meaning(
+            task.kind, size[0], shapes, lambda outputs: vision.result(outputs, size)
+        )
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
         """See Side."""
@@ -109,7 +143,9 @@ class BundleSide:
         """See Side."""
         self._walk(inputs, see)
 
-    def _walk(self, inputs: Sample, see: Callable[[Value, Array], Array | None]) -> dict[str, Array]:
+    def _walk(
+        self, inputs: Sample, see: Callable[[Value, Array], Array | None]
+    ) -> dict[str, Array]:
         m = self._bundle.manifest
         buffers = {n: aligned_bytes(info.nbytes) for n, info in m.tensors.items()}
 
@@ -121,25 +157,45 @@ class BundleSide:
 
         for state in m.state:
             if state.initial is not None:
-                buffers[state.input][:] = np.frombuffer(self._bundle.read(state.initial), np.uint8)
+                buffers[state.input][:] = np.frombuffer(
+                    self._bundle.read(state.initial), np.uint8
+                )
         for name in (*m.inputs, *m.kept):
             if name in inputs or name in m.inputs:
-                buffers[name][:] = np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
+                buffers[name][:] = (
+                    np.ascontiguousarray(inputs[name]).reshape(-1).view(np.uint8)
+                )
             show(self._known[name], buffers[name])
         for s in m.segments:
             self._segment(s, buffers, show)
-        return {v.name: buffers[v.name].view(v.type.np_dtype).reshape(v.type.shape).copy() for v in self.outputs}
+        return {
+            v.name: buffers[v.name].view(v.type.np_dtype).reshape(v.type.shape).copy()
+            for v in self.outputs
+        }
 
-    def _segment(self, s: SegmentInfo, buffers: Mapping[str, Array], show: Callable[[Value, Array], None]) -> None:
+    def _segment(
+        self,
+        s: SegmentInfo,
+        buffers: Mapping[str, Array],
+        show: Callable[[Value, Array], None],
+    ) -> None:
         """Run it, showing each value as soon as it is in its place."""
         found = self._file.segments.get(s.name)
-        ports = pointers([buffers[n] for n in s.inputs]), pointers([buffers[n] for n in s.outputs])
-        memory = ctypes.c_void_p(self._arena.ctypes.data), ctypes.c_void_p(self._weights.ctypes.data)
+        ports = (
+            pointers([buffers[n] for n in s.inputs]),
+            pointers([buffers[n] for n in s.outputs]),
+        )
+        memory = (
+            ctypes.c_void_p(self._arena.ctypes.data),
+            ctypes.c_void_p(self._weights.ctypes.data),
+        )
         raised: list[BaseException] = []
         due: dict[int, list[tuple[Value, Array]]] = {}
         for name, at in found.places.items() if found is not None else ():
             if name not in s.inputs:
-                due.setdefault(at.done, []).append((self._known[name], self._bytes(self._known[name], at, buffers)))
+                due.setdefault(at.done, []).append(
+                    (self._known[name], self._bytes(self._known[name], at, buffers))
+                )
 
         def mark(_: int | None, step: int) -> None:
             try:
@@ -151,9 +207,13 @@ class BundleSide:
         try:
             if found and not f"{found.function}_".startswith(f"{s.name}_"):
                 raise AttributeError(f"{found.function} is not the code of {s.name}")
-            function = getattr(self._library, f"edgec_{found.function if found else s.name}_profile")
+            function = getattr(
+                self._library, f"edgec_{found.function if found else s.name}_profile"
+            )
         except AttributeError as e:
-            raise InputError(f"{VALUES_FILE} is damaged: {e}", str(self._bundle.path), _HINT) from e
+            raise InputError(
+                f"{VALUES_FILE} is damaged: {e}", str(self._bundle.path), _HINT
+            ) from e
         function(*memory, *ports, MARK(mark), None)
         if raised:
             raise raised[0]
@@ -165,7 +225,11 @@ class BundleSide:
         """The memory of a value; a place that cannot be is refused."""
         whole = buffers.get(at.buffer, self._arena if not at.buffer else None)
         if whole is None or not 0 <= at.offset <= len(whole) - v.type.nbytes:
-            raise InputError(f"{VALUES_FILE} is damaged: {v.name} is nowhere", str(self._bundle.path), _HINT)
+            raise InputError(
+                f"{VALUES_FILE} is damaged: {v.name} is nowhere",
+                str(self._bundle.path),
+                _HINT,
+            )
         return whole[at.offset :]
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""What a recipe did to channels, in a bundle: written into `ValuesFile`, and read again."""
+"""What a recipe did to channels, in a bundle: written into `ValuesFile`, and read
+again.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ def with_changes(file: ValuesFile, changes: Changes) -> ValuesFile:
         file,
         factors={name: _short(c.times) for name, c in changes.items()},
         moves={name: _short(c.plus) for name, c in changes.items()},
-        orders={name: tuple(c.order.tolist()) for name, c in changes.items() if c.order is not None},
+        orders={
+            name: tuple(c.order.tolist())
+            for name, c in changes.items()
+            if c.order is not None
+        },
         counts={name: c.count for name, c in changes.items() if c.count is not None},
     )
 

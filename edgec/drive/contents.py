@@ -29,8 +29,8 @@ def contents_of(
 ) -> Contents:
     """Without verification, which comes after.
 
-    arena: bytes, by segment, enough for every target. weights: paths, by target. files: of the bundle, by path.
-    task: bound. threads: the most that its C can use.
+    arena: bytes, by segment, enough for every target. weights: paths, by target. files:
+    of the bundle, by path. task: bound. threads: the most that its C can use.
     """
     tensors = crossing(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
@@ -42,8 +42,13 @@ def contents_of(
         inputs=names(lowered.graph.given()),
         outputs=names(lowered.graph.returned()),
         state=state_of(lowered.graph),
-        tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant)) for n, t in tensors.items()},
-        segments=tuple(_segment(s, arena[s.name], files) for s in lowered.partition.segments),
+        tensors={
+            n: TensorInfo(n, t.shape, DESCR[t.dtype], _quant(t.quant))
+            for n, t in tensors.items()
+        },
+        segments=tuple(
+            _segment(s, arena[s.name], files) for s in lowered.partition.segments
+        ),
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
         programs={t: f"bin/{t}/main" for t in targets},
         weights=weights,
@@ -59,7 +64,9 @@ def contents_of(
 
 
 def _quantization(lowered: Lowered) -> dict[str, Any]:
-    """The recipe, and which of its candidates was kept: a recipe of that one alone makes the same model."""
+    """The recipe, and which of its candidates was kept: a recipe of that one alone
+    makes the same model.
+    """
     if lowered.floats is None:
         return {}
     found = lowered.floats.found
@@ -83,19 +90,28 @@ def _segment(s: Segment, arena: int, files: Mapping[str, bytes]) -> SegmentInfo:
 
 
 def _quant(q: Quant | None) -> TensorQuant | None:
-    return None if q is None else TensorQuant(tuple(q.scale), tuple(q.zero_point), q.axis)
+    if q is None:
+        return None
+    return TensorQuant(tuple(q.scale), tuple(q.zero_point), q.axis)
 
 
 def state_of(graph: Graph) -> tuple[StateInfo, ...]:
-    """What is kept between calls; what it begins as is in `state_files`, unless it is zeros."""
+    """What is kept between calls; what it begins as is in `state_files`, unless it is
+    zeros.
+    """
     return tuple(
-        StateInfo(s.input, s.output, _initial_path(i) if s.initial.any() else None) for i, s in enumerate(graph.state)
+        StateInfo(s.input, s.output, _initial_path(i) if s.initial.any() else None)
+        for i, s in enumerate(graph.state)
     )
 
 
 def state_files(graph: Graph) -> dict[str, bytes]:
     """What state begins as, by path in the bundle."""
-    return {_initial_path(i): s.initial.tobytes() for i, s in enumerate(graph.state) if s.initial.any()}
+    return {
+        _initial_path(i): s.initial.tobytes()
+        for i, s in enumerate(graph.state)
+        if s.initial.any()
+    }
 
 
 def _initial_path(i: int) -> str:

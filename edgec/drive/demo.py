@@ -1,4 +1,6 @@
-"""`demo`: the cartoon network from a file to a picture on an emulated board, with every step shown."""
+"""`demo`: the cartoon network from a file to a picture on an emulated board, with every
+step shown.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,26 @@ from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
 
-_PLACES = (Path(__file__).parents[1] / "_fixtures", Path(__file__).parents[2] / "fixtures")
+_PLACES = (
+    Path(__file__).parents[1] / "_fixtures",
+    Path(__file__).parents[2] / "fixtures",
+)
 """Where the wheel, and where a checkout, has the demo's network and photos."""
 
 
-def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], None]) -> None:
-    """Compile for `target`, explain, run and time on that board emulated; results go to the folder `out`."""
+def run_demo(
+    target: str, out: Path, photo: Path | None, say: Callable[[str], None]
+) -> None:
+    """Compile for `target`, explain, run and time on that board emulated; results go to
+    the folder `out`.
+    """
     made = fixtures()
     photo = photo or made / "photos" / "astronaut.jpg"
     if not photo.is_file():
         raise InputError(f"no such photo: {photo}", hint="check the path")
     out.mkdir(parents=True, exist_ok=True)
-    model, bundle = made / "cartoon" / "cartoon.onnx", out / "cartoon.edgec"
+    model = made / "cartoon" / "cartoon.onnx"
+    bundle = out / "cartoon.edgec"
     say(f"1. compile {model.name} for {target}, calibrated on {made.name}/photos\n")
     options = Options(target, made / "photos", "0_1", quantize="fast")
     done = compile_model(model, output=bundle, options=options)
@@ -45,10 +55,18 @@ def run_demo(target: str, out: Path, photo: Path | None, say: Callable[[str], No
 
 
 def fixtures() -> Path:
-    """The folder with the demo's network and photos. Raises InputError where it is not installed."""
-    found = next((p for p in _PLACES if (p / "cartoon" / "cartoon.onnx").is_file()), None)
+    """The folder with the demo's network and photos.
+
+    Raises InputError where it is not installed.
+    """
+    found = next(
+        (p for p in _PLACES if (p / "cartoon" / "cartoon.onnx").is_file()), None
+    )
     if found is None:
-        raise InputError("the demo's network is not installed", hint="run it from a checkout of edgec: make demo")
+        raise InputError(
+            "the demo's network is not installed",
+            hint="run it from a checkout of edgec: make demo",
+        )
     return found
 
 

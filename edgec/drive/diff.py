@@ -31,12 +31,17 @@ WAYS: Mapping[str, str] = {
     "interp": "a model by edgec's interp, the meaning of each operation",
     "c": "a model by the C that edgec writes for this machine",
     "int8": "a float model made int8 as compile would (--calibrate, --quantize), by C",
-    "litert": "a .tflite by LiteRT's reference kernels; a bundle with its Edge TPU segments by them",
+    "litert": "a .tflite by LiteRT's reference kernels; "
+    "a bundle with its Edge TPU segments by them",
     "litert-opt": "a .tflite by LiteRT's optimised kernels",
     "onnxruntime": "an .onnx by onnxruntime",
-    "edgetpu": "a bundle with its Edge TPU segments on the stick, or by their C where there is none",
+    "edgetpu": "a bundle with its Edge TPU segments on the stick, "
+    "or by their C where there is none",
 }
-"""What can stand before a path, and what it means. Without one: a model by plain C, a bundle by its own C."""
+"""What can stand before a path, and what it means.
+
+Without one: a model by plain C, a bundle by its own C.
+"""
 
 _WANTED = f"give a model ({', '.join(SUFFIXES)}) or a bundle (.edgec)"
 _EXACT = 1
@@ -46,9 +51,10 @@ _HEAVY = 3e9
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked to compare. a, b: [way:]path. inputs: photos or an .npz, of which `samples` are taken, spread
-    over all. preprocess: how photos become inputs. calibrate, quantize: for int8:, by default with the inputs. cc: a
-    compiler of this machine. input_shapes, fix, state: of a model's inputs, as for compile.
+    """What a person asked to compare. a, b: [way:]path. inputs: photos or an .npz, of
+    which `samples` are taken, spread over all. preprocess: how photos become inputs.
+    calibrate, quantize: for int8:, by default with the inputs. cc: a compiler of this
+    machine. input_shapes, fix, state: of a model's inputs, as for compile.
     """
 
     a: str
@@ -66,21 +72,33 @@ class Request:
     def check(self) -> None:
         """Raises InputError for what cannot be."""
         if self.samples < 1:
-            raise InputError(f"nothing can be compared on {self.samples} inputs", "--samples", "give 1 or more")
+            raise InputError(
+                f"nothing can be compared on {self.samples} inputs",
+                "--samples",
+                "give 1 or more",
+            )
 
 
 def diff(request: Request, say: Progress = lambda text: None) -> Diff:
-    """Compare. Raises InputError where the two cannot be compared, and what reading and running them raises."""
+    """Compare.
+
+    Raises InputError where the two cannot be compared, and what reading and running
+    them raises.
+    """
     request.check()
     with ExitStack() as stack:
         opened = _Opener(request, say)
-        a, b = opened(request.a), opened(request.b)
+        a = opened(request.a)
+        b = opened(request.b)
         for side in (a, b):
             stack.callback(side.close)
         notes = [*opened.notes, *(_scaled_note(s) for s in (a, b) if s.changes)]
         given, names = _samples(request, a, opened.preprocess)
         pairs = _pairs(a, b, given)
-        macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops) if b.complete else 0
+        if b.complete:
+            macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops)
+        else:
+            macs = 0
         exact = 0 if isinstance(b, InterpSide) and b.how == "interp" else _EXACT
         if macs > _HEAVY and exact:
             exact = 0
@@ -88,18 +106,30 @@ def diff(request: Request, say: Progress = lambda text: None) -> Diff:
         meaning = opened.meaning
         measured = measure(a, b, pairs, exact, say, meaning)
     if not measured.outputs and not any(s.whole.samples for s in measured.seen):
-        what = "the two have no value in common: no name and shape of one is in the other"
-        raise InputError(what, f"{request.a}, {request.b}", "compare two forms of one model")
+        what = (
+            "the two have no value in common: no name and shape of one is in the other"
+        )
+        raise InputError(
+            what, f"{request.a}, {request.b}", "compare two forms of one model"
+        )
     name = f"{request.inputs.name}/" if request.inputs.is_dir() else request.inputs.name
     kind = meaning.kind if meaning is not None else ""
-    return replace(result(a, b, name, measured, notes), names=names, labels=opened.labels, kind=kind)
+    return replace(
+        result(a, b, name, measured, notes),
+        names=names,
+        labels=opened.labels,
+        kind=kind,
+    )
 
 
 class _Opener:
-    """Makes sides. preprocess: of the input that is an image, by the first that knows it; a bundle's goes first."""
+    """Makes sides. preprocess: of the input that is an image, by the first that knows
+    it; a bundle's goes first.
+    """
 
     def __init__(self, request: Request, say: Progress) -> None:
-        self.request, self.say = request, say
+        self.request = request
+        self.say = say
         self.preprocess: Preprocess | None = None
         self.notes: list[str] = []
         self.labels: Sequence[str] = ()
@@ -115,31 +145,55 @@ class _Opener:
         if path.suffix == ".edgec":
             return self._bundle(spec, way, path)
         if path.suffix not in SUFFIXES:
-            raise InputError(f"{path.name} is neither a model nor a bundle", spec, _WANTED)
+            raise InputError(
+                f"{path.name} is neither a model nor a bundle", spec, _WANTED
+            )
         if way == "edgetpu":
-            raise InputError("an Edge TPU runs segments of bundles", spec, "compile the model, and give the .edgec")
+            raise InputError(
+                "an Edge TPU runs segments of bundles",
+                spec,
+                "compile the model, and give the .edgec",
+            )
         return self._model(spec, way, path)
 
     def _bundle(self, spec: str, way: str, path: Path) -> Side:
         if way not in ("", "c", "litert", "edgetpu"):
-            raise InputError(f"{way} does not run bundles", spec, "give the bundle alone, litert: or edgetpu:")
-        side = BundleSide(spec, path, {"litert": "interpreter", "edgetpu": "auto"}.get(way, "c"))
-        self.labels, self.meaning = self.labels or side.labels, self.meaning or side.meaning
+            raise InputError(
+                f"{way} does not run bundles",
+                spec,
+                "give the bundle alone, litert: or edgetpu:",
+            )
+        side = BundleSide(
+            spec, path, {"litert": "interpreter", "edgetpu": "auto"}.get(way, "c")
+        )
+        self.labels = self.labels or side.labels
+        self.meaning = self.meaning or side.meaning
         known = [*side.preprocess.values()]
         if len(known) == 1 and not self._certain:
-            self.preprocess, self._certain = known[0], True
+            self.preprocess = known[0]
+            self._certain = True
         return side
 
     def _model(self, spec: str, way: str, path: Path) -> Side:
         if way in ("litert", "litert-opt"):
             if path.suffix != ".tflite":
-                raise InputError("LiteRT runs .tflite files", spec, "give interp:, c: or onnxruntime:")
+                raise InputError(
+                    "LiteRT runs .tflite files",
+                    spec,
+                    "give interp:, c: or onnxruntime:",
+                )
             if self.request.fix or self.request.state:
-                raise InputError("LiteRT takes a file with all its inputs", spec, "without --fix and --state, or by c:")
+                raise InputError(
+                    "LiteRT takes a file with all its inputs",
+                    spec,
+                    "without --fix and --state, or by c:",
+                )
             return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
         if way == "onnxruntime":
             if path.suffix != ".onnx":
-                raise InputError("onnxruntime runs .onnx files", spec, "give interp:, c: or litert:")
+                raise InputError(
+                    "onnxruntime runs .onnx files", spec, "give interp:, c: or litert:"
+                )
             return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
         lowered = self._lower(path, way == "int8")
         side = self._ours(spec, way, lowered)
@@ -168,14 +222,28 @@ class _Opener:
         r = self.request
         key = f"{path}:{quantized}"
         if key not in self._lowered:
-            options = Options(preprocess=r.preprocess, input_shapes=r.input_shapes, fix=r.fix, state=r.state)
+            options = Options(
+                preprocess=r.preprocess,
+                input_shapes=r.input_shapes,
+                fix=r.fix,
+                state=r.state,
+            )
             if quantized:
-                options = replace(options, calibrate=r.calibrate or r.inputs, quantize=r.quantize)
+                options = replace(
+                    options, calibrate=r.calibrate or r.inputs, quantize=r.quantize
+                )
             self._lowered[key] = made = lower(path, options, progress=self.say, cc=r.cc)
             if quantized and made.floats is None:
-                raise InputError(f"{path.name} is quantized already", f"int8:{path}", "leave int8: out")
+                raise InputError(
+                    f"{path.name} is quantized already",
+                    f"int8:{path}",
+                    "leave int8: out",
+                )
             if quantized and r.calibrate is None:
-                self.notes.append("int8 was calibrated on the inputs that it is compared on: give --calibrate others")
+                self.notes.append(
+                    "int8 was calibrated on the inputs that it is compared on: "
+                    "give --calibrate others"
+                )
             if self.preprocess is None and len(made.preprocess) == 1:
                 (self.preprocess,) = made.preprocess.values()
         return self._lowered[key]
@@ -193,20 +261,36 @@ def parsed(spec: str) -> tuple[str, Path]:
         return "", Path(spec)
     if way not in WAYS:
         what = f"there is no way {way}: to run it{did_you_mean(way, WAYS)}"
-        raise InputError(what, spec, f"give a path, or one after {', '.join(f'{w}:' for w in WAYS)}")
+        raise InputError(
+            what, spec, f"give a path, or one after {', '.join(f'{w}:' for w in WAYS)}"
+        )
     return way, Path(rest)
 
 
-def _samples(request: Request, a: Side, preprocess: Preprocess | None) -> tuple[list[Sample], list[str]]:
-    """Those that are compared, spread over all that there are, and what they are called."""
+def _samples(
+    request: Request, a: Side, preprocess: Preprocess | None
+) -> tuple[list[Sample], list[str]]:
+    """Those that are compared, spread over all that there are, and what they are
+    called.
+    """
     every = load_calibration(request.inputs, a.inputs, preprocess)
-    picked = np.linspace(0, len(every) - 1, min(len(every), request.samples)).round().astype(int)
-    names = [every.paths[int(i)].name if isinstance(every, Photos) else f"sample {i}" for i in picked]
+    picked = (
+        np.linspace(0, len(every) - 1, min(len(every), request.samples))
+        .round()
+        .astype(int)
+    )
+    names = [
+        every.paths[int(i)].name if isinstance(every, Photos) else f"sample {i}"
+        for i in picked
+    ]
     return [every[int(i)] for i in picked], names
 
 
 def _pairs(a: Side, b: Side, samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
-    """A's inputs, and the same as B takes them. Raises InputError where B takes others."""
+    """A's inputs, and the same as B takes them.
+
+    Raises InputError where B takes others.
+    """
     if len(a.inputs) != len(b.inputs):
         what = f"{a.name} has {len(a.inputs)} inputs, {b.name} {len(b.inputs)}"
         raise InputError(what, "--inputs", "compare two forms of one model")
@@ -223,6 +307,15 @@ def _as_taken(sample: Sample, a: Side, b: Side) -> Iterator[tuple[str, Array]]:
             continue
         perm = next(layouts(other.type.shape, v.type.shape), None)
         if perm is None:
-            what = f"input {v.name} of {b.name} is {v.type}, {other.name} of {a.name} {other.type}"
+            what = (
+                f"input {v.name} of {b.name} is {v.type}, "
+                f"{other.name} of "
+                f"{a.name} {other.type}"
+            )
             raise InputError(what, "--inputs", "compare two forms of one model")
-        yield v.name, rounded(np.ascontiguousarray(reals(array, other.type).transpose(perm)), v.type)
+        yield (
+            v.name,
+            rounded(
+                np.ascontiguousarray(reals(array, other.type).transpose(perm)), v.type
+            ),
+        )

@@ -1,4 +1,6 @@
-"""`explain`: where each operation of a model runs, and why, before anything is compiled."""
+"""`explain`: where each operation of a model runs, and why, before anything is
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.boards import Target
 from edgec_partitioner import converter
-from edgec_partitioner.comparison import Stock, cpu_only, stock_of_file, stock_of_graph, uncounted, whole
+from edgec_partitioner.comparison import (
+    Stock,
+    cpu_only,
+    stock_of_file,
+    stock_of_graph,
+    uncounted,
+    whole,
+)
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import Origin, Report, explain, unplaced
 from edgec_partitioner.source import judge
@@ -29,15 +38,20 @@ from edgec.steps import Progress
 
 
 @np.errstate(over="ignore", invalid="ignore")  # as in `lower`
-def explain_model(model: Path, options: Options, progress: Progress = lambda text: None) -> Report:
+def explain_model(
+    model: Path, options: Options, progress: Progress = lambda text: None
+) -> Report:
     """The report on a model file, next to what the stock compiler would make of it.
 
-    A float model without calibration data is judged with assumed scales. A .tflite file is explained even if it holds
-    what edgec cannot compile; `Report.obstacle` says what.
+    A float model without calibration data is judged with assumed scales. A .tflite file
+    is explained even if it holds what edgec cannot compile; `Report.obstacle` says
+    what.
     """
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
-    options = replace(options, preprocess=given.with_preprocess(options.preprocess), head=head)
+    options = replace(
+        options, preprocess=given.with_preprocess(options.preprocess), head=head
+    )
     try:
         lowered = lower(model, options, assume=True, progress=progress)
     except UnsupportedError as e:
@@ -64,35 +78,55 @@ def explain_model(model: Path, options: Options, progress: Progress = lambda tex
 
 
 def report(lowered: Lowered) -> Report:
-    """The report on a model that is already lowered; it says nothing of the stock compiler."""
+    """The report on a model that is already lowered; it says nothing of the stock
+    compiler.
+    """
     origin = Origin(
-        lowered.graph.name, lowered.target.name, lowered.assumed, rewritten=lowered.rewritten, remarks=_remarks(lowered)
+        lowered.graph.name,
+        lowered.target.name,
+        lowered.assumed,
+        rewritten=lowered.rewritten,
+        remarks=_remarks(lowered),
     )
     return explain(lowered.partition, cpu_cost(lowered.target), origin)
 
 
 def _remarks(lowered: Lowered) -> tuple[str, ...]:
-    """How calibration photos became inputs, what of the file was left out, and what a person asked for."""
+    """How calibration photos became inputs, what of the file was left out, and what a
+    person asked for.
+    """
     asked = lowered.wishes.everything and lowered.partition.link is not None
     return (
         *(lowered.inputs_told() if lowered.quantized else ()),
         *lowered.notes,
-        *(["--edgetpu all: what the Edge TPU can run is there, also what the CPU is faster at"] if asked else []),
+        *(
+            [
+                "--edgetpu all: what the Edge TPU can run is there, "
+                "also what the CPU is faster at"
+            ]
+            if asked
+            else []
+        ),
     )
 
 
 def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
-    """Which recipe made the model int8, where nobody chose one and a compile would use another."""
+    """Which recipe made the model int8, where nobody chose one and a compile would use
+    another.
+    """
     if not lowered.quantized or options.quantize is not None:
         return ()
     return (
-        f"quantized by --quantize {EXPLAIN_RECIPE}, in seconds; compile uses {COMPILE_RECIPE}, which may leave a few "
+        f"quantized by --quantize {EXPLAIN_RECIPE}, in seconds; "
+        f"compile uses {COMPILE_RECIPE}, which may leave a few "
         f"operations in float32: --quantize {COMPILE_RECIPE} shows that",
     )
 
 
 def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
-    """The graph that would be partitioned if there were no rewrites for the Edge TPU; int8 if that one is."""
+    """The graph that would be partitioned if there were no rewrites for the Edge TPU;
+    int8 if that one is.
+    """
     if not (lowered.quantized or lowered.assumed):
         return lowered.graph
     passes_off = set(options.disable) & set(available())
@@ -106,16 +140,26 @@ def _to_scale(lowered: Lowered) -> Graph:
     return graph
 
 
-def _stock(lowered: Lowered, operators: tuple[SourceOperator, ...], options: Options) -> Stock | None:
-    """Of the file if the stock compiler can take it, else of the one that the usual converter would make of it."""
+def _stock(
+    lowered: Lowered, operators: tuple[SourceOperator, ...], options: Options
+) -> Stock | None:
+    """Of the file if the stock compiler can take it, else of the one that the usual
+    converter would make of it.
+    """
     if not lowered.target.coral:
         return None
-    cpu, link = cpu_cost(lowered.target), LINKS[lowered.target.board.coral]
+    cpu = cpu_cost(lowered.target)
+    link = LINKS[lowered.target.board.coral]
     if operators and not (lowered.quantized or lowered.assumed):
         return stock_of_file(operators, cpu, link)
     passes_off = (set(options.disable) & set(available())) | converter.UNDONE
     plain = converter.float_form(optimize(_to_scale(lowered), passes_off))
-    return stock_of_graph(converter.int8_form(evenly(plain)), cpu, link, _QUANTIZER if operators else _ONNX2TF)
+    return stock_of_graph(
+        converter.int8_form(evenly(plain)),
+        cpu,
+        link,
+        _QUANTIZER if operators else _ONNX2TF,
+    )
 
 
 _QUANTIZER = "the file as TFLite's int8 quantizer writes it"
@@ -123,14 +167,18 @@ _ONNX2TF = "the file as onnx2tf and TFLite's int8 quantizer write it"
 
 
 def _obstacle(graph: Graph) -> str | None:
-    unread = dict.fromkeys(op.spec.name for op in graph.ops if isinstance(op.spec, Opaque))
+    unread = dict.fromkeys(
+        op.spec.name for op in graph.ops if isinstance(op.spec, Opaque)
+    )
     return f"it cannot read {', '.join(unread)}" if unread else None
 
 
 def _of_operators(model: Path, options: Options, obstacle: str) -> Report:
     """Of a file that edgec can only look at, operator by operator."""
-    operators, target = read_operators(model), Target.parse(options.target)
-    cpu, link = cpu_cost(target), LINKS[target.board.coral] if target.coral else None
+    operators = read_operators(model)
+    target = Target.parse(options.target)
+    cpu = cpu_cost(target)
+    link = LINKS[target.board.coral] if target.coral else None
     stock = stock_of_file(operators, cpu, link) if link else None
     baseline = cpu_only(whole(operators)[0], cpu)
     judged = judge(operators, calibrated=options.calibrate is not None)

@@ -1,4 +1,6 @@
-"""Who tries the candidates of a recipe in a compile, and where it is remembered what they were."""
+"""Who tries the candidates of a recipe in a compile, and where it is remembered what
+they were.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,21 @@ CACHED_BYTES = 16 << 20
 
 _A_WORKER = 256 << 20
 _TIMES_THE_MODEL = 16
-"""What a candidate that is being made takes, about: so many bytes, and so many times those of the weights."""
+"""What a candidate that is being made takes, about: so many bytes, and so many times
+those of the weights.
+"""
 
 
 @contextlib.contextmanager
-def hands(recipe: Recipe, graph: Graph, workers: str | None, executor: Executor | None) -> Iterator[Hands]:
-    """The executor, or what `--workers` says; by default threads, one for each core while there is memory for them."""
+def hands(
+    recipe: Recipe, graph: Graph, workers: str | None, executor: Executor | None
+) -> Iterator[Hands]:
+    """The executor, or what `--workers` says; by default threads, one for each core
+    while there is memory for them.
+    """
     store = Store(cache_dir("quantize"), CACHED_BYTES)
-    asked, threads = Workers.of(workers), _threads(graph)
+    asked = Workers.of(workers)
+    threads = _threads(graph)
     with contextlib.ExitStack() as stack:
         if not recipe.chooses:
             executor = None
@@ -46,8 +55,17 @@ def _threads(graph: Graph) -> int:
 
 
 def _available() -> int:
-    """Bytes of memory that programs can have without swapping; very many where the system does not say."""
+    """Bytes of memory that programs can have without swapping; very many where the
+    system does not say.
+    """
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10
+        return (
+            int(
+                next(
+                    line for line in lines if line.startswith("MemAvailable:")
+                ).split()[1]
+            )
+            << 10
+        )
     return 1 << 62

@@ -1,4 +1,7 @@
-"""From a model file to segments: read → optimise → quantize → partition. `compile` and `explain` share this path."""
+"""From a model file to segments: read → optimise → quantize → partition.
+
+`compile` and `explain` share this path.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,13 @@ from threadpoolctl import threadpool_limits
 from edgec.comparing.changes import Changes, channel_changes
 from edgec.drive import finite, quantized_file
 from edgec.drive.hands import hands
-from edgec.drive.native import HostRunners, NativeGraph, least_ms, native_compiler, runner
+from edgec.drive.native import (
+    HostRunners,
+    NativeGraph,
+    least_ms,
+    native_compiler,
+    runner,
+)
 from edgec.drive.placing import costs, left_in_float, place, pricer
 from edgec.drive.workers import Workers
 from edgec.emit.c import check_kernels
@@ -33,7 +42,15 @@ from edgec.ir import Calls, Graph, Refusal, Run, verify
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
-from edgec.quantize.calibration import HELD_BACK, Kept, Sample, ahead, label, load_calibration, split
+from edgec.quantize.calibration import (
+    HELD_BACK,
+    Kept,
+    Sample,
+    ahead,
+    label,
+    load_calibration,
+    split,
+)
 from edgec.quantize.limits import Limits, share
 from edgec.quantize.plan import Pricer, leaving
 from edgec.quantize.preprocess import choose, tensor_info
@@ -59,7 +76,9 @@ _TO_TIME = 10**9
 _SLOWDOWN = "--max-slowdown"
 COMPILE_RECIPE = "best"
 EXPLAIN_RECIPE = "fast"
-"""Where operations run hardly depends on the recipe, and a person who asks for it should not wait for minutes."""
+"""Where operations run hardly depends on the recipe, and a person who asks for it
+should not wait for minutes.
+"""
 SHARES = ("auto", "all")
 """What the Edge TPU gets of what it can run: what is faster with it, or all."""
 
@@ -68,22 +87,27 @@ SHARES = ("auto", "all")
 class Options:
     """What a person chose about a compile; the same for `explain`.
 
-    target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz; given, a float model becomes int8.
-    preprocess: how photos become inputs (docs/preprocessing.md). disable: names of passes, and of rewrites for the
-    Edge TPU, to leave out. optimistic: give the Edge TPU ops of which it is not known whether they map.
-    min_cosine: a quantized model whose outputs are less like the float model's than this is refused. validate: as
-    calibrate, to verify with; default: samples held back from calibration. allow_float: a float model without
-    calibration data runs on the CPU though the target has an Edge TPU. threads: the most that the C can use, 1 to 4.
-    tuned: a database of schedules (docs/tune.md), "none" for no searches at all; None: the default one, if it is there.
-    quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file; None: COMPILE_RECIPE, or EXPLAIN_RECIPE
-    where the model is only looked at. edgetpu: one of SHARES.
-    workers: who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are taken out, as max_drop.
-    float_ops: names of ops that stay float. max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`. max_slowdown:
-    how much more time float ops may cost where there are no such limits; None: what the recipe says.
-    fix, state: of inputs, by name: their values, and the outputs that come back as them (`read_model`).
-    also: code that the bundle has beside the board's, as `Board.with_optional` takes it.
-    head: where a network that picks its boxes itself may end: it does where that cannot be int8, or cannot be read.
-    keep_head: it does not.
+    target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz;
+    given, a float model becomes int8. preprocess: how photos become inputs
+    (docs/preprocessing.md). disable: names of passes, and of rewrites for the Edge TPU,
+    to leave out. optimistic: give the Edge TPU ops of which it is not known whether
+    they map. min_cosine: a quantized model whose outputs are less like the float
+    model's than this is refused. validate: as calibrate, to verify with; default:
+    samples held back from calibration. allow_float: a float model without calibration
+    data runs on the CPU though the target has an Edge TPU. threads: the most that the C
+    can use, 1 to 4. tuned: a database of schedules (docs/tune.md), "none" for no
+    searches at all; None: the default one, if it is there. quantize: a recipe
+    (docs/quantization.md): "best", "fast" or a .toml file; None: COMPILE_RECIPE, or
+    EXPLAIN_RECIPE where the model is only looked at. edgetpu: one of SHARES. workers:
+    who tries the candidates of a recipe: see `Workers.of`. prune: how far channels are
+    taken out, as max_drop. float_ops: names of ops that stay float. max_drop, min_sqnr,
+    max_ms, min_tpu_share: see `Limits.of`. max_slowdown: how much more time float ops
+    may cost where there are no such limits; None: what the recipe says. fix, state: of
+    inputs, by name: their values, and the outputs that come back as them
+    (`read_model`). also: code that the bundle has beside the board's, as
+    `Board.with_optional` takes it. head: where a network that picks its boxes itself
+    may end: it does where that cannot be int8, or cannot be read. keep_head: it does
+    not.
     """
 
     target: str = "host"
@@ -115,7 +139,10 @@ class Options:
 
     @property
     def limits(self) -> Limits:
-        """How far ops are left in float. Raises InputError for values that cannot be."""
+        """How far ops are left in float.
+
+        Raises InputError for values that cannot be.
+        """
         return Limits.of(self.max_drop, self.min_sqnr, self.max_ms, self.min_tpu_share)
 
     def check(self) -> None:
@@ -123,30 +150,55 @@ class Options:
         share("--prune", self.prune)
         if self.calibrate is None and _precision_options(self):
             what = f"{_precision_options(self)} is for a float model that becomes int8"
-            raise InputError(what, "--calibrate", "give a folder of photos or an .npz file")
+            raise InputError(
+                what, "--calibrate", "give a folder of photos or an .npz file"
+            )
         if share(_SLOWDOWN, self.max_slowdown) is not None and self.limits:
-            what = "what stays float is either as little as a limit wants, or what a slowdown allows"
-            raise InputError(what, _SLOWDOWN, "leave it out, or the limits; a budget beside a goal is --max-ms")
+            what = (
+                "what stays float is either as little as a limit wants, "
+                "or what a slowdown allows"
+            )
+            raise InputError(
+                what,
+                _SLOWDOWN,
+                "leave it out, or the limits; a budget beside a goal is --max-ms",
+            )
         if self.min_tpu_share is not None and not Target.parse(self.target).coral:
-            raise InputError(f"{self.target} has no Edge TPU", "--min-tpu-share", "give a target with one: pi4+coral")
+            raise InputError(
+                f"{self.target} has no Edge TPU",
+                "--min-tpu-share",
+                "give a target with one: pi4+coral",
+            )
         if not -1 <= self.min_cosine <= 1:
             raise InputError(
-                f"no cosine can be {self.min_cosine:g} or more", "--min-cosine", "give one of -1 to 1: 0.9"
+                f"no cosine can be {self.min_cosine:g} or more",
+                "--min-cosine",
+                "give one of -1 to 1: 0.9",
             )
         if not 1 <= self.threads <= MAX_THREADS:
-            raise InputError(f"no code is for {self.threads} threads", "--threads", f"give 1 to {MAX_THREADS}")
+            raise InputError(
+                f"no code is for {self.threads} threads",
+                "--threads",
+                f"give 1 to {MAX_THREADS}",
+            )
         if self.edgetpu not in SHARES:
-            raise InputError(f"an Edge TPU cannot get {self.edgetpu}", "--edgetpu", f"give {' or '.join(SHARES)}")
+            raise InputError(
+                f"an Edge TPU cannot get {self.edgetpu}",
+                "--edgetpu",
+                f"give {' or '.join(SHARES)}",
+            )
         Workers.of(self.workers)
 
 
 @dataclass(frozen=True)
 class FloatModel:
-    """The float form of a model that edgec quantized: the graph that was calibrated, on `samples` samples.
+    """The float form of a model that edgec quantized: the graph that was calibrated, on
+    `samples` samples.
 
-    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU and pruning changed it. found:
-    what became of the recipe, and before: what it was given. pruned: None where that was not asked for; pruned_ms:
-    before and after, measured here.
+    run: runs it. reference: runs the model as it was before rewrites for the Edge TPU
+    and pruning changed it. found: what became of the recipe, and before: what it was
+    given. pruned: None where that was not asked for; pruned_ms: before and after,
+    measured here.
     """
 
     graph: Graph
@@ -165,7 +217,9 @@ class FloatModel:
 
 @dataclass(frozen=True)
 class Data:
-    """What to calibrate with, and what to verify with, from `source`; seen: calibration has those samples too."""
+    """What to calibrate with, and what to verify with, from `source`; seen: calibration
+    has those samples too.
+    """
 
     calibrate: Sequence[Sample]
     verify: Sequence[Sample]
@@ -177,14 +231,16 @@ class Data:
 class Lowered:
     """A model on its way to code.
 
-    imported: the graph as the file has it. graph: optimised and, with calibration, quantized. samples: inputs to verify
-    with, from `samples_source`. quantized: whether edgec quantized it. assumed: whether its scales are made up.
-    rewritten: rewrites for the Edge TPU that were made before quantization. wishes: what the partition was made by.
-    floats: what a quantized model is compared with. seen: calibration had the samples too. float_on_cpu: nothing of it
-    can run on the target's Edge TPU, since it was left in float.
-    preprocess: of the inputs that are images, by name. notes: what of the model's file was left out, and why.
-    law: the int8 graph that an ONNX file describes in floats, which its code must agree with instead of `imported`.
-    headless: `imported` ends at options.head.
+    imported: the graph as the file has it. graph: optimised and, with calibration,
+    quantized. samples: inputs to verify with, from `samples_source`. quantized: whether
+    edgec quantized it. assumed: whether its scales are made up. rewritten: rewrites for
+    the Edge TPU that were made before quantization. wishes: what the partition was made
+    by. floats: what a quantized model is compared with. seen: calibration had the
+    samples too. float_on_cpu: nothing of it can run on the target's Edge TPU, since it
+    was left in float. preprocess: of the inputs that are images, by name. notes: what
+    of the model's file was left out, and why. law: the int8 graph that an ONNX file
+    describes in floats, which its code must agree with instead of `imported`. headless:
+    `imported` ends at options.head.
     """
 
     target: Target
@@ -207,10 +263,15 @@ class Lowered:
 
     def inputs_told(self) -> tuple[str, ...]:
         """How photos become the inputs that are images."""
-        return tuple(f'a photo becomes "{name}" by {p.explained()}' for name, p in self.preprocess.items())
+        return tuple(
+            f'a photo becomes "{name}" by {p.explained()}'
+            for name, p in self.preprocess.items()
+        )
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite in the file is told of, and stays so
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # what is not finite in the file is told of, and stays so
 def lower(
     model: Path,
     options: Options,
@@ -223,39 +284,62 @@ def lower(
 ) -> Lowered:
     """Bring a model file to segments.
 
-    assume: only to be looked at: a float model without calibration gets made-up scales, an operator of a .tflite file
-    that edgec cannot read becomes opaque. cc: a C compiler of this machine. executor: tries candidates of a recipe.
+    assume: only to be looked at: a float model without calibration gets made-up scales,
+    an operator of a .tflite file that edgec cannot read becomes opaque. cc: a C
+    compiler of this machine. executor: tries candidates of a recipe.
     """
     say = progress or (lambda text: None)
     target = Target.parse(options.target, options.also)
     options.check()
     passes_off, rewrites_off = _disabled(options.disable)
     recipe = _recipe(options, assume)
-    wishes = Wishes(options.optimistic, rewrites_off, everything=options.edgetpu == "all")
+    wishes = Wishes(
+        options.optimistic, rewrites_off, everything=options.edgetpu == "all"
+    )
     say("read")
     imported, preprocess, notes = _read(model, options, opaque=assume)
-    headless = options.head is not None and options.head.name in {v.name for v in imported.outputs}
+    headless = options.head is not None and options.head.name in {
+        v.name for v in imported.outputs
+    }
     seen = dump or (lambda name, graph: None)
     seen("import", imported)
     say("optimise")
-    plain = graph = optimize(imported.copy(), passes_off, dump)
+    graph = optimize(imported.copy(), passes_off, dump)
+    plain = graph
     say("load samples")
     check_kernels(graph)
-    data = _data(graph, options, preprocess, partial(runner, compiler=native_compiler(cc), say=say))
+    data = _data(
+        graph,
+        options,
+        preprocess,
+        partial(runner, compiler=native_compiler(cc), say=say),
+    )
     float_model = _is_float(graph, options)
     calibrated = float_model and options.calibrate is not None
     left = float_model and target.coral and not calibrated
     if left and not assume and not options.allow_float:
         raise _uncalibrated(model, target)
-    assume, made, floats = assume and left and not options.allow_float, list[Applied](), None
+    assume = assume and left and not options.allow_float
+    made = list[Applied]()
+    floats = None
     if calibrated or assume:
-        plain = graph = optimize(graph, passes_off, dump) if without_bounds(graph) else graph
+        graph = optimize(graph, passes_off, dump) if without_bounds(graph) else graph
+        plain = graph
         if target.coral:
-            graph, made = legalize(graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off)
+            graph, made = legalize(
+                graph, exact=False, optimistic=options.optimistic, disabled=rewrites_off
+            )
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            way = _Way(recipe, options, pricer(target, wishes, passes_off), executor, native_compiler(cc), say)
+            way = _Way(
+                recipe,
+                options,
+                pricer(target, wishes, passes_off),
+                executor,
+                native_compiler(cc),
+                say,
+            )
             graph, floats = _calibrated(graph, plain if made else None, data, way)
             wishes = replace(wishes, refused=left_in_float(floats.found))
         else:
@@ -266,27 +350,58 @@ def lower(
     say("partition")
     law = _law(graph, target) if described(imported) and not float_model else None
     return Lowered(
-        target, preprocess, imported, graph, data.verify, data.source, calibrated, assume, tuple(made), wishes,
-        place(graph, target, wishes), floats, data.seen, left and not assume,
-        (*notes, *_told_of_state(imported), *_precision_notes(float_model, options, floats, law)), law,
+        target,
+        preprocess,
+        imported,
+        graph,
+        data.verify,
+        data.source,
+        calibrated,
+        assume,
+        tuple(made),
+        wishes,
+        place(graph, target, wishes),
+        floats,
+        data.seen,
+        left and not assume,
+        (
+            *notes,
+            *_told_of_state(imported),
+            *_precision_notes(float_model, options, floats, law),
+        ),
+        law,
         headless,
-    )  # fmt: skip
+    )
 
 
-def _read(model: Path, options: Options, opaque: bool) -> tuple[Graph, Mapping[str, Preprocess], list[str]]:
-    """The graph of a model file, how photos become its inputs, and what there is to say of the file.
+def _read(
+    model: Path, options: Options, opaque: bool
+) -> tuple[Graph, Mapping[str, Preprocess], list[str]]:
+    """The graph of a model file, how photos become its inputs, and what there is to say
+    of the file.
 
     opaque: an operator that edgec cannot read becomes one that it does not look into.
     """
     graph, ended = _graph(model, options, opaque)
-    stated = stated_preprocessing(model, [tensor_info(v.name, v.type) for v in graph.given()])
+    stated = stated_preprocessing(
+        model, [tensor_info(v.name, v.type) for v in graph.given()]
+    )
     preprocess = choose(graph.given(), options.preprocess, stated.by_input)
     return graph, preprocess, [*ended, *stated.notes, *finite.check_constants(graph)]
 
 
 def _graph(model: Path, options: Options, opaque: bool) -> tuple[Graph, list[str]]:
-    """The graph of a model file, which ends before a head that picks boxes where that does not map; and why."""
-    read = partial(read_model, model, options.input_shapes, opaque=opaque, fixed=options.fix, state=options.state)
+    """The graph of a model file, which ends before a head that picks boxes where that
+    does not map; and why.
+    """
+    read = partial(
+        read_model,
+        model,
+        options.input_shapes,
+        opaque=opaque,
+        fixed=options.fix,
+        state=options.state,
+    )
     head = None if options.keep_head else options.head
     becomes_int8 = options.calibrate is not None or (opaque and not options.allow_float)
     if head is None or not becomes_int8:
@@ -298,7 +413,11 @@ def _graph(model: Path, options: Options, opaque: bool) -> tuple[Graph, list[str
             why = e.what
     else:
         why = "in int8 a box's pixels and its scores would share one scale"
-    told = f'the end-to-end head behind "{head.name}" is left out ({why}); edgec\'s C picks the boxes as that would'
+    told = (
+        f'the end-to-end head behind "{head.name}" is left out ({why}); '
+        "edgec's "
+        "C picks the boxes as that would"
+    )
     return read(outputs=head.outputs), [told]
 
 
@@ -310,7 +429,9 @@ def _law(graph: Graph, target: Target) -> Graph:
 def _precision_notes(
     float_model: bool, options: Options, floats: FloatModel | None, law: Graph | None
 ) -> Iterator[str]:
-    """What there is to say of what is int8 and what is not. law: a file that was quantized before."""
+    """What there is to say of what is int8 and what is not. law: a file that was
+    quantized before.
+    """
     yield from _left_alone(float_model, options)
     if floats is not None:
         yield from costs(floats.found)
@@ -325,19 +446,33 @@ def _left_alone(float_model: bool, options: Options) -> Iterator[str]:
         asked.append(f"--quantize {options.quantize}")
     if not float_model and asked:
         did = "does" if len(asked) == 1 else "do"
-        yield f"the model is quantized already and is taken exactly as it is: {' and '.join(asked)} {did} nothing"
+        yield (
+            "the model is quantized already and is taken exactly as it is: "
+            f"{' and '.join(asked)} {did} nothing"
+        )
     elif options.calibrate is None and options.quantize is not None:
         yield f"the model stays in float: --quantize {options.quantize} wants --calibrate"
 
 
 def _uncalibrated(model: Path, target: Target) -> InputError:
-    what = f"{model.name} is a float model, and without calibration data nothing of it can run on the Edge TPU"
-    hint = "--calibrate FOLDER (photos) or .npz makes it int8; --allow-float runs all of it on the CPU"
+    what = (
+        f"{model.name} is a float model, and without calibration data nothing of "
+        "it "
+        "can run on the Edge TPU"
+    )
+    hint = (
+        "--calibrate FOLDER (photos) or .npz makes it int8; "
+        "--allow-float runs "
+        "all of it on the CPU"
+    )
     return InputError(what, f"--target {target.name}", hint)
 
 
 def _is_float(graph: Graph, options: Options) -> bool:
-    """Whether the model is float. Raises InputError where it is not, and some of it was to be left so."""
+    """Whether the model is float.
+
+    Raises InputError where it is not, and some of it was to be left so.
+    """
     if not is_quantized(graph):
         return True
     if _precision_options(options):
@@ -349,15 +484,28 @@ def _is_float(graph: Graph, options: Options) -> bool:
 def _precision_options(options: Options) -> str:
     """Those that were given."""
     names = ["prune", "float_ops", *options.limits.to_json(), "max_slowdown"]
-    return ", ".join(f"--{n.replace('_', '-')}" for n in names if getattr(options, n) not in (None, ()))
+    return ", ".join(
+        f"--{n.replace('_', '-')}"
+        for n in names
+        if getattr(options, n) not in (None, ())
+    )
 
 
 def _recipe(options: Options, assume: bool) -> Recipe:
-    """The recipe that was named, or the default one, with what is to be left in float. assume: as in `lower`."""
-    recipe = Recipe.load(options.quantize or (EXPLAIN_RECIPE if assume else COMPILE_RECIPE))
+    """The recipe that was named, or the default one, with what is to be left in float.
+    assume: as in `lower`.
+    """
+    recipe = Recipe.load(
+        options.quantize or (EXPLAIN_RECIPE if assume else COMPILE_RECIPE)
+    )
     allowed = share(_SLOWDOWN, options.max_slowdown)
     recipe = recipe if allowed is None else replace(recipe, slowdown=allowed)
-    return replace(recipe, candidates=tuple(leaving(c, tuple(options.float_ops)) for c in recipe.candidates))
+    return replace(
+        recipe,
+        candidates=tuple(
+            leaving(c, tuple(options.float_ops)) for c in recipe.candidates
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -372,9 +520,16 @@ class _Way:
     say: Progress
 
 
-def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tuple[Graph, FloatModel]:
-    """The int8 form of a float graph. plain: what it was before rewrites, if there were any."""
-    compiler, say, pruned, here = way.compiler, way.say, None, tuple[float, ...]()
+def _calibrated(
+    graph: Graph, plain: Graph | None, data: Data, way: _Way
+) -> tuple[Graph, FloatModel]:
+    """The int8 form of a float graph. plain: what it was before rewrites, if there were
+    any.
+    """
+    compiler = way.compiler
+    say = way.say
+    pruned = None
+    here = tuple[float, ...]()
     allowed = share("--prune", way.options.prune)
     if allowed is not None:
         fit, held = next(parts(Work(graph, Kept(data.calibrate))))
@@ -383,37 +538,69 @@ def _calibrated(graph: Graph, plain: Graph | None, data: Data, way: _Way) -> tup
         if pruned.kept is not None:
             both = [hosts.int8(evenly(g), _TO_TIME) for g in (graph, pruned.graph)]
             here = tuple(least_ms(both, held[0]))
-        plain, graph = plain or graph, pruned.graph
+        plain = plain or graph
+        graph = pruned.graph
     _check_finite(graph, data.calibrate, HostRunners(compiler, say))
-    # samples run side by side already: threads of a matrix product would only wait for cores, and busily
-    with threadpool_limits(1, "blas"), hands(way.recipe, graph, way.options.workers, way.executor) as who:
+    # samples run side by side already: threads of a matrix product would only wait for
+    # cores, and busily
+    with (
+        threadpool_limits(1, "blas"),
+        hands(way.recipe, graph, way.options.workers, way.executor) as who,
+    ):
         # not by what there is to verify with: the scales must not hang on that
         found = search(
-            way.recipe, graph, data.calibrate, HostRunners(compiler, say), say, who, way.options.limits, way.price
+            way.recipe,
+            graph,
+            data.calibrate,
+            HostRunners(compiler, say),
+            say,
+            who,
+            way.options.limits,
+            way.price,
         )
     own = plain is None and isinstance(found.run, NativeGraph)
-    reference = found.run if own else runner(plain or found.floats, len(data.verify), compiler, say)
-    return found.graph, FloatModel(found.floats, found.run, reference, found.samples, found, graph, pruned, here)
+    if own:
+        reference = found.run
+    else:
+        reference = runner(plain or found.floats, len(data.verify), compiler, say)
+    return found.graph, FloatModel(
+        found.floats, found.run, reference, found.samples, found, graph, pruned, here
+    )
 
 
 def _check_finite(graph: Graph, samples: Sequence[Sample], hosts: HostRunners) -> None:
     run = hosts.floats(graph, len(samples))
-    finite.check_calibration(graph, samples, run, [label(samples, i) for i in range(len(samples))])
+    finite.check_calibration(
+        graph, samples, run, [label(samples, i) for i in range(len(samples))]
+    )
 
 
 def without(lowered: Lowered, refused: Mapping[str, Refusal]) -> Lowered:
-    """Partitioned again, with more ops refused by the Edge TPU compiler itself, by the name of their first output."""
+    """Partitioned again, with more ops refused by the Edge TPU compiler itself, by the
+    name of their first output.
+    """
     wishes = replace(lowered.wishes, refused={**lowered.wishes.refused, **refused})
-    return replace(lowered, wishes=wishes, partition=place(lowered.graph, lowered.target, wishes))
+    return replace(
+        lowered, wishes=wishes, partition=place(lowered.graph, lowered.target, wishes)
+    )
 
 
 def _disabled(names: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The passes and the rewrites among names. Raises InputError for a name that is neither."""
-    passes, table = available(), rewrites()
+    """The passes and the rewrites among names.
+
+    Raises InputError for a name that is neither.
+    """
+    passes = available()
+    table = rewrites()
     for name in names:
         if name not in passes and name not in table:
-            what = f"there is no pass or rewrite {name}{did_you_mean(name, [*passes, *table])}"
-            raise InputError(what, "--disable-pass", f"there are: {', '.join([*passes, *table])}")
+            what = (
+                "there is no pass or rewrite "
+                f"{name}{did_you_mean(name, [*passes, *table])}"
+            )
+            raise InputError(
+                what, "--disable-pass", f"there are: {', '.join([*passes, *table])}"
+            )
     return set(names) & set(passes), set(names) & set(table)
 
 
@@ -422,17 +609,30 @@ def _told_of_state(graph: Graph) -> Iterator[str]:
     if graph.state:
         names = ", ".join(s.input for s in graph.state)
         nbytes = sum(s.initial.nbytes for s in graph.state)
-        yield f"state: {names} ({nbytes} bytes) is kept from one call to the next; session.reset() begins anew"
+        yield (
+            f"state: {names} ({nbytes} bytes) is kept from one call to the next; "
+            "session.reset() begins anew"
+        )
     for before, after in likely_state(graph):
         option = f"--state {before.name}={after.name}"
-        yield f"{before.name} and {after.name} look like state: {option} keeps it from one call to the next"
+        yield (
+            f"{before.name} and {after.name} look like state: "
+            f"{option} keeps it "
+            "from one call to the next"
+        )
 
 
-def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess], runs: Callable[[Graph, int], Run]) -> Data:
-    """Calibration data and others to verify with; reproducible noise to verify with where there are none.
+def _data(
+    graph: Graph,
+    options: Options,
+    chosen: Mapping[str, Preprocess],
+    runs: Callable[[Graph, int], Run],
+) -> Data:
+    """Calibration data and others to verify with; reproducible noise to verify with
+    where there are none.
 
-    Of a graph with state, samples are the first of a sequence of calls; what the calls before left (by `runs`) becomes
-    part of each.
+    Of a graph with state, samples are the first of a sequence of calls; what the calls
+    before left (by `runs`) becomes part of each.
     """
     inputs = graph.given()
     preprocess = chosen.get(inputs[0].name) if len(inputs) == 1 else None
@@ -444,16 +644,21 @@ def _data(graph: Graph, options: Options, chosen: Mapping[str, Preprocess], runs
             found = [*Calls(graph, runs(graph, len(found))).inputs(ahead(found))]
         return found
 
-    given, own = options.calibrate, options.validate
+    given = options.calibrate
+    own = options.validate
     known: Sequence[Sample] = ()
     other: Sequence[Sample] = [random_sample(graph)]
-    source, seen = "noise", False
+    source = "noise"
+    seen = False
     if given is not None:
         every = load(given)
         known, other = split(every, CALIBRATION_SAMPLES, hold=own is None)
-        source, seen = f"{_name(given)}, held back from calibration", False
+        source = f"{_name(given)}, held back from calibration"
+        seen = False
         if not other:
-            other, source, seen = known, f"{_name(given)}, the same as for calibration", True
+            other = known
+            source = f"{_name(given)}, the same as for calibration"
+            seen = True
     if own is not None:
         seen = given is not None and own.resolve() == given.resolve()
         source = f"{_name(own)}, the same as for calibration" if seen else _name(own)

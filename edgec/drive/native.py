@@ -1,4 +1,6 @@
-"""A graph as C in this process: what `interp` gives within rounding, many times as fast."""
+"""A graph as C in this process: what `interp` gives within rounding, many times as
+fast.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,10 @@ from edgec.toolchain.libraries import build_libraries
 _NAME = "here"
 _ALIGN = 64
 _WORTH_COMPILING = 5e8
-"""Multiply-accumulates and elements written, over all samples, above which the C is made: the compiler takes a second
-or two. A count, since what is chosen must not hang on how busy this machine is."""
+"""Multiply-accumulates and elements written, over all samples, above which the C is
+made: the compiler takes a second or two. A count, since what is chosen must not hang on
+how busy this machine is.
+"""
 _TURNS = 20
 _ELEMENT = 10
 """An element that is written takes numpy as long as about so many multiply-accumulates."""
@@ -37,19 +41,33 @@ _ELEMENT = 10
 def native_compiler(cc: str | None) -> Compiler:
     """For code that runs on this machine: zig, or the compiler of that name."""
     here = Board.load("host").targets[0]
-    return Compiler.native(cc) if cc else Compiler.zig(here.library, here.program, here.mcpu)
+    if cc:
+        return Compiler.native(cc)
+    return Compiler.zig(here.library, here.program, here.mcpu)
 
 
-def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress, core: Core | None = None) -> Run:
-    """Runs a graph: by its C where that pays for so many samples and every op has some, else by `interp`.
+def runner(
+    graph: Graph,
+    samples: int,
+    compiler: Compiler,
+    say: Progress,
+    core: Core | None = None,
+) -> Run:
+    """Runs a graph: by its C where that pays for so many samples and every op has some,
+    else by `interp`.
 
     core: one whose variants compute, as in `NativeGraph`.
     """
-    work = sum(op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs) for op in graph.ops)
+    work = sum(
+        op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs)
+        for op in graph.ops
+    )
     if work * samples >= _WORTH_COMPILING:
         try:
             build_libraries(compiler, "this machine", say)
-            waits = partial(say, f"{COMPILE_C} of the {'float' if core is None else 'int8'} model")
+            waits = partial(
+                say, f"{COMPILE_C} of the {'float' if core is None else 'int8'} model"
+            )
             return NativeGraph(graph, compiler, core, waits=waits)
         except (NotImplementedError, UnsupportedError):
             pass  # an op without C: interp has them all
@@ -57,10 +75,14 @@ def runner(graph: Graph, samples: int, compiler: Compiler, say: Progress, core: 
 
 
 class HostRunners:
-    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners). A copy tells nobody."""
+    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners).
+
+    A copy tells nobody.
+    """
 
     def __init__(self, compiler: Compiler, say: Progress = lambda text: None) -> None:
-        self._compiler, self._say = compiler, say
+        self._compiler = compiler
+        self._say = say
         here = Board.load("host")
         self._core = cores_of(here, here.targets[0])[-1]
 
@@ -83,7 +105,9 @@ class HostRunners:
 
 
 def least_ms(runs: Sequence[Run], sample: Mapping[str, Array]) -> list[float]:
-    """How long each takes here, in turn and at least: other programs only ever add to it."""
+    """How long each takes here, in turn and at least: other programs only ever add to
+    it.
+    """
     found = [math.inf] * len(runs)
     for _ in range(_TURNS):
         for i, run in enumerate(runs):
@@ -94,7 +118,8 @@ def least_ms(runs: Sequence[Run], sample: Mapping[str, Array]) -> list[float]:
 
 
 class NativeGraph:
-    """The generated C of a graph, compiled for this machine and loaded; threads may call it at once.
+    """The generated C of a graph, compiled for this machine and loaded; threads may
+    call it at once.
 
     Memory: weights, and for each thread an arena and outputs.
     """
@@ -107,16 +132,24 @@ class NativeGraph:
         csrc: Path | None = None,
         waits: Callable[[], None] = lambda: None,
     ) -> None:
-        """core: one whose variants compute. Default: plain kernels, whose float results are those of every machine.
-        Graphs that differ in weights, biases and multipliers alone share a library. csrc: the kernels, if not edgec's
-        own. waits: called where the C compiler has to run.
+        """core: one whose variants compute.
+
+        Default: plain kernels, whose float results are those of every machine. Graphs
+        that differ in weights, biases and multipliers alone share a library. csrc: the
+        kernels, if not edgec's own. waits: called where the C compiler has to run.
         """
-        self.graph, self._core = graph, core
+        self.graph = graph
+        self._core = core
         if core is None:
             self._source = segment_source(graph, _NAME, text="none")
         else:
             self._source = segment_source(graph, _NAME, core, text="none", rules=_RULES)
-        asked = self._source.text, compiler, core.flags if core is not None else (), csrc or CSRC
+        asked = (
+            self._source.text,
+            compiler,
+            core.flags if core is not None else (),
+            csrc or CSRC,
+        )
         if hash(asked) not in _KNOWN:
             waits()
             _KNOWN.add(hash(asked))
@@ -126,16 +159,27 @@ class NativeGraph:
         self._weights[:] = np.frombuffer(self._source.weights.data, np.uint8)
         self._complete = self._values()
 
-    def __call__(self, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:
-        """As `interp`. What `observe` is given lies in the arena and is written over later."""
-        ins = [np.ascontiguousarray(inputs[v.name], v.type.np_dtype) for v in self.graph.inputs]
+    def __call__(
+        self, inputs: Mapping[str, Array], observe: Observe | None = None
+    ) -> dict[str, Array]:
+        """As `interp`.
+
+        What `observe` is given lies in the arena and is written over later.
+        """
+        ins = [
+            np.ascontiguousarray(inputs[v.name], v.type.np_dtype)
+            for v in self.graph.inputs
+        ]
         outs = [np.empty(v.type.shape, v.type.np_dtype) for v in self.graph.outputs]
         tables = pointers(ins), pointers(outs)
         try:
             arena = self._arenas.pop()
         except IndexError:
             arena = aligned_bytes(self._source.plan.size)
-        memory = ctypes.c_void_p(arena.ctypes.data), ctypes.c_void_p(self._weights.ctypes.data)
+        memory = (
+            ctypes.c_void_p(arena.ctypes.data),
+            ctypes.c_void_p(self._weights.ctypes.data),
+        )
         if observe is None:
             self._library.edgec_here_run(*memory, *tables)
         else:
@@ -148,7 +192,9 @@ class NativeGraph:
         }
 
     def renew(self, op: Op) -> None:
-        """Take in what the constants of an op of the graph are now: others of the same shapes. With a core alone."""
+        """Take in what the constants of an op of the graph are now: others of the same
+        shapes. With a core alone.
+        """
         assert self._core is not None
         at = self.graph.ops.index(op)
         first, last = self._source.spans[at]
@@ -163,8 +209,13 @@ class NativeGraph:
         outs: Sequence[Array],
         observe: Observe,
     ) -> None:
-        """Between two functions of the profiled entry, what the first has written is still in its place."""
-        buffers = {**dict(zip(self.graph.outputs, outs, strict=True)), **dict(zip(self.graph.inputs, ins, strict=True))}
+        """Between two functions of the profiled entry, what the first has written is
+        still in its place.
+        """
+        buffers = {
+            **dict(zip(self.graph.outputs, outs, strict=True)),
+            **dict(zip(self.graph.inputs, ins, strict=True)),
+        }
         raised: list[BaseException] = []
 
         def mark(_: int | None, step: int) -> None:
@@ -207,12 +258,17 @@ _CHOSEN: dict[tuple[str, str], tuple[Variant, Schedule] | None] = {}
 
 
 def _as_before(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
-    """What analysis chose for a call of this signature: it takes longer than packing the weights.
+    """What analysis chose for a call of this signature: it takes longer than packing
+    the weights.
 
-    Elementwise ones, which have but one schedule, may not take every scale: they are asked again.
+    Elementwise ones, which have but one schedule, may not take every scale: they are
+    asked again.
     """
     key = (core.name, signature(call))
-    found = _CHOSEN[key] if key in _CHOSEN else _CHOSEN.setdefault(key, preferred(call, core))
+    if key in _CHOSEN:
+        found = _CHOSEN[key]
+    else:
+        found = _CHOSEN.setdefault(key, preferred(call, core))
     if found is not None and not found[1] and not found[0].schedules(call, core):
         return preferred(call, core)
     return found
@@ -223,7 +279,9 @@ _RULES = Rules(_as_before, fusion=False, bands=False, chains=False)
 
 
 @lru_cache(maxsize=64)
-def _load(text: str, compiler: Compiler, flags: tuple[str, ...], csrc: Path) -> ctypes.CDLL:
+def _load(
+    text: str, compiler: Compiler, flags: tuple[str, ...], csrc: Path
+) -> ctypes.CDLL:
     with temporary_folder("native") as tmp:
         path = tmp / "here.so"
         path.write_bytes(build_library(text, csrc, compiler, ["-O2", *flags]))

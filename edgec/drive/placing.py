@@ -23,7 +23,9 @@ _LONGER = 0.005
 
 def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
     """Split a graph for a target."""
-    return partition(graph, target.board.coral if target.coral else None, cpu_cost(target), wishes)
+    return partition(
+        graph, target.board.coral if target.coral else None, cpu_cost(target), wishes
+    )
 
 
 def cpu_cost(target: Target) -> CpuCost:
@@ -36,30 +38,51 @@ def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Price
 
     def price(graph: Graph) -> Price:
         parts = place(optimize(graph.copy(), passes_off), target, wishes)
-        found = column(parts.regions, {}, cpu_cost(target).within(parts.graph), parts.link)
-        return Price(found.est_ms, found.tpu_macs_share if parts.link is not None else None)
+        found = column(
+            parts.regions, {}, cpu_cost(target).within(parts.graph), parts.link
+        )
+        return Price(
+            found.est_ms, found.tpu_macs_share if parts.link is not None else None
+        )
 
     return price
 
 
 def costs(found: Found) -> Iterator[str]:
-    """What there is to say where the candidate that was kept has less on the Edge TPU than the first, or is slower."""
+    """What there is to say where the candidate that was kept has less on the Edge TPU
+    than the first, or is slower.
+    """
     if found.prices is None:
         return
     first, kept = found.prices
     name, before = found.candidate.name, found.recipe.candidates[0].name
     db = {t.name: t.db for t in found.tried}
-    time = f"an estimated {kept.ms:.2f} ms in place of {first.ms:.2f}, and buys {db[name] - db[before]:.1f} dB"
-    now, then = kept.tpu_share, first.tpu_share
+    time = (
+        f"an estimated {kept.ms:.2f} ms in place of {first.ms:.2f}, "
+        "and buys "
+        f"{db[name] - db[before]:.1f} dB"
+    )
+    now = kept.tpu_share
+    then = first.tpu_share
     if now is not None and then is not None and now <= then - _TOLD:
-        shares = f"keeps {now:.1%} of the MACs on the Edge TPU, {before} would keep {then:.1%}"
+        shares = (
+            f"keeps {now:.1%} of the MACs on the Edge TPU, "
+            f"{before} would keep {then:.1%}"
+        )
         yield f"{name} {shares}: it costs {time} on held-back samples"
     elif kept.ms > first.ms * (1 + _LONGER):
         yield f"{name} takes {time} over {before} on held-back samples"
 
 
 def left_in_float(found: Found) -> Mapping[str, Refusal]:
-    """Why the Edge TPU gets none of the ops that a person, or limits of a person, wanted in float, by their results."""
+    """Why the Edge TPU gets none of the ops that a person, or limits of a person,
+    wanted in float, by their results.
+    """
     why = "left in float32, so that the model keeps its accuracy"
-    fix = "allow it to lose more (--max-drop, --min-sqnr), or leave it out of --float-ops"
-    return {n: Refusal("precision", "what int8 would hurt too much stays float32", why, fix) for n in found.floating}
+    fix = (
+        "allow it to lose more (--max-drop, --min-sqnr), or leave it out of --float-ops"
+    )
+    return {
+        n: Refusal("precision", "what int8 would hurt too much stays float32", why, fix)
+        for n in found.floating
+    }

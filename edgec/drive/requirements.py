@@ -13,12 +13,18 @@ from edgec.report.explain.text import in_words
 
 
 def _worst(r: Report, weight: Callable[[OpRow], float]) -> str:
-    """The op on the CPU that weighs most, and why it is there; of equals the first. Without ops, the obstacle."""
+    """The op on the CPU that weighs most, and why it is there; of equals the first.
+
+    Without ops, the obstacle.
+    """
     rows = [row for row in r.ops if row.place == "cpu"]
     if not rows:
         return r.obstacle or ""
     row = max(rows, key=weight)
-    why = f", {in_words(row.refusals[0].rule)}: {row.refusals[0].seen}" if row.refusals else ""
+    if row.refusals:
+        why = f", {in_words(row.refusals[0].rule)}: {row.refusals[0].seen}"
+    else:
+        why = ""
     return f"op {row.index} {row.kind} ({row.source or row.name}){why}"
 
 
@@ -32,22 +38,32 @@ def _slow(r: Report) -> str:
 
 def _unsure(r: Report) -> str:
     rows = (row for row in r.ops if row.verdict == "uncertain")
-    return next((f"op {row.index} {row.kind} ({row.source or row.name})" for row in rows), "")
+    return next(
+        (f"op {row.index} {row.kind} ({row.source or row.name})" for row in rows), ""
+    )
 
 
 def _longest_on_tpu(r: Report) -> str:
     """The segment on the Edge TPU that takes longest, and what of it."""
-    s = max((s for s in r.segments if s.place == "edgetpu"), key=lambda s: s.est_ms, default=None)
+    s = max(
+        (s for s in r.segments if s.place == "edgetpu"),
+        key=lambda s: s.est_ms,
+        default=None,
+    )
     if s is None:
         return ""
     parts = s.est_parts.parts() if s.est_parts else {}
     most = max(parts, key=parts.__getitem__, default="")
-    return f"{s.name}, {s.est_ms:.2f} ms" + (f", of which {most} {parts[most]:.2f} ms" if most else "")
+    return f"{s.name}, {s.est_ms:.2f} ms" + (
+        f", of which {most} {parts[most]:.2f} ms" if most else ""
+    )
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """How a figure is made of a report. culprit: what is in the way. whole: what it is a part of. share: see Kind."""
+    """How a figure is made of a report. culprit: what is in the way. whole: what it is
+    a part of. share: see Kind.
+    """
 
     value: Callable[[Report], float]
     culprit: Callable[[Report], str]
@@ -62,7 +78,13 @@ class Quantity:
     def figure(self, r: Report) -> Figure:
         """It, of a report. Times of a partition are estimates."""
         whole = self.whole(r) if self.whole else None
-        return Figure(self.value(r), self.unit, whole, self.culprit(r), estimated=self.unit == "ms")
+        return Figure(
+            self.value(r),
+            self.unit,
+            whole,
+            self.culprit(r),
+            estimated=self.unit == "ms",
+        )
 
 
 def _total(name: str) -> Callable[[Report], float]:
@@ -80,11 +102,22 @@ _ALL_MS = _ours(lambda c: c.est_ms)
 FIGURES: Mapping[str, Quantity] = {
     "tpu.macs": Quantity(_ours(lambda c: c.tpu_macs), _macs, _ALL_MACS, share=True),
     "tpu.ops": Quantity(_ours(lambda c: c.tpu_ops), _slow, _ALL_OPS, share=True),
-    "tpu.segments": Quantity(_ours(lambda c: c.tpu_segments), _slow, lambda r: len(r.segments)),
+    "tpu.segments": Quantity(
+        _ours(lambda c: c.tpu_segments), _slow, lambda r: len(r.segments)
+    ),
     "tpu.ms": Quantity(_ours(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"),
-    "tpu.parameters": Quantity(_total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"),
-    "tpu.streamed": Quantity(_total("tpu_streamed_bytes"), _longest_on_tpu, _total("tpu_parameter_bytes"), "B"),
-    "cpu.macs": Quantity(_ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS, share=True),
+    "tpu.parameters": Quantity(
+        _total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"
+    ),
+    "tpu.streamed": Quantity(
+        _total("tpu_streamed_bytes"),
+        _longest_on_tpu,
+        _total("tpu_parameter_bytes"),
+        "B",
+    ),
+    "cpu.macs": Quantity(
+        _ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS, share=True
+    ),
     "cpu.ops": Quantity(_ours(lambda c: c.ops - c.tpu_ops), _slow, _ALL_OPS),
     "cpu.ms": Quantity(_ours(lambda c: c.cpu_ms), _slow, _ALL_MS, "ms"),
     "uncertain.ops": Quantity(_ours(lambda c: c.uncertain_ops), _unsure, _ALL_OPS),

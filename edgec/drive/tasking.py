@@ -14,7 +14,8 @@ from edgec.quantize.preprocess import tensor_info
 
 
 def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
-    """The task with names for what was left open; none where the model's own file states one that does not suit it.
+    """The task with names for what was left open; none where the model's own file
+    states one that does not suit it.
 
     Raises InputError where somebody else did.
     """
@@ -31,11 +32,18 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
 
 def _bound(task: Task, lowered: Lowered) -> Task:
     for info in _inputs(lowered):
-        layout = ImageLayout.of(info, lowered.preprocess[info.name].layout) if info.name in lowered.preprocess else None
+        if info.name in lowered.preprocess:
+            layout = ImageLayout.of(info, lowered.preprocess[info.name].layout)
+        else:
+            layout = None
         if layout is not None:
             outputs = {o.name: o for o in _outputs(lowered)}
             return task.bind(outputs, (layout.width, layout.height))
-    raise InputError(f"{lowered.graph.name} has no image input for a {task.kind}", "--task", "leave it out")
+    raise InputError(
+        f"{lowered.graph.name} has no image input for a {task.kind}",
+        "--task",
+        "leave it out",
+    )
 
 
 def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:

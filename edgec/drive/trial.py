@@ -1,4 +1,6 @@
-"""One call tried in every legal way on a device: a bundle of its own is built, run once to check it, and measured."""
+"""One call tried in every legal way on a device: a bundle of its own is built, run once
+to check it, and measured.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,15 @@ from edgec.toolchain.cc import Compiler
 from edgec.version import VERSION
 
 FLOAT_OFF = 1e-4
-"""Of the range of a result in float: further off is wrong. Integers are the same bits."""
+"""Of the range of a result in float: further off is wrong.
+
+Integers are the same bits.
+"""
 
 _SECONDS = 1.0
-"""For about so long each call is measured where time passes; the candidates take turns all the while."""
+"""For about so long each call is measured where time passes; the candidates take turns
+all the while.
+"""
 
 _LAUNCHES = 4
 _PROBE = Plan(rounds=1, runs=3, seconds=0.01, warmup=0.01, profiled=1)
@@ -44,7 +51,9 @@ _device_in_use = threading.Lock()
 
 @dataclass(frozen=True)
 class Trial:
-    """What to try and where, for another process or machine. url: of the device. call: as in report/calls.json."""
+    """What to try and where, for another process or machine. url: of the device. call:
+    as in report/calls.json.
+    """
 
     signature: str
     call: Record
@@ -57,8 +66,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """By candidate, in the order of `legal`. ms: to choose by. again: from other launches, which the choice cannot
-    flatter. Without any, the device has another core.
+    """By candidate, in the order of `legal`. ms: to choose by. again: from other
+    launches, which the choice cannot flatter. Without any, the device has another core.
     """
 
     ms: tuple[float, ...] = ()
@@ -67,19 +76,31 @@ class Outcome:
 
 
 def try_out(trial: Trial) -> Outcome:
-    """Build, check and measure. Raises EdgecError; of a candidate that computes something else, with its name."""
+    """Build, check and measure.
+
+    Raises EdgecError; of a candidate that computes something else, with its name.
+    """
     call = again(trial.call)
     ways = legal(call, trial.core)
-    made = trial_source(call, [v.apply(call, trial.core, s) for v, s in ways], trial.core)
+    made = trial_source(
+        call, [v.apply(call, trial.core, s) for v, s in ways], trial.core
+    )
     device = device_for(trial.url, trial.timeout)
     with temporary_folder("tune") as tmp:
         path = tmp / "trial.edgec"
         _write(path, trial, made)
-        with Bundle.open(path) as bundle, contextlib.nullcontext() if is_model(trial.url) else _device_in_use:
+        with (
+            Bundle.open(path) as bundle,
+            contextlib.nullcontext() if is_model(trial.url) else _device_in_use,
+        ):
             try:
                 off = device.run(bundle, _inputs(made.tensors, made.inputs))[OFF]
             except DeviceError as e:
-                raise DeviceError(f"{call.kernel} could not be tried: {e.what}", trial.signature, e.hint) from e
+                raise DeviceError(
+                    f"{call.kernel} could not be tried: {e.what}",
+                    trial.signature,
+                    e.hint,
+                ) from e
             if np.all(off == ELSEWHERE):
                 return Outcome()
             _check(trial, call, ways, off)
@@ -87,15 +108,20 @@ def try_out(trial: Trial) -> Outcome:
 
 
 def is_model(url: str) -> bool:
-    """Whether a device's times are estimates that do not depend on what else this machine does."""
+    """Whether a device's times are estimates that do not depend on what else this
+    machine does.
+    """
     return url.startswith("emulated:")
 
 
 def _write(path: Path, trial: Trial, made: TrialSource) -> None:
     target = trial.target
     cc = Compiler.zig(target.library, target.program, target.mcpu)
-    binaries = build({target.name: made.texts}, CSRC, {target.name: cc}, flags=made.flags)[target.name]
-    library, program = f"lib/{target.name}/libmodel.so", f"bin/{target.name}/main"
+    binaries = build(
+        {target.name: made.texts}, CSRC, {target.name: cc}, flags=made.flags
+    )[target.name]
+    library = f"lib/{target.name}/libmodel.so"
+    program = f"bin/{target.name}/main"
     files = {library: binaries.library, program: binaries.program}
     files |= {WEIGHTS_FILE: made.weights} if made.weights else {}
     contents = Contents(
@@ -106,7 +132,10 @@ def _write(path: Path, trial: Trial, made: TrialSource) -> None:
         inputs=made.inputs,
         outputs=(OFF,),
         state=(),
-        tensors={n: TensorInfo(n, t.shape, DESCR[t.dtype], None) for n, t in made.tensors.items()},
+        tensors={
+            n: TensorInfo(n, t.shape, DESCR[t.dtype], None)
+            for n, t in made.tensors.items()
+        },
         segments=(SegmentInfo(SEGMENT, "cpu", made.inputs, (OFF,), made.arena),),
         libraries={target.name: library},
         programs={target.name: program},
@@ -123,7 +152,9 @@ def _write(path: Path, trial: Trial, made: TrialSource) -> None:
     write_bundle(path, contents, files)
 
 
-def _inputs(tensors: Mapping[str, TensorType], names: tuple[str, ...]) -> dict[str, Array]:
+def _inputs(
+    tensors: Mapping[str, TensorType], names: tuple[str, ...]
+) -> dict[str, Array]:
     """All values of integers, floats about 0; always the same."""
     rng = np.random.default_rng(0)
     found = {}
@@ -133,20 +164,29 @@ def _inputs(tensors: Mapping[str, TensorType], names: tuple[str, ...]) -> dict[s
             found[n] = rng.normal(size=t.shape).astype(t.np_dtype)
         else:
             info = np.iinfo(np.int8 if t.dtype == "bool" else t.np_dtype)
-            low, high = (0, 1) if t.dtype == "bool" else (max(info.min, -1000), min(info.max, 1000))
+            low, high = (
+                (0, 1)
+                if t.dtype == "bool"
+                else (max(info.min, -1000), min(info.max, 1000))
+            )
             found[n] = rng.integers(low, high + 1, t.shape).astype(t.np_dtype)
     return found
 
 
-def _check(trial: Trial, call: KernelCall, ways: list[tuple[Variant, Schedule]], off: Array) -> None:
+def _check(
+    trial: Trial, call: KernelCall, ways: list[tuple[Variant, Schedule]], off: Array
+) -> None:
     """Raise EdgecError for a candidate whose result is not that of the plain kernel."""
-    float_result = list((call, *call.then)[-1].pointers())[-1].value.type.dtype == "float32"
+    float_result = (
+        list((call, *call.then)[-1].pointers())[-1].value.type.dtype == "float32"
+    )
     for (v, s), far in zip(ways, off.tolist(), strict=True):
         if not far <= (FLOAT_OFF if float_result else 0):
             by = f"by {far:.2g} of the range" if float_result else f"in {far:.0f} bytes"
             values = ", ".join(f"{k}={n}" for k, n in s.items())
             raise EdgecError(
-                f"{v.name} with {values or 'no parameters'} differs {by} from {call.kernel}",
+                f"{v.name} with {values or 'no parameters'} differs {by} from "
+                f"{call.kernel}",
                 at=f"{trial.signature} on {trial.url}",
                 hint="report it with the bundle; --tuned none compiles without searches",
             )
@@ -159,7 +199,11 @@ def _measured(device: Device, bundle: Bundle, candidates: int) -> Outcome:
         ops = found.estimates[0].ops
         if not ops:
             why = "; ".join(found.notes) or found.estimates[0].how
-            raise EdgecError(f"there are no estimates to choose by: {why}", at=device.url, hint="edgec doctor")
+            raise EdgecError(
+                f"there are no estimates to choose by: {why}",
+                at=device.url,
+                hint="edgec doctor",
+            )
         ms = tuple(ops[i].ms for i in at)
         return Outcome(ms, ms, True)
     each = statistics.median(n for p in found.profiles for n in p.total)

@@ -1,4 +1,6 @@
-"""`tune`: search the legal schedules of a bundle's calls on a device, and keep the best."""
+"""`tune`: search the legal schedules of a bundle's calls on a device, and keep the
+best.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,14 +35,17 @@ from edgec.steps import Progress
 from edgec.version import VERSION
 
 BETTER = 1.01
-"""How many times as fast as the default a schedule must be to be taken: less is noise, or not worth another choice."""
+"""How many times as fast as the default a schedule must be to be taken: less is noise,
+or not worth another choice.
+"""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What `edgec tune` was asked for. on: a URL. workers: a number of threads, or the URL of a cluster; None: as many
-    threads as the processor has cores where times are estimates, else one. ops: at most so many calls, the largest
-    first. output: the database. executor: runs the trials instead.
+    """What `edgec tune` was asked for. on: a URL. workers: a number of threads, or the
+    URL of a cluster; None: as many threads as the processor has cores where times are
+    estimates, else one. ops: at most so many calls, the largest first. output: the
+    database. executor: runs the trials instead.
     """
 
     bundle: Path
@@ -53,14 +58,23 @@ class Search:
 
     def __post_init__(self) -> None:
         if self.ops is not None and self.ops < 1:
-            raise InputError(f"{self.ops} ops are none", at="--ops", hint="give 1 or more")
+            raise InputError(
+                f"{self.ops} ops are none", at="--ops", hint="give 1 or more"
+            )
         if Workers.of(self.workers).address and not is_model(self.on):
             what = f"workers would measure on {self.on} all at once"
-            raise InputError(what, at="--workers", hint="use --on emulated:<board>, or leave out --workers")
+            raise InputError(
+                what,
+                at="--workers",
+                hint="use --on emulated:<board>, or leave out --workers",
+            )
 
 
 def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
-    """Try what is not yet in the database, and write it after each call. Raises EdgecError."""
+    """Try what is not yet in the database, and write it after each call.
+
+    Raises EdgecError.
+    """
     path = search.output or default_path()
     if search.output is None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,27 +84,54 @@ def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
     say("read")
     with Bundle.open(search.bundle) as bundle:
         board, target, cores = _cores(bundle, search)
-        asked = {core: _largest(bundle, calls)[: search.ops] for core, calls in cores.items()}
+        asked = {
+            core: _largest(bundle, calls)[: search.ops] for core, calls in cores.items()
+        }
     threads = (os.cpu_count() or 1) if is_model(search.on) else 1
     asked_for = Workers.of(search.workers)
-    own = nullcontext(search.executor) if search.executor else asked_for.executor(threads, search.timeout)
+    own: AbstractContextManager[Executor]
+    if search.executor:
+        own = nullcontext(search.executor)
+    else:
+        own = asked_for.executor(threads, search.timeout)
     with own as executor:
-        for core, calls in asked.items():  # the first that the device is; it never runs what is for another
+        # the first that the device is; it never runs what is for another
+        for core, calls in asked.items():
             one = _OnCore(search, path, core, calls, database)
             if one.search(executor, board, target, say):
-                return Tuning(path, search.on, is_model(search.on), core.name, tuple(one.found))
+                return Tuning(
+                    path, search.on, is_model(search.on), core.name, tuple(one.found)
+                )
     what = f"{search.on} is none of {', '.join(core.name for core in asked)}"
-    raise InputError(what, at=str(search.bundle), hint="compile for the device's board, or tune on that board")
+    raise InputError(
+        what,
+        at=str(search.bundle),
+        hint="compile for the device's board, or tune on that board",
+    )
 
 
 class _OnCore:
     """The search for one core."""
 
-    def __init__(self, search: Search, path: Path, core: Core, calls: Sequence[AskedCall], database: Database) -> None:
-        self._on, self._timeout = search.on, search.timeout
-        self._path, self._core, self._database = path, replace(core, tuned={}), database
+    def __init__(
+        self,
+        search: Search,
+        path: Path,
+        core: Core,
+        calls: Sequence[AskedCall],
+        database: Database,
+    ) -> None:
+        self._on = search.on
+        self._timeout = search.timeout
+        self._path = path
+        self._core = replace(core, tuned={})
+        self._database = database
         self._calls = {c.signature: c for c in calls}
-        known = {key: f for key, c in self._calls.items() if (f := self._known(c)) is not None}
+        known = {
+            key: f
+            for key, c in self._calls.items()
+            if (f := self._known(c)) is not None
+        }
         self._left = [c for key, c in self._calls.items() if key not in known]
         self.found = [self._choice(key, f, new=False) for key, f in known.items()]
 
@@ -99,12 +140,27 @@ class _OnCore:
         found = self._database.of(self._core.name).get(asked.signature)
         if found is None or (found.device, found.edgec) != (self._on, VERSION):
             return None
-        return found if tuned(again(asked.call), replace(self._core, tuned={asked.signature: found})) else None
+        if tuned(
+            again(asked.call), replace(self._core, tuned={asked.signature: found})
+        ):
+            return found
+        return None
 
-    def search(self, executor: Executor, board: Board, target: ArchTarget, say: Progress) -> bool:
+    def search(
+        self, executor: Executor, board: Board, target: ArchTarget, say: Progress
+    ) -> bool:
         """Try what is left; False where the device is not of this core."""
         trials = [
-            Trial(c.signature, c.call, self._core, board.name, target, self._on, self._timeout) for c in self._left
+            Trial(
+                c.signature,
+                c.call,
+                self._core,
+                board.name,
+                target,
+                self._on,
+                self._timeout,
+            )
+            for c in self._left
         ]
         say(f"try 1/{len(trials)}" if trials else "")
         with closing(each_done(executor, try_out, trials)) as done:
@@ -117,45 +173,85 @@ class _OnCore:
         return True
 
     def _keep(self, trial: Trial, outcome: Outcome) -> None:
-        call, ms = again(trial.call), outcome.again
+        call = again(trial.call)
+        ms = outcome.again
         ways = legal(call, trial.core)
         best = min(range(len(ways)), key=outcome.ms.__getitem__)
         best = best if ms[0] > BETTER * ms[best] else 0
         variant, schedule = ways[best]
         found = Found(
-            variant.name, dict(schedule), ms[best], ms[0], len(ms), self._on, outcome.estimated, VERSION, _what(call)
+            variant.name,
+            dict(schedule),
+            ms[best],
+            ms[0],
+            len(ms),
+            self._on,
+            outcome.estimated,
+            VERSION,
+            _what(call),
         )
-        self._database = self._database.with_entry(self._core.name, trial.signature, found)
+        self._database = self._database.with_entry(
+            self._core.name, trial.signature, found
+        )
         write_whole(self._path, json.dumps(self._database.to_json(), indent=1) + "\n")
         self.found.append(self._choice(trial.signature, found, new=True))
 
     def _choice(self, key: str, f: Found, *, new: bool) -> Choice:
         functions = self._calls[key].functions
-        return Choice(functions, f.what, f.variant, f.schedule, f.ms, f.default_ms, f.tried, new)
+        return Choice(
+            functions, f.what, f.variant, f.schedule, f.ms, f.default_ms, f.tried, new
+        )
 
 
-def _cores(bundle: Bundle, search: Search) -> tuple[Board, ArchTarget, Mapping[Core, tuple[AskedCall, ...]]]:
-    """What the bundle asks of each core, the preferred first. Raises InputError where there is nothing to choose."""
-    at, board = str(bundle.path), Board.load(bundle.manifest.board)
+def _cores(
+    bundle: Bundle, search: Search
+) -> tuple[Board, ArchTarget, Mapping[Core, tuple[AskedCall, ...]]]:
+    """What the bundle asks of each core, the preferred first.
+
+    Raises InputError where there is nothing to choose.
+    """
+    at = str(bundle.path)
+    board = Board.load(bundle.manifest.board)
     if CALLS_FILE not in bundle.manifest.files:
-        raise InputError("the bundle does not say what it computes", at=at, hint="compile the model again")
-    read = from_json(bundle.read(CALLS_FILE), CallsFile, CALLS_FILE, at, "compile the model again")
+        raise InputError(
+            "the bundle does not say what it computes",
+            at=at,
+            hint="compile the model again",
+        )
+    read = from_json(
+        bundle.read(CALLS_FILE), CallsFile, CALLS_FILE, at, "compile the model again"
+    )
     kind, _, rest = search.on.partition(":")
     there, _, wanted = ("host", "", "") if kind == "local" else rest.partition("/")
     if kind in ("local", "emulated") and there != board.name:
         hint = f"compile it with --target {there}, or tune it on emulated:{board.name}"
-        raise InputError(f"the bundle is for {board.name}, {search.on} is not", at=at, hint=hint)
+        raise InputError(
+            f"the bundle is for {board.name}, {search.on} is not", at=at, hint=hint
+        )
     for target in board.targets:
         if wanted in ("", target.name) and (calls := read.targets.get(target.name)):
             _check_calls(read, at)
-            return board, target, {c: calls[c.name] for c in cores_of(board, target) if c.name in calls}
-    what = f"nothing that the bundle computes can be done in more than one way on {wanted or board.name}"
-    raise InputError(what, at=at, hint="tune a bundle for 64-bit Arm or x86-64 with a part on the CPU")
+            return (
+                board,
+                target,
+                {c: calls[c.name] for c in cores_of(board, target) if c.name in calls},
+            )
+    what = (
+        "nothing that the bundle computes can be done in more than one way on "
+        f"{wanted or board.name}"
+    )
+    raise InputError(
+        what,
+        at=at,
+        hint="tune a bundle for 64-bit Arm or x86-64 with a part on the CPU",
+    )
 
 
 def _check_calls(read: CallsFile, at: str) -> None:
     """Raise InputError for calls that are none."""
-    for asked in (a for cores in read.targets.values() for calls in cores.values() for a in calls):
+    for asked in (
+        a for cores in read.targets.values() for calls in cores.values() for a in calls
+    ):
         try:
             again(asked.call)
         except (KeyError, TypeError, ValueError, IndexError) as e:
@@ -176,5 +272,10 @@ def _largest(bundle: Bundle, calls: Sequence[AskedCall]) -> list[AskedCall]:
 
 def _what(call: KernelCall) -> str:
     """For people: what a call reads first, and what comes out."""
-    values = [p.value.type for c in (call, *call.then) for p in c.pointers() if p.value.const is None]
+    values = [
+        p.value.type
+        for c in (call, *call.then)
+        for p in c.pointers()
+        if p.value.const is None
+    ]
     return f"{values[0]} -> {values[-1]}"

@@ -1,4 +1,6 @@
-"""The schedules of searches that a compile goes by: those that come with edgec, and those of this person's file."""
+"""The schedules of searches that a compile goes by: those that come with edgec, and
+those of this person's file.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def default_path() -> Path:
 
 @dataclass(frozen=True)
 class Wanted:
-    """path: of a person's file, if there is one. own: what it has. shipped: whether edgec's own count too."""
+    """path: of a person's file, if there is one. own: what it has. shipped: whether
+    edgec's own count too.
+    """
 
     path: Path | None
     own: Database
@@ -33,7 +37,10 @@ class Wanted:
 
     @classmethod
     def of(cls, option: str | None) -> Wanted:
-        """option: a file, "none", or None for the default file where there is one. Raises InputError."""
+        """option: a file, "none", or None for the default file where there is one.
+
+        Raises InputError.
+        """
         path = default_path() if option is None else Path(option)
         if option == NONE or (option is None and not path.is_file()):
             return cls(None, Database(), option != NONE)
@@ -41,7 +48,12 @@ class Wanted:
 
     def cores(self, cores: Sequence[Core]) -> tuple[Core, ...]:
         """The same with what searches found."""
-        return tuple(replace(c, tuned={**(c.tuned if self.shipped else {}), **self.own.of(c.name)}) for c in cores)
+        return tuple(
+            replace(
+                c, tuned={**(c.tuned if self.shipped else {}), **self.own.of(c.name)}
+            )
+            for c in cores
+        )
 
     def told(self, sources: Mapping[str, TargetSources]) -> Iterator[str]:
         """What there is to say of a person's file after a compile."""
@@ -49,11 +61,16 @@ class Wanted:
             tuned(call, core) is not None
             for made in sources.values()
             for core, segments in made.cores.items()
-            for call in {signature(c): c for s in segments.values() for _, c in s.asked}.values()
+            for call in {
+                signature(c): c for s in segments.values() for _, c in s.asked
+            }.values()
             if signature(call) in self.own.of(core.name)
         ]
         if sum(known):
             yield f"tuned: {sum(known)} kinds of calls run as {self.path} says"
         if len(known) > sum(known):
-            what = f"{len(known) - sum(known)} schedules of {self.path} are no longer legal and were ignored"
+            what = (
+                f"{len(known) - sum(known)} schedules of {self.path} are no longer "
+                "legal and were ignored"
+            )
             yield f"note: {what}: edgec tune finds new ones"

@@ -1,4 +1,6 @@
-"""The check after each compile: every segment against `interp`, the whole against the model as the file has it."""
+"""The check after each compile: every segment against `interp`, the whole against the
+model as the file has it.
+"""
 
 from __future__ import annotations
 
@@ -24,39 +26,63 @@ from edgec.quantize.verification import Verification
 from edgec.steps import Progress, each
 
 _BUDGET = 20e9
-"""Multiply-accumulates that outputs are compared on: about ten seconds of C, and a count, not a time, so that the same
-inputs give the same bundle."""
+"""Multiply-accumulates that outputs are compared on: about ten seconds of C, and a
+count, not a time, so that the same inputs give the same bundle.
+"""
 _MOST = 100
 _HEAVY = 1e9
 """A model of more multiply-accumulates runs through interp once, any other twice."""
 
 
 def verify_bundle(
-    bundle: Bundle, lowered: Lowered, min_cosine: float | None, say: Progress = lambda text: None
+    bundle: Bundle,
+    lowered: Lowered,
+    min_cosine: float | None,
+    say: Progress = lambda text: None,
 ) -> Verification:
     """Run the bundle on the samples in every way that this machine can, and compare.
 
-    Each segment is compared with `interp` on the first sample or two; the outputs of a model that edgec quantized are
-    compared with those of its float form on as many as the model's size allows. min_cosine: how like that form it must
-    be; None for a model that edgec did not quantize, which must agree with what was imported within rounding.
+    Each segment is compared with `interp` on the first sample or two; the outputs of a
+    model that edgec quantized are compared with those of its float form on as many as
+    the model's size allows. min_cosine: how like that form it must be; None for a model
+    that edgec did not quantize, which must agree with what was imported within
+    rounding.
     """
-    samples, segments = lowered.samples, lowered.partition.segments
+    samples = lowered.samples
+    segments = lowered.partition.segments
     exact, count = _counts(lowered)
-    judge, tallies, unlike = Judge(), dict[str, Tally](), list[str]()
-    reference, worst, not_finite = _Reference(lowered), None, ""
+    judge = Judge()
+    tallies = dict[str, Tally]()
+    unlike = list[str]()
+    reference = _Reference(lowered)
+    worst = None
+    not_finite = ""
     with Session(bundle, tpu="c") as session:
         for i in range(count):
             if i >= exact and not reference.of_any_sample:
                 break
             say(f"verify {i + 1}/{count}")
-            sample, values = samples[i], dict[str, Array]() if lowered.floats is not None and i == 0 else None
-            got = _run(session, segments, sample, "C", judge, values) if i < exact else _outputs(session, sample)
+            sample = samples[i]
+            if lowered.floats is not None and i == 0:
+                values = dict[str, Array]()
+            else:
+                values = None
+            if i < exact:
+                got = _run(session, segments, sample, "C", judge, values)
+            else:
+                got = _outputs(session, sample)
             want = reference.exactly(sample) if i < exact else reference(sample)
             if lowered.floats is None:
                 law = lowered.law or lowered.imported
-                unlike += _unlike(law, sample, got, want if law is lowered.imported else interp(law, sample))
+                unlike += _unlike(
+                    law,
+                    sample,
+                    got,
+                    want if law is lowered.imported else interp(law, sample),
+                )
             elif values is not None:
-                parts, floats = {s.name: s.graph for s in segments}, lowered.floats
+                parts = {s.name: s.graph for s in segments}
+                floats = lowered.floats
                 worst = worst_layer(parts, values, floats.graph, floats.run, sample)
             if not not_finite and (unlike or not finite.is_finite(want)):
                 not_finite = str(finite.first(lowered.imported, sample) or "")
@@ -71,24 +97,44 @@ def verify_bundle(
     mixed = [s for s in segments if rounds_floats(s.graph)]
     for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
         judge.add(op_by_op(bundle, mixed, samples[i]))
-    merged, whole = judge.worst(), {name: t.result() for name, t in tallies.items()}
+    merged = judge.worst()
+    whole = {name: t.result() for name, t in tallies.items()}
     failures = [
-        f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed" for c in merged if not c.ok
+        f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed"
+        for c in merged
+        if not c.ok
     ]
     failures += _unmapped(bundle, segments, lowered.wishes.optimistic)
     if min_cosine is not None:
         low = [(n, a.cosine) for n, a in whole.items() if not a.cosine >= min_cosine]
-        unlike += [f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed" for n, c in low]
+        unlike += [
+            f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed"
+            for n, c in low
+        ]
     used = next(iter(tallies.values())).samples if tallies else 0
     calibrated = lowered.floats.samples if lowered.floats is not None else 0
     return Verification(
-        used, exact, lowered.samples_source, calibrated, lowered.seen, reference.how, merged, whole,
-        lowered.floats is not None, worst, not_run, tuple(failures), tuple(unlike), not_finite,
-    )  # fmt: skip
+        used,
+        exact,
+        lowered.samples_source,
+        calibrated,
+        lowered.seen,
+        reference.how,
+        merged,
+        whole,
+        lowered.floats is not None,
+        worst,
+        not_run,
+        tuple(failures),
+        tuple(unlike),
+        not_finite,
+    )
 
 
 def _counts(lowered: Lowered) -> tuple[int, int]:
-    """On how many samples segments are compared with interp, and on how many outputs are compared."""
+    """On how many samples segments are compared with interp, and on how many outputs
+    are compared.
+    """
     macs = max(1, sum(op.spec.macs(op) for op in lowered.imported.ops))
     given = len(lowered.samples)
     exact = min(given, 1 if macs > _HEAVY else 2)
@@ -96,7 +142,9 @@ def _counts(lowered: Lowered) -> tuple[int, int]:
 
 
 class _Reference:
-    """The outputs that a model should have: by interp, and by the float form's C once that agrees with interp."""
+    """The outputs that a model should have: by interp, and by the float form's C once
+    that agrees with interp.
+    """
 
     def __init__(self, lowered: Lowered) -> None:
         self._imported = lowered.imported
@@ -135,7 +183,9 @@ def _run(
     judge: Judge,
     values: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """One inference; each segment is judged on the very inputs that it got. values: gets all int8 results by name."""
+    """One inference; each segment is judged on the very inputs that it got. values:
+    gets all int8 results by name.
+    """
 
     def keep(v: Value, array: Array) -> None:
         if values is not None and v.type.dtype == "int8":
@@ -150,24 +200,47 @@ def _run(
 def _outputs(session: Session, sample: Mapping[str, Array]) -> dict[str, Array]:
     """Of one inference, with what would be kept for the next."""
     outputs = session.run(sample)
-    return {**outputs, **{s.output: session.tensor(s.output) for s in session.manifest.state}}
+    return {
+        **outputs,
+        **{s.output: session.tensor(s.output) for s in session.manifest.state},
+    }
 
 
-def _unmapped(bundle: Bundle, segments: Sequence[Segment], optimistic: bool) -> Iterator[str]:
-    """What the support rules say against the emitted segments, read back as edgetpu_compiler will read them."""
+def _unmapped(
+    bundle: Bundle, segments: Sequence[Segment], optimistic: bool
+) -> Iterator[str]:
+    """What the support rules say against the emitted segments, read back as
+    edgetpu_compiler will read them.
+    """
     for s in segments:
         if s.place == "edgetpu":
-            for o in judge(read_operators(extract(bundle, f"segments/{s.name}.tflite"))):
+            for o in judge(
+                read_operators(extract(bundle, f"segments/{s.name}.tflite"))
+            ):
                 if o.verdict == "cpu" or (o.verdict == "uncertain" and not optimistic):
-                    yield f"operator {o.index} of {s.name} ({o.opcode}) would not map: {o.rule}: {o.seen}"
+                    yield (
+                        f"operator {o.index} of {s.name} ({o.opcode}) would not "
+                        "map: "
+                        f"{o.rule}: {o.seen}"
+                    )
 
 
 def _unlike(
-    original: Graph, sample: Mapping[str, Array], got: Mapping[str, Array], want: Mapping[str, Array]
+    original: Graph,
+    sample: Mapping[str, Array],
+    got: Mapping[str, Array],
+    want: Mapping[str, Array],
 ) -> Iterator[str]:
     """What differs from the graph as imported by more than rounding."""
     for v in original.outputs:
-        y, error = want[v.name], distance(got[v.name], want[v.name])
-        limit = float_limit(original, sample, v.name, y, error) if y.dtype.kind == "f" else 0.0
+        y = want[v.name]
+        error = distance(got[v.name], want[v.name])
+        if y.dtype.kind == "f":
+            limit = float_limit(original, sample, v.name, y, error)
+        else:
+            limit = 0.0
         if error > limit:
-            yield f"output {v.name} is {error:.3g} from the model as imported, {limit:.3g} allowed"
+            yield (
+                f"output {v.name} is {error:.3g} from the model as imported, "
+                f"{limit:.3g} allowed"
+            )

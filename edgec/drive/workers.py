@@ -1,4 +1,6 @@
-"""Where the trials of a search run: threads of this process, or the workers of a Dask cluster (`--workers`)."""
+"""Where the trials of a search run: threads of this process, or the workers of a Dask
+cluster (`--workers`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Workers:
-    """What `--workers` asks for. threads: of this process, None: as many as usual. address: of a Dask scheduler."""
+    """What `--workers` asks for. threads: of this process, None: as many as usual.
+    address: of a Dask scheduler.
+    """
 
     threads: int | None = None
     address: str = ""
@@ -40,7 +44,8 @@ class Workers:
     def executor(self, threads: int, timeout: float) -> Iterator[Executor]:
         """The cluster, or as many threads as were asked for, by default `threads`.
 
-        Raises ToolError where Dask is not installed, DeviceError where no cluster answers.
+        Raises ToolError where Dask is not installed, DeviceError where no cluster
+        answers.
         """
         if not self.address:
             pool = ThreadPoolExecutor(self.threads or threads)
@@ -52,12 +57,22 @@ class Workers:
         try:
             from distributed import Client
         except ImportError as e:
-            raise ToolError("Dask is not installed", at="--workers", hint="pip install 'edgec[dask]'") from e
+            raise ToolError(
+                "Dask is not installed",
+                at="--workers",
+                hint="pip install 'edgec[dask]'",
+            ) from e
         try:
-            client = Client(f"tcp://{self.address}", timeout=timeout, set_as_default=False)
+            client = Client(
+                f"tcp://{self.address}", timeout=timeout, set_as_default=False
+            )
         except (OSError, TimeoutError) as e:
             hint = "start it there: dask scheduler, and dask worker on each machine"
-            raise DeviceError(f"no Dask scheduler answers at {self.address}: {e}", at="--workers", hint=hint) from e
+            raise DeviceError(
+                f"no Dask scheduler answers at {self.address}: {e}",
+                at="--workers",
+                hint=hint,
+            ) from e
         with client:
             yield _Cluster(client)
 
@@ -66,7 +81,8 @@ class _Cluster(Executor):
     """The workers of a Dask client; what calls share is sent to each of them once."""
 
     def __init__(self, client: Any) -> None:
-        self._client, self._executor = client, client.get_executor(pure=False, retries=TIMES)
+        self._client = client
+        self._executor = client.get_executor(pure=False, retries=TIMES)
         self._sent: dict[Shared[Any], Any] = {}
 
     def submit(self, fn: Callable[..., B], /, *args: Any, **kwargs: Any) -> Future[B]:
@@ -77,5 +93,7 @@ class _Cluster(Executor):
 
     def _scattered(self, shared: Shared[Any]) -> Any:
         if shared not in self._sent:
-            self._sent[shared] = self._client.scatter(shared, broadcast=True, hash=False)
+            self._sent[shared] = self._client.scatter(
+                shared, broadcast=True, hash=False
+            )
         return self._sent[shared]

@@ -1,8 +1,10 @@
-"""Graph → C: one file per segment with a function that runs it, and the bytes of the constants that it reads.
+"""Graph → C: one file per segment with a function that runs it, and the bytes of the
+constants that it reads.
 
-Weights are binary, in the segment's part of the bundle's weights file, whose address the caller gives. Scalars and
-tables with a value for each channel are static arrays in the text: the C compiler computes with them (signs of shifts,
-masks, how far to unroll), which is worth 3 % of the instructions of MobileNet v2. There is no other global.
+Weights are binary, in the segment's part of the bundle's weights file, whose address
+the caller gives. Scalars and tables with a value for each channel are static arrays in
+the text: the C compiler computes with them (signs of shifts, masks, how far to unroll),
+which is worth 3 % of the instructions of MobileNet v2. There is no other global.
 """
 
 from __future__ import annotations
@@ -19,7 +21,18 @@ from edgec.emit.entries import entries
 from edgec.emit.memory import Plan, plan_offsets
 from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
-from edgec.ir import Array, Graph, KernelCall, Op, Pointer, Scratch, Share, Struct, Table, Value
+from edgec.ir import (
+    Array,
+    Graph,
+    KernelCall,
+    Op,
+    Pointer,
+    Scratch,
+    Share,
+    Struct,
+    Table,
+    Value,
+)
 from edgec.ir.graph import unique
 from edgec.ir.verify import lacks_scale
 from edgec.ops.opaque import Opaque
@@ -56,16 +69,19 @@ CTYPES = {
 
 @dataclass(frozen=True)
 class CSource:
-    """One generated file: its text, the kernel headers that it includes, its memory plan.
+    """One generated file: its text, the kernel headers that it includes, its memory
+    plan.
 
-    functions: what its profile knows, in order: every op that computes something, the same on all cores, whatever one
-    fuses. calls: for each op of the graph its position among them; None where what it copies is where it should be.
-    within: the same of the one in whose time it is, where several are done at once.
-    constants: bytes of its read-only arrays. weights: the file that has those of them that are not in the text.
-    places: where the values lie. complete: after how many of the functions the values that are written as a whole lie
-    there; others never do. asked: the calls of plain kernels that it computes, by the name of their function.
-    spans: from where to where in the weights file the constants of an op lie, by its position in the graph; of a source
-    of its own file with text="none" alone.
+    functions: what its profile knows, in order: every op that computes something, the
+    same on all cores, whatever one fuses. calls: for each op of the graph its position
+    among them; None where what it copies is where it should be. within: the same of the
+    one in whose time it is, where several are done at once. constants: bytes of its
+    read-only arrays. weights: the file that has those of them that are not in the text.
+    places: where the values lie. complete: after how many of the functions the values
+    that are written as a whole lie there; others never do. asked: the calls of plain
+    kernels that it computes, by the name of their function. spans: from where to where
+    in the weights file the constants of an op lie, by its position in the graph; of a
+    source of its own file with text="none" alone.
     """
 
     name: str
@@ -83,7 +99,8 @@ class CSource:
     spans: Mapping[int, tuple[int, int]]
 
 
-_SIGNED, _UNSIGNED = ("i8", "s16", "s32", "s64"), ("u8", "u16", "u32", "u64")
+_SIGNED = ("i8", "s16", "s32", "s64")
+_UNSIGNED = ("u8", "u16", "u32", "u64")
 _SETS = {"SIGNED": _SIGNED, "UNSIGNED": _UNSIGNED, "INTEGERS": (*_SIGNED, *_UNSIGNED)}
 """The suffixes of the kernels that ek_base.h's EK_OF_… define."""
 
@@ -93,10 +110,13 @@ def kernel_headers() -> dict[str, str]:
     """The header that defines each kernel, found by reading csrc."""
     found: dict[str, str] = {}
     for path in sorted(CSRC.rglob("ek_*.h")):
-        text, header = path.read_text(), path.relative_to(CSRC).as_posix()
+        text = path.read_text()
+        header = path.relative_to(CSRC).as_posix()
         for name in re.findall(r"\b(ek_\w+)\s*\(|\b(?:EK_[A-Z0-9_]+)\((ek_\w+),", text):
             found.setdefault(name[0] or name[1], header)
-        for types, name in re.findall(r"^EK_OF_([A-Z]+)\((ek_\w+),", text, re.MULTILINE):
+        for types, name in re.findall(
+            r"^EK_OF_([A-Z]+)\((ek_\w+),", text, re.MULTILINE
+        ):
             found.update({f"{name}_{suffix}": header for suffix in _SETS[types]})
     return found
 
@@ -109,54 +129,91 @@ def segment_source(
     text: Text = "small",
     rules: Rules = DEFAULT,
 ) -> CSource:
-    """The C of one segment for a core: edgec_<name>_run, and edgec_<name>_profile with a mark before each op
-    (ek_model.h).
+    """The C of one segment for a core: edgec_<name>_run, and edgec_<name>_profile with
+    a mark before each op (ek_model.h).
 
-    weights: the file that its weights are added to, else one of its own. text: which constants are written as text;
-    "all": each is an array of its own, so that a sanitizer sees what is read beside it; "none": graphs that differ in
-    nothing else have the same text (`constants_again`). rules: what the schedule may do.
+    weights: the file that its weights are added to, else one of its own. text: which
+    constants are written as text; "all": each is an array of its own, so that a
+    sanitizer sees what is read beside it; "none": graphs that differ in nothing else
+    have the same text (`constants_again`). rules: what the schedule may do.
     """
     check_types(graph)
     made = schedule(graph, core, rules)
     file = weights if weights is not None else WeightsFile(apart=text == "none")
     writer = Writer(graph, made.places, file, text, core.threads)
     called = {step.at: writer.step(step) for step in made.steps}
-    lives = lifetimes([tensors(s.calls) for s in made.steps], made.places, {*graph.inputs, *graph.outputs})
+    lives = lifetimes(
+        [tensors(s.calls) for s in made.steps],
+        made.places,
+        {*graph.inputs, *graph.outputs},
+    )
     plan = plan_offsets(lives + writer.scratches)
-    flushed = "avx2" in core.isa and any(v.type.dtype == "float32" for op in graph.ops for v in op.outputs)
-    always = {"ek_base.h", *(("ek_share.h",) if core.threads > 1 else ()), *(("ek_denormals.h",) if flushed else ())}
+    flushed = "avx2" in core.isa and any(
+        v.type.dtype == "float32" for op in graph.ops for v in op.outputs
+    )
+    always = {
+        "ek_base.h",
+        *(("ek_share.h",) if core.threads > 1 else ()),
+        *(("ek_denormals.h",) if flushed else ()),
+    }
     headers = sorted({header_of(call) for call in writer.calls} | always)
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
     marks = [called.get(i, ()) for i in made.ops]
-    code = text_of(writer, plan, headers, name) + entries(name, marks, core.threads, flushed)
+    code = text_of(writer, plan, headers, name) + entries(
+        name, marks, core.threads, flushed
+    )
     numbers = {op: number for number, op in enumerate(made.ops)}
     calls = tuple(numbers.get(i) for i in range(len(graph.ops)))
     done = {i: numbers.get(step.at) for step in made.steps for i in step.ops}
     within = tuple(done.get(i) for i in range(len(graph.ops)))
-    asked = tuple((f"op{s.at}_{graph.ops[s.at].kind}", call) for s in made.asked for call in s.calls)
+    asked = tuple(
+        (f"op{s.at}_{graph.ops[s.at].kind}", call)
+        for s in made.asked
+        for call in s.calls
+    )
     return CSource(
-        name, code, tuple(headers), plan, calls, within, functions, writer.constant_bytes, writer.weights, made.places,
-        complete(graph, made), asked, writer.spans,
-    )  # fmt: skip
+        name,
+        code,
+        tuple(headers),
+        plan,
+        calls,
+        within,
+        functions,
+        writer.constant_bytes,
+        writer.weights,
+        made.places,
+        complete(graph, made),
+        asked,
+        writer.spans,
+    )
 
 
-def constants_again(source: CSource, op: Op, at: int, core: Core, choose: Choose) -> bytes:
-    """What lies in the span of an op, for an op in its place whose constants are others of the same shapes.
+def constants_again(
+    source: CSource, op: Op, at: int, core: Core, choose: Choose
+) -> bytes:
+    """What lies in the span of an op, for an op in its place whose constants are others
+    of the same shapes.
 
     source: of text="none", written for the core by rules that fuse nothing.
     """
     calls = tuple(chosen(call, core, choose) for call in op.calls())
-    writer = Writer(Graph(""), source.places, WeightsFile(apart=True), "none", core.threads)
+    writer = Writer(
+        Graph(""), source.places, WeightsFile(apart=True), "none", core.threads
+    )
     writer.whole("again", calls)
     first, last = source.spans[at]
     data = writer.weights.data
     if len(data) != last - first:
-        raise InternalError(f"the constants of {op!r} take {len(data)} bytes, not {last - first}")
+        raise InternalError(
+            f"the constants of {op!r} take {len(data)} bytes, not {last - first}"
+        )
     return data
 
 
 def check_kernels(graph: Graph) -> None:
-    """Raise UnsupportedError for an op that cannot be written as C: found without writing any."""
+    """Raise UnsupportedError for an op that cannot be written as C: found without
+    writing any.
+    """
     check_types(graph)
     for op in graph.ops:
         if not isinstance(op.spec, Opaque):  # of models that are only looked at
@@ -169,7 +226,9 @@ def check_kernels(graph: Graph) -> None:
 
 
 def check_types(graph: Graph) -> None:
-    """Raise UnsupportedError for int8 that stands for no reals, where a kernel wants a scale."""
+    """Raise UnsupportedError for int8 that stands for no reals, where a kernel wants a
+    scale.
+    """
     for op in graph.ops:
         if lacks_scale(op):
             raise _no_kernel(op)
@@ -190,13 +249,21 @@ def header_of(kernel: str) -> str:
 
 def text_of(writer: Writer, plan: Plan, headers: Sequence[str], name: str) -> str:
     """The whole file but what callers see."""
-    enum = "".join(f"    {writer.symbols[n]} = {o},\n" for n, o in plan.offsets.items() if n in writer.symbols)
+    enum = "".join(
+        f"    {writer.symbols[n]} = {o},\n"
+        for n, o in plan.offsets.items()
+        if n in writer.symbols
+    )
     table = "".join(writer.table)
     return (
         f"/* Segment {name}. Generated by edgec; do not edit. */\n"
         + "".join(f'#include "{h}"\n' for h in headers)
         + (f"\nenum {{ /* offsets in the arena, bytes */\n{enum}}};\n" if enum else "")
-        + (f"\nenum {{ /* offsets in the weights file, bytes */\n{table}}};\n" if table else "")
+        + (
+            f"\nenum {{ /* offsets in the weights file, bytes */\n{table}}};\n"
+            if table
+            else ""
+        )
         + "\n"
         + "".join(writer.constants)
         + "".join(writer.bodies)
@@ -207,8 +274,9 @@ def text_of(writer: Writer, plan: Plan, headers: Sequence[str], name: str) -> st
 class Writer:
     """Prints one segment: collects constants, bodies and scratch needs.
 
-    text: which constants are text. constants: those that are. weights: has the others; table: their offsets, as lines
-    of an enum. threads: the most that share a call. scratches: those in the arena.
+    text: which constants are text. constants: those that are. weights: has the others;
+    table: their offsets, as lines of an enum. threads: the most that share a call.
+    scratches: those in the arena.
     """
 
     graph: Graph
@@ -226,16 +294,23 @@ class Writer:
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._index, self._step, self._function, self._parts, self._stack = 0, -1, "", 1, 0
+        self._index = 0
+        self._step = -1
+        self._function = ""
+        self._parts = 1
+        self._stack = 0
         self._known: dict[tuple[str, bytes], str] = {}
         self._names: set[str] = set()
         self._apart: list[Array] = []
 
     def step(self, step: Step) -> list[str]:
-        """One static function, or one for each call where threads share some; the statements that call them."""
+        """One static function, or one for each call where threads share some; the
+        statements that call them.
+        """
         ops = [self.graph.ops[i] for i in step.ops]
         fn = f"op{step.ops[0]}_{'_'.join(op.kind for op in ops)}"
-        self._index, self._function = step.ops[0], fn
+        self._index = step.ops[0]
+        self._function = fn
         self._step += 1
         for call in step.calls:
             _check_kernel(call, ops[0])
@@ -252,20 +327,31 @@ class Writer:
             return [self.whole(fn, step.calls, note)]
         names = [fn, *(f"{fn}_{i}" for i in range(1, len(step.calls)))]
         pairs = zip(names, step.calls, strict=True)
-        return [self._part(name, c, note) if c.divisible else self.whole(name, (c,), note) for name, c in pairs]
+        return [
+            self._part(name, c, note) if c.divisible else self.whole(name, (c,), note)
+            for name, c in pairs
+        ]
 
     def whole(self, fn: str, calls: Sequence[KernelCall], note: str = "") -> str:
         """A function that one thread computes."""
         body = self._body(calls)
-        # restrict: as with a const array, no store changes what was read from the weights
-        parameters = "unsigned char *m, const unsigned char *restrict w, const void *const *in, void *const *out"
+        # restrict: as with a const array, no store changes what was read from the
+        # weights
+        parameters = (
+            "unsigned char *m, const unsigned char *restrict w, "
+            "const "
+            "void *const *in, void *const *out"
+        )
         head = f"EK_OP void {fn}({parameters}) {{{note}\n"
-        self.bodies.append(f"{head}    (void)m, (void)w, (void)in, (void)out;\n    {body}\n}}\n\n")
+        self.bodies.append(
+            f"{head}    (void)m, (void)w, (void)in, (void)out;\n    {body}\n}}\n\n"
+        )
         return f"{fn}(m, w, in, out);"
 
     def alone(self, fn: str, call: KernelCall) -> str:
         """A function for one call of no op; the statement that calls it."""
-        self._index, self._function = self._index + 1, fn
+        self._index = self._index + 1
+        self._function = fn
         self._step += 1
         self.calls.add(call.kernel)
         return self.whole(fn, (call,))
@@ -283,7 +369,9 @@ class Writer:
         """The calls, and the stack that their scratch takes."""
         self._stack = 0
         statements = [self._call(call) for call in calls]
-        return "\n    ".join([*([f"EK_STACK({self._stack});"] if self._stack else []), *statements])
+        return "\n    ".join(
+            [*([f"EK_STACK({self._stack});"] if self._stack else []), *statements]
+        )
 
     def _call(self, call: KernelCall) -> str:
         return f"{call.kernel}({', '.join(self._operand(x) for x in call.operands)});"
@@ -308,8 +396,9 @@ class Writer:
         return _literal(x)
 
     def _struct(self, x: Struct) -> str:
-        """A constant where all is known when the program is linked: code that fills it in at each call takes three
-        times the room, and compilers see through both."""
+        """A constant where all is known when the program is linked: code that fills it
+        in at each call takes three times the room, and compilers see through both.
+        """
         fields = ", ".join(f".{k} = {self._operand(v)}" for k, v in x.fields.items())
         if not self._known_to_linkers(x):
             return f"&(const {x.ctype}){{{fields}}}"
@@ -335,8 +424,11 @@ class Writer:
         return True
 
     def ptr(self, x: Pointer) -> str:
-        """Constants by name, inputs and outputs from the caller's tables, the rest in the arena."""
-        value, offset = x.value, x.offset
+        """Constants by name, inputs and outputs from the caller's tables, the rest in
+        the arena.
+        """
+        value = x.value
+        offset = x.offset
         if value.const is not None:
             base = self.const(value.const, "c")
         else:
@@ -360,7 +452,9 @@ class Writer:
         return self.symbols[name]
 
     def const(self, array: Array, hint: str) -> str:
-        """Equal arrays are written once; with text="none" those of an op alone, and only the very same ones."""
+        """Equal arrays are written once; with text="none" those of an op alone, and
+        only the very same ones.
+        """
         key = (f"{array.dtype}{hint if array.size == 0 else ''}", array.tobytes())
         if self.text == "none":
             key = (f"{self._index} {array.dtype}", id(array).to_bytes(8, "little"))
@@ -371,18 +465,26 @@ class Writer:
             self.constant_bytes += array.nbytes
             small = array.nbytes <= (TABLE_BYTES if array.ndim == 1 else SMALL_BYTES)
             as_text = self.text == "all" or (self.text == "small" and small)
-            self._known[key] = self._as_text(array, name) if as_text else self._as_weights(array, name)
+            self._known[key] = (
+                self._as_text(array, name) if as_text else self._as_weights(array, name)
+            )
         return self._known[key]
 
     def _as_text(self, array: Array, name: str) -> str:
         ctype = CTYPES[str(array.dtype)]
-        self.constants.append(f"static const {ctype} {name}[{max(1, array.size)}] = {{\n{_elements(array)}}};\n\n")
+        self.constants.append(
+            f"static const {ctype} {name}[{max(1, array.size)}] = "
+            f"{{\n{_elements(array)}}};\n\n"
+        )
         return name
 
     def _as_weights(self, array: Array, name: str) -> str:
-        ctype, at = CTYPES[str(array.dtype)], self.weights.place(array)
+        ctype = CTYPES[str(array.dtype)]
+        at = self.weights.place(array)
         shape = "".join(f"[{n}]" for n in array.shape)
-        self.table.append(f"    {name} = {at}, /* {ctype}{shape} of {self._function} */\n")
+        self.table.append(
+            f"    {name} = {at}, /* {ctype}{shape} of {self._function} */\n"
+        )
         return f"((const {ctype} *)(w + {name}))"
 
     def scratch(self, nbytes: int) -> str:
@@ -400,7 +502,11 @@ class Writer:
 def _no_kernel(op: Op) -> UnsupportedError:
     types = ", ".join(sorted({_type_text(v) for v in (*op.inputs, *op.outputs)}))
     hint = "compute it in float32, or leave it to the program around the model"
-    return UnsupportedError(f"edgec has no C kernel for {op.kind} of {types}", f"{op.source} ({op.kind})", hint)
+    return UnsupportedError(
+        f"edgec has no C kernel for {op.kind} of {types}",
+        f"{op.source} ({op.kind})",
+        hint,
+    )
 
 
 def _type_text(v: Value) -> str:
@@ -445,4 +551,7 @@ def _elements(array: Array) -> str:
     else:
         items = [str(int(v)) for v in flat.tolist()]
     width = 16 if array.dtype.kind != "f" else 8
-    return "".join("    " + ", ".join(items[i : i + width]) + ",\n" for i in range(0, len(items), width))
+    return "".join(
+        "    " + ", ".join(items[i : i + width]) + ",\n"
+        for i in range(0, len(items), width)
+    )

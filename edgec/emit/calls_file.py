@@ -1,4 +1,6 @@
-"""report/calls.json of a bundle: what its C was asked to compute, for a search of better ways."""
+"""report/calls.json of a bundle: what its C was asked to compute, for a search of
+better ways.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ CALLS_FILE = "report/calls.json"
 
 @dataclass(frozen=True)
 class AskedCall:
-    """A call that can be computed in several ways. functions: of the segments, that compute one like it."""
+    """A call that can be computed in several ways. functions: of the segments, that
+    compute one like it.
+    """
 
     signature: str
     functions: tuple[str, ...]
@@ -38,7 +42,8 @@ class CallsFile:
 def calls_file(sources: Mapping[str, TargetSources]) -> CallsFile:
     """Of a model's C, by target; targets without a choice are left out."""
     targets = {
-        t: {core.name: found for core in made.cores if (found := _calls(made, core))} for t, made in sources.items()
+        t: {core.name: found for core in made.cores if (found := _calls(made, core))}
+        for t, made in sources.items()
     }
     return CallsFile({t: cores for t, cores in targets.items() if cores})
 
@@ -48,7 +53,10 @@ def _calls(made: TargetSources, core: Core) -> tuple[AskedCall, ...]:
     for segment, source in made.cores[core].items():
         for function, call in source.asked:
             if len(legal(call, core)) > 1:
-                key, at = signature(call), f"{segment}.{function}"
+                key = signature(call)
+                at = f"{segment}.{function}"
                 known = found.get(key, AskedCall(key, (), {}))
-                found[key] = AskedCall(key, (*known.functions, at), known.call or dict(record(call)))
+                found[key] = AskedCall(
+                    key, (*known.functions, at), known.call or dict(record(call))
+                )
     return tuple(found.values())

@@ -1,4 +1,6 @@
-"""The C of a trial: several ways to compute one call, each a function of a profile, held against the plain kernel."""
+"""The C of a trial: several ways to compute one call, each a function of a profile,
+held against the plain kernel.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,13 @@ OFF = "off"
 ELSEWHERE = -1.0
 """Its value where the machine is not of the core that the candidates are for."""
 
-_PLAIN, _EACH = 2, 2
-"""Functions of the plain call, and of each candidate: the call itself, and what looks at its result."""
+_PLAIN = 2
+_EACH = 2
+"""Functions of the plain call, and of each candidate: the call itself, and what looks
+at its result.
+"""
 
-_CHECKS = """/* A result is computed over bytes that no kernel reads, so that what is not written differs. */
+_CHECKS = """/* A result is computed over bytes that no kernel reads: unwritten ones differ. */
 static void trial_begin(void *got, size_t bytes) { memset(got, 0x55, bytes); }
 
 static EK_NO_INLINE void trial_keep(void *want, void *got, size_t bytes) {
@@ -49,7 +54,7 @@ static EK_NO_INLINE float trial_off_bits(const void *want, void *got, size_t byt
     return (float)n;
 }
 
-/* The largest difference, in parts of the largest magnitude; one that is no number is as large as can be. */
+/* The largest difference, in parts of the largest magnitude; NaN counts as the largest float. */
 static EK_NO_INLINE float trial_off_f32(const void *want, void *got, size_t bytes) {
     const float *a = want, *b = got;
     float most = 0.0f, range = 1e-30f;
@@ -70,8 +75,8 @@ static EK_NO_INLINE float trial_off_f32(const void *want, void *got, size_t byte
 
 @dataclass(frozen=True)
 class TrialSource:
-    """texts, flags: as of TargetSources. weights: the file. tensors: of the model, by name. arena: bytes.
-    graph: sha256 of the C.
+    """texts, flags: as of TargetSources. weights: the file. tensors: of the model, by
+    name. arena: bytes. graph: sha256 of the C.
     """
 
     texts: Mapping[str, str]
@@ -88,10 +93,14 @@ class TrialSource:
         return 0 if candidate < 0 else _PLAIN + _EACH * candidate
 
 
-def trial_source(call: KernelCall, candidates: Sequence[KernelCall], core: Core) -> TrialSource:
-    """A model with one segment that computes a plain call, with what follows it, and then each candidate.
+def trial_source(
+    call: KernelCall, candidates: Sequence[KernelCall], core: Core
+) -> TrialSource:
+    """A model with one segment that computes a plain call, with what follows it, and
+    then each candidate.
 
-    Where not all machines of the core's target are such a core, others compute nothing and say ELSEWHERE.
+    Where not all machines of the core's target are such a core, others compute nothing
+    and say ELSEWHERE.
     """
     chain = [KernelCall(c.kernel, c.operands) for c in (call, *call.then)]
     written = [tensors([c])[-1] for c in chain]
@@ -103,32 +112,60 @@ def trial_source(call: KernelCall, candidates: Sequence[KernelCall], core: Core)
     writer = Writer(graph, places, WeightsFile())
     here = f"{SEGMENT}_here" if core.detect else SEGMENT
     marks = _marks(writer, chain, candidates, written[-1], want)
-    lives = [Lifetime(v.name, v.type.nbytes, 0, len(marks)) for v in dict.fromkeys((*written, want))]
+    lives = [
+        Lifetime(v.name, v.type.nbytes, 0, len(marks))
+        for v in dict.fromkeys((*written, want))
+    ]
     plan = plan_offsets(lives + writer.scratches)
     headers = sorted({header_of(c) for c in writer.calls} | {"ek_base.h"})
-    writer.bodies.insert(0, "#define EK_NO_INLINE __attribute__((noinline, unused))\n" + _CHECKS)
-    texts = {f"{here}.c": text_of(writer, plan, headers, here) + entries(here, marks, 1)}
+    writer.bodies.insert(
+        0, "#define EK_NO_INLINE __attribute__((noinline, unused))\n" + _CHECKS
+    )
+    texts = {
+        f"{here}.c": text_of(writer, plan, headers, here) + entries(here, marks, 1)
+    }
     choices = [(here, core.detect)] if core.detect else []
     if core.detect:
-        texts["elsewhere.c"] = '#include "ek_base.h"\n' + entries("elsewhere", _elsewhere(len(candidates), marks), 1)
+        texts["elsewhere.c"] = '#include "ek_base.h"\n' + entries(
+            "elsewhere", _elsewhere(len(candidates), marks), 1
+        )
         choices.append(("elsewhere", ""))
-    names, types = tuple(v.name for v in inputs), {v.name: v.type for v in (*inputs, off)}
-    entry = SegmentEntry(SEGMENT, "cpu", names, (OFF,), plan.size, len(marks), tuple(choices))
+    names = tuple(v.name for v in inputs)
+    types = {v.name: v.type for v in (*inputs, off)}
+    entry = SegmentEntry(
+        SEGMENT, "cpu", names, (OFF,), plan.size, len(marks), tuple(choices)
+    )
     made_of = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
-    texts["model.c"] = model_source(SEGMENT, types, [entry], names, (OFF,), writer.weights.data, graph=made_of)
+    texts["model.c"] = model_source(
+        SEGMENT, types, [entry], names, (OFF,), writer.weights.data, graph=made_of
+    )
     flags = {f"{here}.c": core.flags} if core.detect else {}
-    return TrialSource(texts, flags, writer.weights.data, types, names, plan.size, made_of)
+    return TrialSource(
+        texts, flags, writer.weights.data, types, names, plan.size, made_of
+    )
 
 
 def _marks(
-    writer: Writer, chain: Sequence[KernelCall], candidates: Sequence[KernelCall], got: Value, want: Value
+    writer: Writer,
+    chain: Sequence[KernelCall],
+    candidates: Sequence[KernelCall],
+    got: Value,
+    want: Value,
 ) -> list[tuple[str, ...]]:
     """The statements of each function of the profile."""
-    a, b, n = writer.ptr(Pointer(want)), writer.ptr(Pointer(got)), got.type.nbytes
+    a = writer.ptr(Pointer(want))
+    b = writer.ptr(Pointer(got))
+    n = got.type.nbytes
     check = "trial_off_f32" if got.type.dtype == "float32" else "trial_off_bits"
-    near = [f"trial_touch({writer.ptr(Pointer(v))}, {v.type.nbytes});" for v in writer.graph.inputs]
+    near = [
+        f"trial_touch({writer.ptr(Pointer(v))}, {v.type.nbytes});"
+        for v in writer.graph.inputs
+    ]
     plain = [writer.alone(f"plain{i}", c) for i, c in enumerate(chain)]
-    marks = [(f"trial_begin({b}, {n});", *near, *plain), (f"trial_keep({a}, {b}, {n});", *near)]
+    marks = [
+        (f"trial_begin({b}, {n});", *near, *plain),
+        (f"trial_keep({a}, {b}, {n});", *near),
+    ]
     for i, c in enumerate(candidates):
         off = f"((float *)out[0])[{i}] = {check}({a}, {b}, {n});"
         marks += [(writer.alone(f"candidate{i}", c),), (off, *near)]

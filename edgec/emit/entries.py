@@ -1,4 +1,6 @@
-"""The functions of a segment that a caller sees (csrc/ek_model.h): they call those of its ops, in order."""
+"""The functions of a segment that a caller sees (csrc/ek_model.h): they call those of
+its ops, in order.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ _BEGIN_FLUSHED = f"{_BEGIN}    const unsigned before = ek_no_denormals();\n"
 _END_FLUSHED = f"    ek_denormals_as(before);\n{_END}"
 
 
-def entries(name: str, calls: Sequence[Sequence[str]], threads: int, flushed: bool = False) -> str:
-    """calls: for each op of a profile the statements that compute it; none where a later one does so too. flushed:
-    without denormal floats (csrc/ek_denormals.h).
+def entries(
+    name: str, calls: Sequence[Sequence[str]], threads: int, flushed: bool = False
+) -> str:
+    """calls: for each op of a profile the statements that compute it; none where a
+    later one does so too. flushed: without denormal floats (csrc/ek_denormals.h).
     """
     ends = (_BEGIN_FLUSHED, _END_FLUSHED) if flushed else (_BEGIN, _END)
-    return _of_one(name, calls, *ends) if threads == 1 else _of_several(name, calls, threads, *ends)
+    if threads == 1:
+        return _of_one(name, calls, *ends)
+    return _of_several(name, calls, threads, *ends)
 
 
 def _of_one(name: str, calls: Sequence[Sequence[str]], begin: str, end: str) -> str:
@@ -33,13 +39,16 @@ def _of_one(name: str, calls: Sequence[Sequence[str]], begin: str, end: str) -> 
     )
 
 
-def _of_several(name: str, calls: Sequence[Sequence[str]], threads: int, begin: str, end: str) -> str:
+def _of_several(
+    name: str, calls: Sequence[Sequence[str]], threads: int, begin: str, end: str
+) -> str:
     """One for all, with and without threads and marks."""
     run = f"int edgec_{name}_run({_PORTS})"
     profile = f"int edgec_{name}_profile({_PORTS}, {_MARKS})"
     run_on = f"int edgec_{name}_run_on(ek_threads *threads, {_PORTS}, {_MARKS})"
     lines = "".join(
-        f"    if (mark) mark(context, {i});\n{''.join(f'    {call}{chr(10)}' for call in each)}"
+        "    if (mark) mark(context, "
+        f"{i});\n{''.join(f'    {call}{chr(10)}' for call in each)}"
         for i, each in enumerate(calls)
     )
     return (
@@ -47,6 +56,8 @@ def _of_several(name: str, calls: Sequence[Sequence[str]], threads: int, begin: 
         + f"{run_on} {{\n    if (threads && threads->parts > {threads}) return 1;\n"
         + f"{begin}    const ek_run_t run = {{m, w, in, out}};\n    (void)run;\n"
         + f"{lines}    if (mark) mark(context, {len(calls)});\n{end}"
-        + f"{run} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, out, NULL, NULL);\n}}\n"
-        + f"{profile} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, out, mark, context);\n}}\n"
+        + f"{run} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, out, "
+        f"NULL, NULL);\n}}\n"
+        + f"{profile} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, "
+        f"out, mark, context);\n}}\n"
     )

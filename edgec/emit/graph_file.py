@@ -1,4 +1,6 @@
-"""report/graph.json of a bundle: the partitioned graph as it runs, for reports that are made long after the compile."""
+"""report/graph.json of a bundle: the partitioned graph as it runs, for reports that are
+made long after the compile.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ GRAPH_FILE = "report/graph.json"
 
 @dataclass(frozen=True)
 class GraphOp:
-    """One operation, in order of execution. source: the node of the model. output, type: of all that it writes.
+    """One operation, in order of execution. source: the node of the model. output,
+    type: of all that it writes.
 
-    call: which function of its segment's C it is; None where it needs none. reads: the indices of those whose outputs
-    it takes.
+    call: which function of its segment's C it is; None where it needs none. reads: the
+    indices of those whose outputs it takes.
     """
 
     index: int
@@ -35,7 +38,9 @@ class GraphOp:
 
 @dataclass(frozen=True)
 class GraphSegment:
-    """constants: bytes. functions: of its C, in order of calls. est_parts: ms of the cost model, if on the Edge TPU."""
+    """constants: bytes. functions: of its C, in order of calls. est_parts: ms of the
+    cost model, if on the Edge TPU.
+    """
 
     name: str
     constants: int
@@ -52,7 +57,9 @@ class GraphFile:
 
     def segment(self, name: str) -> GraphSegment:
         """An empty one for a name that it does not have."""
-        return next((s for s in self.segments if s.name == name), GraphSegment(name, 0, (), {}))
+        return next(
+            (s for s in self.segments if s.name == name), GraphSegment(name, 0, (), {})
+        )
 
     def to_json(self) -> bytes:
         """As the bundle has it."""
@@ -62,7 +69,12 @@ class GraphFile:
 def graph_file(parts: Partition, sources: Mapping[str, CSource]) -> GraphFile:
     """Of a partitioned model. sources: by segment name."""
     segments = [
-        GraphSegment(s.name, sources[s.name].constants, sources[s.name].functions, s.est.parts() if s.est else {})
+        GraphSegment(
+            s.name,
+            sources[s.name].constants,
+            sources[s.name].functions,
+            s.est.parts() if s.est else {},
+        )
         for s in parts.segments
     ]
     return GraphFile(tuple(_ops(parts, sources)), tuple(segments))

@@ -1,7 +1,7 @@
 """The arena planner: where in one arena each intermediate tensor lives.
 
-Views share the bytes of what they view. The peak of live bytes is the bound that no plan can beat, and the plan says
-how far above it is.
+Views share the bytes of what they view. The peak of live bytes is the bound that no
+plan can beat, and the plan says how far above it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _TRIES = 64
 
 @dataclass
 class Plan:
-    """Offsets in bytes of the named buffers, the arena's size, and the peak of live bytes (the lower bound)."""
+    """Offsets in bytes of the named buffers, the arena's size, and the peak of live
+    bytes (the lower bound).
+    """
 
     offsets: dict[str, int] = field(default_factory=dict)
     size: int = 0
@@ -26,7 +28,8 @@ class Plan:
 def plan_offsets(lives: list[Lifetime]) -> Plan:
     """Place every buffer so that no two that live at the same time overlap.
 
-    Greedy from several orders; while above the bound, the buffers at the top of the best plan are placed first.
+    Greedy from several orders; while above the bound, the buffers at the top of the
+    best plan are placed first.
     """
     bound = peak(lives)
     keys: list[Callable[[Lifetime], tuple[int, ...]]] = [
@@ -43,19 +46,28 @@ def plan_offsets(lives: list[Lifetime]) -> Plan:
         best = plan if plan.size < best.size else best
         if best.size == bound:
             break
-        top = [b for b in order if plan.offsets[b.name] + aligned(b.nbytes) == plan.size]
+        top = [
+            b for b in order if plan.offsets[b.name] + aligned(b.nbytes) == plan.size
+        ]
         order = top + [b for b in order if b not in top]
     return best
 
 
 def _place(order: list[Lifetime], bound: int) -> Plan:
     """Each buffer in turn at the lowest offset that is free during its life."""
-    plan, placed = Plan(lower_bound=bound), list[tuple[int, int]]()
-    at: list[list[int]] = [[] for _ in range(max((b.last + 1 for b in order), default=0))]  # which live at each step
+    plan = Plan(lower_bound=bound)
+    placed = list[tuple[int, int]]()
+    # which live at each step
+    at: list[list[int]] = [
+        [] for _ in range(max((b.last + 1 for b in order), default=0))
+    ]
     for life in order:
-        size, offset = aligned(life.nbytes), 0
+        size = aligned(life.nbytes)
+        offset = 0
         steps = range(life.first, life.last + 1)
-        for start, end in sorted(placed[i] for i in {i for step in steps for i in at[step]}):
+        for start, end in sorted(
+            placed[i] for i in {i for step in steps for i in at[step]}
+        ):
             if offset + size <= start:
                 break
             offset = max(offset, end)

@@ -1,4 +1,6 @@
-"""All C of a bundle: for every target its segments, the table that ties them, and the weights that they read."""
+"""All C of a bundle: for every target its segments, the table that ties them, and the
+weights that they read.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ from edgec.schedule.variant import Rules
 
 @dataclass(frozen=True)
 class TargetSources:
-    """texts: file name → C. flags: of the C compiler, for the files that are for one core of several.
+    """texts: file name → C. flags: of the C compiler, for the files that are for one
+    core of several.
 
-    segments: by name, the C of the core that every machine of the target has. cores: that of each core. arena: bytes,
-    by segment, of the core that wants most. weights: the file that all read.
+    segments: by name, the C of the core that every machine of the target has. cores:
+    that of each core. arena: bytes, by segment, of the core that wants most. weights:
+    the file that all read.
     """
 
     texts: Mapping[str, str]
@@ -38,55 +42,100 @@ class TargetSources:
 
 
 def target_sources(
-    graph: Graph, segments: Sequence[Segment], cores: Sequence[Core], rules: Rules = DEFAULT
+    graph: Graph,
+    segments: Sequence[Segment],
+    cores: Sequence[Core],
+    rules: Rules = DEFAULT,
 ) -> TargetSources:
     """The C of a partitioned model for a target with these cores (`cores_of`)."""
     weights = WeightsFile()
     written = {
-        core: _written(segments, core, weights, f"_{core.name}" if len(cores) > 1 else "", rules) for core in cores
+        core: _written(
+            segments, core, weights, f"_{core.name}" if len(cores) > 1 else "", rules
+        )
+        for core in cores
     }
     common = written[cores[-1]]
-    kept = {core: made for core, made in written.items() if made is common or _has_variants(made)}
+    kept = {
+        core: made
+        for core, made in written.items()
+        if made is common or _has_variants(made)
+    }
     if len(cores) > 1 and len(kept) == 1:  # nothing is computed in another way
         common = _written(segments, cores[-1], weights, "", rules)
         kept = {cores[-1]: common}
     every = [(core, source) for core, made in kept.items() for source in made.values()]
-    arena = {name: max(made[name].plan.size for made in kept.values()) for name in common}
+    arena = {
+        name: max(made[name].plan.size for made in kept.values()) for name in common
+    }
     entries = [
         SegmentEntry(
-            s.name, s.place, _names(s.graph.inputs), _names(s.graph.outputs), arena[s.name],
+            s.name,
+            s.place,
+            _names(s.graph.inputs),
+            _names(s.graph.outputs),
+            arena[s.name],
             len(common[s.name].functions),
-            tuple((made[s.name].name, core.detect) for core, made in kept.items() if len(kept) > 1),
+            tuple(
+                (made[s.name].name, core.detect)
+                for core, made in kept.items()
+                if len(kept) > 1
+            ),
         )
         for s in segments
-    ]  # fmt: skip
+    ]
     texts = {f"{source.name}.c": source.text for _, source in every}
     flags = {f"{source.name}.c": core.flags for core, source in every if len(kept) > 1}
     ends = _names(graph.given()), _names(graph.returned())
-    tensors, threads = crossing(graph, segments), cores[-1].threads
-    model = graph.name, tensors, entries, *ends, weights.data, threads, graph.state, digest_of(segments)
+    tensors = crossing(graph, segments)
+    threads = cores[-1].threads
+    model = (
+        graph.name,
+        tensors,
+        entries,
+        *ends,
+        weights.data,
+        threads,
+        graph.state,
+        digest_of(segments),
+    )
     texts["model.c"] = model_source(*model)
     return TargetSources(texts, flags, common, kept, arena, weights.data)
 
 
 def digest_of(segments: Iterable[Segment]) -> str:
-    """sha256 of the graphs that the C is made of, without the elements of constants: the same for every target."""
+    """sha256 of the graphs that the C is made of, without the elements of constants:
+    the same for every target.
+    """
     found = hashlib.sha256()
     for s in segments:
-        found.update(f"{s.name} {s.place}\n{print_graph(s.graph, constants=False)}\n".encode())
+        found.update(
+            f"{s.name} {s.place}\n{print_graph(s.graph, constants=False)}\n".encode()
+        )
     return found.hexdigest()
 
 
 def _written(
-    segments: Sequence[Segment], core: Core, weights: WeightsFile, end: str, rules: Rules
+    segments: Sequence[Segment],
+    core: Core,
+    weights: WeightsFile,
+    end: str,
+    rules: Rules,
 ) -> dict[str, CSource]:
     """The C of all segments for a core, by their names."""
-    return {s.name: segment_source(s.graph, s.name + end, core, weights, rules=rules) for s in segments}
+    return {
+        s.name: segment_source(s.graph, s.name + end, core, weights, rules=rules)
+        for s in segments
+    }
 
 
 def _has_variants(sources: Mapping[str, CSource]) -> bool:
-    """Whether kernels are used that are written for cores: plain ones are compiled for what all machines have."""
-    return any("/" in header for source in sources.values() for header in source.headers)
+    """Whether kernels are used that are written for cores: plain ones are compiled for
+    what all machines have.
+    """
+    return any(
+        "/" in header for source in sources.values() for header in source.headers
+    )
 
 
 def crossing(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]:

@@ -1,8 +1,9 @@
-"""Graph → TFLite flatbuffer, written for old compilers: the lowest operator versions that hold, and separate opcode
-entries for int8 and for other uses of one operator.
+"""Graph → TFLite flatbuffer, written for old compilers: the lowest operator versions
+that hold, and separate opcode entries for int8 and for other uses of one operator.
 
-A file stores one version per opcode entry, and the Edge TPU compiler refuses versions that it does not know; a
-converter that shares entries raises the version of every int8 op to that of its one int64 sibling.
+A file stores one version per opcode entry, and the Edge TPU compiler refuses versions
+that it does not know; a converter that shares entries raises the version of every int8
+op to that of its one int64 sibling.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ _DEPRECATED_MAX = 127
 
 
 def write_tflite(graph: Graph) -> bytes:
-    """The bytes of a .tflite file with one subgraph whose inputs and outputs are the graph's, in order.
+    """The bytes of a .tflite file with one subgraph whose inputs and outputs are the
+    graph's, in order.
 
-    A graph with asymmetric weights (from a uint8 model) is written in uint8, with a QUANTIZE at each int8 border:
-    TFLite's int8 kernels take symmetric weights only. So is one with an op of which TFLite has the uint8 form only.
+    A graph with asymmetric weights (from a uint8 model) is written in uint8, with a
+    QUANTIZE at each int8 border: TFLite's int8 kernels take symmetric weights only. So
+    is one with an op of which TFLite has the uint8 form only.
     """
     writer = _Writer(_as_uint8(graph) if _needs_uint8(graph) else graph)
     return writer.pack()
@@ -56,9 +59,13 @@ class _Writer:
         sub.outputs = [self._tensor(v) for v in self.graph.outputs]
         sub.tensors = self.tensors
         model = schema.ModelT()
-        model.version, model.description = 3, "edgec"
-        model.operatorCodes = [_opcode(code, version) for code, version, _ in self.opcodes]
-        model.subgraphs, model.buffers = [sub], self.buffers
+        model.version = 3
+        model.description = "edgec"
+        model.operatorCodes = [
+            _opcode(code, version) for code, version, _ in self.opcodes
+        ]
+        model.subgraphs = [sub]
+        model.buffers = self.buffers
         builder = flatbuffers.Builder(1 << 20)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
@@ -98,11 +105,15 @@ class _Writer:
     def _tensor(self, v: Value) -> int:
         if v not in self.index:
             t = schema.TensorT()
-            t.name, t.shape, t.type = v.name, list(v.type.shape), _TENSOR_TYPES[v.type.dtype]
+            t.name = v.name
+            t.shape = list(v.type.shape)
+            t.type = _TENSOR_TYPES[v.type.dtype]
             t.buffer = 0
             if v.const is not None:
                 buffer = schema.BufferT()
-                buffer.data = np.frombuffer(np.ascontiguousarray(v.const).tobytes(), np.uint8)
+                buffer.data = np.frombuffer(
+                    np.ascontiguousarray(v.const).tobytes(), np.uint8
+                )
                 t.buffer = len(self.buffers)
                 self.buffers.append(buffer)
             t.quantization = _quantization(v.type.quant)
@@ -113,7 +124,8 @@ class _Writer:
 
 def _opcode(builtin: int, version: int) -> Any:
     code = schema.OperatorCodeT()
-    code.builtinCode, code.version = builtin, version
+    code.builtinCode = builtin
+    code.version = version
     code.deprecatedBuiltinCode = min(builtin, _DEPRECATED_MAX)
     return code
 
@@ -129,23 +141,37 @@ def _quantization(quant: Quant | None) -> Any:
 
 
 def _needs_uint8(graph: Graph) -> bool:
-    return any(has_asymmetric_weights(op) or op.spec.tflite_needs_uint8(op) for op in graph.ops)
+    return any(
+        has_asymmetric_weights(op) or op.spec.tflite_needs_uint8(op) for op in graph.ops
+    )
 
 
 def has_asymmetric_weights(op: Op) -> bool:
     """Whether TFLite has kernels for it in uint8 alone."""
-    roles = [op.spec.roles[min(i, len(op.spec.roles) - 1)] for i in range(len(op.inputs))]
-    quants = [v.type.quant for v, role in zip(op.inputs, roles, strict=True) if role == "weight"]
+    roles = [
+        op.spec.roles[min(i, len(op.spec.roles) - 1)] for i in range(len(op.inputs))
+    ]
+    quants = [
+        v.type.quant
+        for v, role in zip(op.inputs, roles, strict=True)
+        if role == "weight"
+    ]
     return any(q is not None and any(q.zero_point) for q in quants)
 
 
 def _as_uint8(graph: Graph) -> Graph:
-    """The same integers shifted by 128 and stored as uint8 everywhere but at the border."""
+    """The same integers shifted by 128 and stored as uint8 everywhere but at the
+    border.
+    """
     twin = graph.copy()
     border = [*twin.inputs, *twin.outputs]
     for v in twin.values():
         if v.type.dtype == "int8" and v.type.quant is not None:
-            quant = Quant(v.type.quant.scale, tuple(z + 128 for z in v.type.quant.zero_point), v.type.quant.axis)
+            quant = Quant(
+                v.type.quant.scale,
+                tuple(z + 128 for z in v.type.quant.zero_point),
+                v.type.quant.axis,
+            )
             v.type = v.type.with_quant(quant, "uint8")
             if v.const is not None:
                 v.const = v.const.view(np.uint8) ^ np.uint8(0x80)
@@ -163,7 +189,9 @@ def _with_border(twin: Graph, originals: dict[Value, Value]) -> Graph:
         original = originals[v]
         outer = out.input(original.name, original.type)
         v.name = out.name(f"{v.name}_inner")
-        out.write(Quantize(v.type.dtype), [outer], [v]) if original.type != v.type else twin.replace(v, outer)
+        out.write(
+            Quantize(v.type.dtype), [outer], [v]
+        ) if original.type != v.type else twin.replace(v, outer)
     out.graph.ops += twin.ops
     for v in twin.outputs:
         original = originals[v]

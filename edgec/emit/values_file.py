@@ -1,4 +1,6 @@
-"""report/values.json of a bundle: its graphs without their weights, and where this machine's code has which values."""
+"""report/values.json of a bundle: its graphs without their weights, and where this
+machine's code has which values.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ VALUES_FILE = "report/values.json"
 
 @dataclass(frozen=True)
 class At:
-    """Where a value is: `offset` bytes into a tensor of the border, or, `buffer` being "", into the arena, after `done`
-    functions of the segment's profile.
+    """Where a value is: `offset` bytes into a tensor of the border, or, `buffer` being
+    "", into the arena, after `done` functions of the segment's profile.
     """
 
     done: int
@@ -27,8 +29,9 @@ class At:
 
 @dataclass(frozen=True)
 class SegmentValues:
-    """graph: in text form, without elements and scales of constants. function: the name in the C of the code that
-    `places` is of: of what all machines of the target can run.
+    """graph: in text form, without elements and scales of constants. function: the name
+    in the C of the code that `places` is of: of what all machines of the target can
+    run.
     """
 
     graph: str
@@ -38,9 +41,10 @@ class SegmentValues:
 
 @dataclass(frozen=True)
 class ValuesFile:
-    """The file, for who writes it and who reads it. target: whose code it is. segments: by name. orders, factors,
-    moves: by value, which channels of the model as it came it has, what these are multiplied by, and what is added
-    then. counts: of values that have only some of the channels, how many there were.
+    """The file, for who writes it and who reads it. target: whose code it is. segments:
+    by name. orders, factors, moves: by value, which channels of the model as it came it
+    has, what these are multiplied by, and what is added then. counts: of values that
+    have only some of the channels, how many there were.
     """
 
     target: str = ""
@@ -55,9 +59,13 @@ class ValuesFile:
         return (json.dumps(asdict(self), separators=(",", ":")) + "\n").encode()
 
 
-def values_file(target: str, segments: Sequence[Segment], sources: Mapping[str, CSource]) -> ValuesFile:
+def values_file(
+    target: str, segments: Sequence[Segment], sources: Mapping[str, CSource]
+) -> ValuesFile:
     """sources: of the target, by segment name."""
-    return ValuesFile(target, {s.name: _segment(s.graph, sources[s.name]) for s in segments})
+    return ValuesFile(
+        target, {s.name: _segment(s.graph, sources[s.name]) for s in segments}
+    )
 
 
 def _segment(graph: Graph, source: CSource) -> SegmentValues:
@@ -68,8 +76,12 @@ def _segment(graph: Graph, source: CSource) -> SegmentValues:
         if place.root in border:
             places[v.name] = At(done, place.root.name, place.at)
         elif place.root.name in source.plan.offsets:
-            places[v.name] = At(done, "", source.plan.offsets[place.root.name] + place.at)
-    return SegmentValues(print_graph(_bare(graph), constants=False), source.name, places)
+            places[v.name] = At(
+                done, "", source.plan.offsets[place.root.name] + place.at
+            )
+    return SegmentValues(
+        print_graph(_bare(graph), constants=False), source.name, places
+    )
 
 
 def _bare(graph: Graph) -> Graph:

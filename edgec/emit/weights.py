@@ -7,10 +7,13 @@ from edgec.schedule.liveness import aligned
 
 
 class WeightsFile:
-    """The file as it grows while sources are written: arrays of the same bytes are in it once, or, `apart`, each."""
+    """The file as it grows while sources are written: arrays of the same bytes are in
+    it once, or, `apart`, each.
+    """
 
     def __init__(self, apart: bool = False) -> None:
-        self._data, self._apart = bytearray(), apart
+        self._data = bytearray()
+        self._apart = apart
         self._known: dict[bytes, int] = {}
 
     def __len__(self) -> int:

@@ -1,4 +1,6 @@
-"""What a person says of a model's inputs: which one is a constant, which one comes back from an output."""
+"""What a person says of a model's inputs: which one is a constant, which one comes back
+from an output.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,30 @@ FIX = "--fix"
 STATE = "--state"
 
 
-def _filled(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], given: Sequence[float]) -> Array:
-    """The constant that an input is: one number for all elements, or one for each. Raises InputError."""
+def _filled(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], given: Sequence[float]
+) -> Array:
+    """The constant that an input is: one number for all elements, or one for each.
+
+    Raises InputError.
+    """
     size = math.prod(shape)
     if len(given) not in (1, size):
         hint = f"give one, or {size} separated by commas"
-        raise InputError(f"{len(given)} numbers do not fill {name}, which is {dtype}{[*shape]}", FIX, hint)
+        raise InputError(
+            f"{len(given)} numbers do not fill {name}, which is {dtype}{[*shape]}",
+            FIX,
+            hint,
+        )
     whole = np.array(given, np.float64)
     with np.errstate(invalid="ignore"):
         array = whole.astype(dtype)
     if dtype.kind in "iu" and (array.astype(np.float64) != whole).any():
-        raise InputError(f"{name} is of {dtype}, which {given[0]:g} is not", FIX, "give an integer in its range")
+        raise InputError(
+            f"{name} is of {dtype}, which {given[0]:g} is not",
+            FIX,
+            "give an integer in its range",
+        )
     return np.full(shape, array[0]) if len(given) == 1 else array.reshape(shape)
 
 
@@ -41,8 +56,14 @@ def fix(graph: Graph, fixed: Mapping[str, Sequence[float]]) -> None:
         graph.inputs.remove(v)
 
 
-def fix_onnx(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], fixed: Mapping[str, Sequence[float]]) -> None:
-    """The same before the nodes are read: which branch an If takes may hang on it. shapes: of dynamic inputs."""
+def fix_onnx(
+    graph: GraphProto,
+    shapes: Mapping[str, tuple[int, ...]],
+    fixed: Mapping[str, Sequence[float]],
+) -> None:
+    """The same before the nodes are read: which branch an If takes may hang on it.
+    shapes: of dynamic inputs.
+    """
     known = {t.name for t in graph.initializer}
     inputs = {i.name: i.type.tensor_type for i in graph.input if i.name not in known}
     check_fixed(fixed, [*inputs])
@@ -51,9 +72,13 @@ def fix_onnx(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], fixed: Ma
         dims = [*tensor.shape.dim] if tensor.HasField("shape") else None
         shape = static_shape(name, dims, shapes.get(name), f"input {name}")
         if tensor.elem_type not in ONNX_TYPES:
-            raise UnsupportedError(f"the input {name} is no tensor of numbers", FIX, "leave it out")
+            raise UnsupportedError(
+                f"the input {name} is no tensor of numbers", FIX, "leave it out"
+            )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        graph.initializer.append(onnx.numpy_helper.from_array(_filled(name, shape, dtype, given), name))
+        graph.initializer.append(
+            onnx.numpy_helper.from_array(_filled(name, shape, dtype, given), name)
+        )
 
 
 def end_at(graph: GraphProto, outputs: Sequence[str]) -> None:
@@ -70,31 +95,53 @@ def check_fixed(fixed: Mapping[str, Sequence[float]], inputs: Sequence[str]) -> 
         if name not in inputs:
             raise _unknown("input", name, inputs, FIX)
     if fixed and len(fixed) == len(inputs):
-        raise InputError("no input is left", FIX, "leave out the one that changes from call to call")
+        raise InputError(
+            "no input is left", FIX, "leave out the one that changes from call to call"
+        )
 
 
 def keep_state(graph: Graph, pairs: Mapping[str, str]) -> None:
-    """Let these inputs be, at each call, what these outputs were at the call before; zeros at the first.
+    """Let these inputs be, at each call, what these outputs were at the call before;
+    zeros at the first.
 
     Raises InputError for pairs that cannot be.
     """
-    inputs, outputs = ({v.name: v for v in values} for values in (graph.given(), graph.returned()))
+    inputs, outputs = (
+        {v.name: v for v in values} for values in (graph.given(), graph.returned())
+    )
     for name, result in pairs.items():
         if name not in inputs:
             raise _unknown("input", name, [*inputs], STATE)
         if result not in outputs:
             raise _unknown("output", result, [*outputs], STATE)
-        before, after = inputs[name], outputs.pop(result)
-        if (before.type.shape, before.type.dtype) != (after.type.shape, after.type.dtype):
-            what = f"the input {name} is {before.type}, and the output {result} {after.type}"
-            raise InputError(what, STATE, "what is kept between calls has one shape and element type")
-        graph.state.append(State(name, result, np.zeros(before.type.shape, before.type.np_dtype)))
+        before = inputs[name]
+        after = outputs.pop(result)
+        if (before.type.shape, before.type.dtype) != (
+            after.type.shape,
+            after.type.dtype,
+        ):
+            what = (
+                f"the input {name} is {before.type}, and the output {result} "
+                f"{after.type}"
+            )
+            raise InputError(
+                what, STATE, "what is kept between calls has one shape and element type"
+            )
+        graph.state.append(
+            State(name, result, np.zeros(before.type.shape, before.type.np_dtype))
+        )
     if pairs and not (graph.given() and graph.returned()):
-        raise InputError("all inputs or all outputs are state", STATE, "leave one of each for callers")
+        raise InputError(
+            "all inputs or all outputs are state",
+            STATE,
+            "leave one of each for callers",
+        )
 
 
 def likely_state(graph: Graph) -> Iterator[tuple[Value, Value]]:
-    """Inputs and outputs that are of one type and whose names say that one becomes the other: state and stateN."""
+    """Inputs and outputs that are of one type and whose names say that one becomes the
+    other: state and stateN.
+    """
     free = graph.returned()
     for v in graph.given():
         for out in free:
@@ -109,8 +156,13 @@ _AFTER = ("out", "output", "next", "present", "new", "n", "o", "1", "final", "up
 
 
 def _becomes(before: str, after: str) -> bool:
-    """Whether two names are the same but for a word or a letter that tells the old from the new."""
-    return bool(_stems(before, _BEFORE) & _stems(after, _AFTER)) and before.lower() != after.lower()
+    """Whether two names are the same but for a word or a letter that tells the old from
+    the new.
+    """
+    return (
+        bool(_stems(before, _BEFORE) & _stems(after, _AFTER))
+        and before.lower() != after.lower()
+    )
 
 
 def _stems(name: str, words: Sequence[str]) -> set[str]:
@@ -119,11 +171,17 @@ def _stems(name: str, words: Sequence[str]) -> set[str]:
     cut = {plain}
     for word in words:
         cut |= {plain.removesuffix(word)} if plain.endswith(word) else set()
-        cut |= {plain.removeprefix(word)} if plain.startswith(word) and len(word) > 1 else set()
+        cut |= (
+            {plain.removeprefix(word)}
+            if plain.startswith(word) and len(word) > 1
+            else set()
+        )
     return {c.strip("_./:-") for c in cut} - {""}
 
 
 def _unknown(what: str, name: str, there: Sequence[str], at: str) -> InputError:
     return InputError(
-        f"the model has no {what} {name}{did_you_mean(name, there)}", at, f"there are: {', '.join(there)}"
+        f"the model has no {what} {name}{did_you_mean(name, there)}",
+        at,
+        f"there are: {', '.join(there)}",
     )

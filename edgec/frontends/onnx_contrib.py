@@ -1,5 +1,7 @@
-"""Operators that are not in the standard, each as the standard ones that it stands for: of onnxruntime's own domain,
-com.microsoft, which its optimiser writes, and the experimental ones that ONNX took back in version 1.5."""
+"""Operators that are not in the standard, each as the standard ones that it stands for:
+of onnxruntime's own domain, com.microsoft, which its optimiser writes, and the
+experimental ones that ONNX took back in version 1.5.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,17 @@ def contributed(node: NodeProto, shapes: Sequence[Shape]) -> FunctionProto:
     nodes = _bodies(node)[node.op_type](inputs, attrs, shapes)
     outputs = ["y", *(f"y{i}" for i in range(1, len(node.output)))]
     if attrs:
-        raise ValueError(f"edgec does not know the attribute {next(iter(attrs))} of {node.op_type}")
+        raise ValueError(
+            f"edgec does not know the attribute {next(iter(attrs))} of {node.op_type}"
+        )
     formal = [name or f"absent{i}" for i, name in enumerate(inputs)]
-    imports = [onnx.helper.make_opsetid("", _OPSET), onnx.helper.make_opsetid(_MICROSOFT, 1)]
-    return onnx.helper.make_function(node.domain, node.op_type, formal, outputs, nodes, imports)
+    imports = [
+        onnx.helper.make_opsetid("", _OPSET),
+        onnx.helper.make_opsetid(_MICROSOFT, 1),
+    ]
+    return onnx.helper.make_function(
+        node.domain, node.op_type, formal, outputs, nodes, imports
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -49,13 +58,17 @@ def _plain(value: Any) -> Any:
 
 
 Body = Callable[[list[str], dict[str, Any], Sequence[Shape]], list[NodeProto]]
-"""Makes nodes that write `y`, of the names of the inputs, the attributes, of which it takes out those it knows, and the
-shapes of the inputs."""
+"""Makes nodes that write `y`, of the names of the inputs, the attributes, of which it
+takes out those it knows, and the shapes of the inputs.
+"""
 
 
-def _fused_conv(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _fused_conv(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """Conv, + Z, an activation."""
-    act, parameters = attrs.pop("activation", ""), attrs.pop("activation_params", [])
+    act = attrs.pop("activation", "")
+    parameters = attrs.pop("activation_params", [])
     convs = {name: attrs.pop(name) for name in list(attrs) if name in _OF_CONV}
     nodes = [make_node("Conv", x[:3], ["conv"], **convs)]
     if len(x) > 3 and x[3]:
@@ -64,49 +77,70 @@ def _fused_conv(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) ->
 
 
 _OF_CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-_PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
+_PARAMETERS = {
+    "LeakyRelu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "Elu": ("alpha",),
+}
 
 
 def _activation(name: str, parameters: list[float], x: str) -> list[NodeProto]:
     if not name:
         return [make_node("Identity", [x], ["y"])]
     if name == "Clip":
-        low, high = (_constant(n, v) for n, v in zip(("low", "high"), parameters, strict=True))
+        low, high = (
+            _constant(n, v) for n, v in zip(("low", "high"), parameters, strict=True)
+        )
         return [low, high, make_node("Clip", [x, "low", "high"], ["y"])]
     given = dict(zip(_PARAMETERS.get(name, ()), parameters, strict=False))
     return [make_node(name, [x], ["y"], **given)]
 
 
-def _fused_matmul(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _fused_matmul(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """alpha * A' · B'."""
     if attrs.pop("transBatchA", 0) or attrs.pop("transBatchB", 0):
         raise ValueError("a batch axis inside the matrices is not supported")
-    nodes, names = list[NodeProto](), list[str]()
-    for name, shape, swap in zip(x, shapes, (attrs.pop("transA", 0), attrs.pop("transB", 0)), strict=False):
+    nodes = list[NodeProto]()
+    names = list[str]()
+    for name, shape, swap in zip(
+        x, shapes, (attrs.pop("transA", 0), attrs.pop("transB", 0)), strict=False
+    ):
         rank = len(shape)
         swapped = [*range(rank - 2), rank - 1, rank - 2]
         names.append(f"{name}_t" if swap and rank > 1 else name)
-        nodes += [make_node("Transpose", [name], names[-1:], perm=swapped)] if names[-1] != name else []
+        nodes += (
+            [make_node("Transpose", [name], names[-1:], perm=swapped)]
+            if names[-1] != name
+            else []
+        )
     product = [*nodes, make_node("MatMul", names, ["product"])]
     alpha = _constant("alpha", attrs.pop("alpha", 1.0))
     return [*product, alpha, make_node("Mul", ["product", "alpha"], ["y"])]
 
 
-def _gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _gelu(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """With an optional bias."""
     if len(x) > 1 and x[1]:
         return [make_node("Add", x[:2], ["sum"]), make_node("Gelu", ["sum"], ["y"])]
     return [make_node("Gelu", x[:1], ["y"])]
 
 
-def _fast_gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _fast_gelu(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """By tanh, with an optional bias."""
     nodes = _gelu(x, attrs, shapes)
     nodes[-1].attribute.append(onnx.helper.make_attribute("approximate", "tanh"))
     return nodes
 
 
-def _quick_gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _quick_gelu(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """x * sigmoid(alpha * x)."""
     return [
         _constant("alpha", attrs.pop("alpha", 1.702)),
@@ -116,22 +150,33 @@ def _quick_gelu(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) ->
     ]
 
 
-def _skip_layer_norm(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
-    """LayerNormalization of the sum of two inputs and a bias. Of the outputs the fourth is that sum."""
+def _skip_layer_norm(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
+    """LayerNormalization of the sum of two inputs and a bias.
+
+    Of the outputs the fourth is that sum.
+    """
     epsilon = attrs.pop("epsilon", 1e-12)
     nodes = [make_node("Add", x[:2], ["sum"])]
     if len(x) > 4 and x[4]:
         nodes.append(make_node("Add", ["sum", x[4]], ["biased"]))
     total = nodes[-1].output[0]
     scales = [x[2], *(x[3:4] if len(x) > 3 and x[3] else [])]
-    nodes.append(make_node("LayerNormalization", [total, *scales], ["y"], axis=-1, epsilon=epsilon))
+    nodes.append(
+        make_node(
+            "LayerNormalization", [total, *scales], ["y"], axis=-1, epsilon=epsilon
+        )
+    )
     return [*nodes, make_node("Identity", [total], ["y3"])]
 
 
 def _same(op_type: str) -> Body:
     """An operator that the standard took over, with the same attributes."""
 
-    def nodes(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+    def nodes(
+        x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+    ) -> list[NodeProto]:
         given = {name: attrs.pop(name) for name in list(attrs)}
         return [make_node(op_type, x, ["y"], **given)]
 
@@ -165,7 +210,9 @@ def _constant(name: str, value: float | Sequence[int]) -> NodeProto:
     return make_node("Constant", [], [name], value_ints=value)
 
 
-def _affine(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _affine(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """alpha * x + beta."""
     return [
         _constant("alpha", _needed(attrs, "alpha")),
@@ -175,11 +222,16 @@ def _affine(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> lis
     ]
 
 
-def _image_scaler(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+def _image_scaler(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
     """scale * x + a bias of each channel of NCHW."""
     bias = _needed(attrs, "bias")
     if len(shapes[0]) != 4 or len(bias) != shapes[0][1]:
-        raise ValueError(f"{len(bias)} biases for a value of shape {list(shapes[0])}, not one for each channel of NCHW")
+        raise ValueError(
+            f"{len(bias)} biases for a value of shape {list(shapes[0])}, "
+            "not one for each channel of NCHW"
+        )
     return [
         _constant("scale", attrs.pop("scale", 1.0)),
         make_node("Constant", [], ["biases"], value_floats=bias),
@@ -190,15 +242,26 @@ def _image_scaler(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) 
     ]
 
 
-def _crop(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
-    """NCHW without its border [left, top, right, bottom], or scale [height, width] of it from the left and top on."""
-    border, size = _needed(attrs, "border"), attrs.pop("scale", None)
+def _crop(
+    x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+) -> list[NodeProto]:
+    """NCHW without its border [left, top, right, bottom], or scale [height, width] of
+    it from the left and top on.
+    """
+    border = _needed(attrs, "border")
+    size = attrs.pop("scale", None)
     if len(shapes[0]) != 4 or len(border) != 4 or len(size or (0, 0)) != 2:
-        raise ValueError(f"border {border} and scale {size} of a value of shape {list(shapes[0])}: 4, 2 and 4 numbers")
+        raise ValueError(
+            f"border {border} and scale {size} of a value of shape {list(shapes[0])}: "
+            "4, 2 and 4 numbers"
+        )
     (left, top, right, bottom), (high, wide) = border, shapes[0][2:]
     ends = [top + size[0], left + size[1]] if size else [high - bottom, wide - right]
     if not (0 <= top < ends[0] <= high and 0 <= left < ends[1] <= wide):
-        raise ValueError(f"border {border} and scale {size} leave nothing of {high} x {wide}, or reach beyond it")
+        raise ValueError(
+            f"border {border} and scale {size} leave nothing of {high} x {wide}, "
+            "or reach beyond it"
+        )
     return [
         _constant("starts", [top, left]),
         _constant("ends", ends),
@@ -210,7 +273,9 @@ def _crop(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[
 def _of_scaled(op_type: str) -> Body:
     """alpha * f(beta * x)."""
 
-    def nodes(x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]) -> list[NodeProto]:
+    def nodes(
+        x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
+    ) -> list[NodeProto]:
         return [
             _constant("alpha", _needed(attrs, "alpha")),
             _constant("beta", _needed(attrs, "beta")),

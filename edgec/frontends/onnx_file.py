@@ -1,4 +1,6 @@
-"""What is in an .onnx file: the parsed model, its names, which nodes are needed and in which order, static shapes."""
+"""What is in an .onnx file: the parsed model, its names, which nodes are needed and in
+which order, static shapes.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, external_data_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    external_data_helper,
+)
 
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 
 MIN_OPSET = 7
 DOMAINS = ("", "ai.onnx")
 """Names of the default operator set."""
-_DAMAGED = "the file is damaged or cut short, or it is no ONNX model: copy or export it again"
+_DAMAGED = (
+    "the file is damaged or cut short, or it is no ONNX model: copy or export it again"
+)
 
 
 def load(path: Path) -> ModelProto:
@@ -23,36 +34,61 @@ def load(path: Path) -> ModelProto:
     try:
         model = onnx.load(str(path), format="protobuf", load_external_data=False)
     except Exception as e:  # protobuf's own errors differ between its implementations
-        raise InputError(f"{path.name} cannot be read as ONNX ({type(e).__name__}: {e})", str(path), _DAMAGED) from e
+        raise InputError(
+            f"{path.name} cannot be read as ONNX ({type(e).__name__}: {e})",
+            str(path),
+            _DAMAGED,
+        ) from e
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise InputError(f"{path.name} holds no ONNX graph", str(path), _DAMAGED)
     try:
         external_data_helper.load_external_data_for_model(model, str(path.parent))
     except Exception as e:
         hint = f"put the weights' file, as the exporter wrote it, next to {path.name}"
-        raise InputError(f"the external data of {path.name} cannot be read: {_first_line(e)}", str(path), hint) from e
+        raise InputError(
+            f"the external data of {path.name} cannot be read: {_first_line(e)}",
+            str(path),
+            hint,
+        ) from e
     return model
 
 
 def check(model: ModelProto, path: Path) -> None:
-    """Raise InputError for names that are no text, UnsupportedError for an operator set that is too old."""
+    """Raise InputError for names that are no text, UnsupportedError for an operator set
+    that is too old.
+    """
     if not all(isinstance(text, str) for text in _texts(model.graph)):
-        raise InputError(f"{path.name} holds names that are no text", str(path), _DAMAGED)
+        raise InputError(
+            f"{path.name} holds names that are no text", str(path), _DAMAGED
+        )
     version = opset(model.opset_import)
     if version < MIN_OPSET:
         hint = "convert it with onnx.version_converter.convert_version(model, 13)"
-        raise UnsupportedError(f"{path.name} uses opset {version}; edgec reads {MIN_OPSET} and up", str(path), hint)
+        raise UnsupportedError(
+            f"{path.name} uses opset {version}; edgec reads {MIN_OPSET} and up",
+            str(path),
+            hint,
+        )
 
 
 def opset(imports: Sequence[onnx.OperatorSetIdProto], default: int = 1) -> int:
     """The version of the default operator set."""
-    return max((int(o.version) for o in imports if o.domain in DOMAINS), default=default)
+    return max(
+        (int(o.version) for o in imports if o.domain in DOMAINS), default=default
+    )
 
 
 def _texts(graph: GraphProto) -> Iterator[object]:
     """All names; protobuf gives bytes for what is not UTF-8."""
     for node in graph.node:
-        yield from (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
+        yield from (
+            node.name,
+            node.op_type,
+            node.domain,
+            *node.input,
+            *node.output,
+            *(a.name for a in node.attribute),
+        )
     for named in (*graph.input, *graph.output, *graph.initializer):
         yield named.name
 
@@ -90,18 +126,26 @@ def reads(node: NodeProto) -> Iterator[str]:
         yield from (output.name for output in graph.output)
 
 
-def needed_nodes(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[tuple[int, NodeProto]]:
-    """The nodes that the outputs depend on, with their numbers, each after those whose results it reads.
+def needed_nodes(
+    nodes: Sequence[NodeProto], outputs: Sequence[str]
+) -> list[tuple[int, NodeProto]]:
+    """The nodes that the outputs depend on, with their numbers, each after those whose
+    results it reads.
 
-    The order is the file's where that is such a one. In a circle of nodes each stays where the file has it.
+    The order is the file's where that is such a one. In a circle of nodes each stays
+    where the file has it.
     """
     writers: dict[str, list[int]] = {}
     for number, node in enumerate(nodes):
         for name in node.output:
             writers.setdefault(name, []).append(number)
     writers.pop("", None)
-    sources = {n: {w for name in reads(node) for w in writers.get(name, ())} for n, node in enumerate(nodes)}
-    todo, needed = [w for name in outputs for w in writers.get(name, ())], set[int]()
+    sources = {
+        n: {w for name in reads(node) for w in writers.get(name, ())}
+        for n, node in enumerate(nodes)
+    }
+    todo = [w for name in outputs for w in writers.get(name, ())]
+    needed = set[int]()
     while todo:
         number = todo.pop()
         if number not in needed:
@@ -119,7 +163,8 @@ def _sorted(sources: Mapping[int, set[int]]) -> list[int]:
     for n, some in sources.items():
         for source in some:
             readers.setdefault(source, []).append(n)
-    ready, found = [n for n, count in waits.items() if not count], list[int]()
+    ready = [n for n, count in waits.items() if not count]
+    found = list[int]()
     heapify(ready)
     while ready:
         found.append(heappop(ready))
@@ -130,7 +175,9 @@ def _sorted(sources: Mapping[int, set[int]]) -> list[int]:
     return [*found, *(n for n in sources if n not in set(found))]
 
 
-def check_names(given: Mapping[str, tuple[int, ...]], names: Sequence[str], path: Path) -> None:
+def check_names(
+    given: Mapping[str, tuple[int, ...]], names: Sequence[str], path: Path
+) -> None:
     """Raise InputError for a shape that is given of an input that is not there."""
     for name in given:
         if name not in names:
@@ -138,11 +185,14 @@ def check_names(given: Mapping[str, tuple[int, ...]], names: Sequence[str], path
             raise InputError(what, str(path), f"its inputs: {', '.join(names)}")
 
 
-def static_shape(name: str, dims: list[Any] | None, given: tuple[int, ...] | None, at: str) -> tuple[int, ...]:
-    """The declared shape, its dynamic dimensions taken from `given`; a dynamic leading one is 1 unless given.
+def static_shape(
+    name: str, dims: list[Any] | None, given: tuple[int, ...] | None, at: str
+) -> tuple[int, ...]:
+    """The declared shape, its dynamic dimensions taken from `given`; a dynamic leading
+    one is 1 unless given.
 
-    A declared 0 is 0 (no elements), as onnxruntime has it; `given` may say otherwise, since some exporters write so
-    what is dynamic.
+    A declared 0 is 0 (no elements), as onnxruntime has it; `given` may say otherwise,
+    since some exporters write so what is dynamic.
     """
     if dims is None:
         if given is None:
@@ -154,12 +204,21 @@ def static_shape(name: str, dims: list[Any] | None, given: tuple[int, ...] | Non
         if len(shape) > 1 and shape[0] is None:
             shape[0] = 1
         if None in shape:
-            raise _not_static(name, text, tuple(224 if d is None else d for d in shape), at)
+            raise _not_static(
+                name, text, tuple(224 if d is None else d for d in shape), at
+            )
         return tuple(d for d in shape if d is not None)
-    fits = len(given) == len(shape) and all(d == g or (not d and g > 0) for d, g in zip(shape, given, strict=True))
+    fits = len(given) == len(shape) and all(
+        d == g or (not d and g > 0) for d, g in zip(shape, given, strict=True)
+    )
     if not fits:
-        what = f"input {name} has the shape {text} in the file, which {list(given)} does not fit"
-        raise InputError(what, at, "give a shape of that rank that keeps its static dimensions")
+        what = (
+            f"input {name} has the shape {text} in the file, "
+            f"which {list(given)} does not fit"
+        )
+        raise InputError(
+            what, at, "give a shape of that rank that keeps its static dimensions"
+        )
     return given
 
 

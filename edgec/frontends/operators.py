@@ -1,4 +1,6 @@
-"""The operators of a .tflite file one by one, each as a small graph of its own: the file as it is, to be judged."""
+"""The operators of a .tflite file one by one, each as a small graph of its own: the
+file as it is, to be judged.
+"""
 
 from __future__ import annotations
 
@@ -30,28 +32,51 @@ def operators_of(file: TfliteFile) -> tuple[SourceOperator, ...]:
 
 
 def _check_order(file: TfliteFile) -> None:
-    """Raise InputError for an operator that reads what only a later one, or itself, writes."""
+    """Raise InputError for an operator that reads what only a later one, or itself,
+    writes.
+    """
     writer = {i: n for n, o in enumerate(file.operators()) for i in o.outputs}
     for n, o in enumerate(file.operators()):
         for i in o.inputs:
             if i >= 0 and writer.get(i, -1) >= n:
-                raise InputError(f"tensor {file.name(i)} is read before anything writes it", o.at, _ORDER)
+                raise InputError(
+                    f"tensor {file.name(i)} is read before anything writes it",
+                    o.at,
+                    _ORDER,
+                )
 
 
-def _operator(file: TfliteFile, index: int, o: FileOperator, found: dict[int, TensorType]) -> SourceOperator:
-    """`found` holds the types of the tensors written so far: a file may leave dimensions open that inputs decide."""
+def _operator(
+    file: TfliteFile, index: int, o: FileOperator, found: dict[int, TensorType]
+) -> SourceOperator:
+    """`found` holds the types of the tensors written so far: a file may leave
+    dimensions open that inputs decide.
+    """
     try:
         graph = _alone(file, o, found)
     except Exception as e:  # whatever is odd about an operator, TFLite may still run it
-        graph = _alone(file, o, found, e.what if isinstance(e, EdgecError) else f"{o.name}: {type(e).__name__}: {e}")
+        graph = _alone(
+            file,
+            o,
+            found,
+            e.what
+            if isinstance(e, EdgecError)
+            else f"{o.name}: {type(e).__name__}: {e}",
+        )
     found |= {i: v.type for i, v in zip(o.outputs, graph.outputs, strict=True)}
     reads = tuple(i for i in o.inputs if i >= 0 and not file.has_data(i))
     names = tuple(file.name(i) for i in o.outputs)
-    return SourceOperator(index, o.opcode, o.builtin, o.version, reads, o.outputs, names, graph)
+    return SourceOperator(
+        index, o.opcode, o.builtin, o.version, reads, o.outputs, names, graph
+    )
 
 
-def _alone(file: TfliteFile, o: FileOperator, found: dict[int, TensorType], why_not: str = "") -> Graph:
-    """The graph of one operator; one that cannot be read is opaque, there for its types and without constants."""
+def _alone(
+    file: TfliteFile, o: FileOperator, found: dict[int, TensorType], why_not: str = ""
+) -> Graph:
+    """The graph of one operator; one that cannot be read is opaque, there for its types
+    and without constants.
+    """
     build = TfliteBuilder(o.name)
     values: dict[int, Value] = {}
     for i in o.inputs:

@@ -1,7 +1,8 @@
-"""The task that a model file states: TFLite's metadata with its labels, what Ultralytics' exporter writes, and an ONNX
-file's output that is an image.
+"""The task that a model file states: TFLite's metadata with its labels, what
+Ultralytics' exporter writes, and an ONNX file's output that is an image.
 
-Only where it leaves no doubt. What cannot be read is no task: such a file compiles all the same.
+Only where it leaves no doubt. What cannot be read is no task: such a file compiles all
+the same.
 """
 
 from __future__ import annotations
@@ -29,11 +30,16 @@ _MAX_LABELS = 1 << 20
 
 def stated_task(path: Path) -> TaskFile:
     """What the file at `path` says of its outputs. Raises nothing."""
-    if not path.is_file() or path.stat().st_size > MAX_MODEL_BYTES:  # which its reader refuses
+    # which its reader refuses
+    if not path.is_file() or path.stat().st_size > MAX_MODEL_BYTES:
         return TaskFile()
     try:
-        found = {".tflite": _of_tflite, ".onnx": _of_onnx}.get(path.suffix.lower(), _nothing)(path)
-    except Exception:  # a damaged file can fail anywhere; whether it is a model is for its reader to say
+        found = {".tflite": _of_tflite, ".onnx": _of_onnx}.get(
+            path.suffix.lower(), _nothing
+        )(path)
+    except Exception:
+        # a damaged file can fail anywhere; whether it is a model is for its reader to
+        # say
         return TaskFile()
     return found
 
@@ -43,7 +49,9 @@ def _nothing(path: Path) -> TaskFile:
 
 
 def _of_tflite(path: Path) -> TaskFile:
-    """One output with features is a classification; four, the first with boxes, are TFLite_Detection_PostProcess."""
+    """One output with features is a classification; four, the first with boxes, are
+    TFLite_Detection_PostProcess.
+    """
     outputs = read_outputs(path.read_bytes())
     named = next((o.labels for o in outputs if o.labels is not None), None)
     labels = _packed(path, named) if named is not None else None
@@ -74,23 +82,37 @@ def _of_onnx(path: Path) -> TaskFile:
     found = exported(model)
     if found is None:
         return _of_images(model)
-    task, head = _of_keys(found.task(), found.labels), head_of(model, found)
-    return task if head is None else replace(task, head=head, headless=parse_task(found.task_of_candidates(head)))
+    task = _of_keys(found.task(), found.labels)
+    head = head_of(model, found)
+    if head is None:
+        return task
+    return replace(task, head=head, headless=parse_task(found.task_of_candidates(head)))
 
 
 def _of_images(model: ModelProto) -> TaskFile:
-    """Windows ML's samples and others: one image, in the range and the order of colours that the properties say."""
+    """Windows ML's samples and others: one image, in the range and the order of colours
+    that the properties say.
+    """
     images = [o.name for o in model.graph.output if o.type.denotation == "IMAGE"]
     said = pixels(properties(model))
     if len(images) != 1 or said is None:
         return TaskFile()
-    keys = {"task": "image", "output": images[0], "range": said[0], "color": "bgr" if said[1] == "bgr" else "rgb"}
+    keys = {
+        "task": "image",
+        "output": images[0],
+        "range": said[0],
+        "color": "bgr" if said[1] == "bgr" else "rgb",
+    }
     return TaskFile(parse_task(keys), stated=True)
 
 
 def _stated(name: str, labels: tuple[str, ...] | None) -> TaskFile:
     """Without preprocessing, of which stated.py reads what the file says."""
-    rest = {k: v for k, v in FORMATS.get(name, {"task": name}).items() if k not in ("preprocess", "labels")}
+    rest = {
+        k: v
+        for k, v in FORMATS.get(name, {"task": name}).items()
+        if k not in ("preprocess", "labels")
+    }
     return _of_keys(rest, labels)
 
 

@@ -1,6 +1,8 @@
-"""What well-known families of networks answer, as rows of a task's file (docs/tasks.md): `--task yolox`.
+"""What well-known families of networks answer, as rows of a task's file
+(docs/tasks.md): `--task yolox`.
 
-Each is what the family's own post-processing does, with the thresholds that it is published with.
+Each is what the family's own post-processing does, with the thresholds that it is
+published with.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _FACEMESH = {
 
 
 def _blaze(side: int, anchors: dict[int, int]) -> dict[str, Any]:
-    """MediaPipe's detectors of one class. side: of the input; anchors: how many a cell has, by stride."""
+    """MediaPipe's detectors of one class. side: of the input; anchors: how many a cell
+    has, by stride.
+    """
     sizes = [[[side, side]] * n for n in anchors.values()]
     return {
         "task": "detection",
@@ -43,10 +47,20 @@ _ULTRALYTICS = {
     "threshold": 0.25,
 }
 _CANDIDATES = {**_ULTRALYTICS, "transposed": True, "iou": 0.7}
-"""All that the network considers: x, y, width and height, a score for each class, and what else there is of a box."""
+"""All that the network considers: x, y, width and height, a score for each class, and
+what else there is of a box.
+"""
 
-_PICKED = {**_ULTRALYTICS, "order": "xyxy", "class_column": 5, "suppression": "none", "limit": 300}
-"""What a network picks itself: corners, a score, a class, and what else there is of a box."""
+_PICKED = {
+    **_ULTRALYTICS,
+    "order": "xyxy",
+    "class_column": 5,
+    "suppression": "none",
+    "limit": 300,
+}
+"""What a network picks itself: corners, a score, a class, and what else there is of a
+box.
+"""
 
 _PERSON = {
     "points": 17,
@@ -105,12 +119,26 @@ FORMATS: dict[str, dict[str, Any]] = {
     "blazeface": {**_blaze(128, {8: 2, 16: 6}), **_FACE, "points": 6},
     "blazeface-back": {**_blaze(256, {16: 2, 32: 6}), **_FACE, "points": 6},
     "blazeface-full": {**_blaze(192, {4: 1}), **_FACE, "points": 6, "threshold": 0.6},
-    "blazepose": {**_blaze(224, {8: 2, 16: 2, 32: 6}), "labels": ["person"], "points": 4},
-    "palm": {**_blaze(192, {8: 2, 16: 6}), "preprocess": "0_1,letterbox=0", "labels": ["palm"], "points": 7},
+    "blazepose": {
+        **_blaze(224, {8: 2, 16: 2, 32: 6}),
+        "labels": ["person"],
+        "points": 4,
+    },
+    "palm": {
+        **_blaze(192, {8: 2, 16: 6}),
+        "preprocess": "0_1,letterbox=0",
+        "labels": ["palm"],
+        "points": 7,
+    },
     "facemesh": {**_FACEMESH, "score": "#1"},
     "facemesh-attention": {**_FACEMESH, "score": "#6"},
     "movenet": {"task": "pose", "preprocess": "letterbox=0"},
     "selfie": {"task": "segmentation", "preprocess": "0_1", "labels": ["person"]},
     "style": {"task": "image", "preprocess": "0_255", "range": "0_255"},
-    "style-bgr": {"task": "image", "preprocess": "0_255,bgr", "range": "0_255", "color": "bgr"},
+    "style-bgr": {
+        "task": "image",
+        "preprocess": "0_255,bgr",
+        "range": "0_255",
+        "color": "bgr",
+    },
 }

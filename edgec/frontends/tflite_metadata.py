@@ -1,7 +1,8 @@
-"""The flatbuffer that TFLite Metadata adds to a .tflite file, as far as it says how inputs are made.
+"""The flatbuffer that TFLite Metadata adds to a .tflite file, as far as it says how
+inputs are made.
 
-Source: metadata_schema.fbs of TFLite Support, 1.5, whose field numbers stand here; it has no generated reader among our
-dependencies.
+Source: metadata_schema.fbs of TFLite Support, 1.5, whose field numbers stand here; it
+has no generated reader among our dependencies.
 """
 
 from __future__ import annotations
@@ -20,21 +21,32 @@ ENTRY = "TFLITE_METADATA"
 
 IDENTIFIER = b"M001"
 SUBGRAPHS = 3  # of ModelMetadata
-INPUTS, OUTPUTS = 2, 3  # of SubGraphMetadata
-CONTENT, PROCESS_UNITS, FILES = 3, 4, 6  # of TensorMetadata
-FILE_NAME, FILE_TYPE = 0, 2  # of AssociatedFile
+INPUTS = 2
+OUTPUTS = 3  # of SubGraphMetadata
+CONTENT = 3
+PROCESS_UNITS = 4
+FILES = 6  # of TensorMetadata
+FILE_NAME = 0
+FILE_TYPE = 2  # of AssociatedFile
 LABELS = (2, 3)  # its types: labels of an axis, and of values
-KIND, VALUE = 0, 1  # of Content and of ProcessUnit: a union's type and table
-FEATURES, IMAGE, BOXES, NORMALIZATION = 1, 2, 3, 1  # types of these unions
+KIND = 0
+VALUE = 1  # of Content and of ProcessUnit: a union's type and table
+FEATURES = 1
+IMAGE = 2
+BOXES = 3
+NORMALIZATION = 1  # types of these unions
 COLOR_SPACE = 0  # of ImageProperties
-MEAN, STD = 0, 1  # of NormalizationOptions
+MEAN = 0
+STD = 1  # of NormalizationOptions
 
 COLORS = {1: "rgb", 2: "gray"}
 
 
 @dataclass(frozen=True)
 class InputMetadata:
-    """Of one input: (pixel - mean) / std for pixels of 0…255, one number or one per channel; empty if not said."""
+    """Of one input: (pixel - mean) / std for pixels of 0…255, one number or one per
+    channel; empty if not said.
+    """
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
@@ -43,7 +55,9 @@ class InputMetadata:
 
 @dataclass(frozen=True)
 class OutputMetadata:
-    """Of one output: whether it says that it is boxes, or features; the name of a file of labels in the model's."""
+    """Of one output: whether it says that it is boxes, or features; the name of a file
+    of labels in the model's.
+    """
 
     boxes: bool = False
     features: bool = False
@@ -51,7 +65,10 @@ class OutputMetadata:
 
 
 def read_metadata(model: bytes) -> list[InputMetadata]:
-    """Of each input, in order; nothing if the file has no metadata. Raises ValueError, struct.error, … if damaged."""
+    """Of each input, in order; nothing if the file has no metadata.
+
+    Raises ValueError, struct.error, … if damaged.
+    """
     return [_input(t) for t in _of_tensors(model, INPUTS)]
 
 
@@ -74,8 +91,14 @@ def _of_tensors(model: bytes, which: int) -> list[Table]:
 def _output(t: Table) -> OutputMetadata:
     content = _table(t, CONTENT)
     kind = 0 if content is None else _byte(content, KIND)
-    labels = [_string(f, FILE_NAME) for f in _tables(t, FILES) if _byte(f, FILE_TYPE) in LABELS]
-    return OutputMetadata(kind == BOXES, kind == FEATURES, next((name for name in labels if name), None))
+    labels = [
+        _string(f, FILE_NAME)
+        for f in _tables(t, FILES)
+        if _byte(f, FILE_TYPE) in LABELS
+    ]
+    return OutputMetadata(
+        kind == BOXES, kind == FEATURES, next((name for name in labels if name), None)
+    )
 
 
 def _buffer(model: bytes) -> bytes | None:
@@ -95,10 +118,13 @@ def _input(t: Table) -> InputMetadata:
     for unit in _tables(t, PROCESS_UNITS):
         options = _union(unit, NORMALIZATION)
         if options is not None:
-            mean, std = _floats(options, MEAN), _floats(options, STD)
+            mean = _floats(options, MEAN)
+            std = _floats(options, STD)
     content = _table(t, CONTENT)
     image = None if content is None else _union(content, IMAGE)
-    return InputMetadata(mean, std, None if image is None else COLORS.get(_byte(image, COLOR_SPACE)))
+    return InputMetadata(
+        mean, std, None if image is None else COLORS.get(_byte(image, COLOR_SPACE))
+    )
 
 
 def _union(t: Table, kind: int) -> Table | None:
@@ -107,7 +133,10 @@ def _union(t: Table, kind: int) -> Table | None:
 
 
 def _at(t: Table, field: int) -> int:
-    """Where a field is, 0 if it is not there. Its vtable and itself must be in the buffer."""
+    """Where a field is, 0 if it is not there.
+
+    Its vtable and itself must be in the buffer.
+    """
     vtable = t.Pos - t.Get(number_types.SOffsetTFlags, t.Pos)
     if not 0 <= vtable <= len(t.Bytes) - 4:
         raise ValueError("a table is outside of it")
@@ -156,7 +185,12 @@ def _tables(t: Table, field: int) -> Iterator[Table]:
 def _floats(t: Table, field: int) -> tuple[float, ...]:
     """As short as float32 can be written: 0.485, not 0.48500001430511475."""
     start, length = _vector(t, field)
-    found = tuple(float(str(n)) for n in np.frombuffer(t.Bytes, "<f4", length, start)) if length else ()
+    if length:
+        found = tuple(
+            float(str(n)) for n in np.frombuffer(t.Bytes, "<f4", length, start)
+        )
+    else:
+        found = ()
     if not all(map(math.isfinite, found)):
         raise ValueError(f"mean or std is {found}")
     return found

@@ -1,4 +1,6 @@
-"""What a .tflite file keeps between calls: resource variables, and tensors that are variable, as a graph's state."""
+"""What a .tflite file keeps between calls: resource variables, and tensors that are
+variable, as a graph's state.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ Key = tuple[str, str] | int
 class Variables:
     """The variables of a file while its operators are read in order.
 
-    before: what a variable was at the call's begin, where it was read before it was written; now: what it is.
-    handles: the variables that tensors stand for. initial: what CALL_ONCE gives them.
+    before: what a variable was at the call's begin, where it was read before it was
+    written; now: what it is. handles: the variables that tensors stand for. initial:
+    what CALL_ONCE gives them.
     """
 
     file: TfliteFile
@@ -40,28 +43,50 @@ class Variables:
         value: Callable[[int], Value],
         run: Callable[[TfliteFile], Variables],
     ) -> None:
-        """Follow one of OPERATORS. value: of a tensor. run: follows the operators of another subgraph."""
+        """Follow one of OPERATORS. value: of a tensor. run: follows the operators of
+        another subgraph.
+        """
         handle = self.handles.get(o.inputs[0]) if o.inputs else None
         if o.name == "CALL_ONCE":
             once = self.file.model.subgraphs[o.options.initSubgraphIndex]
-            if once is self.file.subgraph or len(once.inputs if once.inputs is not None else ()):
-                raise UnsupportedError("CALL_ONCE of a subgraph with inputs", o.at, "convert the model again")
+            if once is self.file.subgraph or len(
+                once.inputs if once.inputs is not None else ()
+            ):
+                raise UnsupportedError(
+                    "CALL_ONCE of a subgraph with inputs",
+                    o.at,
+                    "convert the model again",
+                )
             called = run(replace(self.file, subgraph=once))
             for key, v in called.now.items():
                 if v.const is None:
-                    what = f"the variable {v.name} begins as something that is computed at run time"
-                    raise UnsupportedError(what, o.at, "convert the model with variables that begin as constants")
+                    what = (
+                        f"the variable {v.name} begins as something that is "
+                        "computed at run time"
+                    )
+                    raise UnsupportedError(
+                        what,
+                        o.at,
+                        "convert the model with variables that begin as constants",
+                    )
                 self.initial[key] = v.const
         elif o.name == "VAR_HANDLE":
-            self.handles[o.outputs[0]] = (text(o.options.container), text(o.options.sharedName))
+            self.handles[o.outputs[0]] = (
+                text(o.options.container),
+                text(o.options.sharedName),
+            )
         elif handle is None:
             raise UnsupportedError(
-                "the variable hangs on what is computed at run time", o.at, "convert the model again"
+                "the variable hangs on what is computed at run time",
+                o.at,
+                "convert the model again",
             )
         elif o.name == "READ_VARIABLE":
             name = handle[1] if isinstance(handle, tuple) else ""
             type_ = as_int8(self.file.type(o.outputs[0]))
-            values[o.outputs[0]] = self.read(handle, name or self.file.name(o.outputs[0]), type_)
+            values[o.outputs[0]] = self.read(
+                handle, name or self.file.name(o.outputs[0]), type_
+            )
         else:
             self.now[handle] = value(o.inputs[1])
 
@@ -91,12 +116,25 @@ class Variables:
                 self._pair(graph, before, self.now[key], initial)
 
     def _pair(self, graph: Graph, before: Value, after: Value, initial: Array) -> None:
-        if not (_form(after.type) == _form(before.type) == (initial.shape, initial.dtype)):
-            what = f"the variable {before.name} is {before.type}, and becomes {after.type}"
-            raise UnsupportedError(what, str(self.file.path), "convert the model with variables of one shape")
+        if not (
+            _form(after.type) == _form(before.type) == (initial.shape, initial.dtype)
+        ):
+            what = (
+                f"the variable {before.name} is {before.type}, and becomes {after.type}"
+            )
+            raise UnsupportedError(
+                what,
+                str(self.file.path),
+                "convert the model with variables of one shape",
+            )
         if after in graph.outputs or after in graph.inputs or after.const is not None:
             self.build.source = before.name
-            after = self.build.add(Reshape(after.type.shape), [after], f"{before.name}_next", after.type.quant)
+            after = self.build.add(
+                Reshape(after.type.shape),
+                [after],
+                f"{before.name}_next",
+                after.type.quant,
+            )
         graph.outputs.append(after)
         graph.state.append(State(before.name, after.name, initial))
 

@@ -1,9 +1,10 @@
 """What Ultralytics' exporter writes into an .onnx file, and what its networks answer.
 
-Facts are from its documentation (docs.ultralytics.com: modes/export, guides/end2end-detection): the properties `task`,
-`names`, `kpt_shape`, `end2end` and `args`; outputs [1, 4 + classes + extra, anchors] with all candidates, or, end to
-end, [1, detections, 6 + extra] with those that the network has picked. Extra are factors of prototype masks, points
-with how sure they are seen, or the angle of a turned box.
+Facts are from its documentation (docs.ultralytics.com: modes/export,
+guides/end2end-detection): the properties `task`, `names`, `kpt_shape`, `end2end` and
+`args`; outputs [1, 4 + classes + extra, anchors] with all candidates, or, end to end,
+[1, detections, 6 + extra] with those that the network has picked. Extra are factors of
+prototype masks, points with how sure they are seen, or the angle of a turned box.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ class Head:
 
 @dataclass(frozen=True)
 class Export:
-    """One file. kind: detect, segment, pose, obb or classify. extra: numbers of a row beyond box and scores.
+    """One file. kind: detect, segment, pose, obb or classify. extra: numbers of a row
+    beyond box and scores.
 
-    picked: how many boxes the network picks itself, 0 for none; suppresses: by non-maximum suppression, not by a head
-    that was trained to find each object once. points: how many a box has, and the numbers of each.
+    picked: how many boxes the network picks itself, 0 for none; suppresses: by
+    non-maximum suppression, not by a head that was trained to find each object once.
+    points: how many a box has, and the numbers of each.
     """
 
     kind: str
@@ -66,27 +69,43 @@ class Export:
         keys = self._keys("yolov8") | {"transposed": head.transposed}
         if self.suppresses:
             return keys
-        # a head that finds each object once: no suppression, and corners but where boxes are turned
+        # a head that finds each object once: no suppression, and corners but where
+        # boxes are turned
         order = "xywh" if self.kind == "obb" else "xyxy"
-        return keys | {"order": order, "suppression": "none", "several": True, "limit": min(self.picked, 4096)}
+        return keys | {
+            "order": order,
+            "suppression": "none",
+            "several": True,
+            "limit": min(self.picked, 4096),
+        }
 
     def _keys(self, family: str) -> dict[str, Any]:
-        """Of a family, with the numbers of this network: what is extra is last in a row of either form."""
+        """Of a family, with the numbers of this network: what is extra is last in a row
+        of either form.
+        """
         keys = dict(FORMATS[family + _SUFFIXES[self.kind]])
         if self.kind == "segment":
             keys["mask_column"] = -self.extra
         if self.kind == "pose":
             number, each = self.points
-            keys |= {"point_column": -self.extra, "points": number, "point_numbers": each}
+            keys |= {
+                "point_column": -self.extra,
+                "points": number,
+                "point_numbers": each,
+            }
             if number != len(keys["point_names"]):
                 keys |= {"point_names": [], "lines": []}
         return {k: v for k, v in keys.items() if k not in ("preprocess", "labels")}
 
 
 def exported(model: ModelProto) -> Export | None:
-    """What a file of that exporter says; None for another's, and where its properties and shapes leave a doubt."""
+    """What a file of that exporter says; None for another's, and where its properties
+    and shapes leave a doubt.
+    """
     said = {p.key: p.value for p in model.metadata_props}
-    if said.get("author") != "Ultralytics" or any(len(text) > _MAX_TEXT for text in said.values()):
+    if said.get("author") != "Ultralytics" or any(
+        len(text) > _MAX_TEXT for text in said.values()
+    ):
         return None
     kind = said.get("task", "")
     names = ast.literal_eval(said["names"])
@@ -100,24 +119,35 @@ def exported(model: ModelProto) -> Export | None:
     if kind == "pose":
         number, each = ast.literal_eval(said["kpt_shape"])
         points = int(number), int(each)
-    extra = {"detect": 0, "segment": _planes(model), "pose": points[0] * points[1], "obb": 1}[kind]
-    # one of the two, where the file says so; else it is one that is older than its end-to-end networks, or a YOLOv10
+    extra = {
+        "detect": 0,
+        "segment": _planes(model),
+        "pose": points[0] * points[1],
+        "obb": 1,
+    }[kind]
+    # one of the two, where the file says so; else it is one that is older than its
+    # end-to-end networks, or a YOLOv10
     end_to_end = said.get("end2end") == "True"
     suppresses = "'nms': True" in said.get("args", "") and not end_to_end
     if end_to_end or suppresses:
-        return Export(kind, labels, extra, shape[1], suppresses, points) if shape[2] == 6 + extra else None
+        if shape[2] == 6 + extra:
+            return Export(kind, labels, extra, shape[1], suppresses, points)
+        return None
     if shape[1] == 4 + len(labels) + extra:
         return Export(kind, labels, extra, points=points)
-    # an RT-DETR's row is a box and a score for each class: with two classes it is as long as one that was picked
+    # an RT-DETR's row is a box and a score for each class: with two classes it is as
+    # long as one that was picked
     if shape[2] == 6 + extra and len(labels) != 2:
         return Export(kind, labels, extra, shape[1], points=points)
     return None
 
 
 def head_of(model: ModelProto, found: Export) -> Head | None:
-    """Where such a model can end so that all candidates are left; None where it does not pick any itself.
+    """Where such a model can end so that all candidates are left; None where it does
+    not pick any itself.
 
-    It is the first tensor of their shape by which alone the model's inputs reach its first output.
+    It is the first tensor of their shape by which alone the model's inputs reach its
+    first output.
     """
     if not found.picked:
         return None
@@ -133,14 +163,24 @@ def head_of(model: ModelProto, found: Export) -> Head | None:
             continue
         nodes = _between(value.name, output, made)
         read = {name for node in nodes for name in node.input}
-        if value.name in read and not read & inputs and any(n.op_type in _PICKERS for n in nodes):
+        if (
+            value.name in read
+            and not read & inputs
+            and any(n.op_type in _PICKERS for n in nodes)
+        ):
             return Head(value.name, (value.name, *others), shape[0] == columns)
     return None
 
 
-def _between(name: str, output: str, made: Mapping[str, NodeProto]) -> Sequence[NodeProto]:
-    """The nodes from which `output` is computed, without those in front of the tensor `name`."""
-    found, seen, ahead = list[NodeProto](), {name}, [output]
+def _between(
+    name: str, output: str, made: Mapping[str, NodeProto]
+) -> Sequence[NodeProto]:
+    """The nodes from which `output` is computed, without those in front of the tensor
+    `name`.
+    """
+    found = list[NodeProto]()
+    seen = {name}
+    ahead = [output]
     while ahead:
         tensor = ahead.pop()
         node = made.get(tensor)

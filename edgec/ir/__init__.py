@@ -1,9 +1,21 @@
-"""The intermediate representation: typed SSA graphs, their text form, their checks and their numpy meaning."""
+"""The intermediate representation: typed SSA graphs, their text form, their checks and
+their numpy meaning.
+"""
 
 from edgec.ir.build import Builder
 from edgec.ir.graph import Graph, State
 from edgec.ir.interp import Calls, Observe, Run, fold, interp
-from edgec.ir.kernel import PART, PARTS, KernelCall, Pointer, Scratch, Share, Struct, Table, constant
+from edgec.ir.kernel import (
+    PART,
+    PARTS,
+    KernelCall,
+    Pointer,
+    Scratch,
+    Share,
+    Struct,
+    Table,
+    constant,
+)
 from edgec.ir.opdef import (
     Op,
     OpDef,

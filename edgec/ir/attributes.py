@@ -1,4 +1,6 @@
-"""The attributes of a file's node, which remember who looked at them: one that no reader looks at is an error."""
+"""The attributes of a file's node, which remember who looked at them: one that no
+reader looks at is an error.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,15 @@ import numpy as np
 
 
 class Attributes(Mapping[str, Any]):
-    """Attributes by name, and the defaults of the format's schema for those that have one."""
+    """Attributes by name, and the defaults of the format's schema for those that have
+    one.
+    """
 
-    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
-        self._given, self._defaults = dict(given), dict(defaults or {})
+    def __init__(
+        self, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        self._given = dict(given)
+        self._defaults = dict(defaults or {})
         self._seen: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
@@ -30,10 +37,14 @@ class Attributes(Mapping[str, Any]):
         self._seen.update(names)
 
     def check(self) -> None:
-        """Raise ValueError for an attribute that nobody looked at and whose value is not the schema's default."""
+        """Raise ValueError for an attribute that nobody looked at and whose value is
+        not the schema's default.
+        """
         for name, value in self._given.items():
             default = self._defaults.get(name)
-            usual = name in self._defaults and np.array_equal(np.asarray(value), np.asarray(default))
+            usual = name in self._defaults and np.array_equal(
+                np.asarray(value), np.asarray(default)
+            )
             if name not in self._seen and not usual:
                 raise unread(name, value)
 
@@ -55,7 +66,9 @@ class Options(Attributes):
 
 def unread(name: str, value: Any) -> ValueError:
     """What is said of an attribute that nobody looked at."""
-    return ValueError(f"edgec does not know the attribute {name} (here {_short(value)})")
+    return ValueError(
+        f"edgec does not know the attribute {name} (here {_short(value)})"
+    )
 
 
 def _short(value: Any) -> str:

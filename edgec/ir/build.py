@@ -13,7 +13,10 @@ from edgec.ir.value import Value
 
 
 class Builder:
-    """Appends to `graph`. `source` is the name of the file's node that is being read, for messages."""
+    """Appends to `graph`.
+
+    `source` is the name of the file's node that is being read, for messages.
+    """
 
     def __init__(self, graph: Graph | str) -> None:
         self.graph = Graph(graph) if isinstance(graph, str) else graph
@@ -37,14 +40,26 @@ class Builder:
     def const(self, array: Array, name: str = "c", quant: Quant | None = None) -> Value:
         """A new constant."""
         array = np.asarray(array, order="C")
-        return Value(self.name(name), TensorType(tuple(array.shape), str(array.dtype), quant), array)
+        return Value(
+            self.name(name),
+            TensorType(tuple(array.shape), str(array.dtype), quant),
+            array,
+        )
 
     def value(self, name: str, type_: TensorType) -> Value:
         """A value that a later `add(..., outputs=[...])` will write."""
         return Value(self.name(name), type_)
 
-    def add(self, spec: OpDef, inputs: Sequence[Value], name: str = "", quant: Quant | None = None) -> Value:
-        """Append an op with one output, whose type is inferred (`quant` gives its scale); returns that output."""
+    def add(
+        self,
+        spec: OpDef,
+        inputs: Sequence[Value],
+        name: str = "",
+        quant: Quant | None = None,
+    ) -> Value:
+        """Append an op with one output, whose type is inferred (`quant` gives its
+        scale); returns that output.
+        """
         types = spec.infer(*(v.type for v in inputs))
         assert len(types) == 1, f"{spec.kind} has {len(types)} outputs: use add_multi"
         type_ = types[0] if quant is None else types[0].with_quant(quant)
@@ -52,19 +67,27 @@ class Builder:
         self.write(spec, inputs, [out])
         return out
 
-    def add_multi(self, spec: OpDef, inputs: Sequence[Value], name: str = "") -> list[Value]:
+    def add_multi(
+        self, spec: OpDef, inputs: Sequence[Value], name: str = ""
+    ) -> list[Value]:
         """Append an op with several outputs."""
         types = spec.infer(*(v.type for v in inputs))
         outs = [Value(self.name(name or spec.kind), t) for t in types]
         self.write(spec, inputs, outs)
         return outs
 
-    def write(self, spec: OpDef, inputs: Sequence[Value], outputs: Sequence[Value]) -> Op:
-        """Append an op that writes given values; their types must be what the op infers (scales excepted)."""
+    def write(
+        self, spec: OpDef, inputs: Sequence[Value], outputs: Sequence[Value]
+    ) -> Op:
+        """Append an op that writes given values; their types must be what the op infers
+        (scales excepted).
+        """
         types = spec.infer(*(v.type for v in inputs))
         for v, t in zip(outputs, types, strict=True):
             if (v.type.shape, v.type.dtype) != (t.shape, t.dtype):
-                raise ValueError(f"{spec.kind} gives {t}, but {v.name} is declared {v.type}")
+                raise ValueError(
+                    f"{spec.kind} gives {t}, but {v.name} is declared {v.type}"
+                )
         op = Op(spec, list(inputs), list(outputs), self.source)
         self.graph.ops.append(op)
         return op

@@ -14,7 +14,8 @@ from edgec.ir.value import Value
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a graph keeps between calls: an input that is, at each call, what this output was at the call before.
+    """What a graph keeps between calls: an input that is, at each call, what this
+    output was at the call before.
 
     input, output: names, which no pass changes. initial: the input at the first call.
     """
@@ -28,7 +29,8 @@ class State:
 class Graph:
     """Ops in an order in which every value is written before it is read.
 
-    state: those inputs and outputs that are its own; whoever calls it gives and gets the others.
+    state: those inputs and outputs that are its own; whoever calls it gives and gets
+    the others.
     """
 
     name: str
@@ -75,7 +77,9 @@ class Graph:
 
     def inputs_behind(self, values: Sequence[Value]) -> frozenset[str]:
         """The names of the inputs that values hang on."""
-        made, todo, seen = self.producers(), list(values), set[Value]()
+        made = self.producers()
+        todo = list(values)
+        seen = set[Value]()
         while todo:
             value = todo.pop()
             if value not in seen:
@@ -108,28 +112,53 @@ class Graph:
     def copy(self) -> Graph:
         """A deep copy that shares the constants' arrays and the specs."""
         twin = {v: Value(v.name, v.type, v.const) for v in self.values()}
-        ops = [Op(o.spec, [twin[v] for v in o.inputs], [twin[v] for v in o.outputs], o.source) for o in self.ops]
-        inputs, outputs = [twin[v] for v in self.inputs], [twin[v] for v in self.outputs]
+        ops = [
+            Op(
+                o.spec,
+                [twin[v] for v in o.inputs],
+                [twin[v] for v in o.outputs],
+                o.source,
+            )
+            for o in self.ops
+        ]
+        inputs = [twin[v] for v in self.inputs]
+        outputs = [twin[v] for v in self.outputs]
         return Graph(self.name, inputs, outputs, ops, [*self.state])
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same text: names, types, elements of constants, attributes and sources."""
+        """Whether both have the same text: names, types, elements of constants,
+        attributes and sources.
+        """
         return isinstance(other, Graph) and self._form() == other._form()
 
     def _form(self) -> tuple[Any, ...]:
-        """All that the text says, as what can be compared. Attributes are compared as text: a NaN equals none."""
+        """All that the text says, as what can be compared.
+
+        Attributes are compared as text: a NaN equals none.
+        """
         ops = []
         for op in self.ops:
-            ops.append((repr(op.spec), _names(op.inputs), _typed(op.outputs), op.source))
+            ops.append(
+                (repr(op.spec), _names(op.inputs), _typed(op.outputs), op.source)
+            )
         constants = [(v.name, v.type, _elements(v.const)) for v in self.constants()]
         state = [(s.input, s.output, _elements(s.initial)) for s in self.state]
-        return self.name, _typed(self.inputs), _names(self.outputs), ops, constants, state
+        return (
+            self.name,
+            _typed(self.inputs),
+            _names(self.outputs),
+            ops,
+            constants,
+            state,
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def _elements(array: Array | None) -> tuple[Any, ...]:
-    """An array as what can be compared bit for bit: with its NaN, and with the sign of its zeros."""
+    """An array as what can be compared bit for bit: with its NaN, and with the sign of
+    its zeros.
+    """
     return () if array is None else (array.dtype, array.shape, array.tobytes())
 
 
@@ -149,7 +178,9 @@ def unique(base: str, taken: Callable[[str], bool]) -> str:
 
 
 class Names:
-    """Names that are taken, and new ones as `unique` gives them: many of one base in time that is linear in them."""
+    """Names that are taken, and new ones as `unique` gives them: many of one base in
+    time that is linear in them.
+    """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -160,7 +191,9 @@ class Names:
         name = base
         if base in self._taken:
             numbers = self._numbers.setdefault(base, count(1))
-            name = next(name for n in numbers if (name := f"{base}_{n}") not in self._taken)
+            name = next(
+                name for n in numbers if (name := f"{base}_{n}") not in self._taken
+            )
         self._taken.add(name)
         return name
 

@@ -14,25 +14,35 @@ from edgec.ir.value import Value
 from edgec.ir.verify import lacks_scale
 
 Observe = Callable[[Value, Array], None]
-"""Is given a value and its array, which it must not keep: the next op may write over it. What it writes into the array
-is what later ops read.
+"""Is given a value and its array, which it must not keep: the next op may write over
+it. What it writes into the array is what later ops read.
 """
 Run = Callable[[Mapping[str, Array], Observe | None], dict[str, Array]]
-"""Runs one graph on inputs by name, shows every input and result in order, and returns the outputs by name."""
+"""Runs one graph on inputs by name, shows every input and result in order, and returns
+the outputs by name.
+"""
 
 
-def interp(graph: Graph, inputs: Mapping[str, Array], observe: Observe | None = None) -> dict[str, Array]:
-    """Run the graph. `inputs` by name, of exactly the declared shapes and dtypes; returns the outputs by name.
+def interp(
+    graph: Graph, inputs: Mapping[str, Array], observe: Observe | None = None
+) -> dict[str, Array]:
+    """Run the graph.
 
-    State that is not among them has its initial value, and is among the outputs. `observe` is called with every
-    computed value and its array (calibration, bisection).
+    `inputs` by name, of exactly the declared shapes and dtypes; returns the outputs by
+    name.
+
+    State that is not among them has its initial value, and is among the outputs.
+    `observe` is called with every computed value and its array (calibration,
+    bisection).
     """
     env: dict[Value, Array] = {}
     inputs = {**initial(graph), **inputs}
     for v in graph.inputs:
         array = np.asarray(inputs[v.name])
         if array.shape != v.type.shape or array.dtype != v.type.np_dtype:
-            raise ValueError(f"input {v.name} must be {v.type}, not {array.dtype}{list(array.shape)}")
+            raise ValueError(
+                f"input {v.name} must be {v.type}, not {array.dtype}{list(array.shape)}"
+            )
         env[v] = array
         if observe is not None:
             observe(v, array)
@@ -74,8 +84,12 @@ class Calls:
         self.state = {s.input: outputs[s.output] for s in self.graph.state}
         return {v.name: outputs[v.name] for v in self.graph.returned()}
 
-    def inputs(self, samples: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
-        """What the graph is called with when these are given in turn: the state as well."""
+    def inputs(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Iterator[dict[str, Array]]:
+        """What the graph is called with when these are given in turn: the state as
+        well.
+        """
         for sample in samples:
             whole = {**self.state, **sample}
             self(sample)
@@ -89,7 +103,9 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
     args = [v.const if v.const is not None else env[v] for v in op.inputs]
     with np.errstate(all="ignore"):  # what is not finite is a value like others
         try:
-            results = op.spec.ref(args, [v.type for v in op.inputs], [v.type for v in op.outputs])
+            results = op.spec.ref(
+                args, [v.type for v in op.inputs], [v.type for v in op.outputs]
+            )
         except MemoryError as e:
             raise _too_large(op) from e
     for v, y in zip(op.outputs, results, strict=True):
@@ -103,13 +119,19 @@ def _too_large(op: Op) -> UnsupportedError:
     types = ", ".join(str(v.type) for v in op.outputs)
     megabytes = sum(v.type.nbytes for v in op.outputs) / 1e6
     what = f"computing {types} ({megabytes:,.0f} MB) takes more memory than there is"
-    return UnsupportedError(what, f"{op.kind} {op.source}".strip(), "give a smaller --input-shape, or more memory")
+    return UnsupportedError(
+        what,
+        f"{op.kind} {op.source}".strip(),
+        "give a smaller --input-shape, or more memory",
+    )
 
 
 def fold(op: Op) -> bool:
-    """Turn the results of an op whose inputs are all constant into constants; tells whether it could.
+    """Turn the results of an op whose inputs are all constant into constants; tells
+    whether it could.
 
-    The caller takes the op out of its graph. One that lacks a scale stays: a later check tells of it.
+    The caller takes the op out of its graph. One that lacks a scale stays: a later
+    check tells of it.
     """
     if lacks_scale(op) or any(v.const is None for v in op.inputs):
         return False

@@ -1,7 +1,7 @@
 """Kernel calls: what an op asks of the C back-end, as data.
 
-`OpDef.c` returns the call of a plain kernel, which says completely what is to be computed; edgec/schedule chooses how,
-and edgec/emit prints.
+`OpDef.c` returns the call of a plain kernel, which says completely what is to be
+computed; edgec/schedule chooses how, and edgec/emit prints.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from edgec.ir.value import Value
 
 @dataclass(frozen=True, eq=False)
 class Pointer:
-    """The elements of a tensor, from element `offset` on. A constant tensor is written like a `Table`."""
+    """The elements of a tensor, from element `offset` on.
+
+    A constant tensor is written like a `Table`.
+    """
 
     value: Value
     offset: int = 0
@@ -23,7 +26,9 @@ class Pointer:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A constant array of any dtype of the IR, or float64. hint: what its name in the C begins with."""
+    """A constant array of any dtype of the IR, or float64. hint: what its name in the C
+    begins with.
+    """
 
     array: Array
     hint: str
@@ -31,7 +36,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory that holds nothing before and after the call; each part has so much of its own."""
+    """Memory that holds nothing before and after the call; each part has so much of its
+    own.
+    """
 
     nbytes: int
 
@@ -75,7 +82,9 @@ class Struct:
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of its result a call computes: as C has it where it computes all, and where it is one of several."""
+    """Which part of its result a call computes: as C has it where it computes all, and
+    where it is one of several.
+    """
 
     alone: str
     shared: str
@@ -98,7 +107,9 @@ Operand = Pointer | Table | Scratch | Struct | Share | int | str
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """A call of a C kernel. then: elementwise calls that follow it on its result, which one variant may do at once."""
+    """A call of a C kernel. then: elementwise calls that follow it on its result, which
+    one variant may do at once.
+    """
 
     kernel: str
     operands: tuple[Operand, ...]
@@ -107,7 +118,9 @@ class KernelCall:
     @classmethod
     def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
         """A call with these operands; a value is a pointer to its elements."""
-        return cls(kernel, tuple(Pointer(x) if isinstance(x, Value) else x for x in operands))
+        return cls(
+            kernel, tuple(Pointer(x) if isinstance(x, Value) else x for x in operands)
+        )
 
     @property
     def divisible(self) -> bool:
@@ -116,10 +129,14 @@ class KernelCall:
 
     def struct(self, ctype: str) -> Struct:
         """The operand that is a struct of this type."""
-        return next(x for x in self.operands if isinstance(x, Struct) and x.ctype == ctype)
+        return next(
+            x for x in self.operands if isinstance(x, Struct) and x.ctype == ctype
+        )
 
     def pointers(self) -> Iterator[Pointer]:
-        """All tensors that it reads or writes, those in structs and of the calls that follow among them."""
+        """All tensors that it reads or writes, those in structs and of the calls that
+        follow among them.
+        """
         for x in self.operands:
             if isinstance(x, Pointer):
                 yield x

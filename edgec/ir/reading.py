@@ -1,4 +1,6 @@
-"""A node of a model file, as the op that reads it sees it: its attributes, its values, and a builder for its graph."""
+"""A node of a model file, as the op that reads it sees it: its attributes, its values,
+and a builder for its graph.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class ComputedError(ValueError):
 
     def __init__(self, what: str, *values: Value) -> None:
         names = ", ".join(v.name for v in values)
-        super().__init__(f"{what} ({names}) is computed at run time; edgec needs it to be constant")
+        super().__init__(
+            f"{what} ({names}) is computed at run time; edgec needs it to be constant"
+        )
         self.values = values
         self.inputs: frozenset[str] = frozenset()
         """The model's inputs that they hang on, once a reader has found them."""
@@ -24,9 +28,11 @@ class ComputedError(ValueError):
 
 @dataclass
 class OnnxNode:
-    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent optional inputs None.
+    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent
+    optional inputs None.
 
-    uint8: the quantized values that are int8 here and uint8 in the file; readers that make such values add them.
+    uint8: the quantized values that are int8 here and uint8 in the file; readers that
+    make such values add them.
     """
 
     op_type: str
@@ -50,7 +56,9 @@ class OnnxNode:
         return self.inputs[i] if i < len(self.inputs) else None
 
     def const(self, i: int) -> Array | None:
-        """The constant given as input `i`, None when the input is absent; a computed value is refused."""
+        """The constant given as input `i`, None when the input is absent; a computed
+        value is refused.
+        """
         value = self.optional(i)
         if value is None:
             return None
@@ -61,12 +69,13 @@ class OnnxNode:
 
 @dataclass
 class TfliteOp:
-    """A TFLite operator as `from_tflite` sees it: `options` are the fields of the schema's table (None when the file
-    has none), of a custom operator its bytes.
+    """A TFLite operator as `from_tflite` sees it: `options` are the fields of the
+    schema's table (None when the file has none), of a custom operator its bytes.
 
-    Its values are int8 where the file has quantized uint8; `uint8` tells that the file's operator has such a tensor.
-    kept: its inputs that are variables, each with what it is at the next call; `from_tflite` says so. intermediates:
-    types of what its kernel computes on the way.
+    Its values are int8 where the file has quantized uint8; `uint8` tells that the
+    file's operator has such a tensor. kept: its inputs that are variables, each with
+    what it is at the next call; `from_tflite` says so. intermediates: types of what its
+    kernel computes on the way.
     """
 
     name: str
@@ -94,7 +103,9 @@ class TfliteOp:
         return value.const
 
     def ignore(self, *fields: str) -> None:
-        """Let these fields of the options be whatever they are: they have no effect here."""
+        """Let these fields of the options be whatever they are: they have no effect
+        here.
+        """
         if isinstance(self.options, Options):
             self.options.ignore(*fields)
 

@@ -21,9 +21,12 @@ class Rewriter:
         self._live = set(graph.ops)
         self._names = Names(v.name for v in graph.values())
 
-    # ---- looking --------------------------------------------------------------------------------------------------
+    # ---- looking
+    # ----------------------------------------------------------------------------------
     def ops(self, *kinds: str) -> Iterator[Op]:
-        """The ops that were there at the start and still are, of these kinds (of all without any)."""
+        """The ops that were there at the start and still are, of these kinds (of all
+        without any).
+        """
         for op in list(self.graph.ops):
             if op in self._live and (not kinds or op.kind in kinds):
                 yield op
@@ -33,7 +36,9 @@ class Rewriter:
         return self._users.get(value, [])
 
     def sole_user(self, value: Value) -> Op | None:
-        """The op that alone reads a value; None when several do or the graph returns it."""
+        """The op that alone reads a value; None when several do or the graph returns
+        it.
+        """
         users = self.users(value)
         return users[0] if len(users) == 1 and value not in self.graph.outputs else None
 
@@ -44,9 +49,12 @@ class Rewriter:
 
     def private(self, value: Value, *kinds: str) -> Op | None:
         """`made_by`, if in addition nothing but one op reads the value."""
-        return self.made_by(value, *kinds) if self.sole_user(value) is not None else None
+        if self.sole_user(value) is not None:
+            return self.made_by(value, *kinds)
+        return None
 
-    # ---- making ---------------------------------------------------------------------------------------------------
+    # ---- making
+    # ----------------------------------------------------------------------------------
     def name(self, base: str) -> str:
         """A name that no value has."""
         return self._names.new(base)
@@ -54,12 +62,25 @@ class Rewriter:
     def const(self, array: Array, name: str, quant: Quant | None = None) -> Value:
         """A new constant."""
         array = np.asarray(array, order="C")
-        return Value(self.name(name), TensorType(tuple(array.shape), str(array.dtype), quant), array)
+        return Value(
+            self.name(name),
+            TensorType(tuple(array.shape), str(array.dtype), quant),
+            array,
+        )
 
-    def add(self, before: Op, spec: OpDef, inputs: Sequence[Value], name: str, quant: Quant | None = None) -> Value:
+    def add(
+        self,
+        before: Op,
+        spec: OpDef,
+        inputs: Sequence[Value],
+        name: str,
+        quant: Quant | None = None,
+    ) -> Value:
         """A new op right before another one; returns its output."""
         (type_,) = spec.infer(*(v.type for v in inputs))
-        out = Value(self.name(name), type_ if quant is None else type_.with_quant(quant))
+        out = Value(
+            self.name(name), type_ if quant is None else type_.with_quant(quant)
+        )
         op = Op(spec, list(inputs), [out], before.source)
         self.graph.ops.insert(self.graph.ops.index(before), op)
         self._live.add(op)
@@ -69,9 +90,14 @@ class Rewriter:
         self.changed = True
         return out
 
-    # ---- changing -------------------------------------------------------------------------------------------------
-    def update(self, op: Op, spec: OpDef | None = None, inputs: Sequence[Value] | None = None) -> None:
-        """Give an op another spec or other inputs; what it writes keeps its name and type."""
+    # ---- changing
+    # ----------------------------------------------------------------------------------
+    def update(
+        self, op: Op, spec: OpDef | None = None, inputs: Sequence[Value] | None = None
+    ) -> None:
+        """Give an op another spec or other inputs; what it writes keeps its name and
+        type.
+        """
         op.spec = spec or op.spec
         if inputs is not None:
             before = op.inputs
@@ -84,7 +110,13 @@ class Rewriter:
                 self._collect(v)
         self.changed = True
 
-    def absorb(self, op: Op, user: Op, spec: OpDef | None = None, inputs: Sequence[Value] | None = None) -> None:
+    def absorb(
+        self,
+        op: Op,
+        user: Op,
+        spec: OpDef | None = None,
+        inputs: Sequence[Value] | None = None,
+    ) -> None:
         """Let `op` write what its only user `user` writes; the user goes."""
         old = op.output
         assert self.sole_user(old) is user, f"{old.name} has other readers"
@@ -101,8 +133,9 @@ class Rewriter:
     def forward(self, op: Op, value: Value) -> bool:
         """Let every reader of the op's output read `value`, and drop the op.
 
-        Not possible, and then False, when the types differ, or when the graph returns the output under a name of its
-        own and `value` is an input, a constant or another output.
+        Not possible, and then False, when the types differ, or when the graph returns
+        the output under a name of its own and `value` is an input, a constant or
+        another output.
         """
         old = op.output
         if old.type != value.type:
@@ -136,7 +169,9 @@ class Rewriter:
     def _collect(self, value: Value) -> None:
         """Remove the writer of a value that is not needed any more."""
         op = self.producer.get(value)
-        if op is not None and not any(self.users(v) or v in self.graph.outputs for v in op.outputs):
+        if op is not None and not any(
+            self.users(v) or v in self.graph.outputs for v in op.outputs
+        ):
             self.remove(op)
 
 
@@ -154,12 +189,18 @@ def scalar(value: Value) -> float | None:
 
 
 def channel_vector(value: Value, shape: tuple[int, ...]) -> Array | None:
-    """A constant that broadcasts over `shape` along its last axis only, as a vector of that axis' length.
+    """A constant that broadcasts over `shape` along its last axis only, as a vector of
+    that axis' length.
 
     None for others, and where `shape` is a scalar's, which has no channels.
     """
     c = value.const
-    if c is None or not shape or c.ndim > len(shape) or any(d != 1 for d in c.shape[:-1]):
+    if (
+        c is None
+        or not shape
+        or c.ndim > len(shape)
+        or any(d != 1 for d in c.shape[:-1])
+    ):
         return None
     if c.ndim and c.shape[-1] not in (1, shape[-1]):
         return None

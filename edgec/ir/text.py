@@ -7,7 +7,8 @@
     output %y
     state %x = %y : float32[1,4] = [0.0, 0.0, 0.0, 0.0]
 
-A quantized type reads `int8[1,4] q(0.5, -128)`, per channel `q([…], [0, …], axis=0)`; long constants are base64.
+A quantized type reads `int8[1,4] q(0.5, -128)`, per channel `q([…], [0, …], axis=0)`;
+long constants are base64.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class ParseError(ValueError):
 
 
 def print_graph(graph: Graph, constants: bool = True) -> str:
-    """The text form; without `constants` their elements are left out, and are zero when it is parsed back."""
+    """The text form; without `constants` their elements are left out, and are zero when
+    it is parsed back.
+    """
     lines = [f"graph {json.dumps(graph.name)}"]
     lines += [f"input {_name(v)} : {_type(v.type)}" for v in graph.inputs]
     for v in graph.constants():
@@ -59,7 +62,10 @@ def _plain(name: str) -> str:
 
 def _state(s: State) -> str:
     type_ = TensorType(s.initial.shape, str(s.initial.dtype))
-    return f"state {_plain(s.input)} = {_plain(s.output)} : {_type(type_)} = {_data(s.initial)}"
+    return (
+        f"state {_plain(s.input)} = {_plain(s.output)} : "
+        f"{_type(type_)} = {_data(s.initial)}"
+    )
 
 
 def _type(t: TensorType) -> str:
@@ -78,15 +84,24 @@ def _data(array: Array) -> str:
 
 
 def _op(op: Op) -> str:
-    attrs = ", ".join(f"{f.name}={_attr(getattr(op.spec, f.name))}" for f in fields(op.spec))
-    text = f"{', '.join(map(_name, op.outputs))} = {op.kind}({', '.join(map(_name, op.inputs))})"
+    attrs = ", ".join(
+        f"{f.name}={_attr(getattr(op.spec, f.name))}" for f in fields(op.spec)
+    )
+    text = (
+        f"{', '.join(map(_name, op.outputs))} = "
+        f"{op.kind}({', '.join(map(_name, op.inputs))})"
+    )
     text += f" {{{attrs}}} : {', '.join(_type(v.type) for v in op.outputs)}"
     return text + (f" from {json.dumps(op.source)}" if op.source else "")
 
 
 def _attr(value: object) -> str:
-    """The literal of an attribute; infinity, which has none, as a number too large for a double."""
-    return repr(value) if isinstance(value, str) else re.sub(r"\binf\b", "1e999", repr(value))
+    """The literal of an attribute; infinity, which has none, as a number too large for
+    a double.
+    """
+    if isinstance(value, str):
+        return repr(value)
+    return re.sub(r"\binf\b", "1e999", repr(value))
 
 
 _HEAD = re.compile(r"graph (.*)")
@@ -102,12 +117,21 @@ _OP = re.compile(
 
 def parse(text: str) -> Graph:
     """The graph of a text form. Raises ParseError with the line."""
-    graph, env = Graph(""), dict[str, Value]()
+    graph = Graph("")
+    env = dict[str, Value]()
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
                 _parse_line(line.strip(), graph, env)
-            except (LookupError, ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError) as e:
+            except (
+                LookupError,
+                ValueError,
+                SyntaxError,
+                TypeError,
+                OverflowError,
+                RecursionError,
+                MemoryError,
+            ) as e:
                 raise ParseError(f"line {number}: {e}: {line[:120]}") from e
     return graph
 
@@ -119,8 +143,12 @@ def _parse_line(line: str, graph: Graph, env: dict[str, Value]) -> None:
         graph.inputs.append(_define(env, m[1], _parse_type(m[2])))
     elif m := _CONST.fullmatch(line):
         type_ = _parse_type(m[2])
-        zeros = np.broadcast_to(np.zeros((), type_.np_dtype), type_.shape)  # of no size in memory
-        _define(env, m[1], type_).const = zeros if m[3] is None else _parse_data(m[3], type_)
+        # of no size in memory
+        zeros = np.broadcast_to(np.zeros((), type_.np_dtype), type_.shape)
+        if m[3] is None:
+            _define(env, m[1], type_).const = zeros
+        else:
+            _define(env, m[1], type_).const = _parse_data(m[3], type_)
     elif m := _OUTPUT.fullmatch(line):
         graph.outputs.append(env[_parse_name(m[1])])
     elif m := _STATE.fullmatch(line):
@@ -129,8 +157,18 @@ def _parse_line(line: str, graph: Graph, env: dict[str, Value]) -> None:
     elif m := _OP.fullmatch(line):
         inputs = [env[_parse_name(n)] for n in re.findall(_NAME, m[3])]
         types = [_parse_type(t) for t in re.findall(_TYPE, m[5])]
-        outputs = [_define(env, n, t) for n, t in zip(re.findall(_NAME, m[1]), types, strict=True)]
-        graph.ops.append(Op(_parse_spec(m[2], m[4]), inputs, outputs, json.loads(m[6]) if m[6] else ""))
+        outputs = [
+            _define(env, n, t)
+            for n, t in zip(re.findall(_NAME, m[1]), types, strict=True)
+        ]
+        graph.ops.append(
+            Op(
+                _parse_spec(m[2], m[4]),
+                inputs,
+                outputs,
+                json.loads(m[6]) if m[6] else "",
+            )
+        )
     else:
         raise ValueError("not a graph, input, const, op, output or state")
 
@@ -168,8 +206,13 @@ def _parse_quant(text: str) -> Quant:
     if not call.keywords:
         found = Quant((scale,), (zero,))
     else:
-        found = Quant(tuple(scale), tuple(zero), ast.literal_eval(call.keywords[0].value))
-    if not all(type(z) is int for z in found.zero_point) or not np.isfinite(found.scale).all():
+        found = Quant(
+            tuple(scale), tuple(zero), ast.literal_eval(call.keywords[0].value)
+        )
+    if (
+        not all(type(z) is int for z in found.zero_point)
+        or not np.isfinite(found.scale).all()
+    ):
         raise ValueError(f"not scales and zero points: {text[:120]}")
     return found
 
@@ -184,7 +227,9 @@ def _parse_data(text: str, type_: TensorType) -> Array:
 
 def _parse_spec(kind: str, attrs: str) -> OpDef:
     call = _call(attrs)
-    values: dict[str, Any] = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    values: dict[str, Any] = {
+        str(k.arg): ast.literal_eval(k.value) for k in call.keywords
+    }
     if kind not in OpDef.registry:
         raise ValueError(f"unknown op {kind}")
     return OpDef.registry[kind](**values)

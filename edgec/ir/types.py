@@ -12,14 +12,25 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 DTYPES = (
-    "float32", "float16", "float64",
-    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
-)  # fmt: skip
+    "float32",
+    "float16",
+    "float64",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "bool",
+)
 
 
 @dataclass(frozen=True)
 class Quant:
-    """real = scale * (q - zero_point), per tensor (`axis` None) or per slice along `axis`.
+    """real = scale * (q - zero_point), per tensor (`axis` None) or per slice along
+    `axis`.
 
     Source: the TFLite 8-bit quantization specification.
     """
@@ -30,7 +41,9 @@ class Quant:
 
     @classmethod
     def per_tensor(cls, scale: float, zero_point: int = 0) -> Quant:
-        """One scale and zero point for the whole tensor; the scale is rounded to float32 as files store it."""
+        """One scale and zero point for the whole tensor; the scale is rounded to
+        float32 as files store it.
+        """
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
     def permuted(self, perm: tuple[int, ...]) -> Quant:
@@ -38,20 +51,30 @@ class Quant:
         return self if self.axis is None else replace(self, axis=perm.index(self.axis))
 
     def reshaped(self, old: tuple[int, ...], new: tuple[int, ...]) -> Quant | None:
-        """Of the same elements in another shape; None where the scales run along no axis of that."""
+        """Of the same elements in another shape; None where the scales run along no
+        axis of that.
+        """
         if self.axis is None:
             return self
         before = prod(old[: self.axis])
-        fits = (i for i, d in enumerate(new) if d == old[self.axis] and prod(new[:i]) == before)
+        fits = (
+            i
+            for i, d in enumerate(new)
+            if d == old[self.axis] and prod(new[:i]) == before
+        )
         axis = next(fits, None)
         return None if axis is None else replace(self, axis=axis)
 
     def broadcast(self, rank: int) -> tuple[Array, Array]:
-        """Scale (float32) and zero point (int32) shaped to broadcast against a tensor of this rank."""
+        """Scale (float32) and zero point (int32) shaped to broadcast against a tensor
+        of this rank.
+        """
         shape = [1] * rank
         if self.axis is not None:
             shape[self.axis] = len(self.scale)
-        return np.array(self.scale, np.float32).reshape(shape), np.array(self.zero_point, np.int32).reshape(shape)
+        return np.array(self.scale, np.float32).reshape(shape), np.array(
+            self.zero_point, np.int32
+        ).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -89,7 +112,9 @@ class TensorType:
 
     @property
     def is_plain_int8(self) -> bool:
-        """Whether elements are int8 that stand for no reals; most kernels take int8 with a scale."""
+        """Whether elements are int8 that stand for no reals; most kernels take int8
+        with a scale.
+        """
         return self.dtype == "int8" and self.quant is None
 
     @property

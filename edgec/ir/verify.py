@@ -41,18 +41,29 @@ def _unique_names(graph: Graph) -> Iterator[str]:
 
 
 def _types_inferred(graph: Graph) -> Iterator[str]:
-    """Each op's declared output types are those it infers; constants have the shape and dtype of their arrays."""
+    """Each op's declared output types are those it infers; constants have the shape and
+    dtype of their arrays.
+    """
     for op in graph.ops:
         try:
             types = op.spec.infer(*(v.type for v in op.inputs))
-        except (ValueError, TypeError) as e:  # TypeError: of an attribute, in a text form
+        except (ValueError, TypeError) as e:
+            # TypeError: of an attribute, in a text form
             yield f"{op!r}: {e}"
             continue
-        if [(t.shape, t.dtype) for t in types] != [(v.type.shape, v.type.dtype) for v in op.outputs]:
+        if [(t.shape, t.dtype) for t in types] != [
+            (v.type.shape, v.type.dtype) for v in op.outputs
+        ]:
             yield f"{op!r} infers {', '.join(map(str, types))}"
     for v in graph.constants():
-        if v.const is not None and (v.const.shape, str(v.const.dtype)) != (v.type.shape, v.type.dtype):
-            yield f"constant {v.name} is {v.const.dtype}{list(v.const.shape)}, declared {v.type}"
+        if v.const is not None and (v.const.shape, str(v.const.dtype)) != (
+            v.type.shape,
+            v.type.dtype,
+        ):
+            yield (
+                f"constant {v.name} is {v.const.dtype}{list(v.const.shape)}, "
+                f"declared {v.type}"
+            )
 
 
 def _int8_canonical(graph: Graph) -> Iterator[str]:
@@ -65,38 +76,63 @@ def _int8_canonical(graph: Graph) -> Iterator[str]:
 
 
 def wants_scales(op: Op) -> bool:
-    """Whether every int8 value of an op needs a scale: its elements do not just stand for themselves."""
-    real = op.spec.quant is not QuantRule.FLOAT and any(v.type.is_quantized for v in (*op.inputs, *op.outputs))
+    """Whether every int8 value of an op needs a scale: its elements do not just stand
+    for themselves.
+    """
+    real = op.spec.quant is not QuantRule.FLOAT and any(
+        v.type.is_quantized for v in (*op.inputs, *op.outputs)
+    )
     return real or not op.spec.plain_int8
 
 
 def lacks_scale(op: Op) -> bool:
-    """Whether an op that needs scales has an int8 value without: what it computes is not known."""
-    return wants_scales(op) and any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
+    """Whether an op that needs scales has an int8 value without: what it computes is
+    not known.
+    """
+    return wants_scales(op) and any(
+        v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)
+    )
 
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
-    """Every int8 value has a scale, where its elements do not just stand for themselves: for an op that computes on
-    reals as well, that is where none of its values has one. A constant that no op reads was folded from plain ones."""
-    plain, scaled = set[Value](), set[Value]()
+    """Every int8 value has a scale, where its elements do not just stand for
+    themselves: for an op that computes on reals as well, that is where none of its
+    values has one. A constant that no op reads was folded from plain ones.
+    """
+    plain = set[Value]()
+    scaled = set[Value]()
     for op in graph.ops:
         (scaled if wants_scales(op) else plain).update((*op.inputs, *op.outputs))
     folded = {v for v in graph.constants() if v not in plain | scaled}
     for v in graph.values():
-        if v.type.dtype == "int8" and v.type.quant is None and (v in scaled or v not in plain | folded):
+        if (
+            v.type.dtype == "int8"
+            and v.type.quant is None
+            and (v in scaled or v not in plain | folded)
+        ):
             yield f"{v.name} is int8 without a scale"
 
 
 def _state_paired(graph: Graph) -> Iterator[str]:
-    """State is an input and an output of one shape and element type, as is its initial value; each is in one pair."""
-    inputs, outputs = ({v.name: v.type for v in values} for values in (graph.inputs, graph.outputs))
+    """State is an input and an output of one shape and element type, as is its initial
+    value; each is in one pair.
+    """
+    inputs, outputs = (
+        {v.name: v.type for v in values} for values in (graph.inputs, graph.outputs)
+    )
     for s in graph.state:
         if s.input not in inputs or s.output not in outputs:
             yield f"the state {s.input} = {s.output} is no input and output"
             continue
-        types = {(t.shape, t.dtype) for t in (inputs.pop(s.input), outputs.pop(s.output))}
+        types = {
+            (t.shape, t.dtype) for t in (inputs.pop(s.input), outputs.pop(s.output))
+        }
         if types != {(s.initial.shape, str(s.initial.dtype))}:
-            yield f"the state {s.input} = {s.output} is {types}, and begins as {s.initial.dtype}{[*s.initial.shape]}"
+            yield (
+                f"the state {s.input} = {s.output} is {types}, "
+                "and begins as "
+                f"{s.initial.dtype}{[*s.initial.shape]}"
+            )
 
 
 def _has_kernel(graph: Graph) -> Iterator[str]:
@@ -106,7 +142,12 @@ def _has_kernel(graph: Graph) -> Iterator[str]:
             yield f"{op!r} has no C kernel"
 
 
-_ALWAYS: tuple[Check, ...] = (_defined_before_use, _unique_names, _types_inferred, _state_paired)
+_ALWAYS: tuple[Check, ...] = (
+    _defined_before_use,
+    _unique_names,
+    _types_inferred,
+    _state_paired,
+)
 STAGES: dict[str, tuple[Check, ...]] = {
     "imported": _ALWAYS,
     "canonical": (*_ALWAYS, _int8_canonical),
@@ -117,6 +158,13 @@ STAGES: dict[str, tuple[Check, ...]] = {
 
 def verify(graph: Graph, stage: str) -> None:
     """Raise VerifyError with everything that breaks the rules of the stage."""
-    broken = [f"{check.__name__.strip('_')}: {text}" for check in STAGES[stage] for text in check(graph)]
+    broken = [
+        f"{check.__name__.strip('_')}: {text}"
+        for check in STAGES[stage]
+        for text in check(graph)
+    ]
     if broken:
-        raise VerifyError(f"graph {graph.name} is not a legal {stage} graph:\n  " + "\n  ".join(broken[:20]))
+        raise VerifyError(
+            f"graph {graph.name} is not a legal {stage} graph:\n  "
+            + "\n  ".join(broken[:20])
+        )

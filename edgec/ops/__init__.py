@@ -1,4 +1,6 @@
-"""Everything that is known about each operation, said once; importing this package registers all of them."""
+"""Everything that is known about each operation, said once; importing this package
+registers all of them.
+"""
 
 import importlib
 import pkgutil

@@ -49,11 +49,20 @@ class _ArgExtreme(OpDef):
             raise ValueError(f"places of type {self.dtype}; edgec has int32 and int64")
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
-        return (TensorType(x[0].shape[: self.axis] + x[0].shape[self.axis + 1 :], self.dtype),)
+        return (
+            TensorType(
+                x[0].shape[: self.axis] + x[0].shape[self.axis + 1 :], self.dtype
+            ),
+        )
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """numpy.argmax, on integers as they are. As with TFLite, what is not a number is never larger than another,
-        and if it comes first, nothing is larger than it."""
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
+        """numpy.argmax, on integers as they are.
+
+        As with TFLite, what is not a number is never larger than another, and if it
+        comes first, nothing is larger than it.
+        """
         score = self.sign * (x[0] if x[0].dtype.kind == "f" else x[0].astype(np.int64))
         if score.dtype.kind == "f":
             none = np.isnan(score)
@@ -63,22 +72,33 @@ class _ArgExtreme(OpDef):
             score = np.where(leads, at_0, (score == best) & ~none)
         score = np.flip(score, self.axis) if self.last else score
         found = np.asarray(np.argmax(score, self.axis))
-        return [(x[0].shape[self.axis] - 1 - found if self.last else found).astype(self.dtype)]
+        return [
+            (x[0].shape[self.axis] - 1 - found if self.last else found).astype(
+                self.dtype
+            )
+        ]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """int64; the axis is kept as 1 unless keepdims is 0."""
         x = node.input(0)
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
-        y = node.build.add(cls(axis, last=bool(node.attrs.get("select_last_index", 0))), [x], node.name)
+        y = node.build.add(
+            cls(axis, last=bool(node.attrs.get("select_last_index", 0))), [x], node.name
+        )
         if not node.attrs.get("keepdims", 1):
             return y
-        return node.build.add(Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])), [y], node.name)
+        return node.build.add(
+            Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])),
+            [y],
+            node.name,
+        )
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """A constant axis; the declared output has the type."""
-        x, y = op.input(0), op.outputs[0]
+        x = op.input(0)
+        y = op.outputs[0]
         axis = axis_of(int(op.const(1).reshape(-1)[0]), x.type.rank)
         op.ignore("outputType")
         op.build.write(cls(axis, y.type.dtype), [x], [y])
@@ -89,25 +109,46 @@ class _ArgExtreme(OpDef):
             return None
         options = (self.options, {"outputType": _TFLITE_TYPES[self.dtype]})
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
-        return TfliteCode(self.tflite[0], options, version, (op.inputs[0], np.array(self.axis, np.int32)))
+        return TfliteCode(
+            self.tflite[0],
+            options,
+            version,
+            (op.inputs[0], np.array(self.axis, np.int32)),
+        )
 
     def c(self, op: Op) -> KernelCall:
         """[outer, n, inner] to [outer, inner]."""
-        x, y = op.inputs[0].type, op.output.type
+        x = op.inputs[0].type
+        y = op.output.type
         dims = Struct(
             "ek_arg_t",
-            outer=prod(x.shape[: self.axis]), n=x.shape[self.axis], inner=prod(x.shape[self.axis + 1 :]),
-            sign=self.sign, last=self.last,
-        )  # fmt: skip
-        return KernelCall.of(f"ek_arg_{suffix(x)}_{suffix(y)}", op.inputs[0], op.output, dims)
+            outer=prod(x.shape[: self.axis]),
+            n=x.shape[self.axis],
+            inner=prod(x.shape[self.axis + 1 :]),
+            sign=self.sign,
+            last=self.last,
+        )
+        return KernelCall.of(
+            f"ek_arg_{suffix(x)}_{suffix(y)}", op.inputs[0], op.output, dims
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Channels and a middle axis; float and int8 (with many equal elements); both index types."""
+        """Channels and a middle axis; float and int8 (with many equal elements); both
+        index types.
+        """
         s8 = TensorType((1, 5, 9, 30), "int8", Quant.per_tensor(0.1, 3))
-        for axis, dtype, last in ((3, "int64", False), (1, "int32", False), (3, "int64", True)):
+        for axis, dtype, last in (
+            (3, "int64", False),
+            (1, "int32", False),
+            (3, "int64", True),
+        ):
             for t in (TensorType(s8.shape), s8):
-                yield Sample(cls(axis, dtype, last), (Arg(t),), label=f"axis{axis}_{dtype}_{last}_{t.dtype}")
+                yield Sample(
+                    cls(axis, dtype, last),
+                    (Arg(t),),
+                    label=f"axis{axis}_{dtype}_{last}_{t.dtype}",
+                )
 
 
 @dataclass(frozen=True)

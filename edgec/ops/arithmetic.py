@@ -1,4 +1,6 @@
-"""More elementwise ops of two inputs: extrema, powers, squared differences, whole quotients."""
+"""More elementwise ops of two inputs: extrema, powers, squared differences, whole
+quotients.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,25 @@ SQUARE_HEADROOM = 7  # bits that TFLite's squared difference gives both inputs
 
 @dataclass(frozen=True)
 class _Extremum(Binary):
-    """The larger or smaller of two; int8 compares the integers, so that all scales must be one."""
+    """The larger or smaller of two; int8 compares the integers, so that all scales must
+    be one.
+    """
 
     options: ClassVar[str] = "MaximumMinimumOptions"
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
 
-    def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
+    def ref_s8(
+        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+    ) -> Array:
         """tensorflow/lite/kernels/internal/reference/maximum_minimum.h."""
         return np.asarray(type(self).fn(a, b))
 
     @edgetpu_rule(fix="quantize both operands and the result to one scale")
     def _one_scale(self, op: Op) -> str | None:
-        """MAXIMUM and MINIMUM: the operands and the result must have one scale and zero point."""
+        """MAXIMUM and MINIMUM: the operands and the result must have one scale and zero
+        point.
+        """
         quants = {v.type.quant for v in (*op.inputs, op.output)}
         return f"{len(quants)} different scales" if len(quants) > 1 else None
 
@@ -80,18 +88,32 @@ class SquaredDifference(Binary):
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int8", "int32")
     fn = staticmethod(lambda a, b: np.square(a - b))
 
-    def _scales(self, a: TensorType, b: TensorType, y: TensorType) -> list[tuple[int, int]]:
+    def _scales(
+        self, a: TensorType, b: TensorType, y: TensorType
+    ) -> list[tuple[int, int]]:
         twice = 2.0 * max(a.scale, b.scale)
-        real = (a.scale / twice, b.scale / twice, twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale))
+        real = (
+            a.scale / twice,
+            b.scale / twice,
+            twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale),
+        )
         return [quantize_multiplier(r) for r in real]
 
-    def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
+    def ref_s8(
+        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+    ) -> Array:
         """tensorflow/lite/kernels/squared_difference.cc."""
         ka, kb, ky = self._scales(at, bt, yt)
-        left = multiply_by_quantized_multiplier((a - at.zero_point) << SQUARE_HEADROOM, *ka)
-        right = multiply_by_quantized_multiplier((b - bt.zero_point) << SQUARE_HEADROOM, *kb)
+        left = multiply_by_quantized_multiplier(
+            (a - at.zero_point) << SQUARE_HEADROOM, *ka
+        )
+        right = multiply_by_quantized_multiplier(
+            (b - bt.zero_point) << SQUARE_HEADROOM, *kb
+        )
         squared = np.square(left - right)
-        result: Array = multiply_by_quantized_multiplier(squared, *ky) + np.int32(yt.zero_point)
+        result: Array = multiply_by_quantized_multiplier(squared, *ky) + np.int32(
+            yt.zero_point
+        )
         return result
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
@@ -129,12 +151,19 @@ class Pow(Binary):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
         """The exponent may have another type than the base: both are floats then."""
-        b, x, y = node.build, node.input(0), node.input(1)
+        b = node.build
+        x = node.input(0)
+        y = node.input(1)
         given = x.type.dtype
-        if y.const is not None and (given == "float32" or (y.const == np.trunc(y.const)).all()):
+        if y.const is not None and (
+            given == "float32" or (y.const == np.trunc(y.const)).all()
+        ):
             y = y if y.type.dtype == given else b.const(y.const.astype(given), y.name)
         elif y.type.dtype != given:
-            x, y = (v if v.type.dtype == "float32" else b.add(Cast("float32"), [v], v.name) for v in (x, y))
+            x, y = (
+                v if v.type.dtype == "float32" else b.add(Cast("float32"), [v], v.name)
+                for v in (x, y)
+            )
         z = b.add(cls(), [x, y], node.name)
         return z if z.type.dtype == given else b.add(Cast(given), [z], node.name)
 

@@ -60,10 +60,13 @@ class BitwiseXor(_OfIntegers):
 
 
 def _shifted(a: Array, b: Array, shift: Any) -> Array:
-    """By as many bits as there are, or more, or by fewer than none: as numpy does, only the sign is left."""
+    """By as many bits as there are, or more, or by fewer than none: as numpy does, only
+    the sign is left.
+    """
     bits = 8 * a.dtype.itemsize
     inside = (b >= 0) & (b < bits)
-    beyond = np.where((a < 0) & (shift is np.right_shift), -1, 0).astype(a.dtype)  # int64 and uint64 would be float64
+    # int64 and uint64 would be float64
+    beyond = np.where((a < 0) & (shift is np.right_shift), -1, 0).astype(a.dtype)
     return np.where(inside, shift(a, np.where(inside, b, 0).astype(a.dtype)), beyond)
 
 
@@ -123,7 +126,9 @@ class _Predicate(Unary):
         """Numbers, infinities, not-a-number."""
         data = np.array([1.0, np.nan, np.inf, -np.inf, 0.0], np.float32)
         for i, spec in enumerate(cls.variants()):
-            yield Sample(spec, (Arg(TensorType(data.shape), True, data),), label=f"{i}_special")
+            yield Sample(
+                spec, (Arg(TensorType(data.shape), True, data),), label=f"{i}_special"
+            )
             yield Sample(spec, (Arg(TensorType((3, 5))),), label=f"{i}")
 
 
@@ -145,12 +150,19 @@ class IsInf(_Predicate):
 
     kind = "is_inf"
     onnx = ("IsInf",)
-    fn = staticmethod(lambda x, positive, negative: (positive & np.isposinf(x)) | (negative & np.isneginf(x)))
+    fn = staticmethod(
+        lambda x, positive, negative: (
+            (positive & np.isposinf(x)) | (negative & np.isneginf(x))
+        )
+    )
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Both directions unless told otherwise."""
-        given = (bool(node.attrs.get(f"detect_{name}", 1)) for name in ("positive", "negative"))
+        given = (
+            bool(node.attrs.get(f"detect_{name}", 1))
+            for name in ("positive", "negative")
+        )
         return node.build.add(cls(*given), [node.input(0)], node.name)
 
     def coefficients(self) -> tuple[float, ...]:

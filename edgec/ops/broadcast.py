@@ -1,4 +1,6 @@
-"""Repetition: tiles, and broadcasts to a shape as tiles of what was first given the same rank."""
+"""Repetition: tiles, and broadcasts to a shape as tiles of what was first given the
+same rank.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +51,23 @@ class Tile(OpDef):
         if len(self.repeats) != x[0].rank or min(self.repeats, default=0) < 0:
             raise ValueError(f"repeats {list(self.repeats)} do not fit {x[0]}")
         merge_dims(*self._walk(x[0]))
-        return (x[0].with_shape(tuple(d * r for d, r in zip(x[0].shape, self.repeats, strict=True))),)
+        return (
+            x[0].with_shape(
+                tuple(d * r for d, r in zip(x[0].shape, self.repeats, strict=True))
+            ),
+        )
 
     def _walk(self, x: TensorType) -> tuple[list[int], list[int]]:
-        """Dimensions and strides of the gather: every repeat is a dimension that stands still."""
+        """Dimensions and strides of the gather: every repeat is a dimension that stands
+        still.
+        """
         walk = zip(self.repeats, x.shape, element_strides(x.shape), strict=True)
         pairs = [pair for r, d, s in walk for pair in ((r, 0), (d, s if d > 1 else 0))]
         return [d for d, _ in pairs], [s for _, s in pairs]
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """numpy.tile."""
         return [np.tile(x[0], self.repeats)]
 
@@ -68,19 +78,28 @@ class Tile(OpDef):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Tile with constant repeats; Expand broadcasts both ways."""
-        x, given = node.input(0), ints(node.const(1))
+        x = node.input(0)
+        given = ints(node.const(1))
         assert given is not None
         if node.op_type == "Expand":
-            return broadcast_to(node.build, x, np.broadcast_shapes(x.type.shape, tuple(given)), node.name)
-        if x.type.rank > 3 and len(given) == x.type.rank:  # half of the axes after the other: six move at once
+            return broadcast_to(
+                node.build,
+                x,
+                np.broadcast_shapes(x.type.shape, tuple(given)),
+                node.name,
+            )
+        # half of the axes after the other: six move at once
+        if x.type.rank > 3 and len(given) == x.type.rank:
             first = tuple(r if i < 2 else 1 for i, r in enumerate(given))
-            x, given = node.build.add(cls(first), [x], node.name), [1, 1, *given[2:]]
+            x = node.build.add(cls(first), [x], node.name)
+            given = [1, 1, *given[2:]]
         return node.build.add(cls(tuple(given)), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """TILE and BROADCAST_TO: the declared output shape says the repeats."""
-        x, shape = op.input(0), op.outputs[0].type.shape
+        x = op.input(0)
+        shape = op.outputs[0].type.shape
         same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
         if same_rank != x.type.shape:
             x = op.build.add(Reshape(same_rank), [x], f"{op.outputs[0].name}_rank")
@@ -88,7 +107,9 @@ class Tile(OpDef):
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """TILE."""
-        return TfliteCode("TILE", None, 1, (op.inputs[0], np.array(self.repeats, np.int32)))
+        return TfliteCode(
+            "TILE", None, 1, (op.inputs[0], np.array(self.repeats, np.int32))
+        )
 
     def c(self, op: Op) -> KernelCall:
         """A gather that stands still along the repeats."""
@@ -104,7 +125,9 @@ class Tile(OpDef):
             ("all", (2, 1, 3), (2, 3, 2)),
         ):
             yield Sample(cls(repeats), (Arg(TensorType(shape)),), label=label)
-            yield Sample(cls(repeats), (Arg(TensorType(shape, "int8", s8)),), label=f"{label}_s8")
+            yield Sample(
+                cls(repeats), (Arg(TensorType(shape, "int8", s8)),), label=f"{label}_s8"
+            )
         yield Sample(cls((3,)), (Arg(TensorType((2,), "int64")),), label="s64")
 
     @edgetpu_rule(fix=None)

@@ -27,7 +27,10 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.composed import by_magnitudes
-from edgec.ops.fixed_point import multiply_by_quantized_multiplier, saturating_rounding_doubling_high_mul
+from edgec.ops.fixed_point import (
+    multiply_by_quantized_multiplier,
+    saturating_rounding_doubling_high_mul,
+)
 from edgec.ops.norm import channels_last
 from edgec.ops.shape import transpose
 
@@ -38,10 +41,13 @@ _HALF_SQRT_2 = 1518500250  # with none
 
 @dataclass(frozen=True)
 class L2Norm(OpDef):
-    """x / max(sqrt(sum of x^2 over the last axis), eps). The int8 output has the scale 1/128 and zero point 0.
+    """x / max(sqrt(sum of x^2 over the last axis), eps).
 
-    The output's factor 128 goes into the shift of the last product, or (`uint8`, for models that came as uint8) into
-    its operand: that decides where it rounds. Both found by experiment on TFLite's reference kernels.
+    The int8 output has the scale 1/128 and zero point 0.
+
+    The output's factor 128 goes into the shift of the last product, or (`uint8`, for
+    models that came as uint8) into its operand: that decides where it rounds. Both
+    found by experiment on TFLite's reference kernels.
     """
 
     eps: float = 1e-6
@@ -65,16 +71,24 @@ class L2Norm(OpDef):
         real_types(self, x[0])
         return (x[0].with_quant(self.fixed_quant() if x[0].dtype == "int8" else None),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """Float; int8 by the inverse square root in fixed point (TFLite's reference kernel)."""
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
+        """Float; int8 by the inverse square root in fixed point (TFLite's reference
+        kernel).
+        """
         if xt[0].dtype == "float32":
             norm = np.sqrt((x[0] * x[0]).sum(-1, keepdims=True, dtype=_F))
             return [(x[0] / np.maximum(norm, _F(self.eps))).astype(_F)]
         centred = x[0].astype(np.int32).reshape(-1, xt[0].shape[-1]) - xt[0].zero_point
         pairs = [inverse_sqrt(int(s)) for s in (centred.astype(np.int64) ** 2).sum(1)]
-        multiplier, shift = (np.array(part, np.int32)[:, None] for part in zip(*pairs, strict=True))
+        multiplier, shift = (
+            np.array(part, np.int32)[:, None] for part in zip(*pairs, strict=True)
+        )
         bits = self._operand_bits()
-        y = multiply_by_quantized_multiplier(centred << bits, multiplier, shift + 7 - bits)
+        y = multiply_by_quantized_multiplier(
+            centred << bits, multiplier, shift + 7 - bits
+        )
         return [np.clip(y, -128, 127).astype(np.int8).reshape(xt[0].shape)]
 
     def _operand_bits(self) -> int:
@@ -83,10 +97,14 @@ class L2Norm(OpDef):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """LpNormalization on any axis; a row of zeros stays zero."""
-        b, x = node.build, node.input(0)
+        b = node.build
+        x = node.input(0)
         if node.attrs.get("p", 2) == 1:
-            return by_magnitudes(b, x, axis_of(node.attrs.get("axis", -1), x.type.rank), node.name)
-        axis, last = axis_of(node.attrs.get("axis", -1), x.type.rank), x.type.rank - 1
+            return by_magnitudes(
+                b, x, axis_of(node.attrs.get("axis", -1), x.type.rank), node.name
+            )
+        axis = axis_of(node.attrs.get("axis", -1), x.type.rank)
+        last = x.type.rank - 1
         order = (*(i for i in range(last + 1) if i != axis), axis)
         if axis == last:
             return b.add(cls(1e-30), [x], node.name)
@@ -105,14 +123,26 @@ class L2Norm(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode:
         """Version 2 is int8."""
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
-        return TfliteCode("L2_NORMALIZATION", ("L2NormOptions", {"fusedActivationFunction": 0}), version)
+        return TfliteCode(
+            "L2_NORMALIZATION",
+            ("L2NormOptions", {"fusedActivationFunction": 0}),
+            version,
+        )
 
     def c(self, op: Op) -> KernelCall:
         """ek_l2_norm_<type>."""
         x = op.inputs[0].type
         zero = x.zero_point if x.dtype == "int8" else 0
-        n, bits = x.shape[-1], self._operand_bits()
-        spec = Struct("ek_l2_norm_t", rows=x.size // max(1, n), n=n, eps=self.eps, zero=zero, bits=bits)
+        n = x.shape[-1]
+        bits = self._operand_bits()
+        spec = Struct(
+            "ek_l2_norm_t",
+            rows=x.size // max(1, n),
+            n=n,
+            eps=self.eps,
+            zero=zero,
+            bits=bits,
+        )
         return KernelCall.of(f"ek_l2_norm_{suffix(x)}", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -123,11 +153,15 @@ class L2Norm(OpDef):
             yield Sample(cls(), (Arg(TensorType(shape)),), label=label)
             x = TensorType(shape, "int8", Quant.per_tensor(0.05, -7))
             yield Sample(cls(), (Arg(x),), cls().fixed_quant(), f"{label}_s8")
-            yield Sample(cls(uint8=True), (Arg(x),), cls().fixed_quant(), f"{label}_uint8")
+            yield Sample(
+                cls(uint8=True), (Arg(x),), cls().fixed_quant(), f"{label}_uint8"
+            )
 
 
 def inverse_sqrt(value: int) -> tuple[int, int]:
-    """Multiplier and shift (to the left) of 1 / sqrt(value); TFLite's GetInvSqrtQuantizedMultiplierExp."""
+    """Multiplier and shift (to the left) of 1 / sqrt(value); TFLite's
+    GetInvSqrtQuantizedMultiplierExp.
+    """
     if value <= 1:
         return (1 << 31) - 1, 0
     shift = 11
@@ -148,12 +182,15 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
 
 def _shifted(x: Array, bits: int) -> Array:
     """To the left, saturating."""
-    return np.asarray(np.clip(x.astype(np.int64) << bits, -(1 << 31), (1 << 31) - 1), np.int32)
+    return np.asarray(
+        np.clip(x.astype(np.int64) << bits, -(1 << 31), (1 << 31) - 1), np.int32
+    )
 
 
 @dataclass(frozen=True)
 class LocalResponseNorm(OpDef):
-    """x / (bias + alpha * sum of x^2 over the neighbouring channels) ^ beta; float only.
+    """x / (bias + alpha * sum of x^2 over the neighbouring channels) ^ beta; float
+    only.
 
     Neighbours are the channel itself, `before` below it and `after` above it.
     """
@@ -173,29 +210,51 @@ class LocalResponseNorm(OpDef):
         if x[0].rank == 0:
             raise ValueError("a number has no channels")
         if self.before < 0 or self.before + self.after + 1 < 0:
-            raise ValueError(f"a neighbourhood of {self.before} channels before and {self.after} after")
+            raise ValueError(
+                f"a neighbourhood of {self.before} channels before and {self.after} after"
+            )
         real_types(self, x[0], int8=False)
         return (x[0],)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """The sums in double."""
-        size, channels = self.before + self.after + 1, xt[0].shape[-1]
+        size = self.before + self.after + 1
+        channels = xt[0].shape[-1]
         edges = [(0, 0)] * (x[0].ndim - 1) + [(self.before, max(0, self.after))]
         padded = np.pad(x[0].astype(np.float64) ** 2, edges)
-        total = sum((padded[..., i : i + channels] for i in range(size)), np.zeros(x[0].shape))
+        total = sum(
+            (padded[..., i : i + channels] for i in range(size)), np.zeros(x[0].shape)
+        )
         return [(x[0] / (self.bias + self.alpha * total) ** self.beta).astype(_F)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """LRN over axis 1: alpha is divided by the size, an even size has one more neighbour after than before."""
-        a, size = node.attrs, node.attrs["size"]
+        """LRN over axis 1: alpha is divided by the size, an even size has one more
+        neighbour after than before.
+        """
+        a = node.attrs
+        size = node.attrs["size"]
         before = (size - 1) // 2
         alpha = a.get("alpha", 1e-4) / size
-        return channels_last(node, cls(before, size - 1 - before, alpha, a.get("beta", 0.75), a.get("bias", 1.0)), [])
+        return channels_last(
+            node,
+            cls(
+                before,
+                size - 1 - before,
+                alpha,
+                a.get("beta", 0.75),
+                a.get("bias", 1.0),
+            ),
+            [],
+        )
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """TFLite's kernel has `radius` neighbours before and one less after (found by experiment)."""
+        """TFLite's kernel has `radius` neighbours before and one less after (found by
+        experiment).
+        """
         o = op.options
         spec = cls(o.radius, o.radius - 1, float(o.alpha), float(o.beta), float(o.bias))
         op.build.write(spec, [op.input(0)], op.outputs)
@@ -204,17 +263,30 @@ class LocalResponseNorm(OpDef):
         """Only TFLite's own lopsided neighbourhood, of images."""
         if self.after != self.before - 1 or op.output.type.rank != 4:
             return None
-        fields = {"radius": self.before, "bias": self.bias, "alpha": self.alpha, "beta": self.beta}
-        return TfliteCode("LOCAL_RESPONSE_NORMALIZATION", ("LocalResponseNormalizationOptions", fields))
+        fields = {
+            "radius": self.before,
+            "bias": self.bias,
+            "alpha": self.alpha,
+            "beta": self.beta,
+        }
+        return TfliteCode(
+            "LOCAL_RESPONSE_NORMALIZATION",
+            ("LocalResponseNormalizationOptions", fields),
+        )
 
     def c(self, op: Op) -> KernelCall:
         """ek_lrn_f32."""
         x = op.inputs[0].type
         spec = Struct(
             "ek_lrn_t",
-            rows=x.size // max(1, x.shape[-1]), c=x.shape[-1], before=self.before, after=self.after,
-            alpha=self.alpha, beta=self.beta, bias=self.bias,
-        )  # fmt: skip
+            rows=x.size // max(1, x.shape[-1]),
+            c=x.shape[-1],
+            before=self.before,
+            after=self.after,
+            alpha=self.alpha,
+            beta=self.beta,
+            bias=self.bias,
+        )
         return KernelCall.of("ek_lrn_f32", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -222,6 +294,12 @@ class LocalResponseNorm(OpDef):
         """ONNX's odd and even neighbourhoods, TFLite's."""
         for before, after in ((2, 2), (1, 2), (0, 0), (3, 2), (1, 0)):
             spec = cls(before, after, 0.1, 0.75, 1.5)
-            yield Sample(spec, (Arg(TensorType((1, 3, 4, 9))),), label=f"{before}_{after}")
+            yield Sample(
+                spec, (Arg(TensorType((1, 3, 4, 9))),), label=f"{before}_{after}"
+            )
         for beta in (0.5, 0.6, 1.0):
-            yield Sample(cls(3, 2, 0.1, beta, 1.5), (Arg(TensorType((1, 2, 3, 131))),), label=f"beta_{beta}")
+            yield Sample(
+                cls(3, 2, 0.1, beta, 1.5),
+                (Arg(TensorType((1, 2, 3, 131))),),
+                label=f"beta_{beta}",
+            )

@@ -1,4 +1,6 @@
-"""Comparisons, logic, and the choice between two values: elementwise, with numpy broadcasting."""
+"""Comparisons, logic, and the choice between two values: elementwise, with numpy
+broadcasting.
+"""
 
 from __future__ import annotations
 
@@ -51,20 +53,46 @@ class _Fields(TypedDict, total=False):
     tflite: tuple[str, ...]
 
 
-def _row(base: type[Binary], kind: str, fn: Callable[..., Any], doc: str, **fields: Unpack[_Fields]) -> type[Binary]:
+def _row(
+    base: type[Binary],
+    kind: str,
+    fn: Callable[..., Any],
+    doc: str,
+    **fields: Unpack[_Fields],
+) -> type[Binary]:
     """One comparison or connective; TFLite's options table has its name."""
     name = kind.title().replace("_", "")
-    body = {"kind": kind, "fn": staticmethod(fn), "options": f"{name}Options", "__doc__": doc, "__module__": __name__}
+    body = {
+        "kind": kind,
+        "fn": staticmethod(fn),
+        "options": f"{name}Options",
+        "__doc__": doc,
+        "__module__": __name__,
+    }
     return dataclass(frozen=True)(type(name, (base,), {**body, **fields}))
 
 
 Equal = _row(Compare, "equal", np.equal, "a = b.", onnx=("Equal",), tflite=("EQUAL",))
 NotEqual = _row(Compare, "not_equal", np.not_equal, "a ≠ b.", tflite=("NOT_EQUAL",))
 Less = _row(Compare, "less", np.less, "a < b.", onnx=("Less",), tflite=("LESS",))
-LessEqual = _row(Compare, "less_equal", np.less_equal, "a ≤ b.", onnx=("LessOrEqual",), tflite=("LESS_EQUAL",))
-Greater = _row(Compare, "greater", np.greater, "a > b.", onnx=("Greater",), tflite=("GREATER",))
+LessEqual = _row(
+    Compare,
+    "less_equal",
+    np.less_equal,
+    "a ≤ b.",
+    onnx=("LessOrEqual",),
+    tflite=("LESS_EQUAL",),
+)
+Greater = _row(
+    Compare, "greater", np.greater, "a > b.", onnx=("Greater",), tflite=("GREATER",)
+)
 GreaterEqual = _row(
-    Compare, "greater_equal", np.greater_equal, "a ≥ b.", onnx=("GreaterOrEqual",), tflite=("GREATER_EQUAL",)
+    Compare,
+    "greater_equal",
+    np.greater_equal,
+    "a ≥ b.",
+    onnx=("GreaterOrEqual",),
+    tflite=("GREATER_EQUAL",),
 )
 
 
@@ -81,9 +109,25 @@ class Logical(Compare):
         return super().infer(*x)
 
 
-LogicalAnd = _row(Logical, "logical_and", np.logical_and, "a and b.", onnx=("And",), tflite=("LOGICAL_AND",))
-LogicalOr = _row(Logical, "logical_or", np.logical_or, "a or b.", onnx=("Or",), tflite=("LOGICAL_OR",))
-LogicalXor = _row(Logical, "logical_xor", np.logical_xor, "Either, not both.", onnx=("Xor",))
+LogicalAnd = _row(
+    Logical,
+    "logical_and",
+    np.logical_and,
+    "a and b.",
+    onnx=("And",),
+    tflite=("LOGICAL_AND",),
+)
+LogicalOr = _row(
+    Logical,
+    "logical_or",
+    np.logical_or,
+    "a or b.",
+    onnx=("Or",),
+    tflite=("LOGICAL_OR",),
+)
+LogicalXor = _row(
+    Logical, "logical_xor", np.logical_xor, "Either, not both.", onnx=("Xor",)
+)
 
 
 @dataclass(frozen=True)
@@ -132,27 +176,38 @@ class Where(OpDef):
         walk(shape, *(t.shape for t in x))
         return (TensorType(shape, a.dtype, a.quant),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """numpy.where."""
         return [np.where(*x).astype(yt[0].np_dtype)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Where."""
-        return node.build.add(cls(), [node.input(0), node.input(1), node.input(2)], node.name)
+        return node.build.add(
+            cls(), [node.input(0), node.input(1), node.input(2)], node.name
+        )
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """SELECT_V2 broadcasts; SELECT takes equal shapes, or one condition for each row, which is not supported."""
-        condition, a = op.input(0).type, op.input(1).type
+        """SELECT_V2 broadcasts; SELECT takes equal shapes, or one condition for each
+        row, which is not supported.
+        """
+        condition = op.input(0).type
+        a = op.input(1).type
         if op.name == "SELECT" and condition.shape != a.shape and condition.rank:
-            raise ValueError(f"one condition for each row ({condition}) is not supported")
+            raise ValueError(
+                f"one condition for each row ({condition}) is not supported"
+            )
         op.build.write(cls(), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """SELECT_V2, of the types that LiteRT's kernel takes."""
         y = op.output.type
-        if y.dtype in ("uint16", "uint32", "uint64") or (y.dtype in ("int8", "uint8") and y.quant is None):
+        if y.dtype in ("uint16", "uint32", "uint64") or (
+            y.dtype in ("int8", "uint8") and y.quant is None
+        ):
             return None
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
@@ -169,8 +224,15 @@ class Where(OpDef):
         shape = (1, 3, 4, 5)
         for dtype in ("float32", "bool", *INTEGERS):
             t = TensorType(shape, dtype)
-            yield Sample(cls(), (Arg(TensorType(shape, "bool")), Arg(t), Arg(t)), label=dtype)
+            yield Sample(
+                cls(), (Arg(TensorType(shape, "bool")), Arg(t), Arg(t)), label=dtype
+            )
         s8 = TensorType(shape, "int8", Quant.per_tensor(0.1, 3))
-        yield Sample(cls(), (Arg(TensorType((4, 1), "bool")), Arg(s8), Arg(s8.with_shape((5,)))), label="s8")
-        mask, one = TensorType((1, 3, 4, 1), "bool"), TensorType(())
+        yield Sample(
+            cls(),
+            (Arg(TensorType((4, 1), "bool")), Arg(s8), Arg(s8.with_shape((5,)))),
+            label="s8",
+        )
+        mask = TensorType((1, 3, 4, 1), "bool")
+        one = TensorType(())
         yield Sample(cls(), (Arg(mask), Arg(TensorType(shape)), Arg(one)), label="mask")

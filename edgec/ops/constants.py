@@ -1,4 +1,6 @@
-"""Operators of model files whose result is known when edgec reads them: they become constants, never ops of a graph."""
+"""Operators of model files whose result is known when edgec reads them: they become
+constants, never ops of a graph.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class _Known(OpDef):
         """The declared output becomes the constant."""
         out = op.outputs[0]
         op.ignore("outType")
-        out.const = np.ascontiguousarray(np.broadcast_to(cls.tflite_array(op), out.type.shape), out.type.np_dtype)
+        out.const = np.ascontiguousarray(
+            np.broadcast_to(cls.tflite_array(op), out.type.shape), out.type.np_dtype
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -54,7 +58,12 @@ class Shape(_Known):
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
         """int64."""
-        return np.array(node.input(0).type.shape[node.attrs.get("start", 0) : node.attrs.get("end")], np.int64)
+        return np.array(
+            node.input(0).type.shape[
+                node.attrs.get("start", 0) : node.attrs.get("end")
+            ],
+            np.int64,
+        )
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
@@ -93,7 +102,9 @@ class Fill(_Known):
     def onnx_array(node: OnnxNode) -> Array:
         """float32 0 unless `value` says otherwise."""
         value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32)))
-        return np.full(tuple(ints(node.const(0)) or ()), value.reshape(-1)[0], value.dtype)
+        return np.full(
+            tuple(ints(node.const(0)) or ()), value.reshape(-1)[0], value.dtype
+        )
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:

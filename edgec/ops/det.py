@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, OnnxNode, Op, OpDef, Sample, Scratch, TensorType, Value
+from edgec.ir import (
+    Array,
+    KernelCall,
+    OnnxNode,
+    Op,
+    OpDef,
+    Sample,
+    Scratch,
+    TensorType,
+    Value,
+)
 from edgec.ir.opdef import Arg
 from edgec.ops.common import real_types
 
@@ -26,7 +36,9 @@ class Det(OpDef):
             raise ValueError(f"{x[0]} is no square matrix")
         return (TensorType(x[0].shape[:-2]),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """In double."""
         return [np.asarray(np.linalg.det(x[0].astype(np.float64)), np.float32)]
 
@@ -37,9 +49,12 @@ class Det(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """ek_det_f32."""
-        x, y = op.inputs[0], op.output
+        x = op.inputs[0]
+        y = op.output
         n = x.type.shape[-1]
-        return KernelCall.of("ek_det_f32", x, y, Scratch(max(1, n * n) * 8), y.type.size, n)
+        return KernelCall.of(
+            "ek_det_f32", x, y, Scratch(max(1, n * n) * 8), y.type.size, n
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -47,4 +62,6 @@ class Det(OpDef):
         for shape in ((4, 4), (2, 3, 5, 5), (3, 1, 1)):
             yield Sample(cls(), (Arg(TensorType(shape)),), label=f"{len(shape)}d")
         singular = np.array([[1, 2], [2, 4]], np.float32)
-        yield Sample(cls(), (Arg(TensorType((2, 2)), True, singular),), label="singular")
+        yield Sample(
+            cls(), (Arg(TensorType((2, 2)), True, singular),), label="singular"
+        )

@@ -34,36 +34,64 @@ class Einsum(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Operands are taken in one after the other; of each pair the letters that nothing else needs are summed."""
-        b, name = node.build, node.name
+        """Operands are taken in one after the other; of each pair the letters that
+        nothing else needs are summed.
+        """
+        b = node.build
+        name = node.name
         values = [node.input(i) for i in range(len(node.inputs))]
         inputs, output = _letters(node.attrs["equation"], [v.type.rank for v in values])
-        terms = [_distinct(b, _Term(v, letters), name) for v, letters in zip(values, inputs, strict=True)]
-        done = _summed(b, terms[0], output + "".join(t.letters for t in terms[1:]), name)
+        terms = [
+            _distinct(b, _Term(v, letters), name)
+            for v, letters in zip(values, inputs, strict=True)
+        ]
+        done = _summed(
+            b, terms[0], output + "".join(t.letters for t in terms[1:]), name
+        )
         for i, term in enumerate(terms[1:], 1):
             later = output + "".join(t.letters for t in terms[i + 1 :])
             term = _summed(b, term, done.letters + later, name)
-            done = _product(b, _summed(b, done, term.letters + later, name), term, later, name)
+            done = _product(
+                b, _summed(b, done, term.letters + later, name), term, later, name
+            )
         done = _summed(b, done, output, name)
         return _ordered(b, done, output, name)
 
 
 def _letters(equation: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Letters of every input and of the output; those of an ellipsis are capital Greek ones."""
+    """Letters of every input and of the output; those of an ellipsis are capital Greek
+    ones.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(ranks):
         raise ValueError(f"equation {equation} of {len(ranks)} inputs")
     if not arrow:
         given = "".join(inputs).replace("...", "")
-        right = "..." * ("..." in left) + "".join(sorted(c for c in set(given) if given.count(c) == 1))
-    widths = [rank - len(text.replace("...", "")) for text, rank in zip(inputs, ranks, strict=True)]
+        right = "..." * ("..." in left) + "".join(
+            sorted(c for c in set(given) if given.count(c) == 1)
+        )
+    widths = [
+        rank - len(text.replace("...", ""))
+        for text, rank in zip(inputs, ranks, strict=True)
+    ]
     greek = "".join(
-        chr(0x391 + i) for i in range(max([w for w, t in zip(widths, inputs, strict=True) if "..." in t], default=0))
+        chr(0x391 + i)
+        for i in range(
+            max(
+                [w for w, t in zip(widths, inputs, strict=True) if "..." in t],
+                default=0,
+            )
+        )
     )
-    found = [text.replace("...", greek[len(greek) - width :]) for text, width in zip(inputs, widths, strict=True)]
+    found = [
+        text.replace("...", greek[len(greek) - width :])
+        for text, width in zip(inputs, widths, strict=True)
+    ]
     if any(len(text) != rank for text, rank in zip(found, ranks, strict=True)):
-        raise ValueError(f"equation {equation} does not fit inputs of rank {', '.join(map(str, ranks))}")
+        raise ValueError(
+            f"equation {equation} does not fit inputs of rank {', '.join(map(str, ranks))}"
+        )
     return found, right.replace("...", greek)
 
 
@@ -95,7 +123,8 @@ def _summed(b: Builder, term: _Term, needed: str, name: str) -> _Term:
 def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
     """Of two: floats by a matrix product over the letters that end here."""
     shared = [c for c in x.letters if c in y.letters]
-    batch, inner = "".join(c for c in shared if c in later), "".join(c for c in shared if c not in later)
+    batch = "".join(c for c in shared if c in later)
+    inner = "".join(c for c in shared if c not in later)
     rows, columns = ("".join(c for c in t.letters if c not in shared) for t in (x, y))
     sizes: dict[str, int] = {}
     for term in (x, y):
@@ -105,12 +134,21 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
     def matrix(term: _Term, first: str, second: str) -> Value:
         v = _ordered(b, term, batch + first + second, name)
         v = broadcast_to(b, v, tuple(sizes[c] for c in batch + first + second), name)
-        return b.add(Reshape(tuple(prod(sizes[c] for c in part) for part in (batch, first, second))), [v], name)
+        return b.add(
+            Reshape(
+                tuple(prod(sizes[c] for c in part) for part in (batch, first, second))
+            ),
+            [v],
+            name,
+        )
 
     if x.value.type.dtype == "float32":
-        z = b.add(BatchMatMul(), [matrix(x, rows, inner), matrix(y, inner, columns)], name)
+        z = b.add(
+            BatchMatMul(), [matrix(x, rows, inner), matrix(y, inner, columns)], name
+        )
     else:
-        left, right = matrix(x, rows, inner), matrix(y, columns, inner)
+        left = matrix(x, rows, inner)
+        right = matrix(y, columns, inner)
         n, r, k = left.type.shape
         wide = [
             b.add(Reshape((n, r, 1, k)), [left], name),
@@ -125,4 +163,6 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
 def _ordered(b: Builder, term: _Term, letters: str, name: str) -> Value:
     """The axes in this order."""
     perm = tuple(term.letters.index(c) for c in letters)
-    return term.value if perm == tuple(range(len(perm))) else transpose(b, term.value, perm)
+    if perm == tuple(range(len(perm))):
+        return term.value
+    return transpose(b, term.value, perm)

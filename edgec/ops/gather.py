@@ -35,7 +35,8 @@ from edgec.ops.slice import Range, take_range
 
 @dataclass(frozen=True)
 class _Picked(OpDef):
-    """What both share: a tensor and int32 or int64 indices, negative ones counted from the back.
+    """What both share: a tensor and int32 or int64 indices, negative ones counted from
+    the back.
 
     An index out of range is clamped: generated code must never read beyond a tensor.
     """
@@ -67,11 +68,19 @@ class Gather(_Picked):
         self._check(x[1])
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
-        return (x[0].with_shape(x[0].shape[: self.axis] + x[1].shape + x[0].shape[self.axis + 1 :]),)
+        return (
+            x[0].with_shape(
+                x[0].shape[: self.axis] + x[1].shape + x[0].shape[self.axis + 1 :]
+            ),
+        )
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """numpy.take."""
-        return [np.asarray(np.take(x[0], _inside(x[1], x[0].shape[self.axis]), self.axis))]
+        return [
+            np.asarray(np.take(x[0], _inside(x[1], x[0].shape[self.axis]), self.axis))
+        ]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
         """A list of indices keeps the rank, and the axis moves along."""
@@ -80,35 +89,54 @@ class Gather(_Picked):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Constant indices in even steps are a slice."""
-        x, index = node.input(0), node.input(1)
+        x = node.input(0)
+        index = node.input(1)
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         even = _even_steps(index, x.type.shape[axis])
         if even is not None:
             shape = x.type.shape[:axis] + index.type.shape + x.type.shape[axis + 1 :]
             return take_range(node.build, x, axis, even, shape, node.name)
-        return node.build.add(cls(axis), [x, _counted(node.build, index, x.type.shape[axis])], node.name)
+        return node.build.add(
+            cls(axis), [x, _counted(node.build, index, x.type.shape[axis])], node.name
+        )
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """GATHER without batch dimensions; EMBEDDING_LOOKUP gives the indices first, and reals of an int8 table."""
+        """GATHER without batch dimensions; EMBEDDING_LOOKUP gives the indices first,
+        and reals of an int8 table.
+        """
         if op.name == "EMBEDDING_LOOKUP":
-            index, table = op.input(0), op.input(1)
-            if table.const is not None and table.type.is_quantized and op.outputs[0].type.dtype == "float32":
+            index = op.input(0)
+            table = op.input(1)
+            if (
+                table.const is not None
+                and table.type.is_quantized
+                and op.outputs[0].type.dtype == "float32"
+            ):
                 table = op.build.const(dequantize(table.const, table.type), table.name)
             op.build.write(cls(0), [table, index], op.outputs)
             return
         if getattr(op.options, "batchDims", 0):
             raise ValueError(f"batch_dims {op.options.batchDims}")
         x = op.input(0)
-        op.build.write(cls(axis_of(getattr(op.options, "axis", 0), x.type.rank)), [x, op.input(1)], op.outputs)
+        op.build.write(
+            cls(axis_of(getattr(op.options, "axis", 0), x.type.rank)),
+            [x, op.input(1)],
+            op.outputs,
+        )
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """GATHER; version 2 is int8."""
-        return TfliteCode("GATHER", ("GatherOptions", {"axis": self.axis, "batchDims": 0}), self._version(op))
+        return TfliteCode(
+            "GATHER",
+            ("GatherOptions", {"axis": self.axis, "batchDims": 0}),
+            self._version(op),
+        )
 
     def c(self, op: Op) -> KernelCall:
         """Rows of bytes."""
-        x, index = op.inputs[0].type, op.inputs[1]
+        x = op.inputs[0].type
+        index = op.inputs[1]
         sizes = {
             "outer": prod(x.shape[: self.axis]),
             "dim": x.shape[self.axis],
@@ -116,7 +144,9 @@ class Gather(_Picked):
             "bytes": prod(x.shape[self.axis + 1 :]) * x.np_dtype.itemsize,
         }
         name = f"ek_take_{suffix(index.type)}"
-        return KernelCall.of(name, op.inputs[0], index, op.output, Struct("ek_take_t", **sizes))
+        return KernelCall.of(
+            name, op.inputs[0], index, op.output, Struct("ek_take_t", **sizes)
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -125,10 +155,19 @@ class Gather(_Picked):
         for axis, index in ((3, [0, 3, 1, 3]), (1, [[2, 0], [1, 1]]), (2, 4)):
             data = np.array(index, np.int32)
             arg = Arg(TensorType(data.shape, "int32"), True, data)
-            yield Sample(cls(axis), (Arg(TensorType(s8.shape)), arg), label=f"axis{axis}")
+            yield Sample(
+                cls(axis), (Arg(TensorType(s8.shape)), arg), label=f"axis{axis}"
+            )
             yield Sample(cls(axis), (Arg(s8), arg), label=f"axis{axis}_s8")
         data = np.array([1, 0, 2], np.int64)
-        yield Sample(cls(0), (Arg(TensorType((3,), "int64")), Arg(TensorType((3,), "int64"), True, data)), label="s64")
+        yield Sample(
+            cls(0),
+            (
+                Arg(TensorType((3,), "int64")),
+                Arg(TensorType((3,), "int64"), True, data),
+            ),
+            label="s64",
+        )
 
 
 @dataclass(frozen=True)
@@ -140,7 +179,9 @@ class GatherNd(_Picked):
     tflite = ("GATHER_ND",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The leading dimensions of the indices, then those of the tensor that no coordinate fixes."""
+        """The leading dimensions of the indices, then those of the tensor that no
+        coordinate fixes.
+        """
         self._check(x[1])
         if x[1].rank == 0 or not 0 < x[1].shape[-1] <= x[0].rank:
             raise ValueError(f"indices {x[1]} do not fit {x[0]}")
@@ -149,18 +190,27 @@ class GatherNd(_Picked):
             raise ValueError(f"{x[0]} has no element to pick")
         return (x[0].with_shape(x[1].shape[:-1] + x[0].shape[k:]),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """numpy's integer indexing."""
-        coordinates = (_inside(x[1][..., i], x[0].shape[i]) for i in range(x[1].shape[-1]))
+        coordinates = (
+            _inside(x[1][..., i], x[0].shape[i]) for i in range(x[1].shape[-1])
+        )
         return [np.ascontiguousarray(x[0][tuple(coordinates)]).reshape(yt[0].shape)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Batch dimensions are further coordinates, which are constants."""
-        b, x, index = node.build, node.input(0), node.input(1)
+        b = node.build
+        x = node.input(0)
+        index = node.input(1)
         if count := int(node.attrs.get("batch_dims", 0)):
             lead = np.indices(index.type.shape[:-1])[:count]
-            places = b.const(np.ascontiguousarray(np.moveaxis(lead, 0, -1), index.type.np_dtype), f"{node.name}_batch")
+            places = b.const(
+                np.ascontiguousarray(np.moveaxis(lead, 0, -1), index.type.np_dtype),
+                f"{node.name}_batch",
+            )
             index = b.add(Concat(index.type.rank - 1), [places, index], node.name)
         return b.add(cls(), [x, index], node.name)
 
@@ -175,8 +225,10 @@ class GatherNd(_Picked):
 
     def c(self, op: Op) -> KernelCall:
         """Rows of bytes."""
-        x, index = op.inputs[0].type, op.inputs[1]
-        k, size = index.type.shape[-1], x.np_dtype.itemsize
+        x = op.inputs[0].type
+        index = op.inputs[1]
+        k = index.type.shape[-1]
+        size = x.np_dtype.itemsize
         sizes = {
             "n": prod(index.type.shape[:-1]),
             "k": k,
@@ -185,13 +237,18 @@ class GatherNd(_Picked):
             "bytes": prod(x.shape[k:]) * size,
         }
         name = f"ek_take_nd_{suffix(index.type)}"
-        return KernelCall.of(name, op.inputs[0], index, op.output, Struct("ek_take_nd_t", **sizes))
+        return KernelCall.of(
+            name, op.inputs[0], index, op.output, Struct("ek_take_nd_t", **sizes)
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Rows and single elements."""
         s8 = TensorType((2, 4, 5, 6), "int8", Quant.per_tensor(0.1, 3))
-        for label, index in (("rows", [[0, 1, 4], [1, 3, 0]]), ("elements", [[[1, 2, 3, 4], [0, 0, 0, 0]]])):
+        for label, index in (
+            ("rows", [[0, 1, 4], [1, 3, 0]]),
+            ("elements", [[[1, 2, 3, 4], [0, 0, 0, 0]]]),
+        ):
             data = np.array(index, np.int32)
             arg = Arg(TensorType(data.shape, "int32"), True, data)
             yield Sample(cls(), (Arg(TensorType(s8.shape)), arg), label=label)

@@ -9,14 +9,25 @@ from typing import ClassVar
 import numpy as np
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, KernelCall, Op, OpDef, Sample, TensorType, Versions, edgetpu_rule
+from edgec.ir import (
+    Array,
+    KernelCall,
+    Op,
+    OpDef,
+    Sample,
+    TensorType,
+    Versions,
+    edgetpu_rule,
+)
 
 
 @dataclass(frozen=True)
 class Opaque(OpDef):
-    """The operator `name` of a model file, why it cannot be read, and its outputs' element types and shapes.
+    """The operator `name` of a model file, why it cannot be read, and its outputs'
+    element types and shapes.
 
-    It stands in the graphs that `explain` looks at, never in one that is compiled: front-ends make it on demand alone.
+    It stands in the graphs that `explain` looks at, never in one that is compiled:
+    front-ends make it on demand alone.
     """
 
     name: str
@@ -32,13 +43,19 @@ class Opaque(OpDef):
         """As declared."""
         return tuple(TensorType(shape, dtype) for dtype, shape in self.types)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """Zeros, so that the scales of the rest can be made up."""
         return [np.zeros(t.shape, t.np_dtype) for t in yt]
 
     def c(self, op: Op) -> KernelCall:
         """There is no kernel."""
-        raise UnsupportedError(f"edgec cannot compile the operator {self.name}", op.source, "see docs/supported-ops.md")
+        raise UnsupportedError(
+            f"edgec cannot compile the operator {self.name}",
+            op.source,
+            "see docs/supported-ops.md",
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -47,5 +64,7 @@ class Opaque(OpDef):
 
     @edgetpu_rule(fix="export the model without it, and do its work on the raw outputs")
     def _unread_operator(self, op: Op) -> str | None:
-        """An operator that edgec cannot read maps only if it is a UNIDIRECTIONAL_SEQUENCE_LSTM."""
+        """An operator that edgec cannot read maps only if it is a
+        UNIDIRECTIONAL_SEQUENCE_LSTM.
+        """
         return None if self.name in self.edgetpu_versions else self.why

@@ -32,15 +32,20 @@ class PRelu(Binary):
             raise ValueError(f"alpha {x[1]} does not fit {x[0]}")
         return (y,)
 
-    def _multipliers(self, x: TensorType, alpha: TensorType, y: TensorType) -> tuple[tuple[int, int], tuple[int, int]]:
+    def _multipliers(
+        self, x: TensorType, alpha: TensorType, y: TensorType
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of x and of alpha * x, the scales multiplied and divided in float32."""
         identity = quantize_multiplier(float(np.float32(x.scale) / np.float32(y.scale)))
         return identity, product_multiplier(x, alpha, y)
 
-    def ref_s8(self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType) -> Array:
+    def ref_s8(
+        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+    ) -> Array:
         """tensorflow/lite/kernels/internal/reference/prelu.h."""
         identity, product = self._multipliers(at, bt, yt)
-        a, b = a - at.zero_point, b - bt.zero_point
+        a = a - at.zero_point
+        b = b - bt.zero_point
         positive = multiply_by_quantized_multiplier(a, *identity)
         negative = multiply_by_quantized_multiplier(a * b, *product)
         return np.where(a >= 0, positive, negative) + np.int32(yt.zero_point)
@@ -58,4 +63,6 @@ class PRelu(Binary):
     def _alpha_per_channel(self, op: Op) -> str | None:
         """PRELU: alpha must be one value for each channel."""
         alpha = op.inputs[1].type
-        return f"alpha {list(alpha.shape)}" if alpha.size != prod(alpha.shape[-1:]) else None
+        if alpha.size != prod(alpha.shape[-1:]):
+            return f"alpha {list(alpha.shape)}"
+        return None

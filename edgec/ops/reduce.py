@@ -31,13 +31,19 @@ from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
 from edgec.ops.common import INTEGERS, axis_of, ints, kernel_suffix, plain_suffix
-from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, round_half_away
+from edgec.ops.fixed_point import (
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away,
+)
 from edgec.ops.limits import within
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Abs, Exp, Log, Sqrt, Square
 
 MEAN_SIZES = (62_720, 98_304)
-"""Elements of the largest MEAN seen mapped, [1,7,7,1280], and of the one refused, [1,256,128,3]."""
+"""Elements of the largest MEAN seen mapped, [1,7,7,1280], and of the one refused,
+[1,256,128,3].
+"""
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,17 @@ class _Reduce(OpDef):
 
     fn: ClassVar[Callable[..., Any]]
     integers: ClassVar[bool] = True
-    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
+    """Whether there are kernels for plain integers too, which wrap as two's complement
+    does.
+    """
     edgetpu: ClassVar[bool] = True
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """The other axes, and the type of the input."""
-        if any(not 0 <= a < x[0].rank for a in self.axes) or len(set(self.axes)) < len(self.axes):
+        if any(not 0 <= a < x[0].rank for a in self.axes) or len(set(self.axes)) < len(
+            self.axes
+        ):
             raise ValueError(f"axes {self.axes} do not fit {x[0]}")
         kept, reduced = _walk(x[0].shape, self.axes)
         if max(len(kept), len(reduced)) > 3:
@@ -70,7 +80,9 @@ class _Reduce(OpDef):
         """How many elements make one of the output."""
         return prod(x.shape[a] for a in self.axes)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """Float sums in float64, rounded once; integers wrap."""
         data = x[0].astype(np.float64) if x[0].dtype == np.float32 else x[0]
         y = type(self).fn(data, axis=self.axes, keepdims=self.keep_dims)
@@ -78,21 +90,35 @@ class _Reduce(OpDef):
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
         """The axes move along."""
-        return replace(self, axes=tuple(sorted(perm.index(a) for a in self.axes))) if self.keep_dims else None
+        if self.keep_dims:
+            return replace(self, axes=tuple(sorted(perm.index(a) for a in self.axes)))
+        return None
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Axes as an attribute, or as an input since opset 13 (ReduceSum) and 18 (the others)."""
-        b, x = node.build, node.input(0)
+        """Axes as an attribute, or as an input since opset 13 (ReduceSum) and 18 (the
+        others).
+        """
+        b = node.build
+        x = node.input(0)
         since = 13 if node.op_type == "ReduceSum" else 18
         given = ints(node.const(1)) if node.opset >= since else node.attrs.get("axes")
         if node.attrs.get("noop_with_empty_axes", 0) and not given:
-            node.attrs.ignore("keepdims")  # no axis is reduced: each element is a reduction of itself
+            # no axis is reduced: each element is a reduction of itself
+            node.attrs.ignore("keepdims")
             return cls.prepared(node, b, x)
         if node.op_type.startswith("Global"):
             given = list(range(2, x.type.rank))
-        axes = tuple(sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank)))
-        return _reduced(b, cls(axes), cls.prepared(node, b, x), bool(node.attrs.get("keepdims", 1)), node.name)
+        axes = tuple(
+            sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank))
+        )
+        return _reduced(
+            b,
+            cls(axes),
+            cls.prepared(node, b, x),
+            bool(node.attrs.get("keepdims", 1)),
+            node.name,
+        )
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
@@ -107,24 +133,45 @@ class _Reduce(OpDef):
         op.build.write(cls(axes, bool(op.options.keepDims)), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Version 2 is int8. Of plain integers TFLite has int32 and int64, and no mean."""
+        """Version 2 is int8.
+
+        Of plain integers TFLite has int32 and int64, and no mean.
+        """
         x = op.inputs[0].type
-        if not (x.is_quantized or x.dtype == "float32" or (x.dtype in ("int32", "int64") and self.kind != "mean")):
+        if not (
+            x.is_quantized
+            or x.dtype == "float32"
+            or (x.dtype in ("int32", "int64") and self.kind != "mean")
+        ):
             return None
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         inputs = (op.inputs[0], np.array(self.axes, np.int32))
-        return TfliteCode(self.tflite[0], ("ReducerOptions", {"keepDims": self.keep_dims}), version, inputs)
+        return TfliteCode(
+            self.tflite[0],
+            ("ReducerOptions", {"keepDims": self.keep_dims}),
+            version,
+            inputs,
+        )
 
     def c(self, op: Op) -> KernelCall:
         """ek_<kind>_<type> over up to three kept and three reduced groups of axes."""
-        x, y = op.inputs[0].type, op.output.type
-        kept, reduced = ([(1, 0)] * (3 - len(walk)) + walk for walk in _walk(x.shape, self.axes))
+        x = op.inputs[0].type
+        y = op.output.type
+        kept, reduced = (
+            [(1, 0)] * (3 - len(walk)) + walk for walk in _walk(x.shape, self.axes)
+        )
         shape = Struct(
             "ek_reduce_t",
-            keep=[d for d, _ in kept], keep_stride=[s for _, s in kept],
-            red=[d for d, _ in reduced], red_stride=[s for _, s in reduced], **self.c_fields(x, y),
-        )  # fmt: skip
-        name = kernel_suffix(y, getattr(self, "even", False)) if y.is_quantized else plain_suffix(y)
+            keep=[d for d, _ in kept],
+            keep_stride=[s for _, s in kept],
+            red=[d for d, _ in reduced],
+            red_stride=[s for _, s in reduced],
+            **self.c_fields(x, y),
+        )
+        if y.is_quantized:
+            name = kernel_suffix(y, getattr(self, "even", False))
+        else:
+            name = plain_suffix(y)
         return KernelCall.of(f"ek_{self.kind}_{name}", op.inputs[0], op.output, shape)
 
     def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
@@ -143,22 +190,35 @@ class _Reduce(OpDef):
         ):
             yield Sample(spec, (Arg(TensorType(shape)),), label=label)
             for dtype in INTEGERS if cls.integers else ():
-                yield Sample(spec, (Arg(TensorType(shape, dtype)),), label=f"{label}_{dtype}")
+                yield Sample(
+                    spec, (Arg(TensorType(shape, dtype)),), label=f"{label}_{dtype}"
+                )
             if cls.quant is QuantRule.FLOAT:
                 continue
             x = TensorType(shape, "int8", Quant.per_tensor(0.05, -9))
-            quant = x.quant if cls.quant is QuantRule.SAME else Quant.per_tensor(0.11 if cls.kind == "sum" else 0.03, 4)
+            if cls.quant is QuantRule.SAME:
+                quant = x.quant
+            else:
+                quant = Quant.per_tensor(0.11 if cls.kind == "sum" else 0.03, 4)
             yield Sample(spec, (Arg(x),), quant, f"{label}_s8")
 
-    @edgetpu_rule(fix="run one image per inference, and reduce over height, width and channels alone")
+    @edgetpu_rule(
+        fix="run one image per inference, and reduce over height, width and channels alone"
+    )
     def _not_over_batch(self, op: Op) -> str | None:
         """Reductions must leave the batch alone."""
         x = op.inputs[0].type
-        return f"axes {list(self.axes)} of {list(x.shape)}" if 0 in self.axes and x.shape[0] > 1 else None
+        if 0 in self.axes and x.shape[0] > 1:
+            return f"axes {list(self.axes)} of {list(x.shape)}"
+        return None
 
 
-def _walk(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(dimension, element stride) of the kept and the reduced axes, neighbours of one kind joined."""
+def _walk(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """(dimension, element stride) of the kept and the reduced axes, neighbours of one
+    kind joined.
+    """
     groups: list[tuple[bool, int, int]] = []
     for i, d in enumerate(shape):
         stride = prod(shape[i + 1 :])
@@ -168,37 +228,58 @@ def _walk(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[tuple[int
             groups[-1] = (i in axes, groups[-1][1] * d, stride)
         else:
             groups.append((i in axes, d, stride))
-    return [(d, s) for reduced, d, s in groups if not reduced], [(d, s) for reduced, d, s in groups if reduced]
+    return [(d, s) for reduced, d, s in groups if not reduced], [
+        (d, s) for reduced, d, s in groups if reduced
+    ]
 
 
 def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """Of integers cut off towards zero, and of none 0."""
     if x.dtype.kind == "f":
         with np.errstate(all="ignore"):
-            return np.asarray(np.sum(x, axis=axis, keepdims=keepdims) / prod(x.shape[a] for a in axis))
-    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
+            return np.asarray(
+                np.sum(x, axis=axis, keepdims=keepdims) / prod(x.shape[a] for a in axis)
+            )
+    total = np.sum(
+        x,
+        axis=axis,
+        keepdims=keepdims,
+        dtype=np.uint64 if x.dtype.kind == "u" else np.int64,
+    )
     count = total.dtype.type(max(1, prod(x.shape[a] for a in axis)))
     return np.asarray(total // count + ((total < 0) & (total % count != 0)))
 
 
 def _largest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """Of none, the least that there is."""
-    lowest = -np.inf if x.dtype.kind == "f" else False if x.dtype == bool else np.iinfo(x.dtype).min
+    if x.dtype.kind == "f":
+        lowest = -np.inf
+    else:
+        lowest = False if x.dtype == bool else np.iinfo(x.dtype).min
     return np.asarray(np.max(x, axis=axis, keepdims=keepdims, initial=lowest))
 
 
 def _smallest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """Of none, the most that there is."""
-    highest = np.inf if x.dtype.kind == "f" else True if x.dtype == bool else np.iinfo(x.dtype).max
+    if x.dtype.kind == "f":
+        highest = np.inf
+    else:
+        highest = True if x.dtype == bool else np.iinfo(x.dtype).max
     return np.asarray(np.min(x, axis=axis, keepdims=keepdims, initial=highest))
 
 
 def _reduced(b: Builder, spec: _Reduce, x: Value, keep: bool, name: str) -> Value:
-    """The reduction with its axes kept, then dropped by a reshape: so that layouts can pass through it."""
+    """The reduction with its axes kept, then dropped by a reshape: so that layouts can
+    pass through it.
+    """
     y = b.add(spec, [x], name)
     if keep:
         return y
-    return b.add(Reshape(tuple(d for i, d in enumerate(y.type.shape) if i not in spec.axes)), [y], name)
+    return b.add(
+        Reshape(tuple(d for i, d in enumerate(y.type.shape) if i not in spec.axes)),
+        [y],
+        name,
+    )
 
 
 @dataclass(frozen=True)
@@ -217,12 +298,16 @@ class _Sums(_Reduce):
             raise ValueError(f"axes {self.axes} of {x[0]} have no element")
         return super().infer(*x)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """On int8 the exact sum, rescaled."""
         if not yt[0].is_quantized:
             return super().ref(x, xt, yt)
         total = x[0].sum(axis=self.axes, keepdims=self.keep_dims, dtype=np.int32)
-        return [np.clip(self.rescale(total, xt[0], yt[0]), -128, 127).astype(yt[0].np_dtype)]
+        return [
+            np.clip(self.rescale(total, xt[0], yt[0]), -128, 127).astype(yt[0].np_dtype)
+        ]
 
 
 @dataclass(frozen=True)
@@ -230,7 +315,9 @@ class Mean(_Sums):
     """The arithmetic mean."""
 
     even: bool = False
-    """Whether int8 results are scaled in float32 and rounded with ties to even, as onnxruntime does it."""
+    """Whether int8 results are scaled in float32 and rounded with ties to even, as
+    onnxruntime does it.
+    """
 
     kind = "mean"
     onnx = ("ReduceMean", "GlobalAveragePool")
@@ -244,11 +331,21 @@ class Mean(_Sums):
         if self.even:
             real = (centred.astype(np.float32) * self.scale(x, y)).astype(np.float32)
             return np.asarray(np.rint(real).astype(np.int64) + y.zero_point)
-        return multiply_by_quantized_multiplier(centred, *self.multiplier(x, y)).astype(np.int64) + y.zero_point
+        return (
+            multiply_by_quantized_multiplier(centred, *self.multiplier(x, y)).astype(
+                np.int64
+            )
+            + y.zero_point
+        )
 
     def scale(self, x: TensorType, y: TensorType) -> np.float32:
-        """What one unit of the sum is worth in units of the output, as onnxruntime has it."""
-        return np.float32(np.float32(x.scale) / np.float32(np.float32(y.scale) * np.float32(self.count(x))))
+        """What one unit of the sum is worth in units of the output, as onnxruntime has
+        it.
+        """
+        return np.float32(
+            np.float32(x.scale)
+            / np.float32(np.float32(y.scale) * np.float32(self.count(x)))
+        )
 
     def multiplier(self, x: TensorType, y: TensorType) -> tuple[int, int]:
         """The quotient of the scales, divided by the count in integers."""
@@ -272,19 +369,27 @@ class Mean(_Sums):
         """Both roundings."""
         yield from super().samples()
         x = TensorType((1, 7, 5, 18), "int8", Quant.per_tensor(0.05, -9))
-        yield Sample(cls((1, 2), even=True), (Arg(x),), Quant.per_tensor(0.013, 4), "even_s8")
+        yield Sample(
+            cls((1, 2), even=True), (Arg(x),), Quant.per_tensor(0.013, 4), "even_s8"
+        )
 
     @edgetpu_rule(fix="use an average pool over the whole image, or pool in two steps")
     def _mean_size(self, op: Op) -> str | None:
         """MEAN: at most 62720 elements; refused from 98304 on."""
         x = op.inputs[0].type
-        return within(x.size, *MEAN_SIZES, f"input {list(x.shape)} has {x.size} elements")
+        return within(
+            x.size, *MEAN_SIZES, f"input {list(x.shape)} has {x.size} elements"
+        )
 
-    @edgetpu_rule(fix="pad the channels to a multiple of 4, or reduce over height and width alone")
+    @edgetpu_rule(
+        fix="pad the channels to a multiple of 4, or reduce over height and width alone"
+    )
     def _mean_channels(self, op: Op) -> str | None:
         """MEAN over channels: their number must be a multiple of 4."""
         x = op.inputs[0].type
-        return f"{x.shape[-1]} channels" if x.rank - 1 in self.axes and x.shape[-1] % 4 else None
+        if x.rank - 1 in self.axes and x.shape[-1] % 4:
+            return f"{x.shape[-1]} channels"
+        return None
 
 
 @dataclass(frozen=True)
@@ -299,12 +404,15 @@ class Sum(_Sums):
 
     def factors(self, x: TensorType, y: TensorType) -> tuple[np.float32, np.float32]:
         """Scale and offset of the raw sum, in float32 steps."""
-        with np.errstate(over="ignore", invalid="ignore"):  # of scales that only damage writes
+        # of scales that only damage writes
+        with np.errstate(over="ignore", invalid="ignore"):
             scale = np.float32(x.scale) / np.float32(y.scale)
             return scale, np.float32(-x.zero_point) * scale * np.float32(self.count(x))
 
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
-        """round(sum * scale + offset) in float32, ties away from zero: TFLite's QuantizedMeanOrSum."""
+        """round(sum * scale + offset) in float32, ties away from zero: TFLite's
+        QuantizedMeanOrSum.
+        """
         scale, offset = self.factors(x, y)
         return round_half_away(total.astype(np.float32) * scale + offset) + y.zero_point
 
@@ -325,7 +433,9 @@ class Sum(_Sums):
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
         """|x| and x²."""
-        before = {"ReduceL1": Abs, "ReduceL2": Square, "ReduceSumSquare": Square}.get(node.op_type)
+        before = {"ReduceL1": Abs, "ReduceL2": Square, "ReduceSumSquare": Square}.get(
+            node.op_type
+        )
         return b.add(before(), [x], node.name) if before else x
 
 
@@ -339,19 +449,31 @@ class ReduceLogSumExp(OpDef):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Five ops."""
-        b, x = node.build, node.input(0)
+        b = node.build
+        x = node.input(0)
         given = ints(node.const(1)) if node.opset >= 18 else node.attrs.get("axes")
         keep = bool(node.attrs.get("keepdims", 1))
         if node.attrs.get("noop_with_empty_axes", 0) and not given:
             return x
-        axes = tuple(sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank)))
-        top = b.add(
-            Clamp(float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)), [b.add(ReduceMax(axes), [x])]
+        axes = tuple(
+            sorted(axis_of(a, x.type.rank) for a in given or range(x.type.rank))
         )
-        total = b.add(Sum(axes), [b.add(Exp(), [b.add(Sub(), [x, top], node.name)], node.name)], node.name)
+        top = b.add(
+            Clamp(float(np.finfo(np.float32).min), float(np.finfo(np.float32).max)),
+            [b.add(ReduceMax(axes), [x])],
+        )
+        total = b.add(
+            Sum(axes),
+            [b.add(Exp(), [b.add(Sub(), [x, top], node.name)], node.name)],
+            node.name,
+        )
         y = b.add(Add(), [b.add(Log(), [total], node.name), top], node.name)
-        return (
-            y if keep else b.add(Reshape(tuple(d for i, d in enumerate(y.type.shape) if i not in axes)), [y], node.name)
+        if keep:
+            return y
+        return b.add(
+            Reshape(tuple(d for i, d in enumerate(y.type.shape) if i not in axes)),
+            [y],
+            node.name,
         )
 
     @classmethod

@@ -1,8 +1,10 @@
-"""Where each output position of a resize lies in the input: coordinates, neighbours and weights along one axis.
+"""Where each output position of a resize lies in the input: coordinates, neighbours and
+weights along one axis.
 
-TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes; ONNX has more, which divide by a
-scale that a model may give. Both are kept as their runtimes compute them, because a nearest neighbour can flip on the
-last bit. Sources: TFLite's reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
+TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes;
+ONNX has more, which divide by a scale that a model may give. Both are kept as their
+runtimes compute them, because a nearest neighbour can flip on the last bit. Sources:
+TFLite's reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ FIXED_ONE = 1 << 10
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a resize: sizes, the mode's name, and the scale that an ONNX model gives (0: the ratio of sizes)."""
+    """One axis of a resize: sizes, the mode's name, and the scale that an ONNX model
+    gives (0: the ratio of sizes).
+    """
 
     size: int
     out: int
@@ -57,11 +61,17 @@ def _onnx_half_pixel(a: Axis) -> Array:
 _COORDINATES: dict[str, Callable[[Axis], Array]] = {
     "asymmetric": lambda a: np.arange(a.out, dtype=_F) * _ratio(a),
     "align_corners": lambda a: np.arange(a.out, dtype=_F) * _ratio(a),
-    "half_pixel": lambda a: (np.arange(a.out, dtype=_F) + _F(0.5)) * _ratio(a) - _F(0.5),
+    "half_pixel": lambda a: (
+        (np.arange(a.out, dtype=_F) + _F(0.5)) * _ratio(a) - _F(0.5)
+    ),
     "onnx_asymmetric": lambda a: a.centres()[0] / a.centres()[2],
-    "onnx_align_corners": lambda a: np.arange(a.out, dtype=_F) * _F(a.size - 1) / _F(max(1, a.out - 1)),
+    "onnx_align_corners": lambda a: (
+        np.arange(a.out, dtype=_F) * _F(a.size - 1) / _F(max(1, a.out - 1))
+    ),
     "onnx_half_pixel": _onnx_half_pixel,
-    "onnx_pytorch_half_pixel": lambda a: _onnx_half_pixel(a) if a.out > 1 else np.zeros(1, _F),
+    "onnx_pytorch_half_pixel": lambda a: (
+        _onnx_half_pixel(a) if a.out > 1 else np.zeros(1, _F)
+    ),
     "onnx_half_pixel_symmetric": _symmetric,
     "onnx_tf_half_pixel_for_nn": lambda a: (a.centres()[0] + _F(0.5)) / a.centres()[2],
 }
@@ -69,11 +79,15 @@ TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
 MODES = tuple(_COORDINATES)
 
 _MIDDLE = 1e-6
-"""onnxruntime takes a place this close to the middle of two pixels for the middle (found by experiment)."""
+"""onnxruntime takes a place this close to the middle of two pixels for the middle
+(found by experiment).
+"""
 
 
 def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
-    return np.where(np.abs(x - np.floor(x) - _F(0.5)) < _MIDDLE, at_middle(x), np.rint(x))
+    return np.where(
+        np.abs(x - np.floor(x) - _F(0.5)) < _MIDDLE, at_middle(x), np.rint(x)
+    )
 
 
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {
@@ -93,8 +107,8 @@ def coordinates(a: Axis) -> Array:
 def nearest(a: Axis, rounding: str) -> Array:
     """The int32 index of each output position's nearest neighbour.
 
-    TFLite's modes have a rounding of their own: of align_corners to the nearest, of the others down, where half_pixel
-    lacks the half pixel's way back.
+    TFLite's modes have a rounding of their own: of align_corners to the nearest, of the
+    others down, where half_pixel lacks the half pixel's way back.
     """
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
@@ -118,7 +132,9 @@ class Neighbours:
 
 
 def linear(a: Axis) -> Neighbours:
-    """float32 weights; outside of the input both neighbours are the same and the weight is of no effect."""
+    """float32 weights; outside of the input both neighbours are the same and the weight
+    is of no effect.
+    """
     x = coordinates(a)
     low = np.clip(np.floor(x), 0, a.size - 1).astype(np.int32)
     high = np.clip(np.ceil(x), 0, a.size - 1).astype(np.int32)
@@ -126,7 +142,9 @@ def linear(a: Axis) -> Neighbours:
 
 
 def linear_fixed(a: Axis) -> Neighbours:
-    """int32 weights in 1/1024, as TFLite's int8 kernel has them; other modes' coordinates are rounded to that grid."""
+    """int32 weights in 1/1024, as TFLite's int8 kernel has them; other modes'
+    coordinates are rounded to that grid.
+    """
     x = _fixed_coordinates(a)
     low = np.clip(_divide(x), 0, a.size - 1)
     high = np.clip(_divide(x + FIXED_ONE - 1), 0, a.size - 1)
@@ -140,33 +158,47 @@ def _clipped(a: Axis) -> Array:
 
 
 def linear_clipped(a: Axis) -> Neighbours:
-    """float32 weights as onnxruntime has them: half of each where both neighbours are the last element."""
+    """float32 weights as onnxruntime has them: half of each where both neighbours are
+    the last element.
+    """
     x = _clipped(a)
     low = x.astype(np.int32)
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
-    return Neighbours(low, high, np.where(low == high, _F(0.5), x - low.astype(_F)).astype(_F))
+    return Neighbours(
+        low, high, np.where(low == high, _F(0.5), x - low.astype(_F)).astype(_F)
+    )
 
 
 def linear_cut(a: Axis) -> Neighbours:
-    """int32 weights in 1/1024 as onnxruntime's kernels of integers have them: coordinates cut off."""
+    """int32 weights in 1/1024 as onnxruntime's kernels of integers have them:
+    coordinates cut off.
+    """
     x = (_clipped(a) * _F(FIXED_ONE)).astype(np.int32)
     low = x // FIXED_ONE
-    return Neighbours(low, np.minimum(low + 1, a.size - 1).astype(np.int32), x - low * FIXED_ONE)
+    return Neighbours(
+        low, np.minimum(low + 1, a.size - 1).astype(np.int32), x - low * FIXED_ONE
+    )
 
 
 def _fixed_coordinates(a: Axis) -> Array:
     if a.mode not in TFLITE_MODES:
         return np.rint(coordinates(a).astype(np.float64) * FIXED_ONE).astype(np.int64)
     i = np.arange(a.out, dtype=np.int64)
-    size, out = (a.size - 1, a.out - 1) if a.mode == "align_corners" and a.out > 1 else (a.size, a.out)
+    size, out = (
+        (a.size - 1, a.out - 1)
+        if a.mode == "align_corners" and a.out > 1
+        else (a.size, a.out)
+    )
     step = (FIXED_ONE * size + out // 2) // out
     return i * step + (step // 2 - FIXED_ONE // 2 if a.mode == "half_pixel" else 0)
 
 
 def overshoots(a: Axis) -> bool:
-    """Whether TFLite's int8 kernel reads beyond the input: its rounded step leads past the last element.
+    """Whether TFLite's int8 kernel reads beyond the input: its rounded step leads past
+    the last element.
 
-    Seen in its reference kernel where a side grows to more than about 1024 * size / side. We clamp.
+    Seen in its reference kernel where a side grows to more than about 1024 * size /
+    side. We clamp.
     """
     return bool(_fixed_coordinates(a).max() >= a.size * FIXED_ONE)
 
@@ -177,9 +209,11 @@ def _divide(x: Array) -> Array:
 
 
 def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Array]:
-    """Indices (int32) and weights (float32) [out, 4] of Keys' cubic convolution with the given coefficient.
+    """Indices (int32) and weights (float32) [out, 4] of Keys' cubic convolution with
+    the given coefficient.
 
-    Neighbours outside repeat the edge, or count nothing and the other weights are scaled to sum to 1.
+    Neighbours outside repeat the edge, or count nothing and the other weights are
+    scaled to sum to 1.
     """
     x = coordinates(a).astype(np.float64)
     first = np.floor(x).astype(np.int64) - 1

@@ -35,9 +35,11 @@ from edgec.ops.limits import within
 _TRANSPOSE = (82_944, 102_400)
 _RESHAPE = (110_000, 230_400)
 _RESHAPE_HEAD = (408_000, 1_632_000)
-"""Elements of the largest int8 TRANSPOSE and RESHAPE that compiler v16 was seen to map (rounded up a little), and of
-the smallest that it refused. Its log of a YOLOv8n of 192 pixels has all operators mapped, among them the TRANSPOSE of a
-head of [1,24,24,144], and at 640 pixels refuses those of 102400 elements and more."""
+"""Elements of the largest int8 TRANSPOSE and RESHAPE that compiler v16 was seen to map
+(rounded up a little), and of the smallest that it refused. Its log of a YOLOv8n of 192
+pixels has all operators mapped, among them the TRANSPOSE of a head of [1,24,24,144],
+and at 640 pixels refuses those of 102400 elements and more.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class Reshape(OpDef):
     kind = "reshape"
     onnx = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout")
     tflite = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-    edgetpu_versions = {name: Versions(1) for name in ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")}
+    edgetpu_versions = {
+        name: Versions(1) for name in ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+    }
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
     plain_int8: ClassVar[bool] = True
@@ -62,38 +66,55 @@ class Reshape(OpDef):
         quant = x[0].quant and x[0].quant.reshaped(x[0].shape, self.shape)
         return (TensorType(self.shape, x[0].dtype, quant),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """No element changes."""
         return [x[0].reshape(self.shape)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """Reshape, Flatten, Squeeze, Unsqueeze with constant shapes and axes; Identity and Dropout as themselves."""
+        """Reshape, Flatten, Squeeze, Unsqueeze with constant shapes and axes; Identity
+        and Dropout as themselves.
+        """
         x = node.input(0)
         if node.op_type == "Dropout":
             _check_inference(node)
         y = node.build.add(cls(_onnx_shape(node, x.type.shape)), [x], node.name)
         if node.op_type == "Dropout" and node.n_outputs > 1:
-            return [y, node.build.const(np.ones(x.type.shape, bool), f"{node.name}_mask")]
+            return [
+                y,
+                node.build.const(np.ones(x.type.shape, bool), f"{node.name}_mask"),
+            ]
         return y
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """RESHAPE to its constant shape (-1 is computed); else the declared output shape is the shape."""
+        """RESHAPE to its constant shape (-1 is computed); else the declared output
+        shape is the shape.
+        """
         shape = op.outputs[0].type.shape
-        given = op.inputs[1].const if op.name == "RESHAPE" and len(op.inputs) > 1 and op.inputs[1] else None
+        if op.name == "RESHAPE" and len(op.inputs) > 1 and op.inputs[1]:
+            given = op.inputs[1].const
+        else:
+            given = None
         if given is not None and given.ndim == 1:
             shape = _computed([int(d) for d in given], op.input(0).type.size)
-        op.ignore("newShape", "squeezeDims")  # the input and the declared shape say the same
+        # the input and the declared shape say the same
+        op.ignore("newShape", "squeezeDims")
         op.build.write(cls(shape), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """RESHAPE with its shape as a constant tensor."""
         options = ("ReshapeOptions", {"newShape": list(self.shape)})
-        return TfliteCode("RESHAPE", options, 1, (op.inputs[0], np.array(self.shape, np.int32)))
+        return TfliteCode(
+            "RESHAPE", options, 1, (op.inputs[0], np.array(self.shape, np.int32))
+        )
 
     def c(self, op: Op) -> KernelCall:
-        """A copy; the memory planner usually makes it a view, and then this is not called."""
+        """A copy; the memory planner usually makes it a view, and then this is not
+        called.
+        """
         x = op.inputs[0]
         return KernelCall.of("ek_copy", x, op.output, x.type.nbytes)
 
@@ -101,11 +122,20 @@ class Reshape(OpDef):
     def samples(cls) -> Iterator[Sample]:
         """Float and int8."""
         yield Sample(cls((2, 6)), (Arg(TensorType((1, 3, 4))),))
-        yield Sample(cls((1, 12)), (Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
+        yield Sample(
+            cls((1, 12)),
+            (Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1))),),
+            label="s8",
+        )
 
-    @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and reshape it on the CPU, or use a smaller image")
+    @edgetpu_rule(
+        fix="keep the tensor as it is on the Edge TPU and reshape it on the CPU, "
+        "or use a smaller image"
+    )
     def _reshape_size(self, op: Op) -> str | None:
-        """RESHAPE: at most 110000 elements (408000 where [h, w, a*b] becomes [h*w, a, b]); refused from 230400 on."""
+        """RESHAPE: at most 110000 elements (408000 where [h, w, a*b] becomes [h*w, a,
+        b]); refused from 230400 on.
+        """
         x = op.inputs[0].type
         before, after = ([d for d in shape if d > 1] for shape in (x.shape, self.shape))
         head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
@@ -120,32 +150,41 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     if node.op_type in ("Identity", "Dropout"):
         return shape
     if node.op_type == "Flatten":
-        axis = node.attrs.get("axis", 1)  # may be the rank: everything is then one row for each element
+        # may be the rank: everything is then one row for each element
+        axis = node.attrs.get("axis", 1)
         axis = len(shape) if axis == len(shape) else axis_of(axis, len(shape))
         return (prod(shape[:axis]), prod(shape[axis:]))
     if node.op_type == "Reshape":
         return _resolve(node, shape)
     axes = node.attrs.get("axes") if node.opset < 13 else ints(node.const(1))
     if node.op_type == "Squeeze":
-        drop = (
-            {axis_of(a, len(shape)) for a in axes} if axes is not None else {i for i, d in enumerate(shape) if d == 1}
-        )
+        if axes is not None:
+            drop = {axis_of(a, len(shape)) for a in axes}
+        else:
+            drop = {i for i, d in enumerate(shape) if d == 1}
         return tuple(d for i, d in enumerate(shape) if i not in drop)
     rank = len(shape) + len(axes or [])
-    inserted, dims = {axis_of(a, rank) for a in axes or []}, iter(shape)
+    inserted = {axis_of(a, rank) for a in axes or []}
+    dims = iter(shape)
     return tuple(1 if i in inserted else next(dims) for i in range(rank))
 
 
 def _check_inference(node: OnnxNode) -> None:
-    """Raise ValueError for a Dropout in training mode (an input since opset 12), which drops elements at random."""
+    """Raise ValueError for a Dropout in training mode (an input since opset 12), which
+    drops elements at random.
+    """
     node.attrs.ignore("ratio", "seed")
-    training, ratio = (node.const(2), node.const(1)) if node.optional(2) is not None else (None, None)
+    training, ratio = (
+        (node.const(2), node.const(1)) if node.optional(2) is not None else (None, None)
+    )
     if training is not None and training.any() and (ratio is None or ratio.any()):
         raise ValueError("training_mode; export the model for inference")
 
 
 def _resolve(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The target of an ONNX Reshape: 0 keeps the dimension (unless allowzero), -1 is computed."""
+    """The target of an ONNX Reshape: 0 keeps the dimension (unless allowzero), -1 is
+    computed.
+    """
     target = node.const(1) if node.opset >= 5 else np.array(node.attrs["shape"])
     assert target is not None
     dims = [int(d) for d in target.reshape(-1)]
@@ -183,7 +222,9 @@ class Transpose(OpDef):
         quant = x[0].quant and x[0].quant.permuted(self.perm)
         return (TensorType(tuple(x[0].shape[p] for p in self.perm), x[0].dtype, quant),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """numpy.transpose."""
         return [np.ascontiguousarray(x[0].transpose(self.perm))]
 
@@ -197,34 +238,64 @@ class Transpose(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """TRANSPOSE with a constant permutation."""
-        op.build.write(cls(tuple(int(p) for p in op.const(1))), [op.input(0)], op.outputs)
+        op.build.write(
+            cls(tuple(int(p) for p in op.const(1))), [op.input(0)], op.outputs
+        )
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """TRANSPOSE; version 2 is int8."""
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
-        return TfliteCode("TRANSPOSE", ("TransposeOptions", {}), version, (op.inputs[0], np.array(self.perm, np.int32)))
+        return TfliteCode(
+            "TRANSPOSE",
+            ("TransposeOptions", {}),
+            version,
+            (op.inputs[0], np.array(self.perm, np.int32)),
+        )
 
     def c(self, op: Op) -> KernelCall:
         """A strided gather."""
         x = op.inputs[0].type
         strides = element_strides(x.shape)
-        return gather(op, [x.shape[p] for p in self.perm], [strides[p] for p in self.perm])
+        return gather(
+            op, [x.shape[p] for p in self.perm], [strides[p] for p in self.perm]
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Image layouts and a swap."""
         yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((1, 4, 5, 3))),))
-        yield Sample(cls((0, 2, 3, 1)), (Arg(TensorType((1, 4, 5, 3), "int8", Quant.per_tensor(0.5, 1))),), label="s8")
-        yield Sample(cls((1, 0)), (Arg(TensorType((4, 5), "int8", Quant.per_tensor(0.5, 1))),), label="s8_2d")
-        yield Sample(cls((0, 1, 4, 2, 3)), (Arg(TensorType((1, 2, 3, 4, 5), "int32")),), label="s32_5d")
+        yield Sample(
+            cls((0, 2, 3, 1)),
+            (Arg(TensorType((1, 4, 5, 3), "int8", Quant.per_tensor(0.5, 1))),),
+            label="s8",
+        )
+        yield Sample(
+            cls((1, 0)),
+            (Arg(TensorType((4, 5), "int8", Quant.per_tensor(0.5, 1))),),
+            label="s8_2d",
+        )
+        yield Sample(
+            cls((0, 1, 4, 2, 3)),
+            (Arg(TensorType((1, 2, 3, 4, 5), "int32")),),
+            label="s32_5d",
+        )
         for dtype, quant in (("float32", None), ("int8", Quant.per_tensor(0.5, 1))):
-            yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((2, 15, 21, 70), dtype, quant)),), label=f"{dtype}_tiles")
+            yield Sample(
+                cls((0, 3, 1, 2)),
+                (Arg(TensorType((2, 15, 21, 70), dtype, quant)),),
+                label=f"{dtype}_tiles",
+            )
 
-    @edgetpu_rule(fix="keep the tensor as it is on the Edge TPU and transpose it on the CPU, or use a smaller image")
+    @edgetpu_rule(
+        fix="keep the tensor as it is on the Edge TPU and transpose it on the CPU, "
+        "or use a smaller image"
+    )
     def _transpose_size(self, op: Op) -> str | None:
         """TRANSPOSE: at most 82944 elements; refused from 102400 on."""
         x = op.inputs[0].type
-        return within(x.size, *_TRANSPOSE, f"input {list(x.shape)} has {x.size} elements")
+        return within(
+            x.size, *_TRANSPOSE, f"input {list(x.shape)} has {x.size} elements"
+        )
 
 
 def element_strides(shape: Sequence[int]) -> list[int]:
@@ -232,8 +303,11 @@ def element_strides(shape: Sequence[int]) -> list[int]:
     return [prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
-def merge_dims(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The same walk through memory in six dimensions: 1s dropped, neighbours that lie behind each other joined.
+def merge_dims(
+    dims: Sequence[int], strides: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """The same walk through memory in six dimensions: 1s dropped, neighbours that lie
+    behind each other joined.
 
     Raises ValueError when more than six remain.
     """
@@ -246,17 +320,25 @@ def merge_dims(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], 
         else:
             walk.append((d, s))
     if len(walk) > 6:
-        raise ValueError(f"{len(walk)} dimensions move independently; edgec compiles up to 6")
+        raise ValueError(
+            f"{len(walk)} dimensions move independently; edgec compiles up to 6"
+        )
     walk = [(1, 0)] * (6 - len(walk)) + walk
     return [d for d, _ in walk], [s for _, s in walk]
 
 
-def gather(op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0) -> KernelCall:
-    """The call that writes the output densely from input elements `offset` + the sum of stride * index."""
+def gather(
+    op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0
+) -> KernelCall:
+    """The call that writes the output densely from input elements `offset` + the sum of
+    stride * index.
+    """
     x = op.inputs[0]
     dim, stride = merge_dims(dims, strides)
     spec = Struct("ek_gather_t", dim=dim, stride=stride)
-    return KernelCall.of(f"ek_gather_{suffix(x.type)}", Pointer(x, offset), op.output, spec)
+    return KernelCall.of(
+        f"ek_gather_{suffix(x.type)}", Pointer(x, offset), op.output, spec
+    )
 
 
 def reshape_to(b: Builder, x: Value, out: Value) -> None:

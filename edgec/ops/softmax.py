@@ -40,7 +40,8 @@ LOG_SOFTMAX_QUANT = Quant.per_tensor(16 / 256, 127)
 
 _DIFF_BITS = 5  # integer bits of beta * (x - max)
 _SUM_BITS = 12  # integer bits of the sum of exponentials
-_ROW_MAPPED = 16_384  # elements of the longest row seen mapped, where the documentation says 16000
+# elements of the longest row seen mapped, where the documentation says 16000
+_ROW_MAPPED = 16_384
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,29 @@ class _Softmax(OpDef):
         if x[0].rank < 1:
             raise ValueError(f"softmax of {x[0]} has no axis")
         real_types(self, x[0], int8=self.int8)
-        return (TensorType(x[0].shape, x[0].dtype, self.prescribed if x[0].dtype == "int8" else None),)
+        return (
+            TensorType(
+                x[0].shape,
+                x[0].dtype,
+                self.prescribed if x[0].dtype == "int8" else None,
+            ),
+        )
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Before opset 13 the dimensions from `axis` on (default 1) are one; later `axis` (default -1) is alone."""
-        b, x = node.build, node.input(0)
+        """Before opset 13 the dimensions from `axis` on (default 1) are one; later
+        `axis` (default -1) is alone.
+        """
+        b = node.build
+        x = node.input(0)
         shape = x.type.shape
         axis = axis_of(node.attrs.get("axis", 1 if node.opset < 13 else -1), len(shape))
         if node.opset < 13 and prod(shape[axis:]) != shape[-1]:
             flat = b.add(Reshape((prod(shape[:axis]), prod(shape[axis:]))), [x], x.name)
             return b.add(Reshape(shape), [b.add(cls(), [flat], node.name)], node.name)
-        if prod(shape[axis:]) == shape[-1] and (node.opset < 13 or axis == len(shape) - 1):
+        if prod(shape[axis:]) == shape[-1] and (
+            node.opset < 13 or axis == len(shape) - 1
+        ):
             return b.add(cls(), [x], node.name)
         perm = (*(i for i in range(len(shape)) if i != axis), axis)
         y = b.add(cls(), [transpose(b, x, perm)], node.name)
@@ -96,13 +108,20 @@ class Softmax(_Softmax):
     int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """Float: shifted by the maximum. int8: TFLite's reference Softmax in gemmlowp's fixed point."""
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
+        """Float: shifted by the maximum. int8: TFLite's reference Softmax in gemmlowp's
+        fixed point.
+        """
         if not yt[0].is_quantized:
             e = np.exp((x[0] - x[0].max(-1, keepdims=True)) * np.float32(self.beta))
             return [(e / e.sum(-1, keepdims=True)).astype(np.float32)]
-        e = self.exponentials(xt[0])[x[0].max(-1, keepdims=True).astype(np.int64) - x[0]].astype(np.int64)
-        sums = ((e + (1 << (_SUM_BITS - 1))) >> _SUM_BITS).sum(-1, keepdims=True)  # e is not negative
+        e = self.exponentials(xt[0])[
+            x[0].max(-1, keepdims=True).astype(np.int64) - x[0]
+        ].astype(np.int64)
+        # e is not negative
+        sums = ((e + (1 << (_SUM_BITS - 1))) >> _SUM_BITS).sum(-1, keepdims=True)
         sums = np.minimum(sums, (1 << 31) - 1)
         headroom = 32 - np.ceil(np.log2(sums + 1.0)).astype(np.int64)
         scale = reciprocal_of_one_plus((sums << headroom) - (1 << 31))
@@ -112,16 +131,23 @@ class Softmax(_Softmax):
         return [np.clip(y - 128, -128, 127).astype(yt[0].np_dtype)]
 
     def exponentials(self, x: TensorType) -> Array:
-        """exp(-beta * scale * d) for d = 0 … 255 with no integer bits (int32); 0 where it is too small to count."""
+        """exp(-beta * scale * d) for d = 0 … 255 with no integer bits (int32); 0 where
+        it is too small to count.
+        """
         real = min(self.beta * x.scale * (1 << (31 - _DIFF_BITS)), (1 << 31) - 1.0)
         fraction, left = frexp(real)
         multiplier = int(fraction * (1 << 31) + 0.5)
         if multiplier == 1 << 31:
-            multiplier, left = multiplier // 2, left + 1
+            multiplier = multiplier // 2
+            left = left + 1
         radius = int(((1 << _DIFF_BITS) - 1) * (1 << (31 - _DIFF_BITS)) / (1 << left))
         d = -np.arange(256, dtype=np.int64)
-        scaled = saturating_rounding_doubling_high_mul(np.where(d >= -radius, d << left, 0), multiplier)
-        return np.where(d >= -radius, exp_on_negative_values(scaled, _DIFF_BITS), 0).astype(np.int32)
+        scaled = saturating_rounding_doubling_high_mul(
+            np.where(d >= -radius, d << left, 0), multiplier
+        )
+        return np.where(
+            d >= -radius, exp_on_negative_values(scaled, _DIFF_BITS), 0
+        ).astype(np.int32)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -135,12 +161,17 @@ class Softmax(_Softmax):
 
     def c(self, op: Op) -> KernelCall:
         """ek_softmax_<type>; the int8 exponentials are a table."""
-        x, y = op.inputs[0], op.output
+        x = op.inputs[0]
+        y = op.output
         n = x.type.shape[-1]
         args = (x, y, x.type.size // n, n)
         if y.type.is_quantized:
-            return KernelCall.of("ek_softmax_s8", *args, Table(self.exponentials(x.type), "exps"))
-        return KernelCall.of("ek_softmax_f32", *args, Struct("ek_softmax_t", beta=self.beta))
+            return KernelCall.of(
+                "ek_softmax_s8", *args, Table(self.exponentials(x.type), "exps")
+            )
+        return KernelCall.of(
+            "ek_softmax_f32", *args, Struct("ek_softmax_t", beta=self.beta)
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -172,10 +203,16 @@ class LogSoftmax(_Softmax):
     prescribed: ClassVar[Quant] = LOG_SOFTMAX_QUANT
     int8: ClassVar[bool] = False
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """Shifted by the maximum."""
         shifted = x[0] - x[0].max(-1, keepdims=True)
-        return [(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))).astype(np.float32)]
+        return [
+            (shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))).astype(
+                np.float32
+            )
+        ]
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -188,9 +225,12 @@ class LogSoftmax(_Softmax):
 
     def c(self, op: Op) -> KernelCall:
         """ek_log_softmax_f32."""
-        x, y = op.inputs[0], op.output
+        x = op.inputs[0]
+        y = op.output
         n = x.type.shape[-1]
-        return KernelCall.of(f"ek_log_softmax_{suffix(y.type)}", x, y, x.type.size // n, n)
+        return KernelCall.of(
+            f"ek_log_softmax_{suffix(y.type)}", x, y, x.type.size // n, n
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

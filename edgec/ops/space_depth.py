@@ -26,7 +26,14 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.pad import Pad
-from edgec.ops.shape import Reshape, Transpose, element_strides, from_nhwc, gather, to_nhwc
+from edgec.ops.shape import (
+    Reshape,
+    Transpose,
+    element_strides,
+    from_nhwc,
+    gather,
+    to_nhwc,
+)
 from edgec.ops.slice import slice_axes, write_slice
 
 
@@ -56,7 +63,9 @@ class _Blocks(OpDef):
             raise ValueError(f"blocks of {self.block} of {x[0]}; an image has rank 4")
         return (x[0].with_shape(self.result(x[0].shape)),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
         """reshape, transpose, reshape."""
         blocks = x[0].reshape(self.split(x[0].shape)).transpose(self.order())
         return [np.ascontiguousarray(blocks).reshape(yt[0].shape)]
@@ -65,7 +74,9 @@ class _Blocks(OpDef):
         """A strided gather."""
         dims = self.split(op.inputs[0].type.shape)
         strides = element_strides(dims)
-        return gather(op, [dims[p] for p in self.order()], [strides[p] for p in self.order()])
+        return gather(
+            op, [dims[p] for p in self.order()], [strides[p] for p in self.order()]
+        )
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -79,16 +90,27 @@ class _Blocks(OpDef):
         return TfliteCode(self.tflite[0], (table, {"blockSize": self.block}), version)
 
     @classmethod
-    def block_samples(cls, specs: Sequence[_Blocks], shape: tuple[int, ...]) -> Iterator[Sample]:
+    def block_samples(
+        cls, specs: Sequence[_Blocks], shape: tuple[int, ...]
+    ) -> Iterator[Sample]:
         """Float and int8 of each."""
         for spec in specs:
-            for t in (TensorType(shape), TensorType(shape, "int8", Quant.per_tensor(0.1, 3))):
-                yield Sample(spec, (Arg(t),), label=f"{'_'.join(map(str, vars(spec).values()))}_{t.dtype}")
+            for t in (
+                TensorType(shape),
+                TensorType(shape, "int8", Quant.per_tensor(0.1, 3)),
+            ):
+                yield Sample(
+                    spec,
+                    (Arg(t),),
+                    label=f"{'_'.join(map(str, vars(spec).values()))}_{t.dtype}",
+                )
 
 
 @dataclass(frozen=True)
 class DepthToSpace(_Blocks):
-    """Channels to blocks of pixels; `mode` is ONNX's: DCR (as TFLite, the block outermost in the channels) or CRD."""
+    """Channels to blocks of pixels; `mode` is ONNX's: DCR (as TFLite, the block
+    outermost in the channels) or CRD.
+    """
 
     mode: str = "DCR"
 
@@ -99,7 +121,8 @@ class DepthToSpace(_Blocks):
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Channels as [block, block, C'] or [C', block, block]."""
         n, h, w, c = shape
-        b, rest = self.block, c // self.block**2
+        b = self.block
+        rest = c // self.block**2
         return (n, h, w, b, b, rest) if self.mode == "DCR" else (n, h, w, rest, b, b)
 
     def order(self) -> tuple[int, ...]:
@@ -110,14 +133,19 @@ class DepthToSpace(_Blocks):
         """The image grows by the block."""
         n, h, w, c = shape
         if c % self.block**2 or self.mode not in ("DCR", "CRD"):
-            raise ValueError(f"{c} channels do not divide into blocks of {self.block} (mode {self.mode})")
+            raise ValueError(
+                f"{c} channels do not divide into blocks of {self.block} (mode {self.mode})"
+            )
         return (n, h * self.block, w * self.block, c // self.block**2)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """NCHW."""
         spec = cls(node.attrs["blocksize"], node.attrs.get("mode", "DCR"))
-        return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, node.input(0))], node.name))
+        return from_nhwc(
+            node.build,
+            node.build.add(spec, [to_nhwc(node.build, node.input(0))], node.name),
+        )
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """TFLite has the DCR order only."""
@@ -131,7 +159,9 @@ class DepthToSpace(_Blocks):
 
 @dataclass(frozen=True)
 class SpaceToDepth(_Blocks):
-    """Blocks of pixels to channels; `mode` is ONNX's: DCR (as TFLite, the block outermost in the channels) or CRD."""
+    """Blocks of pixels to channels; `mode` is ONNX's: DCR (as TFLite, the block
+    outermost in the channels) or CRD.
+    """
 
     mode: str = "DCR"
 
@@ -154,14 +184,20 @@ class SpaceToDepth(_Blocks):
         """The image shrinks by the block."""
         n, h, w, c = shape
         if h % self.block or w % self.block or self.mode not in ("DCR", "CRD"):
-            raise ValueError(f"an image of {h}x{w} does not divide into blocks of {self.block} (mode {self.mode})")
+            raise ValueError(
+                f"an image of {h}x{w} does not divide into blocks of {self.block} "
+                f"(mode {self.mode})"
+            )
         return (n, h // self.block, w // self.block, c * self.block**2)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """NCHW."""
         spec = cls(node.attrs["blocksize"], node.attrs.get("mode", "DCR"))
-        return from_nhwc(node.build, node.build.add(spec, [to_nhwc(node.build, node.input(0))], node.name))
+        return from_nhwc(
+            node.build,
+            node.build.add(spec, [to_nhwc(node.build, node.input(0))], node.name),
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -180,7 +216,9 @@ class SpaceToDepth(_Blocks):
 
 @dataclass(frozen=True)
 class SpaceToBatch(OpDef):
-    """Reads TFLite's SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND (of images) as pads, transposes and slices."""
+    """Reads TFLite's SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND (of images) as pads,
+    transposes and slices.
+    """
 
     kind = "space_to_batch"
     tflite = ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
@@ -188,7 +226,8 @@ class SpaceToBatch(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Constant block shape, and constant pads or crops."""
-        x, out = op.input(0), op.outputs[0]
+        x = op.input(0)
+        out = op.outputs[0]
         block = [int(d) for d in op.const(1).reshape(-1)]
         edges = [(int(a), int(b)) for a, b in op.const(2).reshape(-1, 2)]
         if len(block) != 2 or x.type.rank != 4:
@@ -207,7 +246,7 @@ class SpaceToBatch(OpDef):
         y = b.add(Reshape((n // (by * bx), h * by, w * bx, c)), [y], f"{name}_image")
         kept = {
             i: (lo, y.type.shape[i] - lo - hi, 1) for i, (lo, hi) in enumerate(edges, 1)
-        }  # fmt: skip
+        }
         write_slice(b, y, slice_axes(y.type, kept), out)
 
     @classmethod

@@ -18,9 +18,11 @@ _MOST = 1 << 16
 
 @dataclass(frozen=True)
 class NonMaxSuppression(OpDef):
-    """Boxes [N,4] of two corners (y, x) and scores [N] → places [M], scores [M], how many there are [], best first.
+    """Boxes [N,4] of two corners (y, x) and scores [N] → places [M], scores [M], how
+    many there are [], best first.
 
-    A score has to be above `score`; a box that overlaps a better one by `overlap` or more counts for nothing.
+    A score has to be above `score`; a box that overlaps a better one by `overlap` or
+    more counts for nothing.
     """
 
     most: int
@@ -35,20 +37,41 @@ class NonMaxSuppression(OpDef):
         """M of each; zeros where there are fewer."""
         real_types(self, *x, int8=False)
         boxes, scores = x
-        if scores.rank != 1 or boxes.shape != (*scores.shape, 4) or not 1 <= self.most <= _MOST:
-            raise ValueError(f"{self.most} of the boxes {boxes} with the scores {scores}")
-        return TensorType((self.most,), "int32"), TensorType((self.most,)), TensorType((), "int32")
+        if (
+            scores.rank != 1
+            or boxes.shape != (*scores.shape, 4)
+            or not 1 <= self.most <= _MOST
+        ):
+            raise ValueError(
+                f"{self.most} of the boxes {boxes} with the scores {scores}"
+            )
+        return (
+            TensorType((self.most,), "int32"),
+            TensorType((self.most,)),
+            TensorType((), "int32"),
+        )
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """tensorflow/lite/kernels/internal/reference/non_max_suppression.h without its soft form, in float32."""
-        corners = np.concatenate([np.minimum(x[0][:, :2], x[0][:, 2:]), np.maximum(x[0][:, :2], x[0][:, 2:])], 1)
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
+        """tensorflow/lite/kernels/internal/reference/non_max_suppression.h without its
+        soft form, in float32.
+        """
+        corners = np.concatenate(
+            [
+                np.minimum(x[0][:, :2], x[0][:, 2:]),
+                np.maximum(x[0][:, :2], x[0][:, 2:]),
+            ],
+            1,
+        )
         kept: list[int] = []
         for i in np.argsort(-x[1], kind="stable"):
             if len(kept) == self.most or not x[1][i] > _F(self.score):
                 break
             if all(overlap(corners[k], corners[i]) < _F(self.overlap) for k in kept):
                 kept.append(int(i))
-        places, scores = np.zeros(self.most, np.int32), np.zeros(self.most, _F)
+        places = np.zeros(self.most, np.int32)
+        scores = np.zeros(self.most, _F)
         places[: len(kept)], scores[: len(kept)] = kept, x[1][kept]
         return [places, scores, np.array(len(kept), np.int32)]
 
@@ -59,10 +82,15 @@ class NonMaxSuppression(OpDef):
         if op.name.endswith("V5") and op.const(5).item() > 0:
             raise ValueError("soft suppression (a sigma above 0) is not supported")
         spec = cls(int(most), float(overlapping), float(score))
-        inputs, b = [op.input(0), op.input(1)], op.build
+        inputs = [op.input(0), op.input(1)]
+        b = op.build
         types = spec.infer(*(v.type for v in inputs))
         places, *scores, count = op.outputs
-        outputs = [places, *(scores or [b.value(f"{places.name}_scores", types[1])]), count]
+        outputs = [
+            places,
+            *(scores or [b.value(f"{places.name}_scores", types[1])]),
+            count,
+        ]
         for v, t in zip(outputs, types, strict=True):
             v.type = t  # files declare no sizes
         b.write(spec, inputs, outputs)
@@ -71,25 +99,36 @@ class NonMaxSuppression(OpDef):
         """ek_suppression_f32."""
         spec = Struct(
             "ek_suppression_t",
-            boxes=op.inputs[1].type.size, most=self.most, overlap=self.overlap, score=self.score,
-        )  # fmt: skip
+            boxes=op.inputs[1].type.size,
+            most=self.most,
+            overlap=self.overlap,
+            score=self.score,
+        )
         return KernelCall.of("ek_suppression_f32", *op.inputs, *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Boxes that overlap, some with swapped corners or without an area; equal scores; fewer than asked for."""
+        """Boxes that overlap, some with swapped corners or without an area; equal
+        scores; fewer than asked for.
+        """
         rng = np.random.default_rng(4)
-        first, size = rng.random((40, 2), _F), rng.random((40, 2), _F) * _F(0.6) - _F(0.2)
+        first = rng.random((40, 2), _F)
+        size = rng.random((40, 2), _F) * _F(0.6) - _F(0.2)
         boxes = np.concatenate([first, first + size], 1).astype(_F)
         boxes[7, 2:] = boxes[7, :2]
         scores = np.round(rng.random(40) * 8).astype(_F) / 8
-        args = (Arg(TensorType(boxes.shape), True, boxes), Arg(TensorType(scores.shape), True, scores))
+        args = (
+            Arg(TensorType(boxes.shape), True, boxes),
+            Arg(TensorType(scores.shape), True, scores),
+        )
         yield Sample(cls(6, 0.4, 0.1), args, label="best")
         yield Sample(cls(64, 0.2, 0.5), args, label="few")
 
 
 def overlap(a: Array, b: Array) -> float:
-    """Intersection over union of boxes (top, left, bottom, right); 0 where one has no area."""
+    """Intersection over union of boxes (top, left, bottom, right); 0 where one has no
+    area.
+    """
     of_a, of_b = ((v[2] - v[0]) * (v[3] - v[1]) for v in (a, b))
     if of_a <= 0 or of_b <= 0:
         return 0.0

@@ -1,4 +1,6 @@
-"""TFLite's windows over volumes, and MediaPipe's pools that say where a maximum was: read as other ops."""
+"""TFLite's windows over volumes, and MediaPipe's pools that say where a maximum was:
+read as other ops.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _LARGEST = 1024
 
 @dataclass(frozen=True)
 class Conv3D(Composed):
-    """A convolution of volumes [N,D,H,W,C] with weights [D,H,W,C,O]; floats alone, as in TFLite."""
+    """A convolution of volumes [N,D,H,W,C] with weights [D,H,W,C,O]; floats alone, as
+    in TFLite.
+    """
 
     kind = "conv3d"
     tflite = ("CONV_3D",)
@@ -38,7 +42,9 @@ class Conv3D(Composed):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """As ONNX's, of volumes with channels first."""
-        b, o, name = op.build, op.options, op.outputs[0].name
+        b = op.build
+        o = op.options
+        name = op.outputs[0].name
         x, w, *bias = with_float_weights(op, op.input(0))
         attrs = {
             "strides": (o.strideD, o.strideH, o.strideW),
@@ -46,8 +52,14 @@ class Conv3D(Composed):
             "auto_pad": ("SAME_UPPER", "VALID")[o.padding],
             "group": x.type.shape[4] // w.type.shape[3],
         }
-        inputs = [transpose(b, x, (0, 4, 1, 2, 3)), transpose(b, w, (4, 3, 0, 1, 2)), *bias]
-        y = Conv2D.from_onnx(OnnxNode("Conv", name, Attributes(attrs), [*inputs], 1, 1, b))
+        inputs = [
+            transpose(b, x, (0, 4, 1, 2, 3)),
+            transpose(b, w, (4, 3, 0, 1, 2)),
+            *bias,
+        ]
+        y = Conv2D.from_onnx(
+            OnnxNode("Conv", name, Attributes(attrs), [*inputs], 1, 1, b)
+        )
         act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
         if act != "none":
             y = b.add(Clamp(*ACTIVATIONS[act]), [y], name)
@@ -56,7 +68,9 @@ class Conv3D(Composed):
 
 @dataclass(frozen=True)
 class _Pool:
-    """TfLitePoolParams: the bytes that stand for a custom pool's options. kernel, stride: height, width."""
+    """TfLitePoolParams: the bytes that stand for a custom pool's options. kernel,
+    stride: height, width.
+    """
 
     same: bool
     stride: Pair
@@ -81,7 +95,9 @@ class _Pool:
 
 @dataclass(frozen=True)
 class MaxPoolingWithArgmax2D(Composed):
-    """The largest element of every window, and its number in the window plus 0.1, a float: MediaPipe's."""
+    """The largest element of every window, and its number in the window plus 0.1, a
+    float: MediaPipe's.
+    """
 
     kind = "max_pooling_with_argmax_2d"
     tflite = ("custom MaxPoolingWithArgmax2D",)
@@ -91,12 +107,22 @@ class MaxPoolingWithArgmax2D(Composed):
         """The elements of the window one after the other; of equal ones the first."""
         b, x, (values, indices), pool = op.build, op.input(0), op.outputs, _Pool.of(op)
         (_, h, w, _), (_, *out, _) = x.type.shape, values.type.shape
-        windows = Windows((h, w), pool.kernel, pool.stride, (1, 1), pool.pads((h, w)), (out[0], out[1]))
-        padded, best, where = windows.padded(b, from_nhwc(b, x), -np.inf, values.name), None, None
+        windows = Windows(
+            (h, w),
+            pool.kernel,
+            pool.stride,
+            (1, 1),
+            pool.pads((h, w)),
+            (out[0], out[1]),
+        )
+        padded = windows.padded(b, from_nhwc(b, x), -np.inf, values.name)
+        best = None
+        where = None
         for i, at in enumerate(windows.taps()):
             tap = windows.tap(b, padded, at, values.name)
             if best is None or where is None:
-                best, where = tap, b.const(np.full(tap.type.shape, 0.1, np.float32), indices.name)
+                best = tap
+                where = b.const(np.full(tap.type.shape, 0.1, np.float32), indices.name)
                 continue
             larger = b.add(Greater(), [tap, best], indices.name)
             place = b.const(np.array(i + 0.1, np.float32), indices.name)
@@ -117,8 +143,15 @@ class MaxUnpooling2D(Composed):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """One scatter. MediaPipe's indices, floats, count within a window; TensorFlow's, int32, within an image."""
-        b, x, index, out = op.build, op.input(0), op.input(1), op.outputs[0]
+        """One scatter.
+
+        MediaPipe's indices, floats, count within a window; TensorFlow's, int32, within
+        an image.
+        """
+        b = op.build
+        x = op.input(0)
+        index = op.input(1)
+        out = op.outputs[0]
         n, h, w, c = x.type.shape
         size = out.type.shape[1:3]
         batch, y, at, channel = np.indices((n, h, w, c))
@@ -128,21 +161,37 @@ class MaxUnpooling2D(Composed):
             if size != (h * pool.kernel[0], w * pool.kernel[1]) or any(
                 s > k for s, k in zip(pool.stride, pool.kernel, strict=True)
             ):
-                raise ValueError(f"{x.type} to {out.type} by windows {pool.kernel} with strides {pool.stride}")
-            rows, columns = y * pool.stride[0], at * pool.stride[1]
+                raise ValueError(
+                    f"{x.type} to {out.type} by windows {pool.kernel} with strides "
+                    f"{pool.stride}"
+                )
+            rows = y * pool.stride[0]
+            columns = at * pool.stride[1]
             first = ((batch * size[0] + rows) * size[1] + columns) * c + channel
-            index = cls._within(b, b.add(place, [index], out.name), pool.kernel[1], size[1], c)
+            index = cls._within(
+                b, b.add(place, [index], out.name), pool.kernel[1], size[1], c
+            )
         else:
             first = batch * size[0] * size[1] * c
             index = b.add(place, [index], out.name)
-        where = b.add(Add(), [index, b.const(first.astype(np.int64), "windows")], out.name)
+        where = b.add(
+            Add(), [index, b.const(first.astype(np.int64), "windows")], out.name
+        )
         zeros = b.const(np.zeros(out.type.size, np.float32), f"{out.name}_zeros")
         flat = [b.add(Reshape((x.type.size,)), [v], out.name) for v in (where, x)]
-        b.write(Reshape(out.type.shape), [b.add(ScatterElements("none", 0), [zeros, *flat], out.name)], [out])
+        b.write(
+            Reshape(out.type.shape),
+            [b.add(ScatterElements("none", 0), [zeros, *flat], out.name)],
+            [out],
+        )
 
     @staticmethod
-    def _within(b: Builder, index: Value, kernel: int, width: int, channels: int) -> Value:
-        """Elements from the first of a window to that of a number, in an image of this width."""
+    def _within(
+        b: Builder, index: Value, kernel: int, width: int, channels: int
+    ) -> Value:
+        """Elements from the first of a window to that of a number, in an image of this
+        width.
+        """
 
         def whole(number: int) -> Value:
             return b.const(np.array(number, np.int64), "n")

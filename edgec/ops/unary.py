@@ -1,4 +1,7 @@
-"""Elementwise functions of one number, as rows of one table. On int8 each is a table of 256 entries."""
+"""Elementwise functions of one number, as rows of one table.
+
+On int8 each is a table of 256 entries.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ TANH_QUANT = Quant.per_tensor(1 / 128, 0)
 
 @dataclass(frozen=True)
 class Unary(OpDef):
-    """y[i] = fn(x[i], attributes…). The float kernel is `ek_<kind>_f32`, all int8 ones are one look-up."""
+    """y[i] = fn(x[i], attributes…).
+
+    The float kernel is `ek_<kind>_f32`, all int8 ones are one look-up.
+    """
 
     fn: ClassVar[Callable[..., Any]]
     """numpy's meaning on float32 and float64."""
@@ -53,7 +59,9 @@ class Unary(OpDef):
     prescribed: ClassVar[Quant | None] = None
     """The output scale, where it is prescribed."""
     integers: ClassVar[bool] = False
-    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
+    """Whether there are kernels for plain integers too, which wrap as two's complement
+    does.
+    """
     plain_int8: ClassVar[bool] = True
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
@@ -77,8 +85,12 @@ class Unary(OpDef):
         quant = self.prescribed if x[0].dtype == "int8" else None
         return (TensorType(x[0].shape, x[0].dtype, quant),)
 
-    def ref(self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
-        """numpy on floats, the table on int8 (and uint8, which is the same shifted by 128)."""
+    def ref(
+        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+    ) -> list[Array]:
+        """numpy on floats, the table on int8 (and uint8, which is the same shifted by
+        128).
+        """
         if not yt[0].is_quantized:
             return [self.f(x[0]).astype(yt[0].np_dtype)]
         table = self.table(xt[0], yt[0])
@@ -98,7 +110,11 @@ class Unary(OpDef):
         """The builtin of the same meaning, if there is one for this type."""
         x = op.inputs[0].type
         version = self.versions[x.is_quantized]
-        if not self.tflite or version is None or not (x.is_quantized or x.dtype in ("float32", "bool")):
+        if (
+            not self.tflite
+            or version is None
+            or not (x.is_quantized or x.dtype in ("float32", "bool"))
+        ):
             return None
         return TfliteCode(self.tflite[0], self.tflite_options(), version)
 
@@ -108,13 +124,18 @@ class Unary(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """ek_lut_s8 or ek_<kind>_f32."""
-        x, y = op.inputs[0], op.output
+        x = op.inputs[0]
+        y = op.output
         args = (x, y, x.type.size)
         if y.type.is_quantized:
-            return KernelCall.of("ek_lut_s8", *args, Table(self.table(x.type, y.type), "lut"))
+            return KernelCall.of(
+                "ek_lut_s8", *args, Table(self.table(x.type, y.type), "lut")
+            )
         k = dict(zip("ab", self.coefficients(), strict=False))
         extra = [Struct("ek_coef_t", **k)] if k else []
-        return KernelCall.of(f"ek_{self.kernel()}_{plain_suffix(x.type)}", *args, *extra)
+        return KernelCall.of(
+            f"ek_{self.kernel()}_{plain_suffix(x.type)}", *args, *extra
+        )
 
     def kernel(self) -> str:
         """The C kernel's name without its type."""
@@ -136,13 +157,21 @@ class Unary(OpDef):
         for i, spec in enumerate(cls.variants()):
             yield Sample(spec, (Arg(TensorType((1, 3, 4, 5))),), label=f"{i}_f32")
             for dtype in INTEGERS if cls.integers else ():
-                yield Sample(spec, (Arg(TensorType((3, 4, 5), dtype)),), label=f"{i}_{dtype}")
+                yield Sample(
+                    spec, (Arg(TensorType((3, 4, 5), dtype)),), label=f"{i}_{dtype}"
+                )
             for n, scale in enumerate(((high - low) / 255, (high - low) / 100)):
                 zero = max(-128, -128 - round(low / scale))
                 x = TensorType((1, 16, 16, 8), "int8", Quant.per_tensor(scale, zero))
                 with np.errstate(all="ignore"):
-                    peak = float(np.nanmax(np.abs(spec.f(np.linspace(max(low, scale), high, 99)))))
-                y = cls.prescribed or Quant.per_tensor(max(peak, 1e-3) / 100, -7 if low < 0 else -128)
+                    peak = float(
+                        np.nanmax(
+                            np.abs(spec.f(np.linspace(max(low, scale), high, 99)))
+                        )
+                    )
+                y = cls.prescribed or Quant.per_tensor(
+                    max(peak, 1e-3) / 100, -7 if low < 0 else -128
+                )
                 yield Sample(spec, (Arg(x),), y, f"{i}_s8_{n}")
 
 
@@ -169,10 +198,18 @@ class _Mapped(TypedDict):
     edgetpu_versions: Mapping[str, Versions]
 
 
-def _row(kind: str, fn: Callable[..., Any], doc: str, *rules: Rule, **fields: Unpack[_Fields]) -> type[Unary]:
+def _row(
+    kind: str, fn: Callable[..., Any], doc: str, *rules: Rule, **fields: Unpack[_Fields]
+) -> type[Unary]:
     """A function without attributes; rules: the Edge TPU's, beside those of every op."""
     name = kind.title().replace("_", "")
-    body = {"kind": kind, "fn": staticmethod(fn), "__doc__": doc, "__module__": __name__, **fields}
+    body = {
+        "kind": kind,
+        "fn": staticmethod(fn),
+        "__doc__": doc,
+        "__module__": __name__,
+        **fields,
+    }
     body |= {rule.__name__: rule for rule in rules}
     return dataclass(frozen=True)(type(name, (Unary,), body))
 
@@ -196,15 +233,20 @@ def _softplus(x: Array) -> Array:
 
 
 def _hard_swish(x: Array) -> Array:
-    return np.asarray(x * (np.minimum(np.maximum(x + 3, 0), 6) / 6))  # x * 6 may overflow
+    # x * 6 may overflow
+    return np.asarray(x * (np.minimum(np.maximum(x + 3, 0), 6) / 6))
 
 
 _POSITIVE = (0.0, 6.0)
 
 
-@edgetpu_rule(fix="apply the sigmoid before the heads are flattened, or leave it to the CPU")
+@edgetpu_rule(
+    fix="apply the sigmoid before the heads are flattened, or leave it to the CPU"
+)
 def _logistic_length(self: OpDef, op: Op) -> str | None:
-    """LOGISTIC: at most 185094 elements of one row, as [1, n, m]; refused from 672000 on. Images: any size."""
+    """LOGISTIC: at most 185094 elements of one row, as [1, n, m]; refused from 672000
+    on. Images: any size.
+    """
     x = op.inputs[0].type
     seen = f"input {list(x.shape)} has {x.size} elements"
     return within(x.size, ONE_ROW_MAPPED, 80 * 8400, seen) if one_row(x) else None
@@ -212,81 +254,231 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
 
 @edgetpu_rule(fix=None)
 def _rsqrt_int8(self: OpDef, op: Op) -> str | None:
-    """RSQRT is documented, but the version that has int8 makes compiler 15 give up the model."""
+    """RSQRT is documented, but the version that has int8 makes compiler 15 give up the
+    model.
+    """
     return Uncertain("version 2") if op.inputs[0].type.dtype == "int8" else None
 
 
 def _tpu(name: str, version: int = 2) -> _Mapped:
-    """What makes a row one that the Edge TPU has, and the highest version of its TFLite operator seen mapped."""
+    """What makes a row one that the Edge TPU has, and the highest version of its TFLite
+    operator seen mapped.
+    """
     return {"edgetpu": True, "edgetpu_versions": {name: Versions(version)}}
 
 
 Relu = _row(
-    "relu", lambda x: np.maximum(x, 0), "max(x, 0).",
-    integers=True, onnx=("Relu",), tflite=("RELU",), versions=(1, 2),
-    table=lambda self, x, y: lut.clamp_table(0.0, None, x, y), **_tpu("RELU"),
-)  # fmt: skip
+    "relu",
+    lambda x: np.maximum(x, 0),
+    "max(x, 0).",
+    integers=True,
+    onnx=("Relu",),
+    tflite=("RELU",),
+    versions=(1, 2),
+    table=lambda self, x, y: lut.clamp_table(0.0, None, x, y),
+    **_tpu("RELU"),
+)
 Relu6 = _row(
-    "relu6", lambda x: np.clip(x, 0, 6), "min(max(x, 0), 6).", domain=(-8.0, 8.0),
-    integers=True, tflite=("RELU6",), versions=(1, 2),
-    table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y), **_tpu("RELU6"),
-)  # fmt: skip
+    "relu6",
+    lambda x: np.clip(x, 0, 6),
+    "min(max(x, 0), 6).",
+    domain=(-8.0, 8.0),
+    integers=True,
+    tflite=("RELU6",),
+    versions=(1, 2),
+    table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y),
+    **_tpu("RELU6"),
+)
 ReluN1To1 = _row(
-    "relu_n1_to_1", lambda x: np.clip(x, -1, 1), "min(max(x, -1), 1).",
-    integers=True, tflite=("RELU_N1_TO_1",), versions=(1, 1), table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
+    "relu_n1_to_1",
+    lambda x: np.clip(x, -1, 1),
+    "min(max(x, -1), 1).",
+    integers=True,
+    tflite=("RELU_N1_TO_1",),
+    versions=(1, 1),
+    table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
     **_tpu("RELU_N1_TO_1", 1),
-)  # fmt: skip
+)
 Logistic = _row(
-    "logistic", _sigmoid, "1 / (1 + e^-x).", _logistic_length, onnx=("Sigmoid",), tflite=("LOGISTIC",), versions=(1, 2),
-    quant=QuantRule.FIXED, prescribed=LOGISTIC_QUANT, domain=(-8.0, 8.0), **_tpu("LOGISTIC"),
-)  # fmt: skip
+    "logistic",
+    _sigmoid,
+    "1 / (1 + e^-x).",
+    _logistic_length,
+    onnx=("Sigmoid",),
+    tflite=("LOGISTIC",),
+    versions=(1, 2),
+    quant=QuantRule.FIXED,
+    prescribed=LOGISTIC_QUANT,
+    domain=(-8.0, 8.0),
+    **_tpu("LOGISTIC"),
+)
 Tanh = _row(
-    "tanh", np.tanh, "The hyperbolic tangent.", onnx=("Tanh",), tflite=("TANH",), versions=(1, 2),
-    quant=QuantRule.FIXED, prescribed=TANH_QUANT, **_tpu("TANH"),
-)  # fmt: skip
+    "tanh",
+    np.tanh,
+    "The hyperbolic tangent.",
+    onnx=("Tanh",),
+    tflite=("TANH",),
+    versions=(1, 2),
+    quant=QuantRule.FIXED,
+    prescribed=TANH_QUANT,
+    **_tpu("TANH"),
+)
 HardSwish = _row(
-    "hard_swish", _hard_swish, "x * relu6(x + 3) / 6.", onnx=("HardSwish",), tflite=("HARD_SWISH",),
-    options="HardSwishOptions", versions=(1, 1), table=lambda self, x, y: lut.hard_swish_table(x, y),
-)  # fmt: skip
+    "hard_swish",
+    _hard_swish,
+    "x * relu6(x + 3) / 6.",
+    onnx=("HardSwish",),
+    tflite=("HARD_SWISH",),
+    options="HardSwishOptions",
+    versions=(1, 1),
+    table=lambda self, x, y: lut.hard_swish_table(x, y),
+)
 Exp = _row(
-    "exp", np.exp, "e^x.", onnx=("Exp",), tflite=("EXP",), options="ExpOptions", versions=(1, 2),
+    "exp",
+    np.exp,
+    "e^x.",
+    onnx=("Exp",),
+    tflite=("EXP",),
+    options="ExpOptions",
+    versions=(1, 2),
     edgetpu_versions={"EXP": Versions(0, refused=1, aborts=2)},
-)  # fmt: skip
+)
 Log = _row(
-    "log", np.log, "The natural logarithm.", onnx=("Log",), tflite=("LOG",), versions=(1, 2),
-    domain=_POSITIVE, table=lambda self, x, y: lut.log_table(x, y),
-)  # fmt: skip
+    "log",
+    np.log,
+    "The natural logarithm.",
+    onnx=("Log",),
+    tflite=("LOG",),
+    versions=(1, 2),
+    domain=_POSITIVE,
+    table=lambda self, x, y: lut.log_table(x, y),
+)
 Sqrt = _row(
-    "sqrt", np.sqrt, "The square root.", onnx=("Sqrt",), tflite=("SQRT",), versions=(1, 2),
-    domain=_POSITIVE, table=lambda self, x, y: lut.sqrt_table(x, y),
-)  # fmt: skip
+    "sqrt",
+    np.sqrt,
+    "The square root.",
+    onnx=("Sqrt",),
+    tflite=("SQRT",),
+    versions=(1, 2),
+    domain=_POSITIVE,
+    table=lambda self, x, y: lut.sqrt_table(x, y),
+)
 Rsqrt = _row(
-    "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", _rsqrt_int8, tflite=("RSQRT",), versions=(1, 2),
-    domain=_POSITIVE, table=lambda self, x, y: lut.rsqrt_table(x, y), **_tpu("RSQRT", 1),
-)  # fmt: skip
+    "rsqrt",
+    lambda x: 1 / np.sqrt(x),
+    "1 / sqrt(x).",
+    _rsqrt_int8,
+    tflite=("RSQRT",),
+    versions=(1, 2),
+    domain=_POSITIVE,
+    table=lambda self, x, y: lut.rsqrt_table(x, y),
+    **_tpu("RSQRT", 1),
+)
 Abs = _row(
-    "abs", np.abs, "The magnitude.", integers=True, onnx=("Abs",), tflite=("ABS",),
-    options="AbsOptions", versions=(1, 2), table=lambda self, x, y: lut.abs_table(x, y),
-)  # fmt: skip
-Neg = _row("neg", np.negative, "-x.", integers=True, onnx=("Neg",), tflite=("NEG",), options="NegOptions")
-Square = _row("square", np.square, "x * x.", integers=True, tflite=("SQUARE",), options="SquareOptions")
-Reciprocal = _row("reciprocal", lambda x: 1 / x, "1 / x.", onnx=("Reciprocal",), domain=_POSITIVE)
-Floor = _row("floor", np.floor, "The largest whole number not above x.", onnx=("Floor",), tflite=("FLOOR",))
-Ceil = _row("ceil", np.ceil, "The smallest whole number not below x.", onnx=("Ceil",), tflite=("CEIL",))
-Round = _row("round", np.rint, "The nearest whole number, ties to even.", onnx=("Round",), tflite=("ROUND",))
-Sign = _row("sign", np.sign, "-1, 0 or 1.", integers=True, onnx=("Sign",), tflite=("SIGN",), options="SignOptions")
+    "abs",
+    np.abs,
+    "The magnitude.",
+    integers=True,
+    onnx=("Abs",),
+    tflite=("ABS",),
+    options="AbsOptions",
+    versions=(1, 2),
+    table=lambda self, x, y: lut.abs_table(x, y),
+)
+Neg = _row(
+    "neg",
+    np.negative,
+    "-x.",
+    integers=True,
+    onnx=("Neg",),
+    tflite=("NEG",),
+    options="NegOptions",
+)
+Square = _row(
+    "square",
+    np.square,
+    "x * x.",
+    integers=True,
+    tflite=("SQUARE",),
+    options="SquareOptions",
+)
+Reciprocal = _row(
+    "reciprocal", lambda x: 1 / x, "1 / x.", onnx=("Reciprocal",), domain=_POSITIVE
+)
+Floor = _row(
+    "floor",
+    np.floor,
+    "The largest whole number not above x.",
+    onnx=("Floor",),
+    tflite=("FLOOR",),
+)
+Ceil = _row(
+    "ceil",
+    np.ceil,
+    "The smallest whole number not below x.",
+    onnx=("Ceil",),
+    tflite=("CEIL",),
+)
+Round = _row(
+    "round",
+    np.rint,
+    "The nearest whole number, ties to even.",
+    onnx=("Round",),
+    tflite=("ROUND",),
+)
+Sign = _row(
+    "sign",
+    np.sign,
+    "-1, 0 or 1.",
+    integers=True,
+    onnx=("Sign",),
+    tflite=("SIGN",),
+    options="SignOptions",
+)
 Sin = _row("sin", np.sin, "The sine of radians.", onnx=("Sin",), tflite=("SIN",))
-Cos = _row("cos", np.cos, "The cosine of radians.", onnx=("Cos",), tflite=("COS",), options="CosOptions")
+Cos = _row(
+    "cos",
+    np.cos,
+    "The cosine of radians.",
+    onnx=("Cos",),
+    tflite=("COS",),
+    options="CosOptions",
+)
 Tan = _row("tan", np.tan, "The tangent of radians.", onnx=("Tan",), domain=(-1.0, 1.0))
-Asin = _row("asin", np.arcsin, "The inverse of the sine.", onnx=("Asin",), domain=(-1.0, 1.0))
-Acos = _row("acos", np.arccos, "The inverse of the cosine.", onnx=("Acos",), domain=(-1.0, 1.0))
+Asin = _row(
+    "asin", np.arcsin, "The inverse of the sine.", onnx=("Asin",), domain=(-1.0, 1.0)
+)
+Acos = _row(
+    "acos", np.arccos, "The inverse of the cosine.", onnx=("Acos",), domain=(-1.0, 1.0)
+)
 Atan = _row("atan", np.arctan, "The inverse of the tangent.", onnx=("Atan",))
 Sinh = _row("sinh", np.sinh, "The hyperbolic sine.", onnx=("Sinh",))
 Cosh = _row("cosh", np.cosh, "The hyperbolic cosine.", onnx=("Cosh",))
-Asinh = _row("asinh", np.arcsinh, "The inverse of the hyperbolic sine.", onnx=("Asinh",))
-Acosh = _row("acosh", np.arccosh, "The inverse of the hyperbolic cosine.", onnx=("Acosh",), domain=(1.0, 4.0))
-Atanh = _row("atanh", np.arctanh, "The inverse of the hyperbolic tangent.", onnx=("Atanh",), domain=(-0.9, 0.9))
+Asinh = _row(
+    "asinh", np.arcsinh, "The inverse of the hyperbolic sine.", onnx=("Asinh",)
+)
+Acosh = _row(
+    "acosh",
+    np.arccosh,
+    "The inverse of the hyperbolic cosine.",
+    onnx=("Acosh",),
+    domain=(1.0, 4.0),
+)
+Atanh = _row(
+    "atanh",
+    np.arctanh,
+    "The inverse of the hyperbolic tangent.",
+    onnx=("Atanh",),
+    domain=(-0.9, 0.9),
+)
 Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))
 Softplus = _row("softplus", _softplus, "log(1 + e^x).", onnx=("Softplus",))
-Softsign = _row("softsign", lambda x: x / (1 + np.abs(x)), "x / (1 + |x|).", onnx=("Softsign",))
-Mish = _row("mish", lambda x: x * np.tanh(_softplus(x)), "x * tanh(softplus(x)).", onnx=("Mish",))
+Softsign = _row(
+    "softsign", lambda x: x / (1 + np.abs(x)), "x / (1 + |x|).", onnx=("Softsign",)
+)
+Mish = _row(
+    "mish",
+    lambda x: x * np.tanh(_softplus(x)),
+    "x * tanh(softplus(x)).",
+    onnx=("Mish",),
+)

@@ -1,4 +1,6 @@
-"""Sliding windows over NHWC images: padding, output sizes and patches, shared by convolutions and pools."""
+"""Sliding windows over NHWC images: padding, output sizes and patches, shared by
+convolutions and pools.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,33 @@ Pair = tuple[int, int]
 
 
 FARTHEST = 1 << 20
-"""Of steps and pads: what only damaged files exceed, and C's integers hold with room to multiply."""
+"""Of steps and pads: what only damaged files exceed, and C's integers hold with room to
+multiply.
+"""
 
 
 def check_steps(*steps: int) -> None:
-    """Raises ValueError for a stride or a dilation that leads nowhere, or out of all images."""
+    """Raises ValueError for a stride or a dilation that leads nowhere, or out of all
+    images.
+    """
     if not 1 <= min(steps) <= max(steps) <= FARTHEST:
-        raise ValueError(f"stride or dilation {steps}, of which each is from 1 to {FARTHEST}")
+        raise ValueError(
+            f"stride or dilation {steps}, of which each is from 1 to {FARTHEST}"
+        )
 
 
-def out_size(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
-    """Output positions along one axis. Raises ValueError for a step that leads nowhere, and for pads that cut off."""
+def out_size(
+    size: int, kernel: int, stride: int, dilation: int, before: int, after: int
+) -> int:
+    """Output positions along one axis.
+
+    Raises ValueError for a step that leads nowhere, and for pads that cut off.
+    """
     check_steps(stride, dilation)
     if not 0 <= min(before, after) <= max(before, after) <= FARTHEST:
-        raise ValueError(f"pads {before} and {after}; neither may be negative, or above {FARTHEST}")
+        raise ValueError(
+            f"pads {before} and {after}; neither may be negative, or above {FARTHEST}"
+        )
     return (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1
 
 
@@ -41,13 +56,19 @@ def same_pads(size: Pair, kernel: Pair, stride: Pair, dilation: Pair) -> Pads:
     return (pads[0], pads[1], pads[2], pads[3])
 
 
-def tflite_pads(options: Any, size: Pair, kernel: Pair, dilation: Pair = (1, 1)) -> Pads:
+def tflite_pads(
+    options: Any, size: Pair, kernel: Pair, dilation: Pair = (1, 1)
+) -> Pads:
     """The explicit pads of a TFLite operator (padding 0 is SAME, 1 VALID)."""
     stride = (options.strideH, options.strideW)
-    return same_pads(size, kernel, stride, dilation) if options.padding == 0 else (0, 0, 0, 0)
+    if options.padding == 0:
+        return same_pads(size, kernel, stride, dilation)
+    return (0, 0, 0, 0)
 
 
-def tflite_padding(pads: Pads, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> int | None:
+def tflite_padding(
+    pads: Pads, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)
+) -> int | None:
     """TFLite's padding enum for explicit pads; None when it has no such padding."""
     if pads == (0, 0, 0, 0):
         return 1
@@ -63,7 +84,9 @@ def kernel_of(node: OnnxNode, w: TensorType) -> Pair:
     return kernel
 
 
-def onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Pads:
+def onnx_pads(
+    node: OnnxNode, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)
+) -> Pads:
     """The explicit pads of an ONNX node with `pads` or `auto_pad`."""
     auto = node.attrs.get("auto_pad", "NOTSET")
     node.attrs.ignore("pads")  # without effect beside auto_pad
@@ -79,14 +102,18 @@ def onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair, dilation: 
 def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
     """NHWC image with a border of `value`."""
     t, b, left, r = pads
-    return np.pad(x, ((0, 0), (t, b), (left, r), (0, 0)), constant_values=value) if any(pads) else x
+    if any(pads):
+        return np.pad(x, ((0, 0), (t, b), (left, r), (0, 0)), constant_values=value)
+    return x
 
 
 def patches(x: Array, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Array:
     """View [N, OH, OW, C, KH, KW] of a padded NHWC image."""
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     view = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))
-    result: Array = view[:, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]]
+    result: Array = view[
+        :, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]
+    ]
     return result
 
 

@@ -1,1 +1,3 @@
-"""The optimisation passes: one file each with a `run(graph) -> bool`, ordered in pipeline.py."""
+"""The optimisation passes: one file each with a `run(graph) -> bool`, ordered in
+pipeline.py.
+"""

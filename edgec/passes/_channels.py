@@ -1,4 +1,6 @@
-"""Channels, the last axis of values: which go together, and the edits that take some out or put them in order."""
+"""Channels, the last axis of values: which go together, and the edits that take some
+out or put them in order.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from edgec.ops.shape import Reshape
 
 
 class Channels:
-    """Of a float graph. Each channel of each value has the number of its group: those that go together."""
+    """Of a float graph.
+
+    Each channel of each value has the number of its group: those that go together.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -42,7 +47,9 @@ class Channels:
         return np.array([self._root(i) for i in self._channels(v)], np.int64)
 
     def locked(self) -> set[int]:
-        """Groups of which something stands in the way: outputs, and ops that mix channels."""
+        """Groups of which something stands in the way: outputs, and ops that mix
+        channels.
+        """
         return {self._root(i) for i in self._locked}
 
     def _root(self, i: int) -> int:
@@ -53,7 +60,8 @@ class Channels:
 
     def _channels(self, v: Value) -> list[int]:
         if v not in self._of:
-            start, count = len(self._parent), v.type.shape[-1] if v.type.rank else 1
+            start = len(self._parent)
+            count = v.type.shape[-1] if v.type.rank else 1
             self._parent += range(start, start + count)
             self._of[v] = [*range(start, start + count)]
         return self._of[v]
@@ -68,7 +76,9 @@ class Channels:
     def _link(self, op: Op) -> None:
         """What the op says of the channels of its values."""
         computed = [v for v in op.inputs if v.const is None]
-        floats = all(v.type.dtype == "float32" and v.type.rank for v in (*computed, *op.outputs))
+        floats = all(
+            v.type.dtype == "float32" and v.type.rank for v in (*computed, *op.outputs)
+        )
         x = op.inputs[0] if op.inputs else None
         if not floats or x is None or x.const is not None or len(op.outputs) != 1:
             self._lock_all(op)
@@ -77,8 +87,15 @@ class Channels:
             self._channels(op.output)
         elif computed == [x] and follows(op):
             self._tie(self._channels(op.output), self._channels(x))
-        elif isinstance(op.spec, Concat) and op.spec.axis == x.type.rank - 1 and len(computed) == len(op.inputs):
-            self._tie(self._channels(op.output), [i for v in op.inputs for i in self._channels(v)])
+        elif (
+            isinstance(op.spec, Concat)
+            and op.spec.axis == x.type.rank - 1
+            and len(computed) == len(op.inputs)
+        ):
+            self._tie(
+                self._channels(op.output),
+                [i for v in op.inputs for i in self._channels(v)],
+            )
         elif isinstance(op.spec, Reshape) and (copies := flattened(op)):
             self._tie(self._channels(op.output), self._channels(x) * copies)
         elif pointwise(op):
@@ -93,18 +110,26 @@ class Channels:
 
 
 def dense(op: Op) -> bool:
-    """Whether each output channel is a sum over all channels of the first input, with constant weights."""
+    """Whether each output channel is a sum over all channels of the first input, with
+    constant weights.
+    """
     if any(v.const is None for v in op.inputs[1:]):
         return False
-    x, w = op.inputs[0].type, op.inputs[1].type if len(op.inputs) > 1 else None
+    x = op.inputs[0].type
+    w = op.inputs[1].type if len(op.inputs) > 1 else None
     if isinstance(op.spec, Conv2D):
         return w is not None and w.shape[3] == x.shape[3]
-    return isinstance(op.spec, FullyConnected) and w is not None and w.shape[1] == x.shape[-1]
+    return (
+        isinstance(op.spec, FullyConnected)
+        and w is not None
+        and w.shape[1] == x.shape[-1]
+    )
 
 
 def follows(op: Op) -> bool:
     """Whether each output channel is made of the same one of the only computed input."""
-    x, y = op.inputs[0].type, op.output.type
+    x = op.inputs[0].type
+    y = op.output.type
     if x.shape[-1:] != y.shape[-1:]:  # scalars have no channels
         return False
     match op.spec:
@@ -114,17 +139,28 @@ def follows(op: Op) -> bool:
             return mode == "constant" and pads[-1] == (0, 0)
         case Mean(axes=axes):
             return x.rank - 1 not in axes
-        case Reshape() | MaxPool2D() | AveragePool2D() | ResizeBilinear() | ResizeNearest():
+        case (
+            Reshape()
+            | MaxPool2D()
+            | AveragePool2D()
+            | ResizeBilinear()
+            | ResizeNearest()
+        ):
             return True
     return pointwise(op)
 
 
 def pointwise(op: Op) -> bool:
-    """Whether elements are made of those at the same place: constants are one for all, or one for each channel."""
+    """Whether elements are made of those at the same place: constants are one for all,
+    or one for each channel.
+    """
     count = op.output.type.shape[-1]
     if not (op.spec.elementwise or isinstance(op.spec, PRelu)):
         return False
-    return all(_per_channel(v, count) if v.const is not None else v.type.shape[-1:] == (count,) for v in op.inputs)
+    return all(
+        _per_channel(v, count) if v.const is not None else v.type.shape[-1:] == (count,)
+        for v in op.inputs
+    )
 
 
 def _per_channel(v: Value, count: int) -> bool:
@@ -132,20 +168,31 @@ def _per_channel(v: Value, count: int) -> bool:
 
 
 def flattened(op: Op) -> int:
-    """How many pixels of an image lie one after the other in the only row of the output; 0: it is no such reshape."""
-    x, y = op.inputs[0].type, op.output.type
+    """How many pixels of an image lie one after the other in the only row of the
+    output; 0: it is no such reshape.
+    """
+    x = op.inputs[0].type
+    y = op.output.type
     pixels = prod(x.shape[:-1])
-    return pixels if x.rank > 1 and y.size == y.shape[-1] == x.size and pixels > 1 else 0
+    if x.rank > 1 and y.size == y.shape[-1] == x.size and pixels > 1:
+        return pixels
+    return 0
 
 
-def without(channels: Channels, dead: set[int], constants: Mapping[Value, Array]) -> bool:
+def without(
+    channels: Channels, dead: set[int], constants: Mapping[Value, Array]
+) -> bool:
     """Take these groups out of the graph, which is changed; tells whether anything was.
 
-    constants: what products read of them, [C] for each value that one reads: that goes into their biases. A value keeps
-    its first channel where it would have none.
+    constants: what products read of them, [C] for each value that one reads: that goes
+    into their biases. A value keeps its first channel where it would have none.
     """
     graph = channels.graph
-    values = [v for v in graph.values() if v.const is None and v.type.dtype == "float32" and v.type.rank]
+    values = [
+        v
+        for v in graph.values()
+        if v.const is None and v.type.dtype == "float32" and v.type.rank
+    ]
     for v in values:
         groups = channels.groups(v)
         if groups.size and {*groups.tolist()} <= dead:
@@ -160,8 +207,15 @@ def without(channels: Channels, dead: set[int], constants: Mapping[Value, Array]
     return True
 
 
-def _edit(graph: Graph, op: Op, kept: Mapping[Value, Array], constants: Mapping[Value, Array] | None) -> None:
-    """The op on the channels that are left. constants: what a product reads of the others; None: it is none."""
+def _edit(
+    graph: Graph,
+    op: Op,
+    kept: Mapping[Value, Array],
+    constants: Mapping[Value, Array] | None,
+) -> None:
+    """The op on the channels that are left. constants: what a product reads of the
+    others; None: it is none.
+    """
     rows = kept[op.output]
     if constants is not None:
         _fold(graph, op, kept[op.inputs[0]], constants)
@@ -180,8 +234,9 @@ def _edit(graph: Graph, op: Op, kept: Mapping[Value, Array], constants: Mapping[
 
 
 def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | None:
-    """What becomes of the channels of all values where those of `v` are put in this order: numbers, [C] each. None
-    where something stands in the way: the model's outputs, ops that mix channels, values that hold only some of them.
+    """What becomes of the channels of all values where those of `v` are put in this
+    order: numbers, [C] each. None where something stands in the way: the model's
+    outputs, ops that mix channels, values that hold only some of them.
     """
     mine = channels.groups(v)
     rank = {group: i for i, group in enumerate(mine[order].tolist())}
@@ -194,7 +249,8 @@ def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | N
         if not at:
             continue
         found[u] = np.arange(len(groups))
-        for start in range(0, len(at), len(rank)):  # several times where pixels lie one after the other
+        # several times where pixels lie one after the other
+        for start in range(0, len(at), len(rank)):
             block = at[start : start + len(rank)]
             if {groups[i] for i in block} != rank.keys():
                 return None
@@ -203,7 +259,9 @@ def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | N
 
 
 def reorder(channels: Channels, found: Mapping[Value, Array]) -> None:
-    """Put channels in the order that `orders` found, by constants alone: the graph is changed."""
+    """Put channels in the order that `orders` found, by constants alone: the graph is
+    changed.
+    """
     summing = {*channels.readers}
     for op in channels.graph.ops:
         rows = found.get(op.output) if len(op.outputs) == 1 else None
@@ -219,7 +277,9 @@ def reorder(channels: Channels, found: Mapping[Value, Array]) -> None:
                     _put(channels.graph, op, i, v.const[..., rows])
 
 
-def _fold(graph: Graph, op: Op, columns: Array, constants: Mapping[Value, Array]) -> None:
+def _fold(
+    graph: Graph, op: Op, columns: Array, constants: Mapping[Value, Array]
+) -> None:
     """What the channels that go have added to each output."""
     w = _array(op, 1).astype(np.float64)[..., ~columns]
     with np.errstate(invalid="ignore"):  # nothing of what is infinite is no number
@@ -243,4 +303,6 @@ def _put(graph: Graph, op: Op, i: int, array: Array) -> None:
     """A constant of the op's own: others may read the old one."""
     old = op.inputs[i]
     array = np.ascontiguousarray(array)
-    op.inputs[i] = Value(graph.unique_name(old.name), replace(old.type, shape=array.shape), array)
+    op.inputs[i] = Value(
+        graph.unique_name(old.name), replace(old.type, shape=array.shape), array
+    )

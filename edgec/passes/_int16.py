@@ -8,7 +8,9 @@ from edgec.ops.activation import Clamp
 
 
 def without_bounds(graph: Graph) -> bool:
-    """Take them out, where the scales of int8 that calibration finds come in their place; tells whether any was."""
+    """Take them out, where the scales of int8 that calibration finds come in their
+    place; tells whether any was.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("clamp"):
         if isinstance(op.spec, Clamp) and op.spec.is_of_int16:

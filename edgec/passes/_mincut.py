@@ -1,11 +1,14 @@
-"""Minimum s-t cut of a small directed graph, by shortest augmenting paths (Edmonds-Karp)."""
+"""Minimum s-t cut of a small directed graph, by shortest augmenting paths
+(Edmonds-Karp).
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import pairwise
 
-SOURCE, SINK = 0, 1
+SOURCE = 0
+SINK = 1
 UNLIMITED = 1 << 62
 
 
@@ -21,7 +24,9 @@ class MinCut:
         return len(self._capacity) - 1
 
     def edge(self, a: int, b: int, cost: int) -> None:
-        """Cutting a (source's side) from b (sink's side) costs so much; edges between the same nodes add up."""
+        """Cutting a (source's side) from b (sink's side) costs so much; edges between
+        the same nodes add up.
+        """
         if a != b and cost:
             self._capacity[a][b] = self._capacity[a].get(b, 0) + cost
             self._capacity[b].setdefault(a, 0)
@@ -44,7 +49,9 @@ class MinCut:
             total += flow
 
     def _reach(self) -> dict[int, int]:
-        """The nodes that the source still reaches, each with the one before it on a shortest path."""
+        """The nodes that the source still reaches, each with the one before it on a
+        shortest path.
+        """
         parent = {SOURCE: SOURCE}
         queue = deque([SOURCE])
         while queue and SINK not in parent:

@@ -1,4 +1,6 @@
-"""Which values of a graph can be stored permuted, and which transposes are nothing but a change of storage."""
+"""Which values of a graph can be stored permuted, and which transposes are nothing but
+a change of storage.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from edgec.ir import Graph, Op, Value
 from edgec.ops.shape import Transpose
 
 Perm = tuple[int, ...]
-A, B = 0, 1
+A = 0
+B = 1
 """The two storages of a problem: B is A transposed by its permutation."""
 
 
@@ -24,14 +27,18 @@ def inverse(perm: Perm) -> Perm:
 
 
 def only_moves_ones(perm: Perm, shape: tuple[int, ...]) -> bool:
-    """Whether no dimension other than 1 changes its order, so that the elements stay where they are."""
+    """Whether no dimension other than 1 changes its order, so that the elements stay
+    where they are.
+    """
     kept = [p for p in perm if shape[p] != 1]
     return kept == sorted(kept)
 
 
 @dataclass
 class Storage:
-    """One permutation's problem: whose storage is free (`side`), which transposes are mere changes of it (`root`)."""
+    """One permutation's problem: whose storage is free (`side`), which transposes are
+    mere changes of it (`root`).
+    """
 
     graph: Graph
     perm: Perm
@@ -49,7 +56,9 @@ class Storage:
 
     def is_free(self, op: Op) -> bool:
         """Whether the op can work in either storage."""
-        if isinstance(op.spec, Transpose) or any(v.type.rank != self.rank for v in op.outputs):
+        if isinstance(op.spec, Transpose) or any(
+            v.type.rank != self.rank for v in op.outputs
+        ):
             return False
         data = list(self.moved(op))
         if not any(v.const is None for v in data):
@@ -59,7 +68,9 @@ class Storage:
         return all(op.spec.permute(p, op) is not None for p in self.alternative)
 
     def moved(self, op: Op) -> Iterator[Value]:
-        """The inputs whose axes move with the op's: all of an elementwise op, else those that are images."""
+        """The inputs whose axes move with the op's: all of an elementwise op, else
+        those that are images.
+        """
         roles = op.spec.roles
         for i, v in enumerate(op.inputs):
             if op.spec.elementwise or roles[min(i, len(roles) - 1)] == "act":
@@ -67,11 +78,15 @@ class Storage:
 
     def tied(self, op: Op) -> Iterator[Value]:
         """The values whose storage the op decides."""
-        yield from (v for v in self.moved(op) if v.const is None and v.type.rank == self.rank)
+        yield from (
+            v for v in self.moved(op) if v.const is None and v.type.rank == self.rank
+        )
         yield from op.outputs
 
     def _find_sides(self) -> None:
-        """Ops tie values into groups; transposes by P lead from a group of side A to one of side B."""
+        """Ops tie values into groups; transposes by P lead from a group of side A to
+        one of side B.
+        """
         group: dict[Value, Value] = {}
 
         def find(v: Value) -> Value:
@@ -86,13 +101,21 @@ class Storage:
                 group[find(v)] = find(first)
         sides: dict[Value, int] = {}
         for op in self.graph.ops:
-            x, y = op.inputs[0] if op.inputs else None, op.outputs[0]
+            x = op.inputs[0] if op.inputs else None
+            y = op.outputs[0]
             if isinstance(op.spec, Transpose) and x is not None and x.const is None:
                 for start, perm in enumerate(self.alternative):
-                    gx, gy = find(x), find(y)
-                    fits = gx is not gy and sides.get(gx, start) == start and sides.get(gy, 1 - start) == 1 - start
+                    gx = find(x)
+                    gy = find(y)
+                    fits = (
+                        gx is not gy
+                        and sides.get(gx, start) == start
+                        and sides.get(gy, 1 - start) == 1 - start
+                    )
                     if op.spec.perm == perm and fits and y not in self.root:
                         sides[gx], sides[gy] = start, 1 - start
                         self.root[y] = self.root.get(x, x)
-        self.side = {v: sides[g] for v in self.graph.values() if (g := find(v)) in sides}
+        self.side = {
+            v: sides[g] for v in self.graph.values() if (g := find(v)) in sides
+        }
         self.free = {op for op in ops if op.outputs[0] in self.side}

@@ -1,7 +1,7 @@
 """Strength reduction: the same numbers by a cheaper op, or by none.
 
-On float32, each rule is exact but for the rounding of constants that are combined (one unit in the last place). On
-quantized tensors only the rules that move no number apply.
+On float32, each rule is exact but for the rounding of constants that are combined (one
+unit in the last place). On quantized tensors only the rules that move no number apply.
 """
 
 from __future__ import annotations
@@ -35,10 +35,15 @@ def run(graph: Graph) -> bool:
     return rw.changed
 
 
-# ---- ops that do nothing ---------------------------------------------------------------------------------------------
+# ---- ops that do nothing
+# --------------------------------------------------------------------------------------
 def same_shape(rw: Rewriter, op: Op) -> bool:
-    """A pad, tile or pool of one element per window that changes no dimension; a join of one input."""
-    if op.kind.endswith("pool2d") and (getattr(op.spec, "kernel", None) != (1, 1) or _act(op) != "none"):
+    """A pad, tile or pool of one element per window that changes no dimension; a join
+    of one input.
+    """
+    if op.kind.endswith("pool2d") and (
+        getattr(op.spec, "kernel", None) != (1, 1) or _act(op) != "none"
+    ):
         return False
     if op.kind == "concat" and len(op.inputs) > 1:
         return False
@@ -48,14 +53,19 @@ def same_shape(rw: Rewriter, op: Op) -> bool:
 def whole_slice(rw: Rewriter, op: Op) -> bool:
     """A slice of everything, forwards."""
     spec = op.spec
-    return isinstance(spec, Slice) and min(spec.step, default=1) > 0 and same_shape(rw, op)
+    return (
+        isinstance(spec, Slice) and min(spec.step, default=1) > 0 and same_shape(rw, op)
+    )
 
 
 def neutral(rw: Rewriter, op: Op) -> bool:
     """x + 0, x - 0, x * 1, x / 1."""
     unit = 0.0 if op.kind in ("add", "sub") else 1.0
     orders = (op.inputs, op.inputs[::-1]) if op.kind in ("add", "mul") else (op.inputs,)
-    return any(_act(op) == "none" and scalar(c) == unit and rw.forward(op, x) for x, c in orders)
+    return any(
+        _act(op) == "none" and scalar(c) == unit and rw.forward(op, x)
+        for x, c in orders
+    )
 
 
 def same_scale(rw: Rewriter, op: Op) -> bool:
@@ -66,17 +76,29 @@ def same_scale(rw: Rewriter, op: Op) -> bool:
     return source.type == op.output.type and rw.forward(op, source)
 
 
-# ---- views -----------------------------------------------------------------------------------------------------------
+# ---- views
+# --------------------------------------------------------------------------------------
 def broadcast_for_tile(rw: Rewriter, op: Op) -> bool:
     """An elementwise op broadcasts by itself: no need to repeat an input first."""
     for i, v in enumerate(op.inputs):
         tile = rw.made_by(v, "tile")
-        if tile is None or not isinstance(tile.spec, Tile) or tile.inputs[0].type.quant != v.type.quant:
+        if (
+            tile is None
+            or not isinstance(tile.spec, Tile)
+            or tile.inputs[0].type.quant != v.type.quant
+        ):
             continue
         x = tile.inputs[0]
-        ones = all(r == 1 or d == 1 for r, d in zip(tile.spec.repeats, x.type.shape, strict=True))
+        ones = all(
+            r == 1 or d == 1
+            for r, d in zip(tile.spec.repeats, x.type.shape, strict=True)
+        )
         inputs = [*op.inputs[:i], x, *op.inputs[i + 1 :]]
-        if ones and np.broadcast_shapes(*(u.type.shape for u in inputs)) == op.output.type.shape:
+        if (
+            ones
+            and np.broadcast_shapes(*(u.type.shape for u in inputs))
+            == op.output.type.shape
+        ):
             rw.update(op, inputs=inputs)
             return True
     return False
@@ -87,7 +109,11 @@ def join_of_join(rw: Rewriter, op: Op) -> bool:
     inputs: list[Value] = []
     for v in op.inputs:
         before = rw.private(v, "concat")
-        same = before is not None and before.spec == op.spec and v.type.quant == op.output.type.quant
+        same = (
+            before is not None
+            and before.spec == op.spec
+            and v.type.quant == op.output.type.quant
+        )
         inputs += before.inputs if before is not None and same else [v]
     if len(inputs) > len(op.inputs) and isinstance(op.spec, Concat):
         rw.update(op, inputs=inputs)
@@ -95,7 +121,8 @@ def join_of_join(rw: Rewriter, op: Op) -> bool:
     return False
 
 
-# ---- arithmetic with constants ---------------------------------------------------------------------------------------
+# ---- arithmetic with constants
+# --------------------------------------------------------------------------------------
 def subtract_constant(rw: Rewriter, op: Op) -> bool:
     """x - c = x + (-c); 0 - x = -x."""
     a, b = op.inputs
@@ -112,7 +139,10 @@ def divide_constant(rw: Rewriter, op: Op) -> bool:
         return scalar(a) == 1 and _unary(rw, op, Reciprocal(), b)
     with np.errstate(all="ignore"):
         inverse = (1.0 / b.const.astype(np.float64)).astype(np.float32)
-    if not np.isfinite(inverse).all() or (np.abs(inverse) < np.finfo(np.float32).tiny).any():
+    if (
+        not np.isfinite(inverse).all()
+        or (np.abs(inverse) < np.finfo(np.float32).tiny).any()
+    ):
         return False
     rw.update(op, Mul(_act(op)), [a, rw.const(inverse, b.name)])
     return True
@@ -123,7 +153,11 @@ def divide_by_root(rw: Rewriter, op: Op) -> bool:
     root = rw.private(op.inputs[1], "sqrt")
     if root is None:
         return False
-    rw.update(op, Mul(_act(op)), [op.inputs[0], rw.add(op, Rsqrt(), root.inputs, root.output.name)])
+    rw.update(
+        op,
+        Mul(_act(op)),
+        [op.inputs[0], rw.add(op, Rsqrt(), root.inputs, root.output.name)],
+    )
     return True
 
 
@@ -137,7 +171,9 @@ def constant_chain(rw: Rewriter, op: Op) -> bool:
             if inner.const is None:
                 continue
             fn = np.add if op.kind == "add" else np.multiply
-            both = fn(inner.const.astype(np.float64), outer.const.astype(np.float64)).astype(np.float32)
+            both = fn(
+                inner.const.astype(np.float64), outer.const.astype(np.float64)
+            ).astype(np.float32)
             if both.size <= max(inner.const.size, outer.const.size):
                 rw.update(op, inputs=[y, rw.const(both, outer.name)])
                 return True
@@ -146,7 +182,8 @@ def constant_chain(rw: Rewriter, op: Op) -> bool:
 
 def power(rw: Rewriter, op: Op) -> bool:
     """x to the power of 1, 2, 0.5, -0.5 or -1."""
-    x, exponent = op.inputs[0], scalar(op.inputs[1])
+    x = op.inputs[0]
+    exponent = scalar(op.inputs[1])
     if x.type.shape != op.output.type.shape:
         return False
     if exponent == 1:
@@ -164,7 +201,8 @@ def reciprocal_root(rw: Rewriter, op: Op) -> bool:
     return root is not None and _unary(rw, op, Rsqrt(), root.inputs[0])
 
 
-# ---- clamps ----------------------------------------------------------------------------------------------------------
+# ---- clamps
+# --------------------------------------------------------------------------------------
 def limits(op: Op) -> tuple[float, float] | None:
     """The range that an op clamps to and does nothing else."""
     if op.kind in ACTIVATIONS:
@@ -196,7 +234,10 @@ def extreme(rw: Rewriter, op: Op) -> bool:
     for x, c in (op.inputs, op.inputs[::-1]):
         bound = scalar(c)
         if bound is not None and _act(op) == "none":
-            spec = _clamp(bound, np.inf) if op.kind == "maximum" else _clamp(-np.inf, bound)
+            if op.kind == "maximum":
+                spec = _clamp(bound, np.inf)
+            else:
+                spec = _clamp(-np.inf, bound)
             return _unary(rw, op, spec, x)
     return False
 
@@ -208,10 +249,13 @@ def _clamp(low: float, high: float) -> OpDef:
 def one_slope(rw: Rewriter, op: Op) -> bool:
     """A PReLU whose slopes are all equal."""
     slope = scalar(op.inputs[1])
-    return slope is not None and _unary(rw, op, LeakyRelu(slope) if slope else Relu(), op.inputs[0])
+    return slope is not None and _unary(
+        rw, op, LeakyRelu(slope) if slope else Relu(), op.inputs[0]
+    )
 
 
-# ---- helpers ---------------------------------------------------------------------------------------------------------
+# ---- helpers
+# --------------------------------------------------------------------------------------
 def _act(op: Op) -> str:
     act: str = getattr(op.spec, "act", "none")
     return act

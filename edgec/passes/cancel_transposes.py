@@ -1,4 +1,6 @@
-"""Drops transposes that do nothing and makes one of two in a row (so that a pair of inverses disappears)."""
+"""Drops transposes that do nothing and makes one of two in a row (so that a pair of
+inverses disappears).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from edgec.ops.shape import Transpose
 
 
 def run(graph: Graph) -> bool:
-    """In the order of the graph, so that a chain of any length becomes at most one transpose."""
+    """In the order of the graph, so that a chain of any length becomes at most one
+    transpose.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("transpose"):
         before = rw.made_by(op.inputs[0], "transpose")

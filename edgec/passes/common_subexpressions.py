@@ -1,4 +1,6 @@
-"""Computes equal things once: equal constants become one, and so do equal ops on the same inputs."""
+"""Computes equal things once: equal constants become one, and so do equal ops on the
+same inputs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ def run(graph: Graph) -> bool:
     rw = Rewriter(graph)
     first: dict[Hashable, list[Value]] = {}
     for op in rw.ops():
-        key = (op.spec, tuple(id(v) for v in op.inputs), tuple(v.type for v in op.outputs))
+        key = (
+            op.spec,
+            tuple(id(v) for v in op.inputs),
+            tuple(v.type for v in op.outputs),
+        )
         same = first.setdefault(key, op.outputs)
         if same is not op.outputs and len(op.outputs) == 1:
             rw.forward(op, same[0])
@@ -23,7 +29,10 @@ def run(graph: Graph) -> bool:
 
 
 def _merge_constants(graph: Graph) -> bool:
-    """Let all readers of equal constants read the first of them. Only constants of equal types are compared."""
+    """Let all readers of equal constants read the first of them.
+
+    Only constants of equal types are compared.
+    """
     constants = graph.constants()
     types = Counter(v.type for v in constants)
     first: dict[Hashable, Value] = {}

@@ -1,7 +1,8 @@
-"""Takes channels out of float graphs that are constant whatever the input: what they add goes into biases.
+"""Takes channels out of float graphs that are constant whatever the input: what they
+add goes into biases.
 
-Training drives the filters of channels that it does not need to zero. Their outputs are then all of one value, and so
-is what is made of them, up to the next sum over channels.
+Training drives the filters of channels that it does not need to zero. Their outputs are
+then all of one value, and so is what is made of them, up to the next sum over channels.
 """
 
 from __future__ import annotations
@@ -18,37 +19,61 @@ from edgec.ops.matmul import FullyConnected
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.shape import Reshape
-from edgec.passes._channels import Channels, dense, flattened, follows, pointwise, without
+from edgec.passes._channels import (
+    Channels,
+    dense,
+    flattened,
+    follows,
+    pointwise,
+    without,
+)
 from edgec.passes._linear import has_border
 
 _NOTHING = 1e-12
-"""A weight that is so much smaller than the largest of its layer adds nothing that float32 could hold."""
+"""A weight that is so much smaller than the largest of its layer adds nothing that
+float32 could hold.
+"""
 
 
 def run(graph: Graph) -> bool:
-    """Of convolutions and fully connected layers; channels that an add or a concatenation ties go together or stay."""
+    """Of convolutions and fully connected layers; channels that an add or a
+    concatenation ties go together or stay.
+    """
     if not any(_has_dead(op) for op in graph.ops):
         return False
     known = constants(graph)
     channels = Channels(graph)
     held = channels.locked()
     for op in channels.readers:
-        x, w = op.inputs[0], _weights(op)
+        x = op.inputs[0]
+        w = _weights(op)
         k = known[x]
         read = np.any(w != 0, axis=tuple(range(w.ndim - 1)))
         same = np.isfinite(k) & ((k == 0) | (not has_border(op)))
         held.update(channels.groups(x)[read & ~same].tolist())
-    dead = {int(i) for op in graph.ops for v in op.outputs if v in known for i in channels.groups(v)} - held
+    dead = {
+        int(i)
+        for op in graph.ops
+        for v in op.outputs
+        if v in known
+        for i in channels.groups(v)
+    } - held
     return without(channels, dead, {v: np.nan_to_num(k) for v, k in known.items()})
 
 
 def constants(graph: Graph) -> Mapping[Value, Array]:
-    """[C] for each float value that is computed: the constants that channels are, NaN for others."""
+    """[C] for each float value that is computed: the constants that channels are, NaN
+    for others.
+    """
     found: dict[Value, Array] = {v: _unknown(v) for v in graph.inputs}
     for op in graph.ops:
         for v in op.outputs:
             found[v] = _unknown(v)
-        if len(op.outputs) == 1 and op.output.type.dtype == "float32" and op.output.type.rank:
+        if (
+            len(op.outputs) == 1
+            and op.output.type.dtype == "float32"
+            and op.output.type.rank
+        ):
             y = _of_op(op, found)
             if y is not None:
                 found[op.output] = y
@@ -63,7 +88,9 @@ def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
         product = dense(op) or (isinstance(op.spec, DepthwiseConv2D) and follows(op))
         return _of_product(op, ins[0]) if product else None
     if isinstance(op.spec, Concat):
-        return np.concatenate(ins) if op.spec.axis == op.output.type.rank - 1 and len(ins) == len(op.inputs) else None
+        if op.spec.axis == op.output.type.rank - 1 and len(ins) == len(op.inputs):
+            return np.concatenate(ins)
+        return None
     if isinstance(op.spec, Reshape) and flattened(op):
         return np.tile(ins[0], flattened(op))
     if pointwise(op):
@@ -71,7 +98,9 @@ def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
     if not follows(op):
         return None
     if isinstance(op.spec, Pad):
-        return np.where(ins[0] == op.spec.value, ins[0], np.nan) if np.any(op.spec.pads) else ins[0]
+        if np.any(op.spec.pads):
+            return np.where(ins[0] == op.spec.value, ins[0], np.nan)
+        return ins[0]
     if isinstance(op.spec, AveragePool2D) and any(op.spec.pads):
         return np.where(ins[0] == 0, 0.0, np.nan)
     return ins[0]
@@ -84,7 +113,10 @@ def _of_product(op: Op, k: Array) -> Array:
         k = np.where(k == 0, k, np.nan)
     unknown = ~np.isfinite(k)
     terms = w * np.where(unknown, 0.0, k)
-    axes = tuple(range(3)) if isinstance(op.spec, DepthwiseConv2D) else tuple(range(1, w.ndim))
+    if isinstance(op.spec, DepthwiseConv2D):
+        axes = tuple(range(3))
+    else:
+        axes = tuple(range(1, w.ndim))
     varies = np.any((w != 0) & unknown, axis=axes)
     bias = op.inputs[2].const if len(op.inputs) > 2 else None
     total = terms.sum(axes) + (0.0 if bias is None else bias)
@@ -93,7 +125,8 @@ def _of_product(op: Op, k: Array) -> Array:
 
 def _of_elements(op: Op, known: Mapping[Value, Array]) -> Array:
     """What the op makes of one pixel."""
-    rank, count = op.output.type.rank, op.output.type.shape[-1]
+    rank = op.output.type.rank
+    count = op.output.type.shape[-1]
     pixel = (*(1,) * (rank - 1), count)
     unknown = np.zeros(count, bool)
     args = []
@@ -115,7 +148,9 @@ def _weights(op: Op) -> Array:
 
 
 def _has_dead(op: Op) -> bool:
-    """Whether some filter of a float product is nothing: all that there is to find begins with one."""
+    """Whether some filter of a float product is nothing: all that there is to find
+    begins with one.
+    """
     if not isinstance(op.spec, (Conv2D, DepthwiseConv2D, FullyConnected)):
         return False
     if any(v.const is None for v in op.inputs[1:]) or op.output.type.dtype != "float32":

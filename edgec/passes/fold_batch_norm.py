@@ -1,4 +1,6 @@
-"""Multiplies a batch normalisation, or a constant factor per channel, into the weights before it."""
+"""Multiplies a batch normalisation, or a constant factor per channel, into the weights
+before it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from edgec.passes._linear import linear_before, scaled
 
 
 def run(graph: Graph) -> bool:
-    """Only where nothing else reads the unscaled result. Weights are multiplied in double and rounded once."""
+    """Only where nothing else reads the unscaled result.
+
+    Weights are multiplied in double and rounded once.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("batch_norm", "mul"):
         if isinstance(op.spec, BatchNorm):
@@ -37,5 +42,7 @@ def _fold_factor(rw: Rewriter, op: Op) -> None:
         scale = channel_vector(factor, x.type.shape)
         if linear is not None and scale is not None and x.type == op.output.type:
             spec = replace(linear.spec, act=getattr(op.spec, "act", "none"))  # type: ignore[call-arg]
-            rw.absorb(linear, op, spec, scaled(rw, linear, scale, np.zeros(scale.shape)))
+            rw.absorb(
+                linear, op, spec, scaled(rw, linear, scale, np.zeros(scale.shape))
+            )
             return

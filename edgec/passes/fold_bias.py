@@ -1,4 +1,6 @@
-"""Adds a constant that is added to, or subtracted from, the result of a linear op into its bias."""
+"""Adds a constant that is added to, or subtracted from, the result of a linear op into
+its bias.
+"""
 
 from __future__ import annotations
 
@@ -27,5 +29,7 @@ def _fold(rw: Rewriter, op: Op) -> None:
         if linear is not None and offset is not None and x.type == op.output.type:
             spec = replace(linear.spec, act=getattr(op.spec, "act", "none"))  # type: ignore[call-arg]
             signed = offset if op.kind == "add" else -offset
-            rw.absorb(linear, op, spec, scaled(rw, linear, np.ones(offset.shape), signed))
+            rw.absorb(
+                linear, op, spec, scaled(rw, linear, np.ones(offset.shape), signed)
+            )
             return

@@ -1,4 +1,6 @@
-"""Lets the op that computes a value clamp it too: relu, relu6 and the like become its `act`."""
+"""Lets the op that computes a value clamp it too: relu, relu6 and the like become its
+`act`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,17 @@ from edgec.ops.unary import Unary
 
 
 def run(graph: Graph) -> bool:
-    """Not into pools, whose output keeps the scale of the input and which the Edge TPU wants without."""
+    """Not into pools, whose output keeps the scale of the input and which the Edge TPU
+    wants without.
+    """
     rw = Rewriter(graph)
     for op in rw.ops(*ACTIVATIONS):
         maker = rw.private(op.inputs[0])
-        if maker is None or not hasattr(maker.spec, "act") or maker.spec.quant is QuantRule.SAME:
+        if (
+            maker is None
+            or not hasattr(maker.spec, "act")
+            or maker.spec.quant is QuantRule.SAME
+        ):
             continue
         act = _both(maker.spec.act, op.kind)
         if act is not None and _exact(op):
@@ -34,7 +42,8 @@ def _both(first: str, second: str) -> str | None:
 
 def _exact(op: Op) -> bool:
     """Whether the op does nothing but clamp: a quantized one may also change the scale."""
-    x, y = op.inputs[0].type, op.output.type
+    x = op.inputs[0].type
+    y = op.output.type
     if not y.is_quantized:
         return y.dtype == "float32"
     if x != y or y.dtype != "int8" or not isinstance(op.spec, Unary):

@@ -1,4 +1,6 @@
-"""Finds the activation functions that exporters write as several ops: hard-sigmoid, hard-swish and GELU."""
+"""Finds the activation functions that exporters write as several ops: hard-sigmoid,
+hard-swish and GELU.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,21 @@ from edgec.ops.activation import Gelu, HardSigmoid
 from edgec.ops.unary import HardSwish
 
 _TOLERANCE = 1e-6
-"""How far a constant may be from the function's own: some exporters round 1/6 in float32."""
+"""How far a constant may be from the function's own: some exporters round 1/6 in
+float32.
+"""
 
 
 def run(graph: Graph) -> bool:
-    """Each is a product, of whatever grouping, of x, a function of x and a number: of hard-swishes any number, which
-    stays behind.
+    """Each is a product, of whatever grouping, of x, a function of x and a number: of
+    hard-swishes any number, which stays behind.
     """
     rw = Rewriter(graph)
     for op in rw.ops("mul"):
-        if op.output.type.dtype == "float32" and getattr(op.spec, "act", "none") == "none":
+        if (
+            op.output.type.dtype == "float32"
+            and getattr(op.spec, "act", "none") == "none"
+        ):
             found = _match(rw, *_product(rw, op))
             if found is not None and found[1].type == op.output.type:
                 _put(rw, op, *found)
@@ -34,33 +41,54 @@ def _put(rw: Rewriter, op: Op, spec: OpDef, x: Value, factor: float) -> None:
         rw.update(op, spec, [x])
     elif not _goes_on(rw, op):
         y = rw.add(op, spec, [x], op.output.name)
-        rw.update(op, inputs=[y, rw.const(np.array(factor, np.float32), f"{op.output.name}_factor")])
+        rw.update(
+            op,
+            inputs=[
+                y,
+                rw.const(np.array(factor, np.float32), f"{op.output.name}_factor"),
+            ],
+        )
 
 
 def _goes_on(rw: Rewriter, op: Op) -> bool:
     """Whether the next op multiplies by a number too: then that one is the product."""
     user = rw.sole_user(op.output)
-    if user is None or user.kind != "mul" or getattr(user.spec, "act", "none") != "none":
+    if (
+        user is None
+        or user.kind != "mul"
+        or getattr(user.spec, "act", "none") != "none"
+    ):
         return False
     return any(scalar(v) is not None for v in user.inputs)
 
 
 def _product(rw: Rewriter, op: Op) -> tuple[list[Value], float]:
-    """The factors of a tree of multiplications, and the product of its scalar constants."""
-    factors, scale = list[Value](), 1.0
+    """The factors of a tree of multiplications, and the product of its scalar
+    constants.
+    """
+    factors = list[Value]()
+    scale = 1.0
     for v in op.inputs:
-        number, inner = scalar(v), rw.private(v, "mul")
+        number = scalar(v)
+        inner = rw.private(v, "mul")
         if number is not None:
             scale *= number
-        elif inner is not None and inner is not op and getattr(inner.spec, "act", "none") == "none":
+        elif (
+            inner is not None
+            and inner is not op
+            and getattr(inner.spec, "act", "none") == "none"
+        ):
             more, times = _product(rw, inner)
-            factors, scale = factors + more, scale * times
+            factors = factors + more
+            scale = scale * times
         else:
             factors.append(v)
     return factors, scale
 
 
-def _match(rw: Rewriter, factors: list[Value], scale: float) -> tuple[OpDef, Value, float] | None:
+def _match(
+    rw: Rewriter, factors: list[Value], scale: float
+) -> tuple[OpDef, Value, float] | None:
     """The function that a product is, its argument, and by what it is multiplied."""
     if len(factors) == 1 and _near(scale, 1 / 6):
         x = _relu6_of_x_plus_3(rw, factors[0])
@@ -90,7 +118,9 @@ def _hard_sigmoid_argument(rw: Rewriter, f: Value) -> Value | None:
     op = rw.private(f, "hard_sigmoid")
     if op is None or not isinstance(op.spec, HardSigmoid):
         return None
-    return op.inputs[0] if _near(op.spec.alpha, 1 / 6) and _near(op.spec.beta, 0.5) else None
+    if _near(op.spec.alpha, 1 / 6) and _near(op.spec.beta, 0.5):
+        return op.inputs[0]
+    return None
 
 
 def _one_plus_erf_argument(rw: Rewriter, f: Value) -> Value | None:
@@ -109,7 +139,14 @@ def _plus(rw: Rewriter, value: Value, term: float, act: str) -> Value | None:
     op = rw.private(value, "add")
     if op is None or getattr(op.spec, "act", "none") != act:
         return None
-    return next((x for x, c in (op.inputs, op.inputs[::-1]) if scalar(c) == term and x.const is None), None)
+    return next(
+        (
+            x
+            for x, c in (op.inputs, op.inputs[::-1])
+            if scalar(c) == term and x.const is None
+        ),
+        None,
+    )
 
 
 def _near(a: float, b: float) -> bool:

@@ -1,10 +1,12 @@
-"""Finds dilated convolutions that are written as SPACE_TO_BATCH, convolution, BATCH_TO_SPACE.
+"""Finds dilated convolutions that are written as SPACE_TO_BATCH, convolution,
+BATCH_TO_SPACE.
 
-The images that SPACE_TO_BATCH makes are the phases of one image: every b-th row and column, from each of the first b.
-What treats all images alike and pixel by pixel, and convolutions of stride 1, treat the phases as the whole image with
-the window's elements b apart. So what lies between moves out of the blocks, its dilations and pads multiplied by b;
-this moves numbers and computes none, so that it is exact for every type. Both block ops are read as reshape, transpose,
-reshape (see `edgec.ops.space_depth`).
+The images that SPACE_TO_BATCH makes are the phases of one image: every b-th row and
+column, from each of the first b. What treats all images alike and pixel by pixel, and
+convolutions of stride 1, treat the phases as the whole image with the window's elements
+b apart. So what lies between moves out of the blocks, its dilations and pads multiplied
+by b; this moves numbers and computes none, so that it is exact for every type. Both
+block ops are read as reshape, transpose, reshape (see `edgec.ops.space_depth`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _TO_SPACE = (2, 3, 0, 4, 1, 5)
 
 
 def run(graph: Graph) -> bool:
-    """Each BATCH_TO_SPACE whose images come, through ops that may move, from a SPACE_TO_BATCH of the same blocks."""
+    """Each BATCH_TO_SPACE whose images come, through ops that may move, from a
+    SPACE_TO_BATCH of the same blocks.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("reshape"):
         end = _order(rw, op, _TO_SPACE)
@@ -32,15 +36,25 @@ def run(graph: Graph) -> bool:
             continue
         batch, (by, bx, n, *image) = end
         block: Pair = (by, bx)
-        inside = _inside(rw, batch, block) if batch.type.shape == (by * bx * n, *image) else None
+        if batch.type.shape == (by * bx * n, *image):
+            inside = _inside(rw, batch, block)
+        else:
+            inside = None
         if inside is not None:
             _move_out(rw, op, inside, block)
     return rw.changed
 
 
-def _order(rw: Rewriter, op: Op | None, perm: tuple[int, ...]) -> tuple[Value, tuple[int, ...]] | None:
-    """The input of reshape → transpose by `perm` → reshape that ends with `op`, and the shape that is transposed."""
-    middle = rw.private(op.inputs[0], "transpose") if op is not None and op.kind == "reshape" else None
+def _order(
+    rw: Rewriter, op: Op | None, perm: tuple[int, ...]
+) -> tuple[Value, tuple[int, ...]] | None:
+    """The input of reshape → transpose by `perm` → reshape that ends with `op`, and the
+    shape that is transposed.
+    """
+    if op is not None and op.kind == "reshape":
+        middle = rw.private(op.inputs[0], "transpose")
+    else:
+        middle = None
     start = rw.private(middle.inputs[0], "reshape") if middle is not None else None
     if middle is None or start is None or middle.spec != Transpose(perm):
         return None
@@ -48,7 +62,9 @@ def _order(rw: Rewriter, op: Op | None, perm: tuple[int, ...]) -> tuple[Value, t
 
 
 def _inside(rw: Rewriter, batch: Value, block: Pair) -> list[Op] | None:
-    """The ops, last first, between a SPACE_TO_BATCH and the batch; with them that op's end. None: something stays."""
+    """The ops, last first, between a SPACE_TO_BATCH and the batch; with them that op's
+    end. None: something stays.
+    """
     found: list[Op] = []
     while (op := rw.private(batch)) is not None:
         found.append(op)
@@ -64,27 +80,53 @@ def _inside(rw: Rewriter, batch: Value, block: Pair) -> list[Op] | None:
 def _is_blocked(op: Op, start: tuple[Value, tuple[int, ...]], block: Pair) -> bool:
     """Whether an ordered reshape is SPACE_TO_BATCH of these blocks."""
     (x, (n, h, by, w, bx, c)), y = start, op.output.type.shape
-    return (by, bx) == block and x.type.shape == (n, h * by, w * bx, c) and y == (by * bx * n, h, w, c)
+    return (
+        (by, bx) == block
+        and x.type.shape == (n, h * by, w * bx, c)
+        and y == (by * bx * n, h, w, c)
+    )
 
 
 def _may_move(op: Op) -> bool:
-    """A convolution of stride 1, or an op that treats all pixels alike; its first input is the only computed one."""
-    if any(v.const is None for v in op.inputs[1:]) or len(op.outputs) > 1 or op.inputs[0].type.rank != 4:
+    """A convolution of stride 1, or an op that treats all pixels alike; its first input
+    is the only computed one.
+    """
+    if (
+        any(v.const is None for v in op.inputs[1:])
+        or len(op.outputs) > 1
+        or op.inputs[0].type.rank != 4
+    ):
         return False
     if isinstance(op.spec, Conv2D | DepthwiseConv2D):
         return op.spec.stride == (1, 1)
-    constant = all(v.type.size == 1 or v.type.shape == (op.output.type.shape[3],) for v in op.inputs[1:])
-    return op.spec.elementwise and constant and op.output.type.shape == op.inputs[0].type.shape
+    constant = all(
+        v.type.size == 1 or v.type.shape == (op.output.type.shape[3],)
+        for v in op.inputs[1:]
+    )
+    return (
+        op.spec.elementwise
+        and constant
+        and op.output.type.shape == op.inputs[0].type.shape
+    )
 
 
 def _move_out(rw: Rewriter, end: Op, inside: list[Op], block: Pair) -> None:
-    """Let `end`, which makes the image again, read the same ops applied to the whole image."""
+    """Let `end`, which makes the image again, read the same ops applied to the whole
+    image.
+    """
     *moved, start = inside
     order = _order(rw, start, _TO_BATCH)
     assert order is not None
-    x, shape = order[0], end.output.type.shape
+    x = order[0]
+    shape = end.output.type.shape
     for op in reversed(moved):
-        x = rw.add(end, _dilated(op.spec, block), [x, *op.inputs[1:]], op.output.name, op.output.type.quant)
+        x = rw.add(
+            end,
+            _dilated(op.spec, block),
+            [x, *op.inputs[1:]],
+            op.output.name,
+            op.output.type.quant,
+        )
     rw.update(end, Reshape(shape), [x])
     rw.forward(end, x)
 
@@ -95,4 +137,6 @@ def _dilated(spec: OpDef, block: Pair) -> OpDef:
         return spec
     (by, bx), (top, bottom, left, right) = block, spec.pads
     pads = (top * by, bottom * by, left * bx, right * bx)
-    return replace(spec, pads=pads, dilation=(spec.dilation[0] * by, spec.dilation[1] * bx))
+    return replace(
+        spec, pads=pads, dilation=(spec.dilation[0] * by, spec.dilation[1] * bx)
+    )

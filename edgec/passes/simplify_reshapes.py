@@ -1,4 +1,6 @@
-"""Drops idle reshapes, makes one of two in a row, and sees the reshape in a transpose that only moves ones."""
+"""Drops idle reshapes, makes one of two in a row, and sees the reshape in a transpose
+that only moves ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ def run(graph: Graph) -> bool:
     """Elements keep their order through all of these, so they are exact for every type."""
     rw = Rewriter(graph)
     for op in rw.ops("transpose", "reshape"):
-        if isinstance(op.spec, Transpose) and only_moves_ones(op.spec.perm, op.inputs[0].type.shape):
+        if isinstance(op.spec, Transpose) and only_moves_ones(
+            op.spec.perm, op.inputs[0].type.shape
+        ):
             rw.update(op, Reshape(op.output.type.shape))
         if op.kind == "reshape":
             _reshape(rw, op)
@@ -26,7 +30,8 @@ def _reshape(rw: Rewriter, op: Op) -> None:
     x = op.inputs[0]
     if x.type == op.output.type and rw.forward(op, x):
         return
-    # reshape(f(reshape(x))) with an elementwise f of one input: f(x) between the same shapes needs neither
+    # reshape(f(reshape(x))) with an elementwise f of one input: f(x) between the same
+    # shapes needs neither
     middle = rw.private(x)
     if middle is None or not middle.spec.elementwise or len(middle.inputs) != 1:
         return
@@ -35,7 +40,8 @@ def _reshape(rw: Rewriter, op: Op) -> None:
     if (
         first is not None
         and same_scales
-        and first.inputs[0].type == middle.inputs[0].type.with_shape(op.output.type.shape)
+        and first.inputs[0].type
+        == middle.inputs[0].type.with_shape(op.output.type.shape)
     ):
         rw.update(middle, inputs=first.inputs)
         middle.outputs[0].type = op.output.type

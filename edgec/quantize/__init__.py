@@ -1,4 +1,6 @@
-"""Post-training quantization to int8: calibration data, ranges, scales, the rewrite, and what it cost in accuracy."""
+"""Post-training quantization to int8: calibration data, ranges, scales, the rewrite,
+and what it cost in accuracy.
+"""
 
 from edgec.quantize.accuracy import Agreement, compare, cosine, sqnr_db
 from edgec.quantize.calibration import load_calibration

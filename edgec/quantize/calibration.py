@@ -24,7 +24,9 @@ Sample = Mapping[str, Array]
 """One set of inputs, by name."""
 
 HELD_BACK = 16
-"""At most so many samples are kept from calibration to verify with, and at most a quarter."""
+"""At most so many samples are kept from calibration to verify with, and at most a
+quarter.
+"""
 KEPT_BYTES = 256 << 20
 _READERS = 2
 _SEED = 0
@@ -34,7 +36,10 @@ _NUMBERED = re.compile(r"in(\d+)_(\d+)")
 
 @dataclass(frozen=True)
 class Photos(Sequence[Sample]):
-    """A sample for each photo, read when it is asked for: memory holds one. Raises InputError for what is no photo."""
+    """A sample for each photo, read when it is asked for: memory holds one.
+
+    Raises InputError for what is no photo.
+    """
 
     paths: Sequence[Path]
     input: Value
@@ -50,7 +55,11 @@ class Photos(Sequence[Sample]):
     def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
         if isinstance(i, slice):
             return Photos(self.paths[i], self.input, self.preprocess)
-        return {self.input.name: photo_input(self.paths[i], self.input.name, self.input.type, self.preprocess)}
+        return {
+            self.input.name: photo_input(
+                self.paths[i], self.input.name, self.input.type, self.preprocess
+            )
+        }
 
 
 def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
@@ -62,10 +71,18 @@ def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
 
 
 class Kept(Sequence[Sample]):
-    """Samples that are read again and again: those that KEPT_BYTES have room for are read once."""
+    """Samples that are read again and again: those that KEPT_BYTES have room for are
+    read once.
+    """
 
-    def __init__(self, of: Sequence[Sample], numbers: Sequence[int] | None = None, cache: _Cache | None = None) -> None:
-        self.of, self._cache = of, cache if cache is not None else _Cache()
+    def __init__(
+        self,
+        of: Sequence[Sample],
+        numbers: Sequence[int] | None = None,
+        cache: _Cache | None = None,
+    ) -> None:
+        self.of = of
+        self._cache = cache if cache is not None else _Cache()
         self.numbers = range(len(of)) if numbers is None else numbers
 
     def __len__(self) -> int:
@@ -76,7 +93,9 @@ class Kept(Sequence[Sample]):
     @overload
     def __getitem__(self, i: slice) -> Sequence[Sample]: ...
     def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
-        return self.some(self.numbers[i]) if isinstance(i, slice) else self._cache.get(self.of, self.numbers[i])
+        if isinstance(i, slice):
+            return self.some(self.numbers[i])
+        return self._cache.get(self.of, self.numbers[i])
 
     def __reduce__(self) -> tuple[object, ...]:
         """Another process has no such files: it gets the samples."""
@@ -114,7 +133,9 @@ def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample
     if isinstance(samples, Kept):
         return samples.some([samples.numbers[i] for i in numbers])
     if isinstance(samples, Photos):
-        return Photos([samples.paths[i] for i in numbers], samples.input, samples.preprocess)
+        return Photos(
+            [samples.paths[i] for i in numbers], samples.input, samples.preprocess
+        )
     return [samples[i] for i in numbers]
 
 
@@ -123,33 +144,50 @@ def spread(total: int, count: int) -> list[int]:
     return [i * total // min(total, count) for i in range(min(total, count))]
 
 
-def split(samples: Sequence[Sample], limit: int, hold: bool = True) -> tuple[Sequence[Sample], Sequence[Sample]]:
-    """At most `limit` samples to calibrate with and, with `hold`, others to verify with; the same at every call.
+def split(
+    samples: Sequence[Sample], limit: int, hold: bool = True
+) -> tuple[Sequence[Sample], Sequence[Sample]]:
+    """At most `limit` samples to calibrate with and, with `hold`, others to verify
+    with; the same at every call.
 
-    A quarter is held back, at least 1 and at most HELD_BACK; none of fewer than 4 samples. Both are drawn from all
-    samples: the first photos of a folder may be all of one kind.
+    A quarter is held back, at least 1 and at most HELD_BACK; none of fewer than 4
+    samples. Both are drawn from all samples: the first photos of a folder may be all of
+    one kind.
     """
     count = len(samples)
     order = np.random.default_rng(_SEED).permutation(count).tolist()
     held = min(count // 4, HELD_BACK) if hold else 0
-    return chosen(samples, sorted(order[held : held + limit])), chosen(samples, sorted(order[:held]))
+    return chosen(samples, sorted(order[held : held + limit])), chosen(
+        samples, sorted(order[:held])
+    )
 
 
 def load_calibration(
-    path: Path, inputs: Sequence[Value], preprocess: Preprocess | None = None, limit: int | None = None
+    path: Path,
+    inputs: Sequence[Value],
+    preprocess: Preprocess | None = None,
+    limit: int | None = None,
 ) -> Sequence[Sample]:
-    """The samples at `path` for these graph inputs, at most `limit` of them. Raises InputError, never returns none.
+    """The samples at `path` for these graph inputs, at most `limit` of them.
 
-    A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright and put through `preprocess` (by
-    default what is usual for the input's type).
+    Raises InputError, never returns none.
 
-    An .npz file: arrays named as the inputs, of the input's shape or with samples along a leading (or the batch) axis;
-    or in<k>_<j> for input j of sample k; or a single array for a single input. Elements are taken as they are.
+    A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright and
+    put through `preprocess` (by default what is usual for the input's type).
+
+    An .npz file: arrays named as the inputs, of the input's shape or with samples along
+    a leading (or the batch) axis; or in<k>_<j> for input j of sample k; or a single
+    array for a single input. Elements are taken as they are.
     """
     if path.is_dir():
-        samples: Sequence[Sample] = _from_photos(_photos(path), path, inputs, preprocess)
+        samples: Sequence[Sample] = _from_photos(
+            _photos(path), path, inputs, preprocess
+        )
     elif not path.is_file():
-        raise InputError(f"no such calibration data: {path}", hint="give a folder of photos or an .npz file")
+        raise InputError(
+            f"no such calibration data: {path}",
+            hint="give a folder of photos or an .npz file",
+        )
     elif path.suffix.lower() == ".npz":
         samples = _from_npz(path, inputs)
     elif path.suffix.lower() in PHOTO_SUFFIXES:
@@ -161,27 +199,46 @@ def load_calibration(
 
 
 def _photos(folder: Path) -> list[Path]:
-    found = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file())
+    found = sorted(
+        p
+        for p in folder.iterdir()
+        if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file()
+    )
     if not found:
         kinds = ", ".join(s[1:] for s in PHOTO_SUFFIXES)
-        raise InputError("the calibration folder holds no photo", str(folder), f"put some photos ({kinds}) in it")
+        raise InputError(
+            "the calibration folder holds no photo",
+            str(folder),
+            f"put some photos ({kinds}) in it",
+        )
     return _different(found)
 
 
 def _different(photos: list[Path]) -> list[Path]:
-    """Without copies of one file: one that is held back to verify with would have been seen after all."""
+    """Without copies of one file: one that is held back to verify with would have been
+    seen after all.
+    """
     sizes = Counter(p.stat().st_size for p in photos)
     first: dict[bytes | Path, Path] = {}
     for p in photos:
-        first.setdefault(sha256(p.read_bytes()).digest() if sizes[p.stat().st_size] > 1 else p, p)
+        first.setdefault(
+            sha256(p.read_bytes()).digest() if sizes[p.stat().st_size] > 1 else p, p
+        )
     return list(first.values())
 
 
-def _from_photos(photos: list[Path], path: Path, inputs: Sequence[Value], preprocess: Preprocess | None) -> Photos:
+def _from_photos(
+    photos: list[Path],
+    path: Path,
+    inputs: Sequence[Value],
+    preprocess: Preprocess | None,
+) -> Photos:
     if len(inputs) != 1:
         names = ", ".join(v.name for v in inputs)
         what = f"photos feed one input, but the model has {len(inputs)}: {names}"
-        raise InputError(what, str(path), "give an .npz file with an array for each input")
+        raise InputError(
+            what, str(path), "give an .npz file with an array for each input"
+        )
     found = Photos(photos, inputs[0], preprocess)
     found[0]  # an input that no photo fits is told of at once
     return found
@@ -198,7 +255,9 @@ def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:
     return samples
 
 
-def _numbered(arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]) -> list[Sample]:
+def _numbered(
+    arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]
+) -> list[Sample]:
     """in<k>_<j>: the sample numbers in order, each with every input."""
     numbers = sorted({int(m[1]) for m in map(_NUMBERED.fullmatch, arrays) if m})
     samples: list[Sample] = []
@@ -207,46 +266,71 @@ def _numbered(arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]) 
         for j, v in enumerate(inputs):
             key = f"in{k}_{j}"
             if key not in arrays:
-                raise InputError(f"{path.name} has no array {key} for input {v.name}", str(path), _expected(inputs))
+                raise InputError(
+                    f"{path.name} has no array {key} for input {v.name}",
+                    str(path),
+                    _expected(inputs),
+                )
             parts = _split(arrays[key], v, key, path)
             if len(parts) != 1:
-                what = f"array {key} holds {len(parts)} samples, and its name says which one it is"
+                what = (
+                    f"array {key} holds {len(parts)} samples, "
+                    "and its name says which one it is"
+                )
                 raise InputError(what, str(path), _expected(inputs))
             sample.update(parts[0])
         samples.append(sample)
     return samples
 
 
-def _named(arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]) -> list[Sample]:
+def _named(
+    arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]
+) -> list[Sample]:
     """Arrays named as the inputs, or a single one of any name for a single input."""
     if len(inputs) == 1 and len(arrays) == 1 and inputs[0].name not in arrays:
         arrays = {inputs[0].name: next(iter(arrays.values()))}
     missing = [v.name for v in inputs if v.name not in arrays]
     if missing:
         has = ", ".join(arrays) or "nothing"
-        raise InputError(f"{path.name} has no array named {missing[0]}; it has {has}", str(path), _expected(inputs))
+        raise InputError(
+            f"{path.name} has no array named {missing[0]}; it has {has}",
+            str(path),
+            _expected(inputs),
+        )
     columns = [_split(arrays[v.name], v, v.name, path) for v in inputs]
     counts = {v.name: len(c) for v, c in zip(inputs, columns, strict=True)}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{n} of {name}" for name, n in counts.items())
         raise InputError(
-            f"{path.name} has unequal numbers of samples: {text}", str(path), "give as many for each input"
+            f"{path.name} has unequal numbers of samples: {text}",
+            str(path),
+            "give as many for each input",
         )
-    return [{k: a for part in row for k, a in part.items()} for row in zip(*columns, strict=True)]
+    return [
+        {k: a for part in row for k, a in part.items()}
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def _split(array: Array, v: Value, key: str, path: Path) -> list[dict[str, Array]]:
     """The samples of one array, each of exactly the input's type."""
-    shape, t = v.type.shape, v.type
+    shape = v.type.shape
+    t = v.type
     if array.shape == shape:
         parts: Sequence[Array] = [array]
     elif array.shape[1:] == shape:
         parts = list(array)
-    elif shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:]:
+    elif (
+        shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:]
+    ):
         parts = [a[None] for a in array]
     else:
         what = f"array {key} has shape {list(array.shape)}, but input {v.name} is {t}"
-        raise InputError(what, str(path), f"give {list(shape)}, or [samples, {', '.join(map(str, shape))}]")
+        raise InputError(
+            what,
+            str(path),
+            f"give {list(shape)}, or [samples, {', '.join(map(str, shape))}]",
+        )
     return [{v.name: _cast(a, t, key, path)} for a in parts]
 
 
@@ -256,13 +340,23 @@ def _cast(array: Array, t: TensorType, key: str, path: Path) -> Array:
             array = np.ascontiguousarray(array, np.float32)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         count = array.size - int(np.isfinite(array).sum())
-        what = f"array {key} holds NaN or infinite elements, {count} of {array.size} in one sample"
+        what = (
+            f"array {key} holds NaN or infinite elements, "
+            f"{count} of "
+            f"{array.size} in one sample"
+        )
         raise InputError(what, str(path), "leave such samples out")
     if array.dtype == t.np_dtype:
         return np.ascontiguousarray(array)
     hint = f"convert it after your preprocessing: array.astype('{t.dtype}')"
-    raise InputError(f"array {key} is {array.dtype}, but the input is {t}", str(path), hint)
+    raise InputError(
+        f"array {key} is {array.dtype}, but the input is {t}", str(path), hint
+    )
 
 
 def _expected(inputs: Sequence[Value]) -> str:
-    return "expected " + ", ".join(f"{v.name} {v.type}" for v in inputs) + " with samples along a leading axis"
+    return (
+        "expected "
+        + ", ".join(f"{v.name} {v.type}" for v in inputs)
+        + " with samples along a leading axis"
+    )

@@ -16,8 +16,8 @@ from edgec.quantize.work import Step
 
 @dataclass(frozen=True)
 class Hands:
-    """executor: tries candidates side by side; None: this thread, one after the other. memory: of what was judged
-    before, by which a search that was interrupted goes on.
+    """executor: tries candidates side by side; None: this thread, one after the other.
+    memory: of what was judged before, by which a search that was interrupted goes on.
     """
 
     executor: Executor | None = None
@@ -32,27 +32,39 @@ class Hands:
             for trial, score in done:
                 found[trial] = score
                 if self.memory is not None:
-                    self.memory.put(trial.key(setting), json.dumps(score.to_json()).encode())
+                    self.memory.put(
+                        trial.key(setting), json.dumps(score.to_json()).encode()
+                    )
                 setting.say(f"try {min(len(found) + 1, len(trials))}/{len(trials)}")
         return [found[t] for t in trials]
 
-    def _remembered(self, trials: Sequence[Trial], setting: Setting) -> dict[Trial, Score]:
+    def _remembered(
+        self, trials: Sequence[Trial], setting: Setting
+    ) -> dict[Trial, Score]:
         if self.memory is None:
             return {}
         known = ((t, self.memory.get(t.key(setting))) for t in trials)
         return {t: Score(**json.loads(data)) for t, data in known if data is not None}
 
-    def _done(self, left: Sequence[Trial], setting: Setting) -> Generator[tuple[Trial, Score], None, None]:
+    def _done(
+        self, left: Sequence[Trial], setting: Setting
+    ) -> Generator[tuple[Trial, Score], None, None]:
         if self.executor is None:
             shared = Shared(setting)
             yield from ((t, judged(t, shared)) for t in left)
         else:
-            yield from each_done(self.executor, judged, _mixed(left), Shared(setting.apart()))
+            yield from each_done(
+                self.executor, judged, _mixed(left), Shared(setting.apart())
+            )
 
 
 def _mixed(trials: Iterable[Trial]) -> list[Trial]:
-    """Those that begin with other graphs, or are made of other samples, in turn: they wait the least for each other."""
+    """Those that begin with other graphs, or are made of other samples, in turn: they
+    wait the least for each other.
+    """
     groups: dict[tuple[tuple[Step, ...], tuple[int, ...]], list[Trial]] = {}
     for t in trials:
         groups.setdefault((t.candidate.rewrites, t.fit), []).append(t)
-    return [t for t in chain.from_iterable(zip_longest(*groups.values())) if t is not None]
+    return [
+        t for t in chain.from_iterable(zip_longest(*groups.values())) if t is not None
+    ]

@@ -1,4 +1,6 @@
-"""How the elements of every value are distributed, and the ranges that methods make of it."""
+"""How the elements of every value are distributed, and the ranges that methods make of
+it.
+"""
 
 from __future__ import annotations
 
@@ -68,26 +70,37 @@ def histograms(work: Work) -> dict[Value, Histogram]:
 
 
 def percentile(h: Histogram, percent: float) -> Range:
-    """The range that leaves (100 - percent) % out, half of it at either end; what is not clipped ends as it does."""
+    """The range that leaves (100 - percent) % out, half of it at either end; what is
+    not clipped ends as it does.
+    """
     total = np.cumsum(h.counts)
     if not total[-1]:
         return h.range
     low, high = h.range
-    width, out = (high - low) / BINS, (1 - percent / 100) / 2 * total[-1]
+    width = (high - low) / BINS
+    out = (1 - percent / 100) / 2 * total[-1]
     first = int(np.searchsorted(total, out, "right"))
     last = int(np.searchsorted(total, total[-1] - out, "left"))
     return (low + first * width, low + (last + 1) * width) if first <= last else h.range
 
 
 def noise(h: Histogram, r: Range, clipping: float = 1.0) -> float:
-    """The mean square of what int8 in a range adds; what is clipped counts `clipping` times."""
+    """The mean square of what int8 in a range adds; what is clipped counts `clipping`
+    times.
+    """
     q = activation_quant(r)
-    steps = np.clip(np.rint(h.centres / q.scale[0]) + q.zero_point[0], -128, 127) - q.zero_point[0]
-    inside = q.scale[0] ** 2 / 12  # the bins are finer than the steps, but not always by much
+    steps = (
+        np.clip(np.rint(h.centres / q.scale[0]) + q.zero_point[0], -128, 127)
+        - q.zero_point[0]
+    )
+    # the bins are finer than the steps, but not always by much
+    inside = q.scale[0] ** 2 / 12
     error = np.where(
-        (h.centres >= (-128 - q.zero_point[0]) * q.scale[0]) & (h.centres <= (127 - q.zero_point[0]) * q.scale[0]),
-        inside, clipping * (h.centres - steps * q.scale[0]) ** 2,
-    )  # fmt: skip
+        (h.centres >= (-128 - q.zero_point[0]) * q.scale[0])
+        & (h.centres <= (127 - q.zero_point[0]) * q.scale[0]),
+        inside,
+        clipping * (h.centres - steps * q.scale[0]) ** 2,
+    )
     return float((h.counts * error).sum() / max(1, h.counts.sum()))
 
 
@@ -102,31 +115,47 @@ def search(h: Histogram, cost: Callable[[Range], float]) -> Range:
     best = (low, high)
     for _ in range(2):
         best = min(((low * s, best[1]) for s in _SHRINK), key=cost) if low < 0 else best
-        best = min(((best[0], high * s) for s in _SHRINK), key=cost) if high > 0 else best
+        if high > 0:
+            best = min(((best[0], high * s) for s in _SHRINK), key=cost)
+        else:
+            best = best
     return best
 
 
 def entropy(h: Histogram) -> Range:
-    """The range whose int8 form tells most of the distribution (least Kullback-Leibler divergence)."""
+    """The range whose int8 form tells most of the distribution (least Kullback-Leibler
+    divergence).
+    """
     low, high = h.range
     tries = [(low * s, high * s) for s in _SHRINK]
     return min(tries, key=lambda r: _divergence(h, r))
 
 
 def _divergence(h: Histogram, r: Range) -> float:
-    """Of the clipped distribution from what the 256 steps leave of it, as in TensorRT's calibration."""
+    """Of the clipped distribution from what the 256 steps leave of it, as in TensorRT's
+    calibration.
+    """
     q = activation_quant(r)
-    steps = np.clip(np.rint(h.centres / q.scale[0]) + q.zero_point[0], -128, 127).astype(np.int64) + 128
+    steps = (
+        np.clip(np.rint(h.centres / q.scale[0]) + q.zero_point[0], -128, 127).astype(
+            np.int64
+        )
+        + 128
+    )
     inside = (h.centres >= r[0]) & (h.centres <= r[1])
-    # what is clipped counts where it is put; what int8 tells of a step is shared by the bins that it has
-    first, last = np.argmax(inside), BINS - 1 - np.argmax(inside[::-1])
+    # what is clipped counts where it is put; what int8 tells of a step is shared by the
+    # bins that it has
+    first = np.argmax(inside)
+    last = BINS - 1 - np.argmax(inside[::-1])
     at = np.where(inside, np.arange(BINS), np.where(h.centres < r[0], first, last))
     p = np.bincount(at, h.counts, BINS)
     own = np.where(inside, h.counts, 0)
     filled = own > 0
-    total, bins = np.bincount(steps, own, 256), np.bincount(steps, filled, 256)
+    total = np.bincount(steps, own, 256)
+    bins = np.bincount(steps, filled, 256)
     told = np.where(filled, total[steps] / np.maximum(bins[steps], 1), 0.0)
-    p, told = p / max(p.sum(), 1), told / max(told.sum(), 1e-30)
+    p = p / max(p.sum(), 1)
+    told = told / max(told.sum(), 1e-30)
     some = p > 0
     return float((p[some] * np.log(p[some] / np.maximum(told[some], 1e-12))).sum())
 

@@ -1,4 +1,6 @@
-"""What int8 in a range costs those who read a value: judges tell the error as a part of the power of what they see."""
+"""What int8 in a range costs those who read a value: judges tell the error as a part of
+the power of what they see.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ Judge = Callable[[Range], float]
 
 @dataclass(frozen=True)
 class Judges:
-    """of_products: of the layers that read it, on windows. of_rows: of softmaxes. of_functions: of what is computed
-    from the value alone, element by element. own: of the value itself, where something else reads it.
+    """of_products: of the layers that read it, on windows. of_rows: of softmaxes.
+    of_functions: of what is computed from the value alone, element by element. own: of
+    the value itself, where something else reads it.
     """
 
     of_products: Sequence[Judge]
@@ -29,13 +32,18 @@ class Judges:
     own: Judge | None
 
     def __iter__(self) -> Iterator[Judge]:
-        yield from (*self.of_products, *self.of_rows, *self.of_functions, *([self.own] if self.own is not None else []))
+        yield from (
+            *self.of_products,
+            *self.of_rows,
+            *self.of_functions,
+            *([self.own] if self.own is not None else []),
+        )
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn of a value over all samples. rows: [n, …]; weights: how many each stands for; samples: whose each
-    is.
+    """What was drawn of a value over all samples. rows: [n, …]; weights: how many each
+    stands for; samples: whose each is.
     """
 
     rows: Array
@@ -54,15 +62,17 @@ class Drawn:
         return float(self._each(x).sum())
 
     def worse(self, x: Array) -> float:
-        """The same where all samples have as much; more where few have all of it: samples that were not seen may
-        have several times that.
+        """The same where all samples have as much; more where few have all of it:
+        samples that were not seen may have several times that.
         """
         each = self._each(x)
         return float(np.sqrt(np.square(each).mean())) * len(each)
 
     def _each(self, x: Array) -> Array:
         """[samples]: their power."""
-        return np.bincount(self.samples, self.weights * np.square(x).sum(1, dtype=np.float64))
+        return np.bincount(
+            self.samples, self.weights * np.square(x).sum(1, dtype=np.float64)
+        )
 
 
 def total(every: Iterable[Judge]) -> Judge:
@@ -80,16 +90,23 @@ def judges(
     same: Set[Op],
     clipping: float = 1.0,
 ) -> Judges:
-    """Of one value. users: of the graph. windows: some, by layer. same: ops that bring what they read and write to one
-    scale; what they write has judges of its own. clipping: how many times what is clipped counts: its error, unlike
-    that of rounding, goes one way in all of a region, and no layer behind averages it out.
+    """Of one value. users: of the graph. windows: some, by layer. same: ops that bring
+    what they read and write to one scale; what they write has judges of its own.
+    clipping: how many times what is clipped counts: its error, unlike that of rounding,
+    goes one way in all of a region, and no layer behind averages it out.
     """
     used = users.get(v, [])
     layers = [op for op in used if op in windows and op.inputs[0] is v]
     seen, told = functions(v, users, graph.outputs)
-    others = [op for op in used if op not in layers and op not in told and op not in same]
+    others = [
+        op for op in used if op not in layers and op not in told and op not in same
+    ]
     return Judges(
-        [_product(Products(op), windows[op], clipping) for op in layers if softmax(op) is None],
+        [
+            _product(Products(op), windows[op], clipping)
+            for op in layers
+            if softmax(op) is None
+        ],
         [_rows(see, windows[op]) for op in layers if (see := softmax(op)) is not None],
         [_function(f, h, clipping) for f in seen],
         _own(h, clipping) if others or v in graph.outputs else None,
@@ -99,7 +116,8 @@ def judges(
 def _rounded(x: Array, r: Range) -> Array:
     """What int8 tells of reals; ties may go either way."""
     q = activation_quant(r)
-    scale, zero = np.float32(q.scale[0]), q.zero_point[0]
+    scale = np.float32(q.scale[0])
+    zero = q.zero_point[0]
     steps = np.rint(x * (np.float32(1) / scale)).clip(-128 - zero, 127 - zero)
     return np.asarray(steps * scale)
 
@@ -127,7 +145,9 @@ def _product(p: Products, drawn: Drawn, clipping: float) -> Judge:
         if clipping == 1:
             return error
         low, high = _ends(r)
-        return error + (clipping - 1) * worse(drawn.rows.clip(np.float32(low), np.float32(high)) - drawn.rows)
+        return error + (clipping - 1) * worse(
+            drawn.rows.clip(np.float32(low), np.float32(high)) - drawn.rows
+        )
 
     return judge
 
@@ -146,10 +166,15 @@ def _function(see: Function, h: Histogram, clipping: float) -> Judge:
     def judge(r: Range) -> float:
         low, high = _ends(r)
         inside = (centres >= low) & (centres <= high)
-        # within a step the error is even: a difference of d at its ends has a mean square of d²/12
+        # within a step the error is even: a difference of d at its ends has a mean
+        # square of d²/12
         half = np.float32(activation_quant(r).scale[0] / 2)
-        spread = (see(centres + half) - see(centres - half)).astype(np.float64) ** 2 / 12
-        clipped = clipping * (see(np.clip(centres, low, high).astype(np.float32)) - want) ** 2
+        spread = (see(centres + half) - see(centres - half)).astype(
+            np.float64
+        ) ** 2 / 12
+        clipped = (
+            clipping * (see(np.clip(centres, low, high).astype(np.float32)) - want) ** 2
+        )
         return float((h.counts * np.where(inside, spread, clipped)).sum()) / power
 
     return judge

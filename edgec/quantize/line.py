@@ -1,4 +1,6 @@
-"""A model through the steps of several candidates, which share the steps that they begin with."""
+"""A model through the steps of several candidates, which share the steps that they
+begin with.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ class Line:
     """A model through steps; candidates that begin with the same steps share them."""
 
     def __init__(self, work: Work) -> None:
-        self.work, self._done = work, Once()
+        self.work = work
+        self._done = Once()
 
     def of(self, candidate: Candidate) -> Work:
         """After all its steps."""
@@ -19,4 +22,6 @@ class Line:
 
     def after(self, steps: tuple[Step, ...]) -> Work:
         """After these."""
-        return self._done.get(steps, lambda: self.after(steps[:-1]).do(steps[-1])) if steps else self.work
+        if steps:
+            return self._done.get(steps, lambda: self.after(steps[:-1]).do(steps[-1]))
+        return self.work

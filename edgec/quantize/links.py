@@ -1,4 +1,6 @@
-"""Values that may be moved, each channel by a constant: one op adds it, and those that read the value take it away."""
+"""Values that may be moved, each channel by a constant: one op adds it, and those that
+read the value take it away.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from edgec.quantize.products import Products, products
 
 @dataclass(frozen=True)
 class Link:
-    """What is around such a value. maker: adds to its bias. readers: take from theirs what becomes of it there, for all
-    windows the same: nothing lies between, and no window has padding, which nobody moves.
+    """What is around such a value. maker: adds to its bias. readers: take from theirs
+    what becomes of it there, for all windows the same: nothing lies between, and no
+    window has padding, which nobody moves.
     """
 
     maker: Products
@@ -21,12 +24,23 @@ class Link:
 
 
 def links(graph: Graph) -> dict[Value, Link]:
-    """Of a graph: in networks of separable convolutions most of what depthwise ones write."""
-    layers = {op: p for op, p in products(graph.ops).items() if all(v.const is not None for v in op.inputs[1:])}
-    users, found = graph.users(), dict[Value, Link]()
+    """Of a graph: in networks of separable convolutions most of what depthwise ones
+    write.
+    """
+    layers = {
+        op: p
+        for op, p in products(graph.ops).items()
+        if all(v.const is not None for v in op.inputs[1:])
+    }
+    users = graph.users()
+    found = dict[Value, Link]()
     for op, maker in layers.items():
         v = op.output
-        readers = [layers[u] for u in users.get(v, ()) if u in layers and _reads_whole(layers[u])]
+        readers = [
+            layers[u]
+            for u in users.get(v, ())
+            if u in layers and _reads_whole(layers[u])
+        ]
         plain = getattr(op.spec, "act", "none") == "none" and v not in graph.outputs
         if plain and readers and len(readers) == len(users[v]):
             found[v] = Link(maker, readers)

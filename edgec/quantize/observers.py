@@ -17,19 +17,29 @@ Range = tuple[float, float]
 _NOTHING: Range = (np.inf, -np.inf)
 
 
-def calibrate(graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | None = None) -> dict[Value, Range]:
-    """The smallest and the largest element of every float32 input and result of `graph` over the samples.
+def calibrate(
+    graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | None = None
+) -> dict[Value, Range]:
+    """The smallest and the largest element of every float32 input and result of `graph`
+    over the samples.
 
-    run: runs the graph; default: `interp`. Elements that are not finite are left out; a value of which none is finite
-    has the range (0, 0). Raises InputError when there is no sample.
+    run: runs the graph; default: `interp`. Elements that are not finite are left out; a
+    value of which none is finite has the range (0, 0). Raises InputError when there is
+    no sample.
     """
-    run, found, count = run or partial(interp, graph), dict[Value, Range](), 0
+    run = run or partial(interp, graph)
+    found = dict[Value, Range]()
+    count = 0
     for sample in samples:
         seen = Seen()
         run(sample, seen.observe)
-        found, count = wider(found, seen.ranges), count + 1
+        found = wider(found, seen.ranges)
+        count = count + 1
     if not count:
-        raise InputError("there is no calibration sample", hint="give a folder of photos or an .npz file")
+        raise InputError(
+            "there is no calibration sample",
+            hint="give a folder of photos or an .npz file",
+        )
     return only_finite(found)
 
 
@@ -39,7 +49,9 @@ def vectors(v: Value) -> int:
 
 
 class Seen:
-    """The smallest and the largest finite element of every float32 value on one sample; (inf, -inf) of none."""
+    """The smallest and the largest finite element of every float32 value on one sample;
+    (inf, -inf) of none.
+    """
 
     def __init__(self) -> None:
         self.ranges: dict[Value, Range] = {}
@@ -48,10 +60,14 @@ class Seen:
         """Take in a value."""
         if v.type.dtype == "float32":
             seen = finite(array)
-            self.ranges[v] = (float(seen.min()), float(seen.max())) if seen.size else _NOTHING
+            self.ranges[v] = (
+                (float(seen.min()), float(seen.max())) if seen.size else _NOTHING
+            )
 
 
-def wider(ranges: Mapping[Value, Range], others: Mapping[Value, Range]) -> dict[Value, Range]:
+def wider(
+    ranges: Mapping[Value, Range], others: Mapping[Value, Range]
+) -> dict[Value, Range]:
     """Of every value the range that holds both."""
     found = dict(ranges)
     for v, (low, high) in others.items():

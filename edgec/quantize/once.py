@@ -1,4 +1,6 @@
-"""What is computed once for all candidates that need it, whichever of their threads comes first."""
+"""What is computed once for all candidates that need it, whichever of their threads
+comes first.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Scales and integers of the TFLite 8-bit quantization specification.
 
-Activations: int8 per tensor, asymmetric, zero exact. Weights: int8 in [-127, 127], symmetric. Biases: int32 with the
-scale input x weight. Scales are rounded to float32, as files store them, before anything is computed from them.
+Activations: int8 per tensor, asymmetric, zero exact. Weights: int8 in [-127, 127],
+symmetric. Biases: int32 with the scale input x weight. Scales are rounded to float32,
+as files store them, before anything is computed from them.
 """
 
 from __future__ import annotations
@@ -12,35 +13,47 @@ from edgec.ir import Array, Quant, TensorType
 from edgec.ops.fixed_point import round_half_away
 from edgec.quantize.observers import Range
 
-_MIN_SCALE = 1e-9  # ranges below this are noise around zero; smaller scales would leave the range of the multipliers
+# ranges below this are noise around zero; smaller scales would leave the range of the
+# multipliers
+_MIN_SCALE = 1e-9
 _BLOCK = 1 << 14  # elements that stay in the first cache while they are rounded
 _BIAS_MAX = 1 << 30  # leaves the accumulator as much room for the products
 
 
 def activation_quant(r: Range, floor: float = _MIN_SCALE) -> Quant:
-    """The int8 quantization of a range, widened so that it holds zero; the scale is at least `floor`.
+    """The int8 quantization of a range, widened so that it holds zero; the scale is at
+    least `floor`.
 
     The zero point is nudged to an integer on the side where that moves the range less.
     """
-    low, high = min(r[0], 0.0), max(r[1], 0.0)
+    low = min(r[0], 0.0)
+    high = max(r[1], 0.0)
     scale = float(np.float32(max((high - low) / 255, floor, _MIN_SCALE)))
-    from_low, from_high = -128 - low / scale, 127 - high / scale
-    low_error, high_error = 128 + abs(low / scale), 127 + abs(high / scale)
+    from_low = -128 - low / scale
+    from_high = 127 - high / scale
+    low_error = 128 + abs(low / scale)
+    high_error = 127 + abs(high / scale)
     zero = from_low if low_error < high_error else from_high
-    return Quant.per_tensor(scale, int(np.clip(round_half_away(np.array(zero)), -128, 127)))
+    return Quant.per_tensor(
+        scale, int(np.clip(round_half_away(np.array(zero)), -128, 127))
+    )
 
 
 def holds(q: Quant, r: Range) -> bool:
     """Whether an int8 quantization represents the whole range, within half a step."""
-    scale, zero = q.scale[0], q.zero_point[0]
+    scale = q.scale[0]
+    zero = q.zero_point[0]
     return (-128.5 - zero) * scale <= r[0] and r[1] <= (127.5 - zero) * scale
 
 
-def weight_quant(w: Array, axis: int | None, x_scale: float, bias: Array | None) -> Quant:
+def weight_quant(
+    w: Array, axis: int | None, x_scale: float, bias: Array | None
+) -> Quant:
     """Symmetric scales of a weight, per slice of `axis` or (None) per tensor.
 
-    A slice of zeros takes the tensor's scale; what is infinite saturates. Where the bias would not fit int32 at the
-    scale x_scale * w_scale, the weight's scale is raised until it does.
+    A slice of zeros takes the tensor's scale; what is infinite saturates. Where the
+    bias would not fit int32 at the scale x_scale * w_scale, the weight's scale is
+    raised until it does.
     """
     magnitude = _finite_sizes(w)
     whole = float(magnitude.max(initial=0.0)) / 127 or 1.0
@@ -71,8 +84,12 @@ def quantize_weight(w: Array, q: Quant) -> Array:
 
 
 def quantize_activation(x: Array, q: Quant) -> Array:
-    """int8 in [-128, 127] of a constant that stands where activations do, or of what calibration saw there."""
-    flat, scale, zero = np.ascontiguousarray(x).reshape(-1), q.scale[0], q.zero_point[0]
+    """int8 in [-128, 127] of a constant that stands where activations do, or of what
+    calibration saw there.
+    """
+    flat = np.ascontiguousarray(x).reshape(-1)
+    scale = q.scale[0]
+    zero = q.zero_point[0]
     result = np.empty(flat.size, np.int8)
     for start in range(0, flat.size, _BLOCK):
         scaled = flat[start : start + _BLOCK].astype(np.float64)

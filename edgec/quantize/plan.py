@@ -1,9 +1,11 @@
-"""Which ops to leave in float32: those that buy the most accuracy for their time, one run of neighbours after another.
+"""Which ops to leave in float32: those that buy the most accuracy for their time, one
+run of neighbours after another.
 
-The error of a quantized model is distributed: the worst few ops alone gain little. So whole runs are looked at. What
-each op adds to the outputs' noise is measured first, with all others in float; that ranks the runs. The best are
-measured with all others in int8 and priced on the target; the best of those is made, corrected and measured as the int8
-model that it is, and becomes the ground for the next.
+The error of a quantized model is distributed: the worst few ops alone gain little. So
+whole runs are looked at. What each op adds to the outputs' noise is measured first,
+with all others in float; that ranks the runs. The best are measured with all others in
+int8 and priced on the target; the best of those is made, corrected and measured as the
+int8 model that it is, and becomes the ground for the next.
 """
 
 from __future__ import annotations
@@ -33,11 +35,15 @@ Pricer = Callable[[Graph], Price]
 Names = tuple[str, ...]
 
 _PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.1)
-"""Of what is missing: the cheapest runs that should buy so much are measured and priced, and one of them is taken."""
+"""Of what is missing: the cheapest runs that should buy so much are measured and
+priced, and one of them is taken.
+"""
 SENSED = 8
 """Samples that the noise of one op alone is measured on."""
 _ROUNDS = 4
-"""So often others are looked for where none of those kept its promise; then it is all or nothing."""
+"""So often others are looked for where none of those kept its promise; then it is all
+or nothing.
+"""
 _SPARED = 8
 """Runs that are measured to find one that may be int8 again."""
 _MOST = 32
@@ -52,9 +58,9 @@ _TOP_DB = 100.0
 
 @dataclass(frozen=True)
 class Bought:
-    """One row of a plan: the ops that were left in float next (or made int8 again, where `back`), and what the model
-    was then. db: signal to noise, the mean over samples and outputs. outputs: over all
-    samples.
+    """One row of a plan: the ops that were left in float next (or made int8 again,
+    where `back`), and what the model was then. db: signal to noise, the mean over
+    samples and outputs. outputs: over all samples.
     """
 
     unit: Unit
@@ -72,14 +78,23 @@ class Bought:
         """For the bundle's report."""
         price = None if self.price is None else asdict(self.price)
         outputs = {name: a.as_dict() for name, a in self.outputs.items()}
-        ops, kinds = [*self.ops], [*self.unit.kinds]
-        return {"ops": ops, "kinds": kinds, "back": self.back, "db": self.db, "price": price, "outputs": outputs}
+        ops = [*self.ops]
+        kinds = [*self.unit.kinds]
+        return {
+            "ops": ops,
+            "kinds": kinds,
+            "back": self.back,
+            "db": self.db,
+            "price": price,
+            "outputs": outputs,
+        }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was left in float to keep within limits, on `samples` held back; the first row is the model without.
-    worth_db: what it had to buy in all, where there was no goal (`Recipe.slowdown`).
+    """What was left in float to keep within limits, on `samples` held back; the first
+    row is the model without. worth_db: what it had to buy in all, where there was no
+    goal (`Recipe.slowdown`).
     """
 
     limits: Limits
@@ -95,13 +110,18 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """For the bundle's report."""
         rows = [r.to_json() for r in self.rows]
-        return {"limits": self.limits.to_json(), "samples": self.samples, "rows": rows, "floats": [*self.floats]}
+        return {
+            "limits": self.limits.to_json(),
+            "samples": self.samples,
+            "rows": rows,
+            "floats": [*self.floats],
+        }
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Some samples held back, and the model as it is made of the others: with ops of these names in float, all steps
-    done.
+    """Some samples held back, and the model as it is made of the others: with ops of
+    these names in float, all steps done.
     """
 
     make: Callable[[Names], Work]
@@ -110,7 +130,9 @@ class Fold:
 
 @dataclass
 class Planner:
-    """rough: the first fold's model, all int8, without steps that take long. price: what a quantized graph costs."""
+    """rough: the first fold's model, all int8, without steps that take long. price:
+    what a quantized graph costs.
+    """
 
     folds: Sequence[Fold]
     rough: Work
@@ -118,7 +140,10 @@ class Planner:
     price: Pricer | None = None
 
     def plan(self) -> Plan:
-        """Buy until the goals are reached; without any, while the budget lasts. Raises EdgecError where it does not."""
+        """Buy until the goals are reached; without any, while the budget lasts.
+
+        Raises EdgecError where it does not.
+        """
         rows = [self.bought((), Unit(()))]
         if not self._reached(rows[0]):
             market = Market.of(self.rough, [s for f in self.folds for s in f.held])
@@ -143,10 +168,13 @@ class Planner:
 
     def bought(self, floats: Names, unit: Unit, *, back: bool = False) -> Bought:
         """The model as it would be with these in float, measured."""
-        tallies, ratios, price = dict[str, Tally](), list[float](), None
+        tallies = dict[str, Tally]()
+        ratios = list[float]()
+        price = None
         for fold in self.folds:
             work = fold.make(floats)
-            int8, want = work.int8().graph, work.run()
+            int8 = work.int8().graph
+            want = work.run()
             work.say("measure int8")
             got = work.runners.int8(int8, work.passes * len(fold.held))
             for sample in fold.held:
@@ -154,20 +182,33 @@ class Planner:
             if self.price is not None and price is None:
                 price = self.price(int8)
         db = float(np.mean(decibels_of(np.array(ratios))))
-        return Bought(unit, db, price, {n: t.result() for n, t in tallies.items()}, back)
+        return Bought(
+            unit, db, price, {n: t.result() for n, t in tallies.items()}, back
+        )
 
     def _best(self, market: Market, rows: Sequence[Bought]) -> Unit | None:
         """The run that buys most for its time, of what the budget has room for."""
-        now, left, missing = rows[-1], _floats(rows), self._missing(rows[-1])
+        now = rows[-1]
+        left = _floats(rows)
+        missing = self._missing(rows[-1])
         int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
         base = decibels_of(market.noise(int8))
         for rest in (False,) * _ROUNDS + (True,):
             few = market.promising(left, 0.0 if rest else missing)
-            best, most = None, 0.0
+            best = None
+            most = 0.0
             for run in few:
-                price = self.price(market.simulation.graph(int8 - {*run.ops})) if self.price else None
+                if self.price:
+                    price = self.price(market.simulation.graph(int8 - {*run.ops}))
+                else:
+                    price = None
                 affordable = self.limits.affords(price)
-                gain = float(np.mean(decibels_of(market.noise(int8 - {*run.ops})) - base)) if affordable else 0.0
+                if affordable:
+                    gain = float(
+                        np.mean(decibels_of(market.noise(int8 - {*run.ops})) - base)
+                    )
+                else:
+                    gain = 0.0
                 if gain < _LEAST_DB:
                     market.refused.add(run)
                     continue
@@ -175,40 +216,65 @@ class Planner:
                 if price is not None and now.price is not None:
                     ms = max(price.ms / now.price.ms - 1, _LEAST_MS)
                 if min(gain, missing) / ms > most:
-                    best, most = run, min(gain, missing) / ms
+                    best = run
+                    most = min(gain, missing) / ms
             if best is not None:
                 return best
         return None
 
     def _missing(self, row: Bought) -> float:
         """How many dB are wanted yet; _STEP_DB where that cannot be told."""
-        short = max((self.limits.needed_db(a) - decibels(a) for a in row.outputs.values()), default=0.0)
+        short = max(
+            (self.limits.needed_db(a) - decibels(a) for a in row.outputs.values()),
+            default=0.0,
+        )
         return short if 0 < short < math.inf else _STEP_DB
 
     def not_needed(self, market: Market, rows: Sequence[Bought]) -> Iterator[Bought]:
-        """What the goal is reached without after all, now that others are in float: large runs first."""
-        left, vain = [*rows], set[Unit]()
+        """What the goal is reached without after all, now that others are in float:
+        large runs first.
+        """
+        left = [*rows]
+        vain = set[Unit]()
         for _ in range(_MOST if self._reached(rows[-1]) else 0):
             found = self._spare(market, left[-1], _floats(left), vain)
             if found is None:
                 return
             vain.add(found)
-            row = self.bought(tuple(n for n in _floats(left) if n not in found.names), found, back=True)
-            if self._reached(row) and self.limits.affords(row.price) and _cheaper(row, left[-1]):
+            row = self.bought(
+                tuple(n for n in _floats(left) if n not in found.names),
+                found,
+                back=True,
+            )
+            if (
+                self._reached(row)
+                and self.limits.affords(row.price)
+                and _cheaper(row, left[-1])
+            ):
                 left.append(row)
                 yield row
 
-    def _spare(self, market: Market, now: Bought, left: Names, vain: set[Unit]) -> Unit | None:
-        """The run of most work that the goal should be reached without. vain: those that were tried."""
+    def _spare(
+        self, market: Market, now: Bought, left: Names, vain: set[Unit]
+    ) -> Unit | None:
+        """The run of most work that the goal should be reached without. vain: those
+        that were tried.
+        """
         there = [u for u in market.units if {*u.names} & {*left}]
         int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
         base = market.noise(int8, SENSED).reshape(-1, len(now.outputs)).mean(0)
-        ratios = np.array([10 ** (-min(decibels(a), _TOP_DB) / 10) for a in now.outputs.values()])
-        allowed = np.array([10 ** (-self.limits.needed_db(a) / 10) for a in now.outputs.values()])
+        ratios = np.array(
+            [10 ** (-min(decibels(a), _TOP_DB) / 10) for a in now.outputs.values()]
+        )
+        allowed = np.array(
+            [10 ** (-self.limits.needed_db(a) / 10) for a in now.outputs.values()]
+        )
         likely = list[Unit]()
         for run in dict.fromkeys(Unit.of(r) for r in runs(market.units, there)):
             more = sum(market.alone[u] for u in market.units if {*u.ops} <= {*run.ops})
-            grown = np.asarray(more).reshape(-1, len(now.outputs)).mean(0) / np.maximum(base, 10 ** (-_TOP_DB / 10))
+            grown = np.asarray(more).reshape(-1, len(now.outputs)).mean(0) / np.maximum(
+                base, 10 ** (-_TOP_DB / 10)
+            )
             if run not in vain and np.all(ratios * (1 + grown) <= allowed):
                 likely.append(run)
         for run in sorted(likely, key=lambda u: -u.work)[:_SPARED]:
@@ -221,16 +287,23 @@ class Planner:
 
     def _out_of_reach(self, last: Bought) -> EdgecError:
         misses = "; ".join(self.limits.misses(last.outputs))
-        cost = "" if last.price is None else f" with an estimated {last.price.ms:.2f} ms"
+        if last.price is None:
+            cost = ""
+        else:
+            cost = f" with an estimated {last.price.ms:.2f} ms"
         what = f"the accuracy that was asked for is not reached{cost}: {misses}"
-        hint = "ask for less (--max-drop, --min-sqnr), allow more (--max-ms, --min-tpu-share), or try --quantize best"
+        hint = (
+            "ask for less (--max-drop, --min-sqnr), allow more (--max-ms, "
+            "--min-tpu-share), "
+            "or try --quantize best"
+        )
         return EdgecError(what, "on samples held back from calibration", hint)
 
 
 @dataclass
 class Market:
-    """What there is to buy: units in order, and the noise that each adds to each sample's outputs. refused: runs that
-    did not keep their promise.
+    """What there is to buy: units in order, and the noise that each adds to each
+    sample's outputs. refused: runs that did not keep their promise.
     """
 
     simulation: Simulation
@@ -243,7 +316,8 @@ class Market:
     @classmethod
     def of(cls, work: Work, samples: Sequence[Sample]) -> Market:
         """Measure each unit of a model with all others in float."""
-        simulation, run = Simulation(work), work.run()
+        simulation = Simulation(work)
+        run = work.run()
         found = units(work.graph, simulation.ops)
         market = cls(simulation, samples, [*outputs(run, samples)], found)
         some = each(found, len(found), "measure sensitivity", work.say)
@@ -255,15 +329,27 @@ class Market:
         """Of all."""
         return sum(u.work for u in self.units)
 
-    def noise(self, int8: Collection[Op], samples: int | None = None, tallies: dict[str, Tally] | None = None) -> Array:
-        """[samples x outputs]: with these ops in int8, as a part of each output's power. tallies: takes all in."""
-        run, found = self.simulation.run(int8), list[float]()
-        for want, got in zip(self.want[:samples], outputs(run, self.samples[:samples]), strict=True):
+    def noise(
+        self,
+        int8: Collection[Op],
+        samples: int | None = None,
+        tallies: dict[str, Tally] | None = None,
+    ) -> Array:
+        """[samples x outputs]: with these ops in int8, as a part of each output's
+        power. tallies: takes all in.
+        """
+        run = self.simulation.run(int8)
+        found = list[float]()
+        for want, got in zip(
+            self.want[:samples], outputs(run, self.samples[:samples]), strict=True
+        ):
             found += _compare(want, got, tallies)
         return np.array(found)
 
     def promising(self, left: Names, missing: float) -> list[Unit]:
-        """The runs of least work that should buy all that is missing, half of it, …; all that is left for 0."""
+        """The runs of least work that should buy all that is missing, half of it, …;
+        all that is left for 0.
+        """
         there = [u for u in self.units if not {*u.names} & {*left}]
         everything = Unit.of(there)
         if not missing or not there:
@@ -271,10 +357,17 @@ class Market:
         whole = np.maximum(sum(self.alone[u] for u in there), 1e-30)
         cheapest: dict[float, Unit] = {}
         for run in runs(self.units, there):
-            gain = float(np.mean(-decibels_of(whole) + decibels_of(whole - sum(self.alone[u] for u in run))))
+            gain = float(
+                np.mean(
+                    -decibels_of(whole)
+                    + decibels_of(whole - sum(self.alone[u] for u in run))
+                )
+            )
             joined = Unit.of(run)
             for part in _PARTS if joined not in self.refused else ():
-                if gain >= part * missing and (part not in cheapest or joined.work < cheapest[part].work):
+                if gain >= part * missing and (
+                    part not in cheapest or joined.work < cheapest[part].work
+                ):
                     cheapest[part] = joined
         return [*dict.fromkeys(cheapest.values())]
 
@@ -287,12 +380,17 @@ def _floats(rows: Sequence[Bought]) -> Names:
     """The names of what is in float after them."""
     left: dict[str, None] = {}
     for row in rows[1:]:
-        left = {n: None for n in left if n not in row.ops} if row.back else left | dict.fromkeys(row.ops)
+        if row.back:
+            left = {n: None for n in left if n not in row.ops}
+        else:
+            left = left | dict.fromkeys(row.ops)
     return tuple(left)
 
 
 def _compare(
-    want: Mapping[str, Array], got: Mapping[str, Array], tallies: dict[str, Tally] | None = None
+    want: Mapping[str, Array],
+    got: Mapping[str, Array],
+    tallies: dict[str, Tally] | None = None,
 ) -> list[float]:
     """The noise of each output of one sample, as a part of its power."""
     found = []
@@ -315,21 +413,30 @@ def leaving(candidate: Candidate, names: Names) -> Candidate:
     for i, step in enumerate(candidate.steps):
         if isinstance(step, Precision):
             both = Precision(tuple(dict.fromkeys((*step.floats, *names))))
-            return replace(candidate, steps=(*candidate.steps[:i], both, *candidate.steps[i + 1 :]))
+            return replace(
+                candidate, steps=(*candidate.steps[:i], both, *candidate.steps[i + 1 :])
+            )
     return candidate.also(Precision(names))
 
 
 def within(
-    limits: Limits, candidate: Candidate, parts: Sequence[tuple[Work, Sequence[Sample]]], price: Pricer | None
+    limits: Limits,
+    candidate: Candidate,
+    parts: Sequence[tuple[Work, Sequence[Sample]]],
+    price: Pricer | None,
 ) -> Plan:
-    """What of a candidate to leave in float. parts: the model before its steps, with samples to make it of, and others
-    to judge it on. Raises EdgecError where a goal is out of reach.
+    """What of a candidate to leave in float. parts: the model before its steps, with
+    samples to make it of, and others to judge it on. Raises EdgecError where a goal is
+    out of reach.
     """
 
     def fold(work: Work, held: Sequence[Sample]) -> Fold:
         line = Line(work)
         return Fold(lambda names: line.of(leaving(candidate, names)), held)
 
-    quick = tuple(replace(s, inherited=False) if isinstance(s, BiasCorrection) else s for s in candidate.steps)
+    quick = tuple(
+        replace(s, inherited=False) if isinstance(s, BiasCorrection) else s
+        for s in candidate.steps
+    )
     rough = Line(parts[0][0]).of(replace(candidate, steps=quick))
     return Planner([fold(*part) for part in parts], rough, limits, price).plan()

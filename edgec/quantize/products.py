@@ -1,7 +1,9 @@
-"""Ops with constant weights as what they are to quantization: products of a weight matrix and windows of the input.
+"""Ops with constant weights as what they are to quantization: products of a weight
+matrix and windows of the input.
 
-For each of G groups of output channels: weights [O/G, D] times windows [D]. A dense convolution has one group and
-D = KH * KW * C, a depthwise one a group for each channel and D = KH * KW.
+For each of G groups of output channels: weights [O/G, D] times windows [D]. A dense
+convolution has one group and D = KH * KW * C, a depthwise one a group for each channel
+and D = KH * KW.
 """
 
 from __future__ import annotations
@@ -23,11 +25,17 @@ _DENSE = (Conv2D, DepthwiseConv2D, FullyConnected)
 
 def products(ops: Iterable[Op]) -> dict[Op, Products]:
     """Of those of these float ops that are such products."""
-    return {op: Products(op) for op in ops if isinstance(op.spec, _DENSE) and op.inputs[1].const is not None}
+    return {
+        op: Products(op)
+        for op in ops
+        if isinstance(op.spec, _DENSE) and op.inputs[1].const is not None
+    }
 
 
 def readers(ops: Iterable[Op]) -> Mapping[Value, Sequence[Op]]:
-    """The ops by the value whose windows they read: what an observer asks for each value that it is shown."""
+    """The ops by the value whose windows they read: what an observer asks for each
+    value that it is shown.
+    """
     found: dict[Value, list[Op]] = {}
     for op in ops:
         found.setdefault(op.inputs[0], []).append(op)
@@ -42,12 +50,15 @@ class Products:
 
     @property
     def _conv(self) -> Conv2D | DepthwiseConv2D | None:
-        return self.op.spec if isinstance(self.op.spec, (Conv2D, DepthwiseConv2D)) else None
+        if isinstance(self.op.spec, (Conv2D, DepthwiseConv2D)):
+            return self.op.spec
+        return None
 
     @property
     def groups(self) -> int:
         """G."""
-        x, w = self.op.inputs[0].type, self.op.inputs[1].type
+        x = self.op.inputs[0].type
+        w = self.op.inputs[1].type
         match self.op.spec:
             case DepthwiseConv2D():
                 return x.shape[3]
@@ -59,7 +70,9 @@ class Products:
     def depth(self) -> int:
         """D."""
         w = self.op.inputs[1].type.shape
-        return w[1] * w[2] if isinstance(self.op.spec, DepthwiseConv2D) else int(np.prod(w[1:]))
+        if isinstance(self.op.spec, DepthwiseConv2D):
+            return w[1] * w[2]
+        return int(np.prod(w[1:]))
 
     @property
     def padded(self) -> bool:
@@ -80,7 +93,9 @@ class Products:
         return np.ascontiguousarray(matrix).reshape(shape)
 
     def mean(self, x: Array, zero: float = 0.0) -> Array:
-        """[G, D]: the mean of all windows, less `zero`, which is also what lies around the image."""
+        """[G, D]: the mean of all windows, less `zero`, which is also what lies around
+        the image.
+        """
         conv = self._conv
         if conv is None:
             rows = x.reshape(-1, self.depth)
@@ -90,8 +105,19 @@ class Products:
         oh, ow = self.op.output.type.shape[1:3]
         (sh, sw), (dh, dw) = conv.stride, conv.dilation
         # what a tap meets over all windows: some rows, and of those some columns
-        bands = [image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh].sum((0, 1), dtype=np.float64) for i in range(kh)]
-        taps = np.array([r[j * dw : j * dw + (ow - 1) * sw + 1 : sw].sum(0) for r in bands for j in range(kw)])
+        bands = [
+            image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh].sum(
+                (0, 1), dtype=np.float64
+            )
+            for i in range(kh)
+        ]
+        taps = np.array(
+            [
+                r[j * dw : j * dw + (ow - 1) * sw + 1 : sw].sum(0)
+                for r in bands
+                for j in range(kw)
+            ]
+        )
         taps /= len(x) * oh * ow
         return np.squeeze(self._grouped((taps - zero)[None]), 0)
 
@@ -102,19 +128,27 @@ class Products:
         kh, kw = self.op.inputs[1].type.shape[1:3]
         return np.squeeze(self._grouped(np.tile(pixel, (1, kh * kw, 1))), 0)
 
-    def windows(self, x: Array, count: int, rng: np.random.Generator, zero: float = 0.0) -> Array:
+    def windows(
+        self, x: Array, count: int, rng: np.random.Generator, zero: float = 0.0
+    ) -> Array:
         """[n, G, D]: at most `count` windows, drawn; zero: what lies around the image."""
         return self._at(x, _some(self._total(x), count, rng), zero)
 
-    def weighed(self, x: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """At most `count` windows, drawn with those more often that have large elements, and how many each stands for,
-        [n]: an unlikely window may be all that a range clips.
+    def weighed(
+        self, x: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """At most `count` windows, drawn with those more often that have large
+        elements, and how many each stands for, [n]: an unlikely window may be all that
+        a range clips.
         """
         total = self._total(x)
         if total <= count:
             return self._at(x, np.arange(total)), np.ones(total, np.float32)
         size = self._sizes(x)
-        chance = (1 - _BY_SIZE) / total + _BY_SIZE * size / size.sum() if size.any() else np.full(total, 1 / total)
+        if size.any():
+            chance = (1 - _BY_SIZE) / total + _BY_SIZE * size / size.sum()
+        else:
+            chance = np.full(total, 1 / total)
         at = np.sort(rng.choice(total, count, p=chance / chance.sum()))
         return self._at(x, at), (1 / (count * chance[at])).astype(np.float32)
 
@@ -128,13 +162,19 @@ class Products:
         """[windows]: the square of the largest element of each."""
         conv = self._conv
         if conv is None:
-            return np.asarray(np.square(np.abs(x.reshape(-1, self.depth)).max(1).astype(np.float64)))
+            return np.asarray(
+                np.square(np.abs(x.reshape(-1, self.depth)).max(1).astype(np.float64))
+            )
         image = pad_image(np.abs(x).max(3, keepdims=True), conv.pads, 0.0)
         kh, kw = self.op.inputs[1].type.shape[1:3]
         oh, ow = self.op.output.type.shape[1:3]
         (sh, sw), (dh, dw) = conv.stride, conv.dilation
-        rows = np.max([image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh] for i in range(kh)], 0)
-        largest = np.max([rows[:, :, j * dw : j * dw + (ow - 1) * sw + 1 : sw] for j in range(kw)], 0)
+        rows = np.max(
+            [image[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh] for i in range(kh)], 0
+        )
+        largest = np.max(
+            [rows[:, :, j * dw : j * dw + (ow - 1) * sw + 1 : sw] for j in range(kw)], 0
+        )
         return np.asarray(np.square(largest.reshape(-1).astype(np.float64)))
 
     def _at(self, x: Array, at: Array, zero: float = 0.0) -> Array:
@@ -145,11 +185,20 @@ class Products:
         _, ih, iw, _ = x.shape
         kh, kw = self.op.inputs[1].type.shape[1:3]
         oh, ow = self.op.output.type.shape[1:3]
-        b, y = at // (oh * ow), at // ow % oh * conv.stride[0] - conv.pads[0]
+        b = at // (oh * ow)
+        y = at // ow % oh * conv.stride[0] - conv.pads[0]
         rows = y[:, None] + np.arange(kh) * conv.dilation[0]
-        cols = (at % ow * conv.stride[1] - conv.pads[2])[:, None] + np.arange(kw) * conv.dilation[1]
-        found = x[b[:, None, None], rows.clip(0, ih - 1)[:, :, None], cols.clip(0, iw - 1)[:, None, :]]
-        inside = ((rows >= 0) & (rows < ih))[:, :, None] & ((cols >= 0) & (cols < iw))[:, None, :]
+        cols = (at % ow * conv.stride[1] - conv.pads[2])[:, None] + np.arange(
+            kw
+        ) * conv.dilation[1]
+        found = x[
+            b[:, None, None],
+            rows.clip(0, ih - 1)[:, :, None],
+            cols.clip(0, iw - 1)[:, None, :],
+        ]
+        inside = ((rows >= 0) & (rows < ih))[:, :, None] & ((cols >= 0) & (cols < iw))[
+            :, None, :
+        ]
         if not inside.all():
             found[~inside] = zero
         return self._grouped(found.reshape(len(at), kh * kw, -1))
@@ -157,7 +206,11 @@ class Products:
     def _grouped(self, taps: Array) -> Array:
         """[n, KH * KW, C] to [n, G, D]."""
         n, k, c = taps.shape
-        return taps.reshape(n, k, self.groups, c // self.groups).transpose(0, 2, 1, 3).reshape(n, self.groups, -1)
+        return (
+            taps.reshape(n, k, self.groups, c // self.groups)
+            .transpose(0, 2, 1, 3)
+            .reshape(n, self.groups, -1)
+        )
 
 
 def apply(matrix: Array, windows: Array) -> Array:
@@ -167,10 +220,14 @@ def apply(matrix: Array, windows: Array) -> Array:
 
 
 def product(matrix: Array, window: Array) -> Array:
-    """[O]: of weights [G, O/G, D] and one window [G, D]; in float64 alike on every machine."""
+    """[O]: of weights [G, O/G, D] and one window [G, D]; in float64 alike on every
+    machine.
+    """
     # not by BLAS, whose order of summing hangs on the number of cores
     return np.asarray((matrix * window[:, None]).sum(2).reshape(-1))
 
 
 def _some(total: int, count: int, rng: np.random.Generator) -> Array:
-    return np.arange(total) if total <= count else np.sort(rng.choice(total, count, replace=False))
+    if total <= count:
+        return np.arange(total)
+    return np.sort(rng.choice(total, count, replace=False))

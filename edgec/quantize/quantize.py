@@ -12,28 +12,39 @@ from edgec.quantize.observers import Range, calibrate
 from edgec.quantize.rewrite import rewrite
 
 _MOST_MACS = 20 * 10**9
-"""That are computed in numpy to assume ranges: twice those of the largest networks that boards run."""
+"""That are computed in numpy to assume ranges: twice those of the largest networks that
+boards run.
+"""
 
 
 def is_quantized(graph: Graph) -> bool:
-    """Whether any op already computes on quantized integers; those of 16 bits at the border are floats inside."""
-    return any(v.type.is_quantized and v.type.dtype != "int16" for op in graph.ops for v in op.inputs)
+    """Whether any op already computes on quantized integers; those of 16 bits at the
+    border are floats inside.
+    """
+    return any(
+        v.type.is_quantized and v.type.dtype != "int16"
+        for op in graph.ops
+        for v in op.inputs
+    )
 
 
 def quantize(graph: Graph, samples: Sequence[Mapping[str, Array]]) -> Graph:
-    """The int8 form of a float graph, its ranges the smallest and the largest elements over `samples`.
+    """The int8 form of a float graph, its ranges the smallest and the largest elements
+    over `samples`.
 
-    Inputs and outputs keep their names and types; ops without an int8 form stay float32 between conversions.
-    Raises InputError when there is no sample.
+    Inputs and outputs keep their names and types; ops without an int8 form stay float32
+    between conversions. Raises InputError when there is no sample.
     """
     lowered = lower(graph)
     return quantize_ranges(lowered, calibrate(lowered, samples))
 
 
 def assumed(graph: Graph, seed: int = 0) -> Graph:
-    """`quantize` with one random sample in [0, 1] instead of calibration data; `evenly` where that would take minutes.
+    """`quantize` with one random sample in [0, 1] instead of calibration data; `evenly`
+    where that would take minutes.
 
-    Only for questions that the scales hardly change (what would map where); the result is not fit to run.
+    Only for questions that the scales hardly change (what would map where); the result
+    is not fit to run.
     """
     if sum(op.spec.macs(op) for op in graph.ops) > _MOST_MACS:
         return evenly(graph)
@@ -41,16 +52,22 @@ def assumed(graph: Graph, seed: int = 0) -> Graph:
 
 
 def evenly(graph: Graph) -> Graph:
-    """`quantize` with one made-up range for every value, so that nothing is run and no two scales keep ops apart.
+    """`quantize` with one made-up range for every value, so that nothing is run and no
+    two scales keep ops apart.
 
-    Only to see which ops TFLite's quantizer would make int8; the result is not fit to run.
+    Only to see which ops TFLite's quantizer would make int8; the result is not fit to
+    run.
     """
     lowered = lower(graph)
-    return quantize_ranges(lowered, {v: (-1.0, 1.0) for v in lowered.values() if v.type.dtype == "float32"})
+    return quantize_ranges(
+        lowered, {v: (-1.0, 1.0) for v in lowered.values() if v.type.dtype == "float32"}
+    )
 
 
 def random_sample(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """Reproducible inputs that any graph accepts: reals in [0, 1), all of int8 and uint8, index 0."""
+    """Reproducible inputs that any graph accepts: reals in [0, 1), all of int8 and
+    uint8, index 0.
+    """
     rng = np.random.default_rng(seed)
     return {v.name: _random(v.type, rng) for v in graph.inputs}
 

@@ -1,4 +1,7 @@
-"""Recipes: what quantization does, as data (docs/quantization.md). Those of edgec are the files of recipes/."""
+"""Recipes: what quantization does, as data (docs/quantization.md).
+
+Those of edgec are the files of recipes/.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from edgec.quantize.work import Step
 
 FOLDER = Path(__file__).parent / "recipes"
 ORDER = ("graph", "ranges", "precision", "weights", "biases")
-"""What steps change, in the order in which they may: each is computed from those before it."""
+"""What steps change, in the order in which they may: each is computed from those before
+it.
+"""
 
 _NUMBERS = ("within_db", "within_errors", "slowdown", "worth_db", "enough_db")
 _KEYS = {"name", "seed", *_NUMBERS, "candidate"}
@@ -34,7 +39,9 @@ class Candidate:
         return tuple(s for s in self.steps if s.changes == "graph")
 
     def also(self, step: Step) -> Candidate:
-        """With one more step, behind those that change what it changes, or something before that."""
+        """With one more step, behind those that change what it changes, or something
+        before that.
+        """
         last = ORDER.index(step.changes)
         before = [s for s in self.steps if ORDER.index(s.changes) <= last]
         return replace(self, steps=(*before, step, *self.steps[len(before) :]))
@@ -46,13 +53,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ways to quantize, of which the best on samples held back from all of them is kept.
+    """Ways to quantize, of which the best on samples held back from all of them is
+    kept.
 
-    seed: of what steps draw. within_db: one that is so far below the first candidate, in dB, is not kept, nor one that
-    is clearly so on an output of the model, however good it is on the others. within_errors: candidates that are so
-    many standard errors below the best are as good as that; the last of them is kept. slowdown: how much more time, as
-    a part of what int8 takes, may be spent on operations that stay in float, if that buys `worth_db` on samples held
-    back; nothing where there are `enough_db` without.
+    seed: of what steps draw. within_db: one that is so far below the first candidate,
+    in dB, is not kept, nor one that is clearly so on an output of the model, however
+    good it is on the others. within_errors: candidates that are so many standard errors
+    below the best are as good as that; the last of them is kept. slowdown: how much
+    more time, as a part of what int8 takes, may be spent on operations that stay in
+    float, if that buys `worth_db` on samples held back; nothing where there are
+    `enough_db` without.
     """
 
     name: str
@@ -80,16 +90,25 @@ class Recipe:
 
     @classmethod
     def load(cls, name: str) -> Recipe:
-        """Of a name ("fast", "best") or a .toml file. Raises InputError where it is none, or says what none can."""
+        """Of a name ("fast", "best") or a .toml file.
+
+        Raises InputError where it is none, or says what none can.
+        """
         path = recipe_file(name) or FOLDER / f"{name}.toml"
         if not path.is_file():
             known = sorted(p.stem for p in FOLDER.glob("*.toml"))
             what = f"there is no recipe {name}{did_you_mean(name, known)}"
-            raise InputError(what, "--quantize", f"give one of {', '.join(known)}, or a .toml file")
+            raise InputError(
+                what, "--quantize", f"give one of {', '.join(known)}, or a .toml file"
+            )
         try:
-            return cls.of(from_toml(path, dict[str, Any], "see docs/quantization.md"), path.stem)
+            return cls.of(
+                from_toml(path, dict[str, Any], "see docs/quantization.md"), path.stem
+            )
         except (OSError, ValueError) as e:
-            raise InputError(f"the recipe cannot be read: {e}", str(path), "see docs/quantization.md") from e
+            raise InputError(
+                f"the recipe cannot be read: {e}", str(path), "see docs/quantization.md"
+            ) from e
 
     @classmethod
     def of(cls, given: Mapping[str, Any], name: str) -> Recipe:
@@ -116,12 +135,19 @@ def recipe_file(name: str) -> Path | None:
 
 
 def _candidate(row: object) -> Candidate:
-    if not isinstance(row, dict) or row.keys() != {"name", "steps"} or not isinstance(row["steps"], list):
+    if (
+        not isinstance(row, dict)
+        or row.keys() != {"name", "steps"}
+        or not isinstance(row["steps"], list)
+    ):
         raise ValueError(f'a [[candidate]] has "name" and "steps", not {row!r}')
     made = tuple(_step(s) for s in row["steps"])
     places = [ORDER.index(s.changes) for s in made]
     if places != sorted(places):
-        raise ValueError(f"{row['name']}: steps must change {', then '.join(ORDER)}; {_order(made)} do not")
+        raise ValueError(
+            f"{row['name']}: steps must change {', then '.join(ORDER)}; "
+            f"{_order(made)} do not"
+        )
     if "ranges" not in {s.changes for s in made}:
         raise ValueError(f"{row['name']}: no step finds the ranges")
     return Candidate(str(row["name"]), made)
@@ -136,14 +162,23 @@ def _step(given: object) -> Step:
     row = {"step": given} if isinstance(given, str) else given
     if not isinstance(row, dict) or not isinstance(row.get("step"), str):
         raise ValueError(f"a step is a name or {{step = name, …}}, not {given!r}")
-    name, options = row["step"], {k: v for k, v in row.items() if k != "step"}
+    name = row["step"]
+    options = {k: v for k, v in row.items() if k != "step"}
     known = steps()
     if name not in known:
-        raise ValueError(f"there is no step {name}{did_you_mean(name, known)}; there are {', '.join(known)}")
+        raise ValueError(
+            f"there is no step {name}{did_you_mean(name, known)}; "
+            f"there are {', '.join(known)}"
+        )
     kinds = {f.name: type(f.default) for f in fields(known[name])}
     if unknown := options.keys() - kinds:
-        raise ValueError(f'step {name} has no "{min(unknown)}"; it has {", ".join(kinds) or "no options"}')
-    return known[name](**{k: _option(f"{name}.{k}", v, kinds[k]) for k, v in options.items()})
+        raise ValueError(
+            f'step {name} has no "{min(unknown)}"; '
+            f"it has {', '.join(kinds) or 'no options'}"
+        )
+    return known[name](
+        **{k: _option(f"{name}.{k}", v, kinds[k]) for k, v in options.items()}
+    )
 
 
 def _option(name: str, value: object, kind: type) -> object:
@@ -163,6 +198,11 @@ def _number(name: str, value: object) -> float:
 
 
 def _written(step: Step) -> dict[str, Any]:
-    """With all its options, so that a later version's defaults do not change what it says."""
+    """With all its options, so that a later version's defaults do not change what it
+    says.
+    """
     options = {f.name: getattr(step, f.name) for f in fields(step)}
-    return {"step": step.name, **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}}
+    return {
+        "step": step.name,
+        **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
+    }

@@ -8,7 +8,17 @@ from functools import partial
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, QuantRule, TensorType, Value, verify
+from edgec.ir import (
+    Array,
+    Builder,
+    Graph,
+    Op,
+    Quant,
+    QuantRule,
+    TensorType,
+    Value,
+    verify,
+)
 from edgec.ops.common import quantize_bias
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.quantize.domains import int8_ops, role
@@ -24,7 +34,9 @@ from edgec.quantize.scales import activation_scales
 
 @dataclass(frozen=True)
 class Rounded:
-    """What is not just the nearest integer. weights: int8 ones, by op. biases: reals in place of the model's, by op."""
+    """What is not just the nearest integer. weights: int8 ones, by op. biases: reals in
+    place of the model's, by op.
+    """
 
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
@@ -39,11 +51,18 @@ class Int8:
 
 
 def rewrite(
-    graph: Graph, ranges: Mapping[Value, Range], rounded: Rounded | None = None, left: Collection[Op] = ()
+    graph: Graph,
+    ranges: Mapping[Value, Range],
+    rounded: Rounded | None = None,
+    left: Collection[Op] = (),
 ) -> Int8:
-    """The int8 form of a float graph with known ranges of its values. left: ops that stay float."""
+    """The int8 form of a float graph with known ranges of its values. left: ops that
+    stay float.
+    """
     chosen = int8_ops(graph, ranges, left)
-    rewriter = _Rewriter(graph, chosen, activation_scales(graph, chosen, ranges), rounded or Rounded())
+    rewriter = _Rewriter(
+        graph, chosen, activation_scales(graph, chosen, ranges), rounded or Rounded()
+    )
     result = rewriter.run()
     verify(result, "quantized")
     return Int8(result, rewriter.twins)
@@ -60,13 +79,19 @@ class Integers:
 
 
 def integers(op: Op, x_scale: float, rounded: Rounded) -> Integers:
-    """Of an op with weights whose input has this scale; the bias's scale follows from input and weight."""
+    """Of an op with weights whose input has this scale; the bias's scale follows from
+    input and weight.
+    """
     at = _places(op)
     w = _array(op.inputs[at["weight"]])
     bias = _array(op.inputs[at["bias"]]) if "bias" in at else None
-    real, own = rounded.biases.get(op), rounded.weights.get(op)
+    real = rounded.biases.get(op)
+    own = rounded.weights.get(op)
     quant = weight_quant(
-        w, op.spec.weight_axis if op.spec.per_channel else None, x_scale, real if bias is None else bias
+        w,
+        op.spec.weight_axis if op.spec.per_channel else None,
+        x_scale,
+        real if bias is None else bias,
     )
     weight = quantize_weight(w, quant) if own is None else own
     if bias is None and real is None:
@@ -80,7 +105,9 @@ def renew(op: Op, twin: Op, rounded: Rounded) -> None:
     """Let the int8 twin of an op have the constants that these give it."""
     at = _places(op)
     made = integers(op, twin.inputs[at["act"]].type.scale, rounded)
-    twin.inputs[at["weight"]] = _with(twin.inputs[at["weight"]], made.weight, made.weight_quant)
+    twin.inputs[at["weight"]] = _with(
+        twin.inputs[at["weight"]], made.weight, made.weight_quant
+    )
     if made.bias is not None:
         i = at.get("bias", len(op.inputs))
         twin.inputs[i] = _with(twin.inputs[i], made.bias, made.bias_quant)
@@ -96,10 +123,21 @@ def _places(op: Op) -> dict[str, int]:
 
 
 class _Rewriter:
-    """Copies a graph op by op; every value has a form as declared, an int8 form, or both, made when first needed."""
+    """Copies a graph op by op; every value has a form as declared, an int8 form, or
+    both, made when first needed.
+    """
 
-    def __init__(self, graph: Graph, chosen: set[Op], scales: Mapping[Value, Quant], rounded: Rounded) -> None:
-        self.graph, self.chosen, self.scales, self.rounded = graph, chosen, scales, rounded
+    def __init__(
+        self,
+        graph: Graph,
+        chosen: set[Op],
+        scales: Mapping[Value, Quant],
+        rounded: Rounded,
+    ) -> None:
+        self.graph = graph
+        self.chosen = chosen
+        self.scales = scales
+        self.rounded = rounded
         self.twins: dict[Op, Op] = {}
         self.build = Builder(Graph(graph.name))
         self.plain: dict[Value, Value] = {}
@@ -119,10 +157,16 @@ class _Rewriter:
 
     def _reserve_output_names(self) -> None:
         """The model's outputs keep their names, whatever is inserted before them."""
-        self.output_name = {v: self.build.name(v.name) for v in self.graph.producers() if v in self.graph.outputs}
+        self.output_name = {
+            v: self.build.name(v.name)
+            for v in self.graph.producers()
+            if v in self.graph.outputs
+        }
 
     def _result(self, v: Value, type_: TensorType) -> Value:
-        """The new value that an op writes for `v`; an output's own name is for the form as declared."""
+        """The new value that an op writes for `v`; an output's own name is for the form
+        as declared.
+        """
         if v in self.output_name:
             if type_.dtype == v.type.dtype:
                 return Value(self.output_name[v], type_)
@@ -141,9 +185,13 @@ class _Rewriter:
         if "weight" in op.spec.roles:
             self._weights(op, inputs)
         outputs: list[Value] = []
-        for v, t in zip(op.outputs, op.spec.infer(*(i.type for i in inputs)), strict=True):
+        for v, t in zip(
+            op.outputs, op.spec.infer(*(i.type for i in inputs)), strict=True
+        ):
             quantized = t.dtype == "int8"
-            out = self._result(v, replace(t, quant=self.scales[v]) if quantized else v.type)
+            out = self._result(
+                v, replace(t, quant=self.scales[v]) if quantized else v.type
+            )
             (self.int8 if quantized else self.plain)[v] = out
             outputs.append(out)
         self.build.write(op.spec, inputs, outputs)
@@ -155,31 +203,53 @@ class _Rewriter:
         if v.const is None:
             return self._quantized(v, same or self.scales[v])
         quant = same or activation_quant(constant_range(v.const))
-        return self._shared(v, quant, lambda: self.build.const(quantize_activation(_array(v), quant), v.name, quant))
+        return self._shared(
+            v,
+            quant,
+            lambda: self.build.const(
+                quantize_activation(_array(v), quant), v.name, quant
+            ),
+        )
 
     def _weights(self, op: Op, inputs: list[Value]) -> None:
         """Replace weight and bias by their integer forms."""
         at = _places(op)
         made = integers(op, inputs[at["act"]].type.scale, self.rounded)
-        w, bias = op.inputs[at["weight"]], op.inputs[at["bias"]] if "bias" in at else None
+        w = op.inputs[at["weight"]]
+        bias = op.inputs[at["bias"]] if "bias" in at else None
         form = partial(self.build.const, made.weight, w.name, made.weight_quant)
-        inputs[at["weight"]] = form() if op in self.rounded.weights else self._shared(w, made.weight_quant, form)
+        inputs[at["weight"]] = (
+            form()
+            if op in self.rounded.weights
+            else self._shared(w, made.weight_quant, form)
+        )
         if made.bias is None or made.bias_quant is None:
             return
         if bias is None:
-            inputs.append(self.build.const(made.bias, f"{op.output.name}_bias", made.bias_quant))
+            inputs.append(
+                self.build.const(made.bias, f"{op.output.name}_bias", made.bias_quant)
+            )
             return
         form = partial(self.build.const, made.bias, bias.name, made.bias_quant)
-        inputs[at["bias"]] = form() if op in self.rounded.biases else self._shared(bias, made.bias_quant, form)
+        inputs[at["bias"]] = (
+            form()
+            if op in self.rounded.biases
+            else self._shared(bias, made.bias_quant, form)
+        )
 
     def _plain(self, v: Value) -> Value:
-        """The form as declared; a float32 one is dequantized if only the int8 one exists."""
+        """The form as declared; a float32 one is dequantized if only the int8 one
+        exists.
+        """
         if v not in self.plain:
             if v.const is not None:
                 self.plain[v] = self.build.const(v.const, v.name, v.type.quant)
             else:
                 name = self.output_name.get(v)
-                out = Value(name, v.type) if name else self.build.value(f"{v.name}_f32", v.type)
+                if name:
+                    out = Value(name, v.type)
+                else:
+                    out = self.build.value(f"{v.name}_f32", v.type)
                 self.build.write(Dequantize(), [self.int8[v]], [out])
                 self.plain[v] = out
         return self.plain[v]
@@ -190,7 +260,11 @@ class _Rewriter:
         if own is not None and own.type.quant == quant:
             return own
         source = own or self.plain[v]
-        return self._shared(v, quant, lambda: self.build.add(Quantize(), [source], f"{v.name}_int8", quant))
+        return self._shared(
+            v,
+            quant,
+            lambda: self.build.add(Quantize(), [source], f"{v.name}_int8", quant),
+        )
 
     def _shared(self, v: Value, quant: Quant, make: Callable[[], Value]) -> Value:
         """Made once for each value and scale."""

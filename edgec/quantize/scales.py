@@ -1,4 +1,6 @@
-"""The scale of every int8 activation: from its op, from calibration, and shared where ops demand it."""
+"""The scale of every int8 activation: from its op, from calibration, and shared where
+ops demand it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from edgec.quantize.observers import Range, constant_range
 from edgec.quantize.params import activation_quant, holds
 
 _FINEST = 2.0**-17
-"""An output scale below this part of the smallest input scale adds nothing, and TFLite's ADD refuses it from 2^-19."""
+"""An output scale below this part of the smallest input scale adds nothing, and
+TFLite's ADD refuses it from 2^-19.
+"""
 
 
 @dataclass(eq=False)
 class _Group:
-    """Values that share one scale: a prescribed one, or that of the union of their ranges."""
+    """Values that share one scale: a prescribed one, or that of the union of their
+    ranges.
+    """
 
     range: Range
     fixed: Quant | None = None
@@ -31,11 +37,15 @@ class _Group:
         self.range = (min(self.range[0], r[0]), max(self.range[1], r[1]))
 
 
-def activation_scales(graph: Graph, chosen: set[Op], ranges: Mapping[Value, Range]) -> dict[Value, Quant]:
-    """The int8 quantization of every computed float32 value that a chosen op reads or writes.
+def activation_scales(
+    graph: Graph, chosen: set[Op], ranges: Mapping[Value, Range]
+) -> dict[Value, Quant]:
+    """The int8 quantization of every computed float32 value that a chosen op reads or
+    writes.
 
-    A SAME op joins its computed inputs and its outputs in one group; an input whose scale is prescribed elsewhere stays
-    out of it (the rewriter requantizes it), unless all inputs have that same scale and the constants fit it.
+    A SAME op joins its computed inputs and its outputs in one group; an input whose
+    scale is prescribed elsewhere stays out of it (the rewriter requantizes it), unless
+    all inputs have that same scale and the constants fit it.
     """
     ops = [op for op in graph.ops if op in chosen]
     grouping = _Grouping(ranges)
@@ -86,8 +96,13 @@ class _Grouping:
         free = [*dict.fromkeys(g for g in sources if g.fixed is None)]
         # the largest takes in the others, so that no value moves often
         home = max(free, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
-        # an output can exceed the inputs: by the value of a border, by the overshoot of a cubic resize
-        for r in (*(g.range for g in sources), *constants, *(self.ranges[v] for v in results)):
+        # an output can exceed the inputs: by the value of a border, by the overshoot of
+        # a cubic resize
+        for r in (
+            *(g.range for g in sources),
+            *constants,
+            *(self.ranges[v] for v in results),
+        ):
             home.widen(r)
         for g in free:
             if g is not home:
@@ -95,25 +110,34 @@ class _Grouping:
         self.put(results, home)
 
     def raise_floors(self, ops: Sequence[Op]) -> None:
-        """`raise_floor` until nothing changes: after a change, the ops that read the group are looked at again."""
+        """`raise_floor` until nothing changes: after a change, the ops that read the
+        group are looked at again.
+        """
         readers: dict[_Group, list[int]] = {}
         for i, op in enumerate(ops):
             for v in activations(op):
                 if v.const is None:
                     readers.setdefault(self.of[v], []).append(i)
-        waiting = list(range(len(ops)))  # a heap: the first op in the graph's order is next
+        # a heap: the first op in the graph's order is next
+        waiting = list(range(len(ops)))
         queued = set(waiting)
         while waiting:
             i = heappop(waiting)
             queued.discard(i)
             if self.raise_floor(ops[i]):
-                changed = dict.fromkeys(self.of[v] for v in ops[i].outputs if v in self.of)
-                for k in sorted({k for g in changed for k in readers.get(g, [])} - queued):
+                changed = dict.fromkeys(
+                    self.of[v] for v in ops[i].outputs if v in self.of
+                )
+                for k in sorted(
+                    {k for g in changed for k in readers.get(g, [])} - queued
+                ):
                     queued.add(k)
                     heappush(waiting, k)
 
     def raise_floor(self, op: Op) -> bool:
-        """Keep an output of almost no range from a scale far below what the inputs can resolve; tells of a change."""
+        """Keep an output of almost no range from a scale far below what the inputs can
+        resolve; tells of a change.
+        """
         if op.spec.quant is not QuantRule.FREE:
             return False
         least = min(self._scale(v) for v in activations(op))
@@ -121,7 +145,8 @@ class _Grouping:
         for g in (self.of[v] for v in op.outputs if v in self.of):
             floor = least if g.range[0] == g.range[1] == 0 else least * _FINEST
             if g.fixed is None and g.quant().scale[0] < floor * (1 - 1e-6):
-                g.floor, changed = floor, True
+                g.floor = floor
+                changed = True
         return changed
 
     def _scale(self, v: Value) -> float:

@@ -1,7 +1,9 @@
-"""What a partly quantized model computes, nearly, by running its float graph: no C is made for each choice of ops.
+"""What a partly quantized model computes, nearly, by running its float graph: no C is
+made for each choice of ops.
 
-Int8 weights and biases stand in the float graph as the reals that they are; what an int8 op reads and writes is rounded
-in place, between two ops. What it leaves out is the rounding inside of int8 kernels: a part of a step.
+Int8 weights and biases stand in the float graph as the reals that they are; what an
+int8 op reads and writes is rounded in place, between two ops. What it leaves out is the
+rounding inside of int8 kernels: a part of a step.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Simulation:
     """Of all int8 forms of a model that leave some of its ops in float."""
 
     def __init__(self, work: Work) -> None:
-        self._work, self._twins = work, work.int8().twins
+        self._work = work
+        self._twins = work.int8().twins
 
     @property
     def ops(self) -> Collection[Op]:
@@ -57,17 +60,28 @@ def _put_reals(op: Op, twin: Op, graph: Graph) -> None:
         if v.const is None or not v.type.is_quantized:
             continue
         real = dequantize(v.const, v.type)
-        name = op.inputs[i].name if i < len(op.inputs) else graph.unique_name(f"{op.output.name}_bias")
+        if i < len(op.inputs):
+            name = op.inputs[i].name
+        else:
+            name = graph.unique_name(f"{op.output.name}_bias")
         made = Value(name, v.type.with_quant(None, "float32"), real)
         op.inputs[i : i + 1] = [made]
 
 
 def _scales(op: Op, twin: Op, known: Mapping[str, Quant]) -> dict[str, Quant]:
-    """Of what the twin reads and writes, by name. One that was written in another scale keeps it."""
+    """Of what the twin reads and writes, by name.
+
+    One that was written in another scale keeps it.
+    """
     found: dict[str, Quant] = {}
     for i, v in enumerate(op.inputs):
         t = twin.inputs[i].type
-        if v.const is None and role(op, i) == "act" and t.quant is not None and v.name not in known:
+        if (
+            v.const is None
+            and role(op, i) == "act"
+            and t.quant is not None
+            and v.name not in known
+        ):
             found[v.name] = t.quant
     for v, y in zip(op.outputs, twin.outputs, strict=True):
         if y.type.dtype == "int8" and y.type.quant is not None:
@@ -76,10 +90,17 @@ def _scales(op: Op, twin: Op, known: Mapping[str, Quant]) -> dict[str, Quant]:
 
 
 def rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
-    """A run of a float graph in which values of these names are rounded to the steps of their scales."""
+    """A run of a float graph in which values of these names are rounded to the steps of
+    their scales.
+    """
 
-    def rounded(inputs: Mapping[str, Array], observe: object = None) -> dict[str, Array]:
-        given = {name: _rounded(x.copy(), scales[name]) if name in scales else x for name, x in inputs.items()}
+    def rounded(
+        inputs: Mapping[str, Array], observe: object = None
+    ) -> dict[str, Array]:
+        given = {
+            name: _rounded(x.copy(), scales[name]) if name in scales else x
+            for name, x in inputs.items()
+        }
 
         def at(v: Value, array: Array) -> None:
             if v.name in scales and v.name not in inputs and array.flags.writeable:
@@ -97,7 +118,8 @@ def outputs(run: Run, samples: Sequence[Sample]) -> Iterator[Mapping[str, Array]
 
 def _rounded(x: Array, q: Quant) -> Array:
     """To the steps of a scale, in place."""
-    scale, zero = np.float32(q.scale[0]), q.zero_point[0]
+    scale = np.float32(q.scale[0])
+    zero = q.zero_point[0]
     np.multiply(x, np.float32(1 / q.scale[0]), out=x)
     np.rint(x, out=x)
     np.clip(x, -128 - zero, 127 - zero, out=x)

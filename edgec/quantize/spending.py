@@ -1,7 +1,9 @@
-"""Which ops to leave in float32 for a small part of the time, quickly: by the noise that each adds alone.
+"""Which ops to leave in float32 for a small part of the time, quickly: by the noise
+that each adds alone.
 
-No goal is to be reached here, and nothing is made anew for each step, as in a `Planner`: what is found is one more
-candidate, which has to show on samples held back from it that it is worth its time.
+No goal is to be reached here, and nothing is made anew for each step, as in a
+`Planner`: what is found is one more candidate, which has to show on samples held back
+from it that it is worth its time.
 """
 
 from __future__ import annotations
@@ -39,23 +41,29 @@ class Spent:
 
 
 def spend(work: Work, price: Pricer, slowdown: float) -> Spent:
-    """The ops that buy most for at most `slowdown` (0.1) of the estimated time of the int8 model more, where the Edge
-    TPU loses nothing. work: after all steps.
+    """The ops that buy most for at most `slowdown` (0.1) of the estimated time of the
+    int8 model more, where the Edge TPU loses nothing. work: after all steps.
     """
     market = Market.of(work, work.samples[:SENSED])
-    first = now = price(market.simulation.graph(market.simulation.ops))
+    now = price(market.simulation.graph(market.simulation.ops))
+    first = now
     limits = Limits(max_ms=first.ms * (1 + slowdown), min_tpu_share=first.tpu_share)
     left: list[Unit] = []
     for _ in range(_MOST):
         found = _best(market, left, now, limits, price)
         if found is None:
             break
-        left, now = [*left, found[0]], found[1]
+        left = [*left, found[0]]
+        now = found[1]
     gone = {op for u in left for op in u.ops}
-    return Spent(Unit(tuple(op for op in work.graph.ops if op in gone)), now, first, limits)
+    return Spent(
+        Unit(tuple(op for op in work.graph.ops if op in gone)), now, first, limits
+    )
 
 
-def _best(market: Market, left: Sequence[Unit], now: Price, limits: Limits, price: Pricer) -> tuple[Unit, Price] | None:
+def _best(
+    market: Market, left: Sequence[Unit], now: Price, limits: Limits, price: Pricer
+) -> tuple[Unit, Price] | None:
     """The run that buys most for its time, of those that there is room for."""
     gone = {op for u in left for op in u.ops}
     there = [u for u in market.units if not gone & {*u.ops}]
@@ -65,16 +73,22 @@ def _best(market: Market, left: Sequence[Unit], now: Price, limits: Limits, pric
     for run in runs(market.units, there):
         unit = Unit.of(run)
         if unit not in gains and _macs(unit) <= room:
-            gain = float(np.mean(decibels_of(_less(whole, run, market)) - decibels_of(whole)))
+            gain = float(
+                np.mean(decibels_of(_less(whole, run, market)) - decibels_of(whole))
+            )
             gains |= {unit: gain} if gain >= _LEAST_DB else {}
-    likely = sorted(gains, key=lambda u: -gains[u] / (u.work + market.work * _LEAST_MS))[:_PRICED]
-    best, most = None, 0.0
+    likely = sorted(
+        gains, key=lambda u: -gains[u] / (u.work + market.work * _LEAST_MS)
+    )[:_PRICED]
+    best = None
+    most = 0.0
     int8 = {op for op in market.simulation.ops if op not in gone}
     for unit in likely:
         cost = price(market.simulation.graph(int8 - {*unit.ops}))
         worth = gains[unit] / max(cost.ms / now.ms - 1, _LEAST_MS)
         if limits.affords(cost) and worth > most:
-            best, most = (unit, cost), worth
+            best = (unit, cost)
+            most = worth
     return best
 
 

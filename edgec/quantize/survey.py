@@ -13,21 +13,25 @@ from edgec.ir import Array, Graph, Observe, Value
 from edgec.quantize.observers import Range, Seen, only_finite, wider
 
 WIDE = 2.4
-"""Times: a sample whose values range so much wider than usual, on average, is of another kind. Of 43 photos of all
-kinds, or a part of them, none came to 1.9 on any of six networks; masks and digits come to 3.2 and more on those that
-they harm."""
+"""Times: a sample whose values range so much wider than usual, on average, is of
+another kind. Of 43 photos of all kinds, or a part of them, none came to 1.9 on any of
+six networks; masks and digits come to 3.2 and more on those that they harm.
+"""
 FLAT = 0.1
 """A sample with less than this part of the usual contrast is no picture of anything."""
 ALIKE = 0.2
-"""Samples whose differences have less than this part of their contrast are all of one thing."""
+"""Samples whose differences have less than this part of their contrast are all of one
+thing.
+"""
 _MOST = 3
 """One in so many at most is a stranger: else there are several kinds."""
 
 
 @dataclass(frozen=True)
 class Stranger:
-    """A sample that does not belong. name: for people. wider: how many times as wide its values' ranges are as is usual
-    (geometric mean). contrast: of its inputs, as a part of what is usual.
+    """A sample that does not belong. name: for people. wider: how many times as wide
+    its values' ranges are as is usual (geometric mean). contrast: of its inputs, as a
+    part of what is usual.
     """
 
     sample: int
@@ -47,10 +51,11 @@ def _part(x: float) -> str:
 
 @dataclass(frozen=True)
 class Suited:
-    """What there is to say of the samples. strangers: those that do not belong; widened: how many times as wide all of
-    them together make the ranges (geometric mean). alike: whether all samples are of one thing. without_db, with_db:
-    what the first candidate had on samples held back when it was made without and with them; None where that was not
-    tried. left_out: whether they were.
+    """What there is to say of the samples. strangers: those that do not belong;
+    widened: how many times as wide all of them together make the ranges (geometric
+    mean). alike: whether all samples are of one thing. without_db, with_db: what the
+    first candidate had on samples held back when it was made without and with them;
+    None where that was not tried. left_out: whether they were.
     """
 
     strangers: tuple[Stranger, ...] = ()
@@ -62,7 +67,14 @@ class Suited:
 
     def to_json(self) -> dict[str, Any]:
         """For the bundle's report."""
-        rows = [{"name": s.name, "wider": round(s.wider, 3), "contrast": round(s.contrast, 3)} for s in self.strangers]
+        rows = [
+            {
+                "name": s.name,
+                "wider": round(s.wider, 3),
+                "contrast": round(s.contrast, 3),
+            }
+            for s in self.strangers
+        ]
         return {
             "strangers": rows,
             "widened": round(self.widened, 3),
@@ -78,21 +90,38 @@ class Suited:
         if self.strangers:
             names = ", ".join(map(str, self.strangers))
             they = "it" if len(self.strangers) == 1 else "they"
-            effect = f"{they} made the ranges {self.widened:.1f} times as wide" if self.widened >= 1.05 else ""
+            if self.widened >= 1.05:
+                effect = f"{they} made the ranges {self.widened:.1f} times as wide"
+            else:
+                effect = ""
             if self.without_db is not None and self.with_db is not None:
-                change = f"SQNR on held-back samples is {self.without_db - self.with_db:+.1f} dB without"
+                change = (
+                    "SQNR on held-back samples is "
+                    f"{self.without_db - self.with_db:+.1f} dB without"
+                )
                 effect = f"{effect}; {change}" if effect else change
             done = f"left out, since {they} did not help" if self.left_out else "kept"
-            hint = "" if self.without_db is not None else "; leave out what is no such picture as the model will see"
-            found.append(f"unlike the other calibration samples: {names}: {done}{': ' * bool(effect)}{effect}{hint}")
+            if self.without_db is not None:
+                hint = ""
+            else:
+                hint = "; leave out what is no such picture as the model will see"
+            found.append(
+                f"unlike the other calibration samples: {names}: "
+                f"{done}{': ' * bool(effect)}{effect}{hint}"
+            )
         if self.alike:
-            found.append("all calibration samples are nearly the same: ranges want pictures of different things")
+            found.append(
+                "all calibration samples are nearly the same: "
+                "ranges want pictures of different things"
+            )
         return found
 
 
 @dataclass
 class _Sums:
-    """Of an input over all samples: their sum, and their squares' about each one's own mean."""
+    """Of an input over all samples: their sum, and their squares' about each one's own
+    mean.
+    """
 
     total: Array
     squares: float = 0.0
@@ -109,7 +138,9 @@ class _Sample:
 
 @dataclass
 class Survey:
-    """Of a float graph: the ranges of its values on each sample, the samples' contrast, and how they differ."""
+    """Of a float graph: the ranges of its values on each sample, the samples' contrast,
+    and how they differ.
+    """
 
     graph: Graph
     each: list[Mapping[Value, Range]] = field(default_factory=list)
@@ -118,7 +149,8 @@ class Survey:
 
     def sample(self) -> tuple[_Sample, Observe]:
         """A sample, and the observer that fills it in."""
-        seen, inputs = Seen(), {v for v in self.graph.inputs if v.type.dtype == "float32"}
+        seen = Seen()
+        inputs = {v for v in self.graph.inputs if v.type.dtype == "float32"}
         found = _Sample(seen.ranges)
 
         def observe(v: Value, array: Array) -> None:
@@ -151,20 +183,27 @@ class Survey:
         if len(found) * _MOST > len(self.each):
             found = []
         rest = np.delete(widths, [s.sample for s in found], 0)
-        return Suited(tuple(found), 2 ** _octaves(widths.max(0), rest.max(0)), self._alike())
+        return Suited(
+            tuple(found), 2 ** _octaves(widths.max(0), rest.max(0)), self._alike()
+        )
 
     def _strangers(self, widths: Array, names: Sequence[str]) -> list[Stranger]:
-        usual, contrast = np.median(widths, 0), float(np.median(self.contrast)) or 1.0
+        usual = np.median(widths, 0)
+        contrast = float(np.median(self.contrast)) or 1.0
         found = []
         for i, row in enumerate(widths):
-            one = Stranger(i, names[i], 2 ** _octaves(row, usual), self.contrast[i] / contrast)
+            one = Stranger(
+                i, names[i], 2 ** _octaves(row, usual), self.contrast[i] / contrast
+            )
             if one.wider > WIDE or (one.contrast < FLAT and any(self.contrast)):
                 found.append(one)
         return found
 
     def _alike(self) -> bool:
         n = len(self.each)
-        between = sum(s.squares - float((s.total**2).sum()) / n for s in self._inputs.values())
+        between = sum(
+            s.squares - float((s.total**2).sum()) / n for s in self._inputs.values()
+        )
         return n > 1 and between < ALIKE * sum(s.within for s in self._inputs.values())
 
 

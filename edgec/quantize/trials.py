@@ -1,4 +1,6 @@
-"""Candidates made of some samples and judged on others: pieces of work for any executor, and what comes of them."""
+"""Candidates made of some samples and judged on others: pieces of work for any
+executor, and what comes of them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ from edgec.steps import Progress
 _TOP_DB = 100.0
 """What equal outputs count as."""
 _FLOOR = 0.01
-"""Of the samples' mean power: what is below it counts as so much. Where a mask is empty, no ratio says anything."""
+"""Of the samples' mean power: what is below it counts as so much.
+
+Where a mask is empty, no ratio says anything.
+"""
 Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
 
 
@@ -46,8 +51,9 @@ class Memory(Protocol):
 
 @dataclass
 class Score:
-    """What is known of a candidate on some samples: sums over them by output (`Tally.state`), and the samples' own
-    powers of signal and noise (`Tally.powers`), with those of other views of them.
+    """What is known of a candidate on some samples: sums over them by output
+    (`Tally.state`), and the samples' own powers of signal and noise (`Tally.powers`),
+    with those of other views of them.
     """
 
     tallies: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
@@ -55,10 +61,11 @@ class Score:
 
     @classmethod
     def of(cls, samples: Iterable[Iterable[Pair]]) -> Score:
-        """Of outputs that are wanted, and those that there are: of each sample and then of its other views, whose
-        powers are added to its own.
+        """Of outputs that are wanted, and those that there are: of each sample and then
+        of its other views, whose powers are added to its own.
         """
-        found, sums = cls(), dict[str, Tally]()
+        found = cls()
+        sums = dict[str, Tally]()
         for sample in samples:
             powers = dict[str, Array]()
             for want, got in sample:
@@ -66,7 +73,9 @@ class Score:
                 for name, y in want.items():
                     if own:
                         sums.setdefault(name, Tally()).add(y, got[name])
-                    powers[name] = powers.get(name, 0.0) + np.array(tally(y, got[name]).powers())
+                    powers[name] = powers.get(name, 0.0) + np.array(
+                        tally(y, got[name]).powers()
+                    )
             for name, (signal, noise) in powers.items():
                 found.rows.setdefault(name, []).append((float(signal), float(noise)))
         found.tallies = {name: [t.state()] for name, t in sums.items()}
@@ -79,8 +88,8 @@ class Score:
             self.tallies.setdefault(name, []).extend(other.tallies[name])
 
     def db(self) -> dict[str, float]:
-        """By output, the mean of two figures: of the signal to noise of all samples together, which those with the most
-        noise decide, and of the mean of their own.
+        """By output, the mean of two figures: of the signal to noise of all samples
+        together, which those with the most noise decide, and of the mean of their own.
         """
         found: dict[str, float] = {}
         for name in self.rows:
@@ -94,7 +103,9 @@ class Score:
         for name, rows in self.rows.items():
             signal, noise, own = self._output(name)
             others = (own.sum() - own) / max(1, len(rows) - 1)
-            found[name] = (others + _ratio(signal.sum() - signal, noise.sum() - noise)) / 2
+            found[name] = (
+                others + _ratio(signal.sum() - signal, noise.sum() - noise)
+            ) / 2
         return found
 
     def _output(self, name: str) -> tuple[Array, Array, Array]:
@@ -108,10 +119,11 @@ class Score:
 
 
 def errors(a: Score, b: Score) -> tuple[float, dict[str, float]]:
-    """Of the difference between two candidates on the same samples, its standard error as the jackknife tells it, in
-    dB: of the mean over outputs, and of each.
+    """Of the difference between two candidates on the same samples, its standard error
+    as the jackknife tells it, in dB: of the mean over outputs, and of each.
     """
-    one, other = a.without(), b.without()
+    one = a.without()
+    other = b.without()
     differences = {name: one[name] - other[name] for name in one}
     mean = np.mean([*differences.values()], axis=0)
     return _jackknife(mean), {name: _jackknife(d) for name, d in differences.items()}
@@ -126,7 +138,9 @@ def _ratio(signal: Array, noise: Array) -> Array:
     """In dB, within what counts."""
     with np.errstate(divide="ignore", invalid="ignore"):
         db = 10 * np.log10(signal / noise)
-    return np.where(noise > 0, np.nan_to_num(db, nan=-_TOP_DB).clip(-_TOP_DB, _TOP_DB), _TOP_DB)
+    return np.where(
+        noise > 0, np.nan_to_num(db, nan=-_TOP_DB).clip(-_TOP_DB, _TOP_DB), _TOP_DB
+    )
 
 
 def _silent(text: str) -> None:
@@ -135,9 +149,11 @@ def _silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all trials of a search share. key: another for each, or, where trials are to be remembered, `fingerprint`.
+    """What all trials of a search share. key: another for each, or, where trials are to
+    be remembered, `fingerprint`.
 
-    first: the candidate whose float graph says what outputs are wanted. seed, passes: see `Work`.
+    first: the candidate whose float graph says what outputs are wanted. seed, passes:
+    see `Work`.
     """
 
     key: str
@@ -150,17 +166,28 @@ class Setting:
     say: Progress = _silent
 
     def apart(self) -> Setting:
-        """The same for other threads, processes or machines: nobody is told of the steps there."""
+        """The same for other threads, processes or machines: nobody is told of the
+        steps there.
+        """
         return replace(self, runners=copy(self.runners), say=_silent)
 
     def work(self, numbers: Sequence[int]) -> Work:
         """On some of the samples."""
-        return Work(self.graph, chosen(self.samples, numbers), self.runners, self.say, self.seed, self.passes)
+        return Work(
+            self.graph,
+            chosen(self.samples, numbers),
+            self.runners,
+            self.say,
+            self.seed,
+            self.passes,
+        )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate, made of the samples `fit` and judged on the samples `back`, by their numbers."""
+    """One candidate, made of the samples `fit` and judged on the samples `back`, by
+    their numbers.
+    """
 
     candidate: Candidate
     fit: tuple[int, ...]
@@ -169,7 +196,9 @@ class Trial:
     def key(self, setting: Setting) -> str:
         """What it is remembered by."""
         steps = self.candidate.to_json()["steps"], setting.first.to_json()["steps"]
-        return _hash(setting.key, json.dumps([steps, setting.seed, self.fit, self.back]))
+        return _hash(
+            setting.key, json.dumps([steps, setting.seed, self.fit, self.back])
+        )
 
 
 def judged(trial: Trial, shared: Shared[Setting]) -> Score:
@@ -178,14 +207,25 @@ def judged(trial: Trial, shared: Shared[Setting]) -> Score:
     line = _line(setting, trial.fit)
     base = line.after(setting.first.rewrites)
     back = chosen(setting.samples, trial.back)
-    most = KEPT_BYTES // (len(back) * sum(4 * v.type.size for v in base.graph.outputs)) - 1
-    want = base.keep(("outputs", trial.back), lambda: [*_of_views(base.run(), back, most)])
+    most = (
+        KEPT_BYTES // (len(back) * sum(4 * v.type.size for v in base.graph.outputs)) - 1
+    )
+    want = base.keep(
+        ("outputs", trial.back), lambda: [*_of_views(base.run(), back, most)]
+    )
     made = line.of(trial.candidate)
-    run = setting.runners.int8(made.int8().graph, made.passes * len(back) * len(want[0]))
-    return Score.of(zip(w, g, strict=True) for w, g in zip(want, _of_views(run, back, most), strict=True))
+    run = setting.runners.int8(
+        made.int8().graph, made.passes * len(back) * len(want[0])
+    )
+    return Score.of(
+        zip(w, g, strict=True)
+        for w, g in zip(want, _of_views(run, back, most), strict=True)
+    )
 
 
-def _of_views(run: Run, samples: Sequence[Sample], most: int) -> Iterator[list[Mapping[str, Array]]]:
+def _of_views(
+    run: Run, samples: Sequence[Sample], most: int
+) -> Iterator[list[Mapping[str, Array]]]:
     """The outputs of each sample, and of its other views."""
     return in_order(lambda s: [run(v, None) for v in views(s, most)], samples, cores())
 
@@ -193,7 +233,10 @@ def _of_views(run: Run, samples: Sequence[Sample], most: int) -> Iterator[list[M
 _Key = tuple[str, tuple[int, ...]]
 _lines: WeakValueDictionary[_Key, Line] = WeakValueDictionary()
 _latest: dict[_Key, Line] = {}
-"""One at most: it takes hundreds of MB. Others live as long as a trial works on them."""
+"""One at most: it takes hundreds of MB.
+
+Others live as long as a trial works on them.
+"""
 _lock = Lock()
 
 
@@ -221,15 +264,26 @@ def going_on(setting: Setting) -> Iterator[Setting]:
 
 def fingerprint(graph: Graph, samples: Sequence[Sample]) -> str:
     """Of a model, of what is calibrated with, and of the program that does it."""
-    rows = (f"{name} {x.dtype} {x.shape}".encode() + x.tobytes() for s in samples for name, x in sorted(s.items()))
+    rows = (
+        f"{name} {x.dtype} {x.shape}".encode() + x.tobytes()
+        for s in samples
+        for name, x in sorted(s.items())
+    )
     return _hash(program(), print_graph(graph), *rows)
 
 
 @cache
 def program() -> str:
-    """Of all that this program is, so that another goes on with nothing that this one found."""
+    """Of all that this program is, so that another goes on with nothing that this one
+    found.
+    """
     packages = (Path(__file__).parents[1], Path(edgec_runtime.__file__).parent)
-    files = sorted(p for package in packages for p in package.rglob("*") if p.suffix in (".py", ".h", ".toml", ".json"))
+    files = sorted(
+        p
+        for package in packages
+        for p in package.rglob("*")
+        if p.suffix in (".py", ".h", ".toml", ".json")
+    )
     return _hash(np.__version__, *(p.read_bytes() for p in files))
 
 

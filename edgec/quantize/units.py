@@ -1,4 +1,6 @@
-"""The pieces of a graph that precision is chosen for, and the runs of neighbours that they form."""
+"""The pieces of a graph that precision is chosen for, and the runs of neighbours that
+they form.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from edgec.quantize.domains import activations
 from edgec.quantize.strands import whole
 
 _ELEMENT = 10
-"""An element that is computed and converted takes as long as about so many multiply-accumulates."""
+"""An element that is computed and converted takes as long as about so many
+multiply-accumulates.
+"""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,9 @@ class Unit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of their first results: those that these have whichever way `separate` parts them."""
+        """Of their first results: those that these have whichever way `separate` parts
+        them.
+        """
         return tuple(dict.fromkeys(whole(op.outputs[0].name) for op in self.ops))
 
     @property
@@ -32,7 +38,10 @@ class Unit:
     @property
     def work(self) -> int:
         """A rough measure of the time that it takes."""
-        return sum(op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs) for op in self.ops)
+        return sum(
+            op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs)
+            for op in self.ops
+        )
 
     @classmethod
     def of(cls, parts: Sequence[Unit]) -> Unit:
@@ -41,13 +50,18 @@ class Unit:
 
 
 def units(graph: Graph, ops: Collection[Op]) -> list[Unit]:
-    """Each product of weights with what is computed from it before the next; what no product reads is by itself. Parts
-    of channels (`separate`) stay together.
+    """Each product of weights with what is computed from it before the next; what no
+    product reads is by itself. Parts of channels (`separate`) stay together.
     """
-    producer, users = graph.producers(), graph.users()
+    producer = graph.producers()
+    users = graph.users()
     behind = set[Op]()
     for op in reversed(graph.ops):
-        if all(not u.spec.macs(u) and u in behind for v in op.outputs for u in users.get(v, [])):
+        if all(
+            not u.spec.macs(u) and u in behind
+            for v in op.outputs
+            for u in users.get(v, [])
+        ):
             behind.add(op)
     found: list[list[Op]] = []
     at: dict[Op, int] = {}
@@ -68,8 +82,8 @@ def units(graph: Graph, ops: Collection[Op]) -> list[Unit]:
 
 
 def runs(every: Sequence[Unit], there: Sequence[Unit]) -> Iterator[list[Unit]]:
-    """Runs of all lengths of a series that begins 1, 2, 3, 4, 6, 8, 12, 16, with those of their units that are still
-    `there`, in the graph's order; and all of them.
+    """Runs of all lengths of a series that begins 1, 2, 3, 4, 6, 8, 12, 16, with those
+    of their units that are still `there`, in the graph's order; and all of them.
     """
     left = {*there}
     for length in [*_lengths(len(every)), len(every)]:
@@ -79,7 +93,8 @@ def runs(every: Sequence[Unit], there: Sequence[Unit]) -> Iterator[list[Unit]]:
 
 
 def _lengths(most: int) -> Iterator[int]:
-    length, step = 1, 1
+    length = 1
+    step = 1
     while length < most:
         yield length
         if length >= 4 * step:

@@ -1,4 +1,6 @@
-"""What the check after a compile found: whether each segment runs as `interp` does, and how near the float model is."""
+"""What the check after a compile found: whether each segment runs as `interp` does, and
+how near the float model is.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from edgec.quantize.layers import LayerNoise
 
 @dataclass(frozen=True)
 class SegmentCheck:
-    """How far one way of running a segment is from `interp`, over all samples and outputs.
+    """How far one way of running a segment is from `interp`, over all samples and
+    outputs.
 
-    error: the largest difference, in steps for integers, as a part of the output's range for floats. limit: the largest
-    that is allowed. samples: on how many inputs.
+    error: the largest difference, in steps for integers, as a part of the output's
+    range for floats. limit: the largest that is allowed. samples: on how many inputs.
     """
 
     segment: str
@@ -32,7 +35,9 @@ class SegmentCheck:
 
     @property
     def beyond(self) -> float:
-        """By how much the error is above what is allowed; of several checks the one with the most tells."""
+        """By how much the error is above what is allowed; of several checks the one
+        with the most tells.
+        """
         return self.error - self.limit
 
 
@@ -40,14 +45,15 @@ class SegmentCheck:
 class Verification:
     """All that was checked.
 
-    samples: how many each output was compared on; exact: how many of them segments were compared with `interp` on, at
-    most.
-    source: where they are from, for people; calibrated: how many samples the scales are from, seen: whether these are
-    among them. whole: each output against the model before quantization, which ran as `reference` ("C", "interp").
-    worst: the op that loses most; None where edgec did not quantize. not_run: the code that was not tried, and why;
-    "" where all was. failures: of the code, unlike: outputs too far from the model's own; with any there is no bundle.
-    not_finite: the first of the model's own values that is none, on a sample whose outputs are not finite; "" where all
-    are.
+    samples: how many each output was compared on; exact: how many of them segments were
+    compared with `interp` on, at most. source: where they are from, for people;
+    calibrated: how many samples the scales are from, seen: whether these are among
+    them. whole: each output against the model before quantization, which ran as
+    `reference` ("C", "interp"). worst: the op that loses most; None where edgec did not
+    quantize. not_run: the code that was not tried, and why; "" where all was. failures:
+    of the code, unlike: outputs too far from the model's own; with any there is no
+    bundle. not_finite: the first of the model's own values that is none, on a sample
+    whose outputs are not finite; "" where all are.
     """
 
     samples: int
@@ -71,8 +77,13 @@ class Verification:
         return not self.failures and not self.unlike
 
     def low(self) -> dict[str, list[str]]:
-        """The outputs of a model that edgec quantized whose accuracy is below the marks, and by which figures."""
-        found = {name: a.misses() for name, a in self.whole.items()} if self.quantized else {}
+        """The outputs of a model that edgec quantized whose accuracy is below the
+        marks, and by which figures.
+        """
+        if self.quantized:
+            found = {name: a.misses() for name, a in self.whole.items()}
+        else:
+            found = {}
         return {name: misses for name, misses in found.items() if misses}
 
     def to_json(self) -> dict[str, Any]:

@@ -22,16 +22,31 @@ Picture = tuple[int, int]
 
 
 def views(sample: Sample, most: int) -> list[Sample]:
-    """The sample itself, then what its pictures are when seen in other ways, all in the same; `most` of these at most.
-    Without pictures there is none.
+    """The sample itself, then what its pictures are when seen in other ways, all in the
+    same; `most` of these at most. Without pictures there is none.
     """
-    pictures = {name: axes for name, x in sample.items() if (axes := picture(x.shape, x.dtype)) is not None}
+    pictures = {
+        name: axes
+        for name, x in sample.items()
+        if (axes := picture(x.shape, x.dtype)) is not None
+    }
     others = islice(_WAYS, max(most, 0) if pictures else 0)
-    return [sample, *({**sample, **{n: _seen(way, sample[n], axes) for n, axes in pictures.items()}} for way in others)]
+    return [
+        sample,
+        *(
+            {
+                **sample,
+                **{n: _seen(way, sample[n], axes) for n, axes in pictures.items()},
+            }
+            for way in others
+        ),
+    ]
 
 
 def picture(shape: Sequence[int], dtype: np.dtype) -> Picture | None:
-    """Of an array [1, H, W, C] or [1, C, H, W] of floats with the channels of a picture."""
+    """Of an array [1, H, W, C] or [1, C, H, W] of floats with the channels of a
+    picture.
+    """
     if len(shape) != 4 or shape[0] != 1 or dtype != np.float32:
         return None
     for channel, axes in ((3, (1, 2)), (1, (2, 3))):
@@ -52,7 +67,9 @@ def _moved(x: Array, axes: Picture, down: int = 1, right: int = -1) -> Array:
     """What leaves it on one side is gone; its edge is seen again on the other."""
     for axis, way in zip(axes, (down, right), strict=True):
         size = x.shape[axis]
-        x = x.take((np.arange(size) - way * max(1, size // _AWAY)).clip(0, size - 1), axis)
+        x = x.take(
+            (np.arange(size) - way * max(1, size // _AWAY)).clip(0, size - 1), axis
+        )
     return x
 
 

@@ -27,7 +27,9 @@ Ends = tuple[Array, Array]
 
 def over_all(every: Sequence[Ends]) -> Ends:
     """The ends of each channel over all samples, float64."""
-    lows, highs = (np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True))
+    lows, highs = (
+        np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True)
+    )
     return lows.min(0), highs.max(0)
 
 
@@ -42,10 +44,14 @@ class Runners(Protocol):
         """Of a float graph, for so many runs: the same results on every machine."""
 
     def int8(self, graph: Graph, samples: int) -> Run:
-        """Of a quantized graph, as fast as this machine can; threads may call it at once."""
+        """Of a quantized graph, as fast as this machine can; threads may call it at
+        once.
+        """
 
     def renew(self, run: Run, op: Op) -> None:
-        """Let a run of a quantized graph take in what the constants of one of its ops are now."""
+        """Let a run of a quantized graph take in what the constants of one of its ops
+        are now.
+        """
 
 
 class InterpRunners:
@@ -64,7 +70,9 @@ class InterpRunners:
 
 
 class Step(Protocol):
-    """One step of a recipe. name: in recipes; that of its file. changes: the one part of `Work` that it may change."""
+    """One step of a recipe. name: in recipes; that of its file. changes: the one part
+    of `Work` that it may change.
+    """
 
     name: ClassVar[str]
     changes: ClassVar[str]
@@ -78,12 +86,12 @@ class Step(Protocol):
 class Work:
     """What steps read and change.
 
-    graph: the float model. samples: to calibrate with. seed: of all that is drawn. passes: how often steps go through
-    the samples, about.
-    parts: of channels that got tensors of their own, by what a convolution wrote before; they go with the graph.
-    ranges: of the float values. precision: "float" for ops that do not become int8. weights: int8 weights that are not
-    just the nearest, by op. biases: real ones in place of the model's, by op; each is a change of one step, and belongs
-    to `graph`.
+    graph: the float model. samples: to calibrate with. seed: of all that is drawn.
+    passes: how often steps go through the samples, about. parts: of channels that got
+    tensors of their own, by what a convolution wrote before; they go with the graph.
+    ranges: of the float values. precision: "float" for ops that do not become int8.
+    weights: int8 weights that are not just the nearest, by op. biases: real ones in
+    place of the model's, by op; each is a change of one step, and belongs to `graph`.
     """
 
     graph: Graph
@@ -109,8 +117,12 @@ class Work:
         step.run(result)
         may = _WITH.get(step.changes, (step.changes,))
         for f in fields(Work):
-            if f.name not in may and getattr(result, f.name) is not getattr(self, f.name):
-                raise InternalError(f"the step {step.name} changed {f.name}; it may change {step.changes}")
+            if f.name not in may and getattr(result, f.name) is not getattr(
+                self, f.name
+            ):
+                raise InternalError(
+                    f"the step {step.name} changed {f.name}; it may change {step.changes}"
+                )
         return result
 
     def keep(self, name: Hashable, make: Callable[[], T]) -> T:
@@ -120,17 +132,26 @@ class Work:
 
     def run(self) -> Run:
         """Runs the float graph."""
-        return self.keep("run", lambda: self.runners.floats(self.graph, self.passes * len(self.samples)))
+        return self.keep(
+            "run",
+            lambda: self.runners.floats(self.graph, self.passes * len(self.samples)),
+        )
 
     def watch(
-        self, of_sample: Callable[[int], tuple[T, Observe]], what: str, numbers: Sequence[int] | None = None
+        self,
+        of_sample: Callable[[int], tuple[T, Observe]],
+        what: str,
+        numbers: Sequence[int] | None = None,
     ) -> Iterator[T]:
-        """Show every value of the float graph to the observer of each sample, or of those of these numbers.
+        """Show every value of the float graph to the observer of each sample, or of
+        those of these numbers.
 
-        Several samples run at once. What comes with an observer is given back when it has seen all, in the order of
-        the samples: to be added up, so that sums are the same on any number of cores.
+        Several samples run at once. What comes with an observer is given back when it
+        has seen all, in the order of the samples: to be added up, so that sums are the
+        same on any number of cores.
         """
-        run, chosen = self.run(), range(len(self.samples)) if numbers is None else numbers
+        run = self.run()
+        chosen = range(len(self.samples)) if numbers is None else numbers
 
         def watched(i: int) -> T:
             found, observe = of_sample(i)
@@ -175,4 +196,6 @@ class Work:
 
     def int8(self) -> Int8:
         """The int8 form by what was found so far."""
-        return rewrite(self.graph, self.ranges, Rounded(self.weights, self.biases), self.precision)
+        return rewrite(
+            self.graph, self.ranges, Rounded(self.weights, self.biases), self.precision
+        )

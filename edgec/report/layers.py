@@ -1,7 +1,9 @@
-"""Where to draw the nodes of a directed acyclic graph: layers from top to bottom, few crossings, straight long edges.
+"""Where to draw the nodes of a directed acyclic graph: layers from top to bottom, few
+crossings, straight long edges.
 
-Longest-path layers; an edge that passes layers gets a bend in each; barycentre order; then every node goes as near to
-the middle of its neighbours as the width of the others allows (Sugiyama, Tagawa and Toda 1981, in its plainest form).
+Longest-path layers; an edge that passes layers gets a bend in each; barycentre order;
+then every node goes as near to the middle of its neighbours as the width of the others
+allows (Sugiyama, Tagawa and Toda 1981, in its plainest form).
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _BEND = 12.0
 
 @dataclass(frozen=True)
 class Drawing:
-    """Centres of the nodes, by index, and the points that each edge goes through, ends included. Layers are rows."""
+    """Centres of the nodes, by index, and the points that each edge goes through, ends
+    included. Layers are rows.
+    """
 
     x: list[float]
     row: list[int]
@@ -27,10 +31,17 @@ class Drawing:
     rows: int
 
 
-def draw(widths: Sequence[float], edges: Sequence[tuple[int, int]], gap: float = 24.0) -> Drawing:
-    """Lay out nodes of these widths. Each edge leads from a node to one of a higher index."""
+def draw(
+    widths: Sequence[float], edges: Sequence[tuple[int, int]], gap: float = 24.0
+) -> Drawing:
+    """Lay out nodes of these widths.
+
+    Each edge leads from a node to one of a higher index.
+    """
     row = _rows(len(widths), edges)
-    wide, rows, chains = list(widths), list(row), list[list[int]]()
+    wide = list(widths)
+    rows = list(row)
+    chains = list[list[int]]()
     for a, b in edges:
         chain = [a]
         for between in range(row[a] + 1, row[b]):
@@ -54,8 +65,12 @@ def draw(widths: Sequence[float], edges: Sequence[tuple[int, int]], gap: float =
 
 
 def _rows(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest path to each node; one without predecessors stands right above its first reader."""
-    row, first, reads = [0] * n, [n] * n, [False] * n
+    """The longest path to each node; one without predecessors stands right above its
+    first reader.
+    """
+    row = [0] * n
+    first = [n] * n
+    reads = [False] * n
     for a, b in sorted(edges, key=lambda e: e[1]):
         row[b] = max(row[b], row[a] + 1)
         reads[b] = True
@@ -64,12 +79,17 @@ def _rows(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return [row[v] if reads[v] or first[v] == n else first[v] - 1 for v in range(n)]
 
 
-def _ordered(rows: Sequence[int], above: Sequence[list[int]], below: Sequence[list[int]]) -> list[list[int]]:
-    """The nodes of each row from left to right; the best of the sweeps by the number of crossings."""
+def _ordered(
+    rows: Sequence[int], above: Sequence[list[int]], below: Sequence[list[int]]
+) -> list[list[int]]:
+    """The nodes of each row from left to right; the best of the sweeps by the number of
+    crossings.
+    """
     layers: list[list[int]] = [[] for _ in range(max(rows, default=-1) + 1)]
     for v, r in enumerate(rows):
         layers[r].append(v)
-    best, fewest = [list(layer) for layer in layers], _crossings(layers, below)
+    best = [list(layer) for layer in layers]
+    fewest = _crossings(layers, below)
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         near = above if down else below
@@ -80,7 +100,8 @@ def _ordered(rows: Sequence[int], above: Sequence[list[int]], below: Sequence[li
             at.update((v, float(i)) for i, v in enumerate(layer))
         count = _crossings(layers, below)
         if count < fewest:
-            best, fewest = [list(layer) for layer in layers], count
+            best = [list(layer) for layer in layers]
+            fewest = count
     return best
 
 
@@ -94,7 +115,8 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 def _crossings(layers: Sequence[Sequence[int]], below: Sequence[list[int]]) -> int:
     """How many pairs of edges cross: inversions, counted per pair of rows."""
-    at, total = _positions(layers), 0
+    at = _positions(layers)
+    total = 0
     for layer in layers:
         ends = [at[b] for v in layer for b in sorted(below[v], key=at.__getitem__)]
         seen: list[float] = []
@@ -111,7 +133,9 @@ def _placed(
     below: Sequence[list[int]],
     gap: float,
 ) -> list[float]:
-    """Centres, by sweeps: each row goes to the means of the row before it, pushed apart from both sides."""
+    """Centres, by sweeps: each row goes to the means of the row before it, pushed apart
+    from both sides.
+    """
     x = [0.0] * len(wide)
     for layer in layers:
         _push(layer, [0.0] * len(layer), wide, gap, x)
@@ -119,13 +143,28 @@ def _placed(
         down = sweep % 2 == 0
         near = above if down else below
         for layer in layers if down else reversed(layers):
-            _push(layer, [_mean([x[u] for u in near[v]], x[v]) for v in layer], wide, gap, x)
+            _push(
+                layer,
+                [_mean([x[u] for u in near[v]], x[v]) for v in layer],
+                wide,
+                gap,
+                x,
+            )
     return x
 
 
-def _push(layer: Sequence[int], wanted: Sequence[float], wide: Sequence[float], gap: float, x: list[float]) -> None:
-    """Put a row near where it wants to be, without overlaps: the mean of pushing to the right and to the left."""
-    right, left = list(wanted), list(wanted)
+def _push(
+    layer: Sequence[int],
+    wanted: Sequence[float],
+    wide: Sequence[float],
+    gap: float,
+    x: list[float],
+) -> None:
+    """Put a row near where it wants to be, without overlaps: the mean of pushing to the
+    right and to the left.
+    """
+    right = list(wanted)
+    left = list(wanted)
     for i in range(1, len(layer)):
         apart = (wide[layer[i - 1]] + wide[layer[i]]) / 2 + gap
         right[i] = max(right[i], right[i - 1] + apart)

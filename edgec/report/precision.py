@@ -1,4 +1,6 @@
-"""What float32 in place of int8 buys: a row for each run of operations that a plan left in float."""
+"""What float32 in place of int8 buys: a row for each run of operations that a plan left
+in float.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,28 @@ from edgec.report.wording import percent
 
 
 def bought(plan: Plan, verified: Mapping[str, Agreement]) -> Iterator[str]:
-    """The table, and where the goals are missed on the samples that the bundle was verified on."""
+    """The table, and where the goals are missed on the samples that the bundle was
+    verified on.
+    """
     samples = f"{plan.samples} sample{'s' * (plan.samples != 1)} held back from all"
     if len(plan.rows) == 1:
         yield f"nothing is left in float32: {_why(plan)}; on {samples}"
     else:
         count = len(plan.floats)
-        yield f"{count} operation{'s' * (count != 1)} left in float32; what that buys, on {samples}, times estimated:"
-        columns = [c for c in _COLUMNS if any(map(_COLUMNS[c], zip(plan.rows, plan.rows, strict=True)))]
+        yield (
+            f"{count} operation{'s' * (count != 1)} left in float32; "
+            "what that buys, "
+            f"on {samples}, times estimated:"
+        )
+        columns = [
+            c
+            for c in _COLUMNS
+            if any(map(_COLUMNS[c], zip(plan.rows, plan.rows, strict=True)))
+        ]
         steps = list(zip(plan.rows, [plan.rows[0], *plan.rows[:-1]], strict=True))
-        rows = [[*(_COLUMNS[c](step) for c in columns), _named(step[0])] for step in steps]
+        rows = [
+            [*(_COLUMNS[c](step) for c in columns), _named(step[0])] for step in steps
+        ]
         yield table([*columns, "in float32"], rows, f"{'r' * len(columns)}l")
     for miss in plan.limits.misses(verified):
         yield f"warning: on the samples that it was verified on, {miss}"
@@ -51,7 +65,9 @@ def _top1(row: Bought) -> str:
 
 
 def _share(row: Bought) -> str:
-    return "" if row.price is None or row.price.tpu_share is None else percent(row.price.tpu_share)
+    if row.price is None or row.price.tpu_share is None:
+        return ""
+    return percent(row.price.tpu_share)
 
 
 _COLUMNS: Mapping[str, Callable[[tuple[Bought, Bought]], str]] = {
@@ -63,13 +79,17 @@ _COLUMNS: Mapping[str, Callable[[tuple[Bought, Bought]], str]] = {
     "top-1": lambda step: _top1(step[0]),
     "MACs on the TPU": lambda step: _share(step[0]),
 }
-"""Of a row and the one before. dB: the mean over samples and outputs; SQNR: of the output that has least, over all
-samples."""
+"""Of a row and the one before. dB: the mean over samples and outputs; SQNR: of the
+output that has least, over all samples.
+"""
 
 
 def _named(row: Bought) -> str:
     if not row.ops:
         return "none"
-    text = row.ops[0] if len(row.ops) == 1 else f"{len(row.ops)} from {row.ops[0]} to {row.ops[-1]}"
+    if len(row.ops) == 1:
+        text = row.ops[0]
+    else:
+        text = f"{len(row.ops)} from {row.ops[0]} to {row.ops[-1]}"
     kinds = ", ".join(dict.fromkeys(row.unit.kinds))
     return f"int8 after all: {text}" if row.back else f"{text} ({kinds})"

@@ -10,17 +10,31 @@ from edgec.report.wording import count, percent
 
 
 def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
-    """A verdict, and the ways that were tried. here: ms before and after, measured on this machine; or none."""
-    before, kept, most = pruned.before, pruned.kept, pruned.most
+    """A verdict, and the ways that were tried. here: ms before and after, measured on
+    this machine; or none.
+    """
+    before = pruned.before
+    kept = pruned.kept
+    most = pruned.most
     where = f"on {pruned.samples} sample{'s' * (pruned.samples != 1)} held back"
     if kept is None:
-        why = "what may go is no faster without" if most is not None else "every channel says more than may be lost"
+        if most is not None:
+            why = "what may go is no faster without"
+        else:
+            why = "every channel says more than may be lost"
         yield f"pruning: no gain: {why}, {where}"
     else:
         saved = 1 - kept.price.ms / before.price.ms
-        yield f"pruning: {kept.channels} of {kept.of} channels taken out, {saved:.1%} less time estimated, {where}:"
+        yield (
+            f"pruning: {kept.channels} of {kept.of} channels taken out, "
+            f"{saved:.1%} "
+            f"less time estimated, {where}:"
+        )
     if here:
-        yield f"measured on this machine, int8: {here[0]:.3g} ms before, {here[1]:.3g} ms after"
+        yield (
+            f"measured on this machine, int8: {here[0]:.3g} ms before, "
+            f"{here[1]:.3g} ms after"
+        )
     rows = {"before": before, "all that may go": most, "kept": kept}
     yield table(
         ("", "channels", "MACs", "ms", "SQNR", "top-1"),
@@ -33,4 +47,11 @@ def _row(name: str, p: Pruning) -> tuple[str, ...]:
     tops = [a.top1 for a in p.outputs.values() if a.top1 is not None]
     ratio = min(a.sqnr_db for a in p.outputs.values())
     top1 = percent(min(tops)) if tops else ""
-    return (name, str(p.of - p.channels), count(p.macs), f"{p.price.ms:.2f}", f"{ratio:.1f}", top1)
+    return (
+        name,
+        str(p.of - p.channels),
+        count(p.macs),
+        f"{p.price.ms:.2f}",
+        f"{ratio:.1f}",
+        top1,
+    )

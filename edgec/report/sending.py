@@ -27,8 +27,12 @@ def in_bytes(n: float) -> str:
 
 
 @contextmanager
-def shown(quiet: bool = False, to: TextIO | None = None, every: float = EVERY_S) -> Iterator[Report]:
-    """What to call, from any thread, with a device and how far it is.  every: seconds, in a log."""
+def shown(
+    quiet: bool = False, to: TextIO | None = None, every: float = EVERY_S
+) -> Iterator[Report]:
+    """What to call, from any thread, with a device and how far it is.  every: seconds,
+    in a log.
+    """
     to = to or sys.stderr
     if quiet:
         yield lambda url, sending: None
@@ -43,27 +47,46 @@ def shown(quiet: bool = False, to: TextIO | None = None, every: float = EVERY_S)
 @contextmanager
 def _bars(to: TextIO) -> Iterator[Report]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     tasks: dict[str, TaskID] = {}
     lock = threading.Lock()
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+    )
     text = TextColumn("{task.fields[text]}", markup=False)
     bars: Progress
-    with Progress(*columns, text, TimeElapsedColumn(), console=Console(file=to), transient=True) as bars:
+    with Progress(
+        *columns, text, TimeElapsedColumn(), console=Console(file=to), transient=True
+    ) as bars:
 
         def report(url: str, sending: Sending) -> None:
             with lock:
                 if url not in tasks:
                     tasks[url] = bars.add_task(printable(url), total=None, text="")
-                bars.update(tasks[url], total=sending.total or None, completed=sending.done, text=_text(sending))
+                bars.update(
+                    tasks[url],
+                    total=sending.total or None,
+                    completed=sending.done,
+                    text=_text(sending),
+                )
 
         yield report
 
 
 @contextmanager
 def _lines(to: TextIO, every: float) -> Iterator[Report]:
-    """Of all devices, also while nothing comes: a log that stands still looks like a program that does."""
+    """Of all devices, also while nothing comes: a log that stands still looks like a
+    program that does.
+    """
     seen: dict[str, Sending] = {}
     end = threading.Event()
 
@@ -83,7 +106,9 @@ def _lines(to: TextIO, every: float) -> Iterator[Report]:
 
 
 def _text(s: Sending) -> str:
-    """ "sending 48 % of 1.4 MB, 512.0 kB/s, 3 s left", or the step that has no such figures."""
+    """ "sending 48 % of 1.4 MB, 512.0 kB/s, 3 s left", or the step that has no such
+    figures.
+    """
     if s.step != "sending":
         return s.step
     percent = 100 * s.done // s.total if s.total else 100

@@ -28,9 +28,10 @@ FEW = 8
 class Made:
     """What there is to tell of a bundle. edgetpu_compiler: lines about that program.
 
-    float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks: how photos become inputs, and
-    what of the model's file was left out. quantized: what became of the recipe, if there was one. pruned:
-    of pruning, if it was asked for; pruned_ms: before and after, on this machine.
+    float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks:
+    how photos become inputs, and what of the model's file was left out. quantized: what
+    became of the recipe, if there was one. pruned: of pruning, if it was asked for;
+    pruned_ms: before and after, on this machine.
     """
 
     path: Path
@@ -49,10 +50,18 @@ class Made:
 
 def summary(made: Made) -> str:
     """Plain text, at most 120 columns."""
-    left = ", in float: all on the CPU, nothing on the Edge TPU" if made.float_on_cpu else ""
-    lines = [f"{made.path}: {made.model} for {made.target}, {made.path.stat().st_size / 1e6:.1f} MB{left}"]
+    if made.float_on_cpu:
+        left = ", in float: all on the CPU, nothing on the Edge TPU"
+    else:
+        left = ""
+    lines = [
+        f"{made.path}: {made.model} for {made.target}, "
+        f"{made.path.stat().st_size / 1e6:.1f} MB{left}"
+    ]
     for text in made.remarks:
-        lines += textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+        lines += textwrap.wrap(
+            text, 120, break_long_words=False, break_on_hyphens=False
+        )
     lines += [""]
     lines += [*_segments(made), ""]
     lines += _top_refusals(made.partition)
@@ -79,7 +88,11 @@ def _segments(made: Made) -> Iterator[str]:
         above = f"{plan.size / plan.lower_bound - 1:.1%}" if plan.lower_bound else "-"
         sizes = (f"{s.macs:,}", f"{s.macs / total:.1%}", f"{plan.size:,}", above)
         rows.append((s.name, PLACES[s.place], str(len(s.graph.ops)), *sizes))
-    yield table(("segment", "place", "ops", "MACs", "of all", "arena, bytes", "above bound"), rows, "llrrrrr")
+    yield table(
+        ("segment", "place", "ops", "MACs", "of all", "arena, bytes", "above bound"),
+        rows,
+        "llrrrrr",
+    )
     yield legend(("MACs", "arena", "above bound"))
 
 
@@ -88,8 +101,12 @@ def _top_refusals(partition: Partition) -> Iterator[str]:
     groups: dict[tuple[str, str], list[int]] = {}
     for op, verdict in partition.verdicts.items():
         if verdict.refusals:
-            groups.setdefault((op.kind, verdict.refusals[0].constraint), []).append(op.spec.macs(op))
-    ordered = sorted(groups.items(), key=lambda item: (-sum(item[1]), -len(item[1]), item[0]))
+            groups.setdefault((op.kind, verdict.refusals[0].constraint), []).append(
+                op.spec.macs(op)
+            )
+    ordered = sorted(
+        groups.items(), key=lambda item: (-sum(item[1]), -len(item[1]), item[0])
+    )
     for (kind, reason), macs in ordered[:3]:
         yield f"on the CPU: {len(macs)} x {kind}: {' '.join(reason.split())}"
     if groups:
@@ -97,18 +114,26 @@ def _top_refusals(partition: Partition) -> Iterator[str]:
 
 
 def _checks(checked: Verification) -> Iterator[str]:
-    """Whether the code does what it should: whatever the accuracy of the model that it runs.
+    """Whether the code does what it should: whatever the accuracy of the model that it
+    runs.
 
-    A line for each way of running, for all segments that are exact; one for each of the others.
+    A line for each way of running, for all segments that are exact; one for each of the
+    others.
     """
     exact: dict[tuple[str, int], list[str]] = {}
     for c in checked.segments:
         if not c.error:
             exact.setdefault((c.how, c.samples), []).append(c.segment)
     for (how, samples), names in exact.items():
-        which = ", ".join(names) if len(names) <= 6 else f"{len(names)} segments, {names[0]} to {names[-1]}"
+        if len(names) <= 6:
+            which = ", ".join(names)
+        else:
+            which = f"{len(names)} segments, {names[0]} to {names[-1]}"
         runs = "it runs" if len(names) == 1 else "they run"
-        yield f"verified {which}: as {how} {runs} as interp does, bit for bit ({_samples(samples)})"
+        yield (
+            f"verified {which}: as {how} {runs} as interp does, "
+            f"bit for bit ({_samples(samples)})"
+        )
     for c in checked.segments:
         if c.error:
             near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
@@ -117,7 +142,12 @@ def _checks(checked: Verification) -> Iterator[str]:
         where = f"on {checked.source}: first {checked.not_finite}"
         yield from textwrap.wrap(f"warning: outputs are not finite {where}", 120)
     if checked.not_run:
-        yield from textwrap.wrap(f"not run here {checked.not_run}", 120, break_long_words=False, break_on_hyphens=False)
+        yield from textwrap.wrap(
+            f"not run here {checked.not_run}",
+            120,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def _accuracy(checked: Verification) -> Iterator[str]:
@@ -126,7 +156,11 @@ def _accuracy(checked: Verification) -> Iterator[str]:
     if checked.calibrated:
         yield f"calibrated on {_samples(checked.calibrated)}"
         if checked.calibrated < FEW:
-            yield f"warning: that is few: ranges and corrections want {FEW} samples or more, of different things"
+            yield (
+                f"warning: that is few: ranges and corrections want {FEW} samples "
+                "or "
+                "more, of different things"
+            )
         yield f"accuracy against the float model, on {of}:"
     else:
         yield f"agreement with the model, on {of}:"
@@ -144,19 +178,34 @@ def _tried(found: Found) -> Iterator[str]:
     if not found.tried:
         return
     first = found.tried[0]
-    how = "each held back in turn" if found.held == found.samples else "held back from all candidates"
-    yield f"quantized by {found.recipe.name}: {found.candidate.name}; judged on {_samples(found.held)}, {how}:"
+    if found.held == found.samples:
+        how = "each held back in turn"
+    else:
+        how = "held back from all candidates"
+    yield (
+        f"quantized by {found.recipe.name}: {found.candidate.name}; "
+        "judged on "
+        f"{_samples(found.held)}, {how}:"
+    )
     rows = [
         (
             t.name,
             f"{t.db:.1f}",
             f"{t.db - first.db:+.1f}",
             f"±{t.error:.1f}" if t.error else "",
-            f"refused: {t.refused}" if t.refused else "kept" if t.name == found.candidate.name else "",
+            f"refused: {t.refused}"
+            if t.refused
+            else "kept"
+            if t.name == found.candidate.name
+            else "",
         )
         for t in sorted(found.tried, key=lambda t: -t.db)
     ]
-    yield table(("tried", "SQNR, dB", f"over {first.name}", "beside the best", ""), rows, "lrrrl")
+    yield table(
+        ("tried", "SQNR, dB", f"over {first.name}", "beside the best", ""),
+        rows,
+        "lrrrl",
+    )
 
 
 def _layer(worst: LayerNoise) -> Iterator[str]:
@@ -164,7 +213,9 @@ def _layer(worst: LayerNoise) -> Iterator[str]:
     yield f"  largest loss in one op: {worst.kind} {worst.value} in {worst.part}, {ratio}"
     if worst.source:
         nodes = worst.source.replace("+", " + ")
-        yield textwrap.shorten(f"from {nodes}", 110, placeholder=" …", initial_indent="    ")
+        yield textwrap.shorten(
+            f"from {nodes}", 110, placeholder=" …", initial_indent="    "
+        )
 
 
 def _samples(count: int) -> str:

@@ -10,44 +10,60 @@ from edgec.ir import OpDef, QuantRule
 
 _HEAD = """# Supported operations
 
-Derived from the definitions in `edgec/ops/`; `tests/house/test_docs.py` keeps it fresh.
-int8 "same", "fixed" and "free" say where the output's scale comes from; "-" means that the op stays float32.
-Edge TPU "rules" means that the op maps when the rules below hold.
+Derived from the definitions in `edgec/ops/`; `tests/house/test_docs.py` keeps it fresh. int8
+"same", "fixed" and "free" say where the output's scale comes from; "-" means that the op stays
+float32. Edge TPU "rules" means that the op maps when the rules below hold.
 
-Every float type of ONNX (float16, bfloat16, double) is computed in float32; inputs and outputs of float16 and double
-stay as they are. What has no C kernel for its element types is refused by its name, and so is an attribute that edgec
-does not know, unless it says what the format's schema says anyway.
+Every float type of ONNX (float16, bfloat16, double) is computed in float32; inputs and outputs of
+float16 and double stay as they are. What has no C kernel for its element types is refused by its
+name, and so is an attribute that edgec does not know, unless it says what the format's schema
+says anyway.
 
-An ONNX operator that has no row here is read as the nodes of which ONNX itself defines it, if it does; so are functions
-of the model file, loops with a trip count that is known, of onnxruntime's own domain FusedConv, FusedMatMul, Gelu,
-BiasGelu, FastGelu, QuickGelu and the layer normalisations, and of the experimental operators that ONNX took back in
-version 1.5 those that onnxruntime runs: Affine, Crop, DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops
-without a kernel of their own (einsum, lstm, dft and the like) are read as several others. `make conformance` runs
-ONNX's own node tests through the generated C.
+An ONNX operator that has no row here is read as the nodes of which ONNX itself defines it, if it
+does; so are functions of the model file, loops with a trip count that is known, of onnxruntime's
+own domain FusedConv, FusedMatMul, Gelu, BiasGelu, FastGelu, QuickGelu and the layer
+normalisations, and of the experimental operators that ONNX took back in version 1.5 those that
+onnxruntime runs: Affine, Crop, DynamicSlice, ImageScaler, ParametricSoftplus and ScaledTanh. Ops
+without a kernel of their own (einsum, lstm, dft and the like) are read as several others. `make
+conformance` runs ONNX's own node tests through the generated C.
 
-Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations (16x8) are floats
-inside that end where int16 does, within a few of their 65536 steps of TFLite's, and calibration can make int8 of them;
-beside float activations, int8 weights (dynamic range) are the floats that they stand for, where TFLite quantizes the
-activations as it goes.
-UNIDIRECTIONAL_SEQUENCE_LSTM is read with floats and int8; its variables are state, and so are resource variables
-(VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE): see [state.md](state.md). TFLite_Detection_PostProcess is read
-with the fast suppression and one class for each box. Of MediaPipe's own operators those of its published networks are
-read, in their second versions where there are two; what they compute of landmarks stays in float.
+Of TFLite, sparse weights and weights of 4 bits become dense int8 or float ones. int16 activations
+(16x8) are floats inside that end where int16 does, within a few of their 65536 steps of TFLite's,
+and calibration can make int8 of them; beside float activations, int8 weights (dynamic range) are
+the floats that they stand for, where TFLite quantizes the activations as it goes.
+UNIDIRECTIONAL_SEQUENCE_LSTM is read with floats and int8; its variables are state, and so are
+resource variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE): see
+[state.md](state.md). TFLite_Detection_PostProcess is read with the fast suppression and one class
+for each box. Of MediaPipe's own operators those of its published networks are read, in their
+second versions where there are two; what they compute of landmarks stays in float.
 
 """
 
 
 def supported_ops() -> str:
     """The whole document."""
-    rows = ["| op | ONNX | TFLite | int8 | Edge TPU |", "| --- | --- | --- | --- | --- |"]
+    rows = [
+        "| op | ONNX | TFLite | int8 | Edge TPU |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     rows += [_row(cls) for _, cls in sorted(OpDef.registry.items())]
-    return _HEAD + "\n".join(rows) + "\n\n## Edge TPU rules\n\n" + "\n".join(_rules()) + "\n"
+    return (
+        _HEAD
+        + "\n".join(rows)
+        + "\n\n## Edge TPU rules\n\n"
+        + "\n".join(_rules())
+        + "\n"
+    )
 
 
 def _row(cls: type[OpDef]) -> str:
     int8 = "-" if cls.quant is QuantRule.FLOAT else cls.quant.name.lower()
     place = "rules" if cls.edgetpu else "-"
-    return f"| {cls.kind} | {', '.join(cls.onnx)} | {', '.join(cls.tflite)} | {int8} | {place} |"
+    return (
+        f"| {cls.kind} | {', '.join(cls.onnx)} | {', '.join(cls.tflite)} | {int8} "
+        "| "
+        f"{place} |"
+    )
 
 
 def _rules() -> Iterator[str]:
@@ -57,7 +73,9 @@ def _rules() -> Iterator[str]:
         if cls.edgetpu:
             for _, fn in inspect.getmembers(cls, inspect.isfunction):
                 if hasattr(fn, "edgetpu_fix"):
-                    kinds.setdefault(" ".join((inspect.getdoc(fn) or "").split()), []).append(kind)
+                    kinds.setdefault(
+                        " ".join((inspect.getdoc(fn) or "").split()), []
+                    ).append(kind)
     total = sum(cls.edgetpu for cls in OpDef.registry.values())
     for text, ops in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
         yield f"- {'all' if len(ops) == total else ', '.join(ops)}: {text}"

@@ -19,13 +19,18 @@ LONGEST = 400
 
 def width() -> int:
     """Of the terminal, or WIDTH."""
-    return max(80, shutil.get_terminal_size((WIDTH, 24)).columns) if sys.stdout.isatty() else WIDTH
+    if sys.stdout.isatty():
+        return max(80, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return WIDTH
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], aligned: str) -> str:
-    """Aligned columns; what does not fit wraps in the last one. "" without rows.
+    """Aligned columns; what does not fit wraps in the last one.
 
-    aligned: "l" or "r" for each column. Texts are shown as they are, without what is no character to be seen.
+    "" without rows.
+
+    aligned: "l" or "r" for each column. Texts are shown as they are, without what is no
+    character to be seen.
     """
     if not rows:
         return ""
@@ -33,14 +38,25 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], aligned: str) -> s
     from rich.table import Table
     from rich.text import Text
 
-    found = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    found = Table(
+        box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style=""
+    )
     last = len(head) - 1
     for i, (name, side) in enumerate(zip(head, aligned, strict=True)):
         justify = "right" if side == "r" else "left"
         found.add_column(Text(name), justify=justify, no_wrap=i < last, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
-        cells = [shortened(plain(c), LONGEST if i == last else _CELL) for i, c in enumerate(row)]
+        cells = [
+            shortened(plain(c), LONGEST if i == last else _CELL)
+            for i, c in enumerate(row)
+        ]
         found.add_row(*map(Text, cells))
     out = io.StringIO()
-    Console(file=out, width=width(), color_system=None, force_terminal=False, legacy_windows=False).print(found)
+    Console(
+        file=out,
+        width=width(),
+        color_system=None,
+        force_terminal=False,
+        legacy_windows=False,
+    ).print(found)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -33,7 +33,8 @@ class _Pace:
     """How long a counted step will still take, by how long it took so far."""
 
     def __init__(self, at: int) -> None:
-        self._first, self._since = at, time.monotonic()
+        self._first = at
+        self._since = time.monotonic()
 
     def told(self, at: int, of: int) -> str:
         """ "12/64, 8 s left"; the time from the second on."""
@@ -44,16 +45,22 @@ class _Pace:
 
 
 class Watch:
-    """Shows the steps that it is called with, on standard error: "" ends them. As a context, it leaves nothing behind.
+    """Shows the steps that it is called with, on standard error: "" ends them.
 
-    On a terminal a bar, which goes when it is done; elsewhere, if `lines`, a line for each step that took more than a
-    second, and for a long one how far it is. Nothing if `quiet`.
+    As a context, it leaves nothing behind.
+
+    On a terminal a bar, which goes when it is done; elsewhere, if `lines`, a line for
+    each step that took more than a second, and for a long one how far it is. Nothing if
+    `quiet`.
     """
 
     def __init__(self, quiet: bool = False, lines: bool = True) -> None:
         self._bar = None if quiet or not sys.stderr.isatty() else _Bar()
         self._lines = lines and not quiet and self._bar is None
-        self._name, self._since, self._said, self._pace = "", 0.0, 0.0, _Pace(0)
+        self._name = ""
+        self._since = 0.0
+        self._said = 0.0
+        self._pace = _Pace(0)
 
     def __call__(self, text: str) -> None:
         """A step begins, or goes on if it is counted."""
@@ -64,7 +71,10 @@ class Watch:
         if name != self._name:
             if self._lines and self._name and now - self._since > _WORTH_A_LINE:
                 click.echo(f"{self._name}: {now - self._since:.1f} s", err=True)
-            self._name, self._since, self._said, self._pace = name, now, now, _Pace(at)
+            self._name = name
+            self._since = now
+            self._said = now
+            self._pace = _Pace(at)
         elif self._lines and of and now - self._said > _WORTH_WAITING:
             click.echo(f"{name} {self._pace.told(at, of)}", err=True)
             self._said = now
@@ -73,7 +83,12 @@ class Watch:
         """Itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        e: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
         """The bar goes, however the work ended."""
         self("")
 
@@ -84,10 +99,13 @@ class _Bar:
     def __init__(self) -> None:
         self._live: Progress | None = None
         self._task: TaskID | None = None
-        self._name, self._pace = "", _Pace(0)
+        self._name = ""
+        self._pace = _Pace(0)
 
     def show(self, name: str, at: int, of: int) -> None:
-        """The step and how far it is; a bar that runs to and fro where that is not known. No name: nothing."""
+        """The step and how far it is; a bar that runs to and fro where that is not
+        known. No name: nothing.
+        """
         if not name:
             self._stop()
             return
@@ -98,9 +116,12 @@ class _Bar:
             if self._task is not None:
                 self._live.remove_task(self._task)
             self._task = self._live.add_task(name, total=None, of="")
-            self._name, self._pace = name, _Pace(at)
+            self._name = name
+            self._pace = _Pace(at)
         if of:
-            self._live.update(self._task, total=of, completed=at - 1, of=self._pace.told(at, of))
+            self._live.update(
+                self._task, total=of, completed=at - 1, of=self._pace.told(at, of)
+            )
 
     def _stop(self) -> None:
         if self._live is not None:
@@ -111,7 +132,9 @@ class _Bar:
 
 
 def _progress_bar() -> Progress:
-    """Make a bar on standard error. rich is imported here: a verb that shows no bar does not wait for it."""
+    """Make a bar on standard error. rich is imported here: a verb that shows no bar
+    does not wait for it.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -131,10 +154,18 @@ _NAMED = 0.02
 
 
 def where_the_time_went(steps: Sequence[Step]) -> str:
-    """One line: seconds in all, those of the C compiler, and of each other step that is worth naming."""
+    """One line: seconds in all, those of the C compiler, and of each other step that is
+    worth naming.
+    """
     in_c = sum(s.seconds for s in steps if s.name.startswith(COMPILE_C))
     rest = [s for s in steps if not s.name.startswith(COMPILE_C)]
     total = in_c + sum(s.seconds for s in rest)
-    named = [f"{s.name} {s.seconds:.1f} s" for s in rest if s.seconds >= max(0.05, _NAMED * total)]
+    named = [
+        f"{s.name} {s.seconds:.1f} s"
+        for s in rest
+        if s.seconds >= max(0.05, _NAMED * total)
+    ]
     parts = [*named, *([f"C compiler {in_c:.1f} s"] if in_c else [])]
-    return f"where the time went: {total:.1f} s" + (f" = {', '.join(parts)}" if parts else "")
+    return f"where the time went: {total:.1f} s" + (
+        f" = {', '.join(parts)}" if parts else ""
+    )

@@ -1,4 +1,6 @@
-"""What the terms of the reports mean, said once; a report explains those that it uses where they stand."""
+"""What the terms of the reports mean, said once; a report explains those that it uses
+where they stand.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from collections.abc import Iterable, Mapping
 
 TERMS: Mapping[str, str] = {
     "MACs": "multiply-accumulates, the work of convolutions and matrix products",
-    "uncertain": "public logs do not tell whether the Edge TPU takes it, so it stays on the CPU without --optimistic",
+    "uncertain": "public logs do not tell whether the Edge TPU takes it, "
+    "so it stays on the CPU without --optimistic",
     "estimated": "by models of the Edge TPU, its link and the CPU, nothing was run",
-    "segment": "operations that run together in one place, between segments tensors cross the link",
+    "segment": "operations that run together in one place, "
+    "between segments tensors cross the link",
     "rewritten": "edgec put it into a form that the Edge TPU takes, with the same result",
     "folded away": "computed by the compiler, or part of another operation",
     "parameters": "weights and biases",
@@ -21,17 +25,21 @@ TERMS: Mapping[str, str] = {
     "compute": "its own work",
     "streamed": "parameters that do not fit on the chip, sent with every inference",
     "arena": "scratch memory of a segment, for tensors between its operations",
-    "above bound": "how much larger the arena is than all tensors that are alive at once, which no plan can go below",
+    "above bound": "how much larger the arena is than all tensors that are alive at "
+    "once, which no plan can go below",
     "p50, p95": "half, and 95 %, of the inferences took no longer",
     "share": "of the median latency",
     "est.": "estimated by models of the board's parts, nothing was run on that hardware",
-    "emulator's": "by the clock of an emulated machine, nothing follows from it for a board",
+    "emulator's": "by the clock of an emulated machine, nothing follows from it for a "
+    "board",
     "cost model": "the estimate of a segment on the Edge TPU, fitted to published times",
     "delegate": "run by a real Edge TPU",
     "c": "the generated C",
-    "CPU, for Edge TPU": "a segment meant for the Edge TPU, run as C, with the same results",
+    "CPU, for Edge TPU": "a segment meant for the Edge TPU, run as C, "
+    "with the same results",
     "planned": "what the compiler counted on",
-    "own": "signal to noise where the layer reads what A has, rounded as B holds it, about the mean",
+    "own": "signal to noise where the layer reads what A has, rounded as B holds it, "
+    "about the mean",
     "inherited": "the same of what its inputs' noise changes",
     "whole": "of the value as it is, own and inherited",
     "centred": "the same about the mean of each channel, which is easily kept",
@@ -42,7 +50,11 @@ TERMS: Mapping[str, str] = {
 def legend(names: Iterable[str], width: int = 120) -> str:
     """A paragraph for a terminal, at most `width` wide; "" for no names."""
     said = "; ".join(f"{name} = {TERMS[name]}" for name in names)
-    return textwrap.fill(f"({said})", width, subsequent_indent=" ", break_on_hyphens=False) if said else ""
+    if said:
+        return textwrap.fill(
+            f"({said})", width, subsequent_indent=" ", break_on_hyphens=False
+        )
+    return ""
 
 
 def explained(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -19,17 +19,31 @@ def to_text(tuning: Tuning) -> str:
 
 
 def _lines(t: Tuning) -> Iterator[str]:
-    new, est = [c for c in t.choices if c.new], "est. " if t.estimated else ""
-    known = f", {len(t.choices) - len(new)} were known" if len(new) < len(t.choices) else ""
-    yield f"{t.core} on {t.on}: {sum(c.tried for c in new)} ways tried for {len(new)} kinds of calls{known}"
-    better = sorted((c for c in t.choices if c.gain > WORTH_SHOWING), key=lambda c: -_saved(c))
+    new = [c for c in t.choices if c.new]
+    est = "est. " if t.estimated else ""
+    if len(new) < len(t.choices):
+        known = f", {len(t.choices) - len(new)} were known"
+    else:
+        known = ""
     yield (
-        f"those calls take {est}{t.default_ms:.3f} ms of an inference by default, {est}{t.ms:.3f} ms as found; "
+        f"{t.core} on {t.on}: {sum(c.tried for c in new)} ways tried for {len(new)} "
+        f"kinds of calls{known}"
+    )
+    better = sorted(
+        (c for c in t.choices if c.gain > WORTH_SHOWING), key=lambda c: -_saved(c)
+    )
+    yield (
+        f"those calls take {est}{t.default_ms:.3f} ms of an inference by default, "
+        f"{est}{t.ms:.3f} ms as found; "
         f"{len(better)} are more than {WORTH_SHOWING - 1:.0%} faster"
     )
     if better:
         yield ""
-        yield table(("function", "", "default", "found", "faster", "how"), list(map(_row, better[:_SHOWN])), "lrrrrl")
+        yield table(
+            ("function", "", "default", "found", "faster", "how"),
+            list(map(_row, better[:_SHOWN])),
+            "lrrrrl",
+        )
     if len(better) > _SHOWN:
         yield f"and {len(better) - _SHOWN} more"
     yield f"\n{t.path} has them all; edgec compile --tuned {t.path} uses it"

@@ -12,7 +12,9 @@ def plain(text: str) -> str:
 
 def shortened(text: str, most: int) -> str:
     """Without its middle, where it is long: names of one model begin alike."""
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most // 2) :]}"
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2 - 1]}…{text[-(most // 2) :]}"
 
 
 def count(n: float) -> str:
@@ -25,7 +27,9 @@ def count(n: float) -> str:
 
 def size(n: int) -> str:
     """A number of bytes."""
-    return f"{n / 1e6:.2f} MB" if n >= 1e6 else f"{n / 1e3:.1f} kB" if n >= 1e3 else f"{n} B"
+    if n >= 1e6:
+        return f"{n / 1e6:.2f} MB"
+    return f"{n / 1e3:.1f} kB" if n >= 1e3 else f"{n} B"
 
 
 def percent(share: float) -> str:

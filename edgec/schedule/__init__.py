@@ -1,1 +1,3 @@
-"""For one core: which kernel variant computes each call, with which packing, tile and order."""
+"""For one core: which kernel variant computes each call, with which packing, tile and
+order.
+"""

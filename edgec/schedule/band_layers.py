@@ -1,4 +1,6 @@
-"""Scheduled calls as layers of csrc/ek_row_bands.h: what has to be known of them to compute a few rows alone."""
+"""Scheduled calls as layers of csrc/ek_row_bands.h: what has to be known of them to
+compute a few rows alone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _DEPTHWISE = {
     "ek_dw_s8_t": ("ek_band_dwconv2d_s8", ("x", "y", "p", "scratch")),
     "ek_dw_taps_s8_t": ("ek_band_dwconv2d_taps_s8", ("x", "w", "y", "p")),
 }
-"""By the struct that a kernel is told: the function that computes a layer by it, and its operands."""
+"""By the struct that a kernel is told: the function that computes a layer by it, and
+its operands.
+"""
 
 _ONE = {
     "ek_gemm_f32_t": ("n", "ih", "oh", "kh", "kw", "sh", "sw"),
@@ -30,7 +34,9 @@ _ONE = {
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution. added: a tensor added to its result. weights, scratch: bytes. function, struct: of csrc."""
+    """A convolution. added: a tensor added to its result. weights, scratch: bytes.
+    function, struct: of csrc.
+    """
 
     x: Pointer
     y: Pointer
@@ -48,22 +54,32 @@ class Layer:
         return p
 
     def told(self, x: bool, y: bool) -> Struct:
-        """What its function is told, which fetches what it reads or writes first where that is beyond the cache: x, y:
-        whether that is a tensor, not a band."""
+        """What its function is told, which fetches what it reads or writes first where
+        that is beyond the cache: x, y: whether that is a tensor, not a band.
+        """
         if "touch" not in self.p.fields:
             return self.struct
-        p = Struct(self.p.ctype, **{**self.p.fields, "touch": self.p.number("touch") & (x + 2 * y)})
+        p = Struct(
+            self.p.ctype,
+            **{**self.p.fields, "touch": self.p.number("touch") & (x + 2 * y)},
+        )
         return Struct(self.struct.ctype, **{**self.struct.fields, "p": p})
 
 
 def pointwise(call: KernelCall, width: int) -> Layer | None:
-    """A scheduled 1x1 convolution of whole tensors in rows of `width` pixels; None for what is none."""
+    """A scheduled 1x1 convolution of whole tensors in rows of `width` pixels; None for
+    what is none.
+    """
     p = _told(call, _POINTWISE)
     if p is None or any(p.number(name) != 1 for name in _ONE[p.ctype]):
         return None
     if p.ctype == "ek_gemm_f32_t":
         one_group = p.number("group_ic") == p.number("ic")
-        return _layer(call, _POINTWISE, p, "yx", 4 * p.number("tile") * p.number("ic")) if one_group else None
+        if one_group:
+            return _layer(
+                call, _POINTWISE, p, "yx", 4 * p.number("tile") * p.number("ic")
+            )
+        return None
     if p.number("panels") != p.number("group_panels") or width < p.number("mr"):
         return None
     rows = in_rows(p, width)
@@ -82,13 +98,23 @@ def depthwise(call: KernelCall) -> Layer | None:
 
 def _told(call: KernelCall, families: Mapping[str, object]) -> Struct | None:
     """What the kernel is told, where it is of these families."""
-    return next((x for x in call.operands if isinstance(x, Struct) and x.ctype in families), None)
+    return next(
+        (x for x in call.operands if isinstance(x, Struct) and x.ctype in families),
+        None,
+    )
 
 
 def _layer(
-    call: KernelCall, families: Mapping[str, tuple[str, tuple[str, ...]]], p: Struct, pitch: str, scratch: int
+    call: KernelCall,
+    families: Mapping[str, tuple[str, tuple[str, ...]]],
+    p: Struct,
+    pitch: str,
+    scratch: int,
 ) -> Layer | None:
-    """The layer of a call with another p. None where it reads or writes a part of a tensor."""
+    """The layer of a call with another p.
+
+    None where it reads or writes a part of a tensor.
+    """
     function, names = families[p.ctype]
     found: dict[str, Operand] = dict(zip(names, call.operands, strict=False))
     x, y, added, _ = (found.pop(name, 0) for name in ("x", "y", "added", "scratch"))
@@ -97,6 +123,19 @@ def _layer(
     if x.offset or y.offset or p.number(pitch) != y.value.type.shape[-1]:
         return None
     more = {} if "tile" in found else {"kernel": call.kernel}
-    weights = sum(t.array.nbytes for s in (found, p.fields) for t in s.values() if isinstance(t, Table))
+    weights = sum(
+        t.array.nbytes
+        for s in (found, p.fields)
+        for t in s.values()
+        if isinstance(t, Table)
+    )
     struct = Struct(f"{function}_t", **{**found, "p": p}, **more)
-    return Layer(x, y, added if isinstance(added, Pointer) else None, weights, scratch, function, struct)
+    return Layer(
+        x,
+        y,
+        added if isinstance(added, Pointer) else None,
+        weights,
+        scratch,
+        function,
+        struct,
+    )

@@ -1,5 +1,6 @@
-"""Bands: pointwise and depthwise convolutions that follow each other, a few rows at a time, so that what lies between
-them stays in the cache and out of the arena."""
+"""Bands: pointwise and depthwise convolutions that follow each other, a few rows at a
+time, so that what lies between them stays in the cache and out of the arena.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +11,24 @@ from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
 from edgec.schedule.band_layers import Layer, depthwise, pointwise
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step
-from edgec.schedule.liveness import ALIGNMENT, STACK_BYTES, Lifetime, aligned, lifetimes, peak, tensors
+from edgec.schedule.liveness import (
+    ALIGNMENT,
+    STACK_BYTES,
+    Lifetime,
+    aligned,
+    lifetimes,
+    peak,
+    tensors,
+)
 from edgec.schedule.views import Places
 
 _ROWS = 4
 """Results of a band are no more rows, unless dilated taps lie farther apart."""
 
 _WORTH = 0.95
-"""Of the bytes that live at most, what is left at most where tensors that the cache keeps are computed in bands."""
+"""Of the bytes that live at most, what is left at most where tensors that the cache
+keeps are computed in bands.
+"""
 
 _TWICE = 1 / 8
 """Of the rows of an image that a thread expands, what others expand too at most."""
@@ -28,18 +39,23 @@ _SLACK = ALIGNMENT
 
 @dataclass(frozen=True)
 class _Way:
-    """Steps that can be one, the values that are then no longer whole, and the call that does all."""
+    """Steps that can be one, the values that are then no longer whole, and the call
+    that does all.
+    """
 
     steps: Sequence[Step]
     between: Sequence[Value]
     call: KernelCall
 
 
-def in_bands(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
-    """Join scheduled steps of 1x1 → depthwise → 1x1 convolutions, or two of them, to one step each.
+def in_bands(
+    graph: Graph, steps: Sequence[Step], core: Core, where: Places
+) -> list[Step]:
+    """Join scheduled steps of 1x1 → depthwise → 1x1 convolutions, or two of them, to
+    one step each.
 
-    Where what lies between them is more than the core's second cache keeps, but a band and the weights are less, it has
-    no other reader, and no more bytes live then.
+    Where what lies between them is more than the core's second cache keeps, but a band
+    and the weights are less, it has no other reader, and no more bytes live then.
     """
     return _Bands(graph, steps, core, where).result
 
@@ -47,8 +63,12 @@ def in_bands(graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> 
 class _Bands:
     """The steps as they are joined."""
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], core: Core, where: Places) -> None:
-        self.core, self.where, self.result = core, where, list(steps)
+    def __init__(
+        self, graph: Graph, steps: Sequence[Step], core: Core, where: Places
+    ) -> None:
+        self.core = core
+        self.where = where
+        self.result = list(steps)
         self.border = {*graph.inputs, *graph.outputs}
         self.readers: dict[Value, list[Step]] = {}
         self.writers: dict[Value, list[Step]] = {}
@@ -57,7 +77,11 @@ class _Bands:
                 self.writers.setdefault(tensors([call])[-1], []).append(step)
             for v in dict.fromkeys(tensors(step.calls)[:-1]):
                 self.readers.setdefault(v, []).append(step)
-        deep = [(s, layer) for s in steps if len(s.calls) == 1 and (layer := depthwise(s.calls[0])) is not None]
+        deep = [
+            (s, layer)
+            for s in steps
+            if len(s.calls) == 1 and (layer := depthwise(s.calls[0])) is not None
+        ]
         for step, layer in sorted(deep, key=lambda one: -_around(one[1])):
             self._for_the_cache(step, layer)
         while any(self._for_the_arena(step, layer) for step, layer in deep):
@@ -73,9 +97,11 @@ class _Bands:
                     return
 
     def _for_the_arena(self, step: Step, deep: Layer) -> bool:
-        """Join them where the second cache does not keep all that lives, and clearly fewer bytes do then; whether it
-        did."""
-        now, at = self._peak(self.result), self._highest()
+        """Join them where the second cache does not keep all that lives, and clearly
+        fewer bytes do then; whether it did.
+        """
+        now = self._peak(self.result)
+        at = self._highest()
         if now <= self.core.l2 // 2:
             return False
         for way in self._ways(step, deep):
@@ -87,13 +113,19 @@ class _Bands:
         return False
 
     def _ways(self, step: Step, deep: Layer) -> Iterator[_Way]:
-        """To join a depthwise convolution with those around it, the most first, where the second cache keeps
-        bands and weights."""
+        """To join a depthwise convolution with those around it, the most first, where
+        the second cache keeps bands and weights.
+        """
         if step not in self.result:
             return
         before = self._pointwise(self.writers.get(deep.x.value, []), deep.x.value)
-        after = self._pointwise(self.readers.get(deep.y.value, []), deep.y.value) if deep.added is None else None
-        if before is not None and (before[1].added is not None or self._twice(deep) > _TWICE):
+        if deep.added is None:
+            after = self._pointwise(self.readers.get(deep.y.value, []), deep.y.value)
+        else:
+            after = None
+        if before is not None and (
+            before[1].added is not None or self._twice(deep) > _TWICE
+        ):
             before = None
         for first, last in ((before, after), (None, after), (before, None)):
             parts = [x for x in (first, (step, deep), last) if x is not None]
@@ -102,23 +134,46 @@ class _Bands:
                 bytes_ = sum(layer.weights for _, layer in parts)
                 bytes_ += sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
                 if bytes_ <= self.core.l2 // 2:
-                    yield _Way([s for s, _ in parts], [layer.y.value for _, layer in parts[:-1]], call)
+                    yield _Way(
+                        [s for s, _ in parts],
+                        [layer.y.value for _, layer in parts[:-1]],
+                        call,
+                    )
 
     def _twice(self, deep: Layer) -> float:
-        """Of the rows that a thread computes for its share of a depthwise convolution, what others compute too."""
-        p, parts = deep.p, self.core.threads
+        """Of the rows that a thread computes for its share of a depthwise convolution,
+        what others compute too.
+        """
+        p = deep.p
+        parts = self.core.threads
         own = p.number("n") * p.number("oh") * p.number("sh") / parts
-        return (parts - 1) / parts * max((p.number("kh") - 1) * p.number("dh") + 1 - p.number("sh"), 0) / own
+        return (
+            (parts - 1)
+            / parts
+            * max((p.number("kh") - 1) * p.number("dh") + 1 - p.number("sh"), 0)
+            / own
+        )
 
-    def _pointwise(self, steps: Sequence[Step], between: Value) -> tuple[Step, Layer] | None:
-        """The step, if it is one, that is still one 1x1 convolution, where nothing else has to do with the value
-        between: a concat has a writer for each of its parts."""
+    def _pointwise(
+        self, steps: Sequence[Step], between: Value
+    ) -> tuple[Step, Layer] | None:
+        """The step, if it is one, that is still one 1x1 convolution, where nothing else
+        has to do with the value between: a concat has a writer for each of its parts.
+        """
         if len(steps) != 1 or steps[0] not in self.result or len(steps[0].calls) != 1:
             return None
-        if between in self.border or len(self.readers[between]) != 1 or len(self.writers[between]) != 1:
+        if (
+            between in self.border
+            or len(self.readers[between]) != 1
+            or len(self.writers[between]) != 1
+        ):
             return None
         step = steps[0]
-        if [v for v, place in self.where.items() if place.root is self.where[between].root] != [between]:
+        if [
+            v
+            for v, place in self.where.items()
+            if place.root is self.where[between].root
+        ] != [between]:
             return None
         layer = pointwise(step.calls[0], between.type.shape[2])
         if layer is None or (layer.added is not None and layer.added.value is between):
@@ -128,7 +183,9 @@ class _Bands:
     def _joined(self, way: _Way) -> list[Step]:
         ops = tuple(sorted(i for s in way.steps for i in s.ops))
         kept = [s for s in self.result if s not in way.steps]
-        return sorted([*kept, Step(ops, (way.call,), way.steps[-1].at)], key=lambda s: s.at)
+        return sorted(
+            [*kept, Step(ops, (way.call,), way.steps[-1].at)], key=lambda s: s.at
+        )
 
     def _peak(self, steps: Sequence[Step]) -> int:
         """Bytes that live at most, scratch too."""
@@ -138,7 +195,11 @@ class _Bands:
         """The steps at which most bytes live."""
         lives = self._lives(self.result)
         most = peak(lives)
-        return [s for i, s in enumerate(self.result) if peak([b for b in lives if b.first <= i <= b.last]) == most]
+        return [
+            s
+            for i, s in enumerate(self.result)
+            if peak([b for b in lives if b.first <= i <= b.last]) == most
+        ]
 
     def _lives(self, steps: Sequence[Step]) -> list[Lifetime]:
         lives = lifetimes((tensors(s.calls) for s in steps), self.where, self.border)
@@ -146,29 +207,53 @@ class _Bands:
 
 
 def _around(deep: Layer) -> int:
-    """Bytes that a depthwise convolution reads and writes: where layers alternate, the largest tensors come first."""
+    """Bytes that a depthwise convolution reads and writes: where layers alternate, the
+    largest tensors come first.
+    """
     return deep.x.value.type.nbytes + deep.y.value.type.nbytes
 
 
 def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:
     for i, step in enumerate(steps):
-        for x in (x for call in step.calls for x in call.operands if isinstance(x, Scratch)):
-            yield Lifetime("", x.nbytes * threads if x.nbytes > STACK_BYTES else 0, i, i)
+        for x in (
+            x for call in step.calls for x in call.operands if isinstance(x, Scratch)
+        ):
+            yield Lifetime(
+                "", x.nbytes * threads if x.nbytes > STACK_BYTES else 0, i, i
+            )
 
 
-def _call(before: Layer | None, deep: Layer, after: Layer | None, core: Core) -> KernelCall:
+def _call(
+    before: Layer | None, deep: Layer, after: Layer | None, core: Core
+) -> KernelCall:
     """The call that does all."""
     names = ("n", "ih", "iw", "oh", "ow", "kh", "sh", "dh", "pt")
     shape = {name: deep.p.number(name) for name in names}
     wide, narrow = (_row(v) for v in (deep.x.value, deep.y.value))
 
     def room(rows: int) -> tuple[int, int, int]:
-        """Rows that bands of so many rows keep, bytes of these and of the depthwise results."""
-        kept = min((rows - 1) * shape["sh"] + (shape["kh"] - 1) * shape["dh"] + 1, shape["ih"]) if before else 0
-        return kept, aligned(kept * wide), aligned(rows * narrow) + _SLACK if after else 0
+        """Rows that bands of so many rows keep, bytes of these and of the depthwise
+        results.
+        """
+        if before:
+            kept = min(
+                (rows - 1) * shape["sh"] + (shape["kh"] - 1) * shape["dh"] + 1,
+                shape["ih"],
+            )
+        else:
+            kept = 0
+        return (
+            kept,
+            aligned(kept * wide),
+            aligned(rows * narrow) + _SLACK if after else 0,
+        )
 
     unit = 2 * shape["dh"]
-    fitting = [r for r in range(unit, max(unit, _ROWS) + 1, unit) if sum(room(r)[1:]) <= core.l2 // 4]
+    fitting = [
+        r
+        for r in range(unit, max(unit, _ROWS) + 1, unit)
+        if sum(room(r)[1:]) <= core.l2 // 4
+    ]
     rows = max(fitting, default=unit)
     high, kept, between = room(rows)
     ring = high if "ring" in deep.p.fields else 0
@@ -179,13 +264,28 @@ def _call(before: Layer | None, deep: Layer, after: Layer | None, core: Core) ->
         if layer
     }
     functions = {name: layer.function for name, layer in layers.items() if layer}
-    scratch = aligned(kept + between + max(layer.scratch for layer in layers.values() if layer))
-    first, last = before or deep, after or deep
+    scratch = aligned(
+        kept + between + max(layer.scratch for layer in layers.values() if layer)
+    )
+    first = before or deep
+    last = after or deep
     p = Struct(
-        "ek_row_bands_t", **shape, x_row=_row(first.x.value), wide_row=wide, y_row=_row(last.y.value),
-        rows=rows, ring=ring, kept=kept, between=between, **functions, **told,
-    )  # fmt: skip
-    return KernelCall("ek_row_bands", (first.x, last.added or 0, last.y, Scratch(scratch), p, PART, PARTS))
+        "ek_row_bands_t",
+        **shape,
+        x_row=_row(first.x.value),
+        wide_row=wide,
+        y_row=_row(last.y.value),
+        rows=rows,
+        ring=ring,
+        kept=kept,
+        between=between,
+        **functions,
+        **told,
+    )
+    return KernelCall(
+        "ek_row_bands",
+        (first.x, last.added or 0, last.y, Scratch(scratch), p, PART, PARTS),
+    )
 
 
 def _row(v: Value) -> int:

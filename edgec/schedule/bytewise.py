@@ -1,6 +1,8 @@
-"""What ops on bytes do, as numbers: the output for every input of a function, and for every pair of inputs.
+"""What ops on bytes do, as numbers: the output for every input of a function, and for
+every pair of inputs.
 
-A variant may replace arithmetic by any other that gives the same bytes for all of them; here that is tried.
+A variant may replace arithmetic by any other that gives the same bytes for all of them;
+here that is tried.
 """
 
 from __future__ import annotations
@@ -42,14 +44,17 @@ class ScaledSum:
     bias: int
 
     def parts(self) -> tuple[int, ...]:
-        """ek_scaled_sum_t: the low 15 bits of the factors apart, and the low 11 of the bias."""
+        """ek_scaled_sum_t: the low 15 bits of the factors apart, and the low 11 of the
+        bias.
+        """
         halves = (self.a >> 15, self.a & 0x7FFF, self.b >> 15, self.b & 0x7FFF)
         return (*halves, self.bias >> 11, self.bias & 0x7FF)
 
     def pairs(self) -> Array:
         """The results for all pairs, as the vectors compute them, before the clamp."""
         a, a_low, b, b_low, bias, rest = self.parts()
-        u, v = 16 * BYTES[:, None], 16 * BYTES[None, :]
+        u = 16 * BYTES[:, None]
+        v = 16 * BYTES[None, :]
         carried: Array = (u * a_low + v * b_low + 16 * rest) >> 15
         result: Array = (u * a + v * b + bias + carried) >> 16
         return result
@@ -57,7 +62,8 @@ class ScaledSum:
 
 def offset(table: Array) -> Offset | None:
     """The same as a table of 256 bytes, if there is one."""
-    low, high = int(table.min()), int(table.max())
+    low = int(table.min())
+    high = int(table.max())
     inside = np.flatnonzero((table > low) & (table < high))
     if not inside.size:
         return None
@@ -76,41 +82,68 @@ def rescaled(call: KernelCall) -> Array:
     _, _, x, y = call.kernel.split("_")
     integers = BYTES if x == "s8" else BYTES & 255
     low = -128 if y == "s8" else 0
-    v = multiply(integers - q.number("x_zero"), q.number("mul"), q.number("shift")).astype(np.int64)
-    return np.clip(v + q.number("y_zero"), low, low + 255).astype(np.uint8).view(np.int8)
+    v = multiply(
+        integers - q.number("x_zero"), q.number("mul"), q.number("shift")
+    ).astype(np.int64)
+    return (
+        np.clip(v + q.number("y_zero"), low, low + 255).astype(np.uint8).view(np.int8)
+    )
 
 
 def pairs(call: KernelCall) -> Array:
-    """The result of a binary kernel for all pairs of bytes, [256, 256]: ek_{add,sub,mul,squared_difference,…}_s8."""
+    """The result of a binary kernel for all pairs of bytes, [256, 256]:
+    ek_{add,sub,mul,squared_difference,…}_s8.
+    """
     kind = call.kernel.removeprefix("ek_").removesuffix("_s8")
     if kind in ("maximum", "minimum"):
-        return np.asarray((np.maximum if kind == "maximum" else np.minimum)(BYTES[:, None], BYTES[None, :]))
+        return np.asarray(
+            (np.maximum if kind == "maximum" else np.minimum)(
+                BYTES[:, None], BYTES[None, :]
+            )
+        )
     if kind.endswith("_even"):
         return _even_pairs(call, kind)
     q = call.struct("ek_mul_t" if kind == "mul" else "ek_add_t")
-    u, v = BYTES[:, None] - q.number("a_zero"), BYTES[None, :] - q.number("b_zero")
+    u = BYTES[:, None] - q.number("a_zero")
+    v = BYTES[None, :] - q.number("b_zero")
     if kind == "mul":
         r = multiply(u * v, q.number("mul"), q.number("shift"))
     elif kind == "prelu":
-        r = np.where(u >= 0, multiply(u, *_scale(q, "a")), multiply(u * v, *_scale(q, "y")))
+        r = np.where(
+            u >= 0, multiply(u, *_scale(q, "a")), multiply(u * v, *_scale(q, "y"))
+        )
     else:
         bits = _HEADROOM[kind]
-        a, b = multiply(u << bits, *_scale(q, "a")), multiply(v << bits, *_scale(q, "b"))
+        a = multiply(u << bits, *_scale(q, "a"))
+        b = multiply(v << bits, *_scale(q, "b"))
         total = a + b if kind == "add" else a - b
-        r = multiply(total * total if kind == "squared_difference" else total, *_scale(q, "y"))
-    return np.clip(r.astype(np.int64) + q.number("y_zero"), q.number("low"), q.number("high"))
+        r = multiply(
+            total * total if kind == "squared_difference" else total, *_scale(q, "y")
+        )
+    return np.clip(
+        r.astype(np.int64) + q.number("y_zero"), q.number("low"), q.number("high")
+    )
 
 
 def _even_pairs(call: KernelCall, kind: str) -> Array:
     """Of ek_{add,sub,mul}_even_s8."""
-    u, v = BYTES[:, None], BYTES[None, :]
+    u = BYTES[:, None]
+    v = BYTES[None, :]
     q = call.struct("ek_real_mul_t" if kind == "mul_even" else "ek_linear_t")
     if kind == "mul_even":
-        shift, product = q.number("shift"), (u - q.number("a_zero")) * (v - q.number("b_zero"))
-        real = product.astype(np.float32) * _real(q, "scale") + np.float32(q.number("y_zero") + shift)
+        shift = q.number("shift")
+        product = (u - q.number("a_zero")) * (v - q.number("b_zero"))
+        real = product.astype(np.float32) * _real(q, "scale") + np.float32(
+            q.number("y_zero") + shift
+        )
         r = np.rint(real).astype(np.int64) - shift
     else:
-        form = Linear(float(_real(q, "a")), float(_real(q, "b")), float(_real(q, "rest")), q.number("shift"))
+        form = Linear(
+            float(_real(q, "a")),
+            float(_real(q, "b")),
+            float(_real(q, "rest")),
+            q.number("shift"),
+        )
         r = np.rint(form.of(u, v)).astype(np.int64) - form.shift
     return np.asarray(np.clip(r, q.number("low"), q.number("high")))
 
@@ -128,21 +161,29 @@ def scaled_sum(call: KernelCall) -> ScaledSum | None:
 
 
 @lru_cache(1024)
-def _scaled_sum(kernel: str, ctype: str, fields: tuple[tuple[str, object], ...]) -> ScaledSum | None:
+def _scaled_sum(
+    kernel: str, ctype: str, fields: tuple[tuple[str, object], ...]
+) -> ScaledSum | None:
     q = Struct(ctype, **dict(fields))
     want = pairs(KernelCall.of(kernel, q))
     if int(np.ptp(want)) == 0:
         return None
-    start = _even_sum(q) if ctype == "ek_linear_t" else _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
+    if ctype == "ek_linear_t":
+        start = _even_sum(q)
+    else:
+        start = _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
     found = start and _solved(start, want, q.number("low"), q.number("high"))
-    if found and np.array_equal(np.clip(found.pairs(), q.number("low"), q.number("high")), want):
+    if found and np.array_equal(
+        np.clip(found.pairs(), q.number("low"), q.number("high")), want
+    ):
         return found
     return None
 
 
 def no_overflow(call: KernelCall) -> bool:
-    """Whether ek_law_s8_simd computes ek_add_s8 or ek_sub_s8: nothing is shifted to the left, so that nothing leaves
-    the 32 bits."""
+    """Whether ek_law_s8_simd computes ek_add_s8 or ek_sub_s8: nothing is shifted to the
+    left, so that nothing leaves the 32 bits.
+    """
     q = call.struct("ek_add_t")
     return all(-31 <= _scale(q, k)[1] <= 0 for k in "aby")
 
@@ -153,7 +194,11 @@ def _real_sum(q: Struct, sign: int) -> ScaledSum | None:
     a, b = (round(f * y * 2.0 ** (HEADROOM + _FRACTION)) for f in (a, sign * b))
     if max(abs(a), abs(b)) >= 1 << 30:
         return None
-    zero = (2 * q.number("y_zero") + 1 << _FRACTION - 1) - q.number("a_zero") * a - q.number("b_zero") * b
+    zero = (
+        (2 * q.number("y_zero") + 1 << _FRACTION - 1)
+        - q.number("a_zero") * a
+        - q.number("b_zero") * b
+    )
     return ScaledSum(a, b, zero)
 
 
@@ -168,15 +213,22 @@ def _even_sum(q: Struct) -> ScaledSum | None:
 
 
 def _solved(start: ScaledSum, want: Array, low: int, high: int) -> ScaledSum:
-    """The law rounds three times, ties away from zero. Each pair bounds a * u + b * v + bias from both sides, where its
-    result is not a clamped one; while a bound is broken, the sum moves to the other side of the one broken most."""
+    """The law rounds three times, ties away from zero.
+
+    Each pair bounds a * u + b * v + bias from both sides, where its result is not a
+    clamped one; while a bound is broken, the sum moves to the other side of the one
+    broken most.
+    """
     u, v = (x.ravel() for x in np.meshgrid(BYTES, BYTES, indexing="ij"))
     never = 1 << 60
     least = np.where(want > low, want << _FRACTION, -never).ravel()
     most = np.where(want < high, (want + 1 << _FRACTION) - 1, never).ravel()
     total = start.a * u + start.b * v + start.bias
     near = np.minimum(total - least, most - total) < 1 << _FRACTION - 9
-    u, v, least, most = u[near], v[near], least[near], most[near]
+    u = u[near]
+    v = v[near]
+    least = least[near]
+    most = most[near]
     found = start
     for _ in range(_TRIES if near.any() else 0):
         total = found.a * u + found.b * v + found.bias
@@ -184,8 +236,13 @@ def _solved(start: ScaledSum, want: Array, low: int, high: int) -> ScaledSum:
         worst = int(np.abs(off).argmax())
         if off[worst] == 0:
             break
-        move = (off[worst] + np.sign(off[worst])) / (u[worst] ** 2 + v[worst] ** 2 + 64**2)
-        a, b, bias = (int(np.copysign(np.ceil(abs(move * by)), move * by)) for by in (u[worst], v[worst], 64**2))
+        move = (off[worst] + np.sign(off[worst])) / (
+            u[worst] ** 2 + v[worst] ** 2 + 64**2
+        )
+        a, b, bias = (
+            int(np.copysign(np.ceil(abs(move * by)), move * by))
+            for by in (u[worst], v[worst], 64**2)
+        )
         found = ScaledSum(found.a + a, found.b + b, found.bias + bias)
     return found
 

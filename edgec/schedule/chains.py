@@ -1,5 +1,6 @@
-"""Chains: elementwise float calls that follow each other, block by block in one loop, so that what lies between them
-stays in the first cache and out of the arena."""
+"""Chains: elementwise float calls that follow each other, block by block in one loop,
+so that what lies between them stays in the first cache and out of the arena.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ from math import inf
 
 import numpy as np
 
-from edgec.ir import PART, PARTS, Array, Graph, KernelCall, Pointer, Struct, Table, Value
+from edgec.ir import (
+    PART,
+    PARTS,
+    Array,
+    Graph,
+    KernelCall,
+    Pointer,
+    Struct,
+    Table,
+    Value,
+)
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import Step
 from edgec.schedule.gemm_f32.epilogue import BOUNDS
@@ -19,18 +30,26 @@ from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import Living, tensors
 from edgec.schedule.views import Places
 
-_INPUTS, _OUTPUTS, _SLOTS, _STEPS = 4, 2, 3, 8
+_INPUTS = 4
+_OUTPUTS = 2
+_SLOTS = 3
+_STEPS = 8
 _BLOCK = 1024
 """EK_CHAIN_*, as ek_chain_f32_simd.h has them."""
 
 _ABOUT = 512
-"""Elements of a block, rather more than fewer: its tensors share the first cache. Smaller ones are there anyway, and a
-step's own call for each is rather less than a loop over steps."""
+"""Elements of a block, rather more than fewer: its tensors share the first cache.
+
+Smaller ones are there anyway, and a step's own call for each is rather less than a loop
+over steps.
+"""
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A step of ek_chain_f32_simd. op: EK_CHAIN_*. b: none where k is a constant [channels] or of one element."""
+    """A step of ek_chain_f32_simd. op: EK_CHAIN_*. b: none where k is a constant
+    [channels] or of one element.
+    """
 
     op: str
     a: Value
@@ -48,10 +67,18 @@ class _Link:
         return (self.a,) if self.b is None else (self.a, self.b)
 
 
-def in_chains(graph: Graph, asked: Sequence[Step], steps: Sequence[Step], core: Core, where: Places) -> list[Step]:
-    """Join scheduled steps that are elementwise, two at least, to one step each; asked: the same with plain calls.
+def in_chains(
+    graph: Graph,
+    asked: Sequence[Step],
+    steps: Sequence[Step],
+    core: Core,
+    where: Places,
+) -> list[Step]:
+    """Join scheduled steps that are elementwise, two at least, to one step each; asked:
+    the same with plain calls.
 
-    Each reads what the one before makes; what others read of that is stored too. No more bytes live then.
+    Each reads what the one before makes; what others read of that is stored too. No
+    more bytes live then.
     """
     chains = _Chains(graph, steps, where)
     if core.isa:
@@ -63,11 +90,14 @@ def in_chains(graph: Graph, asked: Sequence[Step], steps: Sequence[Step], core: 
 
 
 class _Chains:
-    """The steps as they are joined. links: of the steps that are elementwise, or chains; by their ops."""
+    """The steps as they are joined. links: of the steps that are elementwise, or
+    chains; by their ops.
+    """
 
     def __init__(self, graph: Graph, steps: Sequence[Step], where: Places) -> None:
         border = {*graph.inputs, *graph.outputs}
-        self.where, self.owned = where, {where[v].root for v in border if v.const is None}
+        self.where = where
+        self.owned = {where[v].root for v in border if v.const is None}
         self.steps = {s.ops: s for s in steps}
         self.links: dict[tuple[int, ...], tuple[_Link, ...]] = {}
         self.written: dict[Value, tuple[int, ...]] = {}
@@ -93,12 +123,19 @@ class _Chains:
 
     def _join(self, before: tuple[int, ...], ops: tuple[int, ...]) -> tuple[int, ...]:
         """The ops of the chain that both are then; `ops` where they stay apart."""
-        first, last = self.steps[before], self.steps[ops]
+        first = self.steps[before]
+        last = self.steps[ops]
         links = (*self.links[before], *self.links[ops])
-        if any(self._between(self.where[link.y].root, first.at, last.at) for link in self.links[before]):
+        if any(
+            self._between(self.where[link.y].root, first.at, last.at)
+            for link in self.links[before]
+        ):
             return ops
         apart = {first.at, last.at}
-        call = _call(links, [link.y for link in links if self._is_read(self.where[link.y].root, apart)])
+        call = _call(
+            links,
+            [link.y for link in links if self._is_read(self.where[link.y].root, apart)],
+        )
         if call is None:
             return ops
         joined = Step(tuple(sorted((*before, *ops))), (call,), last.at)
@@ -112,13 +149,17 @@ class _Chains:
         return joined.ops
 
     def _between(self, root: Value, first: int, last: int) -> bool:
-        """Whether a step between two reads or writes a value's bytes: it may call it by the name of a view."""
+        """Whether a step between two reads or writes a value's bytes: it may call it by
+        the name of a view.
+        """
         places = self.used.get(root, [])
         return bisect_right(places, first) < bisect_left(places, last)
 
     def _is_read(self, root: Value, apart: Collection[int]) -> bool:
         """Whether the caller, or a step that is not among these, reads a value's bytes."""
-        return root in self.owned or any(at not in apart for at in self.used.get(root, []))
+        return root in self.owned or any(
+            at not in apart for at in self.used.get(root, [])
+        )
 
     def _change(self, old: Sequence[Step], new: Sequence[Step]) -> None:
         for step in old:
@@ -143,14 +184,27 @@ class _Chains:
 def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
     """The call of a chain; None where it has too many parts."""
     made = {link.y for link in links}
-    inputs = list(dict.fromkeys(v for link in links for v in link.reads if v not in made))
+    inputs = list(
+        dict.fromkeys(v for link in links for v in link.reads if v not in made)
+    )
     channels = _channels(links)
-    if max(len(inputs) - _INPUTS, len(stored) - _OUTPUTS, len(links) - _STEPS, channels - _BLOCK) > 0:
+    if (
+        max(
+            len(inputs) - _INPUTS,
+            len(stored) - _OUTPUTS,
+            len(links) - _STEPS,
+            channels - _BLOCK,
+        )
+        > 0
+    ):
         return None
     block = max(channels, _ABOUT // channels * channels)
-    place = {v: i for i, v in enumerate(inputs)} | {v: _INPUTS + i for i, v in enumerate(stored)}
+    place = {v: i for i, v in enumerate(inputs)} | {
+        v: _INPUTS + i for i, v in enumerate(stored)
+    }
     last = {v: i for i, link in enumerate(links) for v in link.reads}
-    free, told = list(range(_SLOTS)), list[Struct]()
+    free = list(range(_SLOTS))
+    told = list[Struct]()
     for i, link in enumerate(links):
         at = {v: place[v] for v in link.reads}
         for v in at:  # each once, though a square reads it twice
@@ -163,14 +217,22 @@ def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
         told.append(_told(link, at, place[link.y], block))
     pointers = [Pointer(inputs[min(i, len(inputs) - 1)]) for i in range(_INPUTS)]
     results = [Pointer(stored[min(i, len(stored) - 1)]) for i in range(_OUTPUTS)]
-    p = Struct("ek_chain_f32_t", n=links[0].y.type.size, block=block, steps=len(links), step=told)
+    p = Struct(
+        "ek_chain_f32_t",
+        n=links[0].y.type.size,
+        block=block,
+        steps=len(links),
+        step=told,
+    )
     return KernelCall("ek_chain_f32_simd", (*pointers, *results, p, PART, PARTS))
 
 
 def _channels(links: Sequence[_Link]) -> int:
     """Elements after which constants begin again."""
     shape = links[0].y.type.shape
-    return shape[-1] if any(link.k is not None and link.k.size > 1 for link in links) else 1
+    if any(link.k is not None and link.k.size > 1 for link in links):
+        return shape[-1]
+    return 1
 
 
 def _told(link: _Link, at: Mapping[Value, int], y: int, block: int) -> Struct:
@@ -180,11 +242,21 @@ def _told(link: _Link, at: Mapping[Value, int], y: int, block: int) -> Struct:
         for name, array in (("k", link.k), ("bias", link.bias))
         if array is not None
     }
-    function = {"function": link.function, "coef": link.coefficients} if link.function else {}
+    if link.function:
+        function = {"function": link.function, "coef": link.coefficients}
+    else:
+        function = {}
     return Struct(
-        "ek_chain_step_t", op=link.op, a=at[link.a], b=-1 if link.b is None else at[link.b], y=y,
-        low=link.bounds[0], high=link.bounds[1], **constants, **function,
-    )  # fmt: skip
+        "ek_chain_step_t",
+        op=link.op,
+        a=at[link.a],
+        b=-1 if link.b is None else at[link.b],
+        y=y,
+        low=link.bounds[0],
+        high=link.bounds[1],
+        **constants,
+        **function,
+    )
 
 
 def _link(call: KernelCall) -> _Link | None:
@@ -193,7 +265,11 @@ def _link(call: KernelCall) -> _Link | None:
         return None
     kind = call.kernel.removeprefix("ek_").removesuffix("_f32")
     pointers = [x for x in call.operands if isinstance(x, Pointer)]
-    if not call.kernel.endswith("_f32") or any(x.offset for x in pointers) or not pointers:
+    if (
+        not call.kernel.endswith("_f32")
+        or any(x.offset for x in pointers)
+        or not pointers
+    ):
         return None
     y = pointers[-1].value
     if kind == "scale_channels":
@@ -207,7 +283,14 @@ def _link(call: KernelCall) -> _Link | None:
 
 
 def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
-    act = next((x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"), None)
+    act = next(
+        (
+            x
+            for x in call.operands
+            if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"
+        ),
+        None,
+    )
     bounds = (act.real("low"), act.real("high")) if act else (-inf, inf)
     step = f"EK_CHAIN_{kind.upper()}"
     if a.const is not None and kind in ("add", "mul"):
@@ -215,15 +298,25 @@ def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link 
     if a.const is not None or a.type.shape != y.type.shape or not y.type.shape:
         return None
     if b.const is None:
-        return _Link(step, a, y, b, bounds=bounds) if b.type.shape == y.type.shape else None
-    if b.type.size not in (1, b.type.shape[-1] if b.type.shape else 1) or b.type.size not in (1, y.type.shape[-1]):
+        if b.type.shape == y.type.shape:
+            return _Link(step, a, y, b, bounds=bounds)
+        return None
+    if b.type.size not in (
+        1,
+        b.type.shape[-1] if b.type.shape else 1,
+    ) or b.type.size not in (1, y.type.shape[-1]):
         return None
     return _Link(step, a, y, k=b.const, bounds=bounds)
 
 
 def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
-    known = next((s for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"), None)
-    a, b = (known.real(name) if known and name in known.fields else 0.0 for name in "ab")
+    known = next(
+        (s for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"),
+        None,
+    )
+    a, b = (
+        known.real(name) if known and name in known.fields else 0.0 for name in "ab"
+    )
     if x.const is not None or x.type.shape != y.type.shape:
         return None
     if call.kernel in BOUNDS:
@@ -233,5 +326,11 @@ def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
     if kind == "leaky_relu":
         return _Link("EK_CHAIN_PRELU", x, y, k=np.array([a], np.float32))
     if kind in FLOATS:
-        return _Link("EK_CHAIN_FUNCTION", x, y, function=f"{call.kernel}_simd", coefficients=(a, b))
+        return _Link(
+            "EK_CHAIN_FUNCTION",
+            x,
+            y,
+            function=f"{call.kernel}_simd",
+            coefficients=(a, b),
+        )
     return None

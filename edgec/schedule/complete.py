@@ -1,4 +1,6 @@
-"""When each value of a schedule lies in its place as a whole, for who looks at values while its functions run."""
+"""When each value of a schedule lies in its place as a whole, for who looks at values
+while its functions run.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from edgec.schedule.steps import Scheduled
 
 
 def complete(graph: Graph, made: Scheduled) -> dict[Value, int]:
-    """After how many functions of a profile each value is in its place; without those that no call stores."""
+    """After how many functions of a profile each value is in its place; without those
+    that no call stores.
+    """
     number = {op: n for n, op in enumerate(made.ops)}
     inner = {v for s in made.asked for v in {*tensors(s.calls)} - {*outer(s.calls)}}
     found: dict[Value, int] = dict.fromkeys(graph.inputs, 0)
@@ -20,6 +24,9 @@ def complete(graph: Graph, made: Scheduled) -> dict[Value, int]:
             found[v] = max(found.get(v, 0), number[s.at] + 1)
     for i, op in enumerate(graph.ops):
         reads = [v for v in op.inputs if v.const is None]
-        if i not in computed and all(v in found for v in reads):  # what it copies is where it should be
-            found |= dict.fromkeys(op.outputs, max((found[v] for v in reads), default=0))
+        # what it copies is where it should be
+        if i not in computed and all(v in found for v in reads):
+            found |= dict.fromkeys(
+                op.outputs, max((found[v] for v in reads), default=0)
+            )
     return found

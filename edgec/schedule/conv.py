@@ -10,8 +10,10 @@ from edgec.ir import Struct
 
 @dataclass(frozen=True)
 class Conv:
-    """Fields of ek_conv2d_t and ek_transpose_conv2d_t: image [n,ih,iw,ic], result [n,oh,ow,oc], kernel, stride,
-    dilation, padding at the top and left; group_ic: input channels of a group, where it has groups."""
+    """Fields of ek_conv2d_t and ek_transpose_conv2d_t: image [n,ih,iw,ic], result
+    [n,oh,ow,oc], kernel, stride, dilation, padding at the top and left; group_ic: input
+    channels of a group, where it has groups.
+    """
 
     n: int
     ih: int

@@ -1,4 +1,6 @@
-"""What searches found: for a core and a call, by its signature, the best schedule (docs/tune.md)."""
+"""What searches found: for a core and a call, by its signature, the best schedule
+(docs/tune.md).
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ SHIPPED = Path(__file__).parent / "tuned"
 
 @dataclass(frozen=True)
 class Found:
-    """The best way to compute a call. ms, default_ms: of it, and of what analysis prefers. what: the call, for people.
+    """The best way to compute a call. ms, default_ms: of it, and of what analysis
+    prefers. what: the call, for people.
 
-    tried: how many ways there were. device: the URL that it was found on, by which edgec. estimated: not measured.
+    tried: how many ways there were. device: the URL that it was found on, by which
+    edgec. estimated: not measured.
     """
 
     variant: str
@@ -55,11 +59,16 @@ class Database:
 
     def with_entry(self, core: str, signature: str, found: Found) -> Database:
         """One more, in place of what was known."""
-        return Database(self.format, {**self.cores, core: {**self.of(core), signature: found}})
+        return Database(
+            self.format, {**self.cores, core: {**self.of(core), signature: found}}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The file."""
-        cores = {name: dict(sorted(table.items())) for name, table in sorted(self.cores.items())}
+        cores = {
+            name: dict(sorted(table.items()))
+            for name, table in sorted(self.cores.items())
+        }
         return asdict(Database(self.format, cores))
 
     @classmethod
@@ -69,12 +78,29 @@ class Database:
         try:
             read = msgspec.json.decode(given(path, _LARGEST), type=cls)
         except OSError as e:
-            raise InputError(f"cannot read what was tuned: {e.strerror}", at=str(path), hint="check the path") from e
+            raise InputError(
+                f"cannot read what was tuned: {e.strerror}",
+                at=str(path),
+                hint="check the path",
+            ) from e
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-            raise InputError(f"the database of schedules is damaged: {e}", at=str(path), hint=hint) from e
-        figures = [ms for table in read.cores.values() for f in table.values() for ms in (f.ms, f.default_ms)]
-        if read.format != FORMAT or not all(math.isfinite(ms) and ms >= 0 for ms in figures):
-            raise InputError(f"the file is no database of schedules ({FORMAT})", at=str(path), hint=hint)
+            raise InputError(
+                f"the database of schedules is damaged: {e}", at=str(path), hint=hint
+            ) from e
+        figures = [
+            ms
+            for table in read.cores.values()
+            for f in table.values()
+            for ms in (f.ms, f.default_ms)
+        ]
+        if read.format != FORMAT or not all(
+            math.isfinite(ms) and ms >= 0 for ms in figures
+        ):
+            raise InputError(
+                f"the file is no database of schedules ({FORMAT})",
+                at=str(path),
+                hint=hint,
+            )
         return read
 
 

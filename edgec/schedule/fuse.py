@@ -1,4 +1,6 @@
-"""Fusion: calls on the elements of a result that its producer does before it writes them."""
+"""Fusion: calls on the elements of a result that its producer does before it writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ _CONCAT = "ek_concat"
 
 @dataclass(frozen=True)
 class Step:
-    """One function: the ops that it computes, by their position in the graph, and the calls that do it.
+    """One function: the ops that it computes, by their position in the graph, and the
+    calls that do it.
 
-    at: the op in whose turn it runs: one of its own. shared: by several threads, those calls that can be.
+    at: the op in whose turn it runs: one of its own. shared: by several threads, those
+    calls that can be.
     """
 
     ops: tuple[int, ...]
@@ -37,11 +41,18 @@ class _Change:
     new: Sequence[Step]
 
 
-def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose: Choose = preferred) -> list[Step]:
-    """Let steps that compute elements of one result become parts of the step that makes it.
+def fuse(
+    graph: Graph,
+    steps: Sequence[Step],
+    core: Core,
+    where: Places,
+    choose: Choose = preferred,
+) -> list[Step]:
+    """Let steps that compute elements of one result become parts of the step that makes
+    it.
 
-    Where the result has no other reader, and the variant that is chosen for its maker can do it. No fusion that
-    lets more bytes live is taken.
+    Where the result has no other reader, and the variant that is chosen for its maker
+    can do it. No fusion that lets more bytes live is taken.
     """
     fusion = _Fusion(graph, steps, core, where, choose)
     for step in steps:
@@ -50,10 +61,20 @@ def fuse(graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose:
 
 
 class _Fusion:
-    """The steps as they are joined. ending: by their last op, in the order in which they run."""
+    """The steps as they are joined. ending: by their last op, in the order in which
+    they run.
+    """
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], core: Core, where: Places, choose: Choose) -> None:
-        self.core, self.choose = core, choose
+    def __init__(
+        self,
+        graph: Graph,
+        steps: Sequence[Step],
+        core: Core,
+        where: Places,
+        choose: Choose,
+    ) -> None:
+        self.core = core
+        self.choose = choose
         self.readers: dict[Value, list[int]] = {v: [-1] for v in graph.outputs}
         self.writer = {v: i for i, op in enumerate(graph.ops) for v in op.outputs}
         for i, op in enumerate(graph.ops):
@@ -66,12 +87,18 @@ class _Fusion:
 
     def result(self) -> list[Step]:
         """The steps as they run."""
-        return sorted((s for some in self.ending.values() for s in some), key=lambda s: (s.at, s.ops[-1]))
+        return sorted(
+            (s for some in self.ending.values() for s in some),
+            key=lambda s: (s.at, s.ops[-1]),
+        )
 
     def join(self, step: Step) -> None:
-        """Join the calls of a step with the makers of what they read, where that can be: all, or as many as may."""
+        """Join the calls of a step with the makers of what they read, where that can
+        be: all, or as many as may.
+        """
         calls = [c for c in step.calls if c.kernel == _CONCAT or len(step.calls) == 1]
-        taken, left = list[_Change](), step
+        taken = list[_Change]()
+        left = step
         for call in calls:
             change = next(self._ways(left, call), None)
             if change is not None:
@@ -104,7 +131,9 @@ class _Fusion:
 
     def _left(self, step: Step) -> Step:
         """What is left of a step."""
-        return next((s for s in self.ending.get(step.ops[-1], ()) if s.ops == step.ops), step)
+        return next(
+            (s for s in self.ending.get(step.ops[-1], ()) if s.ops == step.ops), step
+        )
 
     def _settle(self) -> bool:
         """Whether no more bytes live than before."""
@@ -115,28 +144,45 @@ class _Fusion:
         return True
 
     def _ways(self, step: Step, call: KernelCall) -> Iterator[_Change]:
-        """The ways in which the call can join one of the makers of its operands, the last of them first."""
+        """The ways in which the call can join one of the makers of its operands, the
+        last of them first.
+        """
         *reads, _ = tensors([call])
-        makers = [(v, made) for v in dict.fromkeys(reads) if (made := self._maker(v)) is not None]
+        makers = [
+            (v, made)
+            for v in dict.fromkeys(reads)
+            if (made := self._maker(v)) is not None
+        ]
         for v, made in sorted(makers, key=lambda pair: -pair[1].at):
             gate = self._gate(v, reads, step)
             ops = [*(gate.ops if gate else ()), step.at]
             more = (*(gate.calls if gate else ()), call)
             if self.readers.get(v) == ops and self._takes(made.calls[0], more):
-                yield self._joined(made, ops, more, [s for s in (made, gate, step) if s])
+                yield self._joined(
+                    made, ops, more, [s for s in (made, gate, step) if s]
+                )
 
     def _maker(self, v: Value) -> Step | None:
         """The step that makes the whole of a value by one call, and nothing else."""
         for s in self.ending.get(self.writer.get(v, -1), ()):
             if len(s.calls) == 1:
-                return s if all(c.kernel != _CONCAT for c in (*s.calls, *s.calls[0].then)) else None
+                if all(c.kernel != _CONCAT for c in (*s.calls, *s.calls[0].then)):
+                    return s
+                return None
         return None
 
     def _gate(self, v: Value, reads: Sequence[Value], step: Step) -> Step | None:
         """The step of f where a step reads v and f(v), and no other reads f(v)."""
         for y in reads:
-            made = self._maker(y) if y is not v and self.readers.get(y) == [step.at] else None
-            if made is not None and len(made.ops) == 1 and tensors(made.calls) == [v, y]:
+            if y is not v and self.readers.get(y) == [step.at]:
+                made = self._maker(y)
+            else:
+                made = None
+            if (
+                made is not None
+                and len(made.ops) == 1
+                and tensors(made.calls) == [v, y]
+            ):
                 return made
         return None
 
@@ -146,7 +192,13 @@ class _Fusion:
         both = self.choose(replace(head, then=(*head.then, *more)), self.core)
         return both is not None and (alone is None or alone[0].name == both[0].name)
 
-    def _joined(self, made: Step, ops: Sequence[int], more: tuple[KernelCall, ...], old: Sequence[Step]) -> _Change:
+    def _joined(
+        self,
+        made: Step,
+        ops: Sequence[int],
+        more: tuple[KernelCall, ...],
+        old: Sequence[Step],
+    ) -> _Change:
         """More calls in `made`, which runs later if it needs what is not there yet."""
         ops = (*made.ops, *ops)
         writers = (self.writer.get(v, -1) for v in tensors(more))
@@ -159,5 +211,9 @@ class _Fusion:
 
 def outer(calls: Sequence[KernelCall]) -> list[Value]:
     """What calls read and write but results that other calls follow on."""
-    inner = {tensors([replace(c, then=())])[-1] for call in calls for c in (call, *call.then)[:-1]}
+    inner = {
+        tensors([replace(c, then=())])[-1]
+        for call in calls
+        for c in (call, *call.then)[:-1]
+    }
     return [v for v in tensors(calls) if v not in inner]

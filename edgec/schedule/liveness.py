@@ -1,4 +1,6 @@
-"""Lifetimes of buffers in the arena, and the most that lives at any time, which no plan can beat."""
+"""Lifetimes of buffers in the arena, and the most that lives at any time, which no plan
+can beat.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Lifetime:
     last: int
 
 
-def lifetimes(steps: Iterable[Iterable[Value]], where: Places, border: Collection[Value]) -> list[Lifetime]:
+def lifetimes(
+    steps: Iterable[Iterable[Value]], where: Places, border: Collection[Value]
+) -> list[Lifetime]:
     """From the step that writes a buffer to the last one that reads any of it.
 
     steps: what each reads and writes. border: what the caller owns.
@@ -44,7 +48,11 @@ def lifetimes(steps: Iterable[Iterable[Value]], where: Places, border: Collectio
         for root in (where[v].root for v in values):
             first, _ = span.setdefault(root, (i, i))
             span[root] = (first, i)
-    return [Lifetime(v.name, v.type.nbytes, *at) for v, at in span.items() if v not in border]
+    return [
+        Lifetime(v.name, v.type.nbytes, *at)
+        for v, at in span.items()
+        if v not in border
+    ]
 
 
 def tensors(calls: Iterable[KernelCall]) -> list[Value]:
@@ -71,17 +79,27 @@ def living(lives: Sequence[Lifetime], steps: int) -> list[int]:
 
 
 class Most:
-    """The most bytes that live at any op, scratch left out, for one choice of places after the other: what a choice
-    costs is what it changes."""
+    """The most bytes that live at any op, scratch left out, for one choice of places
+    after the other: what a choice costs is what it changes.
+    """
 
-    def __init__(self, calls: Sequence[Sequence[KernelCall]], border: Collection[Value]) -> None:
+    def __init__(
+        self, calls: Sequence[Sequence[KernelCall]], border: Collection[Value]
+    ) -> None:
         self._border = border
         self._bytes = np.zeros(len(calls), np.int64)
         self._where: Places = {}
-        self._copies = [[(c, tensors([c])) for c in some if copy_of(c) is not None] for some in calls]
-        self._others = [{*tensors(c for c in some if copy_of(c) is None)} for some in calls]
+        self._copies = [
+            [(c, tensors([c])) for c in some if copy_of(c) is not None]
+            for some in calls
+        ]
+        self._others = [
+            {*tensors(c for c in some if copy_of(c) is None)} for some in calls
+        ]
         self._ops: dict[Value, list[int]] = {}
-        """The ops that a value's use may change of: what is copied to where it is, is not read."""
+        """The ops that a value's use may change of: what is copied to where it is, is
+        not read.
+        """
         self._used: dict[Value, list[int]] = {}
         self._in: dict[Value, dict[Value, None]] = {}
         """What lies in a value's bytes."""
@@ -96,9 +114,12 @@ class Most:
 
     def __call__(self, where: Places) -> int:
         """The most with these places."""
-        old, self._where = self._where, where
+        old = self._where
+        self._where = where
         changed = [v for v, p in where.items() if old.get(v) is not p]
-        roots = {where[v].root for v in changed} | {old[v].root for v in changed if v in old}
+        roots = {where[v].root for v in changed} | {
+            old[v].root for v in changed if v in old
+        }
         for v in changed:
             if v in old:
                 del self._in[old[v].root][v]
@@ -111,7 +132,9 @@ class Most:
 
     def _use(self, i: int) -> set[Value]:
         """Learn again what an op reads and writes; the values whose bytes it may be."""
-        now = self._others[i].union(*(values for c, values in self._copies[i] if not is_done(c, self._where)))
+        now = self._others[i].union(
+            *(values for c, values in self._copies[i] if not is_done(c, self._where))
+        )
         values = {v for _, some in self._copies[i] for v in some}
         for v in values:
             used = self._used[v]
@@ -131,15 +154,19 @@ class Most:
             self._span[root] = span
         for sign, places in ((-1, old), (1, span)):
             if places is not None and old != span:
-                self._bytes[places[0] : places[1] + 1] += sign * aligned(root.type.nbytes)
+                self._bytes[places[0] : places[1] + 1] += sign * aligned(
+                    root.type.nbytes
+                )
 
 
 class Living:
-    """The bytes that live at each place in the order of steps, kept up to date while steps move: a change costs what it
-    changes, where `peak` looks at all."""
+    """The bytes that live at each place in the order of steps, kept up to date while
+    steps move: a change costs what it changes, where `peak` looks at all.
+    """
 
     def __init__(self, places: int, where: Places, border: Collection[Value]) -> None:
-        self.where, self.border = where, border
+        self.where = where
+        self.border = border
         self._bytes = np.zeros(places, np.int64)
         self._at: dict[Value, list[int]] = {}
 
@@ -165,7 +192,8 @@ class Living:
 
     def move(self, own: Value, root: Value) -> Callable[[], None]:
         """What lies in a value's bytes goes to another's; returns what undoes it."""
-        here, there = self._at.pop(own), self._at[root]
+        here = self._at.pop(own)
+        there = self._at[root]
         self._at[root] = sorted([*here, *there])
         self._moved(own, root, (here, there), ([], self._at[root]))
 
@@ -175,7 +203,13 @@ class Living:
 
         return undo
 
-    def _moved(self, own: Value, root: Value, old: tuple[Sequence[int], ...], new: tuple[Sequence[int], ...]) -> None:
+    def _moved(
+        self,
+        own: Value,
+        root: Value,
+        old: tuple[Sequence[int], ...],
+        new: tuple[Sequence[int], ...],
+    ) -> None:
         for v, before, after in zip((own, root), old, new, strict=True):
             self._lives(v, [*before[:1], *before[-1:]], [*after[:1], *after[-1:]])
 

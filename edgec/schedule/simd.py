@@ -25,14 +25,28 @@ Rewrite = Callable[[KernelCall], KernelCall | None]
 
 
 def defined(header: str, pattern: str) -> tuple[str, ...]:
-    """The names that lines of a header of csrc begin to define: what the only group of `pattern` matches there."""
-    return tuple(re.findall(f"^{pattern}", (CSRC / header).read_text(encoding="utf-8"), re.MULTILINE))
+    """The names that lines of a header of csrc begin to define: what the only group of
+    `pattern` matches there.
+    """
+    return tuple(
+        re.findall(
+            f"^{pattern}", (CSRC / header).read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
 
 
-def simd(of: str, name: str, rewrite: Rewrite, slower_on: Collection[str] = (), fuses: bool = False) -> list[Variant]:
-    """The variant `name` of a plain kernel: `rewrite` makes the call of it, or None where it cannot take the call.
+def simd(
+    of: str,
+    name: str,
+    rewrite: Rewrite,
+    slower_on: Collection[str] = (),
+    fuses: bool = False,
+) -> list[Variant]:
+    """The variant `name` of a plain kernel: `rewrite` makes the call of it, or None
+    where it cannot take the call.
 
-    slower_on: cores on which the plain kernel was faster. fuses: whether `rewrite` looks at the calls that follow.
+    slower_on: cores on which the plain kernel was faster. fuses: whether `rewrite`
+    looks at the calls that follow.
     """
 
     def schedules(call: KernelCall, core: Core) -> list[Schedule]:

@@ -1,4 +1,6 @@
-"""Where values lie: values that share the bytes of others, so that calls that only copy have nothing left to do."""
+"""Where values lie: values that share the bytes of others, so that calls that only copy
+have nothing left to do.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +42,24 @@ def copy_of(call: KernelCall) -> Copy | None:
         return None
     if call.kernel == "ek_concat":
         rows, row, pitch = (n for n in rest if isinstance(n, int))
-        dense, nbytes = rows == 1 or row == pitch, rows * row
+        dense = rows == 1 or row == pitch
+        nbytes = rows * row
     elif call.kernel == "ek_copy":
-        dense, nbytes = True, source.value.type.nbytes
+        dense = True
+        nbytes = source.value.type.nbytes
     elif call.kernel.startswith("ek_gather_") and isinstance(rest[0], Struct):
-        dense, nbytes = _is_dense(rest[0]), target.value.type.nbytes if isinstance(target, Pointer) else 0
+        dense = _is_dense(rest[0])
+        nbytes = target.value.type.nbytes if isinstance(target, Pointer) else 0
     else:
         return None
-    return Copy(source, target, nbytes) if dense and isinstance(target, Pointer) else None
+    if dense and isinstance(target, Pointer):
+        return Copy(source, target, nbytes)
+    return None
 
 
 def among(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
-    """Where a call puts the channels of the first pixel of `v`, and elements from pixel to pixel there.
+    """Where a call puts the channels of the first pixel of `v`, and elements from pixel
+    to pixel there.
 
     None where it does not join all channels of each pixel with others.
     """
@@ -62,14 +70,18 @@ def among(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
     assert isinstance(target, Pointer)
     assert isinstance(pitch, int)
     size = v.type.np_dtype.itemsize
-    if source.value is not v or (rows, row) != (prod(v.type.shape[:-1]), size * v.type.shape[-1]):
+    if source.value is not v or (rows, row) != (
+        prod(v.type.shape[:-1]),
+        size * v.type.shape[-1],
+    ):
         return None
     return target, pitch // size
 
 
 def _is_dense(gather: Struct) -> bool:
     """Whether an ek_gather_t walks one run of adjacent elements."""
-    dims, strides = gather.fields["dim"], gather.fields["stride"]
+    dims = gather.fields["dim"]
+    strides = gather.fields["stride"]
     assert isinstance(dims, Sequence)
     assert isinstance(strides, Sequence)
     walk = [(d, s) for d, s in zip(dims, strides, strict=True) if d != 1]
@@ -79,14 +91,20 @@ def _is_dense(gather: Struct) -> bool:
 def places(graph: Graph, calls: Calls, peak: Callable[[Places], int]) -> Places:
     """Where each value lies.
 
-    What is copied from a part of a value is that part. What is copied to a part of a value, as the inputs of a concat
-    are, is written there at once. The caller owns a graph's inputs and outputs: they share no bytes, but other values
-    may lie in them. peak: the bytes that live at most with such places; those that need more are not taken.
+    What is copied from a part of a value is that part. What is copied to a part of a
+    value, as the inputs of a concat are, is written there at once. The caller owns a
+    graph's inputs and outputs: they share no bytes, but other values may lie in them.
+    peak: the bytes that live at most with such places; those that need more are not
+    taken.
     """
     found = _Places(graph, peak)
-    copies = [[c for call in some if (c := copy_of(call)) is not None] for some in calls]
+    copies = [
+        [c for call in some if (c := copy_of(call)) is not None] for some in calls
+    ]
     whole = [some for some, of in zip(copies, calls, strict=True) if len(of) == 1]
-    for copy in (c for some in whole for c in some if c.source.value.type.nbytes == c.nbytes):
+    for copy in (
+        c for some in whole for c in some if c.source.value.type.nbytes == c.nbytes
+    ):
         found.view(copy)
     for some in copies:
         if not found.offer(some):
@@ -97,7 +115,10 @@ def places(graph: Graph, calls: Calls, peak: Callable[[Places], int]) -> Places:
 
 def apart(graph: Graph) -> Places:
     """Every value with bytes of its own."""
-    return {v: Place(v) for v in [*graph.inputs, *(v for op in graph.ops for v in op.outputs)]}
+    return {
+        v: Place(v)
+        for v in [*graph.inputs, *(v for op in graph.ops for v in op.outputs)]
+    }
 
 
 class _Places:
@@ -114,7 +135,9 @@ class _Places:
         self.known = self._moved(self.known, copy.target, copy.source, copy.nbytes)
 
     def offer(self, copies: Sequence[Copy]) -> bool:
-        """Let each target lie in its source, or the other way round; not if more bytes live then: tells that."""
+        """Let each target lie in its source, or the other way round; not if more bytes
+        live then: tells that.
+        """
         where = self.known
         for c in copies:
             where = self._moved(where, c.target, c.source, c.nbytes)
@@ -124,22 +147,30 @@ class _Places:
             peak = self._peak(where)
             if peak > self._least:
                 return False
-            self.known, self._least = where, peak
+            self.known = where
+            self._least = peak
         return True
 
-    def _moved(self, where: Places, inner: Pointer, outer: Pointer, nbytes: int) -> Places:
-        """Places after a value, and all that share its bytes, went to where `outer` points; as before where it may not.
+    def _moved(
+        self, where: Places, inner: Pointer, outer: Pointer, nbytes: int
+    ) -> Places:
+        """Places after a value, and all that share its bytes, went to where `outer`
+        points; as before where it may not.
 
         It moves only as a whole, and only if the caller does not own it.
         """
         (own, at), (root, to) = address(inner, where), address(outer, where)
         if at or own is root or own in self._caller or own.type.nbytes != nbytes:
             return where
-        return {v: Place(root, to + p.at) if p.root is own else p for v, p in where.items()}
+        return {
+            v: Place(root, to + p.at) if p.root is own else p for v, p in where.items()
+        }
 
 
 def address(x: Pointer, where: Places) -> tuple[Value, int]:
-    """The value whose bytes a computed tensor's pointer points at, and at which of them."""
+    """The value whose bytes a computed tensor's pointer points at, and at which of
+    them.
+    """
     base = where[x.value]
     return base.root, base.at + x.offset * x.value.type.np_dtype.itemsize
 
@@ -147,4 +178,6 @@ def address(x: Pointer, where: Places) -> tuple[Value, int]:
 def is_done(call: KernelCall, where: Places) -> bool:
     """Whether a call copies bytes to where they are."""
     copy = copy_of(call)
-    return copy is not None and address(copy.source, where) == address(copy.target, where)
+    return copy is not None and address(copy.source, where) == address(
+        copy.target, where
+    )

@@ -2,8 +2,8 @@
 
     python -m edgec.toolchain.libraries      # `make setup`: for this machine and 64-bit Arm
 
-That takes a minute or two for each architecture, once for each version of zig; a compile that needs them for the first
-time says so.
+That takes a minute or two for each architecture, once for each version of zig; a
+compile that needs them for the first time says so.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ from edgec_runtime.printable import printable
 from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler, zig_libraries
 
-_SOURCE = "#include <math.h>\nint main(int argc, char **argv) { return (int)sqrt(argc + (argv == 0)); }\n"
+_SOURCE = (
+    "#include <math.h>\nint main(int argc, char **argv) { return (int)sqrt(argc "
+    "+ (argv == 0)); }\n"
+)
 """A program that links the C library and the mathematical one."""
 
 
 def build_libraries(compiler: Compiler, target: str, say: Progress) -> None:
-    """Have zig build the C libraries that this compiler links with, unless it has done so before.
+    """Have zig build the C libraries that this compiler links with, unless it has done
+    so before.
 
-    target: what they are for, for the message. Nothing is done for a compiler of this machine.
+    target: what they are for, for the message. Nothing is done for a compiler of this
+    machine.
     """
     if not compiler.builds_libraries:
         return
@@ -45,7 +50,10 @@ def build_libraries(compiler: Compiler, target: str, say: Progress) -> None:
 def _marker(compiler: Compiler) -> Path:
     """The file that stands for the libraries of this version of zig and these targets."""
     linked = (compiler.version(), *compiler.library, *compiler.program)
-    return zig_libraries() / f"edgec-{hashlib.sha256(repr(linked).encode()).hexdigest()[:16]}"
+    return (
+        zig_libraries()
+        / f"edgec-{hashlib.sha256(repr(linked).encode()).hexdigest()[:16]}"
+    )
 
 
 def main() -> None:
@@ -53,7 +61,9 @@ def main() -> None:
     for board in boards():
         for t in Board.load(board).targets:
             build_libraries(
-                Compiler.zig(t.library, t.program, t.mcpu), t.name, lambda text: print(printable(text), flush=True)
+                Compiler.zig(t.library, t.program, t.mcpu),
+                t.name,
+                lambda text: print(printable(text), flush=True),
             )
 
 

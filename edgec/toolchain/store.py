@@ -1,4 +1,6 @@
-"""Files that cost time to make, kept in the user's cache under a key that says all that they depend on."""
+"""Files that cost time to make, kept in the user's cache under a key that says all that
+they depend on.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,18 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Store:
-    """Bytes by key, up to `limit` bytes in all; those used longest ago go first. Any number of processes may use it.
+    """Bytes by key, up to `limit` bytes in all; those used longest ago go first.
 
-    A file is a SHA-256 of its key and its content, and the content. One that is damaged counts as not there. What
-    cannot be written, on a full disk or where nothing may be written, is not kept: a store only saves time.
+    Any number of processes may use it.
+
+    A file is a SHA-256 of its key and its content, and the content. One that is damaged
+    counts as not there. What cannot be written, on a full disk or where nothing may be
+    written, is not kept: a store only saves time.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
-        self._folder, self._limit = folder, limit
+        self._folder = folder
+        self._limit = limit
         only_ours(folder)
 
     def get(self, key: str) -> bytes | None:
@@ -42,7 +48,8 @@ class Store:
 
     def put(self, key: str, data: bytes) -> None:
         """Keep them. A reader sees all of them or none."""
-        path, aside = self._path(key), None
+        path = self._path(key)
+        aside = None
         try:
             handle, aside = tempfile.mkstemp(dir=self._folder, suffix=".part")
             with os.fdopen(handle, "wb") as f:

@@ -1,4 +1,6 @@
-"""What a model would be with the CPU alone, with the stock compiler, and with edgec: the columns of `edgec explain`."""
+"""What a model would be with the CPU alone, with the stock compiler, and with edgec:
+the columns of `edgec explain`.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,20 @@ from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Answer, Verdict, refusals
 
 Basis = Literal["file", "int8"]
-"""What the stock column is about: the file as it is, or the int8 file that the usual converter would write of it."""
+"""What the stock column is about: the file as it is, or the int8 file that the usual
+converter would write of it.
+"""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One way to run a model. Counts of operations and of multiply-accumulates; times are estimates in ms.
+    """One way to run a model.
 
-    Where the stock column is about an int8 file, what converts inputs and outputs is among the operations of no column.
-    uncertain_ops: those of which the evidence does not say whether the compiler maps them.
+    Counts of operations and of multiply-accumulates; times are estimates in ms.
+
+    Where the stock column is about an int8 file, what converts inputs and outputs is
+    among the operations of no column. uncertain_ops: those of which the evidence does
+    not say whether the compiler maps them.
     """
 
     ops: int
@@ -55,15 +62,20 @@ class Column:
 
     def to_json(self) -> dict[str, Any]:
         """The fields and what follows from them."""
-        shares = {"tpu_ops_share": self.tpu_ops_share, "tpu_macs_share": self.tpu_macs_share}
+        shares = {
+            "tpu_ops_share": self.tpu_ops_share,
+            "tpu_macs_share": self.tpu_macs_share,
+        }
         return {**self.__dict__, **shares, "est_ms": self.est_ms}
 
 
 @dataclass(frozen=True)
 class Stock:
-    """What edgetpu_compiler alone would make of a model; every_set: with its option -a, which maps all sets.
+    """What edgetpu_compiler alone would make of a model; every_set: with its option -a,
+    which maps all sets.
 
-    assumed: the file that it is given, in words. gives_up: why it would make nothing of it; or None.
+    assumed: the file that it is given, in words. gives_up: why it would make nothing of
+    it; or None.
     """
 
     basis: Basis
@@ -75,17 +87,22 @@ class Stock:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The columns. cpu_only: without an Edge TPU. stock: None where there is no Edge TPU, or nothing to compare."""
+    """The columns. cpu_only: without an Edge TPU. stock: None where there is no Edge
+    TPU, or nothing to compare.
+    """
 
     cpu_only: Column
     stock: Stock | None
     edgec: Column
 
     def gain(self) -> dict[str, float] | None:
-        """edgec against the stock compiler: differences of the shares, ms saved, and how many times as fast."""
+        """edgec against the stock compiler: differences of the shares, ms saved, and
+        how many times as fast.
+        """
         if self.stock is None:
             return None
-        old, new = self.stock.column, self.edgec
+        old = self.stock.column
+        new = self.edgec
         return {
             "tpu_ops_share": new.tpu_ops_share - old.tpu_ops_share,
             "tpu_macs_share": new.tpu_macs_share - old.tpu_macs_share,
@@ -115,7 +132,8 @@ def column(
     link: Link | None,
     outside: Set[Op] = frozenset(),
 ) -> Column:
-    """The column of a graph in regions. answers: what the rules say of its ops, where there is an Edge TPU.
+    """The column of a graph in regions. answers: what the rules say of its ops, where
+    there is an Edge TPU.
 
     outside: ops that take time but do not count.
     """
@@ -138,27 +156,42 @@ def _macs(region: Region) -> int:
 
 def cpu_only(graph: Graph, cpu: CpuCost, outside: Set[Op] = frozenset()) -> Column:
     """Everything on the CPU; outside: as in `column`."""
-    return column(regions(graph, dict.fromkeys(graph.ops, "cpu")), {}, cpu.within(graph), None, outside)
+    return column(
+        regions(graph, dict.fromkeys(graph.ops, "cpu")),
+        {},
+        cpu.within(graph),
+        None,
+        outside,
+    )
 
 
 def uncounted(graph: Graph, stock: Stock | None) -> Set[Op]:
-    """The ops that convert inputs and outputs, if those are outside of the stock column's file too."""
-    return borders(graph) if stock is not None and stock.basis == "int8" else frozenset()
+    """The ops that convert inputs and outputs, if those are outside of the stock
+    column's file too.
+    """
+    if stock is not None and stock.basis == "int8":
+        return borders(graph)
+    return frozenset()
 
 
 AS_IT_IS = "the file as it is"
 
 
 def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stock:
-    """Of an int8 graph that is what a converter would write (see converter.py), and `assumed` says which.
+    """Of an int8 graph that is what a converter would write (see converter.py), and
+    `assumed` says which.
 
-    What converts its inputs and outputs is no operator of the file. From and to float it is timed all the same, for
-    edgec does it too; but nobody who holds images channels-last would transpose them. Where the evidence does not say
-    whether an op maps, it is taken to: edgec is to gain nothing by our not knowing.
+    What converts its inputs and outputs is no operator of the file. From and to float
+    it is timed all the same, for edgec does it too; but nobody who holds images
+    channels-last would transpose them. Where the evidence does not say whether an op
+    maps, it is taken to: edgec is to gain nothing by our not knowing.
     """
-    outside, cpu = borders(graph), cpu.within(graph)
+    outside = borders(graph)
+    cpu = cpu.within(graph)
     unpaid = sum(cpu.op_ms(op) for op in outside if isinstance(op.spec, Transpose))
-    answers = {op: Verdict(refusals(op)).answer for op in graph.ops if op not in outside}
+    answers = {
+        op: Verdict(refusals(op)).answer for op in graph.ops if op not in outside
+    }
 
     def of(all_sets: bool) -> Column:
         places = stock_places(graph, all_sets, outside, optimistic=True)
@@ -169,13 +202,18 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
     return Stock("int8", assumed, of(False), of(True), reason)
 
 
-def stock_of_file(operators: Sequence[SourceOperator], cpu: CpuCost, link: Link) -> Stock:
+def stock_of_file(
+    operators: Sequence[SourceOperator], cpu: CpuCost, link: Link
+) -> Stock:
     """Of a TFLite file as it is. One of the file's operators counts as one."""
     graph, owner = whole(operators)
     cpu = cpu.within(graph)
 
     def of(judged: Sequence[SourceOp]) -> Column:
-        places: Places = {op: "edgetpu" if judged[i].stock == "mapped" else "cpu" for op, i in owner.items()}
+        places: Places = {
+            op: "edgetpu" if judged[i].stock == "mapped" else "cpu"
+            for op, i in owner.items()
+        }
         times = column(regions(graph, places), {}, cpu, link)
         taken = [s for s in judged if s.stock == "mapped"]
         return Column(
@@ -191,13 +229,21 @@ def stock_of_file(operators: Sequence[SourceOperator], cpu: CpuCost, link: Link)
 
     judged = judge(operators)
     aborting = next((s for s in judged if s.rule == ABORT and s.verdict == "cpu"), None)
-    reason = f"operator {aborting.index}, {aborting.opcode}: {aborting.seen}" if aborting else None
-    return Stock("file", AS_IT_IS, of(judged), of(judge(operators, all_sets=True)), reason)
+    if aborting:
+        reason = f"operator {aborting.index}, {aborting.opcode}: {aborting.seen}"
+    else:
+        reason = None
+    return Stock(
+        "file", AS_IT_IS, of(judged), of(judge(operators, all_sets=True)), reason
+    )
 
 
 def whole(operators: Sequence[SourceOperator]) -> tuple[Graph, dict[Op, int]]:
-    """The operators' own graphs as one, fit for estimates only, and whose (by place in `operators`) each op is."""
-    graph, owner = Graph("file"), dict[Op, int]()
+    """The operators' own graphs as one, fit for estimates only, and whose (by place in
+    `operators`) each op is.
+    """
+    graph = Graph("file")
+    owner = dict[Op, int]()
     known: dict[str, Value] = {}
     for i, o in enumerate(operators):
         twin = {v: v for v in o.graph.values() if v.const is not None}
@@ -209,8 +255,13 @@ def whole(operators: Sequence[SourceOperator]) -> tuple[Graph, dict[Op, int]]:
         for v in o.graph.outputs:
             twin[v] = known.setdefault(v.name, Value(v.name, v.type))
         for op in o.graph.ops:
-            inner = [twin.setdefault(v, Value(v.name, v.type)) for v in (*op.inputs, *op.outputs)]
-            copy = Op(op.spec, inner[: len(op.inputs)], inner[len(op.inputs) :], op.source)
+            inner = [
+                twin.setdefault(v, Value(v.name, v.type))
+                for v in (*op.inputs, *op.outputs)
+            ]
+            copy = Op(
+                op.spec, inner[: len(op.inputs)], inner[len(op.inputs) :], op.source
+            )
             graph.ops.append(copy)
             owner[copy] = i
     read = {v for op in graph.ops for v in op.inputs}

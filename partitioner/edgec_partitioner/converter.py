@@ -1,20 +1,26 @@
-"""What the usual converter would hand to the stock compiler: onnx2tf, then TFLite's full-integer quantizer.
+"""What the usual converter would hand to the stock compiler: onnx2tf, then TFLite's
+full-integer quantizer.
 
-A model from PyTorch or ONNX has no TFLite file of its own, and the stock compiler takes nothing else. What people give
-it comes from converters, which do of themselves some of what edgec calls a rewrite for the Edge TPU. Their own pages
-and the logs of files that they wrote say:
+A model from PyTorch or ONNX has no TFLite file of its own, and the stock compiler takes
+nothing else. What people give it comes from converters, which do of themselves some of
+what edgec calls a rewrite for the Edge TPU. Their own pages and the logs of files that
+they wrote say:
 
-- the file's inputs and outputs are channels-last and int8: whoever runs it converts them (`borders`). Files that came
-  from Keras often have uint8 ones, with a QUANTIZE that maps; only where the operator behind it is refused does that
-  matter: then the compiler stops at once;
+- the file's inputs and outputs are channels-last and int8: whoever runs it converts
+  them (`borders`). Files that came from Keras often have uint8 ones, with a QUANTIZE
+  that maps; only where the operator behind it is refused does that matter: then the
+  compiler stops at once;
 - a border that is not SAME is a PAD before a VALID window, of maximum pools too;
-- transposes vanish into the channels-last layout, but one that stands before a reshape stays there (`UNDONE`);
-- a clamp without a name is MAXIMUM and MINIMUM, a hard sigmoid the operations of its definition; a hard-swish stays
-  HARD_SWISH, a leaky rectifier LEAKY_RELU, a GELU is GELU; a grouped convolution is split;
-- every operation that has an int8 form gets it; versions are those of TensorFlow 2.8, which the compiler can read.
+- transposes vanish into the channels-last layout, but one that stands before a reshape
+  stays there (`UNDONE`);
+- a clamp without a name is MAXIMUM and MINIMUM, a hard sigmoid the operations of its
+  definition; a hard-swish stays HARD_SWISH, a leaky rectifier LEAKY_RELU, a GELU is
+  GELU; a grouped convolution is split;
+- every operation that has an int8 form gets it; versions are those of TensorFlow 2.8,
+  which the compiler can read.
 
-What a converter writes as many operators, though TFLite has none for it (instance normalisation, grid sample), stays
-one operation here, which the compiler cannot map.
+What a converter writes as many operators, though TFLite has none for it (instance
+normalisation, grid sample), stays one operation here, which the compiler cannot map.
 """
 
 from __future__ import annotations
@@ -38,9 +44,12 @@ UNDONE = frozenset({"sink_transposes"})
 
 _FLOAT = frozenset({"hard_sigmoid"})
 _INT8 = frozenset({"transpose_conv_pads"})
-"""Rewrites of edgec that every converter makes, or something with as many operators that maps as well."""
+"""Rewrites of edgec that every converter makes, or something with as many operators
+that maps as well.
+"""
 
-_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+_LAST = (0, 2, 3, 1)
+_FIRST = (0, 3, 1, 2)
 
 
 def float_form(graph: Graph) -> Graph:
@@ -53,7 +62,9 @@ def float_form(graph: Graph) -> Graph:
 
 
 def int8_form(graph: Graph) -> Graph:
-    """Of a quantized graph: its operations are the operators of the converter's file, and the `borders`."""
+    """Of a quantized graph: its operations are the operators of the converter's file,
+    and the `borders`.
+    """
     made, _ = legalize(graph, exact=True, disabled=rewrites().keys() - _INT8)
     r = Rewriter(made)
     for op in r.ops(*odd_pads.KINDS):
@@ -67,11 +78,13 @@ def int8_form(graph: Graph) -> Graph:
 
 
 def borders(graph: Graph) -> set[Op]:
-    """The operations that bring the graph's float, channels-first inputs and outputs to those of the converter's file.
+    """The operations that bring the graph's float, channels-first inputs and outputs to
+    those of the converter's file.
 
     They are not in the file: who runs it does them before and after.
     """
-    inputs, outputs = set(graph.inputs), set(graph.outputs)
+    inputs = set(graph.inputs)
+    outputs = set(graph.outputs)
     readers = graph.users()
     found = set[Op]()
     for op in graph.ops:
@@ -83,18 +96,24 @@ def borders(graph: Graph) -> set[Op]:
         if ends and _converts(op, _FIRST):
             found.add(op)
             outputs.add(op.inputs[0])
-            readers[op.inputs[0]] = [user for user in readers[op.inputs[0]] if user is not op]
+            readers[op.inputs[0]] = [
+                user for user in readers[op.inputs[0]] if user is not op
+            ]
     return found
 
 
 def _converts(op: Op, perm: tuple[int, ...]) -> bool:
-    return isinstance(op.spec, Quantize | Dequantize) or (isinstance(op.spec, Transpose) and op.spec.perm == perm)
+    return isinstance(op.spec, Quantize | Dequantize) or (
+        isinstance(op.spec, Transpose) and op.spec.perm == perm
+    )
 
 
 def _split_groups(r: Rewriter, op: Op) -> None:
-    """A grouped convolution as slices of the channels, a convolution of each, and their concatenation.
+    """A grouped convolution as slices of the channels, a convolution of each, and their
+    concatenation.
 
-    onnx2tf does so on demand, and there is no other way: at the version of grouped ones the compiler gives up.
+    onnx2tf does so on demand, and there is no other way: at the version of grouped ones
+    the compiler gives up.
     """
     x, w, *bias = op.inputs
     depth = w.type.shape[3]
@@ -105,18 +124,43 @@ def _split_groups(r: Rewriter, op: Op) -> None:
     for g in range(groups):
         own = slice(g * o, (g + 1) * o)
         part = Slice((0, 0, 0, g * depth), (*x.type.shape[:3], depth), (1, 1, 1, 1))
-        constants = [r.const(v.const[own], f"{v.name}_{g}", v.type.quant) for v in (w, *bias) if v.const is not None]
-        parts.append(r.add(op, op.spec, [r.add(op, part, [x], f"{name}_in{g}"), *constants], f"{name}_{g}"))
+        constants = [
+            r.const(v.const[own], f"{v.name}_{g}", v.type.quant)
+            for v in (w, *bias)
+            if v.const is not None
+        ]
+        parts.append(
+            r.add(
+                op,
+                op.spec,
+                [r.add(op, part, [x], f"{name}_in{g}"), *constants],
+                f"{name}_{g}",
+            )
+        )
     r.update(op, Concat(3), parts)
 
 
 def _clamp(r: Rewriter, op: Op) -> None:
-    spec, x = op.spec, op.inputs[0]
+    spec = op.spec
+    x = op.inputs[0]
     if not isinstance(spec, Clamp) or x.type.dtype != "float32":
         return
     if spec.low is not None and spec.high is not None:
-        x = r.add(op, Maximum(), [x, r.const(np.array(spec.low, np.float32), f"{x.name}_low")], f"{op.output.name}_low")
+        x = r.add(
+            op,
+            Maximum(),
+            [x, r.const(np.array(spec.low, np.float32), f"{x.name}_low")],
+            f"{op.output.name}_low",
+        )
     if spec.high is not None:
-        r.update(op, Minimum(), [x, r.const(np.array(spec.high, np.float32), f"{op.output.name}_high")])
+        r.update(
+            op,
+            Minimum(),
+            [x, r.const(np.array(spec.high, np.float32), f"{op.output.name}_high")],
+        )
     elif spec.low is not None:
-        r.update(op, Maximum(), [x, r.const(np.array(spec.low, np.float32), f"{op.output.name}_low")])
+        r.update(
+            op,
+            Maximum(),
+            [x, r.const(np.array(spec.low, np.float32), f"{op.output.name}_low")],
+        )

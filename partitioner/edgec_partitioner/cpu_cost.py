@@ -1,4 +1,6 @@
-"""How long one core takes for an operation: the back-end's estimates (edgec.schedule.estimate) at a board's clock."""
+"""How long one core takes for an operation: the back-end's estimates
+(edgec.schedule.estimate) at a board's clock.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,11 @@ class CpuCost:
 
     @classmethod
     def of(cls, board: Board) -> CpuCost:
-        """The core of a board's best target. One that was not measured is to a Pi 3's as its instructions per
-        cycle are to those."""
+        """The core of a board's best target.
+
+        One that was not measured is to a Pi 3's as its instructions per cycle are to
+        those.
+        """
         name = board.targets[0].mcpu
         if is_known(name):
             return cls(board.clock_ghz, name)
@@ -36,12 +41,20 @@ class CpuCost:
         return cls(board.clock_ghz * board.ipc / slowest.ipc, slowest.targets[0].mcpu)
 
     def within(self, graph: Graph) -> CpuCost:
-        """The same for the ops of a graph as they are computed in it: with what fusion and views save."""
-        ms = {op: n / (1e6 * self.ghz) for op, n in in_graph(graph, core(self.core)).items()}
+        """The same for the ops of a graph as they are computed in it: with what fusion
+        and views save.
+        """
+        ms = {
+            op: n / (1e6 * self.ghz)
+            for op, n in in_graph(graph, core(self.core)).items()
+        }
         return replace(self, _known={**self._known, **ms})
 
     def op_ms(self, op: Op) -> float:
-        """One op; alone, unless it is of a graph that is known. A view costs nothing."""
+        """One op; alone, unless it is of a graph that is known.
+
+        A view costs nothing.
+        """
         if op not in self._known:
             self._known[op] = cycles(op, core(self.core)) / (1e6 * self.ghz)
         return self._known[op]

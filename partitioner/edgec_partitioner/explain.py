@@ -1,4 +1,6 @@
-"""The data of `edgec explain`: where each op goes and why, as JSON (docs/explain-schema.md says what it means)."""
+"""The data of `edgec explain`: where each op goes and why, as JSON
+(docs/explain-schema.md says what it means).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import Any
 
 from edgec.ir import Op, Refusal
 from edgec.ops.quantize import Dequantize, Quantize
-from edgec_partitioner.comparison import Column, Comparison, Stock, column, cpu_only, uncounted
+from edgec_partitioner.comparison import (
+    Column,
+    Comparison,
+    Stock,
+    column,
+    cpu_only,
+    uncounted,
+)
 from edgec_partitioner.cost import Link, TpuTime, op_work, streamed_bytes, tpu_work
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied
@@ -21,16 +30,20 @@ from edgec_partitioner.verdicts import Answer, Place, Verdict
 SCHEMA = 2
 
 ON_CHIP = 8_000_000
-"""Bytes of parameters that the Edge TPU is sold with. Less is left for them when activations are large."""
+"""Bytes of parameters that the Edge TPU is sold with.
+
+Less is left for them when activations are large.
+"""
 
 
 @dataclass(frozen=True)
 class OpRow:
     """One op of the graph.
 
-    inputs, outputs: names of the tensors that it reads (without constants) and writes. verdict: what the support rules
-    say; None if there is no Edge TPU. cpu_ms: estimated time on the CPU, where it may not run. rewrites: names of those
-    that made it. refusals: why it is not on the Edge TPU; none if it is, or if there is no Edge TPU.
+    inputs, outputs: names of the tensors that it reads (without constants) and writes.
+    verdict: what the support rules say; None if there is no Edge TPU. cpu_ms: estimated
+    time on the CPU, where it may not run. rewrites: names of those that made it.
+    refusals: why it is not on the Edge TPU; none if it is, or if there is no Edge TPU.
     """
 
     index: int
@@ -53,9 +66,13 @@ class OpRow:
 
 @dataclass(frozen=True)
 class SegmentRow:
-    """One segment. Sizes in bytes. est_ms: estimated; est_parts: its parts on the Edge TPU, None on the CPU.
+    """One segment.
 
-    streamed_bytes: of the parameters of an Edge TPU segment, those that do not stay on the chip.
+    Sizes in bytes. est_ms: estimated; est_parts: its parts on the Edge TPU, None on the
+    CPU.
+
+    streamed_bytes: of the parameters of an Edge TPU segment, those that do not stay on
+    the chip.
     """
 
     name: str
@@ -74,7 +91,9 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class SourceRow:
-    """An operator of the TFLite file, and where edgec runs it: "none" if nothing of it is left to run."""
+    """An operator of the TFLite file, and where edgec runs it: "none" if nothing of it
+    is left to run.
+    """
 
     op: SourceOp
     place: str
@@ -86,11 +105,13 @@ class SourceRow:
 
 @dataclass(frozen=True)
 class Report:
-    """What `edgec explain` shows. assumed_quantization: the scales are made up, since no calibration data was given.
+    """What `edgec explain` shows. assumed_quantization: the scales are made up, since
+    no calibration data was given.
 
-    bound_ms: no choice of places that the rules allow is estimated to be faster; None if nothing was to choose.
-    source_ops: of a TFLite file. obstacle: why edgec cannot compile the model although it can explain it; or None.
-    remarks: sentences on how the model was read and calibrated.
+    bound_ms: no choice of places that the rules allow is estimated to be faster; None
+    if nothing was to choose. source_ops: of a TFLite file. obstacle: why edgec cannot
+    compile the model although it can explain it; or None. remarks: sentences on how the
+    model was read and calibrated.
     """
 
     model: str
@@ -141,9 +162,10 @@ class Report:
 class Origin:
     """What is known of a model apart from its partition.
 
-    baseline: the column of the CPU alone, without rewrites; None: that of the partition's graph. stock: what the stock
-    compiler would do. operators: those of the TFLite file. rewritten: what was rewritten before the partition. Others:
-    as in Report.
+    baseline: the column of the CPU alone, without rewrites; None: that of the
+    partition's graph. stock: what the stock compiler would do. operators: those of the
+    TFLite file. rewritten: what was rewritten before the partition. Others: as in
+    Report.
     """
 
     model: str
@@ -160,10 +182,19 @@ class Origin:
 def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
     """The report on a partition for a board with this CPU."""
     cpu = cpu.within(parts.graph)
-    graph, segment_of, applied = parts.graph, parts.segment_of, (*origin.rewritten, *parts.applied)
+    graph = parts.graph
+    segment_of = parts.segment_of
+    applied = (*origin.rewritten, *parts.applied)
     made_by = rewrites_of(graph.ops, applied)
-    rows = tuple(_op_row(i, op, parts, segment_of[op], cpu, made_by) for i, op in enumerate(graph.ops))
-    answers = {op: row.verdict for op, row in zip(graph.ops, rows, strict=True) if row.verdict is not None}
+    rows = tuple(
+        _op_row(i, op, parts, segment_of[op], cpu, made_by)
+        for i, op in enumerate(graph.ops)
+    )
+    answers = {
+        op: row.verdict
+        for op, row in zip(graph.ops, rows, strict=True)
+        if row.verdict is not None
+    }
     outside = uncounted(graph, origin.stock)
     ours = column(parts.regions, answers, cpu, parts.link, outside)
     return Report(
@@ -173,7 +204,9 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
         assumed_quantization=origin.assumed_quantization,
         obstacle=origin.obstacle,
         bound_ms=parts.cuts.bound_ms if parts.cuts else None,
-        comparison=Comparison(origin.baseline or cpu_only(graph, cpu, outside), origin.stock, ours),
+        comparison=Comparison(
+            origin.baseline or cpu_only(graph, cpu, outside), origin.stock, ours
+        ),
         segments=_segment_rows(parts, cpu),
         applied=applied,
         ops=rows,
@@ -183,7 +216,9 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
 
 
 def unplaced(origin: Origin, baseline: Column, link: Link | None) -> Report:
-    """The report on a file that edgec cannot bring to a graph: it has no segments and no ops, only the file's."""
+    """The report on a file that edgec cannot bring to a graph: it has no segments and
+    no ops, only the file's.
+    """
     return Report(
         model=origin.model,
         target=origin.target,
@@ -199,28 +234,40 @@ def unplaced(origin: Origin, baseline: Column, link: Link | None) -> Report:
     )
 
 
-def rewrites_of(ops: Iterable[Op], applied: Iterable[Applied]) -> dict[Op, tuple[str, ...]]:
+def rewrites_of(
+    ops: Iterable[Op], applied: Iterable[Applied]
+) -> dict[Op, tuple[str, ...]]:
     """The names of the rewrites that made each op.
 
-    The results that a rewrite names may be renamed or fused away by passes that come later; then all ops that come from
-    the same node are taken for its own.
+    The results that a rewrite names may be renamed or fused away by passes that come
+    later; then all ops that come from the same node are taken for its own.
     """
-    ops, found = list(ops), dict[Op, dict[str, None]]()
+    ops = list(ops)
+    found = dict[Op, dict[str, None]]()
     at = {v.name: op for op in ops for v in op.outputs}
     for a in applied:
         made = [at[name] for name in a.made if name in at]
-        for op in made or [op for op in ops if a.source and _within(a.source, op.source)]:
+        for op in made or [
+            op for op in ops if a.source and _within(a.source, op.source)
+        ]:
             found.setdefault(op, {})[a.rewrite] = None
     return {op: tuple(names) for op, names in found.items()}
 
 
 def _within(source: str, sources: str) -> bool:
-    """Whether a node is among joined ones (see rewrite.joined); a name may itself have a plus sign."""
+    """Whether a node is among joined ones (see rewrite.joined); a name may itself have
+    a plus sign.
+    """
     return f"+{source}+" in f"+{sources}+"
 
 
 def _op_row(
-    index: int, op: Op, parts: Partition, segment: Segment, cpu: CpuCost, made_by: Mapping[Op, tuple[str, ...]]
+    index: int,
+    op: Op,
+    parts: Partition,
+    segment: Segment,
+    cpu: CpuCost,
+    made_by: Mapping[Op, tuple[str, ...]],
 ) -> OpRow:
     verdict = parts.verdicts.get(op)
     read = [v for v in op.inputs if v.const is None]
@@ -251,13 +298,20 @@ def _by_rules(verdict: Verdict) -> Answer:
 
 
 def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
-    works = {r: tpu_work([*map(op_work, r.ops)], r.inputs, r.outputs) for r in parts.regions if r.place == "edgetpu"}
+    works = {
+        r: tpu_work([*map(op_work, r.ops)], r.inputs, r.outputs)
+        for r in parts.regions
+        if r.place == "edgetpu"
+    }
     streamed = dict(zip(works, streamed_bytes(works.values()), strict=True))
 
     def row(region: Region, segment: Segment) -> SegmentRow:
         constants = {v for op in region.ops for v in op.inputs if v.const is not None}
         over = streamed.get(region, 0)
-        time = works[region].parts(parts.link, over) if parts.link and region in works else None
+        if parts.link and region in works:
+            time = works[region].parts(parts.link, over)
+        else:
+            time = None
         return SegmentRow(
             name=segment.name,
             place=segment.place,
@@ -277,7 +331,9 @@ def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
 
 
 class Places:
-    """Finds where the operators of a file run: an op's source names the first results of those that it came from."""
+    """Finds where the operators of a file run: an op's source names the first results
+    of those that it came from.
+    """
 
     def __init__(self, rows: Sequence[OpRow]) -> None:
         self.rows = [r for r in rows if r.source]
@@ -287,10 +343,18 @@ class Places:
                 self.by_name.setdefault(name, []).append(r)
 
     def row(self, op: SourceOp) -> SourceRow:
-        """The operator and its place. Conversions before and after what it became do not count."""
+        """The operator and its place.
+
+        Conversions before and after what it became do not count.
+        """
         name = op.outputs[0] if op.outputs else ""
-        found = [r for r in self.rows if _within(name, r.source)] if "+" in name else self.by_name.get(name, [])
-        places = {r.place for r in found if r.kind not in _CONVERSIONS} or {r.place for r in found}
+        if "+" in name:
+            found = [r for r in self.rows if _within(name, r.source)]
+        else:
+            found = self.by_name.get(name, [])
+        places = {r.place for r in found if r.kind not in _CONVERSIONS} or {
+            r.place for r in found
+        }
         return SourceRow(op, "mixed" if len(places) > 1 else next(iter(places), "none"))
 
 

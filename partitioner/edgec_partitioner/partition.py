@@ -1,4 +1,6 @@
-"""The whole way from a graph to segments: verdicts → places → regions worth their transfers → segments."""
+"""The whole way from a graph to segments: verdicts → places → regions worth their
+transfers → segments.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,10 @@ WORTHWHILE = "worthwhile"
 class Wishes:
     """What a person, or the compiler itself, says about a partition.
 
-    optimistic: ops of which the evidence does not say whether they map go to the Edge TPU. disabled: names of rewrites
-    to leave out. refused: ops that the compiler refused, by the name of their first output. everything: all that the
-    Edge TPU can run goes there, also what the CPU is faster at.
+    optimistic: ops of which the evidence does not say whether they map go to the Edge
+    TPU. disabled: names of rewrites to leave out. refused: ops that the compiler
+    refused, by the name of their first output. everything: all that the Edge TPU can
+    run goes there, also what the CPU is faster at.
     """
 
     optimistic: bool = False
@@ -39,9 +42,10 @@ class Wishes:
 class Partition:
     """A graph, where each of its ops runs and why, and the segments that came of it.
 
-    graph: with the rewrites `applied` that brought more of it onto the Edge TPU. link: how the Edge TPU is attached;
-    None without one, and then `verdicts` is empty. segment_of: the name of each op's segment. regions: one per segment,
-    in terms of `graph`. cuts: how good the choice of places is; None where nothing was to choose.
+    graph: with the rewrites `applied` that brought more of it onto the Edge TPU. link:
+    how the Edge TPU is attached; None without one, and then `verdicts` is empty.
+    segment_of: the name of each op's segment. regions: one per segment, in terms of
+    `graph`. cuts: how good the choice of places is; None where nothing was to choose.
     """
 
     graph: Graph
@@ -59,47 +63,78 @@ class Partition:
         return {op: s for r, s in pairs for op in r.ops}
 
 
-def partition(graph: Graph, link: str | None, cpu: CpuCost | None = None, wishes: Wishes | None = None) -> Partition:
-    """Split a graph for a board with an Edge TPU on `link` ("usb3", "usb2", "pcie"), or for the CPU alone (None).
+def partition(
+    graph: Graph,
+    link: str | None,
+    cpu: CpuCost | None = None,
+    wishes: Wishes | None = None,
+) -> Partition:
+    """Split a graph for a board with an Edge TPU on `link` ("usb3", "usb2", "pcie"), or
+    for the CPU alone (None).
 
     `cpu` tells how fast the board's CPU is (default: see CpuCost).
     """
-    graph, wishes = _computed_outputs(graph), wishes or Wishes()
+    graph = _computed_outputs(graph)
+    wishes = wishes or Wishes()
     if link is None:
         everything = split(graph, dict.fromkeys(graph.ops, "cpu"))
-        region = Region("cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs))
+        region = Region(
+            "cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs)
+        )
         return Partition(graph, None, {}, (region,), tuple(everything))
     graph = as_tflite(graph)
     costs = Costs(LINKS[link], cpu or CpuCost())
     skip: dict[tuple[str, str], Refusal] = {}
     while True:
-        legal, applied = legalize(graph, exact=True, optimistic=wishes.optimistic, disabled=wishes.disabled, skip=skip)
+        legal, applied = legalize(
+            graph,
+            exact=True,
+            optimistic=wishes.optimistic,
+            disabled=wishes.disabled,
+            skip=skip,
+        )
         known = {at: refusal for (_, at), refusal in skip.items()}
-        parts = _place(legal, costs, replace(wishes, refused={**known, **wishes.refused}), tuple(applied))
+        parts = _place(
+            legal,
+            costs,
+            replace(wishes, refused={**known, **wishes.refused}),
+            tuple(applied),
+        )
         stranded = _stranded(parts)
         if not stranded:
             return parts
         skip |= stranded
 
 
-def _place(graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]) -> Partition:
+def _place(
+    graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]
+) -> Partition:
     costs = replace(costs, cpu=costs.cpu.within(graph))
     judged = verdicts(graph, wishes.refused)
-    allowed: dict[Op, Place] = {op: v.place(wishes.optimistic) for op, v in judged.items()}
+    allowed: dict[Op, Place] = {
+        op: v.place(wishes.optimistic) for op, v in judged.items()
+    }
     cuts = None if wishes.everything else choose(graph, allowed, costs)
     demoted = cuts.demoted if cuts else ()
-    judged |= {op: Verdict((_not_worth(group),)) for group in demoted for op in group.ops}
+    judged |= {
+        op: Verdict((_not_worth(group),)) for group in demoted for op in group.ops
+    }
     parts = staged(graph, cuts.stages if cuts else stages(graph, allowed))
     parts = parts or [Region("cpu", (), tuple(graph.inputs), ())]
     times = iter(costs.tpu_times(parts))
     segments = [
-        segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None) for i, part in enumerate(parts)
+        segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None)
+        for i, part in enumerate(parts)
     ]
-    return Partition(graph, costs.link, judged, tuple(parts), tuple(segments), applied, cuts)
+    return Partition(
+        graph, costs.link, judged, tuple(parts), tuple(segments), applied, cuts
+    )
 
 
 def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
-    """Rewrites of which nothing came to the Edge TPU, and why: the CPU is better off with what was there before."""
+    """Rewrites of which nothing came to the Edge TPU, and why: the CPU is better off
+    with what was there before.
+    """
     segment_of = parts.segment_of
     at = {op.outputs[0].name: op for op in parts.graph.ops}
     found: dict[tuple[str, str], Refusal] = {}
@@ -119,7 +154,9 @@ def _not_worth(group: Demoted) -> Refusal:
 
 
 def _computed_outputs(graph: Graph) -> Graph:
-    """A graph whose constant outputs are copied by an op, so that a segment writes them."""
+    """A graph whose constant outputs are copied by an op, so that a segment writes
+    them.
+    """
     if all(v.const is None for v in graph.outputs):
         return graph
     twin = graph.copy()

@@ -1,4 +1,6 @@
-"""Graphs that round as onnxruntime does, as what an Edge TPU may run: TFLite's operations."""
+"""Graphs that round as onnxruntime does, as what an Edge TPU may run: TFLite's
+operations.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,16 @@ from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.rounded import Rounded
 
 COARSER = 2.0
-"""A prescribed scale may be so many times that of the file: rounding to it then costs a step at most."""
+"""A prescribed scale may be so many times that of the file: rounding to it then costs a
+step at most.
+"""
 
 
 def as_tflite(graph: Graph) -> Graph:
     """A copy in which all ops round as TFLite does; itself where they do.
 
-    A function whose output has a prescribed scale there goes through that scale, or through floats.
+    A function whose output has a prescribed scale there goes through that scale, or
+    through floats.
     """
     if all(op.spec.as_tflite() == op.spec for op in graph.ops):
         return graph
@@ -39,4 +44,6 @@ def _rewrite(rw: Rewriter, op: Op, wanted: Quant | None) -> None:
         rw.update(op, Quantize(), [y])
     else:
         real = rw.add(op, Dequantize(), op.inputs, f"{op.output.name}_x")
-        rw.update(op, Quantize(even=True), [rw.add(op, spec, [real], f"{op.output.name}_y")])
+        rw.update(
+            op, Quantize(even=True), [rw.add(op, spec, [real], f"{op.output.name}_y")]
+        )

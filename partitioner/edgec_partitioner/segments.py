@@ -1,4 +1,6 @@
-"""Regions as graphs of their own, which run one after the other and hand each other named values."""
+"""Regions as graphs of their own, which run one after the other and hand each other
+named values.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ from edgec_partitioner.verdicts import Place
 
 @dataclass(frozen=True)
 class Segment:
-    """One piece of the model. Its graph's inputs and outputs are the crossing values, named as in the whole graph.
+    """One piece of the model.
 
-    macs: multiply-accumulates of one inference. est: the cost model's time on the Edge TPU; None on the CPU.
+    Its graph's inputs and outputs are the crossing values, named as in the whole graph.
+
+    macs: multiply-accumulates of one inference. est: the cost model's time on the Edge
+    TPU; None on the CPU.
     """
 
     name: str
@@ -26,7 +31,8 @@ class Segment:
 
 
 def split(graph: Graph, places: Places) -> list[Segment]:
-    """The segments of `graph` in the order they run; at least one, and each a legal "partitioned" graph.
+    """The segments of `graph` in the order they run; at least one, and each a legal
+    "partitioned" graph.
 
     Every output must be computed, or an input.
     """

@@ -1,4 +1,6 @@
-"""Keeps native libraries from writing to a command's standard output and standard error."""
+"""Keeps native libraries from writing to a command's standard output and standard
+error.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,22 @@ _STANDARD_STREAMS = (1, 2)
 """The descriptors of standard output and standard error."""
 
 _FIRST_FREE = 3
-"""Copies of descriptors get this number or a higher one: a closed standard output would otherwise become a copy."""
+"""Copies of descriptors get this number or a higher one: a closed standard output would
+otherwise become a copy.
+"""
 
 _SWAP = threading.Lock()
-"""Descriptors belong to the whole process: two threads that swapped them at a time would restore the wrong ones."""
+"""Descriptors belong to the whole process: two threads that swapped them at a time
+would restore the wrong ones.
+"""
 
 
 @contextmanager
 def descriptors_silenced() -> Iterator[None]:
     """Point the descriptors 1 and 2 at /dev/null while the block runs.
 
-    Python's sys.stdout cannot do that for C code, which writes to the descriptors. What other threads write meanwhile
-    is lost too, so the block should be short.
+    Python's sys.stdout cannot do that for C code, which writes to the descriptors. What
+    other threads write meanwhile is lost too, so the block should be short.
     """
     with _SWAP:
         _flush_c_streams()
@@ -48,7 +54,9 @@ def descriptors_silenced() -> Iterator[None]:
 
 
 def _copied(number: int) -> int | None:
-    """A copy of a descriptor; None if the process does not have it, as a daemon may have closed it."""
+    """A copy of a descriptor; None if the process does not have it, as a daemon may
+    have closed it.
+    """
     try:
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
     except OSError:
@@ -56,5 +64,7 @@ def _copied(number: int) -> int | None:
 
 
 def _flush_c_streams() -> None:
-    """Write out what C has buffered: printf keeps text for a pipe until exit, when the descriptor is back."""
+    """Write out what C has buffered: printf keeps text for a pipe until exit, when the
+    descriptor is back.
+    """
     ctypes.CDLL(None).fflush(None)

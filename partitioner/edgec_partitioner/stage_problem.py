@@ -1,4 +1,6 @@
-"""The choice of a stage for every operation as nodes and edges: what may share a segment, and what crossing costs."""
+"""The choice of a stage for every operation as nodes and edges: what may share a
+segment, and what crossing costs.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from edgec.ir import Graph, Op, Value
-from edgec_partitioner.cost import CODE, CYCLES, PER_MB_PARAMETERS, TpuWork, padded_bytes
+from edgec_partitioner.cost import (
+    CODE,
+    CYCLES,
+    PER_MB_PARAMETERS,
+    TpuWork,
+    padded_bytes,
+)
 from edgec_partitioner.regions import Costs, Places
 
 
 @dataclass(eq=False)
 class Node:
-    """Operations that share a stage. cpu_ms, tpu_ms: their time at either place; tpu_ms is None where the rules refuse.
+    """Operations that share a stage. cpu_ms, tpu_ms: their time at either place; tpu_ms
+    is None where the rules refuse.
 
     parameters: bytes of their constants.
     """
@@ -25,7 +34,8 @@ class Node:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes of a problem as the bits of one number, so that there can be a set for every node of a large graph.
+    """Nodes of a problem as the bits of one number, so that there can be a set for
+    every node of a large graph.
 
     at: the bit of each node of the problem, in their order.
     """
@@ -46,10 +56,12 @@ class NodeSet:
 
 @dataclass(frozen=True)
 class Edge:
-    """A value between nodes: who makes it (None: the caller), who else reads it, and its ms over the link.
+    """A value between nodes: who makes it (None: the caller), who else reads it, and
+    its ms over the link.
 
-    groups: the readers that may be on the Edge TPU, apart where they can never share a segment. near: the readers that
-    can share one with who makes it. leaves: whether it is needed outside of the segment that makes it for certain.
+    groups: the readers that may be on the Edge TPU, apart where they can never share a
+    segment. near: the readers that can share one with who makes it. leaves: whether it
+    is needed outside of the segment that makes it for certain.
     """
 
     source: Node | None
@@ -73,12 +85,16 @@ class Problem:
     """Those that a node depends on."""
     segment_ms: float
     streamed_ms: float
-    """For each byte of parameters beyond the cache, over what reading it on the chip costs."""
+    """For each byte of parameters beyond the cache, over what reading it on the chip
+    costs.
+    """
 
     def beside(self, n: Node) -> Iterator[Node]:
         """The nodes that neither depend on a node nor it on them, in order."""
         bit = self.later[n].at[n]
-        others = ~(self.later[n].bits | self.earlier[n].bits | 1 << bit) & ((1 << len(self.nodes)) - 1)
+        others = ~(self.later[n].bits | self.earlier[n].bits | 1 << bit) & (
+            (1 << len(self.nodes)) - 1
+        )
         while others:
             lowest = others & -others
             yield self.nodes[lowest.bit_length() - 1]
@@ -86,59 +102,101 @@ class Problem:
 
 
 def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
-    """The nodes and edges of a graph. Operations that only the CPU may run are one node where that loses nothing."""
+    """The nodes and edges of a graph.
+
+    Operations that only the CPU may run are one node where that loses nothing.
+    """
     nodes = {op: _node(op, allowed[op] == "edgetpu", costs) for op in graph.ops}
     _merge(graph, nodes)
-    producer, users, wanted = graph.producers(), graph.users(), set(graph.outputs)
-    edges, order = list[Edge](), _ordered(graph, nodes)
+    producer = graph.producers()
+    users = graph.users()
+    wanted = set(graph.outputs)
+    edges = list[Edge]()
+    order = _ordered(graph, nodes)
     readers_of = _readers(order, producer, nodes)
     later, earlier, apart = _reach(order, readers_of)
     for v in graph.values():
         if v.const is not None:
             continue
         source = nodes[producer[v]] if v in producer else None
-        readers = tuple(dict.fromkeys(n for u in users.get(v, []) if (n := nodes[u]) is not source))
+        readers = tuple(
+            dict.fromkeys(n for u in users.get(v, []) if (n := nodes[u]) is not source)
+        )
         kept = v in wanted and source is not None
         if readers or kept:
             work = TpuWork(v.type.nbytes, padded_bytes(v), 0, 0, 0.0).parts(costs.link)
             able = [r for r in readers if r.tpu_ms is not None]
             near = tuple(r for r in able if source and r not in apart[source])
             leaves = kept or len(near) < len(readers)
-            edges.append(Edge(source, readers, _groups(able, apart), near, leaves, work.input, work.output))
-    segment = TpuWork(0, 0, round(CODE["segment"]), 0, CYCLES["segment"] / 1e6).ms(costs.link)
+            edges.append(
+                Edge(
+                    source,
+                    readers,
+                    _groups(able, apart),
+                    near,
+                    leaves,
+                    work.input,
+                    work.output,
+                )
+            )
+    segment = TpuWork(0, 0, round(CODE["segment"]), 0, CYCLES["segment"] / 1e6).ms(
+        costs.link
+    )
     streamed = (costs.link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
     return Problem(order, tuple(edges), later, earlier, segment, streamed)
 
 
 def _node(op: Op, may: bool, costs: Costs) -> Node:
     work = costs.work(op)
-    alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6).ms(costs.link) - costs.link.invoke
+    alone = (
+        TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6).ms(costs.link)
+        - costs.link.invoke
+    )
     alone += costs.link.per_mb_sent * work.code / 1e6
     return Node([op], costs.op_ms(op), alone if may else None, work.parameters)
 
 
 def _merge(graph: Graph, nodes: dict[Op, Node]) -> None:
-    """Let neighbours on the CPU be one node if the first feeds only the second, or the second reads only the first.
+    """Let neighbours on the CPU be one node if the first feeds only the second, or the
+    second reads only the first.
 
-    In the first case the first can always run as late as the second, in the other the second as early as the first: a
-    CPU operation costs the same in any stage, and so do the values around it.
+    In the first case the first can always run as late as the second, in the other the
+    second as early as the first: a CPU operation costs the same in any stage, and so do
+    the values around it.
     """
-    producer, users = graph.producers(), graph.users()
+    producer = graph.producers()
+    users = graph.users()
     for op in graph.ops:  # each is alone yet when its turn comes
         own = nodes[op]
         others = {nodes[producer[v]] for v in op.inputs if v in producer}
-        if own.tpu_ms is None and len(others) == 1 and (other := others.pop()).tpu_ms is None:
+        if (
+            own.tpu_ms is None
+            and len(others) == 1
+            and (other := others.pop()).tpu_ms is None
+        ):
             _join(nodes, own, other)
     readers = {
-        n: {u for op in n.ops for v in op.outputs for u in users.get(v, []) if nodes[u] is not n}
+        n: {
+            u
+            for op in n.ops
+            for v in op.outputs
+            for u in users.get(v, [])
+            if nodes[u] is not n
+        }
         for n in dict.fromkeys(nodes.values())
     }
     for op in reversed(graph.ops):
         own = nodes[op]
         others = {nodes[u] for u in readers[own]}
-        if own.tpu_ms is None and len(others) == 1 and (other := others.pop()).tpu_ms is None:
+        if (
+            own.tpu_ms is None
+            and len(others) == 1
+            and (other := others.pop()).tpu_ms is None
+        ):
             _join(nodes, own, other)
-            readers[other] = {u for u in readers[own] | readers[other] if nodes[u] is not other}
+            readers[other] = {
+                u for u in readers[own] | readers[other] if nodes[u] is not other
+            }
 
 
 def _join(nodes: dict[Op, Node], own: Node, other: Node) -> None:
@@ -148,7 +206,9 @@ def _join(nodes: dict[Op, Node], own: Node, other: Node) -> None:
     nodes |= dict.fromkeys(own.ops, other)
 
 
-def _readers(order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping[Op, Node]) -> dict[Node, list[Node]]:
+def _readers(
+    order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping[Op, Node]
+) -> dict[Node, list[Node]]:
     """The other nodes that read a node's values, in order."""
     readers: dict[Node, dict[Node, None]] = {n: {} for n in order}
     for n in order:
@@ -161,9 +221,11 @@ def _readers(order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping
 _Sets = dict[Node, NodeSet]
 
 
-def _reach(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> tuple[_Sets, _Sets, _Sets]:
-    """For each node those that depend on it; those that it depends on; and of the first, those that a node of the CPU
-    lies between on some path.
+def _reach(
+    order: Sequence[Node], readers: Mapping[Node, list[Node]]
+) -> tuple[_Sets, _Sets, _Sets]:
+    """For each node those that depend on it; those that it depends on; and of the
+    first, those that a node of the CPU lies between on some path.
 
     The last never share a segment with it.
     """
@@ -177,21 +239,33 @@ def _reach(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> tuple[_
     for n in reversed(found):
         for r in readers[n]:
             earlier[r] |= earlier[n] | 1 << at[n]
-    sets = ({n: NodeSet(bits, at) for n, bits in each.items()} for each in (later, earlier, apart))
+    sets = (
+        {n: NodeSet(bits, at) for n, bits in each.items()}
+        for each in (later, earlier, apart)
+    )
     return next(sets), next(sets), next(sets)
 
 
 def _groups(readers: Sequence[Node], apart: _Sets) -> tuple[tuple[Node, ...], ...]:
-    """Readers such that those of two groups are always apart, in as many groups as there can be."""
+    """Readers such that those of two groups are always apart, in as many groups as
+    there can be.
+    """
     groups = list[tuple[Node, ...]]()
     for r in readers:
-        touching = [g for g in groups if any(r not in apart[o] and o not in apart[r] for o in g)]
-        groups = [g for g in groups if g not in touching] + [(*(o for g in touching for o in g), r)]
+        touching = [
+            g for g in groups if any(r not in apart[o] and o not in apart[r] for o in g)
+        ]
+        groups = [g for g in groups if g not in touching] + [
+            (*(o for g in touching for o in g), r)
+        ]
     return tuple(groups)
 
 
 def _postorder(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> list[Node]:
-    """Every node after all that read it. Merged nodes are not in the graph's order, so it is sought."""
+    """Every node after all that read it.
+
+    Merged nodes are not in the graph's order, so it is sought.
+    """
     waiting = {n: len(readers[n]) for n in order}
     sources: dict[Node, list[Node]] = {n: [] for n in order}
     for n in order:

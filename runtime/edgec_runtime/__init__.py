@@ -1,9 +1,10 @@
 """edgec_runtime: runs a bundle made by edgec.  numpy is its only hard dependency.
 
-Session("model.edgec").run({"image": photo}) is all of it; Bundle and Manifest are for tools.
+Session("model.edgec").run({"image": photo}) is all of it; Bundle and Manifest are for
+tools.
 
-A name is imported from its module when it is first used: a program that only needs an error class does not wait for
-numpy and the rest (PEP 562).
+A name is imported from its module when it is first used: a program that only needs an
+error class does not wait for numpy and the rest (PEP 562).
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .bundle import Bundle, write_bundle
-    from .errors import BundleError, DeviceError, EdgecError, InputError, ToolError, UnsupportedError
+    from .errors import (
+        BundleError,
+        DeviceError,
+        EdgecError,
+        InputError,
+        ToolError,
+        UnsupportedError,
+    )
     from .inputs import noise_inputs
     from .manifest import Contents, Manifest, SegmentInfo, StateInfo
     from .meters import StageFigures, StreamFigures
@@ -61,7 +69,14 @@ __all__ = [
 
 _NAMES_OF_MODULE = {
     "bundle": ("Bundle", "write_bundle"),
-    "errors": ("BundleError", "DeviceError", "EdgecError", "InputError", "ToolError", "UnsupportedError"),
+    "errors": (
+        "BundleError",
+        "DeviceError",
+        "EdgecError",
+        "InputError",
+        "ToolError",
+        "UnsupportedError",
+    ),
     "inputs": ("noise_inputs",),
     "manifest": ("Contents", "Manifest", "SegmentInfo", "StateInfo"),
     "meters": ("StageFigures", "StreamFigures"),
@@ -74,13 +89,17 @@ _NAMES_OF_MODULE = {
     "tensors": ("Quant", "TensorInfo"),
     "timing": ("Times",),
 }
-_MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names}
+_MODULE_OF_NAME = {
+    name: module for module, names in _NAMES_OF_MODULE.items() for name in names
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module, once: the module keeps it afterwards."""
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULE_OF_NAME[name]}", __name__), name)
+    value = getattr(
+        importlib.import_module(f".{_MODULE_OF_NAME[name]}", __name__), name
+    )
     globals()[name] = value
     return value

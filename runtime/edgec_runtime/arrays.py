@@ -20,7 +20,10 @@ LARGEST = 4 << 30
 
 
 def read_arrays(path: Path) -> Dict[str, Array]:
-    """Those of an .npz file by name, or the one of an .npy file as "".  Raises InputError for what is no such file."""
+    """Those of an .npz file by name, or the one of an .npy file as "".
+
+    Raises InputError for what is no such file.
+    """
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is no plain file")  # a pipe would be waited for
@@ -31,7 +34,9 @@ def read_arrays(path: Path) -> Dict[str, Array]:
             found = {}
             for name in archive.namelist():
                 with archive.open(name) as member:
-                    found[name[:-4] if name.endswith(".npy") else name] = read_array(member)
+                    found[name[:-4] if name.endswith(".npy") else name] = read_array(
+                        member
+                    )
             return found
     except Exception as e:  # as of read_array; and of zipfile
         what = f"{path.name} cannot be read: {_told(e)}"
@@ -39,21 +44,30 @@ def read_arrays(path: Path) -> Dict[str, Array]:
 
 
 def read_array(file: IO[bytes]) -> Array:
-    """One array in numpy's format.  Raises ValueError for what is none, or is larger than LARGEST or memory."""
+    """One array in numpy's format.
+
+    Raises ValueError for what is none, or is larger than LARGEST or memory.
+    """
     try:
         return _read(file)
-    except Exception as e:  # numpy and a zip file's decompressors raise two dozen kinds for damaged bytes
+    except Exception as e:
+        # numpy and a zip file's decompressors raise two dozen kinds for damaged bytes
         raise ValueError(_told(e)) from e
 
 
 def _told(e: Exception) -> str:
-    return "it holds more than there is memory for" if isinstance(e, MemoryError) else str(e) or type(e).__name__
+    if isinstance(e, MemoryError):
+        return "it holds more than there is memory for"
+    return str(e) or type(e).__name__
 
 
 def _read(file: IO[bytes]) -> Array:
     """Its size is looked at before there is memory for it."""
     version = npy.read_magic(file)
-    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    if version == (1, 0):
+        header = npy.read_array_header_1_0
+    else:
+        header = npy.read_array_header_2_0
     shape, fortran, dtype = header(file)
     if dtype.hasobject:
         raise ValueError("it holds objects of Python")
@@ -64,7 +78,9 @@ def _read(file: IO[bytes]) -> Array:
         raise ValueError(f"an array of shape {list(shape)} has {size} bytes")
     data = file.read(size)
     if len(data) != size:
-        raise ValueError(f"an array of shape {list(shape)} has {len(data)} of its {size} bytes")
+        raise ValueError(
+            f"an array of shape {list(shape)} has {len(data)} of its {size} bytes"
+        )
     flat: Array = np.frombuffer(bytearray(data), dtype) if size else np.zeros(0, dtype)
     return flat.reshape(shape, order="F" if fortran else "C")
 
@@ -73,5 +89,7 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """As numpy.savez does, which has names of its own that no array can have."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{printable(name)}.npy", "w", force_zip64=True) as member:
+            with archive.open(
+                f"{printable(name)}.npy", "w", force_zip64=True
+            ) as member:
                 npy.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -1,8 +1,11 @@
-"""Cores that choose anew more often than the kernel makes them, while more stages of a stream compute than there are.
+"""Cores that choose anew more often than the kernel makes them, while more stages of a
+stream compute than there are.
 
-The kernel takes a core from one thread for another at a tick, and not at each (250 a second, on Debian and Raspberry
-Pi OS), so that a stage that polls a device until its time has come may come too late by some of them.  Whoever wakes
-on a core makes it choose anew: three stages that poll for 20 ms on two cores make 47 frames/s instead of 44.
+The kernel takes a core from one thread for another at a tick, and not at each (250 a
+second, on Debian and Raspberry Pi OS), so that a stage that polls a device until its
+time has come may come too late by some of them.  Whoever wakes on a core makes it
+choose anew: three stages that poll for 20 ms on two cores make 47 frames/s instead of
+44.
 """
 
 from __future__ import annotations
@@ -30,18 +33,26 @@ class Beat:
 
     def __init__(self, meters: Sequence[Meter]) -> None:
         self._meters = meters
-        self._cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        if hasattr(os, "sched_getaffinity"):
+            self._cores = sorted(os.sched_getaffinity(0))
+        else:
+            self._cores = []
         self._frames = 0
         self._lock, _ = locked()
         self._threads: List[threading.Thread] = []
         self._over = threading.Event()
 
     def look(self) -> None:
-        """At each frame: cores are woken from now on, or no more, by what the stages did lately."""
+        """At each frame: cores are woken from now on, or no more, by what the stages
+        did lately.
+        """
         self._frames += 1
         if self._frames % LOOK == 0 and self._cores:
             means = [m.mean for m in self._meters if m.cpu >= _COMPUTES * m.mean]
-            self._set(sum(means) > (len(self._cores) + _MORE) * max(m.mean for m in self._meters))
+            self._set(
+                sum(means)
+                > (len(self._cores) + _MORE) * max(m.mean for m in self._meters)
+            )
 
     def stop(self) -> None:
         """For good."""
@@ -52,16 +63,21 @@ class Beat:
         with self._lock:
             if on and not self._threads and not self._over.is_set():
                 self._threads = [
-                    threading.Thread(target=self._wake, args=(core,), name="edgec-beat", daemon=True)
+                    threading.Thread(
+                        target=self._wake, args=(core,), name="edgec-beat", daemon=True
+                    )
                     for core in self._cores
                 ]
-                with contextlib.suppress(RuntimeError):  # no more threads: it goes without
+                # no more threads: it goes without
+                with contextlib.suppress(RuntimeError):
                     for t in self._threads:
                         t.start()
             elif not on and self._threads:
-                ended, self._threads = self._threads, []
+                ended = self._threads
+                self._threads = []
                 for t in ended:
-                    if t.is_alive() and t is not threading.current_thread():  # which may free what nobody holds
+                    # which may free what nobody holds
+                    if t.is_alive() and t is not threading.current_thread():
                         t.join()
 
     def _wake(self, core: int) -> None:

@@ -1,7 +1,8 @@
-"""The bundle `model.edgec`: written so that the same inputs give the same bytes, read so that nothing in it is trusted.
+"""The bundle `model.edgec`: written so that the same inputs give the same bytes, read
+so that nothing in it is trusted.
 
-The format is docs/bundle.md.  A bundle is a zip of stored (uncompressed) files, so a reader knows every size before it
-reads, and a file in it cannot grow when unpacked.
+The format is docs/bundle.md.  A bundle is a zip of stored (uncompressed) files, so a
+reader knows every size before it reads, and a file in it cannot grow when unpacked.
 """
 
 from __future__ import annotations
@@ -15,12 +16,29 @@ import zipfile
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Collection, Dict, List, Mapping, NoReturn, Optional, Tuple, Type, Union
+from typing import (
+    IO,
+    Any,
+    Collection,
+    Dict,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Tuple,
+    Type,
+    Union,
+)
 
 import numpy as np
 
 from .cache import CODE, keep, kept
-from .device_end.bundles import MAX_BUNDLE_BYTES, MAX_FILES, MAX_MANIFEST_BYTES, safe_name
+from .device_end.bundles import (
+    MAX_BUNDLE_BYTES,
+    MAX_FILES,
+    MAX_MANIFEST_BYTES,
+    safe_name,
+)
 from .device_end.bundles import WEIGHTS_FILE as WEIGHTS_FILE
 from .device_end.trust import MAX_SIGNATURE_BYTES, SIGNATURE, parse_signature
 from .errors import BundleError
@@ -31,12 +49,22 @@ MANIFEST = "manifest.json"
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
 # What zipfile raises for a damaged file (NotImplementedError is a RuntimeError).
-_ZIP_TROUBLE = (zipfile.BadZipFile, struct.error, EOFError, OSError, ValueError, RuntimeError, KeyError, MemoryError)
+_ZIP_TROUBLE = (
+    zipfile.BadZipFile,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    KeyError,
+    MemoryError,
+)
 
 PathLike = Union[str, "os.PathLike[str]"]
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------
+# ---- writing
+# --------------------------------------------------------------------------------------
 
 
 def write_bundle(
@@ -47,16 +75,24 @@ def write_bundle(
 ) -> Manifest:
     """Writes a bundle and returns its checked manifest.
 
-    contents: the manifest without "schema" and "files", which are filled in; also as JSON's own types.  files: by path
-    in the bundle.  detached: those of them that this machine's cache keeps instead (see FileInfo).
-    The file appears whole or not at all: it is written aside and renamed.  Raises BundleError for a manifest or a name
-    that a reader would refuse, OSError when the disk does.
+    contents: the manifest without "schema" and "files", which are filled in; also as
+    JSON's own types.  files: by path in the bundle.  detached: those of them that this
+    machine's cache keeps instead (see FileInfo). The file appears whole or not at all:
+    it is written aside and renamed.  Raises BundleError for a manifest or a name that a
+    reader would refuse, OSError when the disk does.
     """
     full = contents.to_json() if isinstance(contents, Contents) else dict(contents)
     full["schema"] = SCHEMA
     full["files"] = {n: _file_info(files[n], n in detached) for n in sorted(files)}
     _check_names([MANIFEST, SIGNATURE, *files])
-    text = json.dumps(full, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    text = json.dumps(
+        full,
+        sort_keys=True,
+        indent=1,
+        ensure_ascii=False,
+        allow_nan=False,
+        default=_plain,
+    )
     checked = check_manifest(json.loads(text))
     for name in detached:
         keep(name, files[name])
@@ -67,16 +103,25 @@ def write_bundle(
 
 def _file_info(data: bytes, detached: bool) -> Dict[str, Any]:
     """What the manifest says of a file."""
-    info: Dict[str, Any] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    info: Dict[str, Any] = {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data),
+    }
     return {**info, "detached": True} if detached else info
 
 
 def write_signed(path: PathLike, bundle: "Bundle", signature: bytes) -> None:
-    """Writes a bundle again with this signature.json, in place of one that it may have.  `path` may be its own.
+    """Writes a bundle again with this signature.json, in place of one that it may have.
+
+    `path` may be its own.
 
     Every other byte stays.  Raises OSError when the disk does.
     """
-    files = {MANIFEST: bundle.manifest_text, SIGNATURE: signature, **{n: bundle.read(n) for n in sorted(bundle.names)}}
+    files = {
+        MANIFEST: bundle.manifest_text,
+        SIGNATURE: signature,
+        **{n: bundle.read(n) for n in sorted(bundle.names)},
+    }
     _write_whole(Path(path), files)
 
 
@@ -93,7 +138,9 @@ def _write_zip(f: IO[bytes], files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             info = zipfile.ZipInfo(name, _DATE)
             info.create_system = 3  # Unix, wherever it is written
-            info.external_attr = (stat.S_IFREG | (0o755 if name.startswith(CODE) else 0o644)) << 16
+            info.external_attr = (
+                stat.S_IFREG | (0o755 if name.startswith(CODE) else 0o644)
+            ) << 16
             z.writestr(info, data)
 
 
@@ -106,7 +153,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"the manifest cannot hold a {type(value).__name__}: {value!r:.80}")
 
 
-# ---- checks shared by both sides ---------------------------------------------------------------------------------
+# ---- checks shared by both sides
+# --------------------------------------------------------------------------------------
 
 
 def _check_names(names: List[str]) -> None:
@@ -119,34 +167,53 @@ def _check_names(names: List[str]) -> None:
                 hint="do not use this file; get it again from whoever made it",
             )
         if name.lower() in seen:
-            raise BundleError(f'the bundle has two files called "{name}"', hint="compile the model again")
+            raise BundleError(
+                f'the bundle has two files called "{name}"',
+                hint="compile the model again",
+            )
         seen[name.lower()] = name
     for name in seen:
         parts = name.split("/")
         for n in range(1, len(parts)):
             if "/".join(parts[:n]) in seen:
-                raise BundleError(f'the bundle has a file "{name}" inside a file', hint="compile the model again")
+                raise BundleError(
+                    f'the bundle has a file "{name}" inside a file',
+                    hint="compile the model again",
+                )
 
 
 class Bundle:
-    """An opened bundle.  All names, sizes, hashes and the manifest were checked before the constructor's caller has it.
+    """An opened bundle.
+
+    All names, sizes, hashes and the manifest were checked before the constructor's
+    caller has it.
 
     Use `Bundle.open(path)`; it is a context manager.  `manifest` holds the typed facts.
     """
 
     def __init__(
-        self, path: Path, archive: zipfile.ZipFile, manifest: Manifest, text: bytes, signature: Optional[bytes]
+        self,
+        path: Path,
+        archive: zipfile.ZipFile,
+        manifest: Manifest,
+        text: bytes,
+        signature: Optional[bytes],
     ) -> None:
         self.path = path
         self.manifest = manifest
         self.manifest_text = text
-        self.sha256 = hashlib.sha256(text).hexdigest()  # of manifest.json, so of everything that the bundle says
-        self.signature = signature  # signature.json, well-formed; whose it is, and whether it fits, trust.py checks
+        # of manifest.json, so of everything that the bundle says
+        self.sha256 = hashlib.sha256(text).hexdigest()
+        # signature.json, well-formed; whose it is, and whether it fits, trust.py checks
+        self.signature = signature
         self._zip = archive
 
     @classmethod
     def open(cls, path: PathLike) -> "Bundle":
-        """Opens and checks.  Raises BundleError for whatever is wrong with the file, also when it is missing."""
+        """Opens and checks.
+
+        Raises BundleError for whatever is wrong with the file, also when it is missing.
+        """
         path = Path(path)
         archive = _open_zip(path)
         try:
@@ -165,19 +232,35 @@ class Bundle:
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The files in it, manifest.json and signature.json apart; those that are detached are not in it."""
-        return tuple(name for name, info in self.manifest.files.items() if not info.detached)
+        """The files in it, manifest.json and signature.json apart; those that are
+        detached are not in it.
+        """
+        return tuple(
+            name for name, info in self.manifest.files.items() if not info.detached
+        )
 
     def manifest_fields(self) -> Dict[str, Any]:
-        """The manifest as write_bundle() takes it: JSON's own types, without "schema" and "files"."""
+        """The manifest as write_bundle() takes it: JSON's own types, without "schema"
+        and "files".
+        """
         fields: Dict[str, Any] = json.loads(self.manifest_text.decode("utf-8"))
-        return {key: value for key, value in fields.items() if key not in ("schema", "files")}
+        return {
+            key: value
+            for key, value in fields.items()
+            if key not in ("schema", "files")
+        }
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file, hashed again: the file on disk may have changed since it was opened."""
+        """The bytes of one file, hashed again: the file on disk may have changed since
+        it was opened.
+        """
         info = self.manifest.files.get(name)
         if info is None:
-            raise BundleError(f'the bundle has no file "{name}"', at=str(self.path), hint="compile the model again")
+            raise BundleError(
+                f'the bundle has no file "{name}"',
+                at=str(self.path),
+                hint="compile the model again",
+            )
         if info.detached:
             return self._read_detached(name, info.sha256)
         data = _read(self.path, self._zip, name)
@@ -189,9 +272,11 @@ class Bundle:
         path = kept(name, sha256)
         if path is None:
             raise BundleError(
-                f'"{name}" is not in the bundle: it stayed in the cache of the machine that compiled it',
+                f'"{name}" is not in the bundle: it stayed in the cache of the machine '
+                "that compiled it",
                 at=str(self.path),
-                hint=f"compile it with --also host, or run it with --on emulated:{self.manifest.board}",
+                hint="compile it with --also host, or run it with --on "
+                f"emulated:{self.manifest.board}",
             )
         return path.read_bytes()
 
@@ -209,18 +294,29 @@ class Bundle:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Bundle({str(self.path)!r}, {self.manifest.name!r} for {self.manifest.target})"
+        return (
+            f"Bundle({str(self.path)!r}, {self.manifest.name!r} for "
+            f"{self.manifest.target})"
+        )
 
 
-# ---- reading -----------------------------------------------------------------------------------------------------
+# ---- reading
+# --------------------------------------------------------------------------------------
 
 
-def _refuse(path: Path, what: str, hint: str = "copy the bundle again or compile the model again") -> NoReturn:
+def _refuse(
+    path: Path,
+    what: str,
+    hint: str = "copy the bundle again or compile the model again",
+) -> NoReturn:
     raise BundleError(what, at=str(path), hint=hint)
 
 
@@ -228,19 +324,37 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
         info = path.stat()
     except OSError as e:
-        _refuse(path, f"cannot read the bundle: {e.strerror}", "check the path; `edgec compile` makes bundles")
+        _refuse(
+            path,
+            f"cannot read the bundle: {e.strerror}",
+            "check the path; `edgec compile` makes bundles",
+        )
     if not stat.S_ISREG(info.st_mode):
-        _refuse(path, "the bundle is not a file", "check the path; `edgec compile` makes bundles")
+        _refuse(
+            path,
+            "the bundle is not a file",
+            "check the path; `edgec compile` makes bundles",
+        )
     if info.st_size > MAX_BUNDLE_BYTES:
-        _refuse(path, f"the bundle has {info.st_size} bytes, more than {MAX_BUNDLE_BYTES}")
+        _refuse(
+            path, f"the bundle has {info.st_size} bytes, more than {MAX_BUNDLE_BYTES}"
+        )
     try:
         return zipfile.ZipFile(path)
     except PermissionError as e:
-        _refuse(path, f"cannot read the bundle: {e.strerror}", "check who may read it: ls -l")
+        _refuse(
+            path,
+            f"cannot read the bundle: {e.strerror}",
+            "check who may read it: ls -l",
+        )
     except _ZIP_TROUBLE as e:
         if info.st_size and path.open("rb").read(4) == b"PK\x03\x04":
             _refuse(path, f"the bundle is cut off or damaged ({e})")
-        _refuse(path, "this is not a bundle", "give the .edgec file that `edgec compile` wrote")
+        _refuse(
+            path,
+            "this is not a bundle",
+            "give the .edgec file that `edgec compile` wrote",
+        )
 
 
 def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
@@ -253,19 +367,34 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
     except BundleError as e:
         raise BundleError(e.what, at=str(path), hint=e.hint) from e
     if MANIFEST not in archive.NameToInfo:
-        _refuse(path, "this is not a bundle: no manifest.json in it", "give the .edgec file that `edgec compile` wrote")
+        _refuse(
+            path,
+            "this is not a bundle: no manifest.json in it",
+            "give the .edgec file that `edgec compile` wrote",
+        )
     end = 0
     limit = path.stat().st_size
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
         mode = entry.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            _refuse(path, f'"{entry.filename}" is a link or a device, not a file', "do not use this file")
+            _refuse(
+                path,
+                f'"{entry.filename}" is a link or a device, not a file',
+                "do not use this file",
+            )
         if entry.flag_bits & 1:
             _refuse(path, f'"{entry.filename}" is encrypted')
-        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        if (
+            entry.compress_type != zipfile.ZIP_STORED
+            or entry.compress_size != entry.file_size
+        ):
             _refuse(path, f'"{entry.filename}" is compressed; bundles store')
         if entry.header_offset < end or entry.file_size > limit - entry.header_offset:
-            _refuse(path, f'"{entry.filename}" has {entry.file_size} bytes, which is more than the bundle can hold')
+            _refuse(
+                path,
+                f'"{entry.filename}" has {entry.file_size} bytes, '
+                "which is more than the bundle can hold",
+            )
         end = entry.header_offset + 30 + len(entry.filename) + entry.file_size
     if archive.getinfo(MANIFEST).file_size > MAX_MANIFEST_BYTES:
         _refuse(path, f"the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
@@ -281,11 +410,19 @@ def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
 def _check_files(path: Path, archive: zipfile.ZipFile, manifest: Manifest) -> None:
     there = set(archive.namelist()) - {MANIFEST, SIGNATURE}
     for name in sorted(there - set(manifest.files)):
-        _refuse(path, f'the bundle has a file that its manifest does not list: "{name}"', "do not use this file")
+        _refuse(
+            path,
+            f'the bundle has a file that its manifest does not list: "{name}"',
+            "do not use this file",
+        )
     for name, info in manifest.files.items():
         if info.detached:
             if name in there:
-                _refuse(path, f'the bundle has the file "{name}", which its manifest says is not in it')
+                _refuse(
+                    path,
+                    f'the bundle has the file "{name}", which its manifest says is not '
+                    "in it",
+                )
             continue
         if name not in there:
             _refuse(path, f'the bundle lacks the file "{name}"')

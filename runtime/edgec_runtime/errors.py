@@ -1,7 +1,7 @@
 """The errors a person can meet: what is wrong, where, and one thing to do about it.
 
-The compiler and the device tools raise this family too (`edgec.errors` re-exports it), so every front door prints the
-same three lines and ends with `exit_code`.
+The compiler and the device tools raise this family too (`edgec.errors` re-exports it),
+so every front door prints the same three lines and ends with `exit_code`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from .printable import printable
 class EdgecError(Exception):
     """Base of all errors that are meant to be read.
 
-    what: the fact, with the value that was seen.  at: node, file or segment.  hint: one action.
+    what: the fact, with the value that was seen.  at: node, file or segment.  hint: one
+    action.
     """
 
     exit_code = 1
 
-    def __init__(self, what: str, at: Optional[str] = None, hint: Optional[str] = None) -> None:
+    def __init__(
+        self, what: str, at: Optional[str] = None, hint: Optional[str] = None
+    ) -> None:
         super().__init__(what, at, hint)
         self.what = what
         self.at = at

@@ -1,3 +1,5 @@
-"""Files that somebody names; said in the device end, which reads such too and stands alone."""
+"""Files that somebody names; said in the device end, which reads such too and stands
+alone.
+"""
 
 from .device_end.disk import given as given

@@ -1,7 +1,8 @@
-"""The TFLite interpreters a device may have, behind one small interface; and the Edge TPU's delegate.
+"""The TFLite interpreters a device may have, behind one small interface; and the Edge
+TPU's delegate.
 
-LiteRT (`ai_edge_litert`) and `tflite_runtime` have the same Python class.  Neither is a dependency: a bundle runs
-without them, on its C.
+LiteRT (`ai_edge_litert`) and `tflite_runtime` have the same Python class.  Neither is a
+dependency: a bundle runs without them, on its C.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ Array = NDArray[Any]
 
 
 class Interpreter:
-    """What a session uses of `tf.lite.Interpreter`.  Any class with these methods will do."""
+    """What a session uses of `tf.lite.Interpreter`.
+
+    Any class with these methods will do.
+    """
 
     def allocate_tensors(self) -> None:
         """Makes the buffers; called once, before anything else."""
@@ -38,16 +42,20 @@ class Interpreter:
         raise NotImplementedError
 
     def tensor(self, index: int) -> Callable[[], Array]:
-        """A function that returns a view of the tensor as it is now, which nobody keeps while it runs."""
+        """A function that returns a view of the tensor as it is now, which nobody keeps
+        while it runs.
+        """
         raise NotImplementedError
 
 
-# (the .tflite's bytes, the Edge TPU delegate or None) -> an interpreter, not yet allocated
+# (the .tflite's bytes, the Edge TPU delegate or None) -> an interpreter, not yet
+# allocated
 InterpreterFactory = Callable[[bytes, Any], Interpreter]
 
 
 def find_interpreter(name: Optional[str] = None) -> Tuple[str, Any]:
-    """(name, module) of the interpreter called `name`, or of the first that can be imported.
+    """(name, module) of the interpreter called `name`, or of the first that can be
+    imported.
 
     Raises InputError for an unknown name, DeviceError when there is none.
     """
@@ -59,7 +67,8 @@ def find_interpreter(name: Optional[str] = None) -> Tuple[str, Any]:
         if name in (None, known):
             try:
                 return known, importlib.import_module(module)
-            except Exception as e:  # a wheel for another numpy or CPU fails with all sorts of errors
+            except Exception as e:
+                # a wheel for another numpy or CPU fails with all sorts of errors
                 seen.append(f"{module}: {e}")
     raise DeviceError(
         f"no TFLite interpreter can be imported ({'; '.join(seen)})",
@@ -68,21 +77,30 @@ def find_interpreter(name: Optional[str] = None) -> Tuple[str, Any]:
 
 
 def interpreter_factory(name: Optional[str] = None) -> InterpreterFactory:
-    """Interpreters with the reference kernels: they agree bit for bit with the C twin, the optimised ones do not."""
+    """Interpreters with the reference kernels: they agree bit for bit with the C twin,
+    the optimised ones do not.
+    """
     _, module = find_interpreter(name)
 
     def make(model: bytes, delegate: Any) -> Interpreter:
         if delegate is not None:
-            made: Interpreter = module.Interpreter(model_content=model, experimental_delegates=[delegate])
+            made: Interpreter = module.Interpreter(
+                model_content=model, experimental_delegates=[delegate]
+            )
             return made
         resolver = module.OpResolverType.BUILTIN_REF
-        return module.Interpreter(model_content=model, experimental_op_resolver_type=resolver)  # type: ignore[no-any-return]
+        return module.Interpreter(  # type: ignore[no-any-return]
+            model_content=model, experimental_op_resolver_type=resolver
+        )
 
     return make
 
 
 def edgetpu_library() -> str:
-    """The name by which libedgetpu can be loaded.  Raises DeviceError with what was tried."""
+    """The name by which libedgetpu can be loaded.
+
+    Raises DeviceError with what was tried.
+    """
     seen = []
     for library in EDGETPU_LIBRARIES:
         try:
@@ -94,9 +112,13 @@ def edgetpu_library() -> str:
 
 
 def load_edgetpu(name: Optional[str] = None) -> Any:
-    """The delegate of libedgetpu, which opens the first Edge TPU.  Raises DeviceError with what was tried."""
+    """The delegate of libedgetpu, which opens the first Edge TPU.
+
+    Raises DeviceError with what was tried.
+    """
     _, module = find_interpreter(name)
-    library = edgetpu_library()  # first: LiteRT's Delegate prints a traceback of its own when this fails
+    # first: LiteRT's Delegate prints a traceback of its own when this fails
+    library = edgetpu_library()
     try:
         return module.load_delegate(library)
     except (OSError, ValueError, RuntimeError) as e:
@@ -107,12 +129,16 @@ def _no_edgetpu(why: str) -> DeviceError:
     """To be raised."""
     return DeviceError(
         f"no Edge TPU can be opened ({why})",
-        hint="plug the stick in and install libedgetpu; `edgec doctor` looks at both, and says from where",
+        hint="plug the stick in and install libedgetpu; `edgec doctor` looks at both, "
+        "and says from where",
     )
 
 
-def match_ports(details: List[Mapping[str, Any]], names: Tuple[str, ...]) -> Optional[List[Mapping[str, Any]]]:
-    """The interpreter's tensors in the order of `names`: by name when it has those names, else in its own order.
+def match_ports(
+    details: List[Mapping[str, Any]], names: Tuple[str, ...]
+) -> Optional[List[Mapping[str, Any]]]:
+    """The interpreter's tensors in the order of `names`: by name when it has those
+    names, else in its own order.
 
     None when there are too few or too many of them.
     """

@@ -1,4 +1,6 @@
-"""The runs of a session that are in flight: each has a frame and a scratch, made when they are first needed."""
+"""The runs of a session that are in flight: each has a frame and a scratch, made when
+they are first needed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ class Lane:
 
 
 class Lanes:
-    """As many as the machine has cores for; who finds none free waits.  The first is made at once."""
+    """As many as the machine has cores for; who finds none free waits.
+
+    The first is made at once.
+    """
 
     def __init__(self, program: Program, threads: int) -> None:
         self._program = program
@@ -36,13 +41,17 @@ class Lanes:
         self._free = free  # the last one used is used next
 
     def take(self) -> Lane:
-        """One that nobody else has until it is given back.  Raises InputError when closed."""
+        """One that nobody else has until it is given back.
+
+        Raises InputError when closed.
+        """
         try:
             return self._free.pop()  # no lock: one step of Python's
         except IndexError:
             pass
         with self._lock:
-            self._waiting += 1  # first, so that who gives one back after the next look sees it
+            # first, so that who gives one back after the next look sees it
+            self._waiting += 1
             try:
                 while not self.closed:
                     if not self._free and self._made < self._most:
@@ -82,7 +91,9 @@ class Lanes:
                 return
 
     def forked(self) -> None:
-        """In the child of a fork: lanes are in use by threads that are not there, or half way."""
+        """In the child of a fork: lanes are in use by threads that are not there, or
+        half way.
+        """
         self._begin([])
 
 

@@ -1,7 +1,9 @@
-"""Loads the library of a bundle, once its headers, and what it says that it was made for, fit the manifest.
+"""Loads the library of a bundle, once its headers, and what it says that it was made
+for, fit the manifest.
 
-The C trusts what it is given: an arena that is too small, or another shape, is memory that is written over.  So nothing
-that a manifest says reaches it unless the library, which the compiler wrote together with the C, says the same.
+The C trusts what it is given: an arena that is too small, or another shape, is memory
+that is written over.  So nothing that a manifest says reaches it unless the library,
+which the compiler wrote together with the C, says the same.
 """
 
 from __future__ import annotations
@@ -22,28 +24,38 @@ _HINT = "compile the model again"
 def load_library(bundle: Bundle, target: str) -> ctypes.CDLL:
     """The library for a target, which must be this machine's and must be in the bundle.
 
-    Raises BundleError where it is no such code, or was made for something else than the manifest says; DeviceError
-    where this machine cannot load it.
+    Raises BundleError where it is no such code, or was made for something else than the
+    manifest says; DeviceError where this machine cannot load it.
     """
     path = extract(bundle, bundle.manifest.libraries[target])
     found = fault(str(path), target, library=True)
     if found is not None:
-        raise BundleError(f"the bundle's library {found}", at=str(bundle.path), hint=_HINT)
+        raise BundleError(
+            f"the bundle's library {found}", at=str(bundle.path), hint=_HINT
+        )
     try:
         library = ctypes.CDLL(str(path))
     except OSError as e:
         what = f"cannot load the bundle's library: {e}"
-        raise DeviceError(what, at=str(path), hint="`edgec doctor` shows this machine's libc") from e
+        raise DeviceError(
+            what, at=str(path), hint="`edgec doctor` shows this machine's libc"
+        ) from e
     lie = _lie(_made_for(library), bundle, target)
     if lie is not None:
-        raise BundleError(f"the bundle's library was made for something else: {lie}", at=str(bundle.path), hint=_HINT)
+        raise BundleError(
+            f"the bundle's library was made for something else: {lie}",
+            at=str(bundle.path),
+            hint=_HINT,
+        )
     return library
 
 
 def _made_for(library: ctypes.CDLL) -> Dict[str, Any]:
     """What the library says; {} for one that says nothing."""
     try:
-        text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_made_for")))
+        text = ctypes.string_at(
+            ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_made_for"))
+        )
         found = json.loads(text.decode())
     except (ValueError, RecursionError):  # ctypes' for a missing symbol, json's
         return {}
@@ -54,7 +66,11 @@ def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
     """The first thing that the manifest says otherwise; None where there is none."""
     m = bundle.manifest
     weights = m.weights.get(target)
-    size, crc = (m.files[weights].bytes, bundle.crc32(weights)) if weights is not None else (0, 0)
+    size, crc = (
+        (m.files[weights].bytes, bundle.crc32(weights))
+        if weights is not None
+        else (0, 0)
+    )
     wanted = {
         "inputs": list(m.inputs),
         "outputs": list(m.outputs),
@@ -67,7 +83,10 @@ def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
         if said.get(key) != value:
             return f"its {key} are {said.get(key)!r:.200}, the manifest says {value!r:.200}"
     if type(said.get("threads")) is not int or said["threads"] < m.threads:
-        return f"it is for {said.get('threads')!r:.20} threads, the manifest says {m.threads}"
+        return (
+            f"it is for {said.get('threads')!r:.20} threads, "
+            f"the manifest says {m.threads}"
+        )
     return _segments_lie(said.get("segments"), m)
 
 
@@ -78,7 +97,12 @@ def _segments_lie(said: Any, m: Manifest) -> Optional[str]:
     for s in m.segments:
         arena, inputs, outputs = said[s.name]
         if [inputs, outputs] != [list(s.inputs), list(s.outputs)]:
-            return f"segment {s.name} has other inputs or outputs than the manifest says"
+            return (
+                f"segment {s.name} has other inputs or outputs than the manifest says"
+            )
         if arena > s.arena:
-            return f"segment {s.name} wants {arena} bytes of scratch, the manifest says {s.arena}"
+            return (
+                f"segment {s.name} wants {arena} bytes of scratch, "
+                f"the manifest says {s.arena}"
+            )
     return None

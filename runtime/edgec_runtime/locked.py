@@ -1,4 +1,6 @@
-"""A lock and its condition, for what the main thread touches, too: a Ctrl-C there leaves neither locked."""
+"""A lock and its condition, for what the main thread touches, too: a Ctrl-C there
+leaves neither locked.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from typing import Any, Tuple
 
 
 def locked() -> Tuple[Any, threading.Condition]:
-    """To be taken by `with` the lock: that of a condition is written in Python, so that the exception of a signal can
-    come between taking it and the block that gives it back, and all threads wait for ever then.
+    """To be taken by `with` the lock: that of a condition is written in Python, so that
+    the exception of a signal can come between taking it and the block that gives it
+    back, and all threads wait for ever then.
     """
     lock = threading.RLock()
     return lock, threading.Condition(lock)

@@ -1,4 +1,5 @@
-"""manifest.json of a bundle as frozen dataclasses, parsed with every fact checked (the format: docs/bundle.md).
+"""manifest.json of a bundle as frozen dataclasses, parsed with every fact checked (the
+format: docs/bundle.md).
 
 Nothing here touches files; `bundle.py` does.
 """
@@ -10,7 +11,18 @@ import math
 import re
 from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple, Type, TypeVar
+from typing import (
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Set,
+    Tuple,
+    Type,
+    TypeVar,
+)
 
 from .errors import BundleError, InputError
 from .preprocess import NOTHING, Fit, ImageLayout, Preprocess, Values, Wish, parse
@@ -23,7 +35,20 @@ MAX_RANK = 8
 MAX_THREADS = 4
 MAX_TENSOR_BYTES = 1 << 30
 MAX_ARENA_BYTES = 4 << 30
-DTYPES = ("<f4", "<f2", "<f8", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "|b1")
+DTYPES = (
+    "<f4",
+    "<f2",
+    "<f8",
+    "|i1",
+    "|u1",
+    "<i2",
+    "<u2",
+    "<i4",
+    "<u4",
+    "<i8",
+    "<u8",
+    "|b1",
+)
 PLACES = ("cpu", "edgetpu")
 
 _SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -33,7 +58,9 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost model's time on the Edge TPU."""
+    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost
+    model's time on the Edge TPU.
+    """
 
     name: str
     place: str
@@ -53,9 +80,11 @@ class SegmentInfo:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """What the model keeps between calls: `input` is at each call what `output` was at the call before.
+    """What the model keeps between calls: `input` is at each call what `output` was at
+    the call before.
 
-    initial: a file with what it is at the first call, as raw little-endian bytes; None: zeros.
+    initial: a file with what it is at the first call, as raw little-endian bytes; None:
+    zeros.
     """
 
     input: str
@@ -67,8 +96,9 @@ class StateInfo:
 class FileInfo:
     """Of one file of the bundle.
 
-    detached: it is not in the bundle but in the cache of the machine that compiled it, whose own code it is: that
-    machine runs a bundle for another board with it, and the bundle that is copied to the board need not carry it.
+    detached: it is not in the bundle but in the cache of the machine that compiled it,
+    whose own code it is: that machine runs a bundle for another board with it, and the
+    bundle that is copied to the board need not carry it.
     """
 
     sha256: str
@@ -80,11 +110,12 @@ class FileInfo:
 class Contents:
     """What a compile says of a bundle: its manifest without what `write_bundle` adds.
 
-    state: the inputs and outputs that callers neither give nor get.
-    preprocess: for the inputs that are images, by name, how a photo becomes one.  task: what outputs mean, None where
-    nobody said.  libraries, programs, weights: a path
-    in the bundle for each target.  threads: the most that the libraries and programs can use.  quantization: its
-    recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries and programs were made of.
+    state: the inputs and outputs that callers neither give nor get. preprocess: for the
+    inputs that are images, by name, how a photo becomes one.  task: what outputs mean,
+    None where nobody said.  libraries, programs, weights: a path in the bundle for each
+    target.  threads: the most that the libraries and programs can use.  quantization:
+    its recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries
+    and programs were made of.
     """
 
     edgec: str
@@ -111,7 +142,9 @@ class Contents:
     def to_json(self) -> Dict[str, Any]:
         """As the bundle has it, without "schema" and "files"."""
         plain = {f.name: getattr(self, f.name) for f in fields(Contents)}
-        plain["tensors"] = {name: _without(asdict(info), "name") for name, info in self.tensors.items()}
+        plain["tensors"] = {
+            name: _without(asdict(info), "name") for name, info in self.tensors.items()
+        }
         plain["segments"] = [_without(asdict(s)) for s in self.segments]
         plain["state"] = [_without(asdict(s)) for s in self.state]
         plain["task"] = None if self.task is None else task_json(self.task)
@@ -126,7 +159,9 @@ def _without(row: Dict[str, Any], *names: str) -> Dict[str, Any]:
 
 @dataclass(frozen=True)
 class Manifest(Contents):
-    """A checked manifest: every name it mentions exists, and the segments are in a possible order."""
+    """A checked manifest: every name it mentions exists, and the segments are in a
+    possible order.
+    """
 
     schema: int
     files: Mapping[str, FileInfo]
@@ -134,11 +169,18 @@ class Manifest(Contents):
     def check_threads(self, wanted: int, at: str) -> None:
         """Raises InputError for more threads than the code is for.  at: the bundle."""
         if wanted < 1:
-            raise InputError(f"nothing runs on {wanted} threads", at=at, hint="give 1 or more")
+            raise InputError(
+                f"nothing runs on {wanted} threads", at=at, hint="give 1 or more"
+            )
         if wanted > self.threads:
             code = f"for {self.threads}" if self.threads > 1 else "for one thread"
-            hint = f"compile it with --threads {wanted}" if wanted <= MAX_THREADS else f"give {MAX_THREADS} at most"
-            raise InputError(f"{wanted} threads: the bundle's code is {code}", at=at, hint=hint)
+            if wanted <= MAX_THREADS:
+                hint = f"compile it with --threads {wanted}"
+            else:
+                hint = f"give {MAX_THREADS} at most"
+            raise InputError(
+                f"{wanted} threads: the bundle's code is {code}", at=at, hint=hint
+            )
 
     def input_infos(self) -> Tuple[TensorInfo, ...]:
         """The model's inputs, in order."""
@@ -172,13 +214,17 @@ class _Reader:
         )
 
     def get(self, key: str, kind: Any, default: Any = ...) -> Any:
-        """self[key], checked to be of this type (or tuple of types); bool does not pass for int."""
+        """self[key], checked to be of this type (or tuple of types); bool does not pass
+        for int.
+        """
         if key not in self.value or (self.value[key] is None and default is not ...):
             if default is ...:
                 self.bad(f'has no "{key}"')
             return default
         found = self.value[key]
-        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+        if not isinstance(found, kind) or (
+            isinstance(found, bool) and kind is not bool
+        ):
             self.bad(f'has an impossible "{key}"', found)
         return found
 
@@ -206,15 +252,25 @@ class _Reader:
 
 
 def parse_manifest(data: bytes) -> Manifest:
-    """The manifest of these bytes of JSON.  Raises BundleError with the first thing that is wrong."""
+    """The manifest of these bytes of JSON.
+
+    Raises BundleError with the first thing that is wrong.
+    """
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twins)
+        value = json.loads(
+            text, parse_constant=_no_constant, object_pairs_hook=_no_twins
+        )
         if "\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is no text: a ValueError
+            # half a surrogate pair is no text: a ValueError
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
         return check_manifest(value)
     except (ValueError, RecursionError) as e:
-        raise BundleError(f"the manifest is not JSON: {e}", at="manifest.json", hint="copy the bundle again") from e
+        raise BundleError(
+            f"the manifest is not JSON: {e}",
+            at="manifest.json",
+            hint="copy the bundle again",
+        ) from e
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -236,7 +292,8 @@ def check_manifest(value: Any) -> Manifest:
         raise BundleError(
             f"the bundle has schema {schema}, this runtime reads {SCHEMA}",
             at="manifest.json",
-            hint="compile the model again, or install the edgec-runtime of the version that made it",
+            hint="compile the model again, or install the edgec-runtime of the version "
+            "that made it",
         )
     labels = top.strings("labels") if top.value.get("labels") is not None else None
     manifest = Manifest(
@@ -247,9 +304,15 @@ def check_manifest(value: Any) -> Manifest:
         board=top.get("board", str),
         inputs=top.strings("inputs"),
         outputs=top.strings("outputs"),
-        state=tuple(_state(_Reader(s, f"state[{i}]")) for i, s in enumerate(top.get("state", list, []))),
+        state=tuple(
+            _state(_Reader(s, f"state[{i}]"))
+            for i, s in enumerate(top.get("state", list, []))
+        ),
         tensors=MappingProxyType({k: _tensor(k, r) for k, r in top.members("tensors")}),
-        segments=tuple(_segment(_Reader(s, f"segments[{i}]")) for i, s in enumerate(top.get("segments", list))),
+        segments=tuple(
+            _segment(_Reader(s, f"segments[{i}]"))
+            for i, s in enumerate(top.get("segments", list))
+        ),
         libraries=MappingProxyType(_paths(top, "libraries")),
         programs=MappingProxyType(_paths(top, "programs")),
         weights=MappingProxyType(_paths(top, "weights")),
@@ -279,12 +342,18 @@ def _threads(top: _Reader) -> int:
 
 
 def _tensor(name: str, r: _Reader) -> TensorInfo:
-    shape, dtype = r.get("shape", list), r.get("dtype", str)
+    shape = r.get("shape", list)
+    dtype = r.get("dtype", str)
     if dtype not in DTYPES:
         r.bad(f'has a "dtype" that is none of {", ".join(DTYPES)}', dtype)
-    if len(shape) > MAX_RANK or not all(type(n) is int and 0 < n <= MAX_TENSOR_BYTES for n in shape):
+    if len(shape) > MAX_RANK or not all(
+        type(n) is int and 0 < n <= MAX_TENSOR_BYTES for n in shape
+    ):
         r.bad('has an impossible "shape"', shape)
-    quant = _quant(_Reader(r.value["quant"], f"{r.where}.quant"), shape) if r.value.get("quant") is not None else None
+    if r.value.get("quant") is not None:
+        quant = _quant(_Reader(r.value["quant"], f"{r.where}.quant"), shape)
+    else:
+        quant = None
     info = TensorInfo(name, tuple(shape), dtype, quant)
     if info.nbytes > MAX_TENSOR_BYTES:
         r.bad(f"is larger than {MAX_TENSOR_BYTES} bytes", shape)
@@ -292,11 +361,16 @@ def _tensor(name: str, r: _Reader) -> TensorInfo:
 
 
 def _quant(r: _Reader, shape: List[int]) -> Quant:
-    scale, zero, axis = r.get("scale", list), r.get("zero_point", list), r.get("axis", int, None)
+    scale = r.get("scale", list)
+    zero = r.get("zero_point", list)
+    axis = r.get("axis", int, None)
     if axis is not None and not 0 <= axis < len(shape):
         r.bad('has an impossible "axis"', axis)
     if len(scale) != (1 if axis is None else shape[axis]) or len(zero) != len(scale):
-        r.bad('has a "scale" and "zero_point" that do not fit the shape', [len(scale), len(zero)])
+        r.bad(
+            'has a "scale" and "zero_point" that do not fit the shape',
+            [len(scale), len(zero)],
+        )
     if not all(type(s) in (float, int) and 0 < s < math.inf for s in scale):
         r.bad('has an impossible "scale"', scale)
     if not all(type(z) is int for z in zero):
@@ -309,15 +383,30 @@ def _preprocesses(top: _Reader) -> List[Tuple[str, _Reader]]:
 
 
 def _preprocess(r: _Reader) -> Preprocess:
-    values = Values(r.get("range", str), r.numbers("mean", float), r.numbers("std", float))
-    fit = Fit(r.get("resize", str), float(r.get("crop", (int, float))), r.numbers("fill", int), r.get("position", str))
+    values = Values(
+        r.get("range", str), r.numbers("mean", float), r.numbers("std", float)
+    )
+    fit = Fit(
+        r.get("resize", str),
+        float(r.get("crop", (int, float))),
+        r.numbers("fill", int),
+        r.get("position", str),
+    )
     words = {key: r.get(key, str) for key in ("color", "filter", "layout")}
-    return Preprocess(values=values, fit=fit, **words, given=_said(r, "given"), stated=_said(r, "metadata"))
+    return Preprocess(
+        values=values,
+        fit=fit,
+        **words,
+        given=_said(r, "given"),
+        stated=_said(r, "metadata"),
+    )
 
 
 def _task(top: _Reader) -> Optional[Task]:
     try:
-        return None if top.value.get("task") is None else parse_task(top.value["task"], "it")
+        if top.value.get("task") is None:
+            return None
+        return parse_task(top.value["task"], "it")
     except InputError as e:
         top.bad(f'has an impossible "task": {e.what}')
 
@@ -331,7 +420,8 @@ def _said(r: _Reader, key: str) -> Wish:
 
 
 def _segment(r: _Reader) -> SegmentInfo:
-    name, place = r.get("name", str), r.get("place", str)
+    name = r.get("name", str)
+    place = r.get("place", str)
     if not _SEGMENT_NAME.fullmatch(name):
         r.bad('has a "name" that is not a C identifier', name)
     if place not in PLACES:
@@ -353,7 +443,9 @@ def _segment(r: _Reader) -> SegmentInfo:
 
 
 def _state(r: _Reader) -> StateInfo:
-    return StateInfo(r.get("input", str), r.get("output", str), r.get("initial", str, None))
+    return StateInfo(
+        r.get("input", str), r.get("output", str), r.get("initial", str, None)
+    )
 
 
 def _arena(r: _Reader) -> int:
@@ -381,7 +473,12 @@ def _paths(top: _Reader, key: str) -> Dict[str, str]:
 def _check_flow(m: Manifest, top: _Reader) -> None:
     """Every tensor is written once, before it is read."""
     ends = (n for s in m.state for n in (s.input, s.output))
-    for n in (*m.inputs, *m.outputs, *ends, *(n for s in m.segments for n in (*s.inputs, *s.outputs))):
+    for n in (
+        *m.inputs,
+        *m.outputs,
+        *ends,
+        *(n for s in m.segments for n in (*s.inputs, *s.outputs)),
+    ):
         if n not in m.tensors:
             top.bad("names a tensor that it does not describe", n)
     names = [s.name for s in m.segments]
@@ -394,10 +491,15 @@ def _check_flow(m: Manifest, top: _Reader) -> None:
     for s in m.segments:
         for n in s.inputs:
             if n not in ready:
-                top.bad(f'has a segment "{s.name}" that reads a tensor before it is written', n)
+                top.bad(
+                    f'has a segment "{s.name}" that reads a tensor before it is written',
+                    n,
+                )
         for n in s.outputs:
             if n in ready:
-                top.bad(f'has a segment "{s.name}" that writes a tensor a second time', n)
+                top.bad(
+                    f'has a segment "{s.name}" that writes a tensor a second time', n
+                )
             ready.add(n)
     for n in (*m.outputs, *(s.output for s in m.state)):
         if n not in ready:
@@ -407,17 +509,28 @@ def _check_flow(m: Manifest, top: _Reader) -> None:
 def _check_state(m: Manifest, top: _Reader) -> None:
     """What is kept has one form."""
     for s in m.state:
-        before, after = m.tensors[s.input], m.tensors[s.output]
+        before = m.tensors[s.input]
+        after = m.tensors[s.output]
         if (before.shape, before.dtype) != (after.shape, after.dtype):
-            top.bad("has state that changes its shape or type", f"{s.input}, {s.output}")
-        if s.initial is not None and m.files.get(s.initial, FileInfo("", -1)).bytes != before.nbytes:
+            top.bad(
+                "has state that changes its shape or type", f"{s.input}, {s.output}"
+            )
+        if (
+            s.initial is not None
+            and m.files.get(s.initial, FileInfo("", -1)).bytes != before.nbytes
+        ):
             top.bad("has state that begins as a file of another size", s.initial)
 
 
 def _check_paths(m: Manifest, top: _Reader) -> None:
     named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
     named += [s.initial for s in m.state if s.initial is not None]
-    for path in (*named, *m.libraries.values(), *m.programs.values(), *m.weights.values()):
+    for path in (
+        *named,
+        *m.libraries.values(),
+        *m.programs.values(),
+        *m.weights.values(),
+    ):
         if path not in m.files:
             top.bad("names a file that the bundle does not have", path)
 
@@ -435,7 +548,10 @@ def _check_preprocess(m: Manifest, top: _Reader) -> None:
 def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
     """Width and height of the first input that is an image."""
     for name in m.inputs:
-        layout = ImageLayout.of(m.tensors[name], m.preprocess[name].layout) if name in m.preprocess else None
+        if name in m.preprocess:
+            layout = ImageLayout.of(m.tensors[name], m.preprocess[name].layout)
+        else:
+            layout = None
         if layout is not None:
             return layout.width, layout.height
     return None

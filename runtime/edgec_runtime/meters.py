@@ -1,4 +1,6 @@
-"""What a stream tells of itself: times per stage, what waits, what was dropped, how the Edge TPU fares."""
+"""What a stream tells of itself: times per stage, what waits, what was dropped, how the
+Edge TPU fares.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ from .stats import Summary
 from .stick import StickFacts
 
 KEPT = 512  # samples of each kind: the last ones
-_WEIGHT = 0.1  # of the newest time in the mean that decides how many frames are in flight
+# of the newest time in the mean that decides how many frames are in flight
+_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
 class StageFigures:
-    """runs: since the start.  ms: of the last KEPT runs; None before the first.  waiting: frames before it, now.
+    """runs: since the start.  ms: of the last KEPT runs; None before the first.
+    waiting: frames before it, now.
 
     backends: how often each ran, for segments of the model.
     """
@@ -31,9 +35,11 @@ class StageFigures:
 
 @dataclass(frozen=True)
 class StreamFigures:
-    """Counts are since the start; `fps`, `latency` (ms, from capture to delivery) and `ms` of the last KEPT frames.
+    """Counts are since the start; `fps`, `latency` (ms, from capture to delivery) and
+    `ms` of the last KEPT frames.
 
-    captured = dropped + delivered + those in flight.  in_flight: now; limit: the most that may be.
+    captured = dropped + delivered + those in flight.  in_flight: now; limit: the most
+    that may be.
     """
 
     seconds: float
@@ -58,11 +64,14 @@ class Lap:
     __slots__ = ("_cpu", "_wall")
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter_ns(), time.thread_time_ns()
+        self._wall = time.perf_counter_ns()
+        self._cpu = time.thread_time_ns()
 
     def ms(self) -> Tuple[float, float]:
         """Both."""
-        return (time.perf_counter_ns() - self._wall) * 1e-6, (time.thread_time_ns() - self._cpu) * 1e-6
+        return (time.perf_counter_ns() - self._wall) * 1e-6, (
+            time.thread_time_ns() - self._cpu
+        ) * 1e-6
 
 
 class Meter:
@@ -93,7 +102,13 @@ class Meter:
     def figures(self, waiting: int) -> StageFigures:
         """As it is now."""
         ms = _copied(self._ms)
-        return StageFigures(self.name, self.runs, Summary.of(ms) if ms else None, waiting, dict(self.backends))
+        return StageFigures(
+            self.name,
+            self.runs,
+            Summary.of(ms) if ms else None,
+            waiting,
+            dict(self.backends),
+        )
 
 
 class Deliveries:
@@ -114,7 +129,9 @@ class Deliveries:
     def fps(self) -> float:
         """Of the last ones."""
         at = _copied(self._at)
-        return (len(at) - 1) / (at[-1] - at[0]) if len(at) > 1 and at[-1] > at[0] else 0.0
+        if len(at) > 1 and at[-1] > at[0]:
+            return (len(at) - 1) / (at[-1] - at[0])
+        return 0.0
 
     def latency(self) -> Optional[Summary]:
         """ms, of the last ones."""
@@ -123,14 +140,17 @@ class Deliveries:
 
 
 class Gate:
-    """How many frames may be in flight: those that keep the slowest stage busy, and one more, so that none waits long.
+    """How many frames may be in flight: those that keep the slowest stage busy, and one
+    more, so that none waits long.
 
-    With stages of t1 … tn the slowest has always work when (t1 + … + tn) / max(t) frames are on their way; more would
-    only stand in queues and grow old.
+    With stages of t1 … tn the slowest has always work when (t1 + … + tn) / max(t)
+    frames are on their way; more would only stand in queues and grow old.
     """
 
     def __init__(self, meters: Sequence[Meter], waits_outside: Sequence[Meter]) -> None:
-        """waits_outside: those of the meters whose time a frame does not spend in flight."""
+        """waits_outside: those of the meters whose time a frame does not spend in
+        flight.
+        """
         self._lock, self._changed = locked()
         self._meters = meters
         self._outside = waits_outside

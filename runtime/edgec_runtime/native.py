@@ -1,4 +1,6 @@
-"""The bundle's own C for frames and results (csrc/ek_frame.h, csrc/ek_boxes.h) behind numpy's arrays."""
+"""The bundle's own C for frames and results (csrc/ek_frame.h, csrc/ek_boxes.h) behind
+numpy's arrays.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +32,37 @@ MAX_TAPS = 512
 
 class _Frame(ctypes.Structure):
     _fields_ = [
-        ("format", ctypes.c_int), ("width", ctypes.c_int), ("height", ctypes.c_int),
-        ("planes", ctypes.c_void_p * 2), ("strides", ctypes.c_int64 * 2),
-    ]  # fmt: skip
+        ("format", ctypes.c_int),
+        ("width", ctypes.c_int),
+        ("height", ctypes.c_int),
+        ("planes", ctypes.c_void_p * 2),
+        ("strides", ctypes.c_int64 * 2),
+    ]
 
 
 class _Taps(ctypes.Structure):
     _fields_ = [
-        ("count", ctypes.c_int), ("most", ctypes.c_int), ("first", ctypes.c_void_p), ("weights", ctypes.c_void_p)
-    ]  # fmt: skip
+        ("count", ctypes.c_int),
+        ("most", ctypes.c_int),
+        ("first", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    ]
 
 
 def made_for(preprocess: Mapping[str, Preprocess], task: Optional[Task]) -> str:
-    """The hash of what the C of frames and boxes has constants of: library and manifest must say the same."""
-    said = [{name: p.to_json() for name, p in preprocess.items()}, None if task is None else task_json(task)]
+    """The hash of what the C of frames and boxes has constants of: library and manifest
+    must say the same.
+    """
+    said = [
+        {name: p.to_json() for name, p in preprocess.items()},
+        None if task is None else task_json(task),
+    ]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
-    """The bundle's library for this machine; None where it has none, it does not load, or has no such C.
+    """The bundle's library for this machine; None where it has none, it does not load,
+    or has no such C.
 
     Raises BundleError where it was made for something else than the manifest says.
     """
@@ -57,11 +71,16 @@ def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
         return None
     try:
         library = load_library(bundle, machine_target())
-        own = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_vision_for"))).decode()
+        own = ctypes.string_at(
+            ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_vision_for"))
+        ).decode()
     except (DeviceError, ValueError):  # the second is ctypes' for a missing symbol
         return None
     if own != made_for(m.preprocess, m.task):
-        what = "the bundle's library was made for another preprocessing or task than the manifest says"
+        what = (
+            "the bundle's library was made for another preprocessing or task than "
+            "the manifest says"
+        )
         raise BundleError(what, at=str(bundle.path), hint="compile the model again")
     return library
 
@@ -77,7 +96,9 @@ def function(library: Optional[ctypes.CDLL], name: str) -> Optional[Any]:
 class _Plan:
     """What is the same for all frames of a size: taps, their places in memory, scratch."""
 
-    def __init__(self, size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str) -> None:
+    def __init__(
+        self, size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str
+    ) -> None:
         place = Placement.of(size, image, fit)
         self.left, self.top, width, height = place.target
         self._keep: List[Array] = []
@@ -97,7 +118,9 @@ class _Plan:
         scratch = np.empty(self.scratch + 64, np.uint8)
         return scratch, scratch.ctypes.data + -scratch.ctypes.data % 64
 
-    def _taps(self, how: str, length: int, start: float, extent: float, count: int) -> _Taps:
+    def _taps(
+        self, how: str, length: int, start: float, extent: float, count: int
+    ) -> _Taps:
         first, weights = padded(how, length, start, extent, count)
         self._keep += [first, weights]
         return _Taps(count, weights.shape[1], first.ctypes.data, weights.ctypes.data)
@@ -109,10 +132,23 @@ def _plan(size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str) -> 
 
 
 class FrameInput:
-    """Makes one image input of frames with the bundle's C: the same bits as photo.prepare."""
+    """Makes one image input of frames with the bundle's C: the same bits as
+    photo.prepare.
+    """
 
-    def __init__(self, function: Any, info: TensorInfo, image: Tuple[int, int], fit: Fit, how: str) -> None:
-        self._function, self._info, self._image, self._fit, self._how = function, info, image, fit, how
+    def __init__(
+        self,
+        function: Any,
+        info: TensorInfo,
+        image: Tuple[int, int],
+        fit: Fit,
+        how: str,
+    ) -> None:
+        self._function = function
+        self._info = info
+        self._image = image
+        self._fit = fit
+        self._how = how
 
     def __call__(self, frame: CameraFrame, out: Array) -> bool:
         """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
@@ -123,49 +159,78 @@ class FrameInput:
         given = _frame_of(frame, planes)
         scratch, at = plan.room()
         code = self._function(
-            ctypes.byref(given), ctypes.byref(plan.down), ctypes.byref(plan.across), plan.left, plan.top,
-            ctypes.c_void_p(at), _at(out),
-        )  # fmt: skip
+            ctypes.byref(given),
+            ctypes.byref(plan.down),
+            ctypes.byref(plan.across),
+            plan.left,
+            plan.top,
+            ctypes.c_void_p(at),
+            _at(out),
+        )
         del scratch  # not before
         return bool(code == 0)
 
 
 class Painting:
-    """Resizes, mattes and blends pictures with the bundle's C; effects.py says what they are."""
+    """Resizes, mattes and blends pictures with the bundle's C; effects.py says what
+    they are.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._resize, self._matte, self._blend = library.edgec_resize, library.edgec_matte, library.edgec_blend
+        self._resize = library.edgec_resize
+        self._matte = library.edgec_matte
+        self._blend = library.edgec_blend
 
     @classmethod
     def of(cls, library: Optional[ctypes.CDLL]) -> Optional["Painting"]:
         """None where the library has no such functions."""
-        return None if library is None or function(library, "edgec_matte") is None else cls(library)
+        if library is None or function(library, "edgec_matte") is None:
+            return None
+        return cls(library)
 
     def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
         """uint8 [H,W,3] of uint8 [h,w,3]."""
-        plane, out = _rows(frame), np.empty((size[1], size[0], 3), np.uint8)
+        plane = _rows(frame)
+        out = np.empty((size[1], size[0], 3), np.uint8)
         plan = _plan((frame.shape[1], frame.shape[0]), size, Fit(), how)
         if plan.most > MAX_TAPS:
             return whole(frame, size, how)
         given = _frame_of(CameraFrame("rgb", (plane,)), [plane])
         scratch, at = plan.room()
         self._resize(
-            ctypes.byref(given), ctypes.byref(plan.down), ctypes.byref(plan.across), ctypes.c_void_p(at), _at(out)
+            ctypes.byref(given),
+            ctypes.byref(plan.down),
+            ctypes.byref(plan.across),
+            ctypes.c_void_p(at),
+            _at(out),
         )
         del scratch
         return out
 
-    def matte(self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array) -> Array:
+    def matte(
+        self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array
+    ) -> Array:
         """uint8 [H,W]."""
         (height, width), plane = guide.shape, _rows(frame)
-        n, m = frame.shape[1], frame.shape[0]
+        n = frame.shape[1]
+        m = frame.shape[0]
         scratch = np.empty(7 * guide.size + width + 4 * n, np.float32)
         guide, mask = (np.ascontiguousarray(a, np.float32) for a in (guide, mask))
         out = np.empty((m, n), np.uint8)
         self._matte(
-            _at(guide), _at(mask), width, height, radius, ctypes.c_float(smooth), _at(plane),
-            ctypes.c_int64(plane.strides[0]), n, m, _at(scratch), _at(out),
-        )  # fmt: skip
+            _at(guide),
+            _at(mask),
+            width,
+            height,
+            radius,
+            ctypes.c_float(smooth),
+            _at(plane),
+            ctypes.c_int64(plane.strides[0]),
+            n,
+            m,
+            _at(scratch),
+            _at(out),
+        )
         return out
 
     def blend(self, front: Array, back: Array, alpha: Array) -> Array:
@@ -200,12 +265,15 @@ class FoundBoxes:
     """Finds boxes with the bundle's C: the same as tasks.detection.found."""
 
     def __init__(self, function: Any, most: int, width: int) -> None:
-        self._function, self._most, self._width = function, most, width
+        self._function = function
+        self._most = most
+        self._width = width
 
     def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
         """float32 [K,width]."""
         arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
-        candidates, gone = np.empty((self._most, 3), np.int32), np.empty(self._most, np.uint8)
+        candidates = np.empty((self._most, 3), np.int32)
+        gone = np.empty(self._most, np.uint8)
         found = np.empty((self._most, self._width), np.float32)
         count = self._function(*map(_at, (*arrays, candidates, gone, found)))
         return found[:count].copy()  # not all that there was room for

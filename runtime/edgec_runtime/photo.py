@@ -1,4 +1,7 @@
-"""A photo made into a model's input by its preprocessing.  The same code on the host and on the device."""
+"""A photo made into a model's input by its preprocessing.
+
+The same code on the host and on the device.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,12 @@ _LUMA = (19595, 38470, 7471)
 
 @dataclass(frozen=True)
 class Placement:
-    """box: the part of the photo that is used: left, top, width, height, in its pixels; with a letterbox it may go
-    beyond the photo by half a pixel of the input.
+    """box: the part of the photo that is used: left, top, width, height, in its pixels;
+    with a letterbox it may go beyond the photo by half a pixel of the input.
 
-    target: where it is in the input: left, top, width, height, in the input's.  To find a point of the input in the
-    photo: photo = box + (input - target) * box size / target size.
+    target: where it is in the input: left, top, width, height, in the input's.  To find
+    a point of the input in the photo: photo = box + (input - target) * box size /
+    target size.
     """
 
     box: Tuple[float, float, float, float]
@@ -44,49 +48,72 @@ class Placement:
         if fit.resize == "letterbox":
             ratio = min(w / width, h / height)
             middle = fit.position == "center"
-            across, down = (_letterboxed(n * ratio, of, middle) for n, of in ((width, w), (height, h)))
-            box = (across[0] / ratio, down[0] / ratio, across[2] / ratio, down[2] / ratio)
+            across, down = (
+                _letterboxed(n * ratio, of, middle)
+                for n, of in ((width, w), (height, h))
+            )
+            box = (
+                across[0] / ratio,
+                down[0] / ratio,
+                across[2] / ratio,
+                down[2] / ratio,
+            )
             return cls(box, (across[1], down[1], across[2], down[2]))
         if fit.resize == "crop":
             ratio = min(width / w, height / h) * fit.crop
             part = w * ratio, h * ratio
-            return cls(((width - part[0]) / 2, (height - part[1]) / 2, *part), (0, 0, w, h))
+            return cls(
+                ((width - part[0]) / 2, (height - part[1]) / 2, *part), (0, 0, w, h)
+            )
         return cls((0.0, 0.0, float(width), float(height)), (0, 0, w, h))
 
 
 def _letterboxed(length: float, of: int, middle: bool) -> Tuple[float, int, int]:
-    """Of a photo as long as that on one side of an input: where it begins in the pixels it takes, the first of these,
-    and how many.
+    """Of a photo as long as that on one side of an input: where it begins in the pixels
+    it takes, the first of these, and how many.
 
-    These are the ones with their middle in it.  They are parted from it by fractions, which the resizing keeps, so that
-    what a network finds is where it is, not up to a pixel of the input beside it.
+    These are the ones with their middle in it.  They are parted from it by fractions,
+    which the resizing keeps, so that what a network finds is where it is, not up to a
+    pixel of the input beside it.
     """
     start = (of - length) / 2 if middle else 0.0
-    first, end = math.floor(start + 0.5), math.floor(start + length + 0.5)
+    first = math.floor(start + 0.5)
+    end = math.floor(start + length + 0.5)
     if end == first:  # as thin as that: the pixel that it is in
-        first, end = math.floor(start), math.floor(start) + 1
+        first = math.floor(start)
+        end = math.floor(start) + 1
     return first - start, first, end - first
 
 
 def is_photo(array: Array) -> bool:
-    """Whether an array for an image input is a photo, still to be prepared: uint8, [H,W] or [H,W,1, 3 or 4].
+    """Whether an array for an image input is a photo, still to be prepared: uint8,
+    [H,W] or [H,W,1, 3 or 4].
 
-    A prepared input has a batch axis, so that the two cannot be mistaken for each other.
+    A prepared input has a batch axis, so that the two cannot be mistaken for each
+    other.
     """
-    return array.dtype == np.uint8 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3, 4)))
+    return array.dtype == np.uint8 and (
+        array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3, 4))
+    )
 
 
 def prepare(photo: Array, preprocess: Preprocess, info: TensorInfo) -> Array:
-    """The input `info` made of a photo: uint8 [H,W] or [H,W,C], red first; alpha is dropped.
+    """The input `info` made of a photo: uint8 [H,W] or [H,W,C], red first; alpha is
+    dropped.
 
     preprocess: one that suits `info`.  The image is repeated along the batch.
     """
     layout = ImageLayout.of(info, preprocess.layout)
     assert layout is not None, "the preprocessing does not suit its input"
     if photo.size == 0:
-        raise InputError(f'the photo for "{info.name}" is empty: {photo.shape}', hint="give one with pixels")
+        raise InputError(
+            f'the photo for "{info.name}" is empty: {photo.shape}',
+            hint="give one with pixels",
+        )
     pixels = photo[:, :, None] if photo.ndim == 2 else photo[:, :, :3]
-    levels = _levels(_placed(pixels, layout, preprocess), preprocess.color, layout.channels)
+    levels = _levels(
+        _placed(pixels, layout, preprocess), preprocess.color, layout.channels
+    )
     table = value_table(preprocess.values, info, layout.channels)
     order = (2, 1, 0) if preprocess.color == "bgr" else range(layout.channels)
     planes = [table[c][levels[..., c]] for c in order]
@@ -122,7 +149,9 @@ def value_table(values: Values, info: TensorInfo, channels: int) -> Array:
         bytes_: Array = (level + np.iinfo(dtype).min).astype(dtype)
         return np.tile(bytes_, (channels, 1))
     mean, std = (_per_channel(n, channels) for n in (values.mean, values.std))
-    reals: Array = (((level / 255 if values.range == "0_1" else level) - mean) / std).astype(np.float32)
+    reals: Array = (
+        ((level / 255 if values.range == "0_1" else level) - mean) / std
+    ).astype(np.float32)
     if info.quant is None or dtype == np.float32:
         return reals
     return quantized(reals, info.quant.scale[0], info.quant.zero_point[0], dtype)
@@ -136,10 +165,12 @@ def _per_channel(numbers: Tuple[float, ...], channels: int) -> Array:
 
 
 def quantized(reals: Array, scale: float, zero_point: int, dtype: Any) -> Array:
-    """round(real / scale) + zero_point as TFLite's AffineQuantize: float32, ties away from zero, clipped to `dtype`.
+    """round(real / scale) + zero_point as TFLite's AffineQuantize: float32, ties away
+    from zero, clipped to `dtype`.
 
-    What is not a number becomes the zero point and infinities the ends of the range, as TFLite's conversion to int32
-    has it on Arm; C leaves it open, and x86 makes the lowest integer of both.
+    What is not a number becomes the zero point and infinities the ends of the range, as
+    TFLite's conversion to int32 has it on Arm; C leaves it open, and x86 makes the
+    lowest integer of both.
     """
     with np.errstate(all="ignore"):
         x = (reals / np.float32(scale)).astype(np.float32)
@@ -149,7 +180,9 @@ def quantized(reals: Array, scale: float, zero_point: int, dtype: Any) -> Array:
 
 
 def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
-    """Whole reals with the zero point added, in the range of `dtype`; what is not a number is none."""
+    """Whole reals with the zero point added, in the range of `dtype`; what is not a
+    number is none.
+    """
     info = np.iinfo(dtype)
     whole = np.where(np.isnan(rounded), np.float32(0), rounded) + np.float32(zero_point)
     clipped: Array = np.clip(whole, info.min, info.max).astype(dtype)
@@ -157,27 +190,50 @@ def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
 
 
 def read_photo(path: Path) -> Array:
-    """uint8 [H,W,3] of a file, turned upright as EXIF says, red first.  Needs Pillow, which a device may lack."""
+    """uint8 [H,W,3] of a file, turned upright as EXIF says, red first.
+
+    Needs Pillow, which a device may lack.
+    """
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        other = "pip install pillow, or give the pixels: a uint8 array [height, width, 3] in an .npy file"
-        raise InputError("Pillow is needed to read photos, and is not there", at=str(path), hint=other) from None
+        other = (
+            "pip install pillow, or give the pixels: a uint8 array [height, "
+            "width, "
+            "3] in an .npy file"
+        )
+        raise InputError(
+            "Pillow is needed to read photos, and is not there",
+            at=str(path),
+            hint=other,
+        ) from None
     hint = "remove the file or save it again"
-    if path.exists() and not path.is_file():  # Pillow would wait for a pipe's writer, and read a device for ever
-        raise InputError(f"{path.name} cannot be read as a photo: it is no plain file", at=str(path), hint=hint)
+    # Pillow would wait for a pipe's writer, and read a device for ever
+    if path.exists() and not path.is_file():
+        raise InputError(
+            f"{path.name} cannot be read as a photo: it is no plain file",
+            at=str(path),
+            hint=hint,
+        )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # far larger ones are an error
+            # far larger ones are an error
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             file = Image.open(path)
         with file:
             upright = ImageOps.exif_transpose(file) or file
-            if upright.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
-                grey = np.clip(np.asarray(upright, np.int64) // 256, 0, 255).astype(np.uint8)
+            # 16 bits of grey, which Pillow would cut off at 255
+            if upright.mode.startswith("I"):
+                grey = np.clip(np.asarray(upright, np.int64) // 256, 0, 255).astype(
+                    np.uint8
+                )
                 return np.repeat(grey[:, :, None], 3, axis=2)
             return np.asarray(upright.convert("RGB"), np.uint8)
     except MemoryError:  # Pillow's own for some damaged files
-        what = f"{path.name} cannot be read as a photo: it asks for more memory than there is"
+        what = (
+            f"{path.name} cannot be read as a photo: it asks for more memory than "
+            "there is"
+        )
         raise InputError(what, at=str(path), hint=hint) from None
     except Exception as e:  # Pillow's decoders raise a dozen kinds for a damaged file
         what = f"{path.name} cannot be read as a photo: {e or type(e).__name__}"

@@ -1,8 +1,10 @@
-"""How a photo becomes a model's input: the record that the manifest holds, and its text form (docs/preprocessing.md).
+"""How a photo becomes a model's input: the record that the manifest holds, and its text
+form (docs/preprocessing.md).
 
     imagenet            0_255,mean=103.5,std=57.4,bgr,letterbox=114,bilinear
 
-`parse` reads that text, `str` writes it.  What the text leaves open is `bind`'s to fill in.
+`parse` reads that text, `str` writes it.  What the text leaves open is `bind`'s to fill
+in.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ _FLOAT32_MOST = 3.4028234e38
 
 @dataclass(frozen=True)
 class Values:
-    """What a pixel of 0…255 becomes: in `range`, less `mean`, by `std`; each one number, or three, red first.
+    """What a pixel of 0…255 becomes: in `range`, less `mean`, by `std`; each one
+    number, or three, red first.
 
-    range: "0_1", "0_255", or "raw", the bytes as they are (int8: less 128), with no mean and std.
+    range: "0_1", "0_255", or "raw", the bytes as they are (int8: less 128), with no
+    mean and std.
     """
 
     range: str = "0_1"
@@ -43,22 +47,35 @@ class Values:
         if name is not None:
             return name
         parts = [("mean", self.mean, (0.0,)), ("std", self.std, (1.0,))]
-        return ",".join([self.range, *(f"{k}={_numbers(v)}" for k, v, usual in parts if v != usual)])
+        return ",".join(
+            [self.range, *(f"{k}={_numbers(v)}" for k, v, usual in parts if v != usual)]
+        )
 
     def fault(self) -> Optional[str]:
         """What is wrong with the numbers, if anything."""
         if self.range not in RANGES:
             return f"a range is {', '.join(RANGES)}"
-        if not all(len(n) in (1, 3) and all(map(math.isfinite, n)) for n in (self.mean, self.std)):
+        if not all(
+            len(n) in (1, 3) and all(map(math.isfinite, n))
+            for n in (self.mean, self.std)
+        ):
             return "mean and std are one number, or three separated by /"
         if min(self.std) <= 0:
             return f"std={_numbers(self.std)} is not above 0"
         if self.range == "raw" and self != PRESETS["raw"]:
             return "raw pixels have no mean and std"
         if self.range == "0_1" and max(map(abs, self.mean)) > 1:
-            return f"mean={_numbers(self.mean)} is not in 0…1; write 0_255,mean=…,std=… for pixels of 0…255"
+            return (
+                f"mean={_numbers(self.mean)} is not in 0…1; "
+                "write "
+                "0_255,mean=…,std=… "
+                "for pixels of 0…255"
+            )
         if (255 + max(map(abs, self.mean))) / min(self.std) > _FLOAT32_MOST:
-            return f"by mean={_numbers(self.mean)} and std={_numbers(self.std)} a pixel is beyond float32"
+            return (
+                f"by mean={_numbers(self.mean)} and std={_numbers(self.std)} a "
+                "pixel is beyond float32"
+            )
         return None
 
 
@@ -69,15 +86,18 @@ PRESETS: Mapping[str, Values] = {
     "m1_1": Values("0_1", (0.5,), (0.5,)),
     "imagenet": Values("0_1", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
-"""Pixels as they are, in 0…1, in 0…255, in -1…1, and normalised as torchvision's networks want them."""
+"""Pixels as they are, in 0…1, in 0…255, in -1…1, and normalised as torchvision's
+networks want them.
+"""
 
 
 @dataclass(frozen=True)
 class Fit:
     """How a photo of any shape fills the input.
 
-    stretch: all of it, whatever its shape.  crop: its middle of the input's shape, of which the part `crop`.
-    letterbox: all of it in its own shape, in the middle or at the top left, and `fill` (0…255, red first) around it.
+    stretch: all of it, whatever its shape.  crop: its middle of the input's shape, of
+    which the part `crop`. letterbox: all of it in its own shape, in the middle or at
+    the top left, and `fill` (0…255, red first) around it.
     """
 
     resize: str = "stretch"
@@ -89,7 +109,9 @@ class Fit:
         if self.resize == "crop" and self.crop != 1:
             return f"crop={_numbers((self.crop,))}"
         if self.resize == "letterbox":
-            return f"letterbox={_numbers(self.fill)}" + (",topleft" if self.position == "topleft" else "")
+            return f"letterbox={_numbers(self.fill)}" + (
+                ",topleft" if self.position == "topleft" else ""
+            )
         return self.resize
 
     def fault(self) -> Optional[str]:
@@ -99,8 +121,13 @@ class Fit:
         if not 0 < self.crop <= 1:
             return f"crop={_numbers((self.crop,))} is not in 0…1"
         if len(self.fill) not in (1, 3) or not all(0 <= n <= 255 for n in self.fill):
-            return f"letterbox={_numbers(self.fill)} is not one number of 0…255, or three separated by /"
-        if (self.crop != 1 and self.resize != "crop") or (self.position != "center" and self.resize != "letterbox"):
+            return (
+                f"letterbox={_numbers(self.fill)} is not one number of 0…255, "
+                "or three separated by /"
+            )
+        if (self.crop != 1 and self.resize != "crop") or (
+            self.position != "center" and self.resize != "letterbox"
+        ):
             return f"{self.resize} has no crop or position"
         return None
 
@@ -123,7 +150,11 @@ class Wish:
 
     def parts(self) -> Dict[str, Any]:
         """What is said, by field."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) is not None
+        }
 
 
 NOTHING = Wish()
@@ -131,7 +162,9 @@ NOTHING = Wish()
 
 @dataclass(frozen=True)
 class Preprocess:
-    """All of a preprocessing.  given, stated: what of it a person said, and what the model's file did."""
+    """All of a preprocessing.  given, stated: what of it a person said, and what the
+    model's file did.
+    """
 
     values: Values
     color: str
@@ -142,7 +175,10 @@ class Preprocess:
     stated: Wish = NOTHING
 
     def __str__(self) -> str:
-        return ",".join(str(part) for part in (self.values, self.color, self.fit, self.filter, self.layout))
+        return ",".join(
+            str(part)
+            for part in (self.values, self.color, self.fit, self.filter, self.layout)
+        )
 
     def explained(self) -> str:
         """The text, and who said so."""
@@ -160,31 +196,45 @@ class Preprocess:
         own = self.values.fault() or self.fit.fault()
         if own is not None:
             return own
-        for kind, value, known in (("filter", self.filter, FILTERS), ("colour order", self.color, COLORS)):
+        for kind, value, known in (
+            ("filter", self.filter, FILTERS),
+            ("colour order", self.color, COLORS),
+        ):
             if value not in known:
                 return f"a {kind} is {', '.join(known)}"
         layout = ImageLayout.of(info, self.layout) if self.layout in LAYOUTS else None
         if layout is None:
-            return f"the shape {list(info.shape)} is no image with 1 or 3 channels in {self.layout}"
+            return (
+                f"the shape {list(info.shape)} is no image with 1 or 3 channels in "
+                f"{self.layout}"
+            )
         if layout.channels == 1 and self.color != "gray":
             return f"an input of 1 channel takes gray, not {self.color}"
         if info.dtype == "<f4":
-            return "raw is for int8 and uint8; write 0_255" if self.values.range == "raw" else None
+            if self.values.range == "raw":
+                return "raw is for int8 and uint8; write 0_255"
+            return None
         if info.dtype not in ("|i1", "|u1"):
             return f"an input of {info.numpy_dtype.name} cannot take a photo"
-        if self.values.range != "raw" and (info.quant is None or len(info.quant.scale) != 1):
+        if self.values.range != "raw" and (
+            info.quant is None or len(info.quant.scale) != 1
+        ):
             return "the input has no scale to quantize with; write raw"
         return self._contradiction()
 
     def _contradiction(self) -> Optional[str]:
         """Where it is not what it says that somebody said."""
         said = {**self.stated.parts(), **self.given.parts()}
-        wrong = next((str(part) for name, part in said.items() if getattr(self, name) != part), None)
+        wrong = next(
+            (str(part) for name, part in said.items() if getattr(self, name) != part),
+            None,
+        )
         return None if wrong is None else f"it is not {wrong}, as it says it should be"
 
     def to_json(self) -> Dict[str, Any]:
         """For manifest.json; manifest.py reads it."""
-        values, fit = self.values, self.fit
+        values = self.values
+        fit = self.fit
         return {
             "range": values.range,
             "mean": list(values.mean),
@@ -212,8 +262,12 @@ class ImageLayout:
     channels_first: bool
 
     @classmethod
-    def of(cls, info: TensorInfo, layout: Optional[str] = None) -> Optional[ImageLayout]:
-        """As said, else by the shape: the last axis if it has 1 or 3 channels, then the second.  None if no image."""
+    def of(
+        cls, info: TensorInfo, layout: Optional[str] = None
+    ) -> Optional[ImageLayout]:
+        """As said, else by the shape: the last axis if it has 1 or 3 channels, then the
+        second.  None if no image.
+        """
         if len(info.shape) != 4:
             return None
         if info.shape[3] in (1, 3) and layout != "nchw":
@@ -229,15 +283,19 @@ class ImageLayout:
 
 
 def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Preprocess:
-    """All of the preprocessing of an image input: as given, else as its file states, else as is usual.
+    """All of the preprocessing of an image input: as given, else as its file states,
+    else as is usual.
 
-    Usual is 0_1 for floats and raw for integers, the colours by the channels, stretch, bilinear.  Raises InputError for
-    an input that is no image, and for one that it does not suit.
+    Usual is 0_1 for floats and raw for integers, the colours by the channels, stretch,
+    bilinear.  Raises InputError for an input that is no image, and for one that it does
+    not suit.
     """
     said = {**stated.parts(), **given.parts()}
     layout = ImageLayout.of(info, said.get("layout"))
     if layout is None:
-        what = f"input {info} is no image of 1 or 3 channels" + (f" in {said['layout']}" if "layout" in said else "")
+        what = f"input {info} is no image of 1 or 3 channels" + (
+            f" in {said['layout']}" if "layout" in said else ""
+        )
         raise InputError(what, hint="give an .npz file with an array of that shape")
     usual = Preprocess(
         values=PRESETS["0_1" if info.dtype == "<f4" else "raw"],
@@ -246,15 +304,22 @@ def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Pre
         filter=FILTERS[0],
         layout=str(layout),
     )
-    parts = {name: said.get(name, getattr(usual, name)) for name in usual.__dict__ if name not in ("given", "stated")}
+    parts = {
+        name: said.get(name, getattr(usual, name))
+        for name in usual.__dict__
+        if name not in ("given", "stated")
+    }
     bound = Preprocess(**parts, given=given, stated=stated)
     fault = bound.fault(info)
     if fault is not None:
-        raise InputError(f"preprocessing {bound} does not suit input {info}: {fault}", hint=_SEE)
+        raise InputError(
+            f"preprocessing {bound} does not suit input {info}: {fault}", hint=_SEE
+        )
     return bound
 
 
-# ---- the text form -----------------------------------------------------------------------------------------------
+# ---- the text form
+# --------------------------------------------------------------------------------------
 
 _WORDS: Dict[str, Tuple[str, Any]] = {
     **{name: ("range", values) for name, values in PRESETS.items()},
@@ -268,7 +333,10 @@ _NUMBERED = {"mean": "mean", "std": "std", "crop": "resize", "letterbox": "resiz
 
 
 def parse(text: str) -> Wish:
-    """Words separated by commas, in any order, each subject once.  Raises InputError with what is wrong."""
+    """Words separated by commas, in any order, each subject once.
+
+    Raises InputError with what is wrong.
+    """
     found: Dict[str, Any] = {}
     for item in text.split(","):
         word, equals, number = item.strip().partition("=")
@@ -276,15 +344,26 @@ def parse(text: str) -> Wish:
             raise _unknown(item.strip())
         subject, value = (_NUMBERED[word], word) if equals else _WORDS[word]
         if subject in found:
-            raise InputError(f'the preprocessing "{text}" says its {subject} twice', hint=f"leave out {item.strip()}")
+            raise InputError(
+                f'the preprocessing "{text}" says its {subject} twice',
+                hint=f"leave out {item.strip()}",
+            )
         found[subject] = value
         if equals:
             found[f"={word}"] = _read(item, number)
-    wish = Wish(_values(found, text), found.get("color"), _fit(found, text), found.get("filter"), found.get("layout"))
+    wish = Wish(
+        _values(found, text),
+        found.get("color"),
+        _fit(found, text),
+        found.get("filter"),
+        found.get("layout"),
+    )
     for part in (wish.values, wish.fit):
         fault = part.fault() if part is not None else None
         if fault is not None:
-            raise InputError(f'the preprocessing "{text}" cannot be: {fault}', "--preprocess", _SEE)
+            raise InputError(
+                f'the preprocessing "{text}" cannot be: {fault}', "--preprocess", _SEE
+            )
     return wish
 
 
@@ -295,20 +374,37 @@ def _values(found: Mapping[str, Any], text: str) -> Optional[Values]:
     own = {"mean": found.get("=mean", base.mean), "std": found.get("=std", base.std)}
     if {"mean", "std"} & set(found) and base not in (PRESETS["0_1"], PRESETS["0_255"]):
         what = f'the preprocessing "{text}" says mean and std twice: {base} has its own'
-        raise InputError(what, hint="write 0_1 or 0_255 before mean=…,std=…, the range of a pixel that they are for")
+        raise InputError(
+            what,
+            hint="write 0_1 or 0_255 before mean=…,std=…, "
+            "the range of a pixel that they are for",
+        )
     return Values(base.range, **own)
 
 
 def _fit(found: Mapping[str, Any], text: str) -> Optional[Fit]:
     if "position" in found and found.get("resize") != "letterbox":
-        raise InputError(f'the preprocessing "{text}" has topleft without letterbox', hint="write letterbox,topleft")
+        raise InputError(
+            f'the preprocessing "{text}" has topleft without letterbox',
+            hint="write letterbox,topleft",
+        )
     if "resize" not in found:
         return None
-    fill, crop = found.get("=letterbox", (float(LETTERBOX_FILL),)), found.get("=crop", (1.0,))
+    fill = found.get("=letterbox", (float(LETTERBOX_FILL),))
+    crop = found.get("=crop", (1.0,))
     if len(crop) != 1 or any(n != int(n) for n in fill):
         what = f'the preprocessing "{text}" has a crop or a fill that cannot be'
-        raise InputError(what, "--preprocess", "write for example crop=0.875, letterbox=114 or letterbox=124/116/104")
-    return Fit(found["resize"], crop[0], tuple(int(n) for n in fill), found.get("position", "center"))
+        raise InputError(
+            what,
+            "--preprocess",
+            "write for example crop=0.875, letterbox=114 or letterbox=124/116/104",
+        )
+    return Fit(
+        found["resize"],
+        crop[0],
+        tuple(int(n) for n in fill),
+        found.get("position", "center"),
+    )
 
 
 def _read(item: str, text: str) -> Tuple[float, ...]:
@@ -318,13 +414,17 @@ def _read(item: str, text: str) -> Tuple[float, ...]:
         numbers = ()
     if len(numbers) not in (1, 3) or not all(map(math.isfinite, numbers)):
         raise InputError(
-            f'"{item}" is not one number, or three separated by /', hint="for example mean=0.485/0.456/0.406"
+            f'"{item}" is not one number, or three separated by /',
+            hint="for example mean=0.485/0.456/0.406",
         )
     return numbers
 
 
 def _numbers(numbers: Tuple[float, ...]) -> str:
-    return "/".join(repr(int(n)) if n == int(n) and abs(n) < 1e9 else repr(float(n)) for n in numbers)
+    return "/".join(
+        repr(int(n)) if n == int(n) and abs(n) < 1e9 else repr(float(n))
+        for n in numbers
+    )
 
 
 def _unknown(word: str) -> InputError:
@@ -332,10 +432,15 @@ def _unknown(word: str) -> InputError:
     if word.startswith("bgr_") and word[4:] in PRESETS:  # the spellings of 0.1.0
         return InputError(what, "--preprocess", f"write {word[4:]},bgr")
     if "+" in word:
-        return InputError(what, "--preprocess", f"separate by commas: {word.strip('+').replace('+', ',')}")
+        return InputError(
+            what,
+            "--preprocess",
+            f"separate by commas: {word.strip('+').replace('+', ',')}",
+        )
     near = did_you_mean(word, [*_WORDS, *(f"{name}=…" for name in _NUMBERED)])
     hint = (
-        f"use {', '.join(PRESETS)}, mean=…,std=…; {', '.join(COLORS)}; {', '.join(RESIZES)}; {', '.join(FILTERS)}; "
+        f"use {', '.join(PRESETS)}, mean=…,std=…; {', '.join(COLORS)}; "
+        f"{', '.join(RESIZES)}; {', '.join(FILTERS)}; "
         "for example imagenet,bgr,crop=0.875 (docs/preprocessing.md)"
     )
     return InputError(what + near, "--preprocess", hint)

@@ -1,4 +1,6 @@
-"""What is loaded of a bundle, once: its code and weights, its interpreters, the Edge TPU."""
+"""What is loaded of a bundle, once: its code and weights, its interpreters, the Edge
+TPU.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from .device_end.bundles import machine_target
 from .errors import DeviceError, InputError
 from .extracted import extract
 from .frame import Frame, Scratch
-from .interpreters import InterpreterFactory, edgetpu_library, interpreter_factory, load_edgetpu
+from .interpreters import (
+    InterpreterFactory,
+    edgetpu_library,
+    interpreter_factory,
+    load_edgetpu,
+)
 from .library import load_library
 from .manifest import SegmentInfo
 from .segments import CSegment, InterpreterSegment
@@ -28,9 +35,11 @@ TPU_MODES = ("auto", "delegate", "interpreter", "c")
 
 
 class Program:
-    """The segments of a bundle, ready to run on frames; several at a time, but for those on an interpreter.
+    """The segments of a bundle, ready to run on frames; several at a time, but for
+    those on an interpreter.
 
-    The arguments are Session's.  warn: is told, once, why an Edge TPU that is there is not used.
+    The arguments are Session's.  warn: is told, once, why an Edge TPU that is there is
+    not used.
     """
 
     def __init__(
@@ -58,12 +67,17 @@ class Program:
         elif tpu != "c":
             self.stick = self._open_stick(tpu, interpreter, delegate, timeout, warn)
         try:
-            self._code = {s.name: self._on_c(s) for s in self.manifest.segments if s.name not in self._interpreted}
+            self._code = {
+                s.name: self._on_c(s)
+                for s in self.manifest.segments
+                if s.name not in self._interpreted
+            }
         except BaseException:
             self.close()
             raise
 
-    # ---- running -----------------------------------------------------------------------------------------------------
+    # ---- running
+    # ----------------------------------------------------------------------------------
 
     def frame(self) -> Frame:
         """Tensors for one more inference in flight."""
@@ -71,7 +85,9 @@ class Program:
 
     def scratch(self, segments: Tuple[SegmentInfo, ...]) -> Scratch:
         """What a thread needs that runs these segments."""
-        return Scratch(max((s.arena for s in segments), default=0), self._library, self._threads)
+        return Scratch(
+            max((s.arena for s in segments), default=0), self._library, self._threads
+        )
 
     def begin(self, frame: Frame) -> None:
         """Before the first segment."""
@@ -79,13 +95,20 @@ class Program:
             self.stick.prepare(frame)
 
     def run(self, segment: SegmentInfo, frame: Frame, scratch: Scratch) -> str:
-        """Runs a segment; returns on what: "c", "interpreter" or "delegate".  Raises DeviceError."""
+        """Runs a segment; returns on what: "c", "interpreter" or "delegate".
+
+        Raises DeviceError.
+        """
         name = segment.name
         if name in self._interpreted:
             with self._one:
                 self._interpreter(name, lambda made: made.run(frame.arrays))
             return "interpreter"
-        if self.stick is not None and self.stick.takes(name) and self.stick.run(frame, name):
+        if (
+            self.stick is not None
+            and self.stick.takes(name)
+            and self.stick.run(frame, name)
+        ):
             return "delegate"
         self._code[name].run(frame, scratch)
         return "c"
@@ -94,7 +117,13 @@ class Program:
         """What a segment would run on now."""
         if segment.name in self._interpreted:
             return "interpreter"
-        return "delegate" if self.stick is not None and self.stick.facts.up and self.stick.takes(segment.name) else "c"
+        if (
+            self.stick is not None
+            and self.stick.facts.up
+            and self.stick.takes(segment.name)
+        ):
+            return "delegate"
+        return "c"
 
     def close(self) -> None:
         """Ends the Edge TPU's process.  What runs now goes on, on the CPU."""
@@ -102,33 +131,49 @@ class Program:
             self.stick.close()
 
     def forked(self) -> None:
-        """In the child of a fork: who held a lock or an interpreter is not there, the Edge TPU is the parent's."""
+        """In the child of a fork: who held a lock or an interpreter is not there, the
+        Edge TPU is the parent's.
+        """
         self._one = threading.Lock()
-        self._left.append(self._interpreters)  # not freed: it might wait for threads of its own
+        # not freed: it might wait for threads of its own
+        self._left.append(self._interpreters)
         self._interpreters = {}
         if self.stick is not None:
             self.stick.disown()
 
-    # ---- loading -----------------------------------------------------------------------------------------------------
+    # ---- loading
+    # ----------------------------------------------------------------------------------
 
     def _interpret(self, interpreter: Union[str, InterpreterFactory, None]) -> None:
-        make = interpreter if callable(interpreter) else interpreter_factory(interpreter)
+        if callable(interpreter):
+            make = interpreter
+        else:
+            make = interpreter_factory(interpreter)
         for s in self.manifest.segments:
             if s.place == "edgetpu":
                 if s.tflite is None:
-                    raise InputError(f'segment "{s.name}" has no .tflite in this bundle', hint='run it with tpu="c"')
+                    raise InputError(
+                        f'segment "{s.name}" has no .tflite in this bundle',
+                        hint='run it with tpu="c"',
+                    )
                 model = self.bundle.read(s.tflite)
-                self._interpreted[s.name] = partial(_segment, s, self.manifest.tensors, make, model)
+                self._interpreted[s.name] = partial(
+                    _segment, s, self.manifest.tensors, make, model
+                )
                 self._interpreter(s.name, lambda made: None)
 
-    def _interpreter(self, name: str, use: Callable[[InterpreterSegment], None]) -> None:
+    def _interpreter(
+        self, name: str, use: Callable[[InterpreterSegment], None]
+    ) -> None:
         """Makes it where it is not there yet.  DeviceError where it fails."""
         try:
             if name not in self._interpreters:
                 self._interpreters[name] = self._interpreted[name]()
             use(self._interpreters[name])
         except (RuntimeError, ValueError, OSError) as e:
-            raise DeviceError(f"the segment failed: {e}", at=name, hint='run it with tpu="c"') from e
+            raise DeviceError(
+                f"the segment failed: {e}", at=name, hint='run it with tpu="c"'
+            ) from e
 
     def _open_stick(
         self,
@@ -144,7 +189,8 @@ class Program:
         if tpu == "delegate" and without:
             raise InputError(
                 f'segment "{without[0]}" was not compiled for the Edge TPU',
-                hint='compile again where edgetpu_compiler is installed, or run with tpu="auto"',
+                hint="compile again where edgetpu_compiler is installed, "
+                'or run with tpu="auto"',
             )
         segments = tuple(s for s in there if s.edgetpu is not None)
         if not segments:
@@ -152,15 +198,20 @@ class Program:
         names = {n for s in segments for n in (*s.inputs, *s.outputs)}
         try:
             if delegate is load_edgetpu:
-                edgetpu_library()  # where there is none, no process need be started to find that out
+                # where there is none, no process need be started to find that out
+                edgetpu_library()
         except DeviceError:
             if tpu == "delegate":
                 raise
             return None
-        models = tuple(self.bundle.read(s.edgetpu) for s in segments if s.edgetpu is not None)
+        models = tuple(
+            self.bundle.read(s.edgetpu) for s in segments if s.edgetpu is not None
+        )
         tensors = {n: i for n, i in self.manifest.tensors.items() if n in names}
         try:
-            return Stick(Work(segments, tensors, models, interpreter, delegate), timeout, warn)
+            return Stick(
+                Work(segments, tensors, models, interpreter, delegate), timeout, warn
+            )
         except DeviceError as e:
             if tpu == "delegate":
                 raise
@@ -171,7 +222,9 @@ class Program:
         if self._library is None:
             self._library = self._load()
             self._weights = self._map_weights()
-        return CSegment(s, self._library, self._weights, self._threads > 1, str(self.bundle.path))
+        return CSegment(
+            s, self._library, self._weights, self._threads > 1, str(self.bundle.path)
+        )
 
     def _load(self) -> ctypes.CDLL:
         target = machine_target()
@@ -181,7 +234,8 @@ class Program:
             raise DeviceError(
                 f"the bundle has no code for this machine, {target}; it has {there}",
                 at=str(self.bundle.path),
-                hint=f"compile with --target host, or run it with --on emulated:{self.manifest.board}",
+                hint="compile with --target host, or run it with --on "
+                f"emulated:{self.manifest.board}",
             )
         return load_library(self.bundle, target)
 
@@ -194,10 +248,15 @@ class Program:
         try:
             return np.memmap(path, np.uint8, "r")
         except (OSError, ValueError) as e:
-            raise DeviceError(f"cannot map the weights: {e}", at=str(path), hint="free some memory") from e
+            raise DeviceError(
+                f"cannot map the weights: {e}", at=str(path), hint="free some memory"
+            ) from e
 
 
 def _segment(
-    info: SegmentInfo, tensors: Mapping[str, TensorInfo], make: InterpreterFactory, model: bytes
+    info: SegmentInfo,
+    tensors: Mapping[str, TensorInfo],
+    make: InterpreterFactory,
+    model: bytes,
 ) -> InterpreterSegment:
     return InterpreterSegment(info, tensors, make(model, None))

@@ -1,7 +1,9 @@
-"""Results that do not tremble: masks, boxes and points of successive frames, smoothed over time.
+"""Results that do not tremble: masks, boxes and points of successive frames, smoothed
+over time.
 
-Points and boxes by the 1€ filter (Casiez, Roussel and Vogel, 2012): a low-pass whose cutoff rises with speed, so that
-what rests is calm and what moves is not late.  Masks by an exponential mean.  What it costs is `lag`.
+Points and boxes by the 1€ filter (Casiez, Roussel and Vogel, 2012): a low-pass whose
+cutoff rises with speed, so that what rests is calm and what moves is not late.  Masks
+by an exponential mean.  What it costs is `lag`.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ Array = NDArray[Any]
 
 
 def _share(cutoff: Any, seconds: float) -> Any:
-    """How much of a new value a first-order low-pass of this cutoff (Hz) takes, this long after the last."""
+    """How much of a new value a first-order low-pass of this cutoff (Hz) takes, this
+    long after the last.
+    """
     return 1 - np.exp(-2 * math.pi * cutoff * seconds)
 
 
 @dataclass(frozen=True)
 class Strength:
-    """rest: the cutoff, Hz, of what does not move.  agility: by how much it rises for what moves its own size a second.
-    mask: the time constant of masks, seconds.
+    """rest: the cutoff, Hz, of what does not move.  agility: by how much it rises for
+    what moves its own size a second. mask: the time constant of masks, seconds.
     """
 
     rest: float = 1.2
@@ -37,32 +41,48 @@ class Strength:
     mask: float = 0.06
 
     def lag(self, speed: float = 0.0) -> float:
-        """Seconds by which points and boxes are late that move steadily, `speed` times their own size a second."""
+        """Seconds by which points and boxes are late that move steadily, `speed` times
+        their own size a second.
+        """
         return 1 / (2 * math.pi * (self.rest + self.agility * speed))
 
 
 class OneEuro:
-    """The filter for an array of coordinates.  side: the size of what moves, in their unit."""
+    """The filter for an array of coordinates.  side: the size of what moves, in their
+    unit.
+    """
 
     def __init__(self, strength: Strength, side: float) -> None:
-        self._strength, self._side = strength, side
+        self._strength = strength
+        self._side = side
         self._value: Optional[Array] = None
-        self._raw = self._speed = np.zeros(0)
+        self._speed = np.zeros(0)
+        self._raw = self._speed
         self._at = 0.0
 
     def __call__(self, value: Array, at: float) -> Array:
-        """The smoothed value.  at: seconds; where they do not rise it stays.  Of another shape it begins anew."""
+        """The smoothed value.  at: seconds; where they do not rise it stays.
+
+        Of another shape it begins anew.
+        """
         value = np.asarray(value, np.float64)
         if self._value is None or self._value.shape != value.shape:
-            self._value, self._raw, self._speed, self._at = value, value, np.zeros_like(value), at
+            self._value = value
+            self._raw = value
+            self._speed = np.zeros_like(value)
+            self._at = at
             return value
         seconds = at - self._at
         if seconds > 0:
             speed = (value - self._raw) / seconds
             self._speed = self._speed + (speed - self._speed) * _share(1.0, seconds)
-            cutoff = self._strength.rest + self._strength.agility * np.abs(self._speed) / self._side
+            cutoff = (
+                self._strength.rest
+                + self._strength.agility * np.abs(self._speed) / self._side
+            )
             self._value = self._value + (value - self._value) * _share(cutoff, seconds)
-            self._raw, self._at = value, at
+            self._raw = value
+            self._at = at
         return self._value
 
 
@@ -76,11 +96,15 @@ class Smoother:
         self._mask: Optional[Array] = None
         self._mask_at = 0.0
         self._rules: Dict[Type[Any], Callable[[Any, float], Result]] = {
-            Points: self._of_points, Boxes: self._of_boxes, Segments: self._of_mask
-        }  # fmt: skip
+            Points: self._of_points,
+            Boxes: self._of_boxes,
+            Segments: self._of_mask,
+        }
 
     def __call__(self, result: Result, at: float) -> Result:
-        """The result, smoothed with those before.  at: seconds, when its frame was captured."""
+        """The result, smoothed with those before.  at: seconds, when its frame was
+        captured.
+        """
         rule = self._rules.get(type(result))
         return result if rule is None else rule(result, at)
 
@@ -98,7 +122,9 @@ class Smoother:
 
     def _of_boxes(self, result: Boxes, at: float) -> Result:
         """Each is the continuation of the track of its class that it overlaps most."""
-        free, found, tracks = list(self._tracks), [], []
+        free = list(self._tracks)
+        found = []
+        tracks = []
         for box in result.boxes:
             near = max(free, key=lambda t: t.overlap(box), default=None)
             if near is None or near.overlap(box) < 0.3:
@@ -111,15 +137,17 @@ class Smoother:
         return replace(result, boxes=tuple(found))
 
     def _of_mask(self, result: Segments, at: float) -> Result:
-        last, seconds = self._mask, at - self._mask_at
+        last = self._mask
+        seconds = at - self._mask_at
         new = result.probability
         if last is None or last.shape != new.shape:
-            self._mask, self._mask_at = new, at
+            self._mask = new
+            self._mask_at = at
         elif seconds > 0:
-            self._mask, self._mask_at = (
-                last + (new - last) * np.float32(1 - math.exp(-seconds / self.strength.mask)),
-                at,
+            self._mask = last + (new - last) * np.float32(
+                1 - math.exp(-seconds / self.strength.mask)
             )
+            self._mask_at = at
         assert self._mask is not None
         return replace(result, probability=self._mask)
 
@@ -141,7 +169,8 @@ class _Track:
         """Intersection over union; 0 of another class."""
         if box.index != self._box.index:
             return 0.0
-        a, b = self._box.corners, box.corners
+        a = self._box.corners
+        b = box.corners
         w, h = (max(0.0, min(a[i + 2], b[i + 2]) - max(a[i], b[i])) for i in (0, 1))
         union = sum((c[2] - c[0]) * (c[3] - c[1]) for c in (a, b)) - w * h
         return w * h / union if union > 0 else 0.0
@@ -151,5 +180,7 @@ class _Track:
         flat: Tuple[float, ...] = (*box.corners, *(v for p in box.points for v in p))
         smooth = [float(v) for v in self._filter(np.array(flat), at)]
         points = tuple(zip(smooth[4::2], smooth[5::2]))
-        self._box = replace(box, corners=(smooth[0], smooth[1], smooth[2], smooth[3]), points=points)
+        self._box = replace(
+            box, corners=(smooth[0], smooth[1], smooth[2], smooth[3]), points=points
+        )
         return self._box

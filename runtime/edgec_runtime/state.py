@@ -1,4 +1,6 @@
-"""What a model keeps between runs (manifest.state): a session's own copy, which a run takes in and brings back."""
+"""What a model keeps between runs (manifest.state): a session's own copy, which a run
+takes in and brings back.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ _NONE: ContextManager[None] = nullcontext()
 
 
 class Kept:
-    """The state after the last run that did not fail.  Runs of a model that has some wait for each other."""
+    """The state after the last run that did not fail.
+
+    Runs of a model that has some wait for each other.
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         self._state = bundle.manifest.state
@@ -25,7 +30,9 @@ class Kept:
         for s in self._state:
             info = bundle.manifest.tensors[s.input]
             data = bytes(info.nbytes) if s.initial is None else bundle.read(s.initial)
-            self._initial[s.input] = np.frombuffer(data, info.numpy_dtype).reshape(info.shape)
+            self._initial[s.input] = np.frombuffer(data, info.numpy_dtype).reshape(
+                info.shape
+            )
         self._now = dict(self._initial)
         self._turn = threading.Lock()
 
@@ -34,7 +41,9 @@ class Kept:
         return self._turn if self._state else _NONE
 
     def begin(self, frame: Frame, given: Mapping[str, Array]) -> None:
-        """Before a run, in its turn: state goes into its frame, unless it is among what the caller gives."""
+        """Before a run, in its turn: state goes into its frame, unless it is among what
+        the caller gives.
+        """
         for name, array in self._now.items():
             np.copyto(frame.arrays[name], given.get(name, array))
 

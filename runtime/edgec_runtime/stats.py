@@ -9,7 +9,10 @@ PERCENTS = (50, 90, 95, 99)
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """Between the two nearest samples, as numpy.percentile's default.  ValueError when there is none."""
+    """Between the two nearest samples, as numpy.percentile's default.
+
+    ValueError when there is none.
+    """
     if not samples:
         raise ValueError("no samples")
     ordered = sorted(samples)
@@ -37,7 +40,16 @@ class Summary:
     def of(cls, samples: Sequence[float]) -> "Summary":
         """ValueError when there is none."""
         p50, p90, p95, p99 = (percentile(samples, p) for p in PERCENTS)
-        return cls(len(samples), min(samples), p50, p90, p95, p99, max(samples), sum(samples) / len(samples))
+        return cls(
+            len(samples),
+            min(samples),
+            p50,
+            p90,
+            p95,
+            p99,
+            max(samples),
+            sum(samples) / len(samples),
+        )
 
     def as_dict(self) -> Dict[str, float]:
         """For JSON."""

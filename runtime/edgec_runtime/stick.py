@@ -1,6 +1,8 @@
-"""The Edge TPU as a Session has it: a process that can be ended (stick_process.py), and the next one after it was lost.
+"""The Edge TPU as a Session has it: a process that can be ended (stick_process.py), and
+the next one after it was lost.
 
-While there is none, segments run as their C twins; the stream or the run that met the fault does not stop.
+While there is none, segments run as their C twins; the stream or the run that met the
+fault does not stop.
 """
 
 from __future__ import annotations
@@ -38,10 +40,14 @@ from .stick_process import (
 )
 
 Array = NDArray[Any]
-OPENING_S = 15.0  # in which a process must say that it has opened the Edge TPU, or that it could not
-SLOWER = 10  # times as long as its first timed inference may an inference take, where that is more than the time-out
+# in which a process must say that it has opened the Edge TPU, or that it could not
+OPENING_S = 15.0
+# times as long as its first timed inference may an inference take, where that is more
+# than the time-out
+SLOWER = 10
 ENDING_S = 2.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 30.0  # before it is tried again, when it fails as soon as it is used
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0  # before it is tried again, when it fails as soon as it is used
 NEXT_PAUSE_S = 1.0  # at most, between two processes that cannot open it
 _MESSAGE = max(ANSWER.size, STATE.size) + TEXT_BYTES
 
@@ -51,12 +57,16 @@ class Gone(Exception):
 
 
 class Channel:
-    """One process.  Its methods raise Gone once it is of no use; they may be called from any thread."""
+    """One process.
+
+    Its methods raise Gone once it is of no use; they may be called from any thread.
+    """
 
     def __init__(self, given: int, timeout: float, again: bool) -> None:
         """given: a file with the Work.  timeout: seconds that an inference may take.
 
-        again: it tries to open the Edge TPU until it can.  OSError where the system starts no process.
+        again: it tries to open the Edge TPU until it can.  OSError where the system
+        starts no process.
         """
         self._given_timeout = timeout
         self.served = 0
@@ -69,7 +79,14 @@ class Channel:
         life, self._life = os.pipe()
         try:
             handles = (wire.fileno(), life, given)
-            command = [sys.executable or "python3", "-I", "-c", START, *map(str, handles), "again" if again else "once"]
+            command = [
+                sys.executable or "python3",
+                "-I",
+                "-c",
+                START,
+                *map(str, handles),
+                "again" if again else "once",
+            ]
             # A group of its own: Ctrl-C is for the session, which ends it.
             self._process = subprocess.Popen(
                 command,
@@ -100,12 +117,15 @@ class Channel:
         self._wire.settimeout(self._timeout)
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
-        """Memory for one frame, which the process has too: its number, and the tensors in it."""
+        """Memory for one frame, which the process has too: its number, and the tensors
+        in it.
+        """
         handle = -1
         try:
             handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
             os.ftruncate(handle, layout(self._tensors)[1])
-            arrays, slot = mapped(handle, self._tensors), next(self._slots)
+            arrays = mapped(handle, self._tensors)
+            slot = next(self._slots)
             with self._lock:
                 self._send(REQUEST.pack(ATTACH, slot, 0, 0), [handle])
         except (OSError, ValueError) as e:
@@ -168,14 +188,19 @@ class Channel:
         return self._why
 
     def kill(self) -> None:
-        """Ends the process, also one that hangs, and whoever waits for it.  Does not wait."""
+        """Ends the process, also one that hangs, and whoever waits for it.
+
+        Does not wait.
+        """
         self._why = self._why or "it was ended"
         self._process.kill()
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
     def bury(self) -> None:
-        """After kill: waits until it has ended, for ENDING_S at most, and frees what it had."""
+        """After kill: waits until it has ended, for ENDING_S at most, and frees what it
+        had.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING_S)
         with self._lock:
@@ -196,9 +221,11 @@ class Channel:
 
 @dataclass(frozen=True)
 class StickFacts:
-    """up: it runs segments now.  lost, back: how often.  on_cpu: segments that ran as their C twins meanwhile.
+    """up: it runs segments now.  lost, back: how often.  on_cpu: segments that ran as
+    their C twins meanwhile.
 
-    hop: ns beyond its own time that the last segment on it took, for the way there and back.  why: it was lost last.
+    hop: ns beyond its own time that the last segment on it took, for the way there and
+    back.  why: it was lost last.
     """
 
     up: bool
@@ -210,16 +237,19 @@ class StickFacts:
 
 
 class Stick:
-    """Starts with a process that has opened the Edge TPU, else raises DeviceError with what it said.
+    """Starts with a process that has opened the Edge TPU, else raises DeviceError with
+    what it said.
 
-    timeout: seconds that an inference may take.  warn: is told the first time that it is lost.
+    timeout: seconds that an inference may take.  warn: is told the first time that it
+    is lost.
     """
 
     def __init__(self, work: Work, timeout: float, warn: Callable[[str], None]) -> None:
         self._work = work
         self._timeout = timeout
         self._warn = warn
-        self._lock = threading.RLock()  # a forgotten session is closed wherever the collector runs
+        # a forgotten session is closed wherever the collector runs
+        self._lock = threading.RLock()
         self._facts = StickFacts(False)
         self._closing = threading.Event()
         self._pause = 0.0
@@ -240,8 +270,11 @@ class Stick:
                 hint="plug it in again; see `edgec doctor`",
             ) from None
         self._facts = StickFacts(True)
-        # There from the start: who meets a fault has a frame to compute, and waits for no thread to begin.
-        self._opener = threading.Thread(target=self._open_again, name="edgec-stick", daemon=True)
+        # There from the start: who meets a fault has a frame to compute, and waits for
+        # no thread to begin.
+        self._opener = threading.Thread(
+            target=self._open_again, name="edgec-stick", daemon=True
+        )
         self._opener.start()
 
     def takes(self, name: str) -> bool:
@@ -285,7 +318,9 @@ class Stick:
         """Returns within seconds, also where the Edge TPU hangs."""
         self._closing.set()
         with self._lock:
-            channel, self.channel, opening = self.channel, None, self._opening
+            channel = self.channel
+            self.channel = None
+            opening = self._opening
             self._facts = replace(self._facts, up=False)
         for one in (channel, opening):
             if one is not None:
@@ -300,16 +335,22 @@ class Stick:
             self._given = -1
 
     def disown(self) -> None:
-        """In a forked child: the Edge TPU is the parent's, segments run as their C twins."""
-        self._lock, self._closing = threading.RLock(), threading.Event()
+        """In a forked child: the Edge TPU is the parent's, segments run as their C
+        twins.
+        """
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
         self._closing.set()
         for one in (self.channel, self._opening):
             if one is not None:
                 one.disown()
         self.channel = self._opening = None
-        self._facts = replace(self._facts, up=False, why="it belongs to the process that was forked")
+        self._facts = replace(
+            self._facts, up=False, why="it belongs to the process that was forked"
+        )
 
-    # ---- lost, and back ----------------------------------------------------------------------------------------------
+    # ---- lost, and back
+    # ----------------------------------------------------------------------------------
 
     def _open(self, again: bool, heard: Callable[[str], None]) -> Channel:
         """A process that is ready.  Raises Gone or OSError."""
@@ -335,12 +376,20 @@ class Stick:
                 return  # it was another thread that met it, or the session was closed
             self.channel = None
             first = self._facts.lost == 0
-            self._facts = replace(self._facts, up=False, lost=self._facts.lost + 1, why=why)
-            self._pause = 0.0 if channel.served else min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause))
+            self._facts = replace(
+                self._facts, up=False, lost=self._facts.lost + 1, why=why
+            )
+            if channel.served:
+                self._pause = 0.0
+            else:
+                self._pause = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause))
             channel.kill()
         self._lost.put(channel)
         if first:
-            self._warn(f"the Edge TPU stopped answering ({why}); its segments run on the CPU until it is back")
+            self._warn(
+                f"the Edge TPU stopped answering ({why}); its segments run on the CPU "
+                "until it is back"
+            )
 
     def _open_again(self) -> None:
         """A thread of its own, until the session is closed."""
@@ -357,13 +406,16 @@ class Stick:
         while not self._closing.wait(pause):
             try:
                 made = self._open(True, lambda why: None)
-            except (Gone, OSError):  # it hung, or crashed as some drivers do without a stick
+            except (Gone, OSError):
+                # it hung, or crashed as some drivers do without a stick
                 pause = min(NEXT_PAUSE_S, max(FIRST_PAUSE_S, 2 * pause))
                 continue
             with self._lock:
                 if not self._closing.is_set():
                     self.channel = made
-                    self._facts = replace(self._facts, up=True, back=self._facts.back + 1)
+                    self._facts = replace(
+                        self._facts, up=True, back=self._facts.back + 1
+                    )
                     return
             made.kill()
             made.bury()
@@ -377,7 +429,8 @@ def _file(work: Work) -> int:
             raise pickle.PicklingError("it is in the program itself")
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         raise InputError(
-            f"the Edge TPU runs in a process of its own, which cannot be given the interpreter's function: {e}",
+            "the Edge TPU runs in a process of its own, "
+            f"which cannot be given the interpreter's function: {e}",
             hint="use a function at the top of a module that is imported",
         ) from e
     handle = os.memfd_create("edgec-edgetpu", os.MFD_CLOEXEC)

@@ -1,7 +1,9 @@
-"""A session's stream: neighbouring frames in different stages at the same time, each stage on a thread of its own.
+"""A session's stream: neighbouring frames in different stages at the same time, each
+stage on a thread of its own.
 
-C segments, the Edge TPU and most libraries release Python's lock while they work, so stages overlap as far as the
-machine has cores; what waits for a device overlaps in any case.
+C segments, the Edge TPU and most libraries release Python's lock while they work, so
+stages overlap as far as the machine has cores; what waits for a device overlaps in any
+case.
 """
 
 from __future__ import annotations
@@ -14,7 +16,20 @@ import weakref
 from collections import deque
 from queue import SimpleQueue
 from types import GeneratorType, TracebackType
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 from numpy.typing import NDArray
 
@@ -39,14 +54,16 @@ class Shot:
 
     index: its number among those captured, from 0; numbers that are missing were dropped.
     source: what the source gave.
-    value: what the last stage returned: the source's item, the model's inputs, its outputs by name, then what the
-        stages after it make of them.
+    value: what the last stage returned: the source's item, the model's inputs, its
+        outputs by name, then what the stages after it make of them.
     ms: how long each stage took, by name.
     """
 
     __slots__ = ("captured", "error", "index", "ms", "source", "tensors", "value")
 
-    def __init__(self, index: int, source: Any, captured: float, tensors: Optional[Frame]) -> None:
+    def __init__(
+        self, index: int, source: Any, captured: float, tensors: Optional[Frame]
+    ) -> None:
         self.index = index
         self.source = source
         self.value: Any = source
@@ -57,20 +74,28 @@ class Shot:
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The memory of the model's inputs, for a stage before the model to write; such a stage returns None."""
+        """The memory of the model's inputs, for a stage before the model to write; such
+        a stage returns None.
+        """
         if self.tensors is None:
-            raise InputError("the model has taken its inputs", hint="read them in a stage before it")
+            raise InputError(
+                "the model has taken its inputs", hint="read them in a stage before it"
+            )
         return self.tensors.inputs()
 
 
-Stage = Tuple[str, Callable[[Shot], Any]]  # its name, and what makes the new value of a shot
+# its name, and what makes the new value of a shot
+Stage = Tuple[str, Callable[[Shot], Any]]
 
 
 class Stream:
-    """The shots of a stream, in order, as `for shot in stream`.  Made by Session.stream.
+    """The shots of a stream, in order, as `for shot in stream`.
 
-    It ends with the source, with an exception of the source or of a stage, which is raised here after all shots before
-    it, and with `close`, which leaving the `with` block, and forgetting the stream, do too.
+    Made by Session.stream.
+
+    It ends with the source, with an exception of the source or of a stage, which is
+    raised here after all shots before it, and with `close`, which leaving the `with`
+    block, and forgetting the stream, do too.
     """
 
     def __init__(self, session: object, work: "Work") -> None:
@@ -84,7 +109,10 @@ class Stream:
 
     def __next__(self) -> Shot:
         if os.getpid() != self._work.pid:
-            raise InputError("this stream belongs to the process that was forked", hint="make one here")
+            raise InputError(
+                "this stream belongs to the process that was forked",
+                hint="make one here",
+            )
         found = self._work.deliver()
         if found is None:
             self.close()
@@ -99,14 +127,20 @@ class Stream:
         return self._work.figures()
 
     def close(self) -> None:
-        """Ends all stages; frames in flight are forgotten.  Waits for a stage, or a source, for ENDING_S at most."""
+        """Ends all stages; frames in flight are forgotten.
+
+        Waits for a stage, or a source, for ENDING_S at most.
+        """
         self._end()
 
     def __enter__(self) -> "Stream":
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self.close()
 
@@ -129,24 +163,37 @@ class Work:
         self._source = iter(frames)
         self._in_place = len(before) > 0
         self._scratches: List[Scratch] = []
-        self._stages: List[Stage] = [*before, ("inputs", self._take_inputs), *self._model(), *after]
+        self._stages: List[Stage] = [
+            *before,
+            ("inputs", self._take_inputs),
+            *self._model(),
+            *after,
+        ]
         _check_names([name for name, _ in self._stages])
-        self._capture, self._out = Meter("capture"), Meter("out")
+        self._capture = Meter("capture")
+        self._out = Meter("out")
         self._meters = {name: Meter(name) for name, _ in self._stages}
         meters = [self._capture, *self._meters.values(), self._out]
         self._gate = Gate(meters, [self._capture] if live else [])
         self._beat = Beat(meters)
-        self._queues: List["SimpleQueue[Optional[Shot]]"] = [SimpleQueue() for _ in range(len(self._stages) + 1)]
+        self._queues: List["SimpleQueue[Optional[Shot]]"] = [
+            SimpleQueue() for _ in range(len(self._stages) + 1)
+        ]
         self._newest = _Newest()
         self._deliveries = Deliveries()
         self._free: Deque[Frame] = deque()
         self._delivered: Optional[Lap] = None
         self._threads = [
-            threading.Thread(target=self._work, args=(i,), name=f"edgec-{name}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(i,), name=f"edgec-{name}", daemon=True
+            )
             for i, (name, _) in enumerate(self._stages)
         ]
         sources = (self._grab, self._admit_newest) if live else (self._admit_all,)
-        self._threads += [threading.Thread(target=t, name="edgec-capture", daemon=True) for t in sources]
+        self._threads += [
+            threading.Thread(target=t, name="edgec-capture", daemon=True)
+            for t in sources
+        ]
         self._stopped = False
         self.count = 0  # captured
 
@@ -160,7 +207,9 @@ class Work:
         """Ends all threads but the one that asks, and frees what they had."""
         if os.getpid() != self.pid:
             return  # a forked child has none of them
-        if not self._stopped:  # the session stops those that its user left open, and those that are closed, too
+        # the session stops those that its user left open, and those that are closed,
+        # too
+        if not self._stopped:
             turns.restore()
         self._stopped = True
         self._beat.stop()
@@ -170,12 +219,19 @@ class Work:
             queue.put(None)
         end = time.monotonic() + ENDING_S
         # a Ctrl-C may have come before all were started
-        others = [t for t in self._threads if t is not threading.current_thread() and t.is_alive()]
+        others = [
+            t
+            for t in self._threads
+            if t is not threading.current_thread() and t.is_alive()
+        ]
         for t in others:
             t.join(max(0.0, end - time.monotonic()))
         late = [t.name[len("edgec-") :] for t in others if t.is_alive()]
         if late:
-            text = f"{', '.join(late)} did not end within {ENDING_S:g} s after the stream was closed"
+            text = (
+                f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
+                "stream was closed"
+            )
             warnings.warn(printable(text), RuntimeWarning, stacklevel=3)
         else:
             for scratch in self._scratches:
@@ -184,17 +240,20 @@ class Work:
         while self._free:
             self._free.pop().let_go()
 
-    # ---- capture -----------------------------------------------------------------------------------------------------
+    # ---- capture
+    # ----------------------------------------------------------------------------------
 
     def _read(self) -> Optional[Shot]:
         """The source's next item; None at its end.  An exception is a shot's too."""
         lap = Lap()
         try:
-            item, error = next(self._source), None
+            item = next(self._source)
+            error = None
         except StopIteration:
             return None
         except BaseException as e:
-            item, error = None, e
+            item = None
+            error = e
         shot = Shot(self.count, item, time.monotonic(), None)
         self.count += 1
         shot.ms["capture"] = self._capture.add(lap)
@@ -254,11 +313,14 @@ class Work:
                 text = f"the source failed when it was closed: {e!r}"
                 warnings.warn(printable(text), RuntimeWarning, stacklevel=2)
 
-    # ---- stages ------------------------------------------------------------------------------------------------------
+    # ---- stages
+    # ----------------------------------------------------------------------------------
 
     def _work(self, i: int) -> None:
         name, call = self._stages[i]
-        meter, taken, given = self._meters[name], self._queues[i], self._queues[i + 1]
+        meter = self._meters[name]
+        taken = self._queues[i]
+        given = self._queues[i + 1]
         while True:
             shot = taken.get()
             if shot is None or self._stopped:
@@ -276,28 +338,41 @@ class Work:
         given.put(None)
 
     def _take_inputs(self, shot: Shot) -> Any:
-        """What the stages before made, checked as Session.run does; photos are prepared."""
+        """What the stages before made, checked as Session.run does; photos are
+        prepared.
+        """
         assert shot.tensors is not None
-        m, value = self._program.manifest, shot.value
+        m = self._program.manifest
+        value = shot.value
         if value is None and self._in_place:
             return None
-        given = value if isinstance(value, Mapping) or len(m.inputs) > 1 else {m.inputs[0]: value}
+        if isinstance(value, Mapping) or len(m.inputs) > 1:
+            given = value
+        else:
+            given = {m.inputs[0]: value}
         arrays = check_inputs(m, given)
         for name in m.inputs:
             shot.tensors.put(name, arrays[name])
         return arrays
 
     def _model(self) -> List[Stage]:
-        """Neighbouring segments in one place are one stage; all are where a run needs what the one before left."""
+        """Neighbouring segments in one place are one stage; all are where a run needs
+        what the one before left.
+        """
         groups: List[List[SegmentInfo]] = []
         for s in self._program.manifest.segments:
-            if not groups or (groups[-1][0].place != s.place and not self._program.manifest.state):
+            if not groups or (
+                groups[-1][0].place != s.place and not self._program.manifest.state
+            ):
                 groups.append([])
             groups[-1].append(s)
         return [self._segments(tuple(g), last=g is groups[-1]) for g in groups]
 
     def _segments(self, group: Tuple[SegmentInfo, ...], last: bool) -> Stage:
-        name = "+".join(s.name for s in group) if len(group) < 4 else f"{group[0].name}…{group[-1].name}"
+        if len(group) < 4:
+            name = "+".join(s.name for s in group)
+        else:
+            name = f"{group[0].name}…{group[-1].name}"
         scratch = self._program.scratch(group)
         self._scratches.append(scratch)
 
@@ -318,7 +393,8 @@ class Work:
 
         return name, run
 
-    # ---- the end -----------------------------------------------------------------------------------------------------
+    # ---- the end
+    # ----------------------------------------------------------------------------------
 
     def deliver(self) -> Optional[Shot]:
         """The next shot; None at the end.  The one before has left."""
@@ -337,7 +413,8 @@ class Work:
 
     def figures(self) -> StreamFigures:
         """As it is now."""
-        d, stick = self._deliveries, self._program.stick
+        d = self._deliveries
+        stick = self._program.stick
         waiting = [q.qsize() for q in self._queues]
         meters = zip([*self._meters.values(), self._out], waiting)
         return StreamFigures(
@@ -364,7 +441,10 @@ class _Newest:
         self.dropped = 0
 
     def put(self, shot: Optional[Shot]) -> None:
-        """None: there will be no more.  An error does not replace the last shot but waits for its turn."""
+        """None: there will be no more.
+
+        An error does not replace the last shot but waits for its turn.
+        """
         with self._lock:
             if shot is not None and shot.error is not None:
                 self._changed.wait_for(lambda: self._shot is None or self._ended)
@@ -379,7 +459,8 @@ class _Newest:
         """Waits for one; None when there will be none."""
         with self._lock:
             self._changed.wait_for(lambda: self._shot is not None or self._ended)
-            shot, self._shot = self._shot, None
+            shot = self._shot
+            self._shot = None
             self._changed.notify_all()
             return shot
 
@@ -394,4 +475,7 @@ class _Newest:
 def _check_names(names: List[str]) -> None:
     for name in names:
         if names.count(name) > 1 or name in ("capture", "out"):
-            raise InputError(f'there are two stages "{name}"', hint="give each stage a name of its own")
+            raise InputError(
+                f'there are two stages "{name}"',
+                hint="give each stage a name of its own",
+            )

@@ -11,7 +11,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Quant:
-    """real = scale * (q - zero_point).  One entry each, or one per index along `axis`."""
+    """real = scale * (q - zero_point).
+
+    One entry each, or one per index along `axis`.
+    """
 
     scale: Tuple[float, ...]
     zero_point: Tuple[int, ...]
@@ -20,7 +23,9 @@ class Quant:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor that crosses a segment border.  dtype is numpy's descr, for example "<f4"."""
+    """A tensor that crosses a segment border.  dtype is numpy's descr, for example
+    "<f4".
+    """
 
     name: str
     shape: Tuple[int, ...]

@@ -1,4 +1,6 @@
-"""The threads of a session, which are those of csrc/ek_thread_pool.h in the bundle's library."""
+"""The threads of a session, which are those of csrc/ek_thread_pool.h in the bundle's
+library.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +19,42 @@ _POOL_BYTES = 1024  # EK_POOL_BYTES
 
 
 def aligned(nbytes: int) -> NDArray[Any]:
-    """Zeroed bytes that start on a multiple of ALIGN.  Raises DeviceError where there is no room for them."""
+    """Zeroed bytes that start on a multiple of ALIGN.
+
+    Raises DeviceError where there is no room for them.
+    """
     try:
         raw = np.zeros(nbytes + ALIGN, np.uint8)
     except MemoryError as e:
         what = f"the model wants {nbytes:,} bytes of memory, and there are not so many"
-        raise DeviceError(what, hint="end other programs, or take a smaller model") from e
+        raise DeviceError(
+            what, hint="end other programs, or take a smaller model"
+        ) from e
     start = -raw.ctypes.data % ALIGN
     return raw[start : start + nbytes]
 
 
 class ThreadPool:
-    """`threads` threads, the caller's among them, until it is stopped or nobody has it any more.
+    """`threads` threads, the caller's among them, until it is stopped or nobody has it
+    any more.
 
     Raises DeviceError where the system gives none.
     """
 
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
         memory = aligned(_POOL_BYTES)
-        start, stop = library.edgec_threads_start, library.edgec_threads_stop
-        start.restype, start.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_int]
-        stop.restype, stop.argtypes = None, [ctypes.c_void_p]
+        start = library.edgec_threads_start
+        stop = library.edgec_threads_stop
+        start.restype = ctypes.c_void_p
+        start.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        stop.restype = None
+        stop.argtypes = [ctypes.c_void_p]
         found = start(memory.ctypes.data, threads)
         if not found:
-            raise DeviceError(f"the system gives no {threads} threads", hint="run it on one: threads=1")
+            raise DeviceError(
+                f"the system gives no {threads} threads",
+                hint="run it on one: threads=1",
+            )
         self.address = ctypes.c_void_p(found)
         self.stop = weakref.finalize(self, _stop, stop, found, memory)
         _POOLS.add(self)
@@ -50,7 +64,9 @@ _POOLS: "weakref.WeakSet[ThreadPool]" = weakref.WeakSet()
 
 
 def _forget() -> None:
-    """A forked child has none of the threads; to wait for them would be to wait for ever."""
+    """A forked child has none of the threads; to wait for them would be to wait for
+    ever.
+    """
     for pool in list(_POOLS):
         pool.stop.detach()
 

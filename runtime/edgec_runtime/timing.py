@@ -1,4 +1,6 @@
-"""Times repeated calls the way csrc/main.c does: the first one, those that warm up, then the runs."""
+"""Times repeated calls the way csrc/main.c does: the first one, those that warm up,
+then the runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ MIN_RUNS = 3  # however short the time is
 
 @dataclass(frozen=True)
 class Times:
-    """ns.  at: when each call began.  total: how long it took.  parts: what each call returned.
+    """ns.  at: when each call began.  total: how long it took.  parts: what each call
+    returned.
 
     The first `warmup` entries are not among the runs.
     """
@@ -25,10 +28,14 @@ class Times:
 
 
 def time_calls(
-    call: Callable[[], Sequence[int]], runs: int, seconds: Optional[float] = None, warmup: float = 0.0
+    call: Callable[[], Sequence[int]],
+    runs: int,
+    seconds: Optional[float] = None,
+    warmup: float = 0.0,
 ) -> Times:
-    """Calls once, then until `warmup` seconds have passed, then `runs` times or for `seconds`, whichever is shorter,
-    but not less than three of the runs.  call: returns ns of its parts.  Raises InputError for no runs.
+    """Calls once, then until `warmup` seconds have passed, then `runs` times or for
+    `seconds`, whichever is shorter, but not less than three of the runs.  call: returns
+    ns of its parts.  Raises InputError for no runs.
     """
     if runs < 1:
         raise InputError(f"cannot time {runs} runs", hint="give runs of 1 or more")
@@ -47,9 +54,14 @@ def time_calls(
     one()
     while time.monotonic() - begun < warmup:
         one()
-    leading, begun = len(total), time.monotonic()
+    leading = len(total)
+    begun = time.monotonic()
     for done in range(runs):
-        if seconds is not None and done >= MIN_RUNS and time.monotonic() - begun >= seconds:
+        if (
+            seconds is not None
+            and done >= MIN_RUNS
+            and time.monotonic() - begun >= seconds
+        ):
             break
         one()
     return Times(leading, tuple(at), tuple(total), tuple(parts))

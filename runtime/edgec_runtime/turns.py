@@ -1,4 +1,6 @@
-"""How long a stage that computes in Python may keep its lock while another stage of a stream waits for it."""
+"""How long a stage that computes in Python may keep its lock while another stage of a
+stream waits for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import sys
 import threading
 
 TURN_S = 0.001
-"""Python's own is 5 ms: two stages that each compute for 20 ms and end while the other has the lock lose a fifth."""
+"""Python's own is 5 ms: two stages that each compute for 20 ms and end while the other
+has the lock lose a fifth.
+"""
 
 _lock = threading.Lock()
 _streams = 0
@@ -15,7 +19,9 @@ _before = TURN_S
 
 
 def shorten() -> None:
-    """For a stream that starts: no turn of the process is longer than TURN_S until each that did so has restored."""
+    """For a stream that starts: no turn of the process is longer than TURN_S until each
+    that did so has restored.
+    """
     global _streams, _before
     with _lock:
         if _streams == 0:
@@ -25,7 +31,9 @@ def shorten() -> None:
 
 
 def restore() -> None:
-    """For a stream that ended; the last one gives the process the turns it had, unless they were set anew."""
+    """For a stream that ended; the last one gives the process the turns it had, unless
+    they were set anew.
+    """
     global _streams
     with _lock:
         _streams -= 1
@@ -34,7 +42,9 @@ def restore() -> None:
 
 
 def _forked() -> None:
-    """A child has none of the streams, and a lock of its own: another thread may have held this one."""
+    """A child has none of the streams, and a lock of its own: another thread may have
+    held this one.
+    """
     global _lock, _streams
     _lock = threading.Lock()
     if _streams:

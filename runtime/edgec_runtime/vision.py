@@ -1,7 +1,7 @@
 """Frames in, results out: what a bundle does before and after its segments.
 
-`Vision(bundle)` prepares inputs and decodes outputs; a `Session` runs what is between.  Both halves may be called from
-several threads at once.
+`Vision(bundle)` prepares inputs and decodes outputs; a `Session` runs what is between.
+Both halves may be called from several threads at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Array = NDArray[Any]
 
 
 class Vision:
-    """The pre- and post-processing of an opened bundle, by its own C where it has that for this machine.
+    """The pre- and post-processing of an opened bundle, by its own C where it has that
+    for this machine.
 
     native: False computes all with numpy.
     """
@@ -40,10 +41,14 @@ class Vision:
             if how is None or layout is None:
                 continue
             size = layout.width, layout.height
-            self.image, self._fit = (size, how.fit) if self.image is None else (self.image, self._fit)
+            self.image, self._fit = (
+                (size, how.fit) if self.image is None else (self.image, self._fit)
+            )
             call = function(library, f"edgec_frame_{i}")
             if call is not None:
-                self._inputs[info.name] = FrameInput(call, info, size, how.fit, how.filter)
+                self._inputs[info.name] = FrameInput(
+                    call, info, size, how.fit, how.filter
+                )
         self.painting = Painting.of(library)
         """The bundle's C for effects (effects.Painter), where it has some."""
         self._decode = self._decoder(bundle, library)
@@ -54,10 +59,13 @@ class Vision:
             return None
         outputs = {info.name: info for info in self.manifest.output_infos()}
         files = {name: bundle.read(name) for name in task.files()}
-        call, detect = function(library, "edgec_boxes"), None
+        call = function(library, "edgec_boxes")
+        detect = None
         if call is not None and isinstance(task, Detection):
             detect = FoundBoxes(call, task.most(outputs), task.width)
-        return task.decoder(Setting(self.image, outputs, self.manifest.labels, files, detect))
+        return task.decoder(
+            Setting(self.image, outputs, self.manifest.labels, files, detect)
+        )
 
     @property
     def native(self) -> bool:
@@ -65,20 +73,34 @@ class Vision:
         return len(self._inputs) == len(self.manifest.preprocess)
 
     def input(self, name: str, photo: Array) -> Array:
-        """One image input made of a photo: uint8 [H,W,3], [H,W,4] or [H,W].  Raises InputError for an empty one."""
-        info, made = self.manifest.tensors[name], self._inputs.get(name)
+        """One image input made of a photo: uint8 [H,W,3], [H,W,4] or [H,W].
+
+        Raises InputError for an empty one.
+        """
+        info = self.manifest.tensors[name]
+        made = self._inputs.get(name)
         out = np.empty(info.shape, info.numpy_dtype)
         if made is None or photo.size == 0 or not made(CameraFrame.of(photo), out):
             return prepared(self.manifest, name, photo)
         return out
 
-    def prepare(self, frame: Any, out: Optional[Mapping[str, Array]] = None) -> Dict[str, Array]:
-        """The image inputs made of a CameraFrame or a photo, by name.  out: arrays of those types, to write to."""
-        given = frame if isinstance(frame, CameraFrame) else CameraFrame.of(np.asarray(frame))
+    def prepare(
+        self, frame: Any, out: Optional[Mapping[str, Array]] = None
+    ) -> Dict[str, Array]:
+        """The image inputs made of a CameraFrame or a photo, by name.  out: arrays of
+        those types, to write to.
+        """
+        if isinstance(frame, CameraFrame):
+            given = frame
+        else:
+            given = CameraFrame.of(np.asarray(frame))
         found: Dict[str, Array] = {}
         for name in self.manifest.preprocess:
             info = self.manifest.tensors[name]
-            target = np.empty(info.shape, info.numpy_dtype) if out is None else out[name]
+            if out is None:
+                target = np.empty(info.shape, info.numpy_dtype)
+            else:
+                target = out[name]
             made = self._inputs.get(name)
             if made is None or not target.flags.c_contiguous or not made(given, target):
                 np.copyto(target, prepared(self.manifest, name, given.rgb()))
@@ -87,7 +109,9 @@ class Vision:
 
     @property
     def before(self) -> Tuple[str, Callable[[Any], None]]:
-        """The stage of a stream of CameraFrames or photos that writes the image inputs in place."""
+        """The stage of a stream of CameraFrames or photos that writes the image inputs
+        in place.
+        """
 
         def stage(shot: Any) -> None:
             self.prepare(shot.source, shot.inputs)
@@ -99,7 +123,10 @@ class Vision:
         """The stage that makes a result of the outputs."""
 
         def stage(shot: Any) -> Result:
-            source = shot.source if isinstance(shot.source, CameraFrame) else CameraFrame.of(np.asarray(shot.source))
+            if isinstance(shot.source, CameraFrame):
+                source = shot.source
+            else:
+                source = CameraFrame.of(np.asarray(shot.source))
             return self.result(shot.value, source.size)
 
         return "decode", stage
@@ -111,9 +138,18 @@ class Vision:
         return View.of(frame, self.image, self._fit)
 
     def result(self, outputs: Mapping[str, Array], frame: Tuple[int, int]) -> Result:
-        """What the model's outputs say of a frame of this width and height.  Raises InputError without a task."""
+        """What the model's outputs say of a frame of this width and height.
+
+        Raises InputError without a task.
+        """
         if self._decode is None:
-            hint = "compile it with --task classification, detection, segmentation, landmarks, pose or image"
+            hint = (
+                "compile it with --task classification, detection, segmentation, "
+                "landmarks, pose or image"
+            )
             raise InputError("the bundle does not say what its outputs mean", hint=hint)
-        real = {name: reals(array, self.manifest.tensors[name]) for name, array in outputs.items()}
+        real = {
+            name: reals(array, self.manifest.tensors[name])
+            for name, array in outputs.items()
+        }
         return self._decode(real, self.view(frame))

@@ -14,10 +14,12 @@ from typing import Iterator
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place when the block ends, and is gone where it fails.
+    """A file beside `path` to write to, which takes its place when the block ends, and
+    is gone where it fails.
 
-    Its name is one that nobody could put a link under before; it keeps the suffix, by which some tell the format.
-    What stands there and is no file, /dev/null, /dev/stdout or a pipe, keeps its place and is written into.
+    Its name is one that nobody could put a link under before; it keeps the suffix, by
+    which some tell the format. What stands there and is no file, /dev/null, /dev/stdout
+    or a pipe, keeps its place and is written into.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
@@ -25,7 +27,9 @@ def whole(path: Path) -> Iterator[Path]:
             yield aside
             _pour(aside, path)
         return
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=str(path.parent))
+    handle, name = tempfile.mkstemp(
+        prefix=f".{path.stem}.", suffix=path.suffix, dir=str(path.parent)
+    )
     os.close(handle)
     aside = Path(name)
     try:
@@ -39,8 +43,12 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def _pour(source: Path, path: Path) -> None:
-    """Raises OSError for a pipe that nobody reads, which would be waited for, and for a disk."""
-    with os.fdopen(os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)), "wb") as into:
+    """Raises OSError for a pipe that nobody reads, which would be waited for, and for a
+    disk.
+    """
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)), "wb"
+    ) as into:
         mode = os.fstat(into.fileno()).st_mode
         if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
             raise OSError(errno.EINVAL, "it is neither a file nor a pipe", str(path))

@@ -1,4 +1,6 @@
-"""The Python API: every verb a function with the options of the command line; wrong types end in errors of edgec."""
+"""The Python API: every verb a function with the options of the command line; wrong
+types end in errors of edgec.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ SHOWN = {"as_json", "quiet", "brief"}
 ONLY_CLI = {
     "run": {"output", "raw", "effect"},  # arrays come back
     "explain": {"html", "require"},  # the report comes back
-    "diff": {"html", "json_file", "order", "every", "min_sqnr"},  # so does the comparison
+    "diff": {
+        "html",
+        "json_file",
+        "order",
+        "every",
+        "min_sqnr",
+    },  # so does the comparison
     "demo": None,
 }
 ONLY_PYTHON = {"progress", "ask", "executor", "example_inputs"}
@@ -37,13 +45,23 @@ ONLY_PYTHON = {"progress", "ask", "executor", "example_inputs"}
 
 def _verbs() -> dict[str, click.Command]:
     context = click.Context(cli)
-    return {name: command for name in cli.list_commands(context) if (command := cli.get_command(context, name))}
+    return {
+        name: command
+        for name in cli.list_commands(context)
+        if (command := cli.get_command(context, name))
+    }
 
 
-@pytest.mark.parametrize("name", [n for n in _verbs() if ONLY_CLI.get(n, ()) is not None])
+@pytest.mark.parametrize(
+    "name", [n for n in _verbs() if ONLY_CLI.get(n, ()) is not None]
+)
 def test_every_verb_is_a_function_with_the_same_options(name: str) -> None:
     assert name in edgec.__all__
-    options = {SAME.get(p.name or "", p.name) for p in _verbs()[name].params if p.name not in SHOWN}
+    options = {
+        SAME.get(p.name or "", p.name)
+        for p in _verbs()[name].params
+        if p.name not in SHOWN
+    }
     hidden = ONLY_CLI.get(name) or set()
     taken = set(inspect.signature(getattr(edgec, name)).parameters) - ONLY_PYTHON
     assert taken == options - hidden
@@ -89,7 +107,11 @@ def test_nobody_waits_for_no_time(seconds: float, tmp_path: Path) -> None:
 def test_help_shows_the_verbs_and_no_internals() -> None:
     text = pydoc.plain(pydoc.render_doc(edgec))
     functions = text.split("\nFUNCTIONS\n")[1].split("\nDATA\n")[0]
-    shown = {line.strip().split("(")[0] for line in functions.splitlines() if line[:4].isspace() and line[4:5].strip()}
+    shown = {
+        line.strip().split("(")[0]
+        for line in functions.splitlines()
+        if line[:4].isspace() and line[4:5].strip()
+    }
     assert shown == set(edgec.__all__) - {"__version__"}
     assert "Options" not in functions
     assert "_path" not in text

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from edgec_devices.measurement import Identity, Launch, Measurement, OpEstimate, OpProfile, SegmentEstimate
+from edgec_devices.measurement import (
+    Identity,
+    Launch,
+    Measurement,
+    OpEstimate,
+    OpProfile,
+    SegmentEstimate,
+)
 from edgec_devices.requirement import Requirement
 from edgec_devices.throttling import Throttling, judge
 
@@ -30,8 +37,15 @@ from edgec.emit.graph_file import GraphFile, GraphOp, GraphSegment
 ORIGIN = 86_400_000_000_000
 """The device's clock when the first program was started, ns: it has been up for a day."""
 
-LAUNCHES, WARMUP, RUNS, PROFILED = 6, 8, 60, 5
-HOSTILE = "</script><script>alert(1)</script><!--DATA--> &amp; \"' | ` * _x_ [a](b) \x1b[31m \x00\u2028\ud800 <b>"
+LAUNCHES = 6
+WARMUP = 8
+RUNS = 60
+PROFILED = 5
+HOSTILE = (
+    "</script><script>alert(1)</script><!--DATA--> &amp; "
+    "\"' | ` * _x_ "
+    "[a](b) \x1b[31m \x00\u2028\ud800 <b>"
+)
 
 SETTINGS: Mapping[str, Any] = {
     "runs": None,
@@ -45,17 +59,46 @@ SETTINGS: Mapping[str, Any] = {
 }
 
 _SEGMENT_NS = (3_000_000, 6_500_000, 2_400_000)
-_OPS_NS: tuple[tuple[int, ...], ...] = ((400_000, 2_600_000), (), (1_500_000, 600_000, 300_000))
+_OPS_NS: tuple[tuple[int, ...], ...] = (
+    (400_000, 2_600_000),
+    (),
+    (1_500_000, 600_000, 300_000),
+)
 _TWIN_NS = (30_000_000, 28_000_000, 1_000_000)  # the ops of seg1, as C
-_PARTS = {"invoke": 0.28, "input": 0.9, "output": 3.1, "code": 0.05, "compute": 1.2, "streamed": 0.0}
+_PARTS = {
+    "invoke": 0.28,
+    "input": 0.9,
+    "output": 3.1,
+    "code": 0.05,
+    "compute": 1.2,
+    "streamed": 0.0,
+}
 _BACKENDS = ("c", "delegate", "c")
 _COLD = 1.6  # times as long: the first inference
 _OPS: tuple[tuple[Any, ...], ...] = (
     # kind, source, type, macs, segment, place, call, reads
     ("quantize", "", "int8[1,192,192,3]", 0, "seg0", "cpu", 0, ()),
     ("conv2d", "stem/conv", "int8[1,96,96,24]", 8_000_000, "seg0", "cpu", 1, (0,)),
-    ("conv2d", "body/conv1", "int8[1,96,96,24]", 50_000_000, "seg1", "edgetpu", None, (1,)),
-    ("conv2d", "body/conv2", "int8[1,96,96,24]", 47_000_000, "seg1", "edgetpu", None, (2,)),
+    (
+        "conv2d",
+        "body/conv1",
+        "int8[1,96,96,24]",
+        50_000_000,
+        "seg1",
+        "edgetpu",
+        None,
+        (1,),
+    ),
+    (
+        "conv2d",
+        "body/conv2",
+        "int8[1,96,96,24]",
+        47_000_000,
+        "seg1",
+        "edgetpu",
+        None,
+        (2,),
+    ),
     ("add", "body/add", "int8[1,96,96,24]", 0, "seg1", "edgetpu", None, (2, 3)),
     ("reshape", "head/flatten", "int8[1,221184]", 0, "seg2", "cpu", None, (4,)),
     ("grid_sample", "flow/sample", "int8[1,96,96,24]", 400_000, "seg2", "cpu", 0, (5,)),
@@ -70,8 +113,14 @@ _FUNCTIONS = {
 }
 
 GRAPH = GraphFile(
-    tuple(GraphOp(index=i, output=f"t{i}", **dict(zip(_KEYS, row, strict=True))) for i, row in enumerate(_OPS)),
-    tuple(GraphSegment(n, 1000, functions, {} if functions else _PARTS) for n, functions in _FUNCTIONS.items()),
+    tuple(
+        GraphOp(index=i, output=f"t{i}", **dict(zip(_KEYS, row, strict=True)))
+        for i, row in enumerate(_OPS)
+    ),
+    tuple(
+        GraphSegment(n, 1000, functions, {} if functions else _PARTS)
+        for n, functions in _FUNCTIONS.items()
+    ),
 )
 """A bundle's report/graph.json. `flatten` is a view: no function computes it."""
 
@@ -80,29 +129,52 @@ GRAPH = GraphFile(
 
 
 def vitals(ns: int, hot: bool = False) -> dict[str, Any]:
-    """Of a launch that began then: before, twice meanwhile, after. hot: it throttles in the middle."""
+    """Of a launch that began then: before, twice meanwhile, after. hot: it throttles in
+    the middle.
+    """
 
     def sample(at: int, khz: int, celsius: float, word: int) -> dict[str, Any]:
-        told = {"throttled": word, "throttled_by": "vcgencmd", "undervoltage": None, "cooling": 0}
+        told = {
+            "throttled": word,
+            "throttled_by": "vcgencmd",
+            "undervoltage": None,
+            "cooling": 0,
+        }
         return {"ns": ns + at, "khz": [khz, khz], "celsius": celsius, **told}
 
-    rest = {"governor": "ondemand", "max_khz": 1_800_000, "throttle_count": None, "load1": 0.2}
-    middle = sample(600_000_000, 600_000, 82.5, 0x40004) if hot else sample(600_000_000, 1_800_000, 56.5, 0)
+    rest = {
+        "governor": "ondemand",
+        "max_khz": 1_800_000,
+        "throttle_count": None,
+        "load1": 0.2,
+    }
+    if hot:
+        middle = sample(600_000_000, 600_000, 82.5, 0x40004)
+    else:
+        middle = sample(600_000_000, 1_800_000, 56.5, 0)
     return {
         "before": {**sample(-20_000_000, 1_800_000, 52.0, 0), **rest},
         "during": [sample(100_000_000, 1_800_000, 54.0, 0), middle],
-        "after": {**sample(1_200_000_000, 1_800_000, 55.0, middle["throttled"] & 0xF0000), **rest},
+        "after": {
+            **sample(1_200_000_000, 1_800_000, 55.0, middle["throttled"] & 0xF0000),
+            **rest,
+        },
     }
 
 
 def measurement(hot: bool = False) -> Measurement:
-    """On a Pi 4 with a Coral: six launches of a Session, and one of the program, which profiles all segments as C."""
+    """On a Pi 4 with a Coral: six launches of a Session, and one of the program, which
+    profiles all segments as C.
+    """
     draw = random.Random(7)
     launches = []
     for i in range(LAUNCHES + 1):
         start = ORIGIN + i * 1_500_000_000
         timed = i < LAUNCHES
-        rows = [_inference(draw, n, hot and n > 40) for n in range(WARMUP + (RUNS if timed else 0))]
+        rows = [
+            _inference(draw, n, hot and n > 40)
+            for n in range(WARMUP + (RUNS if timed else 0))
+        ]
         at = _starts(start + 31_000_000, [sum(r) for r in rows])
         launches.append(
             Launch(
@@ -119,23 +191,38 @@ def measurement(hot: bool = False) -> Measurement:
                 vitals=vitals(start, hot),
             )
         )
-    board, os, kernel = "Raspberry Pi 4 Model B Rev 1.4", "Debian GNU/Linux 12", "6.6.31+rpt-rpi-v8"
-    identity = Identity("ssh://pi@attic", board, "Cortex-A72", os, kernel, "linux-aarch64", False)
+    board = "Raspberry Pi 4 Model B Rev 1.4"
+    os = "Debian GNU/Linux 12"
+    kernel = "6.6.31+rpt-rpi-v8"
+    identity = Identity(
+        "ssh://pi@attic", board, "Cortex-A72", os, kernel, "linux-aarch64", False
+    )
     return Measurement(identity, "session", _BACKENDS, launches=tuple(launches))
 
 
 def estimate() -> Measurement:
     """Of a Pi 4 that is not there."""
-    identity = Identity("emulated:pi4", "pi4", "Cortex-A72", "", "", "linux-aarch64", True)
+    identity = Identity(
+        "emulated:pi4", "pi4", "Cortex-A72", "", "", "linux-aarch64", True
+    )
     segments = tuple(
         SegmentEstimate(
             _SEGMENT_NS[i] / 1e6,
             "by instructions and the pipeline model" if ops else "by the cost model",
-            tuple(OpEstimate(ns / 1e6, f"{ns} instructions, {ns * 1.8:.0f} cycles") for ns in ops),
+            tuple(
+                OpEstimate(ns / 1e6, f"{ns} instructions, {ns * 1.8:.0f} cycles")
+                for ns in ops
+            ),
         )
         for i, ops in enumerate(_OPS_NS)
     )
-    return Measurement(identity, "program", ("c", "cost model", "c"), estimates=segments, between_ms=0.02)
+    return Measurement(
+        identity,
+        "program",
+        ("c", "cost model", "c"),
+        estimates=segments,
+        between_ms=0.02,
+    )
 
 
 def _inference(draw: random.Random, n: int, slow: bool) -> list[int]:
@@ -155,10 +242,16 @@ def _starts(first: int, totals: Sequence[int]) -> list[int]:
 
 def _profile(draw: random.Random, start: int) -> OpProfile:
     ops = tuple(
-        tuple(tuple(int(ns * (1 + abs(draw.gauss(0, 0.01)))) for _ in range(PROFILED)) for ns in segment)
+        tuple(
+            tuple(int(ns * (1 + abs(draw.gauss(0, 0.01)))) for _ in range(PROFILED))
+            for ns in segment
+        )
         for segment in (_OPS_NS[0], _TWIN_NS, _OPS_NS[2])
     )
-    total = tuple(sum(op[run] for segment in ops for op in segment) + 20_000 for run in range(PROFILED))
+    total = tuple(
+        sum(op[run] for segment in ops for op in segment) + 20_000
+        for run in range(PROFILED)
+    )
     at = tuple(_starts(start, [2 * ns for ns in total]))
     return OpProfile(tuple(ns - 90_000 for ns in total), at, total, ops)
 
@@ -167,7 +260,9 @@ def _profile(draw: random.Random, start: int) -> OpProfile:
 
 
 def measured(m: Measurement | None = None) -> BenchReport:
-    """The report of `measurement()`, with budgets that hold and an earlier run that was the same."""
+    """The report of `measurement()`, with budgets that hold and an earlier run that was
+    the same.
+    """
     m = m or measurement()
     profile = m.launches[-1].profile
     assert profile is not None
@@ -176,7 +271,9 @@ def measured(m: Measurement | None = None) -> BenchReport:
             name=name,
             place="cpu" if functions else "edgetpu",
             backend=m.backends[i],
-            latency=Series(_rounds([one.segments[i] for one in m.timed]), False, "measured"),
+            latency=Series(
+                _rounds([one.segments[i] for one in m.timed]), False, "measured"
+            ),
             parts={} if functions else _PARTS,
             ops=tuple(
                 _op(name, call, sorted(ns)[len(ns) // 2] / 1e6)
@@ -197,7 +294,9 @@ def measured(m: Measurement | None = None) -> BenchReport:
         settings=SETTINGS,
         load=_once([one.load or 0 for one in m.timed]),
         first=_once([one.total[0] for one in m.timed]),
-        steadiness=Steadiness(True, WARMUP, _once([sum(one.total[:WARMUP]) for one in m.timed])),
+        steadiness=Steadiness(
+            True, WARMUP, _once([sum(one.total[:WARMUP]) for one in m.timed])
+        ),
         latency=Series(_rounds([one.total for one in m.timed]), False, "measured"),
         segments=segments,
         profile_overhead=0.0073,
@@ -209,7 +308,12 @@ def measured(m: Measurement | None = None) -> BenchReport:
             Check("p95<=33ms", True, 12.3, "ms", 20.7, False),
             Check("rss<=80MB", True, 41.02, "MB", 38.98, False),
         ),
-        comparison=_compared("same", 1.004, 0.007, "the same within 5 %: 0.3 % faster to 1.1 % slower (95 % sure)"),
+        comparison=_compared(
+            "same",
+            1.004,
+            0.007,
+            "the same within 5 %: 0.3 % faster to 1.1 % slower (95 % sure)",
+        ),
         notes=("the load average was 0.2",),
     )
 
@@ -225,30 +329,68 @@ def missed() -> BenchReport:
     return replace(
         measured(),
         budgets=(
-            Check("p95<=11ms", False, 12.3, "ms", -1.3, False, "seg1 on the Edge TPU, 6.5 ms"),
-            Check("tpu.transfer<=3ms", False, 4.05, "ms", -1.05, True, "seg1, output est. 3.1 ms"),
+            Check(
+                "p95<=11ms",
+                False,
+                12.3,
+                "ms",
+                -1.3,
+                False,
+                "seg1 on the Edge TPU, 6.5 ms",
+            ),
+            Check(
+                "tpu.transfer<=3ms",
+                False,
+                4.05,
+                "ms",
+                -1.05,
+                True,
+                "seg1, output est. 3.1 ms",
+            ),
             Check("rss<=80MB", True, 41.02, "MB", 38.98, False),
-            Check("celsius<=50C", False, None, "C", None, False, "the device does not tell its temperature"),
+            Check(
+                "celsius<=50C",
+                False,
+                None,
+                "C",
+                None,
+                False,
+                "the device does not tell its temperature",
+            ),
         ),
-        comparison=_compared("regress", 1.12, 0.02, "slower by 12 % (10 % to 14 %, 95 % sure): more than 5 %"),
+        comparison=_compared(
+            "regress",
+            1.12,
+            0.02,
+            "slower by 12 % (10 % to 14 %, 95 % sure): more than 5 %",
+        ),
     )
 
 
 def unsure() -> BenchReport:
     """An earlier run that it cannot be told from."""
     said = "cannot tell: 5 % faster to 11 % slower (95 % sure); about 9,000 runs would tell"
-    return replace(measured(), comparison=replace(_compared("cannot tell", 1.03, 0.08, said), runs_needed=9_000))
+    return replace(
+        measured(),
+        comparison=replace(
+            _compared("cannot tell", 1.03, 0.08, said), runs_needed=9_000
+        ),
+    )
 
 
 def estimated() -> BenchReport:
     """The report of `estimate()`; a budget that would hold."""
-    m, r, nothing = estimate(), measured(), Once((), True, "not estimated")
+    m = estimate()
+    r = measured()
+    nothing = Once((), True, "not estimated")
     segments = tuple(
         replace(
             s,
             backend=m.backends[i],
             latency=Series(((e.ms or 0.0,),), True, e.how),
-            ops=tuple(replace(op, ms=found.ms) for op, found in zip(s.ops, e.ops, strict=True)),
+            ops=tuple(
+                replace(op, ms=found.ms) for op, found in zip(s.ops, e.ops, strict=True)
+            ),
             ops_how=e.how,
         )
         for i, (s, e) in enumerate(zip(r.segments, m.estimates, strict=True))
@@ -274,16 +416,24 @@ def estimated() -> BenchReport:
 
 
 def emulated() -> BenchReport:
-    """Of `measurement()` on a board that is emulated as a whole; a budget that would hold."""
+    """Of `measurement()` on a board that is emulated as a whole; a budget that would
+    hold.
+    """
     r = measured()
 
     def by_its_clock(series: Series) -> Series:
         return replace(series, estimated=True, how=EMULATOR)
 
     segments = tuple(
-        replace(s, backend="c", parts={}, latency=by_its_clock(s.latency), ops_how=EMULATOR) for s in r.segments
+        replace(
+            s, backend="c", parts={}, latency=by_its_clock(s.latency), ops_how=EMULATOR
+        )
+        for s in r.segments
     )
-    once = [replace(one, estimated=True, how=EMULATOR) for one in (r.load, r.first, r.steadiness.warmup)]
+    once = [
+        replace(one, estimated=True, how=EMULATOR)
+        for one in (r.load, r.first, r.steadiness.warmup)
+    ]
     there = replace(r.device, url="ssh://emulated-pi4", emulated=True)
     r = replace(
         r,
@@ -294,9 +444,15 @@ def emulated() -> BenchReport:
         latency=by_its_clock(r.latency),
         segments=segments,
         comparison=None,
-        notes=("The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4.",),
+        notes=(
+            "The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on "
+            "emulated:pi4.",
+        ),
     )
-    wanted = (Requirement("p95<=33s", "p95", "<=", 33.0, "s"), Requirement("rss<=80MB", "rss", "<=", 80.0, "MB"))
+    wanted = (
+        Requirement("p95<=33s", "p95", "<=", 33.0, "s"),
+        Requirement("rss<=80MB", "rss", "<=", 80.0, "MB"),
+    )
     return replace(r, budgets=check_budgets(wanted, r, accept_estimates=True))
 
 
@@ -307,7 +463,9 @@ def hostile() -> BenchReport:
         replace(
             s,
             name=f"{HOSTILE}{i}",
-            ops=tuple(replace(op, name=HOSTILE, kind=HOSTILE, source=HOSTILE) for op in s.ops),
+            ops=tuple(
+                replace(op, name=HOSTILE, kind=HOSTILE, source=HOSTILE) for op in s.ops
+            ),
         )
         for i, s in enumerate(r.segments)
     )
@@ -347,4 +505,15 @@ def _op(segment: str, call: int, ms: float) -> OpReport:
 
 
 def _compared(verdict: str, ratio: float, half: float, sentence: str) -> Compared:
-    return Compared("bench/attic.json", "p50", verdict, ratio, ratio - half, ratio + half, 0.95, 0.05, None, sentence)
+    return Compared(
+        "bench/attic.json",
+        "p50",
+        verdict,
+        ratio,
+        ratio - half,
+        ratio + half,
+        0.95,
+        0.05,
+        None,
+        sentence,
+    )

@@ -1,4 +1,6 @@
-"""`edgec bench` on a device that throttles, and on one that vanishes while it is measured."""
+"""`edgec bench` on a device that throttles, and on one that vanishes while it is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class Result:
     err: str
 
 
-# The firmware of a Raspberry Pi: from the fourth time it is asked it says that the clock was lowered since the boot.
+# The firmware of a Raspberry Pi: from the fourth time it is asked it says that the
+# clock was lowered since the boot.
 VCGENCMD = """#!/bin/sh
 [ "$1" = get_throttled ] || exit 1
 echo asked >> {base}/asked
@@ -71,11 +74,15 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of stand-ins for programs, first in PATH; ssh is one that stays on this machine."""
+    """A folder of stand-ins for programs, first in PATH; ssh is one that stays on this
+    machine.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     stand_in(folder, "ssh", SSH.format(base=folder))
-    monkeypatch.setenv("PATH", f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv(
+        "PATH", f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    )
     monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -119,16 +126,25 @@ def test_a_device_that_throttles_during_the_run(
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["vitals"]["throttled"] is True
     assert report["vitals"]["reasons"] == ["the firmware throttled the CPU"]
-    assert [b["holds"] for b in report["budgets"]] == [True], "the budget is not what fails"
-    failures = [f.get("message", "") for f in ElementTree.parse(tmp_path / "r.xml").iter("failure")]
+    assert [b["holds"] for b in report["budgets"]] == [True], (
+        "the budget is not what fails"
+    )
+    failures = [
+        f.get("message", "")
+        for f in ElementTree.parse(tmp_path / "r.xml").iter("failure")
+    ]
     assert len(failures) == 1
     assert "throttled" in failures[0]
 
 
-def test_throttling_that_is_accepted_is_still_said(edgec: Edgec, base: Path, bundle: Path, tmp_path: Path) -> None:
+def test_throttling_that_is_accepted_is_still_said(
+    edgec: Edgec, base: Path, bundle: Path, tmp_path: Path
+) -> None:
     stand_in(base, "vcgencmd", VCGENCMD.format(base=base, late="0x50005"))
     files = ("--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml")
-    done = edgec("bench", bundle, "--on", "local:", *QUICK, "--accept-throttling", *files)
+    done = edgec(
+        "bench", bundle, "--on", "local:", *QUICK, "--accept-throttling", *files
+    )
     assert done.code == 0, done
     assert "under-voltage" in done.out
     assert json.loads((tmp_path / "r.json").read_text())["vitals"]["throttled"] is True
@@ -137,9 +153,17 @@ def test_throttling_that_is_accepted_is_still_said(edgec: Edgec, base: Path, bun
     assert "under-voltage" in xml
 
 
-def test_what_happened_before_the_run_is_no_failure(edgec: Edgec, base: Path, bundle: Path, tmp_path: Path) -> None:
-    stand_in(base, "vcgencmd", "#!/bin/sh\n[ $1 = get_throttled ] && echo throttled=0x50000\n")
-    done = edgec("bench", bundle, "--on", "local:", *QUICK, "--json", tmp_path / "r.json")
+def test_what_happened_before_the_run_is_no_failure(
+    edgec: Edgec, base: Path, bundle: Path, tmp_path: Path
+) -> None:
+    stand_in(
+        base,
+        "vcgencmd",
+        "#!/bin/sh\n[ $1 = get_throttled ] && echo throttled=0x50000\n",
+    )
+    done = edgec(
+        "bench", bundle, "--on", "local:", *QUICK, "--json", tmp_path / "r.json"
+    )
     assert done.code == 0, done
     assert "has happened before this run" in done.out
     assert json.loads((tmp_path / "r.json").read_text())["vitals"]["throttled"] is False
@@ -158,11 +182,17 @@ def out(tmp_path: Path) -> Path:
 
 
 def outputs(folder: Path) -> list[str]:
-    return [w for k in ("json", "junit", "trace", "html", "markdown") for w in (f"--{k}", str(folder / f"r.{k}"))]
+    return [
+        w
+        for k in ("json", "junit", "trace", "html", "markdown")
+        for w in (f"--{k}", str(folder / f"r.{k}"))
+    ]
 
 
 def untouched(folder: Path) -> bool:
-    return {p.name: p.read_text() for p in folder.iterdir()} == {"r.json": "an earlier one"}
+    return {p.name: p.read_text() for p in folder.iterdir()} == {
+        "r.json": "an earlier one"
+    }
 
 
 def program_below(folder: Path, alive: Callable[[], bool]) -> int:
@@ -186,8 +216,21 @@ def end(pid: int) -> None:
 def test_a_device_end_that_is_killed_while_the_program_runs(
     base: Path, bundle: Path, out: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "edgec", "bench", str(bundle), "--on", HOST, "--seconds", "100", *outputs(out)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    command = [
+        sys.executable,
+        "-m",
+        "edgec",
+        "bench",
+        str(bundle),
+        "--on",
+        HOST,
+        "--seconds",
+        "100",
+        *outputs(out),
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         try:
             program = program_below(tmp_path / "root", lambda: running.poll() is None)
             os.kill(int((base / "pid").read_text()), signal.SIGKILL)
@@ -203,7 +246,9 @@ def test_a_device_end_that_is_killed_while_the_program_runs(
     assert untouched(out)
 
 
-def test_a_host_that_the_network_loses(edgec: Edgec, base: Path, bundle: Path, out: Path, tmp_path: Path) -> None:
+def test_a_host_that_the_network_loses(
+    edgec: Edgec, base: Path, bundle: Path, out: Path, tmp_path: Path
+) -> None:
     """As OpenSSH ends when ServerAliveCountMax answers are missing."""
     stand_in(base, "ssh", LOST.format(base=base))
     found = []
@@ -225,16 +270,25 @@ def test_a_host_that_the_network_loses(edgec: Edgec, base: Path, bundle: Path, o
 
 @pytest.mark.slow
 def test_a_serial_line_that_falls_silent(
-    edgec: Edgec, base: Path, bundle: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    edgec: Edgec,
+    base: Path,
+    bundle: Path,
+    out: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What carries the line is stopped, so the port stays open and nothing comes any more."""
+    """What carries the line is stopped, so the port stays open and nothing comes any
+    more.
+    """
     monkeypatch.setenv("EDGEC_SERIAL_USER", "pi")
     monkeypatch.setenv("EDGEC_SERIAL_PASSWORD", "raspberry")
     options = ("--timeout", "4")  # two signs of life are missing then
     command = [sys.executable, "-m", "tests.devices.fake_console", "921600"]
     env = {"EDGEC_ROOT": str(tmp_path / "root"), "PATH": os.environ["PATH"]}
     found = []
-    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as console:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    ) as console:
         assert console.stdout
         url = f"serial://{console.stdout.readline().strip()}?baud=921600"
 
@@ -245,14 +299,26 @@ def test_a_serial_line_that_falls_silent(
         silencer = threading.Thread(target=silence)
         silencer.start()
         try:
-            done = edgec("bench", bundle, "--on", url, "--seconds", "100", *options, *outputs(out))
+            done = edgec(
+                "bench",
+                bundle,
+                "--on",
+                url,
+                "--seconds",
+                "100",
+                *options,
+                *outputs(out),
+            )
             silencer.join()
         finally:
             console.kill()
     end(found[0])
     assert done.code == 1, done
     # either while it runs, or before its acknowledgement of the request came through
-    silent = ("the device has said nothing for 4 s while it ran a program", "the device has not answered for 4 s")
+    silent = (
+        "the device has said nothing for 4 s while it ran a program",
+        "the device has not answered for 4 s",
+    )
     assert any(f"error: {text}" in done.err for text in silent), done.err
     assert f"at: {url}" in done.err
     assert "hint: check cable and power" in done.err

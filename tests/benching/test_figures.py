@@ -1,4 +1,6 @@
-"""Budgets: every figure's value, unit and culprit, what is absent and why, and what a typo is answered with."""
+"""Budgets: every figure's value, unit and culprit, what is absent and why, and what a
+typo is answered with.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +43,42 @@ def series(*rounds: tuple[float, ...]) -> Series:
 # Of the tiny model. Inferences take 11, 12, 13 and 24 ms in two launches.
 CONV = OpReport("mix_0", "conv2d", "co\x1bnv1;bn/conv1;relu/conv1", "y", 480, 1.5)
 ADD = OpReport("mix_1", "add", "", "z", 48, 0.25)
-SHIFT = SegmentReport("shift", "cpu", "c", series((1.0, 1.0), (1.0, 2.0)), ops_how="measured")
+SHIFT = SegmentReport(
+    "shift", "cpu", "c", series((1.0, 1.0), (1.0, 2.0)), ops_how="measured"
+)
 RELU = SegmentReport(
     "relu",
     "edgetpu",
     "delegate",
     series((8.0, 9.0), (10.0, 20.0)),
-    {"invoke": 0.5, "input": 1.0, "output": 2.0, "code": 0.25, "compute": 3.0, "streamed": 0.75},
+    {
+        "invoke": 0.5,
+        "input": 1.0,
+        "output": 2.0,
+        "code": 0.25,
+        "compute": 3.0,
+        "streamed": 0.75,
+    },
 )
-MIX = SegmentReport("mix", "cpu", "c", series((2.0, 2.0), (2.0, 2.0)), {}, (CONV, ADD), "measured")
+MIX = SegmentReport(
+    "mix", "cpu", "c", series((2.0, 2.0), (2.0, 2.0)), {}, (CONV, ADD), "measured"
+)
 REPORT = BenchReport(
     model="tiny",
     bundle_sha256="0" * 64,
     target="pi4+coral",
     when="2026-01-01T00:00:00+00:00",
     edgec="0.1.0",
-    device=DeviceReport("ssh://pi@attic", "pi4", "Cortex-A72", "Debian", "6.1", "linux-aarch64", False, "session"),
+    device=DeviceReport(
+        "ssh://pi@attic",
+        "pi4",
+        "Cortex-A72",
+        "Debian",
+        "6.1",
+        "linux-aarch64",
+        False,
+        "session",
+    ),
     settings={},
     load=once(30.0, 50.0),
     first=once(25.0, 20.0),
@@ -64,21 +86,58 @@ REPORT = BenchReport(
     latency=series((11.0, 12.0), (13.0, 24.0)),
     segments=(SHIFT, RELU, MIX),
     profile_overhead=0.01,
-    memory=Memory(60_000_000, False, 400_000, 1_000_000, 20_000, {"arena": 64, "tensors": 100, "constants": 900_000}),
-    vitals=Throttling(False, known=True, celsius_before=40.0, celsius_max=61.5, mhz_min=1500.0, mhz_max=1800.0),
+    memory=Memory(
+        60_000_000,
+        False,
+        400_000,
+        1_000_000,
+        20_000,
+        {"arena": 64, "tensors": 100, "constants": 900_000},
+    ),
+    vitals=Throttling(
+        False,
+        known=True,
+        celsius_before=40.0,
+        celsius_max=61.5,
+        mhz_min=1500.0,
+        mhz_max=1800.0,
+    ),
 )
-STAGES = ("capture", "prepare", "inputs", "shift", "relu", "mix", "result", "picture", "out")
+STAGES = (
+    "capture",
+    "prepare",
+    "inputs",
+    "shift",
+    "relu",
+    "mix",
+    "result",
+    "picture",
+    "out",
+)
 STREAM = StreamFigures(
-    2.0, 60, 3, 55, 27.5, Summary.of([30.0, 40.0, 50.0]), 2, 3,
-    tuple(StageFigures(n, 57, Summary.of([1.0 + i, 2.0 + i]), 0, {}) for i, n in enumerate(STAGES)), None,
-)  # fmt: skip
+    2.0,
+    60,
+    3,
+    55,
+    27.5,
+    Summary.of([30.0, 40.0, 50.0]),
+    2,
+    3,
+    tuple(
+        StageFigures(n, 57, Summary.of([1.0 + i, 2.0 + i]), 0, {})
+        for i, n in enumerate(STAGES)
+    ),
+    None,
+)
 ESTIMATED = replace(
     REPORT,
     load=Once((), True, "not estimated"),
     latency=Series(((12.0,),), True, "the sum of its segments"),
     segments=tuple(
         replace(s, backend=backend, latency=Series(((ms,),), True, "est."))
-        for s, backend, ms in zip(REPORT.segments, ("c", "cost model", "c"), (1.0, 9.0, 2.0), strict=True)
+        for s, backend, ms in zip(
+            REPORT.segments, ("c", "cost model", "c"), (1.0, 9.0, 2.0), strict=True
+        )
     ),
     vitals=None,
 )
@@ -90,8 +149,18 @@ def bundle(tmp_path: Path) -> Iterator[Bundle]:
     path = tmp_path / "tiny.edgec"
     manifest, files = tiny_model.parts()
     functions = {"shift": ["shift_0"], "relu": ["relu_0"], "mix": ["mix_0", "mix_1"]}
-    rows = [{"name": n, "constants": 0, "functions": f, "est_parts": {}} for n, f in functions.items()]
-    write_bundle(path, manifest, {**files, "report/graph.json": json.dumps({"ops": [], "segments": rows}).encode()})
+    rows = [
+        {"name": n, "constants": 0, "functions": f, "est_parts": {}}
+        for n, f in functions.items()
+    ]
+    write_bundle(
+        path,
+        manifest,
+        {
+            **files,
+            "report/graph.json": json.dumps({"ops": [], "segments": rows}).encode(),
+        },
+    )
     with Bundle.open(path) as opened:
         yield opened
 
@@ -119,7 +188,11 @@ def value(name: str, report: BenchReport = REPORT) -> float:
         ("tpu.transfer", 4, "ms"),
         ("tpu.invoke", 0.5, "ms"),
         ("tpu.compute", 3, "ms"),
-        ("cpu", 3, "ms"),  # of 3, 3, 3 and 4: the segments of one inference are added, then the median is taken
+        (
+            "cpu",
+            3,
+            "ms",
+        ),  # of 3, 3, 3 and 4: the segments of one inference are added, then the median is taken
         ("shift", 1, "ms"),
         ("relu.max", 20, "ms"),
         ("mix.mean", 2, "ms"),
@@ -144,7 +217,10 @@ def test_values(name: str, expected: float, unit: str) -> None:
 
 
 def test_a_segment_whose_name_is_taken_does_not_hide_the_whole() -> None:
-    names = tuple(replace(s, name=n) for s, n in zip(REPORT.segments, ("p95", "rss", "x"), strict=True))
+    names = tuple(
+        replace(s, name=n)
+        for s, n in zip(REPORT.segments, ("p95", "rss", "x"), strict=True)
+    )
     assert value("p95", replace(REPORT, segments=names)) == value("p95")
     assert value("rss", replace(REPORT, segments=names)) == value("rss")
     assert value("p95.max", replace(REPORT, segments=names)) == value("shift.max")
@@ -168,11 +244,15 @@ def test_figures_of_a_stream(bundle: Bundle) -> None:
     (slow,) = check_budgets(parse_budgets(["fps>=30"], bundle), streamed)
     assert (slow.holds, slow.why) == (False, "stage out, 9.5 ms")
     emulated = replace(streamed, latency=replace(REPORT.latency, how=EMULATOR))
-    (never,) = check_budgets(parse_budgets(["fps>=1"], bundle), emulated, accept_estimates=True)
+    (never,) = check_budgets(
+        parse_budgets(["fps>=1"], bundle), emulated, accept_estimates=True
+    )
     assert never.holds is False
 
 
-def test_every_figure_of_a_run_can_be_asked_for_and_the_other_way_round(bundle: Bundle) -> None:
+def test_every_figure_of_a_run_can_be_asked_for_and_the_other_way_round(
+    bundle: Bundle,
+) -> None:
     listed = replace(SHIFT, ops=(ADD,)), replace(RELU, ops=(ADD,)), MIX
     report = replace(REPORT, segments=listed, stream=STREAM)
     there = figures(report)
@@ -189,7 +269,9 @@ def test_every_figure_of_a_run_can_be_asked_for_and_the_other_way_round(bundle: 
     assert set(known) >= {n for n in there if "." not in n}
 
 
-def checked(bundle: Bundle, text: str, report: BenchReport = REPORT, accept: bool = False) -> Check:
+def checked(
+    bundle: Bundle, text: str, report: BenchReport = REPORT, accept: bool = False
+) -> Check:
     (check,) = check_budgets(parse_budgets([text], bundle), report, accept)
     return check
 
@@ -210,9 +292,16 @@ def checked(bundle: Bundle, text: str, report: BenchReport = REPORT, accept: boo
         ("cpu<3", False, 3, "ms", 0),
     ],
 )
-def test_budgets(bundle: Bundle, text: str, holds: bool, measured: float, unit: str, margin: float) -> None:
+def test_budgets(
+    bundle: Bundle, text: str, holds: bool, measured: float, unit: str, margin: float
+) -> None:
     check = checked(bundle, text)
-    assert (check.what, check.holds, check.unit, check.estimated) == (text, holds, unit, False)
+    assert (check.what, check.holds, check.unit, check.estimated) == (
+        text,
+        holds,
+        unit,
+        False,
+    )
     assert check.measured == pytest.approx(measured)
     assert check.margin == pytest.approx(margin)
 
@@ -231,16 +320,29 @@ def test_budgets(bundle: Bundle, text: str, holds: bool, measured: float, unit: 
         ("rss<=1MB", "constants, 1 MB"),
     ],
 )
-def test_a_missed_budget_says_what_is_in_the_way(bundle: Bundle, text: str, why: str) -> None:
+def test_a_missed_budget_says_what_is_in_the_way(
+    bundle: Bundle, text: str, why: str
+) -> None:
     check = checked(bundle, text)
     assert not check.holds
     assert check.why == why
 
 
 def test_a_device_that_throttles_says_why(bundle: Bundle) -> None:
-    hot = replace(REPORT, vitals=Throttling(True, ("the firmware throttled the CPU at 85.1 °C",), known=True))
+    hot = replace(
+        REPORT,
+        vitals=Throttling(
+            True, ("the firmware throttled the CPU at 85.1 °C",), known=True
+        ),
+    )
     assert checked(bundle, "throttled==0", hot) == Check(
-        "throttled==0", False, 1.0, "", -1.0, False, "the firmware throttled the CPU at 85.1 °C"
+        "throttled==0",
+        False,
+        1.0,
+        "",
+        -1.0,
+        False,
+        "the firmware throttled the CPU at 85.1 °C",
     )
 
 
@@ -248,19 +350,47 @@ def test_a_device_that_throttles_says_why(bundle: Bundle) -> None:
     ("text", "report", "why"),
     [
         ("load<=1s", ESTIMATED, "it was not measured on this device"),
-        ("throttled==0", ESTIMATED, "nothing was read of the device's clock, temperature and throttling"),
-        ("celsius<=80C", replace(REPORT, vitals=Throttling(False)), "the device does not tell its temperature"),
-        ("mhz>=1", replace(REPORT, vitals=Throttling(False)), "the device does not tell its clock"),
+        (
+            "throttled==0",
+            ESTIMATED,
+            "nothing was read of the device's clock, temperature and throttling",
+        ),
+        (
+            "celsius<=80C",
+            replace(REPORT, vitals=Throttling(False)),
+            "the device does not tell its temperature",
+        ),
+        (
+            "mhz>=1",
+            replace(REPORT, vitals=Throttling(False)),
+            "the device does not tell its clock",
+        ),
         (
             "throttled==0",
             replace(REPORT, vitals=Throttling(False, known=False)),
             "the device does not tell whether it throttles",
         ),
-        ("rss<=1GB", replace(REPORT, memory=replace(REPORT.memory, rss=None)), "the resident size was not measured"),
-        ("code<=1GB", replace(REPORT, memory=Memory(1, False, 0, 0, 0, {})), "the sections of the program's file are"),
-        ("arena<=1GB", replace(REPORT, memory=Memory(1, False, 0, 0, 0, {})), "the plan does not say"),
+        (
+            "rss<=1GB",
+            replace(REPORT, memory=replace(REPORT.memory, rss=None)),
+            "the resident size was not measured",
+        ),
+        (
+            "code<=1GB",
+            replace(REPORT, memory=Memory(1, False, 0, 0, 0, {})),
+            "the sections of the program's file are",
+        ),
+        (
+            "arena<=1GB",
+            replace(REPORT, memory=Memory(1, False, 0, 0, 0, {})),
+            "the plan does not say",
+        ),
         ("p95<=1s", replace(REPORT, latency=series()), "no inference was timed"),
-        ("shift<=50%", replace(REPORT, latency=series()), "no median latency for it to be a share of"),
+        (
+            "shift<=50%",
+            replace(REPORT, latency=series()),
+            "no median latency for it to be a share of",
+        ),
         ("relu.op0<=1s", REPORT, "relu ran on the Edge TPU, which has no times per op"),
         ("shift.op0<=1s", REPORT, "shift was not profiled per op"),
         (
@@ -282,23 +412,44 @@ def test_a_device_that_throttles_says_why(bundle: Bundle) -> None:
         (
             "p50<=1s",
             replace(
-                REPORT, latency=series(), segments=(SHIFT, replace(RELU, latency=Series((), True, "not counted")), MIX)
+                REPORT,
+                latency=series(),
+                segments=(
+                    SHIFT,
+                    replace(RELU, latency=Series((), True, "not counted")),
+                    MIX,
+                ),
             ),
             "relu has no latency: not counted",
         ),
     ],
 )
-def test_a_figure_that_is_not_there_never_holds(bundle: Bundle, text: str, report: BenchReport, why: str) -> None:
+def test_a_figure_that_is_not_there_never_holds(
+    bundle: Bundle, text: str, report: BenchReport, why: str
+) -> None:
     for accept in (False, True):
         check = checked(bundle, text, report, accept)
-        assert (check.holds, check.measured, check.margin, check.estimated) == (False, None, None, False)
+        assert (check.holds, check.measured, check.margin, check.estimated) == (
+            False,
+            None,
+            None,
+            False,
+        )
         assert why in check.why
 
 
 def test_an_estimate_holds_only_where_estimates_count(bundle: Bundle) -> None:
     check = checked(bundle, "p95<=33ms", ESTIMATED)
-    assert (check.holds, check.measured, check.margin, check.estimated) == (False, 12.0, 21.0, True)
-    assert check.why == "est. 12 ms would hold; give --accept-estimates to let estimates count"
+    assert (check.holds, check.measured, check.margin, check.estimated) == (
+        False,
+        12.0,
+        21.0,
+        True,
+    )
+    assert (
+        check.why
+        == "est. 12 ms would hold; give --accept-estimates to let estimates count"
+    )
     check = checked(bundle, "p95<=33ms", ESTIMATED, accept=True)
     assert (check.holds, check.estimated, check.why) == (True, True, "")
     for accept in (False, True):
@@ -319,10 +470,22 @@ def test_transfers_are_estimates_on_a_measured_run_too(bundle: Bundle) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("p96<=3ms", 'there is no figure p96; did you mean "p9', "figures: min, p50, p90"),
+        (
+            "p96<=3ms",
+            'there is no figure p96; did you mean "p9',
+            "figures: min, p50, p90",
+        ),
         ("tpu.transfers<=3ms", 'did you mean "tpu.transfer"?', "figures: "),
-        ("mix.op2<=3ms", 'there is no figure mix.op2; did you mean "mix.op', "mix.op0 to mix.op1"),
-        ("seg9<=3ms", "there is no figure seg9", "shift, shift.min to shift.mean, shift.op0, relu"),
+        (
+            "mix.op2<=3ms",
+            'there is no figure mix.op2; did you mean "mix.op',
+            "mix.op0 to mix.op1",
+        ),
+        (
+            "seg9<=3ms",
+            "there is no figure seg9",
+            "shift, shift.min to shift.mean, shift.op0, relu",
+        ),
         ("rss<=3ms", "rss has no ms", "it is a size in B; use B, kB, MB"),
         ("first<=80MB", "first has no MB", "it is a time in ms"),
         ("rss<=80%", "rss has no %", "it is a size"),
@@ -337,10 +500,15 @@ def test_typos(bundle: Bundle, text: str, message: str, hint: str) -> None:
     assert e.value.at == "--budget"
 
 
-def test_a_bundle_without_a_list_of_its_ops_has_segments_at_least(tmp_path: Path) -> None:
+def test_a_bundle_without_a_list_of_its_ops_has_segments_at_least(
+    tmp_path: Path,
+) -> None:
     write_bundle(tmp_path / "old.edgec", *tiny_model.parts())
     with Bundle.open(tmp_path / "old.edgec") as opened:
-        assert [b.figure for b in parse_budgets(["mix<=1ms,mix.p95<=2ms"], opened)] == ["mix", "mix.p95"]
+        assert [b.figure for b in parse_budgets(["mix<=1ms,mix.p95<=2ms"], opened)] == [
+            "mix",
+            "mix.p95",
+        ]
         with pytest.raises(InputError, match=r"there is no figure mix\.op0"):
             parse_budgets(["mix.op0<=1ms"], opened)
 

@@ -1,4 +1,6 @@
-"""The page: self-contained, well-formed, names stay text, every estimate marked, everything of the report in it."""
+"""The page: self-contained, well-formed, names stay text, every estimate marked,
+everything of the report in it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ from tests.benching.example import (
 from tests.report.test_explain_html import Page
 
 HOSTILE_GRAPH = GraphFile(
-    tuple(replace(op, kind=HOSTILE, source=HOSTILE, output=HOSTILE, type=HOSTILE) for op in GRAPH.ops), GRAPH.segments
+    tuple(
+        replace(op, kind=HOSTILE, source=HOSTILE, output=HOSTILE, type=HOSTILE)
+        for op in GRAPH.ops
+    ),
+    GRAPH.segments,
 )
 
 
@@ -48,7 +54,9 @@ def test_well_formed_and_nothing_is_loaded_from_elsewhere(name: str) -> None:
     seen = Page(text)
     assert seen.urls == []
     assert "default-src 'none'" in text
-    assert not re.search(r"https?:|@import|url\(|fetch\(|XMLHttpRequest|innerHTML", text)
+    assert not re.search(
+        r"https?:|@import|url\(|fetch\(|XMLHttpRequest|innerHTML", text
+    )
     assert not re.search(r"<!--[A-Z]+-->|\bnan\b|\binf\b", text)
 
 
@@ -66,7 +74,9 @@ def test_every_operation_is_drawn_with_its_place_and_time() -> None:
 
 def test_a_segment_for_the_edge_tpu_that_ran_as_c_has_the_colour_of_the_cpu() -> None:
     r = measured()
-    twin = replace(r, segments=tuple(replace(s, backend="c", parts={}) for s in r.segments))
+    twin = replace(
+        r, segments=tuple(replace(s, backend="c", parts={}) for s in r.segments)
+    )
     assert {o["class"] for o in Page(text_of(twin)).ops} == {"op cpu"}
     assert "CPU, for Edge TPU" in text_of(twin)
 
@@ -98,7 +108,9 @@ def test_every_estimate_is_marked() -> None:
     tiles = re.findall(r"<dt>(\w+)( <span class=\"est\">est\.</span>)?</dt>", text)
     assert tiles
     assert all(mark for _, mark in tiles)
-    assert "est." not in re.sub(r"by the cost model:.*", "", Page(text_of(measured())).text)
+    assert "est." not in re.sub(
+        r"by the cost model:.*", "", Page(text_of(measured())).text
+    )
 
 
 @pytest.mark.parametrize("name", ["estimated", "emulated"])
@@ -147,7 +159,9 @@ def test_a_long_run_is_thinned_but_nothing_that_stands_out_is_lost() -> None:
     assert sum(y < min(heights) + 1 for y in heights) == 1
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node to parse JavaScript with")
+@pytest.mark.skipif(
+    shutil.which("node") is None, reason="no node to parse JavaScript with"
+)
 def test_the_script_parses(tmp_path: Path) -> None:
     script = tmp_path / "page.js"
     script.write_text(Page(text_of(measured())).scripts[1])

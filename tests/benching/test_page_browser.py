@@ -1,4 +1,6 @@
-"""The page in a real browser: a click tells an operation's time, nothing is wider than a phone."""
+"""The page in a real browser: a click tells an operation's time, nothing is wider than
+a phone.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_a_click_tells_the_time_and_a_search_finds(tmp_path: Path) -> None:
     dom = visit(text.replace("</body>", act + "</body>"), tmp_path)
     about = dom[dom.index('id="about"') :]
     assert "<h3>1  conv2d</h3>" in about
-    (ms,) = (op.ms for s in measured().segments for op in s.ops if op.name == "op1_conv2d")
+    (ms,) = (
+        op.ms for s in measured().segments for op in s.ops if op.name == "op1_conv2d"
+    )
     assert f"<dd>{ms:.3f} ms</dd>" in about
     assert "op1_conv2d" in about
     found = re.search(r'id="found"[^>]*>(\d+) found', dom)
@@ -47,8 +51,14 @@ def test_a_hostile_name_runs_nothing(tmp_path: Path) -> None:
 def test_nothing_is_wider_than_a_phone(name: str, tmp_path: Path) -> None:
     source = page(EXAMPLES[name](), GRAPH, measurement(hot=name == "throttled"))
     quoted = "JSON.parse(document.getElementById('source').textContent)"
-    held = f'<script type="application/json" id="source">{htmlsafe_json_dumps(source)}</script>'
-    dom = visit(f"<html><head></head><body>{held}{MEASURE.replace('SOURCE', quoted)}</body></html>", tmp_path)
+    held = (
+        '<script type="application/json" '
+        f'id="source">{htmlsafe_json_dumps(source)}</script>'
+    )
+    dom = visit(
+        f"<html><head></head><body>{held}{MEASURE.replace('SOURCE', quoted)}</body></html>",
+        tmp_path,
+    )
     width = re.search(r"<title>width (\d+)</title>", dom)
     assert width is not None
     assert int(width[1]) <= PHONE

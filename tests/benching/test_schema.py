@@ -1,4 +1,6 @@
-"""The published schema: takes every report, refuses damaged ones, and says what the dataclasses say."""
+"""The published schema: takes every report, refuses damaged ones, and says what the
+dataclasses say.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,19 @@ from edgec_runtime import Summary
 from edgec.benching.result import SCHEMA, BenchReport, Series
 from tests.benching.example import EXAMPLES, SETTINGS, measured
 
-jsonschema = pytest.importorskip("jsonschema", reason="no jsonschema: pip install -e .[dev]")
+jsonschema = pytest.importorskip(
+    "jsonschema", reason="no jsonschema: pip install -e .[dev]"
+)
 
-FORM: Mapping[str, Any] = json.loads((Path(__file__).parents[2] / "docs/bench.schema.json").read_text())
+FORM: Mapping[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "docs/bench.schema.json").read_text()
+)
 
 
 def validator() -> Any:
-    return jsonschema.Draft202012Validator(FORM, format_checker=jsonschema.FormatChecker())
+    return jsonschema.Draft202012Validator(
+        FORM, format_checker=jsonschema.FormatChecker()
+    )
 
 
 def as_read(report: BenchReport) -> Any:
@@ -65,7 +73,9 @@ DAMAGES: Mapping[str, Callable[[Any], None]] = {
     "an estimate that does not say so": lambda data: data["latency"].pop("estimated"),
     "no such place": _set("segments", 1, "place", to="gpu"),
     "no such verdict": _set("comparison", "verdict", to="maybe"),
-    "a part that the cost model does not have": _set("segments", 1, "parts", to={"cache": 1.0}),
+    "a part that the cost model does not have": _set(
+        "segments", 1, "parts", to={"cache": 1.0}
+    ),
     "no hash": _set("bundle_sha256", to="5e"),
     "a size that is not whole": _set("memory", "code", to=0.5),
     "a word for yes": _set("vitals", "throttled", to="yes"),
@@ -84,7 +94,9 @@ def test_refuses(what: str) -> None:
 # ---- schema and dataclasses
 
 
-def _forms(kind: Any, form: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _forms(
+    kind: Any, form: Mapping[str, Any], at: str
+) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     """Every dataclass below a type, with the object that the schema has at its place."""
     if "$ref" in form:
         form = FORM["$defs"][form["$ref"].rpartition("/")[2]]
@@ -103,21 +115,38 @@ def _forms(kind: Any, form: Mapping[str, Any], at: str) -> Iterator[tuple[str, A
         yield at, kind, form
         hints = get_type_hints(kind)
         for f in fields(kind):
-            yield from _forms(hints[f.name], form["properties"][f.name], f"{at}.{f.name}")
+            yield from _forms(
+                hints[f.name], form["properties"][f.name], f"{at}.{f.name}"
+            )
     else:
-        plain = {float: "number", int: "integer", str: "string", bool: "boolean"}.get(kind)
+        plain = {float: "number", int: "integer", str: "string", bool: "boolean"}.get(
+            kind
+        )
         assert plain is None or form.get("type", plain) == plain, at
 
 
 def test_schema_and_dataclasses_have_the_same_fields() -> None:
     seen = set()
     for at, kind, form in _forms(BenchReport, FORM, "report"):
-        names = {f.name for f in fields(kind)} | ({"summary"} if kind is Series else set())
+        names = {f.name for f in fields(kind)} | (
+            {"summary"} if kind is Series else set()
+        )
         assert set(form["properties"]) == names, at
         assert set(form["required"]) == names, at
         assert form["additionalProperties"] is False, at
         assert all("description" in p for p in form["properties"].values()), at
         seen.add(kind.__name__)
-    assert {"BenchReport", "Series", "OpReport", "Throttling", "Check", "Compared", "Memory", "Once"} <= seen
-    assert set(FORM["$defs"]["summary"]["properties"]) == {f.name for f in fields(Summary)}
+    assert {
+        "BenchReport",
+        "Series",
+        "OpReport",
+        "Throttling",
+        "Check",
+        "Compared",
+        "Memory",
+        "Once",
+    } <= seen
+    assert set(FORM["$defs"]["summary"]["properties"]) == {
+        f.name for f in fields(Summary)
+    }
     assert set(FORM["$defs"]["settings"]["properties"]) == set(SETTINGS)

@@ -1,4 +1,6 @@
-"""Where a launch becomes steady: start-ups of known length, noise that is no start-up, and series that never settle."""
+"""Where a launch becomes steady: start-ups of known length, noise that is no start-up,
+and series that never settle.
+"""
 
 from __future__ import annotations
 

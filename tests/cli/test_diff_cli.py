@@ -27,11 +27,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(files: Path, *more: str) -> list[str]:
-    a, b = str(files / "float.tflite"), str(files / "int8.tflite")
+    a = str(files / "float.tflite")
+    b = str(files / "int8.tflite")
     return ["diff", a, b, "--inputs", str(files / "x.npz"), "--samples", "3", *more]
 
 
-def test_the_layers_are_shown_worst_first_or_in_order(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_layers_are_shown_worst_first_or_in_order(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_verb(words(files)) == 0
     worst = capsys.readouterr().out
     assert "layer: " in worst
@@ -45,15 +48,22 @@ def test_the_layers_are_shown_worst_first_or_in_order(files: Path, capsys: pytes
     assert len(numbers) == len(small()[1].ops)
 
 
-def test_a_threshold_is_an_exit_code(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_threshold_is_an_exit_code(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_verb(words(files, "--min-sqnr", "5")) == 0
     assert run_verb(words(files, "--min-sqnr", "90")) == 1
     assert "90 needed" in capsys.readouterr().out
-    assert run_verb(["diff", "a.tflite", "b.tflite", "--inputs", str(files / "x.npz")]) == 2
+    assert (
+        run_verb(["diff", "a.tflite", "b.tflite", "--inputs", str(files / "x.npz")])
+        == 2
+    )
     assert run_verb(words(files, "--order", "random")) == 2
 
 
-def test_json_has_every_figure(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_figure(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_verb(words(files, "--json", str(tmp_path / "d.json"))) == 0
     capsys.readouterr()
     assert run_verb(words(files, "--json", "-")) == 0
@@ -63,7 +73,16 @@ def test_json_has_every_figure(files: Path, tmp_path: Path, capsys: pytest.Captu
     assert found["samples"] == 3
     assert found["culprit"]["value"] in [one["value"] for one in found["layers"]]
     layer = found["layers"][2]
-    assert {"own_db", "inherited_db", "sqnr_db", "centred_db", "cosine", "max_error", "used", "clipped"} <= layer.keys()
+    assert {
+        "own_db",
+        "inherited_db",
+        "sqnr_db",
+        "centred_db",
+        "cosine",
+        "max_error",
+        "used",
+        "clipped",
+    } <= layer.keys()
     assert sum(layer["a"]) == sum(layer["b"]) > 0
     assert len(layer["edges"]) == len(layer["a"]) + 1
 
@@ -73,5 +92,7 @@ def test_a_page_is_written_whole(files: Path, tmp_path: Path) -> None:
     html = (tmp_path / "d.html").read_text()
     assert 'class="chart"' in html
     assert html.count('<g class="op ') == len(small()[1].ops)
-    assert "http" not in html.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    assert "http" not in html.replace("http://www.w3.org/2000/svg", "").replace(
+        "http-equiv", ""
+    )
     assert run_verb(words(files, "--html", str(tmp_path / "none" / "d.html"))) == 2

@@ -1,4 +1,6 @@
-"""One small case per thing a person can get wrong: the message, the exit code, and nothing left behind."""
+"""One small case per thing a person can get wrong: the message, the exit code, and
+nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +31,41 @@ def refused(result: Result, *texts: str, code: int = 2) -> None:
         assert text in result.err, result.err
 
 
-def onnx_model(path: Path, op: str = "Relu", shape: tuple[object, ...] = (1, 3, 8, 8)) -> Path:
+def onnx_model(
+    path: Path, op: str = "Relu", shape: tuple[object, ...] = (1, 3, 8, 8)
+) -> Path:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
-    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name="the_node")], "g", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x"], ["y"], name="the_node")], "g", [x], [y]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path
+    )
     return path
 
 
 def test_missing_model(tmp_path: Path) -> None:
-    refused(edgec("compile", "nosuch.onnx", cwd=tmp_path), "no such model file: nosuch.onnx")
+    refused(
+        edgec("compile", "nosuch.onnx", cwd=tmp_path), "no such model file: nosuch.onnx"
+    )
 
 
 def test_the_program_itself(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "edgec", "compile", "nosuch.onnx"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    refused(Result(done.returncode, done.stdout, done.stderr), "no such model file: nosuch.onnx")
+    refused(
+        Result(done.returncode, done.stdout, done.stderr),
+        "no such model file: nosuch.onnx",
+    )
 
 
 def test_neither_onnx_nor_tflite(tmp_path: Path) -> None:
     (tmp_path / "model.h5").write_bytes(b"x")
-    refused(edgec("compile", "model.h5", cwd=tmp_path), "model.h5 is none of .onnx, .tflite, .pt2")
+    refused(
+        edgec("compile", "model.h5", cwd=tmp_path),
+        "model.h5 is none of .onnx, .tflite, .pt2",
+    )
 
 
 @pytest.mark.parametrize("cut", [0, 6, 100, 0.5, 0.9, 0.99])
@@ -67,14 +83,18 @@ def test_truncated_tflite(tmp_path: Path, cut: float) -> None:
 @pytest.mark.parametrize("cut", [0, 40, 0.3, 0.8])
 def test_truncated_onnx(tmp_path: Path, cut: float) -> None:
     data = DIGITS.read_bytes()
-    (tmp_path / "model.onnx").write_bytes(data[: int(cut if cut > 1 else cut * len(data))])
+    (tmp_path / "model.onnx").write_bytes(
+        data[: int(cut if cut > 1 else cut * len(data))]
+    )
     refused(edgec("compile", "model.onnx", cwd=tmp_path), "model.onnx")
     assert list(tmp_path.iterdir()) == [tmp_path / "model.onnx"]
 
 
 def test_unknown_op(tmp_path: Path) -> None:
     model = onnx_model(tmp_path / "m.onnx", "RandomNormalLike")
-    refused(edgec("compile", model, cwd=tmp_path), "RandomNormalLike", "the_node", "m.onnx")
+    refused(
+        edgec("compile", model, cwd=tmp_path), "RandomNormalLike", "the_node", "m.onnx"
+    )
 
 
 def test_dynamic_shape_that_is_not_frozen(tmp_path: Path) -> None:
@@ -84,36 +104,67 @@ def test_dynamic_shape_that_is_not_frozen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1x2", "x=1x-3", "x=1xa"])
 def test_malformed_input_shape(tmp_path: Path, text: str) -> None:
-    refused(edgec("compile", DIGITS, "--input-shape", text, cwd=tmp_path), f"--input-shape {text}")
+    refused(
+        edgec("compile", DIGITS, "--input-shape", text, cwd=tmp_path),
+        f"--input-shape {text}",
+    )
 
 
 @pytest.mark.parametrize("text", ["sr", "sr=", "=1", "sr=1,a"])
 def test_malformed_fixed_input(tmp_path: Path, text: str) -> None:
-    refused(edgec("compile", DIGITS, "--fix", text, cwd=tmp_path), f"--fix {text}", "one number")
+    refused(
+        edgec("compile", DIGITS, "--fix", text, cwd=tmp_path),
+        f"--fix {text}",
+        "one number",
+    )
 
 
 @pytest.mark.parametrize("text", ["h", "h=", "=hn"])
 def test_malformed_state(tmp_path: Path, text: str) -> None:
-    refused(edgec("compile", DIGITS, "--state", text, cwd=tmp_path), f"--state {text}", "INPUT=OUTPUT")
+    refused(
+        edgec("compile", DIGITS, "--state", text, cwd=tmp_path),
+        f"--state {text}",
+        "INPUT=OUTPUT",
+    )
 
 
 def test_state_of_no_input(tmp_path: Path) -> None:
-    refused(edgec("compile", DIGITS, "--state", "imput=output", cwd=tmp_path), "imput", "--state")
+    refused(
+        edgec("compile", DIGITS, "--state", "imput=output", cwd=tmp_path),
+        "imput",
+        "--state",
+    )
 
 
 @pytest.mark.parametrize("threads", ["0", "5", "-1"])
 def test_threads_that_no_code_is_for(tmp_path: Path, threads: str) -> None:
-    refused(edgec("compile", DIGITS, "--threads", threads, cwd=tmp_path), f"{threads} threads", "give 1 to 4")
+    refused(
+        edgec("compile", DIGITS, "--threads", threads, cwd=tmp_path),
+        f"{threads} threads",
+        "give 1 to 4",
+    )
 
 
 def test_input_shape_of_no_input(tmp_path: Path) -> None:
-    refused(edgec("compile", DIGITS, "--input-shape", "imput=1x1x32x32", cwd=tmp_path), "imput", "input")
+    refused(
+        edgec("compile", DIGITS, "--input-shape", "imput=1x1x32x32", cwd=tmp_path),
+        "imput",
+        "input",
+    )
 
 
 def test_calibration_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "notes.txt").write_text("no picture")
-    result = edgec("compile", DIGITS, "--calibrate", "photos", "--target", "pi4+coral", cwd=tmp_path)
+    result = edgec(
+        "compile",
+        DIGITS,
+        "--calibrate",
+        "photos",
+        "--target",
+        "pi4+coral",
+        cwd=tmp_path,
+    )
     refused(result, "calibration folder holds no photo", "photos")
     assert not list(tmp_path.glob("*.edgec"))
 
@@ -124,20 +175,37 @@ def test_calibration_that_is_not_there(tmp_path: Path) -> None:
 
 def test_calibration_of_the_wrong_shape(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", input=np.zeros((4, 3, 9, 9), np.float32))
-    refused(edgec("compile", DIGITS, "--calibrate", "c.npz", cwd=tmp_path), "[4, 3, 9, 9]")
+    refused(
+        edgec("compile", DIGITS, "--calibrate", "c.npz", cwd=tmp_path), "[4, 3, 9, 9]"
+    )
 
 
-@pytest.mark.parametrize(("target", "guess"), [("pi44", "pi4"), ("pi4+corral", "coral")])
+@pytest.mark.parametrize(
+    ("target", "guess"), [("pi44", "pi4"), ("pi4+corral", "coral")]
+)
 def test_unknown_target(tmp_path: Path, target: str, guess: str) -> None:
-    refused(edgec("compile", DIGITS, "--target", target, cwd=tmp_path), target.split("+")[-1], guess)
+    refused(
+        edgec("compile", DIGITS, "--target", target, cwd=tmp_path),
+        target.split("+")[-1],
+        guess,
+    )
 
 
 def test_unknown_share_of_the_edge_tpu(tmp_path: Path) -> None:
-    refused(edgec("compile", DIGITS, "--edgetpu", "most", cwd=tmp_path), "most", "--edgetpu", "auto or all")
+    refused(
+        edgec("compile", DIGITS, "--edgetpu", "most", cwd=tmp_path),
+        "most",
+        "--edgetpu",
+        "auto or all",
+    )
 
 
 def test_unknown_pass(tmp_path: Path) -> None:
-    refused(edgec("compile", DIGITS, "--disable-pass", "dead_cod", cwd=tmp_path), "dead_cod", "dead_code")
+    refused(
+        edgec("compile", DIGITS, "--disable-pass", "dead_cod", cwd=tmp_path),
+        "dead_cod",
+        "dead_code",
+    )
 
 
 def test_unknown_preprocessing(tmp_path: Path) -> None:
@@ -150,11 +218,17 @@ def test_output_that_is_a_folder(tmp_path: Path) -> None:
 
 def test_a_cosine_that_cannot_be(tmp_path: Path) -> None:
     for value in ("1.1", "nan"):
-        refused(edgec("compile", DIGITS, "--min-cosine", value, cwd=tmp_path), "no cosine can be")
+        refused(
+            edgec("compile", DIGITS, "--min-cosine", value, cwd=tmp_path),
+            "no cosine can be",
+        )
 
 
 def test_output_folder_that_is_not_there(tmp_path: Path) -> None:
-    refused(edgec("compile", DIGITS, "-o", "a/b.edgec", cwd=tmp_path), "folder a does not exist")
+    refused(
+        edgec("compile", DIGITS, "-o", "a/b.edgec", cwd=tmp_path),
+        "folder a does not exist",
+    )
 
 
 def test_unknown_verb_and_option(tmp_path: Path) -> None:
@@ -165,7 +239,12 @@ def test_unknown_verb_and_option(tmp_path: Path) -> None:
 def test_a_bundle_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "x.edgec").write_bytes(b"not a zip")
     refused(edgec("bench", "x.edgec", cwd=tmp_path), "x.edgec")
-    refused(edgec("run", "nosuch.edgec", "--input", PHOTO, "--output", "y.npz", cwd=tmp_path), "nosuch.edgec")
+    refused(
+        edgec(
+            "run", "nosuch.edgec", "--input", PHOTO, "--output", "y.npz", cwd=tmp_path
+        ),
+        "nosuch.edgec",
+    )
 
 
 @pytest.mark.slow
@@ -173,7 +252,9 @@ def test_running_with_wrong_files(tmp_path: Path) -> None:
     assert edgec("compile", DIGITS, "-o", "d.edgec", cwd=tmp_path).code == 0
     run = ("run", "d.edgec", "--output", "y.npz", "--input")
     refused(edgec(*run, "nosuch.npz", cwd=tmp_path), "nosuch.npz")
-    np.savez(tmp_path / "x.npz", inpt=np.zeros((1, 1, 32, 32), np.float32), other=np.zeros(3))
+    np.savez(
+        tmp_path / "x.npz", inpt=np.zeros((1, 1, 32, 32), np.float32), other=np.zeros(3)
+    )
     refused(edgec(*run, "x.npz", cwd=tmp_path), "none of them an input")
     np.savez(tmp_path / "x.npz", input=np.zeros((1, 1, 32, 32), np.float64))
     refused(edgec(*run, "x.npz", cwd=tmp_path), "float32, not float64")
@@ -181,15 +262,29 @@ def test_running_with_wrong_files(tmp_path: Path) -> None:
     refused(edgec(*run, "x.npz", cwd=tmp_path), "x.npz cannot be read")
     np.savez(tmp_path / "x.npz", input=np.zeros((1, 1, 32, 32), np.float32))
     refused(edgec(*run, "x.npz", "--on", "emulated:pi9", cwd=tmp_path), "pi9")
-    refused(edgec("run", "d.edgec", "--input", "x.npz", "--output", "y.gif", cwd=tmp_path), "cannot write .gif")
+    refused(
+        edgec("run", "d.edgec", "--input", "x.npz", "--output", "y.gif", cwd=tmp_path),
+        "cannot write .gif",
+    )
     assert not (tmp_path / "y.npz").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"), [("edgec fla", "plain,flash"), ("edgec flash --hea", "plain,--health")]
+    ("words", "completed"),
+    [("edgec fla", "plain,flash"), ("edgec flash --hea", "plain,--health")],
 )
 def test_the_shell_completes(words: str, completed: str) -> None:
-    settings = {"_EDGEC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    start = [sys.executable, "-c", "import sys; sys.argv = ['edgec']; from edgec.cli.main import main; main()"]
-    done = subprocess.run(start, capture_output=True, text=True, env={**os.environ, **settings})
+    settings = {
+        "_EDGEC_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    start = [
+        sys.executable,
+        "-c",
+        "import sys; sys.argv = ['edgec']; from edgec.cli.main import main; main()",
+    ]
+    done = subprocess.run(
+        start, capture_output=True, text=True, env={**os.environ, **settings}
+    )
     assert completed in done.stdout.splitlines()

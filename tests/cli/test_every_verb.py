@@ -1,7 +1,8 @@
-"""Every verb once, as a person starts it: what it prints is its own, and with --json all of it is JSON.
+"""Every verb once, as a person starts it: what it prints is its own, and with --json
+all of it is JSON.
 
-These also run with the newest versions of all dependencies (`make test-newest`): a library that prints a banner, or a
-function that it renamed, is found here.
+These also run with the newest versions of all dependencies (`make test-newest`): a
+library that prints a banner, or a function that it renamed, is found here.
 """
 
 from __future__ import annotations
@@ -30,14 +31,17 @@ CARTOON = FIXTURES / "cartoon" / "cartoon.onnx"
 PHOTO = FIXTURES / "photos" / "cup.jpg"
 
 PROGRESS = re.compile(r"([a-z][^\n:]*: (\d+\.\d s|a minute or two, once)\n)*")
-"""What a verb may write to standard error where it is no terminal: a line for each step that took its time."""
+"""What a verb may write to standard error where it is no terminal: a line for each step
+that took its time.
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.cc]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command line. said: what standard error may be beside progress, a pattern. needs: a program of Debian's.
+    """A command line. said: what standard error may be beside progress, a pattern.
+    needs: a program of Debian's.
 
     codes: exit codes that are right.
     """
@@ -50,37 +54,101 @@ class Case:
     @property
     def verb(self) -> str:
         """The verb, or the group and its verb."""
-        return " ".join(self.words[: 2 if self.words[:1] == ("devices",) and self.words[1] in ("status",) else 1])
+        return " ".join(
+            self.words[
+                : 2
+                if self.words[:1] == ("devices",) and self.words[1] in ("status",)
+                else 1
+            ]
+        )
 
 
 TEXT = (
     Case(("compile", str(DIGITS), "-o", "digits.edgec")),
-    Case(("compile", str(CARTOON), "--target", "pi4+coral", "--calibrate", str(PHOTO.parent), "--quantize", "fast",
-          "--preprocess", "0_1", "--task", "image", "-o", "cartoon.edgec")),
+    Case(
+        (
+            "compile",
+            str(CARTOON),
+            "--target",
+            "pi4+coral",
+            "--calibrate",
+            str(PHOTO.parent),
+            "--quantize",
+            "fast",
+            "--preprocess",
+            "0_1",
+            "--task",
+            "image",
+            "-o",
+            "cartoon.edgec",
+        )
+    ),
     Case(("explain", str(CARTOON), "--target", "pi4+coral")),
     Case(("run", "digits.edgec", "--input", "digit.npy", "--output", "digit.npz")),
     Case(("bench", "digits.edgec", "--runs", "5", "--json", "bench.json")),
     Case(("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz")),
     Case(("tune", "digits.edgec", "--ops", "1", "-o", "tuned.json")),
     Case(("package", "cartoon.edgec", "-o", ".")),
-    Case(("sign", "--new-key", "new"), said=r"new SHA256:\S+; devices trust it by new\.pub\n"),
-    Case(("webcam", "cartoon.edgec", "--source", str(PHOTO), "--no-display", "--frames", "2")),
+    Case(
+        ("sign", "--new-key", "new"),
+        said=r"new SHA256:\S+; devices trust it by new\.pub\n",
+    ),
+    Case(
+        (
+            "webcam",
+            "cartoon.edgec",
+            "--source",
+            str(PHOTO),
+            "--no-display",
+            "--frames",
+            "2",
+        )
+    ),
     Case(("demo", "--out", "demo"), needs="qemu-aarch64"),
-)  # fmt: skip
+)
 """Those that print text."""
 
 AS_JSON = (
-    Case(("explain", str(CARTOON), "--target", "pi4+coral", "--calibrate", str(PHOTO.parent), "--json")),
-    Case(("run", "cartoon.edgec", "--input", str(PHOTO), "--output", "cup.png", "--json")),
-    Case(("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz", "--json", "-")),
+    Case(
+        (
+            "explain",
+            str(CARTOON),
+            "--target",
+            "pi4+coral",
+            "--calibrate",
+            str(PHOTO.parent),
+            "--json",
+        )
+    ),
+    Case(
+        ("run", "cartoon.edgec", "--input", str(PHOTO), "--output", "cup.png", "--json")
+    ),
+    Case(
+        ("diff", str(DIGITS), "digits.edgec", "--inputs", "digits.npz", "--json", "-")
+    ),
     Case(("doctor", "--json"), codes=(0, 1)),
     Case(("devices", "--json")),
     Case(("devices", "status", "--json")),
     Case(("flash", "digits.edgec", "--on", "local:", "--json")),
     Case(("status", "--on", "local:", "--json")),
-    Case(("rollback", "--on", "local:", "--json"), said=r"error: [^\n]*\n(  [^\n]*\n)*", codes=(2,)),
+    Case(
+        ("rollback", "--on", "local:", "--json"),
+        said=r"error: [^\n]*\n(  [^\n]*\n)*",
+        codes=(2,),
+    ),
     Case(("trust", "key.pub", "--on", "local:", "--json")),
-    Case(("webcam", "cartoon.edgec", "--source", str(PHOTO), "--no-display", "--frames", "2", "--json")),
+    Case(
+        (
+            "webcam",
+            "cartoon.edgec",
+            "--source",
+            str(PHOTO),
+            "--no-display",
+            "--frames",
+            "2",
+            "--json",
+        )
+    ),
 )
 """Those whose whole standard output is JSON."""
 
@@ -101,14 +169,22 @@ def _made(folder: Path) -> None:
     edgec.compile(DIGITS, output=folder / "digits.edgec")
     cartoon = folder / "cartoon.edgec"
     edgec.compile(
-        CARTOON, "pi4+coral", cartoon, calibrate=PHOTO.parent, quantize="fast", preprocess="0_1", task="image"
+        CARTOON,
+        "pi4+coral",
+        cartoon,
+        calibrate=PHOTO.parent,
+        quantize="fast",
+        preprocess="0_1",
+        task="image",
     )
     edgec.sign(new_key=folder / "key")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with what `_made` made, which is one for each case: they may run in any order and beside each other."""
+    """A folder with what `_made` made, which is one for each case: they may run in any
+    order and beside each other.
+    """
     shutil.copytree(builds.once("every verb", _made), tmp_path, dirs_exist_ok=True)
     return tmp_path
 
@@ -119,10 +195,14 @@ def started(case: Case, folder: Path) -> subprocess.CompletedProcess[str]:
         pytest.skip(f"no {case.needs}")
     env = {**os.environ, "EDGEC_ROOT": str(folder / "device")}
     command = [sys.executable, "-m", "edgec", *case.words]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
 
 
-@pytest.mark.parametrize("case", [*TEXT, *AS_JSON], ids=lambda c: " ".join(Path(w).name for w in c.words[:4]))
+@pytest.mark.parametrize(
+    "case", [*TEXT, *AS_JSON], ids=lambda c: " ".join(Path(w).name for w in c.words[:4])
+)
 def test_what_a_verb_prints_is_its_own(case: Case, folder: Path) -> None:
     done = started(case, folder)
     assert done.returncode in case.codes, done.stderr
@@ -143,14 +223,17 @@ def _verbs(group: click.Group, before: Sequence[str] = ()) -> Iterator[str]:
 
 
 def test_every_verb_has_a_case() -> None:
-    assert set(_verbs(cli)) == {case.verb for case in (*TEXT, *AS_JSON)} | ELSEWHERE.keys()
+    assert (
+        set(_verbs(cli)) == {case.verb for case in (*TEXT, *AS_JSON)} | ELSEWHERE.keys()
+    )
 
 
 def test_every_verb_with_json_on_standard_output_is_tried_with_it() -> None:
     with_json = {
         name
         for name in _verbs(cli)
-        if any(p.name == "as_json" for p in _command(name).params) and name not in ELSEWHERE
+        if any(p.name == "as_json" for p in _command(name).params)
+        and name not in ELSEWHERE
     }
     assert with_json <= {case.verb for case in AS_JSON if "--json" in case.words}
 

@@ -1,4 +1,6 @@
-"""What stays on the machine: of temporary files a bug report alone, which is named; and a cache that is only ours."""
+"""What stays on the machine: of temporary files a bug report alone, which is named; and
+a cache that is only ours.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,16 @@ DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
 
 
 def _edgec(tmp: Path, *args: str | Path) -> subprocess.Popen[str]:
-    environ = {**os.environ, "TMPDIR": str(tmp), "EDGEC_CACHE": str(tmp.parent / "cache")}
+    environ = {
+        **os.environ,
+        "TMPDIR": str(tmp),
+        "EDGEC_CACHE": str(tmp.parent / "cache"),
+    }
     command = [sys.executable, "-m", "edgec", *map(str, args)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environ, text=True, preexec_fn=_heard, stdout=pipe, stderr=pipe)
+    return subprocess.Popen(
+        command, env=environ, text=True, preexec_fn=_heard, stdout=pipe, stderr=pipe
+    )
 
 
 def _heard() -> None:
@@ -36,10 +44,20 @@ def _heard() -> None:
 @pytest.mark.cc
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_the_temporary_folder_is_empty(number: signal.Signals | None, tmp_path: Path) -> None:
+def test_the_temporary_folder_is_empty(
+    number: signal.Signals | None, tmp_path: Path
+) -> None:
     tmp = tmp_path / "tmp"
     tmp.mkdir()
-    process = _edgec(tmp, "compile", DIGITS / "digits.onnx", "-o", tmp_path / "d.edgec", "--cc", "gcc")
+    process = _edgec(
+        tmp,
+        "compile",
+        DIGITS / "digits.onnx",
+        "-o",
+        tmp_path / "d.edgec",
+        "--cc",
+        "gcc",
+    )
     until = time.monotonic() + 60
     while number is not None and not list(tmp.iterdir()) and time.monotonic() < until:
         time.sleep(0.01)
@@ -63,7 +81,9 @@ def test_a_bug_report_is_named(
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
-def test_the_cache_is_ours_alone(mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_ours_alone(
+    mask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "a" / "cache"))
     before = os.umask(mask)
     try:
@@ -80,7 +100,9 @@ def test_the_cache_is_ours_alone(mask: int, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_cache_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
     os.chown(cache_dir("files"), 12345, 12345)
     with pytest.raises(EdgecError, match="can be changed by others"):

@@ -56,7 +56,9 @@ def test_a_missing_device_is_asked_for_by_the_name_that_is_shown() -> None:
     assert "--to" not in e.value.format_message()
 
 
-def test_several_devices_are_given_in_one_word_or_in_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_devices_are_given_in_one_word_or_in_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     error = invoke("status", "--on", "local:,locl:", "--to", "local:")
     assert 'did you mean "local"' in str(error)

@@ -1,4 +1,6 @@
-"""Where a command wants a file: a pipe nobody writes to, what never ends, what is larger than any disk."""
+"""Where a command wants a file: a pipe nobody writes to, what never ends, what is
+larger than any disk.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,26 @@ VERBS = {
     "a .tflite model": ("x.tflite", ("explain", "x.tflite")),
     "a task": ("x.json", ("compile", "m.onnx", "--task", "x.json")),
     "a task in TOML": ("x.toml", ("compile", "m.onnx", "--task", "x.toml")),
-    "anchors": ("x.csv", ("compile", "m.onnx", "--task", "yolox", "--anchors", "x.csv")),
-    "anchors of numpy": ("x.npy", ("compile", "m.onnx", "--task", "yolox", "--anchors", "x.npy")),
+    "anchors": (
+        "x.csv",
+        ("compile", "m.onnx", "--task", "yolox", "--anchors", "x.csv"),
+    ),
+    "anchors of numpy": (
+        "x.npy",
+        ("compile", "m.onnx", "--task", "yolox", "--anchors", "x.npy"),
+    ),
     "schedules": ("x", ("compile", "m.onnx", "--allow-float", "--tuned", "x")),
     "labels": ("x", ("compile", "m.onnx", "--allow-float", "--labels", "x")),
-    "a recipe": ("x.toml", ("compile", "m.onnx", "--calibrate", "m.onnx", "--quantize", "x.toml")),
+    "a recipe": (
+        "x.toml",
+        ("compile", "m.onnx", "--calibrate", "m.onnx", "--quantize", "x.toml"),
+    ),
     "a private key": ("x", ("sign", "m.edgec", "--key", "x")),
     "a public key": ("x", ("trust", "x", "--on", "local:")),
-    "a wheel": ("x-1.0-py3-none-any.whl", ("sign", "x-1.0-py3-none-any.whl", "--key", "x")),
+    "a wheel": (
+        "x-1.0-py3-none-any.whl",
+        ("sign", "x-1.0-py3-none-any.whl", "--key", "x"),
+    ),
     "edgec.toml": ("edgec.toml", ("devices",)),
 }
 

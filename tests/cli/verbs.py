@@ -1,4 +1,6 @@
-"""The command line in this process: starting Python and importing takes longer than most of what is tried."""
+"""The command line in this process: starting Python and importing takes longer than
+most of what is tried.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,13 @@ class Result:
 
 def edgec(*args: object, cwd: Path) -> Result:
     """`edgec ARGS` in a folder."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    out = io.StringIO()
+    err = io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             code = run_verb(list(map(str, args)))
         except SystemExit as e:

@@ -23,7 +23,9 @@ Samples = Sequence[Sample]
 
 @cache
 def small() -> tuple[Graph, Graph, Samples]:
-    """Six layers with an addition, float and int8, and samples that it was calibrated on."""
+    """Six layers with an addition, float and int8, and samples that it was calibrated
+    on.
+    """
     net = Net("small", 7)
     y = net.conv(net.input(1, 16, 16, 3), 16)
     z = net.depthwise(y)
@@ -47,7 +49,12 @@ def as_c(name: str, graph: Graph, csrc: Path | None = None) -> NativeSide:
 
 def against(a: Side, planted: Planted, tries: Samples) -> Diff:
     """A against a graph with a fault; with interp where that is in a kernel."""
-    return compared(a, as_c("planted", planted.graph, planted.csrc), tries, 1 if planted.kernel else 0)
+    return compared(
+        a,
+        as_c("planted", planted.graph, planted.csrc),
+        tries,
+        1 if planted.kernel else 0,
+    )
 
 
 __all__ = ["InterpSide", "against", "as_c", "compared", "small"]

@@ -1,4 +1,6 @@
-"""Faults planted in one layer of an int8 graph, drawn by a seed; and in one kernel of a copy of the C kernels."""
+"""Faults planted in one layer of an int8 graph, drawn by a seed; and in one kernel of a
+copy of the C kernels.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Alter = Callable[[TensorType], TensorType]
 
 @dataclass(frozen=True)
 class Planted:
-    """A graph with a fault. op: the layer that has it. what: to be read. kernel: whose rounding is wrong, in `csrc`."""
+    """A graph with a fault. op: the layer that has it. what: to be read. kernel: whose
+    rounding is wrong, in `csrc`.
+    """
 
     graph: Graph
     op: Op
@@ -36,11 +40,18 @@ class Planted:
 
 def weighted(graph: Graph) -> list[Op]:
     """Its int8 ops that multiply by constant weights."""
-    return [op for op in graph.ops if _weight(op) is not None and op.output.type.dtype == "int8"]
+    return [
+        op
+        for op in graph.ops
+        if _weight(op) is not None and op.output.type.dtype == "int8"
+    ]
 
 
 def plant(fault: str, graph: Graph, seed: int, folder: Path) -> Planted:
-    """One of FAULTS, in a layer drawn by `seed`. The graph that is given stays as it is."""
+    """One of FAULTS, in a layer drawn by `seed`.
+
+    The graph that is given stays as it is.
+    """
     rng = np.random.default_rng(seed)
     if fault == "kernel":
         return _kernel(graph, rng, folder)
@@ -51,12 +62,20 @@ def plant(fault: str, graph: Graph, seed: int, folder: Path) -> Planted:
 
 
 def _weight(op: Op) -> int | None:
-    return next((i for i, v in enumerate(op.inputs) if role(op, i) == "weight" and v.const is not None), None)
+    return next(
+        (
+            i
+            for i, v in enumerate(op.inputs)
+            if role(op, i) == "weight" and v.const is not None
+        ),
+        None,
+    )
 
 
 def _scale(op: Op, rng: np.random.Generator) -> str:
-    """The weights' scale is not the one that they were rounded by, and their bias goes with them; or the op computes
-    with another scale of its result than those have who read it.
+    """The weights' scale is not the one that they were rounded by, and their bias goes
+    with them; or the op computes with another scale of its result than those have who
+    read it.
     """
     if rng.integers(2):
 
@@ -71,18 +90,24 @@ def _scale(op: Op, rng: np.random.Generator) -> str:
         if role(op, i) in ("weight", "bias") and v.type.quant is not None:
             q = v.type.quant
             scale = tuple(float(np.float32(s * _FACTOR)) for s in q.scale)
-            op.inputs[i] = Value(v.name, v.type.with_quant(Quant(scale, q.zero_point, q.axis)), v.const)
+            op.inputs[i] = Value(
+                v.name, v.type.with_quant(Quant(scale, q.zero_point, q.axis)), v.const
+            )
     return f"weights of {op.output.name} times {_FACTOR}"
 
 
 def _channel(op: Op, rng: np.random.Generator) -> str:
-    """Two output channels are swapped, of those that carry something: weights, scales and bias."""
+    """Two output channels are swapped, of those that carry something: weights, scales
+    and bias.
+    """
     at = _weight(op)
     assert at is not None
     axis = op.spec.weight_axis
     w = op.inputs[at].const
     assert w is not None
-    alive = np.flatnonzero(np.any(w != 0, axis=tuple(i for i in range(w.ndim) if i != axis)))
+    alive = np.flatnonzero(
+        np.any(w != 0, axis=tuple(i for i in range(w.ndim) if i != axis))
+    )
     i, j = (int(n) for n in rng.choice(alive, 2, replace=False))
     for k, v in enumerate(op.inputs):
         if role(op, k) in ("weight", "bias"):
@@ -90,7 +115,9 @@ def _channel(op: Op, rng: np.random.Generator) -> str:
             along = axis if role(op, k) == "weight" else 0
             order = np.arange(v.const.shape[along])
             order[[i, j]] = order[[j, i]]
-            op.inputs[k] = Value(v.name, _reordered(v.type, order), np.take(v.const, order, along))
+            op.inputs[k] = Value(
+                v.name, _reordered(v.type, order), np.take(v.const, order, along)
+            )
     return f"channels {i} and {j} of {op.output.name} swapped"
 
 
@@ -98,29 +125,50 @@ def _reordered(t: TensorType, order: Array) -> TensorType:
     q = t.quant
     if q is None or q.axis is None:
         return t
-    return t.with_quant(Quant(tuple(q.scale[i] for i in order), tuple(q.zero_point[i] for i in order), q.axis))
+    return t.with_quant(
+        Quant(
+            tuple(q.scale[i] for i in order),
+            tuple(q.zero_point[i] for i in order),
+            q.axis,
+        )
+    )
 
 
 def _zero_point(op: Op, rng: np.random.Generator) -> str:
-    """The op computes with a zero point of its result, or of its input, that is one off."""
-    by, of_result = int(rng.choice([-1, 1])), bool(rng.integers(2))
+    """The op computes with a zero point of its result, or of its input, that is one
+    off.
+    """
+    by = int(rng.choice([-1, 1]))
+    of_result = bool(rng.integers(2))
 
     def alter(t: TensorType) -> TensorType:
         assert t.quant is not None
-        return t.with_quant(Quant(t.quant.scale, (t.quant.zero_point[0] + by,), t.quant.axis))
+        return t.with_quant(
+            Quant(t.quant.scale, (t.quant.zero_point[0] + by,), t.quant.axis)
+        )
 
     op.spec = lying(op.spec, alter, of_result)
-    return f"zero point of the {'result' if of_result else 'input'} of {op.output.name} off by {by:+d}"
+    return (
+        f"zero point of the {'result' if of_result else 'input'} of "
+        f"{op.output.name} off by {by:+d}"
+    )
 
 
 _PLANT = {"scale": _scale, "zero point": _zero_point, "channel": _channel}
 
 
 def lying(spec: OpDef, alter: Alter, of_result: bool) -> OpDef:
-    """An op that computes as if its result (or its first input) had another type than all others see."""
+    """An op that computes as if its result (or its first input) had another type than
+    all others see.
+    """
     cls: Any = type(spec)
 
-    def ref(self: Any, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]) -> list[Array]:
+    def ref(
+        self: Any,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
+    ) -> list[Array]:
         if of_result:
             yt = [alter(t) for t in yt]
         else:
@@ -137,7 +185,9 @@ def lying(spec: OpDef, alter: Alter, of_result: bool) -> OpDef:
             v.type = declared
 
     liar = type(cls.__name__, (cls,), {"ref": ref, "calls": calls})
-    return liar(**{name: getattr(spec, name) for name in (f.name for f in fields(spec))})  # type: ignore[no-any-return]
+    return liar(  # type: ignore[no-any-return]
+        **{name: getattr(spec, name) for name in (f.name for f in fields(spec))}
+    )
 
 
 _WRONG = """
@@ -169,7 +219,9 @@ def _kernel(graph: Graph, rng: np.random.Generator, folder: Path) -> Planted:
         name, which = KERNELS[kernel]
         head, *rest = (csrc / name).read_text().split("ek_requantize(")
         rest[which] = f"@{rest[which]}"
-        text = "ek_requantize(".join([head, *rest]).replace("ek_requantize(@", "ek_wrong_requantize(")
+        text = "ek_requantize(".join([head, *rest]).replace(
+            "ek_requantize(@", "ek_wrong_requantize("
+        )
         (csrc / name).write_text(text)
         fixed = csrc / "ek_fixed_point.h"
         whole, end = fixed.read_text().rsplit("#endif", 1)
@@ -178,13 +230,16 @@ def _kernel(graph: Graph, rng: np.random.Generator, folder: Path) -> Planted:
 
 
 def is_seen(good: Graph, planted: Planted, samples: Sequence[Sample]) -> bool:
-    """Whether the layer computes anything else with the fault, on what it reads from layers that are right."""
+    """Whether the layer computes anything else with the fault, on what it reads from
+    layers that are right.
+    """
     right = {op.output.name: op for op in good.ops}[planted.op.output.name]
     run = NativeGraph(good, native_compiler(None))
     for sample in samples:
         env = _values(run, sample)
         one, other = (
-            run_op(op, {v: env[v.name] for v in op.inputs if v.const is None})[0] for op in (right, planted.op)
+            run_op(op, {v: env[v.name] for v in op.inputs if v.const is None})[0]
+            for op in (right, planted.op)
         )
         if not np.array_equal(one, other):
             return True

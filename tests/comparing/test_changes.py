@@ -39,7 +39,8 @@ def unlike() -> tuple[Graph, Samples]:
     y = net.depthwise(y)
     graph = net.done(net.conv(y, 6, 1, act="none"))
     for op in graph.ops[:2]:
-        w, b = op.inputs[1], op.inputs[2]
+        w = op.inputs[1]
+        b = op.inputs[2]
         assert w.const is not None
         assert b.const is not None
         sizes = np.geomspace(0.02, 2, 8).astype(np.float32)
@@ -51,7 +52,9 @@ def unlike() -> tuple[Graph, Samples]:
 
 
 def separable() -> tuple[Graph, Samples]:
-    """Two separable convolutions without anything between their halves, and a channel that is a constant."""
+    """Two separable convolutions without anything between their halves, and a channel
+    that is a constant.
+    """
     net = Net("separable", 6)
     y = net.depthwise(net.conv(net.input(1, 12, 12, 3), 8, act="relu"), act="none")
     y = net.depthwise(net.conv(y, 8, 1, act="relu"), act="none")
@@ -83,7 +86,8 @@ def gated(scalar: bool) -> tuple[Graph, Samples]:
     """As `unlike`, with a product by one number for all, or one for each pixel."""
     net = Net("gated", 4)
     x = net.input(1, 12, 12, 3)
-    y, gate = net.conv(x, 8), net.op(Mean((0, 1, 2, 3) if scalar else (3,), not scalar), x)
+    y = net.conv(x, 8)
+    gate = net.op(Mean((0, 1, 2, 3) if scalar else (3,), not scalar), x)
     y = net.op(Mul(), *((gate, y) if scalar else (y, gate)))
     graph = net.done(net.conv(net.depthwise(y), 6, 1, act="none"))
     w = graph.ops[0].inputs[1]
@@ -93,7 +97,9 @@ def gated(scalar: bool) -> tuple[Graph, Samples]:
 
 
 @pytest.mark.parametrize(
-    "made", [unlike(), gated(True), gated(False), separable()], ids=["unlike", "by a scalar", "by pixels", "separable"]
+    "made",
+    [unlike(), gated(True), gated(False), separable()],
+    ids=["unlike", "by a scalar", "by pixels", "separable"],
 )
 def test_changes_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
     graph, tries = made
@@ -103,13 +109,21 @@ def test_changes_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
     changes = channel_changes(graph, work.graph)
     assert changes
     for sample in tries:
-        before, after = values(graph, dict(sample)), values(work.graph, dict(sample))
+        before = values(graph, dict(sample))
+        after = values(work.graph, dict(sample))
         for name, array in before.items():
             change = change_of(changes, name)
             want = array if change is None else change.done(array)
             if change is not None:
-                np.testing.assert_allclose(change.undone(want), array, rtol=1e-4, atol=1e-5 * np.abs(array).max())
-            np.testing.assert_allclose(after[name], want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+                np.testing.assert_allclose(
+                    change.undone(want),
+                    array,
+                    rtol=1e-4,
+                    atol=1e-5 * np.abs(array).max(),
+                )
+            np.testing.assert_allclose(
+                after[name], want, rtol=1e-4, atol=1e-5 * np.abs(want).max()
+            )
 
 
 def test_changes_of_parts_are_those_of_their_channels() -> None:
@@ -120,13 +134,21 @@ def test_changes_of_parts_are_those_of_their_channels() -> None:
     parted = [name for name, change in changes.items() if change.count is not None]
     assert len(parted) == 4 * len(next(iter(work.parts.values())))
     for sample in tries:
-        before, after = values(graph, dict(sample)), values(work.graph, dict(sample))
+        before = values(graph, dict(sample))
+        after = values(work.graph, dict(sample))
         for name, array in after.items():
             change = change_of(changes, name)
-            want = before[whole(name)] if change is None else change.done(before[whole(name)])
-            np.testing.assert_allclose(array, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+            if change is None:
+                want = before[whole(name)]
+            else:
+                want = change.done(before[whole(name)])
+            np.testing.assert_allclose(
+                array, want, rtol=1e-4, atol=1e-5 * np.abs(want).max()
+            )
             if change is not None and change.count is None:
-                np.testing.assert_allclose(change.undone(want), before[name], rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(
+                    change.undone(want), before[name], rtol=1e-4, atol=1e-5
+                )
 
 
 def test_a_file_gives_back_what_it_was_given() -> None:
@@ -148,7 +170,9 @@ def test_moves_are_found_with_factors_and_without() -> None:
     Centre().run(work)
     moved = channel_changes(graph, work.graph)
     assert {*moved} == {graph.ops[i].output.name for i in (1, 3, 4)}
-    assert all((change.times == 1).all() and change.plus.any() for change in moved.values())
+    assert all(
+        (change.times == 1).all() and change.plus.any() for change in moved.values()
+    )
     Equalize(power=1.0).run(work)
     both = channel_changes(graph, work.graph)
     assert all(both[name].plus.any() for name in moved)
@@ -160,13 +184,26 @@ def test_a_graph_that_nothing_scaled_has_none() -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("made", [unlike(), separable(), parted()], ids=["unlike", "separable", "parted"])
-def test_an_equalized_model_has_no_fault(tmp_path: Path, made: tuple[Graph, Samples]) -> None:
+@pytest.mark.parametrize(
+    "made", [unlike(), separable(), parted()], ids=["unlike", "separable", "parted"]
+)
+def test_an_equalized_model_has_no_fault(
+    tmp_path: Path, made: tuple[Graph, Samples]
+) -> None:
     graph, tries = made
     (tmp_path / "m.tflite").write_bytes(write_tflite(graph))
     (tmp_path / "eq.toml").write_text(EQUALIZE)
     np.savez(tmp_path / "x.npz", x=np.stack([s["x"] for s in tries]))
     model = str(tmp_path / "m.tflite")
-    found = diff(Request(model, f"int8:{model}", tmp_path / "x.npz", quantize=str(tmp_path / "eq.toml")))
-    assert not [(one.value, one.findings) for one in found.layers if one.fault is not None]
+    found = diff(
+        Request(
+            model,
+            f"int8:{model}",
+            tmp_path / "x.npz",
+            quantize=str(tmp_path / "eq.toml"),
+        )
+    )
+    assert not [
+        (one.value, one.findings) for one in found.layers if one.fault is not None
+    ]
     assert [n for n in found.notes if "scaled, moved or ordered channels" in n]

@@ -1,4 +1,6 @@
-"""Figures of what a network is for, from both outputs, where a bundle says what that is."""
+"""Figures of what a network is for, from both outputs, where a bundle says what that
+is.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,23 @@ def box(left: float, right: float, index: int = 0) -> Box:
 
 
 def mask(columns: int) -> Segments:
-    return Segments((np.arange(8) < columns).astype(np.float32) * np.ones((4, 1), np.float32), None, VIEW)
+    return Segments(
+        (np.arange(8) < columns).astype(np.float32) * np.ones((4, 1), np.float32),
+        None,
+        VIEW,
+    )
 
 
 def classes(columns: int) -> Segments:
-    return Segments(mask(columns).probability, mask(columns).probability.astype(np.uint16), VIEW)
+    return Segments(
+        mask(columns).probability, mask(columns).probability.astype(np.uint16), VIEW
+    )
 
 
 def points(x: float, shown: bool = True) -> Points:
-    return Points(np.full((3, 2), x, np.float32), np.ones(3), np.full(3, shown), 1.0, None)
+    return Points(
+        np.full((3, 2), x, np.float32), np.ones(3), np.full(3, shown), 1.0, None
+    )
 
 
 def picture(level: int) -> Picture:
@@ -47,12 +57,20 @@ def picture(level: int) -> Picture:
 @pytest.mark.parametrize(
     ("a", "b", "want"),
     [
-        (Classes((Class(3, "c", 0.5),)), Classes((Class(3, "c", 0.1), Class(1, "b", 0.1))), {"top-1": 1}),
+        (
+            Classes((Class(3, "c", 0.5),)),
+            Classes((Class(3, "c", 0.1), Class(1, "b", 0.1))),
+            {"top-1": 1},
+        ),
         (Classes((Class(3, "c", 0.5),)), Classes((Class(1, "b", 0.5),)), {"top-1": 0}),
         (mask(4), mask(3), {"IoU": 3 / 4, "probability": 1 / 8}),
         (mask(0), mask(0), {"probability": 0}),
         (classes(4), classes(3), {"IoU": (3 / 4 + 4 / 5) / 2}),
-        (Boxes((box(0, 4), box(5, 7))), Boxes((box(5, 7), box(0, 3))), {"boxes": (3 / 4 + 1) / 2}),
+        (
+            Boxes((box(0, 4), box(5, 7))),
+            Boxes((box(5, 7), box(0, 3))),
+            {"boxes": (3 / 4 + 1) / 2},
+        ),
         (Boxes((box(0, 4),)), Boxes((box(0, 4, 1),)), {"boxes": 0}),
         (Boxes((box(0, 4),)), Boxes((box(0, 4), box(0, 4))), {"boxes": 1 / 2}),
         (Boxes(()), Boxes(()), {}),
@@ -74,7 +92,8 @@ def test_outputs_are_the_tasks_by_name_and_shape() -> None:
         return Classes((Class(int(outputs["y"].argmax()), "", 1.0),))
 
     judge = Judge(Meaning("classification", 8, {"y": (1, 3)}, decode), {"theirs": "y"})  # type: ignore[arg-type]
-    one, other = np.eye(3, dtype=np.float32)[None, 0], np.eye(3, dtype=np.float32)[None, 1]
+    one = np.eye(3, dtype=np.float32)[None, 0]
+    other = np.eye(3, dtype=np.float32)[None, 1]
     judge.add({"y": (one, other)})
     judge.add({"theirs": (one, one)})
     judge.add({"theirs": (one.T, one.T)})
@@ -85,15 +104,24 @@ def test_outputs_are_the_tasks_by_name_and_shape() -> None:
 
 @pytest.mark.cc
 def test_a_bundle_says_its_task(tmp_path: Path) -> None:
-    calibrate, model = DIGITS / "digits_calibration.npz", DIGITS / "digits.onnx"
+    calibrate = DIGITS / "digits_calibration.npz"
+    model = DIGITS / "digits.onnx"
     edgec.compile(
-        model, "host", tmp_path / "d.edgec", calibrate=calibrate, quantize="fast", task="classification",
+        model,
+        "host",
+        tmp_path / "d.edgec",
+        calibrate=calibrate,
+        quantize="fast",
+        task="classification",
         preprocess="0_1,gray",
-    )  # fmt: skip
+    )
     for a, b in ((model, tmp_path / "d.edgec"), (tmp_path / "d.edgec", model)):
         found = edgec.diff(a, b, calibrate, samples=4)
         assert found.kind == "classification"
         assert found.task == {"top-1": 1.0}
         assert found.to_json()["task"] == {"kind": "classification", "top-1": 1.0}
         assert "classification: top-1 1 (" in to_text(found)
-    assert edgec.diff(model, f"interp:{model}", calibrate, samples=1).to_json()["task"] is None
+    assert (
+        edgec.diff(model, f"interp:{model}", calibrate, samples=1).to_json()["task"]
+        is None
+    )

@@ -22,7 +22,9 @@ DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 
 
 def test_what_is_slower_or_larger_without_it_gains() -> None:
-    def figure(model: str, part: str, cycles: float, arena: int = 64, digest: str = "other") -> Figure:
+    def figure(
+        model: str, part: str, cycles: float, arena: int = 64, digest: str = "other"
+    ) -> Figure:
         return Figure(model, part, cycles, arena, 1000, digest)
 
     found = [
@@ -30,7 +32,10 @@ def test_what_is_slower_or_larger_without_it_gains() -> None:
         *(figure("a", "fusion", 4e6), figure("b", "fusion", 8e6)),
         *(figure("a", "views", 2e6, 128), figure("b", "views", 4e6, digest="whole")),
         *(figure("a", "tuning", 1.9e6), figure("b", "tuning", 4e6, digest="whole")),
-        *(figure("a", "bands", 2e6, digest="whole"), figure("b", "bands", 4e6, digest="whole")),
+        *(
+            figure("a", "bands", 2e6, digest="whole"),
+            figure("b", "bands", 4e6, digest="whole"),
+        ),
     ]
     text = list(markdown(found, ["fusion", "views", "tuning", "bands"]))
     assert "| nothing | 2.00 M cycles | 4.00 M cycles | 1 |" in text
@@ -48,11 +53,19 @@ def test_what_is_slower_or_larger_without_it_gains() -> None:
 
 def test_every_rule_and_family_can_be_off() -> None:
     known = parts("pi4")
-    assert {"fusion", "views", "bands", "tuning", "kernels gemm_s8", "kernels gemm_f32"} <= known.keys()
+    assert {
+        "fusion",
+        "views",
+        "bands",
+        "tuning",
+        "kernels gemm_s8",
+        "kernels gemm_f32",
+    } <= known.keys()
     assert not any("x86" in name for name in known), "a Cortex-A72 has none of those"
     assert not known["views"].rules.views
     assert known["views"].rules.fusion
-    on, choose = core("cortex_a72"), known["kernels gemm_s8"].rules.choose
+    on = core("cortex_a72")
+    choose = known["kernels gemm_s8"].rules.choose
     assert isinstance(choose, Without)
     others = 0
     for sample in OpDef.registry["conv2d"].samples():
@@ -72,7 +85,9 @@ def test_the_command_on_a_file(tmp_path: Path) -> None:
     words = ["--models", str(DIGITS), "--parts", names, "--json", str(out)]
     command = [sys.executable, "-m", "tests.tables.ablation", *words]
     env = {**os.environ, "EDGEC_SHARED": str(tmp_path / "none")}
-    done = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, check=True, capture_output=True, text=True
+    )
     assert "these have no use for: kernels arg" in done.stdout.replace("fusion, ", "")
     rows = json.loads(out.read_text())["figures"]
     cycles = {r["part"]: r["cycles"] for r in rows}

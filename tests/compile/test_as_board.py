@@ -1,4 +1,6 @@
-"""A bundle for a board is verified as that board's code, and says so where it could not be."""
+"""A bundle for a board is verified as that board's code, and says so where it could not
+be.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ HOW = "cortex-a72 code"
 
 
 def patched(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
-    """The C for a Cortex-A72 is changed; that for others, which is tried on this machine, is right."""
+    """The C for a Cortex-A72 is changed; that for others, which is tried on this
+    machine, is right.
+    """
 
-    def broken(graph: Graph, name: str, core: Core, weights: WeightsFile, rules: Rules) -> CSource:
+    def broken(
+        graph: Graph, name: str, core: Core, weights: WeightsFile, rules: Rules
+    ) -> CSource:
         source = segment_source(graph, name, core, weights, rules=rules)
         if core.name != "cortex_a72":
             return source
@@ -45,12 +51,21 @@ def patched(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> No
 @pytest.mark.arm
 def test_a_boards_own_kernels_are_verified(tmp_path: Path) -> None:
     done = edgec.compile(
-        DIGITS, "pi4+coral", tmp_path / "d.edgec", calibrate=CALIBRATION, quantize="fast", edgetpu="all"
+        DIGITS,
+        "pi4+coral",
+        tmp_path / "d.edgec",
+        calibrate=CALIBRATION,
+        quantize="fast",
+        edgetpu="all",
     )
     places = {s.name: s.place for s in done.lowered.partition.segments}
     assert "edgetpu" in places.values()
-    assert {c.segment: c.place for c in done.verification.segments if c.how == HOW} == places
-    assert all(c.ok and c.samples == 1 for c in done.verification.segments if c.how == HOW)
+    assert {
+        c.segment: c.place for c in done.verification.segments if c.how == HOW
+    } == places
+    assert all(
+        c.ok and c.samples == 1 for c in done.verification.segments if c.how == HOW
+    )
     assert f"as {HOW}" in done.summary()
     assert "not run here" not in done.summary()
     with Bundle.open(tmp_path / "d.edgec") as bundle, Session(bundle) as session:
@@ -67,15 +82,23 @@ def test_a_boards_own_kernels_are_verified(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda text: text.replace(".low = 0.0f", ".low = 0.5f", 1), f"seg0 as {HOW} is 0[.][0-9]+ from interp"),
         (
-            lambda text: text.replace("    return 0;", "    __builtin_trap();\n    return 0;", 1),
+            lambda text: text.replace(".low = 0.0f", ".low = 0.5f", 1),
+            f"seg0 as {HOW} is 0[.][0-9]+ from interp",
+        ),
+        (
+            lambda text: text.replace(
+                "    return 0;", "    __builtin_trap();\n    return 0;", 1
+            ),
             f"as {HOW}, the program ended with status",
         ),
     ],
 )
 def test_a_kernel_that_is_wrong_on_the_board_alone_leaves_no_bundle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str], said: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[str], str],
+    said: str,
 ) -> None:
     patched(monkeypatch, change)
     with pytest.raises(EdgecError, match=f"verification failed: {said}") as e:
@@ -86,17 +109,24 @@ def test_a_kernel_that_is_wrong_on_the_board_alone_leaves_no_bundle(
 
 @pytest.mark.slow
 @pytest.mark.cc
-def test_what_was_not_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_run_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     done = edgec.compile(DIGITS, "pi4", tmp_path / "d.edgec")
     assert {c.how for c in done.verification.segments} == {"C"}
-    why = f"not run here as {HOW}: qemu-aarch64 is not installed (sudo apt-get install qemu-user)"
+    why = (
+        f"not run here as {HOW}: qemu-aarch64 is not installed (sudo apt-get "
+        "install "
+        "qemu-user)"
+    )
     assert why in done.summary().splitlines()
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         assert f"not run here {bundle.manifest.verification['not_run']}" == why
     monkeypatch.undo()
     monkeypatch.setattr(as_board, "_MOST", 1e5)
     done = edgec.compile(DIGITS, "pi4", tmp_path / "d.edgec")
-    assert f"as {HOW}: its 0.0 G MACs are too many for an emulator (edgec run --on emulated:pi4 runs it)" in " ".join(
-        done.summary().split()
+    assert (
+        f"as {HOW}: its 0.0 G MACs are too many for an emulator (edgec run --on "
+        "emulated:pi4 runs it)" in " ".join(done.summary().split())
     )

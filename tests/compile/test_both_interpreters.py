@@ -1,4 +1,6 @@
-"""An Edge TPU segment gives the same integers on LiteRT here and on tflite-runtime in an environment of its own."""
+"""An Edge TPU segment gives the same integers on LiteRT here and on tflite-runtime in
+an environment of its own.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,43 @@ with Session(sys.argv[1], tpu="interpreter", interpreter="tflite-runtime") as s:
 def _has_tflite_runtime() -> bool:
     if not OTHER.exists():
         return False
-    return subprocess.run([OTHER, "-c", "import tflite_runtime"], capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            [OTHER, "-c", "import tflite_runtime"], capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.slow
 def test_the_same_bits_on_litert_tflite_runtime_and_c(tmp_path: Path) -> None:
     if not _has_tflite_runtime():
-        pytest.skip("no tflite-runtime environment: make setup makes .venv-tflite-runtime with Python <= 3.11")
-    digits, bundle = ROOT / "fixtures" / "digits", tmp_path / "digits.edgec"
+        pytest.skip(
+            "no tflite-runtime environment: make setup makes .venv-tflite-runtime with "
+            "Python <= 3.11"
+        )
+    digits = ROOT / "fixtures" / "digits"
+    bundle = tmp_path / "digits.edgec"
     photos = digits / "digits_calibration.npz"
-    edgec.compile(digits / "digits.onnx", "pi4+coral", bundle, calibrate=photos, quantize="fast", edgetpu="all")
+    edgec.compile(
+        digits / "digits.onnx",
+        "pi4+coral",
+        bundle,
+        calibrate=photos,
+        quantize="fast",
+        edgetpu="all",
+    )
     sample = {"input": np.load(digits / "digits_test.npz")["x"][:1].astype(np.float32)}
     np.savez(tmp_path / "in.npz", **sample)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime")}
-    command: list[str | Path] = [OTHER, "-c", SCRIPT, bundle, tmp_path / "in.npz", tmp_path / "out.npz"]
+    command: list[str | Path] = [
+        OTHER,
+        "-c",
+        SCRIPT,
+        bundle,
+        tmp_path / "in.npz",
+        tmp_path / "out.npz",
+    ]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     other = dict(np.load(tmp_path / "out.npz"))

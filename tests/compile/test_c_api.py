@@ -1,4 +1,6 @@
-"""docs/c-api.md: its examples are built as they stand, by CMake and by make, and give what the bundle gives."""
+"""docs/c-api.md: its examples are built as they stand, by CMake and by make, and give
+what the bundle gives.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,28 @@ pytestmark = [pytest.mark.slow, pytest.mark.cc]
 
 def examples() -> dict[str, str]:
     """The page's files by name."""
-    found = re.findall(r'^```\w+ title="(.+?)"\n(.*?)^```$', PAGE.read_text(), re.M | re.S)
+    found = re.findall(
+        r'^```\w+ title="(.+?)"\n(.*?)^```$', PAGE.read_text(), re.M | re.S
+    )
     return dict(found)
 
 
 @pytest.fixture
 def app(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A folder as the page has it: the examples, the bundle's files in model/, an input and what the bundle says."""
+    """A folder as the page has it: the examples, the bundle's files in model/, an input
+    and what the bundle says.
+    """
     board = "pi4" if request.node.get_closest_marker("arm") else "host"
-    made = builds.once(f"c-api {board}", lambda to: _bundle(board, to / "d.edgec")) / "d.edgec"
+    made = (
+        builds.once(f"c-api {board}", lambda to: _bundle(board, to / "d.edgec"))
+        / "d.edgec"
+    )
     for name, text in examples().items():
         (tmp_path / name).write_text(text)
     with zipfile.ZipFile(made) as z:
-        z.extractall(tmp_path / "model", [n for n in z.namelist() if n.startswith("src/")])
+        z.extractall(
+            tmp_path / "model", [n for n in z.namelist() if n.startswith("src/")]
+        )
     x = np.load(DIGITS / "digits_test.npz")["x"][:1]
     with Bundle.open(made) as bundle, Session(bundle) as session:
         (info,) = session.inputs
@@ -52,7 +63,14 @@ def app(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def _bundle(board: str, path: Path) -> None:
     also = ["armv7"] if board == "pi4" else []
     calibrate = DIGITS / "digits_calibration.npz"
-    edgec.compile(DIGITS / "digits.onnx", board, path, also=also, calibrate=calibrate, quantize="fast")
+    edgec.compile(
+        DIGITS / "digits.onnx",
+        board,
+        path,
+        also=also,
+        calibrate=calibrate,
+        quantize="fast",
+    )
 
 
 def run(folder: Path, command: str) -> str:
@@ -73,11 +91,17 @@ def test_make(app: Path) -> None:
 @pytest.mark.parametrize("target", ["linux-aarch64", "linux-armv7"])
 def test_make_for_the_board(app: Path, target: str) -> None:
     """With Debian's cross compiler, and run as on the board."""
-    prefix = {"linux-aarch64": "aarch64-linux-gnu", "linux-armv7": "arm-linux-gnueabihf"}[target]
+    prefix = {
+        "linux-aarch64": "aarch64-linux-gnu",
+        "linux-armv7": "arm-linux-gnueabihf",
+    }[target]
     if not shutil.which(f"{prefix}-gcc"):
         pytest.skip(f"no {prefix}-gcc: install gcc-{prefix}")
     run(app, f"make app CC={prefix}-gcc LDFLAGS=-static MODEL_TARGET={target}")
-    qemu = {"linux-aarch64": "qemu-aarch64 -cpu cortex-a76", "linux-armv7": "qemu-arm -cpu max"}[target]
+    qemu = {
+        "linux-aarch64": "qemu-aarch64 -cpu cortex-a76",
+        "linux-armv7": "qemu-arm -cpu max",
+    }[target]
     run(app, f"{qemu} ./app weights-{target}.bin x.raw y.raw")
     assert (app / "y.raw").read_bytes() == (app / "want.raw").read_bytes()
 
@@ -85,12 +109,16 @@ def test_make_for_the_board(app: Path, target: str) -> None:
 def test_cmake_in_c_and_in_cxx(app: Path) -> None:
     if not shutil.which("cmake"):
         pytest.skip("no cmake: install cmake")
-    strict = "-DCMAKE_C_FLAGS=-Werror -DCMAKE_CXX_FLAGS=-Werror -DCMAKE_BUILD_TYPE=Debug"
+    strict = (
+        "-DCMAKE_C_FLAGS=-Werror -DCMAKE_CXX_FLAGS=-Werror -DCMAKE_BUILD_TYPE=Debug"
+    )
     run(app, f"cmake -S . -B build -DMODEL_TARGET={machine_target()} {strict}")
     run(app, "cmake --build build")
     run(app, f"build/app weights-{machine_target()}.bin x.raw y.raw")
     assert (app / "y.raw").read_bytes() == (app / "want.raw").read_bytes()
-    assert run(app, f"build/app_cxx weights-{machine_target()}.bin").startswith("digits: ")
+    assert run(app, f"build/app_cxx weights-{machine_target()}.bin").startswith(
+        "digits: "
+    )
 
 
 def test_a_segment_with_too_many_tensors_is_an_error(app: Path) -> None:
@@ -120,7 +148,10 @@ def _compiled(model: Path, path: Path) -> None:
 
 
 def _array(name: str, data: bytes) -> str:
-    return f"static const _Alignas(64) unsigned char {name}[] = {{{','.join(map(str, data))}}};\n"
+    return (
+        f"static const _Alignas(64) unsigned char {name}[] = "
+        f"{{{','.join(map(str, data))}}};\n"
+    )
 
 
 BARE = """#include "data.h"
@@ -144,22 +175,36 @@ int main(void)
 @pytest.mark.shared
 @pytest.mark.parametrize("core", ["m7", "m55"])
 @pytest.mark.parametrize("model", ["resnet8_i8", "vww96_i8"])
-def test_on_a_bare_cortex_m(shared: Path, tmp_path: Path, model: str, core: str) -> None:
-    """The plain C for 32 bits, weights in flash: what TFLite's reference kernels give, bit for bit."""
+def test_on_a_bare_cortex_m(
+    shared: Path, tmp_path: Path, model: str, core: str
+) -> None:
+    """The plain C for 32 bits, weights in flash: what TFLite's reference kernels give,
+    bit for bit.
+    """
     for program in ("arm-none-eabi-gcc", "qemu-system-arm"):
         if not shutil.which(program):
             pytest.skip(f"no {program}: {shared / 'armlab' / 'setup.sh'} mcu")
     file = shared / "models" / model / f"{model}.tflite"
-    made = builds.once(f"c-api {model}", lambda to: _compiled(file, to / "m.edgec")) / "m.edgec"
+    made = (
+        builds.once(f"c-api {model}", lambda to: _compiled(file, to / "m.edgec"))
+        / "m.edgec"
+    )
     with zipfile.ZipFile(made) as z:
         z.extractall(tmp_path, [n for n in z.namelist() if n.startswith("src/")])
     with np.load(file.with_name("ref.npz")) as ref:
-        x, want = ref["in0_0"], ref["kref0_0"]
+        x = ref["in0_0"]
+        want = ref["kref0_0"]
     with Bundle.open(made) as bundle:
         weights = bundle.read(bundle.manifest.weights["linux-armv7"])
     data = (("x_raw", x.tobytes()), ("want_raw", want.tobytes()), ("weights", weights))
-    (tmp_path / "data.h").write_text("".join(_array(name, content) for name, content in data))
+    (tmp_path / "data.h").write_text(
+        "".join(_array(name, content) for name, content in data)
+    )
     (tmp_path / "app.c").write_text(BARE)
     sources = " ".join(map(str, sorted((tmp_path / "src" / "linux-armv7").glob("*.c"))))
-    said = run(tmp_path, f"{shared}/armlab/run-mcu {core} app.c {sources} -- -std=c11 -DEK_PROGRAM -I{tmp_path}/src")
+    said = run(
+        tmp_path,
+        f"{shared}/armlab/run-mcu {core} app.c {sources} -- -std=c11 -DEK_PROGRAM "
+        f"-I{tmp_path}/src",
+    )
     assert said == "equal\n"

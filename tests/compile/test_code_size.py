@@ -43,5 +43,7 @@ def test_code_stays_small_on_a_laptop(name: str, core: str, shared: Path) -> Non
     sources = target_sources(lowered.graph, lowered.partition.segments, [on])
     flags = {file: on.flags for file in sources.texts if file != "model.c"}
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=flags)[target.name]
+    made = build(
+        {target.name: sources.texts}, CSRC, {target.name: compiler}, flags=flags
+    )[target.name]
     assert 0 < sections(made.library)[0] <= MOST[name]

@@ -1,4 +1,6 @@
-"""`compile` and `finish` with the stand-in compiler: the bundle is right whatever it refuses, and tells about it."""
+"""`compile` and `finish` with the stand-in compiler: the bundle is right whatever it
+refuses, and tells about it.
+"""
 
 from __future__ import annotations
 
@@ -40,23 +42,38 @@ def model(tmp_path: Path) -> Path:
 
 def compile_it(model: Path, where: str) -> compiler.Compiled:
     options = Options("pi4+coral", CALIBRATION, edgetpu="all", quantize="fast")
-    return compiler.compile_model(model, output=model.with_suffix(".edgec"), options=options, edgetpu_compiler=where)
+    return compiler.compile_model(
+        model,
+        output=model.with_suffix(".edgec"),
+        options=options,
+        edgetpu_compiler=where,
+    )
 
 
 def outputs(bundle: Path) -> np.ndarray:
     data = np.load(TEST)["x"].astype(np.float32)
     with Session(bundle) as session:
-        return np.stack([session.run({"input": x[None]})["output"].copy() for x in data[:8]])
+        return np.stack(
+            [session.run({"input": x[None]})["output"].copy() for x in data[:8]]
+        )
 
 
 def edgetpu_ops(done: compiler.Compiled) -> list[str]:
     segments = done.lowered.partition.segments
-    return [op.outputs[0].name for s in segments if s.place == "edgetpu" for op in s.graph.ops]
+    return [
+        op.outputs[0].name
+        for s in segments
+        if s.place == "edgetpu"
+        for op in s.graph.ops
+    ]
 
 
-def test_a_refused_op_leaves_a_right_bundle(model: Path, double: StandInEdgetpuCompiler) -> None:
+def test_a_refused_op_leaves_a_right_bundle(
+    model: Path, double: StandInEdgetpuCompiler
+) -> None:
     plain = compile_it(model, str(double.program))
-    want, victim = outputs(plain.path), edgetpu_ops(plain)[-1]
+    want = outputs(plain.path)
+    victim = edgetpu_ops(plain)[-1]
     double.set(Rules(refuse={victim: "Operation not supported"}))
     done = compile_it(model, str(double.program))
     assert victim not in edgetpu_ops(done)
@@ -65,18 +82,26 @@ def test_a_refused_op_leaves_a_right_bundle(model: Path, double: StandInEdgetpuC
     with Bundle.open(done.path) as bundle:
         assert bundle.manifest.toolchain["edgetpu_compiler"] == "16.0.384591198"
         compiled = [s.name for s in bundle.manifest.segments if s.edgetpu is not None]
-        assert compiled == [s.name for s in bundle.manifest.segments if s.place == "edgetpu"]
+        assert compiled == [
+            s.name for s in bundle.manifest.segments if s.place == "edgetpu"
+        ]
         report = json.loads(bundle.read("report/edgetpu_compiler.json"))
-    assert [(r["op"], r["seen"]) for r in report["refused"]] == [(victim, "Operation not supported")]
+    assert [(r["op"], r["seen"]) for r in report["refused"]] == [
+        (victim, "Operation not supported")
+    ]
     assert all(s["whole"] for s in report["segments"].values())
 
 
-def test_the_same_answers_give_the_same_bytes(model: Path, double: StandInEdgetpuCompiler) -> None:
+def test_the_same_answers_give_the_same_bytes(
+    model: Path, double: StandInEdgetpuCompiler
+) -> None:
     first = compile_it(model, str(double.program)).path.read_bytes()
     assert compile_it(model, str(double.program)).path.read_bytes() == first
 
 
-def test_what_it_never_compiles_runs_as_c_with_a_warning(model: Path, double: StandInEdgetpuCompiler) -> None:
+def test_what_it_never_compiles_runs_as_c_with_a_warning(
+    model: Path, double: StandInEdgetpuCompiler
+) -> None:
     double.set(Rules(says="rubbish\n"))
     done = compile_it(model, str(double.program))
     assert 'edgetpu_compiler did not compile seg1: it said "rubbish"' in done.summary()
@@ -84,7 +109,9 @@ def test_what_it_never_compiles_runs_as_c_with_a_warning(model: Path, double: St
         assert session.backends["seg1"] == "c"
 
 
-def test_none_does_not_ask(model: Path, double: StandInEdgetpuCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_does_not_ask(
+    model: Path, double: StandInEdgetpuCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(double.folder), prepend=os.pathsep)
     done = compile_it(model, "none")
     assert double.calls() == []
@@ -93,10 +120,14 @@ def test_none_does_not_ask(model: Path, double: StandInEdgetpuCompiler, monkeypa
 
 def compile_there(folder: Path, double: StandInEdgetpuCompiler) -> None:
     env = {"PATH": f"{double.folder}:/usr/bin:/bin"}
-    subprocess.run(["sh", folder / "compile.sh"], env=env, check=True, capture_output=True)
+    subprocess.run(
+        ["sh", folder / "compile.sh"], env=env, check=True, capture_output=True
+    )
 
 
-def test_by_hand_in_two_steps(model: Path, double: StandInEdgetpuCompiler, tmp_path: Path) -> None:
+def test_by_hand_in_two_steps(
+    model: Path, double: StandInEdgetpuCompiler, tmp_path: Path
+) -> None:
     folder = tmp_path / "handoff"
     started = compile_it(model, f"folder:{folder}")
     assert "until then Edge TPU segments run as C" in started.summary()
@@ -137,7 +168,9 @@ def test_a_recipe_of_another_edgec(model: Path, tmp_path: Path) -> None:
     from edgec.drive.job import Job
 
     recipe = Job(
-        model, tmp_path / "o.edgec", Options("pi4", input_shapes={"x": (1, 2)}, disable=("fold_pad",))
+        model,
+        tmp_path / "o.edgec",
+        Options("pi4", input_shapes={"x": (1, 2)}, disable=("fold_pad",)),
     ).recipe()
     assert Job.again(json.loads(json.dumps(recipe)), tmp_path).options == Options(
         "pi4", input_shapes={"x": (1, 2)}, disable=("fold_pad",)

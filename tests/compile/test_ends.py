@@ -1,4 +1,6 @@
-"""Outputs that are inputs, constants or one value twice: through the compiler, the Session and the C program."""
+"""Outputs that are inputs, constants or one value twice: through the compiler, the
+Session and the C program.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,18 @@ ENDS: dict[str, tuple[list[NodeProto], list[str]]] = {
 
 @pytest.mark.parametrize("name", ENDS)
 @pytest.mark.parametrize("target", ["host", "pi4+coral"])
-def test_an_output_that_no_operation_writes(target: str, name: str, tmp_path: Path) -> None:
+def test_an_output_that_no_operation_writes(
+    target: str, name: str, tmp_path: Path
+) -> None:
     nodes, outputs = ENDS[name]
     constant = np.array([7, 8], np.float32)
-    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 3]}, outputs, {"c": constant} if "c" in outputs else {})
+    path = write(
+        tmp_path / "m.onnx",
+        nodes,
+        {"x": [2, 3]},
+        outputs,
+        {"c": constant} if "c" in outputs else {},
+    )
     bundle = tmp_path / "m.edgec"
     edgec.compile(path, target, bundle, allow_float=True)
     known = {"x": X, "y": np.maximum(X, 0), "z": np.maximum(X, 0), "c": constant}

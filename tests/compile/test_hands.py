@@ -13,7 +13,8 @@ from edgec.errors import DeviceError
 from edgec.quantize.recipe import Recipe
 from tests.quantize.nets import NETS
 
-BEST, FAST = Recipe.load("best"), Recipe.load("fast")
+BEST = Recipe.load("best")
+FAST = Recipe.load("fast")
 
 
 @pytest.mark.parametrize(
@@ -28,14 +29,23 @@ BEST, FAST = Recipe.load("best"), Recipe.load("fast")
     ],
 )
 def test_as_many_as_cores_and_memory_allow_or_as_asked(
-    workers: str | None, cores: int, free: int, want: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    workers: str | None,
+    cores: int,
+    free: int,
+    want: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path))
     monkeypatch.setattr(module, "_available", lambda: free)
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+    monkeypatch.setattr(
+        "os.sched_getaffinity", lambda pid: set(range(cores)), raising=False
+    )
     with hands(BEST, NETS["chain"](), workers, None) as ours:
         found = ours.executor
-        assert (found._max_workers if isinstance(found, ThreadPoolExecutor) else None) == want
+        assert (
+            found._max_workers if isinstance(found, ThreadPoolExecutor) else None
+        ) == want
     with hands(FAST, NETS["chain"](), workers, None) as ours:
         assert ours.executor is None
 
@@ -44,13 +54,20 @@ def test_the_memory_that_there_is() -> None:
     assert module._available() > 1 << 20
 
 
-def test_an_executor_that_was_given_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_was_given_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path))
-    with ThreadPoolExecutor(1) as pool, hands(BEST, NETS["chain"](), None, pool) as ours:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        hands(BEST, NETS["chain"](), None, pool) as ours,
+    ):
         assert ours.executor is pool
 
 
-def test_no_cluster_is_asked_where_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_is_asked_where_nothing_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path))
     pytest.importorskip("distributed", reason="no Dask: pip install 'edgec[dask]'")
     monkeypatch.setattr(module, "TIMEOUT_S", 0.5)

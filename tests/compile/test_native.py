@@ -1,4 +1,6 @@
-"""A graph's C in this process gives every value that interp gives, in its own order, and the same ranges."""
+"""A graph's C in this process gives every value that interp gives, in its own order,
+and the same ranges.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def native(graph: Graph) -> NativeGraph:
 GRAPHS = [*(make() for make in NETS.values()), random_net(3), random_net(8)]
 
 
-def values(run: Run, sample: Mapping[str, Array]) -> tuple[list[tuple[Value, Array]], dict[str, Array]]:
+def values(
+    run: Run, sample: Mapping[str, Array]
+) -> tuple[list[tuple[Value, Array]], dict[str, Array]]:
     """All that the observer is given, copied, and the outputs."""
     seen: list[tuple[Value, Array]] = []
     outputs = run(sample, lambda v, array: seen.append((v, array.copy())))
@@ -48,26 +52,37 @@ def values(run: Run, sample: Mapping[str, Array]) -> tuple[list[tuple[Value, Arr
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
 def test_every_value_is_seen_as_interp_sees_it(graph: Graph) -> None:
-    """Views, values that nothing reads, outputs in the middle; twice, since the arena is not cleared."""
+    """Views, values that nothing reads, outputs in the middle; twice, since the arena
+    is not cleared.
+    """
     run = native(graph)
     for sample in samples(graph, 2):
         seen, outputs = values(run, sample)
         want, expected = values(partial(interp, graph), sample)
         assert [v for v, _ in seen] == [v for v, _ in want]
         for (v, got), (_, y) in zip(seen, want, strict=True):
-            np.testing.assert_allclose(got, y, rtol=1e-5, atol=1e-5 * float(np.abs(y).max()), err_msg=v.name)
+            np.testing.assert_allclose(
+                got, y, rtol=1e-5, atol=1e-5 * float(np.abs(y).max()), err_msg=v.name
+            )
         for name, y in expected.items():
             np.testing.assert_allclose(run(sample, None)[name], outputs[name], rtol=0)
-            np.testing.assert_allclose(outputs[name], y, rtol=1e-5, atol=1e-5 * float(np.abs(y).max()))
+            np.testing.assert_allclose(
+                outputs[name], y, rtol=1e-5, atol=1e-5 * float(np.abs(y).max())
+            )
 
 
 def test_ranges_are_those_of_interp(tmp_path: Path) -> None:
-    graph = lower(optimize(read_model(mobilenet_like(tmp_path / "m.onnx", size=64), {})))
+    graph = lower(
+        optimize(read_model(mobilenet_like(tmp_path / "m.onnx", size=64), {}))
+    )
     tries = samples(graph, 3)
-    fast, slow = calibrate(graph, tries, run=native(graph)), calibrate(graph, tries)
+    fast = calibrate(graph, tries, run=native(graph))
+    slow = calibrate(graph, tries)
     assert list(fast) == list(slow)
     for v, (low, high) in slow.items():
-        np.testing.assert_allclose(fast[v], (low, high), atol=1e-5 * (high - low), rtol=0, err_msg=v.name)
+        np.testing.assert_allclose(
+            fast[v], (low, high), atol=1e-5 * (high - low), rtol=0, err_msg=v.name
+        )
 
 
 def test_what_the_observer_raises_comes_back() -> None:
@@ -82,20 +97,27 @@ def test_what_the_observer_raises_comes_back() -> None:
 
 
 def test_interp_runs_what_is_small_or_has_no_c() -> None:
-    small, net = NETS["chain"](), Net("opaque")
+    small = NETS["chain"]()
+    net = Net("opaque")
     told: list[str] = []
     assert isinstance(runner(small, 4, native_compiler(None), told.append), partial)
-    assert isinstance(runner(small, 1_000_000, native_compiler(None), told.append), NativeGraph)
+    assert isinstance(
+        runner(small, 1_000_000, native_compiler(None), told.append), NativeGraph
+    )
     x = net.input(1, 8)
     unread = net.done(net.op(Opaque("CUSTOM", "custom", (("float32", (1, 8)),)), x))
-    assert isinstance(runner(unread, 10**9, native_compiler(None), told.append), partial)
+    assert isinstance(
+        runner(unread, 10**9, native_compiler(None), told.append), partial
+    )
     assert set(told) <= {"compile C of the float model"}
     other: list[str] = []
     net = Net("new", 77)
     fresh = net.done(net.conv(net.input(1, 5, 7, 2), 3))
     for _ in range(2):
         runner(fresh, 10**9, native_compiler(None), other.append)
-    assert other == ["compile C of the float model"], "what was loaded before is not waited for"
+    assert other == ["compile C of the float model"], (
+        "what was loaded before is not waited for"
+    )
 
 
 def test_memory_does_not_grow_with_the_photos(tmp_path: Path) -> None:
@@ -126,7 +148,9 @@ def _no_trace() -> Iterator[None]:
 
 
 def test_graphs_that_differ_in_numbers_share_a_library() -> None:
-    """Weights, biases and multipliers are no part of the text then; the results are those of interp."""
+    """Weights, biases and multipliers are no part of the text then; the results are
+    those of interp.
+    """
     graph = NETS["chain"]()
     tries = samples(graph, 4)
     run = HostRunners(native_compiler(None), lambda text: None)
@@ -136,14 +160,17 @@ def test_graphs_that_differ_in_numbers_share_a_library() -> None:
     loaded = []
     for work in (one, two):
         int8 = work.int8().graph
-        got, want = run.int8(int8, 10**9)(tries[0], None), interp(int8, tries[0])
+        got = run.int8(int8, 10**9)(tries[0], None)
+        want = interp(int8, tries[0])
         for name, y in want.items():
             np.testing.assert_array_equal(got[name], y)
         loaded.append(_load.cache_info().misses)
     assert loaded[0] == loaded[1]
 
 
-@pytest.mark.parametrize("graph", [NETS["chain"](), NETS["residual"]()], ids=lambda g: g.name)
+@pytest.mark.parametrize(
+    "graph", [NETS["chain"](), NETS["residual"]()], ids=lambda g: g.name
+)
 def test_what_an_observer_writes_is_what_is_computed_from(graph: Graph) -> None:
     """As `interp` has it: a simulation of rounding stands on that."""
     first = graph.ops[0].output
@@ -153,7 +180,8 @@ def test_what_an_observer_writes_is_what_is_computed_from(graph: Graph) -> None:
             array *= 0.5
 
     sample = samples(graph, 1)[0]
-    plain, want = interp(graph, sample), interp(graph, sample, halve)
+    plain = interp(graph, sample)
+    want = interp(graph, sample, halve)
     for name, y in native(graph)(sample, halve).items():
         np.testing.assert_allclose(y, want[name], rtol=1e-4, atol=1e-5)
         assert not np.allclose(y, plain[name], rtol=1e-3)
@@ -172,8 +200,12 @@ def test_float_graphs_of_other_weights_share_a_library() -> None:
     assert _load.cache_info().misses == before
 
 
-def test_a_kernel_that_cannot_take_every_scale_is_not_taken_because_it_took_another() -> None:
-    """The sum of two values, in steps of which most are one, has no factors that the vectors could take."""
+def test_a_kernel_that_cannot_take_every_scale_is_not_taken_because_it_took_another() -> (
+    None
+):
+    """The sum of two values, in steps of which most are one, has no factors that the
+    vectors could take.
+    """
     net = Net("scales", 1)
     x = net.input(1, 16, 16, 3)
     total = net.op(Add(), net.conv(x, 16), net.conv(x, 16))
@@ -182,7 +214,10 @@ def test_a_kernel_that_cannot_take_every_scale_is_not_taken_because_it_took_anot
     work = Work(graph, tries).do(MinMaxRanges())
     runners = HostRunners(native_compiler(None), lambda text: None)
     for widest in (None, 1e9):
-        ranges = {v: r if v is not total or widest is None else (-widest, widest) for v, r in work.ranges.items()}
+        ranges = {
+            v: r if v is not total or widest is None else (-widest, widest)
+            for v, r in work.ranges.items()
+        }
         int8 = rewrite(graph, ranges).graph
         run = runners.int8(int8, 10**6)
         for name, y in interp(int8, tries[0]).items():

@@ -1,6 +1,8 @@
-"""Networks that Python packages bring along, as what runs them there computes them: `make packaged-models` gets them.
+"""Networks that Python packages bring along, as what runs them there computes them:
+`make packaged-models` gets them.
 
-What is not installed is skipped. Sequences are compared where a model keeps something between calls.
+What is not installed is skipped. Sequences are compared where a model keeps something
+between calls.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ CALLS = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A file of a package, and how it is compiled. calls: in turn. tolerance: of the range of each output; of a
-    dynamically quantized file, whose activations are floats here, what those 8 bits make.
+    """A file of a package, and how it is compiled. calls: in turn. tolerance: of the
+    range of each output; of a dynamically quantized file, whose activations are floats
+    here, what those 8 bits make.
     """
 
     package: str
@@ -56,18 +59,32 @@ class Case:
         file = self.file
 
         def make(to: Path) -> None:
-            edgec.compile(file, "host", to / "m.edgec", input_shapes=self.shapes, fix=self.fix, state=self.state)
+            edgec.compile(
+                file,
+                "host",
+                to / "m.edgec",
+                input_shapes=self.shapes,
+                fix=self.fix,
+                state=self.state,
+            )
 
-        return builds.once(f"{self.package}/{self.path} {dict(self.fix)}", make) / "m.edgec"
+        return (
+            builds.once(f"{self.package}/{self.path} {dict(self.fix)}", make)
+            / "m.edgec"
+        )
 
 
 def silero(name: str, samples: int, rate: int) -> Case:
     """Of a window and what came before it, at a rate."""
     shapes = {"input": (1, samples), "state": (2, 1, 128)}
-    return Case("silero_vad", f"data/{name}.onnx", shapes, {"sr": rate}, {"state": "stateN"}, 20)
+    return Case(
+        "silero_vad", f"data/{name}.onnx", shapes, {"sr": rate}, {"state": "stateN"}, 20
+    )
 
 
-def image(package: str, path: str, name: str, *shape: int, tolerance: float = 1e-4) -> Case:
+def image(
+    package: str, path: str, name: str, *shape: int, tolerance: float = 1e-4
+) -> Case:
     """Of one image."""
     return Case(package, path, {name: shape}, tolerance=tolerance)
 
@@ -76,26 +93,58 @@ ONNX = [
     silero("silero_vad", 576, 16000),
     silero("silero_vad", 288, 8000),
     silero("silero_vad_op18_ifless", 576, 16000),
-    Case("silero_vad", "data/silero_vad_16k_sequence.onnx", state={"h": "hn", "c": "cn"}, calls=20),
-    # rounding weighs more in it: numpy's sums of the optimised graph are 0.7e-4 from onnxruntime's
-    image("rapidocr_onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx", "x", 1, 3, 320, 320, tolerance=2e-4),
-    image("rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x", 1, 3, 48, 192),
-    image("rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx", "x", 1, 3, 48, 320),
+    Case(
+        "silero_vad",
+        "data/silero_vad_16k_sequence.onnx",
+        state={"h": "hn", "c": "cn"},
+        calls=20,
+    ),
+    # rounding weighs more in it: numpy's sums of the optimised graph are 0.7e-4 from
+    # onnxruntime's
+    image(
+        "rapidocr_onnxruntime",
+        "models/ch_PP-OCRv4_det_infer.onnx",
+        "x",
+        1,
+        3,
+        320,
+        320,
+        tolerance=2e-4,
+    ),
+    image(
+        "rapidocr_onnxruntime",
+        "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        "x",
+        1,
+        3,
+        48,
+        192,
+    ),
+    image(
+        "rapidocr_onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx", "x", 1, 3, 48, 320
+    ),
     image("ddddocr", "common.onnx", "input1", 1, 1, 64, 160),
     image("ddddocr", "common_old.onnx", "input1", 1, 1, 64, 160, tolerance=0.06),
     image("ddddocr", "common_det.onnx", "images", 1, 3, 416, 416),
     Case("basic_pitch", "saved_models/icassp_2022/nmp.onnx"),
     image("nudenet", "320n.onnx", "images", 1, 3, 320, 320),
 ]
-TFLITE = [Case("pymicro_wakeword", f"models/{n}.tflite", calls=60) for n in ("alexa", "hey_jarvis", "okay_nabu")]
+TFLITE = [
+    Case("pymicro_wakeword", f"models/{n}.tflite", calls=60)
+    for n in ("alexa", "hey_jarvis", "okay_nabu")
+]
 
 
 def _inputs(infos: tuple[TensorInfo, ...], calls: int) -> Iterator[dict[str, Array]]:
-    """Blobs and bars of ink on paper where it is an image, else noise: networks of text answer noise with next to
-    nothing, of which rounding is a large part."""
+    """Blobs and bars of ink on paper where it is an image, else noise: networks of text
+    answer noise with next to nothing, of which rounding is a large part.
+    """
     rng = np.random.default_rng(0)
     for _ in range(calls):
-        yield {i.name: _drawn(rng, i) if len(i.shape) == 4 else _noise(rng, i) for i in infos}
+        yield {
+            i.name: _drawn(rng, i) if len(i.shape) == 4 else _noise(rng, i)
+            for i in infos
+        }
 
 
 def _noise(rng: np.random.Generator, info: TensorInfo) -> Array:
@@ -115,22 +164,34 @@ def _drawn(rng: np.random.Generator, info: TensorInfo) -> Array:
     return (paper + rng.normal(size=info.shape) * 0.02).astype(np.float32)
 
 
-@pytest.mark.parametrize("case", ONNX, ids=lambda c: f"{Path(c.path).stem}{'-'.join(str(v) for v in c.fix.values())}")
+@pytest.mark.parametrize(
+    "case",
+    ONNX,
+    ids=lambda c: f"{Path(c.path).stem}{'-'.join(str(v) for v in c.fix.values())}",
+)
 def test_as_onnxruntime(case: Case) -> None:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     with Session(case.compiled()) as session:
-        reference = onnxruntime.InferenceSession(str(case.file), options, providers=["CPUExecutionProvider"])
+        reference = onnxruntime.InferenceSession(
+            str(case.file), options, providers=["CPUExecutionProvider"]
+        )
         names = [o.name for o in reference.get_outputs()]
         types = {i.name: i for i in reference.get_inputs()}
-        fed: dict[str, Any] = {n: np.full((), v, np.int64) for n, v in case.fix.items() if n in types}
-        before = {s.input: session.manifest.tensors[s.input] for s in session.manifest.state}
+        fed: dict[str, Any] = {
+            n: np.full((), v, np.int64) for n, v in case.fix.items() if n in types
+        }
+        before = {
+            s.input: session.manifest.tensors[s.input] for s in session.manifest.state
+        }
         fed |= {n: np.zeros(info.shape, info.numpy_dtype) for n, info in before.items()}
         for inputs in _inputs(session.inputs, case.calls):
             want = dict(zip(names, reference.run(None, {**fed, **inputs}), strict=True))
             fed |= {n: want[output] for n, output in case.state.items()}
             for name, got in session.run(inputs).items():
-                span = max(float(np.ptp(want[name])), 1.0 if want[name].size == 1 else 1e-6)
+                span = max(
+                    float(np.ptp(want[name])), 1.0 if want[name].size == 1 else 1e-6
+                )
                 assert np.abs(got - want[name]).max() <= case.tolerance * span, name
 
 
@@ -141,6 +202,8 @@ def test_as_litert(case: Case) -> None:
         assert session.manifest.state
         (info,) = session.inputs
         xs = [x[info.name] for x in _inputs(session.inputs, case.calls)]
-        for x, (want,) in zip(xs, litert_calls(case.file.read_bytes(), xs), strict=True):
+        for x, (want,) in zip(
+            xs, litert_calls(case.file.read_bytes(), xs), strict=True
+        ):
             (got,) = session.run({info.name: x}).values()
             np.testing.assert_array_equal(got, want)

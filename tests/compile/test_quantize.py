@@ -23,44 +23,69 @@ from tests.cli.verbs import edgec
 pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[2] / "fixtures" / "digits"
-MODEL, CALIBRATION, TEST = (DIGITS / f"digits{end}" for end in (".onnx", "_calibration.npz", "_test.npz"))
+MODEL, CALIBRATION, TEST = (
+    DIGITS / f"digits{end}" for end in (".onnx", "_calibration.npz", "_test.npz")
+)
 
 
 def test_best_says_what_it_tried(tmp_path: Path) -> None:
     """It is what a compile does that is told nothing else."""
-    done = edgec("compile", MODEL, "--calibrate", CALIBRATION, "-o", "d.edgec", cwd=tmp_path)
+    done = edgec(
+        "compile", MODEL, "--calibrate", CALIBRATION, "-o", "d.edgec", cwd=tmp_path
+    )
     assert done.code == 0, done.err
     recipe = Recipe.load("best")
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         said = bundle.manifest.quantization
-    tried = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json"))
+    tried = json.loads(
+        zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json")
+    )
     assert Recipe.of(said["recipe"], "other") == recipe
     assert said["kept"] == tried["kept"]
     assert [t["name"] for t in tried["tried"]] == [c.name for c in recipe.candidates]
     rows = {t["name"]: t for t in tried["tried"]}
     assert rows[said["kept"]]["db"] >= rows["minmax"]["db"]
     count = tried["samples"]
-    assert f"quantized by best: {said['kept']}; judged on {count} samples, each held back in turn:" in done.out
+    assert (
+        f"quantized by best: {said['kept']}; judged on {count} samples, "
+        "each held back in turn:" in done.out
+    )
     assert all(c.name in done.out for c in recipe.candidates)
 
 
 def test_the_same_bytes_however_many_cores_multiply(tmp_path: Path) -> None:
-    """The recipe that computes most, as a file of its own, by one thread of BLAS and by two."""
+    """The recipe that computes most, as a file of its own, by one thread of BLAS and by
+    two.
+    """
     (tmp_path / "all.toml").write_text(
-        '[[candidate]]\nname = "all"\nsteps = ["lower", "equalize", "choose", "gptq", "bias"]\n'
+        '[[candidate]]\nname = "all"\nsteps = ["lower", "equalize", "choose", "gptq", '
+        '"bias"]\n'
     )
     for threads in ("1", "2"):
-        command = [sys.executable, "-m", "edgec", "compile", str(MODEL), "--calibrate", str(CALIBRATION), "-q"]
+        command = [
+            sys.executable,
+            "-m",
+            "edgec",
+            "compile",
+            str(MODEL),
+            "--calibrate",
+            str(CALIBRATION),
+            "-q",
+        ]
         subprocess.run(
-            [*command, "--quantize", "all.toml", "-o", f"{threads}.edgec"], cwd=tmp_path, check=True,
+            [*command, "--quantize", "all.toml", "-o", f"{threads}.edgec"],
+            cwd=tmp_path,
+            check=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": threads},
-        )  # fmt: skip
+        )
     assert (tmp_path / "1.edgec").read_bytes() == (tmp_path / "2.edgec").read_bytes()
     with Session(tmp_path / "1.edgec") as session, np.load(TEST) as data:
         (x,) = (data[k] for k in data.files if data[k].ndim == 4)
         (label,) = (data[k] for k in data.files if data[k].ndim == 1)
         name = next(iter(session.bundle.manifest.inputs))
-        right = [int(np.argmax(next(iter(session.run({name: s[None]}).values())))) for s in x] == label
+        right = [
+            int(np.argmax(next(iter(session.run({name: s[None]}).values())))) for s in x
+        ] == label
     assert right.mean() > 0.95
 
 
@@ -68,30 +93,63 @@ def test_a_recipe_that_is_none_is_told_of_before_any_work(tmp_path: Path) -> Non
     done = edgec("compile", MODEL, "--quantize", "besst", "-o", "d.edgec", cwd=tmp_path)
     assert done.code == 2
     assert 'there is no recipe besst; did you mean "best"?' in done.err
-    (tmp_path / "mine.toml").write_text('[[candidate]]\nname = "a"\nsteps = ["gptq", "minmax"]\n')
-    done = edgec("compile", MODEL, "--quantize", "mine.toml", "-o", "d.edgec", cwd=tmp_path)
+    (tmp_path / "mine.toml").write_text(
+        '[[candidate]]\nname = "a"\nsteps = ["gptq", "minmax"]\n'
+    )
+    done = edgec(
+        "compile", MODEL, "--quantize", "mine.toml", "-o", "d.edgec", cwd=tmp_path
+    )
     assert done.code == 2
-    assert "must change graph, then ranges, then precision, then weights, then biases" in done.err
+    assert (
+        "must change graph, then ranges, then precision, then weights, then biases"
+        in done.err
+    )
 
 
-def test_the_same_bytes_by_any_number_of_workers_and_after_an_interruption(tmp_path: Path) -> None:
-    """Ctrl-C in the middle; the second time none is judged again that was, and the bundle is the same."""
-    recipe = ["lower", "choose"], ["lower", "equalize", "choose", "gptq", "bias"], ["lower", "equalize", "minmax"]
-    rows = [f'[[candidate]]\nname = "{i}"\nsteps = {json.dumps(steps)}\n' for i, steps in enumerate(recipe)]
+def test_the_same_bytes_by_any_number_of_workers_and_after_an_interruption(
+    tmp_path: Path,
+) -> None:
+    """Ctrl-C in the middle; the second time none is judged again that was, and the
+    bundle is the same.
+    """
+    recipe = (
+        ["lower", "choose"],
+        ["lower", "equalize", "choose", "gptq", "bias"],
+        ["lower", "equalize", "minmax"],
+    )
+    rows = [
+        f'[[candidate]]\nname = "{i}"\nsteps = {json.dumps(steps)}\n'
+        for i, steps in enumerate(recipe)
+    ]
     (tmp_path / "three.toml").write_text("\n".join(rows))
     zig = {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir("zig")), **os.environ}
 
     def command(workers: str, name: str) -> list[str]:
-        words = ["compile", str(MODEL), "--calibrate", str(CALIBRATION), "--quantize", "three.toml", "-q"]
+        words = [
+            "compile",
+            str(MODEL),
+            "--calibrate",
+            str(CALIBRATION),
+            "--quantize",
+            "three.toml",
+            "-q",
+        ]
         return [sys.executable, "-m", "edgec", *words, "--workers", workers, "-o", name]
 
     def environment(cache: str) -> dict[str, str]:
         return {**zig, "EDGEC_CACHE": str(tmp_path / cache)}
 
-    first = subprocess.Popen(command("1", "a.edgec"), cwd=tmp_path, env=environment("one"), stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(
+        command("1", "a.edgec"),
+        cwd=tmp_path,
+        env=environment("one"),
+        stderr=subprocess.DEVNULL,
+    )
     folder = tmp_path / "one" / "quantize"
     for _ in range(6000):
-        if first.poll() is not None or (folder.is_dir() and len([*folder.glob("?" * 64)]) >= 2):
+        if first.poll() is not None or (
+            folder.is_dir() and len([*folder.glob("?" * 64)]) >= 2
+        ):
             break
         time.sleep(0.01)
     first.send_signal(signal.SIGINT)
@@ -99,17 +157,19 @@ def test_the_same_bytes_by_any_number_of_workers_and_after_an_interruption(tmp_p
     assert not (tmp_path / "a.edgec").exists()
     judged = {p.name: p.stat().st_ino for p in folder.glob("?" * 64)}
     assert 2 <= len(judged) < 9
-    subprocess.run(command("2", "a.edgec"), cwd=tmp_path, env=environment("one"), check=True)
+    subprocess.run(
+        command("2", "a.edgec"), cwd=tmp_path, env=environment("one"), check=True
+    )
     after = {p.name: p.stat().st_ino for p in folder.glob("?" * 64)}
     assert len(after) == 9
     assert judged.items() <= after.items()
-    subprocess.run(command("1", "b.edgec"), cwd=tmp_path, env=environment("two"), check=True)
+    subprocess.run(
+        command("1", "b.edgec"), cwd=tmp_path, env=environment("two"), check=True
+    )
     assert (tmp_path / "a.edgec").read_bytes() == (tmp_path / "b.edgec").read_bytes()
 
 
-QUANTIZED = (
-    "resnet8_i8,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,omv_blazeface_i8,person_detect_i8,shufflenetv2_i8_onnx,prisma_i8"
-)
+QUANTIZED = "resnet8_i8,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,omv_blazeface_i8,person_detect_i8,shufflenetv2_i8_onnx,prisma_i8"
 
 
 @pytest.mark.shared
@@ -124,33 +184,54 @@ def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
     assert not best.quantized
     assert [n for n in plain.notes if "quantized already" in n] == []
     (said,) = (n for n in best.notes if "quantized already" in n)
-    assert said.endswith("taken exactly as it is: --calibrate and --quantize best do nothing")
+    assert said.endswith(
+        "taken exactly as it is: --calibrate and --quantize best do nothing"
+    )
 
 
 def test_a_recipe_without_calibration_is_told_of() -> None:
     other = "fast" if Options().quantize == "best" else "best"
-    assert f"--quantize {other} wants --calibrate" in " ".join(lower(MODEL, Options(quantize=other)).notes)
+    assert f"--quantize {other} wants --calibrate" in " ".join(
+        lower(MODEL, Options(quantize=other)).notes
+    )
     assert not lower(MODEL, Options()).notes
 
 
-def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(tmp_path: Path) -> None:
+def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(
+    tmp_path: Path,
+) -> None:
     """By explain and compile alike; the bundle's recipe makes it again."""
     same = ("--target", "pi4+coral", "--calibrate", CALIBRATION, "--quantize", "fast")
-    every = json.loads(edgec("explain", MODEL, *same, "--json", cwd=tmp_path).out)["ops"]
+    every = json.loads(edgec("explain", MODEL, *same, "--json", cwd=tmp_path).out)[
+        "ops"
+    ]
     first = next(row for row in every if row["kind"] == "conv2d")
-    told = edgec("explain", MODEL, *same, "--float-ops", first["name"], "--json", cwd=tmp_path)
+    told = edgec(
+        "explain", MODEL, *same, "--float-ops", first["name"], "--json", cwd=tmp_path
+    )
     assert told.code == 0, told.err
     (row,) = (r for r in json.loads(told.out)["ops"] if r["name"] == first["name"])
     assert row["place"] == "cpu"
     assert row["output"].startswith("float32")
     assert [r["rule"] for r in row["refusals"]] == ["precision"]
-    done = edgec("compile", MODEL, *same, "--float-ops", first["source"], "-o", "d.edgec", cwd=tmp_path)
+    done = edgec(
+        "compile",
+        MODEL,
+        *same,
+        "--float-ops",
+        first["source"],
+        "-o",
+        "d.edgec",
+        cwd=tmp_path,
+    )
     assert done.code == 0, done.err
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         (candidate,) = bundle.manifest.quantization["recipe"]["candidate"]
         assert {"step": "precision", "floats": [first["source"]]} in candidate["steps"]
         assert "cpu" in {s.place for s in bundle.manifest.segments}
-    wrong = edgec("compile", MODEL, *same, "--float-ops", "conw", "-o", "e.edgec", cwd=tmp_path)
+    wrong = edgec(
+        "compile", MODEL, *same, "--float-ops", "conw", "-o", "e.edgec", cwd=tmp_path
+    )
     assert wrong.code == 2
     assert "no operation is called conw" in wrong.err
     assert not (tmp_path / "e.edgec").exists()
@@ -158,29 +239,55 @@ def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(tmp_path: Pa
 
 def test_limits_say_what_float_buys(tmp_path: Path) -> None:
     same = ("--calibrate", CALIBRATION, "-o", "d.edgec")
-    done = edgec("compile", MODEL, "--target", "pi4", *same, "--min-sqnr", 80, cwd=tmp_path)
+    done = edgec(
+        "compile", MODEL, "--target", "pi4", *same, "--min-sqnr", 80, cwd=tmp_path
+    )
     assert done.code == 0, done.err
     assert "left in float32; what that buys, on" in done.out
-    plan = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json"))["plan"]
+    plan = json.loads(
+        zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json")
+    )["plan"]
     first, *_, last = plan["rows"]
-    assert all(o["sqnr_db"] is None or o["sqnr_db"] >= 80 for o in last["outputs"].values()), "None: without noise"
-    assert last["price"]["ms"] > first["price"]["ms"], "not at 60 dB: a softmax of floats is faster than its integers"
+    assert all(
+        o["sqnr_db"] is None or o["sqnr_db"] >= 80 for o in last["outputs"].values()
+    ), "None: without noise"
+    assert last["price"]["ms"] > first["price"]["ms"], (
+        "not at 60 dB: a softmax of floats is faster than its integers"
+    )
     assert f"{last['price']['ms']:.2f}" in done.out
     easy = edgec("compile", MODEL, *same, "--max-drop", "50%", cwd=tmp_path)
-    assert "nothing is left in float32: int8 alone is as accurate as was asked for" in easy.out
-    never = edgec("compile", MODEL, *same, "--min-sqnr", 60, "--max-ms", 0.001, cwd=tmp_path)
+    assert (
+        "nothing is left in float32: int8 alone is as accurate as was asked for"
+        in easy.out
+    )
+    never = edgec(
+        "compile", MODEL, *same, "--min-sqnr", 60, "--max-ms", 0.001, cwd=tmp_path
+    )
     assert never.code == 1
     assert "the accuracy that was asked for is not reached" in never.err
 
 
 def test_a_slowdown_is_said_and_can_be_forbidden(tmp_path: Path) -> None:
     """Of any recipe; `best` has one of its own."""
-    (tmp_path / "mine.toml").write_text('enough_db = 90\n[[candidate]]\nname = "plain"\nsteps = ["minmax"]\n')
-    same = ("--calibrate", CALIBRATION, "--target", "pi4", "--quantize", "mine.toml", "-o", "d.edgec")
+    (tmp_path / "mine.toml").write_text(
+        'enough_db = 90\n[[candidate]]\nname = "plain"\nsteps = ["minmax"]\n'
+    )
+    same = (
+        "--calibrate",
+        CALIBRATION,
+        "--target",
+        "pi4",
+        "--quantize",
+        "mine.toml",
+        "-o",
+        "d.edgec",
+    )
     done = edgec("compile", MODEL, *same, "--max-slowdown", "60%", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "left in float32; what that buys, on" in done.out
-    plan = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json"))["plan"]
+    plan = json.loads(
+        zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json")
+    )["plan"]
     first, last = plan["rows"]
     assert last["db"] >= first["db"] + Recipe.load("best").worth_db
     assert first["price"]["ms"] < last["price"]["ms"] <= 1.6 * first["price"]["ms"]
@@ -196,11 +303,25 @@ def test_a_slowdown_is_said_and_can_be_forbidden(tmp_path: Path) -> None:
         (("--min-tpu-share", "90%"), "host has no Edge TPU"),
         (("--max-ms", "-1"), "no inference can take -1 ms"),
         (("--max-slowdown", "5"), "5 is no part of a whole"),
-        (("--max-slowdown", "5%", "--min-sqnr", "20"), "what stays float is either as little as a limit wants"),
+        (
+            ("--max-slowdown", "5%", "--min-sqnr", "20"),
+            "what stays float is either as little as a limit wants",
+        ),
     ],
 )
-def test_limits_that_cannot_be(given: tuple[str, str], why: str, tmp_path: Path) -> None:
-    done = edgec("compile", MODEL, "--calibrate", CALIBRATION, *given, "-o", "d.edgec", cwd=tmp_path)
+def test_limits_that_cannot_be(
+    given: tuple[str, str], why: str, tmp_path: Path
+) -> None:
+    done = edgec(
+        "compile",
+        MODEL,
+        "--calibrate",
+        CALIBRATION,
+        *given,
+        "-o",
+        "d.edgec",
+        cwd=tmp_path,
+    )
     assert done.code == 2
     assert why in done.err
 

@@ -1,4 +1,6 @@
-"""make sanitize-table: a model is clean on a board's core, and what is undefined is told."""
+"""make sanitize-table: a model is clean on a board's core, and what is undefined is
+told.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ DIGITS = ROOT / "fixtures" / "digits" / "digits.onnx"
 
 
 def test_what_was_found_is_in_the_table() -> None:
-    rows = [Row("a", "threads", "x86_64_v3", ""), Row("b", "addresses", "x86_64_v3", "out of\n bounds")]
+    rows = [
+        Row("a", "threads", "x86_64_v3", ""),
+        Row("b", "addresses", "x86_64_v3", "out of\n bounds"),
+    ]
     assert list(markdown(rows))[2:] == [
         "| a | threads | x86_64_v3 | nothing |",
         "| b | addresses | x86_64_v3 | out of bounds |",
@@ -32,10 +37,15 @@ def test_a_board_under_the_sanitizer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitize_table, "BOARDS", ("pi4",))
     assert list(undefined(DIGITS)) == [("cortex_a72", "")]
 
-    def wrong(graph: Graph, segments: Sequence[Segment], cores: Sequence[Core]) -> TargetSources:
+    def wrong(
+        graph: Graph, segments: Sequence[Segment], cores: Sequence[Core]
+    ) -> TargetSources:
         made = target_sources(graph, segments, cores)
         texts = {
-            name: text.replace("    return 0;", "    volatile int x = 2147483647;\n    x++;\n    return 0;")
+            name: text.replace(
+                "    return 0;",
+                "    volatile int x = 2147483647;\n    x++;\n    return 0;",
+            )
             for name, text in made.texts.items()
         }
         return replace(made, texts=texts)

@@ -1,4 +1,6 @@
-"""A model that keeps something between calls, compiled: by the Session, by ek_infer, by devices, and calibrated."""
+"""A model that keeps something between calls, compiled: by the Session, by ek_infer, by
+devices, and calibrated.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def _same(session: Session, want: list[list[Array]]) -> None:
         np.testing.assert_allclose(got["w"], w, atol=1e-6)
 
 
-def test_a_session_keeps_it_and_begins_anew(bundle: Path, want: list[list[Array]]) -> None:
+def test_a_session_keeps_it_and_begins_anew(
+    bundle: Path, want: list[list[Array]]
+) -> None:
     with Session(bundle) as session, Session(bundle) as other:
         assert [i.name for i in session.inputs] == ["x"]
         assert [o.name for o in session.outputs] == ["y", "w"]
@@ -70,23 +74,31 @@ def test_a_stream_keeps_it(bundle: Path, want: list[list[Array]]) -> None:
             np.testing.assert_allclose(shot.value["w"], w, atol=1e-6)
 
 
-def test_a_run_shows_what_it_began_with_and_may_be_given_it(bundle: Path, want: list[list[Array]]) -> None:
+def test_a_run_shows_what_it_began_with_and_may_be_given_it(
+    bundle: Path, want: list[list[Array]]
+) -> None:
     with Session(bundle) as session:
         session.run({"x": XS[0]})
         state = {n: session.tensor(n) for n in session.manifest.kept}
         np.testing.assert_array_equal(state["sum"], START)
         session.run({"x": XS[1]})
-        np.testing.assert_allclose(session.run({"x": XS[0], **state})["y"], want[0][0], atol=1e-6)
-        np.testing.assert_allclose(session.run({"x": XS[1]})["y"], want[1][0], atol=1e-6)
+        np.testing.assert_allclose(
+            session.run({"x": XS[0], **state})["y"], want[0][0], atol=1e-6
+        )
+        np.testing.assert_allclose(
+            session.run({"x": XS[1]})["y"], want[1][0], atol=1e-6
+        )
         with pytest.raises(InputError, match='"old" is missing'):
             session.run({"x": XS[0], "sum": START})
         session.time({"x": XS[0]}, runs=3)
-        np.testing.assert_allclose(session.tensor("y"), want[0][0], atol=1e-6)  # each run was the first
+        # each run was the first
+        np.testing.assert_allclose(session.tensor("y"), want[0][0], atol=1e-6)
 
 
 def test_threads_take_turns(bundle: Path) -> None:
     """Each run adds 1 to what the one before left, whichever thread it was in."""
-    ones, seen = np.ones((1, 4), np.float32), list[float]()
+    ones = np.ones((1, 4), np.float32)
+    seen = list[float]()
     with Session(bundle) as session:
 
         def some() -> None:
@@ -100,20 +112,40 @@ def test_threads_take_turns(bundle: Path) -> None:
     assert sorted(seen) == [START[0, 0] + 1 + i for i in range(200)]
 
 
-def test_devices_begin_with_the_initial_state(bundle: Path, want: list[list[Array]]) -> None:
+def test_devices_begin_with_the_initial_state(
+    bundle: Path, want: list[list[Array]]
+) -> None:
     """However often the program runs; a device may be given the state too."""
     with zipfile.ZipFile(bundle) as z:
         target = machine_target()
         folder = bundle.parent / "program"
-        z.extractall(folder, [n for n in z.namelist() if n.startswith(f"bin/{target}") or n.endswith("weights.bin")])
+        z.extractall(
+            folder,
+            [
+                n
+                for n in z.namelist()
+                if n.startswith(f"bin/{target}") or n.endswith("weights.bin")
+            ],
+        )
     program = folder / "bin" / target / "main"
     program.chmod(0o755)
     np.save(folder / "x.npy", XS[0])
     for files, y in ((1, want[0][0]), (4, XS[0] * 2)):
         inputs = ["x.npy"] * files
-        command = [str(program.resolve()), "--runs", "4", "--input", *inputs, "--output", "out", "--json"]
+        command = [
+            str(program.resolve()),
+            "--runs",
+            "4",
+            "--input",
+            *inputs,
+            "--output",
+            "out",
+            "--json",
+        ]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        np.testing.assert_allclose(np.load(folder / "out" / "output0.npy"), y, atol=1e-6)
+        np.testing.assert_allclose(
+            np.load(folder / "out" / "output0.npy"), y, atol=1e-6
+        )
     assert not (folder / "out" / "output2.npy").exists()
     given = {"x": XS[0], **dict.fromkeys(("sum", "old", "older"), XS[0])}
     np.testing.assert_allclose(edgec.run(bundle, given)["y"], XS[0] * 2, atol=1e-6)
@@ -141,18 +173,33 @@ int main(void)
 
 
 @pytest.mark.cc
-def test_c_keeps_it_and_begins_anew(bundle: Path, want: list[list[Array]], tmp_path: Path) -> None:
+def test_c_keeps_it_and_begins_anew(
+    bundle: Path, want: list[list[Array]], tmp_path: Path
+) -> None:
     with zipfile.ZipFile(bundle) as z:
-        z.extractall(tmp_path / "model", [n for n in z.namelist() if n.startswith("src/")])
+        z.extractall(
+            tmp_path / "model", [n for n in z.namelist() if n.startswith("src/")]
+        )
     (tmp_path / "app.c").write_text(APP)
     source = tmp_path / "model" / "src" / machine_target()
-    build = f"include {source}/model.mk\napp: app.o $(MODEL_OBJECTS)\n\t$(CC) -o $@ $^ $(MODEL_LIBS)\n"
-    (tmp_path / "Makefile").write_text(f"{build}app.o: app.c\n\t$(CC) -Wall -Werror $(MODEL_INCLUDES) -c -o $@ $<\n")
+    build = (
+        f"include {source}/model.mk\napp: app.o $(MODEL_OBJECTS)\n\t$(CC) -o $@ "
+        "$^ "
+        "$(MODEL_LIBS)\n"
+    )
+    (tmp_path / "Makefile").write_text(
+        f"{build}app.o: app.c\n\t$(CC) -Wall -Werror $(MODEL_INCLUDES) -c -o $@ $<\n"
+    )
     subprocess.run(["make", "-s", "app", "CC=gcc"], cwd=tmp_path, check=True)
     text = "\n".join(" ".join(f"{v:.9g}" for v in x.reshape(-1)) for x in XS * 2)
-    done = subprocess.run(["./app"], cwd=tmp_path, input=text, capture_output=True, text=True)
+    done = subprocess.run(
+        ["./app"], cwd=tmp_path, input=text, capture_output=True, text=True
+    )
     assert done.returncode == 0
-    got = np.array([[float(v) for v in line.split()] for line in done.stdout.splitlines()], np.float32)
+    got = np.array(
+        [[float(v) for v in line.split()] for line in done.stdout.splitlines()],
+        np.float32,
+    )
     np.testing.assert_allclose(got, np.concatenate([y for y, _ in want * 2]), atol=1e-6)
 
 
@@ -175,15 +222,23 @@ def test_manifests_that_contradict_themselves(bundle: Path) -> None:
 
 
 def test_calibration_sees_the_sequence(tmp_path: Path) -> None:
-    """h grows to 8 times what one call makes of it; int8 that had seen only the first call would stop at that."""
+    """h grows to 8 times what one call makes of it; int8 that had seen only the first
+    call would stop at that.
+    """
     from tests.frontends.onnx_files import node, write
 
     nodes = [
-        node("MatMul", ["x", "w"], "a"), node("Relu", ["a"], "r"), node("Mul", ["h", "keep"], "k"),
-        node("Add", ["k", "r"], "h_out"), node("MatMul", ["h_out", "v"], "y"),
-    ]  # fmt: skip
+        node("MatMul", ["x", "w"], "a"),
+        node("Relu", ["a"], "r"),
+        node("Mul", ["h", "keep"], "k"),
+        node("Add", ["k", "r"], "h_out"),
+        node("MatMul", ["h_out", "v"], "y"),
+    ]
     rng = np.random.default_rng(1)
-    constants = {"w": rng.random((16, 16)).astype(np.float32), "v": rng.random((16, 16)).astype(np.float32)}
+    constants = {
+        "w": rng.random((16, 16)).astype(np.float32),
+        "v": rng.random((16, 16)).astype(np.float32),
+    }
     path = write(
         tmp_path / "m.onnx",
         nodes,
@@ -194,10 +249,17 @@ def test_calibration_sees_the_sequence(tmp_path: Path) -> None:
     xs = rng.random((40, 1, 16)).astype(np.float32)
     np.savez(tmp_path / "c.npz", x=xs)
     made = edgec.compile(
-        path, "host", tmp_path / "m.edgec", calibrate=tmp_path / "c.npz", state={"h": "h_out"}, quantize="fast"
+        path,
+        "host",
+        tmp_path / "m.edgec",
+        calibrate=tmp_path / "c.npz",
+        state={"h": "h_out"},
+        quantize="fast",
     )
     assert "state: h" in made.summary()
-    h, worst, largest = np.zeros((1, 16), np.float32), 0.0, 0.0
+    h = np.zeros((1, 16), np.float32)
+    worst = 0.0
+    largest = 0.0
     with Session(tmp_path / "m.edgec") as session:
         for x in xs:
             h = h * np.float32(0.9) + x @ constants["w"]
@@ -211,7 +273,9 @@ def test_a_pair_that_looks_like_state_is_told(tmp_path: Path) -> None:
     path = running(tmp_path / "m.onnx")
     told = edgec.compile(path, "host", tmp_path / "m.edgec").summary()
     assert "--state h=h_out" in told.replace("\n", " ")
-    again = edgec.compile(path, "host", tmp_path / "m.edgec", state={"h": "h_out"}).summary()
+    again = edgec.compile(
+        path, "host", tmp_path / "m.edgec", state={"h": "h_out"}
+    ).summary()
     assert "look like state" not in again
     with Session(tmp_path / "m.edgec") as session:
         assert [*session.run({"x": XS[0]})] == ["y"]
@@ -220,9 +284,15 @@ def test_a_pair_that_looks_like_state_is_told(tmp_path: Path) -> None:
 def test_ops_that_read_state_are_judged_with_it(bundle: Path) -> None:
     """What a sample says of state, else what it begins with."""
     graph = read_model(bundle.with_name("m.tflite"))
-    s = segment("seg0", Region("cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs)))
+    s = segment(
+        "seg0",
+        Region("cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs)),
+    )
     with Bundle.open(bundle) as opened:
-        kept = {n: np.full(opened.manifest.tensors[n].shape, 3, np.float32) for n in opened.manifest.kept}
+        kept = {
+            n: np.full(opened.manifest.tensors[n].shape, 3, np.float32)
+            for n in opened.manifest.kept
+        }
         for sample in ({"x": XS[0]}, {"x": XS[0], **kept}):
             assert all(check.ok for check in op_by_op(opened, [s], sample))
         assert op_by_op(opened, [s], sample)
@@ -231,5 +301,7 @@ def test_ops_that_read_state_are_judged_with_it(bundle: Path) -> None:
 def test_first_calls_are_compared(bundle: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.stack(XS))
     for a in ("interp:", "c:", "litert:"):
-        found = edgec.diff(f"{a}{bundle.with_suffix('.tflite')}", bundle, inputs=tmp_path / "x.npz")
+        found = edgec.diff(
+            f"{a}{bundle.with_suffix('.tflite')}", bundle, inputs=tmp_path / "x.npz"
+        )
         assert min(o.agreement.sqnr_db for o in found.outputs.values()) > 100

@@ -1,4 +1,6 @@
-"""edgec tune: schedules are tried on a device, kept, taken up again, and used by later compiles."""
+"""edgec tune: schedules are tried on a device, kept, taken up again, and used by later
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,14 @@ def bundle(target: str) -> Path:
     """Digits, quantized, as analysis alone has it."""
 
     def make(folder: Path) -> None:
-        edgec.compile(DIGITS, target, folder / "digits.edgec", calibrate=CALIBRATION, quantize="fast", tuned="none")
+        edgec.compile(
+            DIGITS,
+            target,
+            folder / "digits.edgec",
+            calibrate=CALIBRATION,
+            quantize="fast",
+            tuned="none",
+        )
 
     return builds.once(f"tune {target}", make) / "digits.edgec"
 
@@ -55,7 +64,11 @@ def asked(path: Path) -> dict[str, dict[str, Any]]:
     """By core and signature, the calls of a bundle."""
     with Bundle.open(path) as opened:
         targets = json.loads(opened.read(CALLS_FILE))["targets"]
-    return {core: {c["signature"]: c for c in calls} for cores in targets.values() for core, calls in cores.items()}
+    return {
+        core: {c["signature"]: c for c in calls}
+        for cores in targets.values()
+        for core, calls in cores.items()
+    }
 
 
 def source(path: Path) -> str:
@@ -68,16 +81,24 @@ def rewritten(path: Path, to: Path, calls: bytes | None) -> Path:
     """A bundle with another calls.json, or none."""
     with Bundle.open(path) as opened:
         manifest = json.loads(opened.manifest_text)
-        files = {name: opened.read(name) for name in manifest["files"] if name != CALLS_FILE}
+        files = {
+            name: opened.read(name) for name in manifest["files"] if name != CALLS_FILE
+        }
         detached = manifest["files"].keys() - {*opened.names}
     files |= {CALLS_FILE: calls} if calls is not None else {}
-    write_bundle(to, {k: v for k, v in manifest.items() if k not in ("schema", "files")}, files, detached)
+    write_bundle(
+        to,
+        {k: v for k, v in manifest.items() if k not in ("schema", "files")},
+        files,
+        detached,
+    )
     return to
 
 
 @pytest.mark.arm
 def test_what_was_found_is_kept_and_used(tmp_path: Path) -> None:
-    path, file = bundle("pi4"), tmp_path / "found.json"
+    path = bundle("pi4")
+    file = tmp_path / "found.json"
     said: list[str] = []
     done = edgec.tune(path, PI4, output=file, progress=said.append)
     table = Database.load(file).of("cortex_a72")
@@ -92,17 +113,32 @@ def test_what_was_found_is_kept_and_used(tmp_path: Path) -> None:
     assert "cortex_a72 on emulated:pi4" in to_text(done)
 
     before = file.read_bytes()
-    assert not any(c.new for c in edgec.tune(path, PI4, output=file).choices), "nothing is measured twice"
+    assert not any(c.new for c in edgec.tune(path, PI4, output=file).choices), (
+        "nothing is measured twice"
+    )
     assert file.read_bytes() == before
-    assert edgec.tune(path, PI4, output=tmp_path / "again.json").ms == done.ms, "estimates do not vary"
+    assert edgec.tune(path, PI4, output=tmp_path / "again.json").ms == done.ms, (
+        "estimates do not vary"
+    )
 
-    compiled = edgec.compile(DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION, quantize="fast", tuned=file)
-    assert f"tuned: {len(table)} kinds of calls run as {file} says" in compiled.summary()
+    compiled = edgec.compile(
+        DIGITS,
+        "pi4",
+        tmp_path / "t.edgec",
+        calibrate=CALIBRATION,
+        quantize="fast",
+        tuned=file,
+    )
+    assert (
+        f"tuned: {len(table)} kinds of calls run as {file} says" in compiled.summary()
+    )
 
 
 @pytest.mark.arm
 def test_a_compile_follows_the_database_bit_for_bit(tmp_path: Path) -> None:
-    """A schedule that is not the default, and one that is none: the first is taken, the other told once."""
+    """A schedule that is not the default, and one that is none: the first is taken, the
+    other told once.
+    """
     path = bundle("pi4")
     calls = {key: again(c["call"]) for key, c in asked(path)["cortex_a72"].items()}
     core = cores_of(Board.load("pi4"), Board.load("pi4").targets[0])[-1]
@@ -112,24 +148,44 @@ def test_a_compile_follows_the_database_bit_for_bit(tmp_path: Path) -> None:
     found = edgec.tune(path, PI4, output=tmp_path / "x.json", ops=1)
     entry = next(iter(Database.load(tmp_path / "x.json").of(core.name).values()))
     assert len(found.choices) == 1
-    v, s = next((v, s) for v, s in ways[used] if s.get("mr") != ways[used][0][1].get("mr") or len(ways[used]) < 3)
-    database = database.with_entry(core.name, used, replace(entry, variant=v.name, schedule=dict(s)))
+    v, s = next(
+        (v, s)
+        for v, s in ways[used]
+        if s.get("mr") != ways[used][0][1].get("mr") or len(ways[used]) < 3
+    )
+    database = database.with_entry(
+        core.name, used, replace(entry, variant=v.name, schedule=dict(s))
+    )
     database = database.with_entry(core.name, stale, replace(entry, variant="ek_gone"))
     default_path().parent.mkdir(parents=True)
     default_path().write_text(json.dumps(database.to_json()))
     try:
-        done = edgec.compile(DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION, quantize="fast")
-        plain = edgec.compile(DIGITS, "pi4", tmp_path / "p.edgec", calibrate=CALIBRATION, quantize="fast", tuned="none")
+        done = edgec.compile(
+            DIGITS, "pi4", tmp_path / "t.edgec", calibrate=CALIBRATION, quantize="fast"
+        )
+        plain = edgec.compile(
+            DIGITS,
+            "pi4",
+            tmp_path / "p.edgec",
+            calibrate=CALIBRATION,
+            quantize="fast",
+            tuned="none",
+        )
     finally:
         default_path().unlink()
-    assert f"tuned: 1 kinds of calls run as {default_path()} says" in done.summary().replace("\n", " ")
+    assert (
+        f"tuned: 1 kinds of calls run as {default_path()} says"
+        in done.summary().replace("\n", " ")
+    )
     assert done.summary().count("no longer legal") == 1
     assert "tuned" not in plain.summary()
     assert source(tmp_path / "t.edgec") != source(tmp_path / "p.edgec") == source(path)
     outputs = []
     for name in ("t", "p"):
         with Bundle.open(tmp_path / f"{name}.edgec") as opened:
-            x = np.load(FIXTURES / "digits" / "digits_test.npz")["x"][:1].astype(np.float32)
+            x = np.load(FIXTURES / "digits" / "digits_test.npz")["x"][:1].astype(
+                np.float32
+            )
             outputs.append(device_for(PI4).run(opened, {"input": x})["output"])
     np.testing.assert_array_equal(outputs[0], outputs[1])
 
@@ -139,14 +195,20 @@ def test_here_the_preferred_core_that_this_machine_is(tmp_path: Path) -> None:
     done = edgec.tune(bundle("host"), "local:", ops=2, output=tmp_path / "t.json")
     table = Database.load(tmp_path / "t.json")
     assert list(table.cores) == [done.core]
-    assert {(f.device, f.estimated) for f in table.of(done.core).values()} == {("local:", False)}
+    assert {(f.device, f.estimated) for f in table.of(done.core).values()} == {
+        ("local:", False)
+    }
     assert all(c.ms > 0 for c in done.choices)
 
 
 @pytest.mark.arm
 @pytest.mark.parametrize("off", [0, 1])
-def test_a_wrong_candidate_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: int) -> None:
-    """The default, or the schedule behind it, with the weights of the channels turned round."""
+def test_a_wrong_candidate_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: int
+) -> None:
+    """The default, or the schedule behind it, with the weights of the channels turned
+    round.
+    """
     right = variant.variants()
 
     def spoilt(v: Variant) -> Variant:
@@ -154,13 +216,20 @@ def test_a_wrong_candidate_is_an_error_that_names_it(tmp_path: Path, monkeypatch
             if schedule == v.schedules(call, core)[off]:
                 weights = constant(call.operands[1])
                 assert weights is not None
-                operands = (call.operands[0], Table(weights[..., ::-1], "w"), *call.operands[2:])
+                operands = (
+                    call.operands[0],
+                    Table(weights[..., ::-1], "w"),
+                    *call.operands[2:],
+                )
                 call = replace(call, operands=operands)
             return v.apply(call, core, schedule)
 
         return replace(v, apply=apply)
 
-    changed = {of: tuple(map(spoilt, vs)) if of == "ek_conv2d_s8" else vs for of, vs in right.items()}
+    changed = {
+        of: tuple(map(spoilt, vs)) if of == "ek_conv2d_s8" else vs
+        for of, vs in right.items()
+    }
     model = bundle("pi4")  # made of what is right
     monkeypatch.setattr(variant, "variants", lambda: changed)
     said = r"ek_gemm_s8_(twos_)?neon with mr=.* differs in \d+ bytes from ek_conv2d_s8"
@@ -172,8 +241,21 @@ def test_a_wrong_candidate_is_an_error_that_names_it(tmp_path: Path, monkeypatch
 
 @pytest.mark.arm
 def test_ctrl_c_leaves_a_good_file_to_go_on_with(tmp_path: Path) -> None:
-    path, file = bundle("pi4"), tmp_path / "t.json"
-    command = [sys.executable, "-m", "edgec", "tune", str(path), "--on", PI4, "-o", str(file), "--workers", "1"]
+    path = bundle("pi4")
+    file = tmp_path / "t.json"
+    command = [
+        sys.executable,
+        "-m",
+        "edgec",
+        "tune",
+        str(path),
+        "--on",
+        PI4,
+        "-o",
+        str(file),
+        "--workers",
+        "1",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         while not file.is_file() and running.poll() is None:
             time.sleep(0.02)
@@ -191,7 +273,9 @@ def test_ctrl_c_leaves_a_good_file_to_go_on_with(tmp_path: Path) -> None:
 @pytest.mark.arm
 def test_any_executor_runs_the_trials(tmp_path: Path) -> None:
     with ProcessPoolExecutor(1) as pool:
-        done = edgec.tune(bundle("pi4"), PI4, output=tmp_path / "t.json", ops=1, executor=pool)
+        done = edgec.tune(
+            bundle("pi4"), PI4, output=tmp_path / "t.json", ops=1, executor=pool
+        )
     assert [c.new for c in done.choices] == [True]
 
 
@@ -212,18 +296,34 @@ class Forgetful(Executor):
 
 
 @pytest.mark.arm
-def test_a_trial_whose_worker_goes_away_is_begun_again_but_not_for_ever(tmp_path: Path) -> None:
-    done = edgec.tune(bundle("pi4"), PI4, output=tmp_path / "t.json", ops=1, executor=Forgetful(2))
+def test_a_trial_whose_worker_goes_away_is_begun_again_but_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    done = edgec.tune(
+        bundle("pi4"), PI4, output=tmp_path / "t.json", ops=1, executor=Forgetful(2)
+    )
     assert len(done.choices) == 1
     with pytest.raises(EdgecError, match="the workers are gone"):
-        edgec.tune(bundle("pi4"), PI4, output=tmp_path / "u.json", ops=1, executor=Forgetful(99))
+        edgec.tune(
+            bundle("pi4"),
+            PI4,
+            output=tmp_path / "u.json",
+            ops=1,
+            executor=Forgetful(99),
+        )
 
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed", reason="no Dask: pip install 'edgec[dask]'")
+    distributed = pytest.importorskip(
+        "distributed", reason="no Dask: pip install 'edgec[dask]'"
+    )
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", silence_logs="CRITICAL"
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        host="127.0.0.1",
+        silence_logs="CRITICAL",
     ) as two:
         yield two
 
@@ -231,7 +331,8 @@ def cluster() -> Iterator[Any]:
 @pytest.mark.arm
 def test_two_dask_workers_of_which_one_is_killed(tmp_path: Path, cluster: Any) -> None:
     """In the middle of its work: every call is tuned all the same."""
-    path, file = bundle("pi4"), tmp_path / "t.json"
+    path = bundle("pi4")
+    file = tmp_path / "t.json"
     first = next(iter(cluster.workers.values())).pid
     killed: list[str] = []
 
@@ -252,17 +353,31 @@ def test_two_dask_workers_of_which_one_is_killed(tmp_path: Path, cluster: Any) -
     ("options", "kind", "said"),
     [
         ({"on": "emulated:pi9"}, InputError, "there is no board"),
-        ({"on": "emulated:pi3"}, InputError, "the bundle is for pi4, emulated:pi3 is not"),
+        (
+            {"on": "emulated:pi3"},
+            InputError,
+            "the bundle is for pi4, emulated:pi3 is not",
+        ),
         ({"on": "local:"}, InputError, "the bundle is for pi4, local: is not"),
-        ({"on": f"{PI4}/linux-armv7"}, InputError, "in more than one way on linux-armv7"),
+        (
+            {"on": f"{PI4}/linux-armv7"},
+            InputError,
+            "in more than one way on linux-armv7",
+        ),
         ({"on": PI4, "workers": 0}, InputError, "names no workers"),
         ({"on": "local:", "workers": "dask://x:1"}, InputError, "all at once"),
         ({"on": PI4, "workers": "tcp://x:1"}, InputError, "names no workers"),
-        ({"on": PI4, "workers": "dask://127.0.0.1:9", "timeout": 1.0}, DeviceError, "no Dask scheduler answers"),
+        (
+            {"on": PI4, "workers": "dask://127.0.0.1:9", "timeout": 1.0},
+            DeviceError,
+            "no Dask scheduler answers",
+        ),
         ({"on": PI4, "output": "missing/t.json"}, InputError, "does not exist"),
     ],
 )
-def test_errors(tmp_path: Path, options: dict[str, Any], kind: type[EdgecError], said: str) -> None:
+def test_errors(
+    tmp_path: Path, options: dict[str, Any], kind: type[EdgecError], said: str
+) -> None:
     with pytest.raises(kind, match=said) as e:
         edgec.tune(bundle("pi4"), **{"output": tmp_path / "t.json", **options})
     assert "hint: " in str(e.value)
@@ -270,8 +385,16 @@ def test_errors(tmp_path: Path, options: dict[str, Any], kind: type[EdgecError],
 
 def test_bundles_that_do_not_say_what_they_compute(tmp_path: Path) -> None:
     path = bundle("pi4")
-    no_call = {"linux-aarch64": {"cortex_a72": [{"signature": "x", "functions": [], "call": {"kernel": 3}}]}}
-    contents = {"none": None, "damaged": b'{"targets": 3}', "strange": json.dumps({"targets": no_call}).encode()}
+    no_call = {
+        "linux-aarch64": {
+            "cortex_a72": [{"signature": "x", "functions": [], "call": {"kernel": 3}}]
+        }
+    }
+    contents = {
+        "none": None,
+        "damaged": b'{"targets": 3}',
+        "strange": json.dumps({"targets": no_call}).encode(),
+    }
     for name, content in contents.items():
         changed = rewritten(path, tmp_path / f"{name}.edgec", content)
         with pytest.raises(InputError) as e:

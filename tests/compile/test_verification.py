@@ -1,4 +1,6 @@
-"""How strict the check after a compile is: 1e-4 of the range, and more only where the graph itself makes more of it."""
+"""How strict the check after a compile is: 1e-4 of the range, and more only where the
+graph itself makes more of it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from edgec_runtime import Bundle, Session
 
 import edgec
 from edgec.comparing.distance import distance, root_mean_square
-from edgec.drive.judge import FLOAT_TOLERANCE, MIXED_TOLERANCE, Judge, rounding_error, rounds_floats
+from edgec.drive.judge import (
+    FLOAT_TOLERANCE,
+    MIXED_TOLERANCE,
+    Judge,
+    rounding_error,
+    rounds_floats,
+)
 from edgec.drive.op_by_op import HOW, op_by_op
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
@@ -24,12 +32,18 @@ from tests.quantize.nets import NETS, samples
 
 
 def amplifier(gain: float) -> Graph:
-    """x, as gain * (1000 x - (1000 - 1/gain) x): the larger the gain, the more the difference cancels."""
+    """x, as gain * (1000 x - (1000 - 1/gain) x): the larger the gain, the more the
+    difference cancels.
+    """
     b = Builder("g")
     x = b.input("x", TensorType((8,)))
     big = b.add(Mul(), [x, b.const(np.array(1000, np.float32))], "big")
     near = b.add(Mul(), [x, b.const(np.array(1000 - 1 / gain, np.float32))], "near")
-    b.graph.outputs = [b.add(Mul(), [b.add(Sub(), [big, near]), b.const(np.array(gain, np.float32))], "y")]
+    b.graph.outputs = [
+        b.add(
+            Mul(), [b.add(Sub(), [big, near]), b.const(np.array(gain, np.float32))], "y"
+        )
+    ]
     return b.graph
 
 
@@ -44,19 +58,36 @@ def test_cancellation_is_what_raises_the_limit(gain: float, tame: bool) -> None:
 
 def test_distance_counts_steps_and_parts_of_the_range() -> None:
     assert distance(np.array([1, -3], np.int8), np.array([1, 2], np.int8)) == 5
-    assert distance(np.array([0, 1.5], np.float32), np.array([-1, 1], np.float32)) == pytest.approx(0.5)
+    assert distance(
+        np.array([0, 1.5], np.float32), np.array([-1, 1], np.float32)
+    ) == pytest.approx(0.5)
     nan = np.array([np.nan, 1], np.float32)
     assert distance(nan, nan) == 0
     assert distance(nan, np.array([0, 1], np.float32)) == np.inf
-    assert distance(np.array([np.inf, 1], np.float32), np.array([-np.inf, 1], np.float32)) == np.inf
+    assert (
+        distance(np.array([np.inf, 1], np.float32), np.array([-np.inf, 1], np.float32))
+        == np.inf
+    )
 
 
-@pytest.mark.parametrize(("floats", "rounds"), [((), False), ((0,), True), ((1,), True), ((2,), False), ((0, 1), True)])
-def test_int8_behind_float_is_where_a_last_bit_decides(floats: tuple[int, ...], rounds: bool) -> None:
-    """Of three convolutions; quantizing an input is exact, and so is what nothing in int8 reads."""
+@pytest.mark.parametrize(
+    ("floats", "rounds"),
+    [((), False), ((0,), True), ((1,), True), ((2,), False), ((0, 1), True)],
+)
+def test_int8_behind_float_is_where_a_last_bit_decides(
+    floats: tuple[int, ...], rounds: bool
+) -> None:
+    """Of three convolutions; quantizing an input is exact, and so is what nothing in
+    int8 reads.
+    """
     graph = NETS["chain"]()
     left = Precision(tuple(graph.ops[i].output.name for i in floats))
-    assert rounds_floats(Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph) == rounds
+    assert (
+        rounds_floats(
+            Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph
+        )
+        == rounds
+    )
 
 
 def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
@@ -66,7 +97,10 @@ def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
     mixed = Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph
     (sample,) = samples(graph, 1)
     (name, want), *_ = interp(mixed, sample).items()
-    s = segment("seg0", Region("cpu", tuple(mixed.ops), tuple(mixed.inputs), tuple(mixed.outputs)))
+    s = segment(
+        "seg0",
+        Region("cpu", tuple(mixed.ops), tuple(mixed.inputs), tuple(mixed.outputs)),
+    )
     span = float(want.max() - want.min())
     for moved, ok in ((want.reshape(-1)[:1], True), (want.reshape(-1), False)):
         got = want.copy()
@@ -81,19 +115,35 @@ def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
 
 @pytest.mark.slow
 def test_op_by_op_finds_what_hides_behind_a_last_bit(tmp_path: Path) -> None:
-    """One weight of one channel, in an int8 op that reads what float computed: far below what the outputs may move."""
+    """One weight of one channel, in an int8 op that reads what float computed: far
+    below what the outputs may move.
+    """
     net = Net("m", (1, 3, 16, 16))
     y = "images"
     for channels in (8, 8, 8):
         y = net.conv(y, channels, 3, act="relu")
     model = net.save(tmp_path / "m.onnx", y)
-    np.savez(tmp_path / "d.npz", images=np.random.default_rng(5).normal(size=(8, 3, 16, 16)).astype(np.float32))
+    np.savez(
+        tmp_path / "d.npz",
+        images=np.random.default_rng(5).normal(size=(8, 3, 16, 16)).astype(np.float32),
+    )
     data = tmp_path / "d.npz"
-    done = edgec.compile(model, output=tmp_path / "m.edgec", calibrate=data, quantize="fast", float_ops=["/Conv_0"])
+    done = edgec.compile(
+        model,
+        output=tmp_path / "m.edgec",
+        calibrate=data,
+        quantize="fast",
+        float_ops=["/Conv_0"],
+    )
     assert [c.ok for c in done.verification.segments if c.how == HOW] == [True]
     lowered, sample = done.lowered, done.lowered.samples[0]
     mixed = [s for s in lowered.partition.segments if rounds_floats(s.graph)]
-    op = next(op for s in mixed for op in s.graph.ops if op.kind == "conv2d" and op.output.type.dtype == "int8")
+    op = next(
+        op
+        for s in mixed
+        for op in s.graph.ops
+        if op.kind == "conv2d" and op.output.type.dtype == "int8"
+    )
     weights = op.inputs[1].const
     assert weights is not None
     weights.reshape(-1)[int(np.abs(weights.astype(int)).argmin())] += 2

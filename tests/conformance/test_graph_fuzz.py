@@ -1,4 +1,6 @@
-"""A seeded sample of the graph fuzzer (make fuzz), and that it finds, shrinks and keeps a fault."""
+"""A seeded sample of the graph fuzzer (make fuzz), and that it finds, shrinks and keeps
+a fault.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ from tests.tables import graph_fuzz
 from tests.tables.graph_fuzz import ALL, Tally, again, fuzz, manner_of, table
 
 CORE = "x86_64_v3"
-needs_core = pytest.mark.skipif(not has(FEATURES[CORE]), reason="this machine has no AVX2")
+needs_core = pytest.mark.skipif(
+    not has(FEATURES[CORE]), reason="this machine has no AVX2"
+)
 
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Failures are kept in a folder of the test's own; numpy's warnings of divisions by zero are not."""
+    """Failures are kept in a folder of the test's own; numpy's warnings of divisions by
+    zero are not.
+    """
     monkeypatch.setattr(graph_fuzz, "KEPT", tmp_path / "kept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -56,18 +62,35 @@ def test_what_was_reached_is_a_table() -> None:
     assert not list(fuzz(6, range(5), ["text"], CORE, tally))
     rows = list(table(tally.reached))
     assert len(rows) == 2 + len(samples())
-    assert f"| {min(tally.kinds)} | {tally.kinds[min(tally.kinds)]} |" in "\n".join(rows)
+    assert f"| {min(tally.kinds)} | {tally.kinds[min(tally.kinds)]} |" in "\n".join(
+        rows
+    )
 
 
 def test_graphs_have_odd_scales_dead_channels_odd_names_and_operands_twice() -> None:
     graphs = [random_graph(8, i) for i in range(300)]
-    scales = {v.type.quant.scale[0] for g in graphs for v in g.values() if v.type.quant is not None}
+    scales = {
+        v.type.quant.scale[0]
+        for g in graphs
+        for v in g.values()
+        if v.type.quant is not None
+    }
     assert min(scales) < 1e-5
     assert max(scales) > 100
     assert any(v.name == "*/" for g in graphs for v in g.values())
-    assert any(op.inputs[0] is op.inputs[1] for g in graphs for op in g.ops if op.kind in ("add", "mul", "where"))
-    weights = [op.inputs[1].const for g in graphs for op in g.ops if "weight" in op.spec.roles]
-    assert any(w is not None and w.ndim and w.size and not w.reshape(len(w), -1).any(1).all() for w in weights)
+    assert any(
+        op.inputs[0] is op.inputs[1]
+        for g in graphs
+        for op in g.ops
+        if op.kind in ("add", "mul", "where")
+    )
+    weights = [
+        op.inputs[1].const for g in graphs for op in g.ops if "weight" in op.spec.roles
+    ]
+    assert any(
+        w is not None and w.ndim and w.size and not w.reshape(len(w), -1).any(1).all()
+        for w in weights
+    )
 
 
 @needs_core
@@ -88,8 +111,14 @@ def test_graphs_are_of_every_kind_and_rank_and_the_same_for_a_seed() -> None:
 @needs_core
 @pytest.mark.cc
 @pytest.mark.slow
-def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
-    numbers = [n for n in range(600) if any(op.kind == "maximum" for op in random_graph(3, n).ops)][:14]
+def test_a_fault_is_found_shrunk_and_kept(
+    monkeypatch: pytest.MonkeyPatch, kept: Path
+) -> None:
+    numbers = [
+        n
+        for n in range(600)
+        if any(op.kind == "maximum" for op in random_graph(3, n).ops)
+    ][:14]
     whole = Binary.c
 
     def wrong(self: Binary, op: Op) -> KernelCall:
@@ -99,7 +128,8 @@ def test_a_fault_is_found_shrunk_and_kept(monkeypatch: pytest.MonkeyPatch, kept:
     with monkeypatch.context() as patched:
         patched.setattr(Maximum, "c", wrong)
         said = list(fuzz(3, numbers, ["text", "c"], CORE, Tally()))
-        assert len(said) > 1  # of the others, what is largest does not matter in the end
+        # of the others, what is largest does not matter in the end
+        assert len(said) > 1
         for text in said:
             path = Path(text.rsplit("its inputs and this text: ", 1)[1].strip())
             assert path.parent == kept
@@ -117,4 +147,9 @@ def test_what_others_build_stays() -> None:
     """A fuzzer's own folder goes with what was built in it."""
     there = builds.once("what others build", lambda folder: (folder / "a").touch())
     list(fuzz(2, range(2), ["c"], CORE, Tally()))
-    assert builds.once("what others build", lambda folder: pytest.fail("it is built again")) == there
+    assert (
+        builds.once(
+            "what others build", lambda folder: pytest.fail("it is built again")
+        )
+        == there
+    )

@@ -1,4 +1,6 @@
-"""Every sample of every registered op: interp, generated C and the emitted TFLite agree."""
+"""Every sample of every registered op: interp, generated C and the emitted TFLite
+agree.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +60,17 @@ def _sources(kind: str) -> list[tuple[Graph, CSource]]:
 
 @cache
 def _library(kind: str) -> Path | None:
-    """One library of them, since starting a compiler takes longer than its work; None where it cannot be built."""
+    """One library of them, since starting a compiler takes longer than its work; None
+    where it cannot be built.
+    """
     sources = [source for _, source in _sources(kind)]
     whole = joined(sources)
     gcc = Compiler.native("gcc")
     try:
-        return builds.once(whole, lambda folder: build_library(whole, folder, gcc)) / LIBRARY
+        return (
+            builds.once(whole, lambda folder: build_library(whole, folder, gcc))
+            / LIBRARY
+        )
     except InternalError:
         return None
 
@@ -92,7 +99,12 @@ def test_c_is_interp_where_inputs_are_extreme(kind: str, sample: Sample) -> None
         with np.errstate(all="ignore"):
             want = interp(graph, inputs)
         assert library is not None
-        assert_near(graph, run_segment(library, source, graph, inputs), want, f"{kind} {sample.spec} of {name} inputs")
+        assert_near(
+            graph,
+            run_segment(library, source, graph, inputs),
+            want,
+            f"{kind} {sample.spec} of {name} inputs",
+        )
 
 
 @pytest.mark.parametrize(("kind", "sample"), _cases())
@@ -107,10 +119,14 @@ def test_tflite_is_interp(kind: str, sample: Sample) -> None:
 
 
 @pytest.mark.cc
-def test_a_sample_that_does_not_compile_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_that_does_not_compile_spoils_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second, *_ = _sources("relu")
     broken = second[0], replace(second[1], text=f"{second[1].text}\n#error broken\n")
-    monkeypatch.setattr("tests.conformance.test_ops._sources", lambda kind: [first, broken])
+    monkeypatch.setattr(
+        "tests.conformance.test_ops._sources", lambda kind: [first, broken]
+    )
     monkeypatch.setattr("tests.conformance.test_ops._library", _library.__wrapped__)
     assert _library("relu") is None
     test_c_is_interp("relu", next(iter(OpDef.registry["relu"].samples())))

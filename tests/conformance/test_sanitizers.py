@@ -1,6 +1,8 @@
-"""Generated C of every op under the sanitizers, fed with NaN, infinities and extremes: two samples of each op.
+"""Generated C of every op under the sanitizers, fed with NaN, infinities and extremes:
+two samples of each op.
 
-Which they are changes with the kernels' text. `make sanitize-ops` runs all samples, on all cores of this machine.
+Which they are changes with the kernels' text. `make sanitize-ops` runs all samples, on
+all cores of this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ def _two(kind: str) -> list[Graph]:
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_samples_run_clean(group: int, tmp_path: Path) -> None:
-    kinds = [k for k in KINDS[group::GROUPS] if any(True for _ in OpDef.registry[k].samples())]
+    kinds = [
+        k
+        for k in KINDS[group::GROUPS]
+        if any(True for _ in OpDef.registry[k].samples())
+    ]
     graphs = [g for kind in kinds for g in _two(kind)]
     assert not [*found(graphs, tmp_path, PLAIN, [], CASES)]
 
@@ -46,7 +52,11 @@ def test_variants_run_clean_on_x86(name: str, tmp_path: Path) -> None:
     feature, flags = X86[name]
     if not has(feature):
         pytest.skip(f"this processor has no {feature}")
-    samples = [sample_graph(sample) for kind in KINDS for sample in OpDef.registry[kind].samples()]
+    samples = [
+        sample_graph(sample)
+        for kind in KINDS
+        for sample in OpDef.registry[kind].samples()
+    ]
     own = [g for g in samples if own_variant(segment_source(g, "seg", core(name)))]
     some = random.Random(SEED).sample(own, min(VARIANTS, len(own)))
     assert some

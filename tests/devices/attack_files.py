@@ -1,4 +1,6 @@
-"""What attacks work with: a device that trusts a key, bundles of that key and of another, and an attacker's host."""
+"""What attacks work with: a device that trusts a key, bundles of that key and of
+another, and an attacker's host.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ from edgec_devices.wheel import Wheel
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import digest
-from edgec_runtime.device_end.trust import Signature, message, wheel_message, wheel_signature_text
+from edgec_runtime.device_end.trust import (
+    Signature,
+    message,
+    wheel_message,
+    wheel_signature_text,
+)
 
 from tests.devices.faults import Faults, SimStream, World, fake_program
 from tests.runtime import tiny_model
@@ -59,12 +66,18 @@ def rewritten(data: bytes, change: Callable[[dict[str, bytes]], object]) -> byte
     return zipped([*files.items()])
 
 
-def zipped(files: list[tuple[str | zipfile.ZipInfo, bytes]], method: int = zipfile.ZIP_STORED) -> bytes:
+def zipped(
+    files: list[tuple[str | zipfile.ZipInfo, bytes]], method: int = zipfile.ZIP_STORED
+) -> bytes:
     """A zip, also of names that appear twice."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", method) as z:
         for name, content in files:
-            z.writestr(name if isinstance(name, zipfile.ZipInfo) else zipfile.ZipInfo(name), content, method)
+            z.writestr(
+                name if isinstance(name, zipfile.ZipInfo) else zipfile.ZipInfo(name),
+                content,
+                method,
+            )
     return made.getvalue()
 
 
@@ -75,16 +88,25 @@ def signed(data: bytes, key: Path, counter: int = 90) -> bytes:
     def change(f: dict[str, bytes]) -> None:
         private = signing._load(key)
         made = private.sign(message(f["manifest.json"], APP, counter))
-        f["signature.json"] = Signature(signing._public(private), APP, counter, made).to_json()
+        f["signature.json"] = Signature(
+            signing._public(private), APP, counter, made
+        ).to_json()
 
     return rewritten(data, change)
 
 
 def wheel(text: bytes, key: Path | None) -> Wheel:
     """A runtime, signed where there is a key."""
-    data = zipped([("edgec_runtime/__init__.py", text), ("edgec_runtime/session.py", b"# " + text)])
+    data = zipped(
+        [
+            ("edgec_runtime/__init__.py", text),
+            ("edgec_runtime/session.py", b"# " + text),
+        ]
+    )
     made = Wheel(RUNTIME, data)
-    return made if key is None else Wheel(RUNTIME, data, wheel_signature(made.digests(), key))
+    if key is None:
+        return made
+    return Wheel(RUNTIME, data, wheel_signature(made.digests(), key))
 
 
 def wheel_signature(digests: dict[str, str], key: Path) -> bytes:
@@ -92,12 +114,16 @@ def wheel_signature(digests: dict[str, str], key: Path) -> bytes:
     from edgec_devices import signing
 
     private = signing._load(key)
-    return wheel_signature_text(signing._public(private), private.sign(wheel_message(digests)))
+    return wheel_signature_text(
+        signing._public(private), private.sign(wheel_message(digests))
+    )
 
 
 @dataclass(frozen=True)
 class Files:
-    """bundles: by what they are.  programs: sha256 of those that the trusted key signed.  evil: a program."""
+    """bundles: by what they are.  programs: sha256 of those that the trusted key
+    signed.  evil: a program.
+    """
 
     folder: Path
     bundles: dict[str, bytes]
@@ -106,7 +132,9 @@ class Files:
 
     @property
     def template(self) -> Path:
-        """A device that trusts the key, with versions 1 and 2 of the application, 2 active, and a runtime."""
+        """A device that trusts the key, with versions 1 and 2 of the application, 2
+        active, and a runtime.
+        """
         return self.folder / "template"
 
     @property
@@ -124,7 +152,8 @@ class Files:
         """Written to a folder; keys are new each time."""
         rng = random.Random(0)
         programs = [fake_program(700, rng) for _ in range(4)]
-        evil, found = fake_program(700, rng), {}
+        evil = fake_program(700, rng)
+        found = {}
         new_key(folder / "key")
         new_key(folder / "other")
         for i, program in enumerate(programs):
@@ -142,7 +171,9 @@ class Files:
         found["evil, other key"] = path.read_bytes()
         files = Files(folder, found, frozenset(map(sha256, programs)), evil)
         host = Host(files, files.template)
-        host.connection.ask("trust", answers.Trusted, public_path(folder / "key").read_bytes())
+        host.connection.ask(
+            "trust", answers.Trusted, public_path(folder / "key").read_bytes()
+        )
         for name in ("v1", "v2"):
             host.flash(found[name])
         push(host.connection, APP, [wheel(b"good = 1", folder / "key")])
@@ -155,13 +186,21 @@ class Device(World):
 
     surrounded: dict[str, str] = {}
 
-    def execute(self, command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+    def execute(
+        self, command: list[str], **options: Any
+    ) -> subprocess.CompletedProcess[bytes]:
         """In place of running.run."""
-        said, self.surrounded = b"", options.get("env") or {}
+        said = b""
+        self.surrounded = options.get("env") or {}
         if command[0] == sys.executable:
             folders = options["env"]["PYTHONPATH"].split(os.pathsep)
-            self.executed += [digest(str(p)) for f in folders for p in sorted(Path(f).rglob("*.py"))]
-            self.executed += [digest(str(p)) for p in Path(options.get("cwd") or Path.cwd()).glob("*.py")]
+            self.executed += [
+                digest(str(p)) for f in folders for p in sorted(Path(f).rglob("*.py"))
+            ]
+            self.executed += [
+                digest(str(p))
+                for p in Path(options.get("cwd") or Path.cwd()).glob("*.py")
+            ]
             said = b"0.1.0"
         elif os.path.isabs(command[0]):
             self.executed.append(digest(command[0]))
@@ -176,10 +215,13 @@ class Host:
     """An attacker's: it sends anything."""
 
     def __init__(self, files: Files, root: Path) -> None:
-        self.files, self.root = files, root
+        self.files = files
+        self.root = root
         self.device = Device(root, random.Random(0))
         self.device.boot()
-        self.connection = Connection(SimStream(self.device, Faults(), Faults(), 1e7), lambda: self.device.now, 1)
+        self.connection = Connection(
+            SimStream(self.device, Faults(), Faults(), 1e7), lambda: self.device.now, 1
+        )
 
     def close(self) -> None:
         """Ends the connection."""
@@ -194,9 +236,16 @@ class Host:
     def flash(self, data: bytes, app: str = APP, downgrade: bool = False) -> object:
         """All of it is glue, so no part of it is looked for."""
         recipe = Recipe(data, sha256(data), (), data, app)
-        return flash_one(self.connection, recipe, None, lambda _: None, downgrade=downgrade)
+        return flash_one(
+            self.connection, recipe, None, lambda _: None, downgrade=downgrade
+        )
 
-    def run(self, slot: Any = None, session: bool = False, options: tuple[str, ...] = ("--runs", "1")) -> object:
+    def run(
+        self,
+        slot: Any = None,
+        session: bool = False,
+        options: tuple[str, ...] = ("--runs", "1"),
+    ) -> object:
         """Any slot's program."""
         return execute(self.connection, APP, slot, options, session=session)
 
@@ -212,7 +261,9 @@ class Host:
             c._turn(c._clock() + 1)
         return found
 
-    def plant(self, slot: str, changes: dict[str, bytes], list_them: bool = True) -> None:
+    def plant(
+        self, slot: str, changes: dict[str, bytes], list_them: bool = True
+    ) -> None:
         """Files written into a slot; list_them: their hashes into slot.json, too."""
         state = json.loads(self.at(slot, "slot.json").read_text())
         for name, data in changes.items():
@@ -235,7 +286,10 @@ class Host:
         data = self.files.bundles["evil"]
         (path / "model.edgec").write_bytes(data)
         (path / MAIN).write_bytes(self.files.evil)
-        state = {"sha256": sha256(data), "files": {"model.edgec": sha256(data), MAIN: sha256(self.files.evil)}}
+        state = {
+            "sha256": sha256(data),
+            "files": {"model.edgec": sha256(data), MAIN: sha256(self.files.evil)},
+        }
         (path / "slot.json").write_text(json.dumps(state))
         return path
 
@@ -245,7 +299,8 @@ Attack = Callable[[Host], object]
 
 @dataclass(frozen=True)
 class Case:
-    """checks: those that stand between the attack and what it is after; with all of them taken out it succeeds.
+    """checks: those that stand between the attack and what it is after; with all of
+    them taken out it succeeds.
 
     prepare: what the attacker did before, to the device's folder.
     """

@@ -1,4 +1,6 @@
-"""The attacks of a manifest on native code: a library, and what a manifest says of it that is not so."""
+"""The attacks of a manifest on native code: a library, and what a manifest says of it
+that is not so.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from tests.devices.attack_files import Case, Host
 from tests.runtime import tiny_model
 from tests.runtime.test_library import LIES
 
-MADE_FOR, HEADERS = "what a library was made for", "headers of a library"
+MADE_FOR = "what a library was made for"
+HEADERS = "headers of a library"
 ELSEWHERE = ("huge arena", "another segment")
 """Lies that something else refuses, too."""
 
@@ -44,7 +47,11 @@ def lies() -> Iterator[Case]:
         if name not in ELSEWHERE:
             yield Case(f"a manifest's lie: {name}", (MADE_FOR,), partial(_lie, name))
     for part in (1, 3, 5):
-        yield Case(f"a library of which {part} tenths are there", (HEADERS,), partial(_cut, part))
+        yield Case(
+            f"a library of which {part} tenths are there",
+            (HEADERS,),
+            partial(_cut, part),
+        )
 
 
 def _lie(name: str, h: Host) -> None:
@@ -57,7 +64,11 @@ def _lie(name: str, h: Host) -> None:
 def _cut(part: int, h: Host) -> None:
     manifest, files = tiny_model.parts(_library(h))
     path = manifest["libraries"][machine_target()]
-    write_bundle(h.root.parent.parent / "lie", manifest, {**files, path: files[path][: len(files[path]) * part // 10]})
+    write_bundle(
+        h.root.parent.parent / "lie",
+        manifest,
+        {**files, path: files[path][: len(files[path]) * part // 10]},
+    )
     _run(h.root.parent.parent / "lie")
 
 
@@ -68,6 +79,11 @@ def _library(h: Host) -> Path:
 def _run(path: Path) -> None:
     """Raises BundleError where the child refused it."""
     env = {**os.environ, "EDGEC_CACHE": str(path.parent / "cache")}
-    done = subprocess.run([sys.executable, "-c", _CHILD, path, taken_out], capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, path, taken_out],
+        capture_output=True,
+        text=True,
+        env=env,
+    )
     if done.returncode == _REFUSED:
         raise BundleError(done.stdout.strip(), hint="compile the model again")

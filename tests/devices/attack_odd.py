@@ -1,5 +1,7 @@
-"""The attacks by what stands where something else should: bytes around a signed bundle, pipes and endless files in
-the slots, the environment, numbers and fields of requests that no host of ours sends."""
+"""The attacks by what stands where something else should: bytes around a signed bundle,
+pipes and endless files in the slots, the environment, numbers and fields of requests
+that no host of ours sends.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,18 @@ from tests.devices.attack_files import (
 )
 from tests.devices.faults import fake_program
 
-LAYOUT, SIZES, LIMIT, LOADED = "nothing around the files", "the inputs' sizes", "a program's time", "the environment"
-PLAIN, GRAPH, PACKED, KEYS = "plain files", "the graph's hash", "a wheel's packing", "that keys can be read"
-SIZE, HOLDS, LINKS, SHOWN = "a bundle's size", "what a slot holds", "no links", "a shown bundle's name"
+LAYOUT = "nothing around the files"
+SIZES = "the inputs' sizes"
+LIMIT = "a program's time"
+LOADED = "the environment"
+PLAIN = "plain files"
+GRAPH = "the graph's hash"
+PACKED = "a wheel's packing"
+KEYS = "that keys can be read"
+SIZE = "a bundle's size"
+HOLDS = "what a slot holds"
+LINKS = "no links"
+SHOWN = "a shown bundle's name"
 
 
 def odd() -> Iterator[Case]:
@@ -46,8 +57,15 @@ def odd() -> Iterator[Case]:
     yield from instead()
     yield from requests()
     yield from environments()
-    yield Case("keys in what is no folder", (KEYS,), lambda h: h.flash(_unsigned(h)), _no_keys)
-    yield Case("keys behind a link that leads nowhere", (KEYS,), lambda h: h.flash(_unsigned(h)), _lost_keys)
+    yield Case(
+        "keys in what is no folder", (KEYS,), lambda h: h.flash(_unsigned(h)), _no_keys
+    )
+    yield Case(
+        "keys behind a link that leads nowhere",
+        (KEYS,),
+        lambda h: h.flash(_unsigned(h)),
+        _lost_keys,
+    )
     keys: dict[str, Callable[[Path], object]] = {
         "a pipe": os.mkfifo,
         "a folder": Path.mkdir,
@@ -55,11 +73,20 @@ def odd() -> Iterator[Case]:
         "a terabyte": _terabyte,
     }
     for name, make in keys.items():
-        yield Case(f"a key that is {name}", (KEYS,), lambda h: h.flash(_unsigned(h)), partial(_key, make))
+        yield Case(
+            f"a key that is {name}",
+            (KEYS,),
+            lambda h: h.flash(_unsigned(h)),
+            partial(_key, make),
+        )
     for shown in ("x=/tmp/evil", "--source", "-x", "", 5, None, "a\0"):
-        yield Case(f"a webcam with a bundle named {shown!r}", (SHOWN,), partial(_show, shown))
+        yield Case(
+            f"a webcam with a bundle named {shown!r}", (SHOWN,), partial(_show, shown)
+        )
     for kind, name in {zipfile.ZIP_LZMA: "LZMA", zipfile.ZIP_BZIP2: "bzip2"}.items():
-        yield Case(f"a signed wheel packed with {name}", (PACKED,), partial(_packed, kind))
+        yield Case(
+            f"a signed wheel packed with {name}", (PACKED,), partial(_packed, kind)
+        )
 
 
 def _unsigned(h: Host) -> bytes:
@@ -85,7 +112,9 @@ def _key(make: Callable[[Path], object], h: Host) -> None:
 
 
 def _show(name: object, h: Host) -> None:
-    """The program gets NAME=BUNDLE, so that a name with "=" would lead to a bundle that nobody verified."""
+    """The program gets NAME=BUNDLE, so that a name with "=" would lead to a bundle that
+    nobody verified.
+    """
     try:
         bundles = [{"app": APP, "slot": "b", "name": name}]
         h.raw("show", name=secrets.token_hex(16), bundles=bundles, frames=1)
@@ -95,9 +124,19 @@ def _show(name: object, h: Host) -> None:
 
 
 def _packed(kind: int, h: Host) -> object:
-    data = zipped([("edgec_runtime/__init__.py", b"good = 2"), ("edgec_runtime/session.py", b"# good = 2")], kind)
+    data = zipped(
+        [
+            ("edgec_runtime/__init__.py", b"good = 2"),
+            ("edgec_runtime/session.py", b"# good = 2"),
+        ],
+        kind,
+    )
     made = Wheel(RUNTIME, data)
-    return push(h.connection, APP, [Wheel(RUNTIME, data, wheel_signature(made.digests(), h.files.key))])
+    return push(
+        h.connection,
+        APP,
+        [Wheel(RUNTIME, data, wheel_signature(made.digests(), h.files.key))],
+    )
 
 
 def around() -> Iterator[Case]:
@@ -144,23 +183,57 @@ def _commented(data: bytes) -> bytes:
 
 
 def _extra(data: bytes) -> bytes:
-    return _again(data, lambda e: setattr(e, "extra", struct.pack("<HH4s", 0xCAFE, 4, b"evil")))
+    return _again(
+        data, lambda e: setattr(e, "extra", struct.pack("<HH4s", 0xCAFE, 4, b"evil"))
+    )
 
 
 def instead() -> Iterator[Case]:
     """Of a file: a pipe, for which a reader waits for ever, and a terabyte of nothing."""
     run = Host.run
     for name in ("slot.json", "model.edgec"):
-        yield Case(f"a pipe as {name}", (PLAIN, LINKS), run, partial(_put, os.mkfifo, f"b/{name}"))
-    yield Case("a terabyte as model.edgec", (SIZE,), run, partial(_put, _terabyte, "b/model.edgec"))
+        yield Case(
+            f"a pipe as {name}",
+            (PLAIN, LINKS),
+            run,
+            partial(_put, os.mkfifo, f"b/{name}"),
+        )
+    yield Case(
+        "a terabyte as model.edgec",
+        (SIZE,),
+        run,
+        partial(_put, _terabyte, "b/model.edgec"),
+    )
     for name in (MAIN, WEIGHTS):
-        yield Case(f"a pipe as {name}", (HOLDS,), run, partial(_put, os.mkfifo, f"b/{name}"))
-        yield Case(f"a terabyte as {name}", (HOLDS,), run, partial(_put, _terabyte, f"b/{name}"))
+        yield Case(
+            f"a pipe as {name}", (HOLDS,), run, partial(_put, os.mkfifo, f"b/{name}")
+        )
+        yield Case(
+            f"a terabyte as {name}",
+            (HOLDS,),
+            run,
+            partial(_put, _terabyte, f"b/{name}"),
+        )
     older = partial(_older, "v0")
-    yield Case("a pipe as counter, then an older version", (PLAIN,), older, partial(_put, os.mkfifo, "counter"))
+    yield Case(
+        "a pipe as counter, then an older version",
+        (PLAIN,),
+        older,
+        partial(_put, os.mkfifo, "counter"),
+    )
     session = partial(Host.run, session=True)
-    yield Case("a pipe as active.json", (PLAIN,), session, partial(_put, os.mkfifo, "site/active.json"))
-    yield Case("a pipe as wheel.json", (PLAIN,), session, lambda h: _put(os.mkfifo, f"site/{_wheel(h)}/wheel.json", h))
+    yield Case(
+        "a pipe as active.json",
+        (PLAIN,),
+        session,
+        partial(_put, os.mkfifo, "site/active.json"),
+    )
+    yield Case(
+        "a pipe as wheel.json",
+        (PLAIN,),
+        session,
+        lambda h: _put(os.mkfifo, f"site/{_wheel(h)}/wheel.json", h),
+    )
 
 
 def _older(name: str, h: Host) -> object:
@@ -185,26 +258,71 @@ def _terabyte(path: Path) -> None:
 
 def requests() -> Iterator[Case]:
     """To run a program, with numbers that are none."""
-    limits: tuple[object, ...] = (0, -1, float("nan"), float("inf"), 1e300, "5", None, True, [5], 1 << 80)
+    limits: tuple[object, ...] = (
+        0,
+        -1,
+        float("nan"),
+        float("inf"),
+        1e300,
+        "5",
+        None,
+        True,
+        [5],
+        1 << 80,
+    )
     for limit in limits:
-        yield Case(f"a run of at most {limit!r:.20} s", (LIMIT,), partial(_asked, {"limit": limit}))
-    sizes: tuple[object, ...] = ([-1], [1.5], ["1"], [1 << 70], "x", {"a": 1}, [0] * 5000, [2], [True])
+        yield Case(
+            f"a run of at most {limit!r:.20} s",
+            (LIMIT,),
+            partial(_asked, {"limit": limit}),
+        )
+    sizes: tuple[object, ...] = (
+        [-1],
+        [1.5],
+        ["1"],
+        [1 << 70],
+        "x",
+        {"a": 1},
+        [0] * 5000,
+        [2],
+        [True],
+    )
     for size in sizes:
-        yield Case(f"a run with inputs of {size!r:.20} bytes", (SIZES,), partial(_asked, {"inputs": size}))
+        yield Case(
+            f"a run with inputs of {size!r:.20} bytes",
+            (SIZES,),
+            partial(_asked, {"inputs": size}),
+        )
     graphs: tuple[object, ...] = ("--output", "../x", "\0", 5, [], "a b")
     for graph in graphs:
-        yield Case(f"a signed manifest with the graph {graph!r}", (GRAPH,), partial(_made_of, graph))
+        yield Case(
+            f"a signed manifest with the graph {graph!r}",
+            (GRAPH,),
+            partial(_made_of, graph),
+        )
 
 
 def _asked(fields: dict[str, object], h: Host) -> object:
-    return h.raw("run", b"x", **{"slot": "b", "limit": 5, "inputs": [1], "options": ["--runs", "1"], **fields})
+    return h.raw(
+        "run",
+        b"x",
+        **{
+            "slot": "b",
+            "limit": 5,
+            "inputs": [1],
+            "options": ["--runs", "1"],
+            **fields,
+        },
+    )
 
 
 def _made_of(graph: object, h: Host) -> object:
     """Run from where it may be tried."""
 
     def change(f: dict[str, bytes]) -> None:
-        f["manifest.json"] = json.dumps({**json.loads(f["manifest.json"]), "graph": graph}).encode()
+        f["manifest.json"] = json.dumps(
+            {**json.loads(f["manifest.json"]), "graph": graph}
+        ).encode()
 
     data = signed(rewritten(_unsigned(h), change), h.files.key)
     send(h.connection, Recipe(data, sha256(data), (), data, APP), scratch=True)
@@ -215,8 +333,18 @@ def environments() -> Iterator[Case]:
     """Of the device end, in which somebody set what loaders and Python load besides."""
     for name in ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GCONV_PATH"):
         yield Case(f"{name} and a run", (LOADED,), partial(_surrounded, name, False))
-    for name in ("LD_PRELOAD", "PYTHONHOME", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHONUSERBASE"):
-        yield Case(f"{name} and a run in a Session", (LOADED,), partial(_surrounded, name, True))
+    for name in (
+        "LD_PRELOAD",
+        "PYTHONHOME",
+        "PYTHONPYCACHEPREFIX",
+        "PYTHONSTARTUP",
+        "PYTHONUSERBASE",
+    ):
+        yield Case(
+            f"{name} and a run in a Session",
+            (LOADED,),
+            partial(_surrounded, name, True),
+        )
 
 
 def _surrounded(name: str, session: bool, h: Host) -> None:

@@ -12,9 +12,21 @@ from pathlib import Path
 from edgec_devices.pushing import push
 from edgec_devices.wheel import Wheel
 
-from tests.devices.attack_files import APP, RUNTIME, Attack, Case, Host, sha256, wheel, wheel_signature, zipped
+from tests.devices.attack_files import (
+    APP,
+    RUNTIME,
+    Attack,
+    Case,
+    Host,
+    sha256,
+    wheel,
+    wheel_signature,
+    zipped,
+)
 
-WHEEL, WHEEL_FILES, WHEEL_NAMES = "a wheel's signature", "a wheel's files", "a wheel's names"
+WHEEL = "a wheel's signature"
+WHEEL_FILES = "a wheel's files"
+WHEEL_NAMES = "a wheel's names"
 NONE = "a list of wheels"
 
 
@@ -24,19 +36,45 @@ def wheels() -> Iterator[Case]:
     def pushed(make: Callable[[Host], Wheel]) -> Attack:
         return lambda h: push(h.connection, APP, [make(h)])
 
-    yield Case("a wheel without a signature", (WHEEL,), pushed(lambda h: wheel(b"evil", None)))
-    yield Case("a wheel of another key", (WHEEL,), pushed(lambda h: wheel(b"evil", h.files.other_key)))
+    yield Case(
+        "a wheel without a signature", (WHEEL,), pushed(lambda h: wheel(b"evil", None))
+    )
+    yield Case(
+        "a wheel of another key",
+        (WHEEL,),
+        pushed(lambda h: wheel(b"evil", h.files.other_key)),
+    )
     yield Case("a wheel with another's signature", (WHEEL,), pushed(_borrowed))
-    bad = {"empty": b"{}", "nested": b"[" * 4000, "not text": b"\xff", "zeros": b"\0" * 64}
+    bad = {
+        "empty": b"{}",
+        "nested": b"[" * 4000,
+        "not text": b"\xff",
+        "zeros": b"\0" * 64,
+    }
     for name, text in bad.items():
-        yield Case(f"a wheel's signature that is {name}", (WHEEL,), partial(_with_text, text))
+        yield Case(
+            f"a wheel's signature that is {name}", (WHEEL,), partial(_with_text, text)
+        )
     for name in ("../../evil.py", "a/../../evil.py"):
         made = zipped([("edgec_runtime/__init__.py", b"1"), (name, b"evil")])
-        yield Case(f"a wheel with {name}", (WHEEL_NAMES, WHEEL, WHEEL_FILES), partial(_unsigned, made))
+        yield Case(
+            f"a wheel with {name}",
+            (WHEEL_NAMES, WHEEL, WHEEL_FILES),
+            partial(_unsigned, made),
+        )
     for what, (prepare, checks) in _SITE.items():
-        yield Case(f"{what} in a wheel's folder, then a run", checks, lambda h: h.run(session=True), prepare)
+        yield Case(
+            f"{what} in a wheel's folder, then a run",
+            checks,
+            lambda h: h.run(session=True),
+            prepare,
+        )
     yield Case("no wheels", (NONE,), lambda h: h.ask("adopt", wheels=[]))
-    yield Case("a list of wheels that leads elsewhere", (WHEEL,), lambda h: h.ask("adopt", wheels=[_unsigned_site(h)]))
+    yield Case(
+        "a list of wheels that leads elsewhere",
+        (WHEEL,),
+        lambda h: h.ask("adopt", wheels=[_unsigned_site(h)]),
+    )
 
 
 def _with_text(text: bytes, h: Host) -> object:
@@ -49,7 +87,11 @@ def _unsigned(data: bytes, h: Host) -> object:
 
 def _borrowed(h: Host) -> Wheel:
     made = wheel(b"evil", None)
-    return Wheel(RUNTIME, made.data, wheel_signature(wheel(b"good = 1", None).digests(), h.files.key))
+    return Wheel(
+        RUNTIME,
+        made.data,
+        wheel_signature(wheel(b"good = 1", None).digests(), h.files.key),
+    )
 
 
 def _site(h: Host) -> Path:
@@ -60,7 +102,14 @@ def _evil_file(h: Host, listed: bool) -> None:
     (_site(h) / "edgec_runtime/__init__.py").write_bytes(b"evil")
     if listed:
         path = _site(h) / "wheel.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "edgec_runtime/__init__.py": sha256(b"evil")}))
+        path.write_text(
+            json.dumps(
+                {
+                    **json.loads(path.read_text()),
+                    "edgec_runtime/__init__.py": sha256(b"evil"),
+                }
+            )
+        )
 
 
 def _evil_link(h: Host) -> None:
@@ -85,11 +134,16 @@ def _unsigned_site(h: Host) -> str:
 _SITE: dict[str, tuple[Attack, tuple[str, ...]]] = {
     "a changed file": (lambda h: _evil_file(h, False), (WHEEL_FILES, WHEEL)),
     "a changed file and its hash": (lambda h: _evil_file(h, True), (WHEEL,)),
-    "a file more": (lambda h: (_site(h) / "numpy.py").write_bytes(b"evil"), (WHEEL_FILES, WHEEL)),
+    "a file more": (
+        lambda h: (_site(h) / "numpy.py").write_bytes(b"evil"),
+        (WHEEL_FILES, WHEEL),
+    ),
     "a link": (_evil_link, (WHEEL_FILES, WHEEL)),
     "no signature": (lambda h: os.unlink(_site(h) / "wheel.sig"), (WHEEL,)),
     "another wheel as the active one": (
-        lambda h: h.at("site", "active.json").write_text(json.dumps([_unsigned_site(h)])),
+        lambda h: h.at("site", "active.json").write_text(
+            json.dumps([_unsigned_site(h)])
+        ),
         (WHEEL,),
     ),
 }

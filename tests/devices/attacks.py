@@ -1,10 +1,14 @@
-"""What somebody does who can reach a device with a trusted key but does not have that key.
+"""What somebody does who can reach a device with a trusted key but does not have that
+key.
 
-    python -m tests.devices.attacks              what `make attacks` runs: each is refused, and the device unchanged
-    python -m tests.devices.attacks --mutate     and each succeeds when the check that refuses it is taken out
+    python -m tests.devices.attacks           what `make attacks` runs: each is refused, and the
+                                              device unchanged
+    python -m tests.devices.attacks --mutate  and each succeeds when the check that refuses it is
+                                              taken out
 
-The device end runs in this process, behind the simulated line of faults.py, so that a check of it can be taken out.
-The attacker's host is not ours: nothing of what our host checks before it sends stands in the way.
+The device end runs in this process, behind the simulated line of faults.py, so that a
+check of it can be taken out. The attacker's host is not ours: nothing of what our host
+checks before it sends stands in the way.
 """
 
 from __future__ import annotations
@@ -24,7 +28,16 @@ from unittest import mock
 
 from edgec_devices import answers
 from edgec_runtime import EdgecError
-from edgec_runtime.device_end import agent, bundles, disk, incoming, showing, slots, trust, wheels
+from edgec_runtime.device_end import (
+    agent,
+    bundles,
+    disk,
+    incoming,
+    showing,
+    slots,
+    trust,
+    wheels,
+)
 from edgec_runtime.device_end.disk import digest
 
 from tests import builds
@@ -45,7 +58,11 @@ def _any_entries() -> Iterator[None]:
     """Of a zip: wherever it is read."""
     with contextlib.ExitStack() as stack:
         for module in (incoming, slots):
-            stack.enter_context(mock.patch.object(module, "manifest_text", lambda z: z.read("manifest.json")))
+            stack.enter_context(
+                mock.patch.object(
+                    module, "manifest_text", lambda z: z.read("manifest.json")
+                )
+            )
         yield
 
 
@@ -73,7 +90,9 @@ def _any_files() -> Iterator[None]:
 def _environment_as_it_is() -> Iterator[None]:
     with (
         mock.patch.object(agent, "environment", side_effect=lambda _: dict(os.environ)),
-        mock.patch.object(wheels, "environment", side_effect=lambda _: dict(os.environ)),
+        mock.patch.object(
+            wheels, "environment", side_effect=lambda _: dict(os.environ)
+        ),
     ):
         yield
 
@@ -93,13 +112,17 @@ CHECKS: Mapping[str, Patch] = {
     "how old it is": _instead(slots.Slots, "check_age", lambda *_: None),
     "a slot's name": _instead(slots, "_check_slot", lambda _: None),
     "what a slot holds": _instead(slots.Slots, "_differs", lambda *_: False),
-    "no links": _instead(slots, "plain", lambda path, folder=False: os.path.exists(path)),
+    "no links": _instead(
+        slots, "plain", lambda path, folder=False: os.path.exists(path)
+    ),
     "the slot's bundle": _instead(slots, "digest", _claimed),
     "an application's name": _instead(slots, "check_name", lambda _: None),
     "the parts' names": _instead(incoming, "_SHA256", _ANYTHING),
     "entries of the zip": _any_entries,
     "headers of code": _instead(bundles, "elf_fault", lambda *_, **__: None),
-    "the options": _instead(agent, "_timing", lambda options: [str(o) for o in options]),
+    "the options": _instead(
+        agent, "_timing", lambda options: [str(o) for o in options]
+    ),
     "a wheel's signature": _instead(wheels, "check_wheel", lambda *_: None),
     "a wheel's files": _instead(wheels.Site, "_files", lambda *_: {}),
     "what a library was made for": _instead(attack_lies, "taken_out", "_lie"),
@@ -108,16 +131,22 @@ CHECKS: Mapping[str, Patch] = {
     "a list of wheels": _instead(wheels, "_check_list", lambda _: None),
     "a wheel's packing": _instead(wheels, "_PACKED", range(100)),
     "nothing around the files": _instead(trust, "_check_layout", lambda *_: None),
-    "that keys can be read": _instead(slots, "trusted", lambda root: _keys_that_can_be_read(root)),
+    "that keys can be read": _instead(
+        slots, "trusted", lambda root: _keys_that_can_be_read(root)
+    ),
     "plain files": lambda: _any_files(),
     "a bundle's size": _instead(slots, "MAX_BUNDLE_BYTES", 1 << 62),
     "the graph's hash": _instead(slots, "_graph", lambda manifest: []),
     "the inputs' sizes": _instead(agent, "_sizes", lambda *_: [1]),
-    "a shown bundle's name": _instead(showing, "_label", lambda name: f"{name}".replace("\0", "")),
+    "a shown bundle's name": _instead(
+        showing, "_label", lambda name: f"{name}".replace("\0", "")
+    ),
     "a program's time": _instead(agent, "_limit", lambda head: 5.0),
     "the environment": lambda: _environment_as_it_is(),
 }
-"""Every check that refuses an attack, and what stands in its place when it is taken out."""
+"""Every check that refuses an attack, and what stands in its place when it is taken
+out.
+"""
 
 
 HANGS_S = 4.0
@@ -158,22 +187,35 @@ def snapshot(root: Path) -> dict[str, str]:
     found = {}
     for folder, folders, names in os.walk(root):
         folders[:] = [f for f in folders if f not in ("incoming", "new", "try")]
-        for name in (*names, *(f for f in folders if os.path.islink(os.path.join(folder, f)))):
+        for name in (
+            *names,
+            *(f for f in folders if os.path.islink(os.path.join(folder, f))),
+        ):
             path = os.path.join(folder, name)
             if name != "lock":
-                found[os.path.relpath(path, root)] = os.readlink(path) if os.path.islink(path) else _held(path)
+                found[os.path.relpath(path, root)] = (
+                    os.readlink(path) if os.path.islink(path) else _held(path)
+                )
     return found
 
 
-def attempt(case: Case, files: Files, folder: Path, without: tuple[str, ...] = ()) -> str:
-    """What the device said.  Raises Succeeded where the attack did, in anything.  without: checks taken out."""
+def attempt(
+    case: Case, files: Files, folder: Path, without: tuple[str, ...] = ()
+) -> str:
+    """What the device said.
+
+    Raises Succeeded where the attack did, in anything.  without: checks taken out.
+    """
     shutil.copytree(files.template, folder / "root", symlinks=True)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(os.environ, {"EDGEC_UNITS": str(folder / "units")}))
+        stack.enter_context(
+            mock.patch.dict(os.environ, {"EDGEC_UNITS": str(folder / "units")})
+        )
         stack.enter_context(mock.patch("shutil.which", lambda name: name))
         host = Host(files, folder / "root")
         case.prepare(host)
-        before, allowed = snapshot(folder), files.programs | set(snapshot(files.template).values())
+        before = snapshot(folder)
+        allowed = files.programs | set(snapshot(files.template).values())
         for check in without:
             stack.enter_context(CHECKS[check]())
         host.device.executed.clear()
@@ -186,22 +228,35 @@ def attempt(case: Case, files: Files, folder: Path, without: tuple[str, ...] = (
             raise Succeeded("the device end hung") from None
         else:
             raise Succeeded("it was not refused")
-    if not said or snapshot(folder) != before or not set(host.device.executed) <= allowed:
-        raise Succeeded("the device changed, or executed something else, or did not say why it refused it")
+    if (
+        not said
+        or snapshot(folder) != before
+        or not set(host.device.executed) <= allowed
+    ):
+        raise Succeeded(
+            "the device changed, or executed something else, "
+            "or did not say why it refused it"
+        )
     assert host.connection.ask("status", answers.Status)[0].apps is not None
     host.close()
     return said
 
 
-def run(found: list[Case], files: Files, base: Path, mutate: bool) -> Iterator[tuple[Case, str, bool]]:
-    """Each case, what came of it, and whether that is good.  mutate: with its checks taken out it must succeed."""
+def run(
+    found: list[Case], files: Files, base: Path, mutate: bool
+) -> Iterator[tuple[Case, str, bool]]:
+    """Each case, what came of it, and whether that is good.  mutate: with its checks
+    taken out it must succeed.
+    """
     for case in found:
         folder = base / "case"
         folder.mkdir()
         try:
-            said, refused = attempt(case, files, folder, case.checks if mutate else ()), True
+            said = attempt(case, files, folder, case.checks if mutate else ())
+            refused = True
         except Succeeded as e:
-            said, refused = str(e), False
+            said = str(e)
+            refused = False
         shutil.rmtree(folder)
         yield case, said, refused != mutate
 
@@ -220,7 +275,10 @@ def main() -> int:
         for case, said, good in run(found, files, base, chosen.mutate):
             wrong += not good
             print(f"{'ok   ' if good else 'WRONG'} {case.name}: {said}", flush=True)
-    print(f"{len(found)} attacks, {wrong} wrong; {len(CHECKS)} checks{' taken out' if chosen.mutate else ''}")
+    print(
+        f"{len(found)} attacks, {wrong} wrong; "
+        f"{len(CHECKS)} checks{' taken out' if chosen.mutate else ''}"
+    )
     return 1 if wrong else 0
 
 

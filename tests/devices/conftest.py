@@ -16,12 +16,17 @@ def _private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def arm_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with programs for the Pi, 64 and 32 bits, and a library for this machine."""
+    """The tiny model with programs for the Pi, 64 and 32 bits, and a library for this
+    machine.
+    """
     for emulator in ("qemu-aarch64", "qemu-arm"):
         if not shutil.which(emulator):
             pytest.skip(f"{emulator} is not installed: sudo apt-get install qemu-user")
     library = tiny_model.build_library(tmp_path_factory.mktemp("lib"))
-    programs = {t: tiny_model.build_program(tmp_path_factory.mktemp(t), t) for t in tiny_model.ARM_TARGETS}
+    programs = {
+        t: tiny_model.build_program(tmp_path_factory.mktemp(t), t)
+        for t in tiny_model.ARM_TARGETS
+    }
     path = tmp_path_factory.mktemp("bundle") / "tiny.edgec"
     write_bundle(path, *tiny_model.parts(library, programs))
     return path

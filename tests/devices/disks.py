@@ -1,4 +1,6 @@
-"""Disks for tests of the device end: one that waits for nothing, and one that dies and forgets what was not synced."""
+"""Disks for tests of the device end: one that waits for nothing, and one that dies and
+forgets what was not synced.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,26 @@ class QuickDisk(Disk):
 
 
 class BrittleDisk(Disk):
-    """Does `left` operations, then dies in the middle of the next; what was not synced can be undone (power_cut)."""
+    """Does `left` operations, then dies in the middle of the next; what was not synced
+    can be undone (power_cut).
+    """
 
-    def __init__(self, left: int, rng: random.Random, trash: Path, error: OSError | None = None) -> None:
-        self.left, self.rng, self.trash, self.error = left, rng, trash, error
+    def __init__(
+        self, left: int, rng: random.Random, trash: Path, error: OSError | None = None
+    ) -> None:
+        self.left = left
+        self.rng = rng
+        self.trash = trash
+        self.error = error
         self.done = 0
-        self._folders: list[tuple[int, Callable[[], None]]] = []  # unsynced changes of entries, and how to undo them
-        self._bytes: dict[int, tuple[str, int]] = {}  # unsynced files by inode: how many bytes are safe
+        # unsynced changes of entries, and how to undo them
+        self._folders: list[tuple[int, Callable[[], None]]] = []
+        # unsynced files by inode: how many bytes are safe
+        self._bytes: dict[int, tuple[str, int]] = {}
 
-    def _step(self, whole: Callable[[], None], part: Callable[[], None] = lambda: None) -> None:
+    def _step(
+        self, whole: Callable[[], None], part: Callable[[], None] = lambda: None
+    ) -> None:
         self.done += 1
         if self.done > self.left:
             part()
@@ -55,7 +68,10 @@ class BrittleDisk(Disk):
             self._bytes[inode] = (path, min(safe, offset))
         some = data[: self.rng.randrange(len(data) + 1)]
         try:
-            self._step(lambda: Disk.write(self, path, offset, data, mode), lambda: Disk.write(self, path, offset, some))
+            self._step(
+                lambda: Disk.write(self, path, offset, data, mode),
+                lambda: Disk.write(self, path, offset, some),
+            )
         finally:
             if new and os.path.exists(path):
                 self._bytes[os.stat(path).st_ino] = (path, 0)
@@ -105,16 +121,25 @@ class BrittleDisk(Disk):
         return aside
 
     def power_cut(self) -> None:
-        """Unsynced bytes are zeros or missing, and of the unsynced changes of folders the last ones never were."""
+        """Unsynced bytes are zeros or missing, and of the unsynced changes of folders
+        the last ones never were.
+        """
         for inode, (path, safe) in self._bytes.items():
-            found = path if os.path.exists(path) and os.stat(path).st_ino == inode else self._find(inode)
+            found: str | None
+            if os.path.exists(path) and os.stat(path).st_ino == inode:
+                found = path
+            else:
+                found = self._find(inode)
             if found and self.rng.random() < 0.8:
                 size = os.path.getsize(found)
                 os.truncate(found, self.rng.randint(safe, size))
                 if self.rng.random() < 0.5:
                     os.truncate(found, size)
-        for _, undo in reversed(self._folders[self.rng.randrange(len(self._folders) + 1) :]):
-            with contextlib.suppress(FileNotFoundError):  # the folder around it went, and that was synced
+        for _, undo in reversed(
+            self._folders[self.rng.randrange(len(self._folders) + 1) :]
+        ):
+            # the folder around it went, and that was synced
+            with contextlib.suppress(FileNotFoundError):
                 undo()
 
     def _find(self, inode: int) -> str | None:

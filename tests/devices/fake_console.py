@@ -1,10 +1,12 @@
-"""A serial console without a cable: a login prompt and a real shell on a pty, behind a line of a given speed.
+"""A serial console without a cable: a login prompt and a real shell on a pty, behind a
+line of a given speed.
 
     python -m tests.devices.fake_console BAUD [--noise] [--open] [--late]     prints the path to open as a serial port
 
---noise: the kernel prints messages into the line now and then.  --open: a shell without a login prompt.
---late: it takes 3 s, and throws away what was typed meanwhile, before the login prompt comes.
-The environment is the shell's.  User "pi", password "raspberry".
+--noise: the kernel prints messages into the line now and then.  --open: a shell without
+a login prompt. --late: it takes 3 s, and throws away what was typed meanwhile, before
+the login prompt comes. The environment is the shell's.  User "pi", password
+"raspberry".
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def login_loop(open_shell: bool, late: bool) -> None:
 def _log_in() -> bool:
     user = b""
     while not user:
-        os.write(1, b"\r\nDebian GNU/Linux 12 raspberrypi ttyAMA0\r\n\r\nraspberrypi login: ")
+        os.write(
+            1, b"\r\nDebian GNU/Linux 12 raspberrypi ttyAMA0\r\n\r\nraspberrypi login: "
+        )
         user = os.read(0, 1000).strip()
     mode = termios.tcgetattr(0)
     quiet = [*mode[:3], mode[3] & ~termios.ECHO, *mode[4:]]
@@ -61,10 +65,14 @@ def _log_in() -> bool:
 
 
 class Wire:
-    """One direction at so many bytes per second, with the buffer of 4 KiB that a kernel has."""
+    """One direction at so many bytes per second, with the buffer of 4 KiB that a kernel
+    has.
+    """
 
     def __init__(self, source: int, sink: int, rate: float) -> None:
-        self.source, self.sink, self.rate = source, sink, rate
+        self.source = source
+        self.sink = sink
+        self.rate = rate
         self.held: deque[tuple[float, bytes]] = deque()
         self.size = 0
         self.free = time.monotonic()
@@ -97,7 +105,9 @@ def relay(near: int, far: int, rate: float, noise: bool) -> None:
             os.write(near, MESSAGE)
             next_noise = now + 0.7
         due = min([now + 0.1, *(w.held[0][0] for w in ways if w.held)])
-        ready = select.select([w.source for w in ways if w.size < 4096], [], [], max(0.0, due - now))[0]
+        ready = select.select(
+            [w.source for w in ways if w.size < 4096], [], [], max(0.0, due - now)
+        )[0]
         for way in ways:
             if way.source in ready:
                 way.take()
@@ -109,7 +119,8 @@ def main() -> None:
     pid, far = pty.fork()
     if pid == 0:
         login_loop("--open" in sys.argv, "--late" in sys.argv)
-    near, slave = os.openpty()  # the slave stays open here, so that the port may be closed and opened again
+    # the slave stays open here, so that the port may be closed and opened again
+    near, slave = os.openpty()
     tty.setraw(slave)
     print(os.ttyname(slave), flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

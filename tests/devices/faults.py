@@ -1,6 +1,8 @@
-"""A device in this process behind a line that does everything wrong, with a simulated clock: all of it from a seed.
+"""A device in this process behind a line that does everything wrong, with a simulated
+clock: all of it from a seed.
 
-python -m tests.devices.faults --cases 2000 --seed 1      # what `make faults` runs; more_faults.py: more kinds
+python -m tests.devices.faults --cases 2000 --seed 1      # what `make faults` runs;
+more_faults.py: more kinds
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ NOISE = (
 
 @dataclass
 class Faults:
-    """Of one direction; probabilities are per byte (flip, drop) or per write.  cut: bytes until nothing passes."""
+    """Of one direction; probabilities are per byte (flip, drop) or per write.  cut:
+    bytes until nothing passes.
+    """
 
     flip: float = 0.0
     drop: float = 0.0
@@ -99,26 +103,45 @@ class World:
             self.service.close()
         self.service = Service(str(self.root), self.disk, self.execute, device_end()[1])
 
-    def execute(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+    def execute(
+        self, command: list[str], **_: Any
+    ) -> subprocess.CompletedProcess[bytes]:
         """In place of subprocess.run; notes which bytes would have been executed."""
         self.executed.append(digest(command[0]))
         self.commands[self.executed[-1]] = command
         runs = int(command[command.index("--runs") + 1])
         return subprocess.CompletedProcess(
-            command, 0, (b'{"warmup": 0, "total": [' + b"1000000, " * (runs - 1) + b"1000000]}"), b""
+            command,
+            0,
+            (b'{"warmup": 0, "total": [' + b"1000000, " * (runs - 1) + b"1000000]}"),
+            b"",
         )
 
 
 class SimStream(Stream):
-    """A serial line to the world's device.  silent: a device that is gone just says no more; else the stream ends."""
+    """A serial line to the world's device.  silent: a device that is gone just says no
+    more; else the stream ends.
+    """
 
-    chunk, window = 1024, 8
+    chunk = 1024
+    window = 8
 
     def __init__(
-        self, world: World, up: Faults, down: Faults, rate: float = 11520.0, echo: bool = False, silent: bool = True
+        self,
+        world: World,
+        up: Faults,
+        down: Faults,
+        rate: float = 11520.0,
+        echo: bool = False,
+        silent: bool = True,
     ) -> None:
-        self.url, self.rate = "sim:", rate
-        self.world, self.up, self.down, self.echo, self.silent = world, up, down, echo, silent
+        self.url = "sim:"
+        self.rate = rate
+        self.world = world
+        self.up = up
+        self.down = down
+        self.echo = echo
+        self.silent = silent
         self._events: list[tuple[float, int, bool, bytes]] = []
         self._count = 0
         self._free = {True: 0.0, False: 0.0}
@@ -134,7 +157,8 @@ class SimStream(Stream):
             self._send(False, data)
 
     def _send(self, to_device: bool, data: bytes) -> None:
-        w, faults = self.world, self.up if to_device else self.down
+        w = self.world
+        faults = self.up if to_device else self.down
         start = max(w.now, self._free[to_device])
         self._free[to_device] = start + len(data) / self.rate
         self.sent[to_device] += len(data)
@@ -142,11 +166,15 @@ class SimStream(Stream):
         late = w.rng.random() * 3 if w.rng.random() < faults.delay else 0.001
         if data:
             self._count += 1
-            heapq.heappush(self._events, (self._free[to_device] + late, self._count, to_device, data))
+            heapq.heappush(
+                self._events,
+                (self._free[to_device] + late, self._count, to_device, data),
+            )
 
     def read(self, timeout: float) -> bytes:
         """Lets time pass until something comes or the timeout is over."""
-        w, end = self.world, self.world.now + timeout
+        w = self.world
+        end = self.world.now + timeout
         while True:
             came = b""
             while self._events and self._events[0][0] <= w.now:
@@ -161,7 +189,9 @@ class SimStream(Stream):
             if w.now >= end:
                 return b""
             wake = w.service.delivery.wake() if w.service else end
-            w.now = max(w.now, min(end, wake, self._events[0][0] if self._events else end))
+            w.now = max(
+                w.now, min(end, wake, self._events[0][0] if self._events else end)
+            )
 
     def _to_device(self, data: bytes) -> None:
         if self.world.service:
@@ -187,8 +217,14 @@ class SimStream(Stream):
 def fake_program(size: int, rng: random.Random, target: str | None = None) -> bytes:
     """Bytes that pass for a program of this machine, or of another."""
     target = target or machine_target()
-    wide, total = target != "linux-armv7", size + 256
-    head = b"\x7fELF" + bytes((2 if wide else 1, 1, 1)) + bytes(9) + struct.pack("<HHI", 2, MACHINES[target], 1)
+    wide = target != "linux-armv7"
+    total = size + 256
+    head = (
+        b"\x7fELF"
+        + bytes((2 if wide else 1, 1, 1))
+        + bytes(9)
+        + struct.pack("<HHI", 2, MACHINES[target], 1)
+    )
     if wide:
         head += struct.pack("<QQQIHHHHHH", 64, 64, 0, 0, 64, 56, 1, 0, 0, 0)
         head += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, total, total, 4096)
@@ -204,13 +240,17 @@ def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:
     name = f"bin/{machine_target()}/main"
     manifest["programs"][machine_target()] = name
     tiny_model.use_weights(manifest, files, machine_target())
-    write_bundle(path, manifest, {**files, name: program, "segments/shared.tflite": shared})
+    write_bundle(
+        path, manifest, {**files, name: program, "segments/shared.tflite": shared}
+    )
     return Recipe.of(path)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An old and a new bundle, and folders of devices with the old one active, and with one older beside it."""
+    """An old and a new bundle, and folders of devices with the old one active, and with
+    one older beside it.
+    """
 
     folder: Path
     old: Recipe
@@ -227,8 +267,12 @@ class Pair:
     def make(folder: Path) -> Pair:
         """Written to a folder; the same for all seeds."""
         rng = random.Random(0)
-        shared, programs = rng.randbytes(3000), [fake_program(6000 + 1500 * i, rng) for i in (0, 2, 1)]
-        old, new, older = (make_bundle(folder / f"{i}.edgec", p, shared) for i, p in enumerate(programs))
+        shared = rng.randbytes(3000)
+        programs = [fake_program(6000 + 1500 * i, rng) for i in (0, 2, 1)]
+        old, new, older = (
+            make_bundle(folder / f"{i}.edgec", p, shared)
+            for i, p in enumerate(programs)
+        )
         world = World(folder / "template", rng)
         world.boot()
         flash_over(SimStream(world, Faults(), Faults()), old)
@@ -245,7 +289,14 @@ class Pair:
         measured.boot()
         stream = SimStream(measured, Faults(), Faults())
         flash_over(stream, new)
-        return Pair(folder, old, new, older, frozenset(digest_of(p) for p in programs), stream.sent)
+        return Pair(
+            folder,
+            old,
+            new,
+            older,
+            frozenset(digest_of(p) for p in programs),
+            stream.sent,
+        )
 
 
 def digest_of(data: bytes) -> str:
@@ -256,10 +307,20 @@ def digest_of(data: bytes) -> str:
 def flash_over(stream: SimStream, recipe: Recipe, seed: int = 0) -> str:
     """Flashes with a health check."""
     with Connection(stream, lambda: stream.world.now, seed) as connection:
-        return flash_one(connection, recipe, HEALTH.parse("p95<=40ms"), lambda _: None).what
+        return flash_one(
+            connection, recipe, HEALTH.parse("p95<=40ms"), lambda _: None
+        ).what
 
 
-OF_A_FLASH = ("line", "cut", "one way", "host killed", "device killed", "power cut", "disk error")
+OF_A_FLASH = (
+    "line",
+    "cut",
+    "one way",
+    "host killed",
+    "device killed",
+    "power cut",
+    "disk error",
+)
 
 
 def cases() -> tuple[str, ...]:
@@ -268,7 +329,10 @@ def cases() -> tuple[str, ...]:
 
 
 def run_case(seed: int, pair: Pair, folder: Path) -> str:
-    """One case: breaks a flash, checks the folder, flashes again.  Returns what happened.  AssertionError if wrong."""
+    """One case: breaks a flash, checks the folder, flashes again.
+
+    Returns what happened.  AssertionError if wrong.
+    """
     rng = random.Random(seed)
     kinds = cases()
     kind = kinds[seed % len(kinds)]
@@ -279,7 +343,8 @@ def run_case(seed: int, pair: Pair, folder: Path) -> str:
     (folder / "trash").mkdir()
     world = World(root, rng)
     brittle = None
-    up, down = Faults(), Faults()
+    up = Faults()
+    down = Faults()
     echo = False
     if kind == "line":
         for f in (up, down):
@@ -288,13 +353,21 @@ def run_case(seed: int, pair: Pair, folder: Path) -> str:
             f.crlf = rng.random() < 0.3
         echo = rng.random() < 0.3
     elif kind == "one way":  # from some moment on only the other direction works
-        (up if rng.random() < 0.5 else down).cut = rng.random() * sum(pair.wire.values()) / 2
+        (up if rng.random() < 0.5 else down).cut = (
+            rng.random() * sum(pair.wire.values()) / 2
+        )
         echo = rng.random() < 0.2
     elif kind == "cut":
         upwards = rng.random() < 0.7
-        (up if upwards else down).cut = pair.wire[upwards] * (seed // len(kinds) % 100) / 100  # at every 1 %
+        # at every 1 %
+        (up if upwards else down).cut = (
+            pair.wire[upwards] * (seed // len(kinds) % 100) / 100
+        )
     elif kind != "host killed":
-        error = OSError(rng.choice([28, 30, 5]), "the disk refuses") if kind == "disk error" else None
+        if kind == "disk error":
+            error = OSError(rng.choice([28, 30, 5]), "the disk refuses")
+        else:
+            error = None
         brittle = BrittleDisk(rng.randint(0, 45), rng, folder / "trash", error)
     world.disk = brittle or world.disk
     world.boot()
@@ -352,7 +425,10 @@ def _check(world: World, pair: Pair, new: bool, case: str) -> None:
     assert set(world.executed) <= pair.programs, f"{case}: something else was executed"
     for folder, _, names in os.walk(world.root):
         for name in names:
-            assert stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) in (stat.S_IFREG, stat.S_IFLNK)
+            assert stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) in (
+                stat.S_IFREG,
+                stat.S_IFLNK,
+            )
 
 
 def run_cases(seeds: range, base: Path) -> dict[str, int]:
@@ -376,14 +452,20 @@ def run_cases(seeds: range, base: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Prints what happened how often; the first case that goes wrong ends it with its seed."""
+    """Prints what happened how often; the first case that goes wrong ends it with its
+    seed.
+    """
     options = argparse.ArgumentParser()
     options.add_argument("--cases", type=int, default=2000)
     options.add_argument("--seed", type=int, default=0)
     chosen = options.parse_args()
     print(f"seeds {chosen.seed} to {chosen.seed + chosen.cases - 1}", flush=True)
     with tempfile.TemporaryDirectory(prefix="edgec-faults-") as base:
-        for what, n in sorted(run_cases(range(chosen.seed, chosen.seed + chosen.cases), Path(base)).items()):
+        for what, n in sorted(
+            run_cases(
+                range(chosen.seed, chosen.seed + chosen.cases), Path(base)
+            ).items()
+        ):
             print(f"{n:5}  {what}")
 
 

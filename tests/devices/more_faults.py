@@ -1,4 +1,6 @@
-"""More faults than those of a line: what is cut, full, hung, rotten, or done by two at once (faults.py runs them)."""
+"""More faults than those of a line: what is cut, full, hung, rotten, or done by two at
+once (faults.py runs them).
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,15 @@ Kind = Callable[["Case"], str]
 
 
 class Case:
-    """A device with two versions, `older` and `old`, the latter active.  new: what is to be flashed."""
+    """A device with two versions, `older` and `old`, the latter active.  new: what is
+    to be flashed.
+    """
 
     def __init__(self, seed: int, pair: Pair, folder: Path) -> None:
-        self.rng, self.pair, self.folder, self.seed = random.Random(seed), pair, folder, seed
+        self.rng = random.Random(seed)
+        self.pair = pair
+        self.folder = folder
+        self.seed = seed
         shutil.copytree(pair.folder / "two versions", folder / "root", symlinks=True)
         (folder / "trash").mkdir()
         self.world: World = faults.World(folder / "root", self.rng)
@@ -49,12 +56,18 @@ class Case:
 
     def brittle(self, most: int) -> disks.BrittleDisk:
         """A disk that dies somewhere within so many operations."""
-        return disks.BrittleDisk(self.rng.randint(0, most), self.rng, self.folder / "trash")
+        return disks.BrittleDisk(
+            self.rng.randint(0, most), self.rng, self.folder / "trash"
+        )
 
     def try_new(self) -> None:
         """The new version is in `try`."""
         app = self.app()
-        recipe = {"sha256": self.new.sha256, "bytes": len(self.new.data), "parts": self.new.parts}
+        recipe = {
+            "sha256": self.new.sha256,
+            "bytes": len(self.new.data),
+            "parts": self.new.parts,
+        }
         app.lock()
         for index, there, _ in app.begin(Plan(recipe, self.new.glue)):
             offset, size, _ = self.new.parts[index]
@@ -66,7 +79,8 @@ class Case:
         """Whether the work was cut; then perhaps without what was not synced."""
         app = self.app()
         app.lock()
-        app.disk = disk = self.brittle(most)
+        disk = self.brittle(most)
+        app.disk = disk
         try:
             work(app)
         except disks.Killed:
@@ -103,11 +117,16 @@ class Case:
             return f"refused: {e.what}"
 
 
-BEFORE, AFTER, BACK = ("old", "older"), ("new", "old"), ("older", "old")
+BEFORE = ("old", "older")
+AFTER = ("new", "old")
+BACK = ("older", "old")
 
 
 def run_kind(kind: str, seed: int, pair: Pair, folder: Path) -> str:
-    """One case: what happened.  AssertionError where something is wrong, also when all is whole again and flashed."""
+    """One case: what happened.
+
+    AssertionError where something is wrong, also when all is whole again and flashed.
+    """
     case = Case(seed, pair, folder)
     said = KINDS[kind](case)
     assert case.world.now < 7200, f"seed {seed}, {kind}: it took {case.world.now:.0f} s"
@@ -120,7 +139,9 @@ def run_kind(kind: str, seed: int, pair: Pair, folder: Path) -> str:
     if "damaged" not in (active, earlier) and active != "new":
         assert kept[1] == active, f"seed {seed}, {kind}: {active} was lost"
     _go_back(case, kept, f"seed {seed}, {kind}")
-    others = [case.world.commands.get(d) for d in set(case.world.executed) - pair.programs]
+    others = [
+        case.world.commands.get(d) for d in set(case.world.executed) - pair.programs
+    ]
     assert not others, f"seed {seed}, {kind}: something else was executed: {others}"
     return f"{kind}: {said}"
 
@@ -210,7 +231,10 @@ class FullDisk(disks.QuickDisk):
         super().link(target, path)
 
     def remove(self, path: str) -> None:
-        freed = sum(p.lstat().st_size for p in Path(path).rglob("*")) if os.path.isdir(path) else 0
+        if os.path.isdir(path):
+            freed = sum(p.lstat().st_size for p in Path(path).rglob("*"))
+        else:
+            freed = 0
         super().remove(path)
         self.room += freed
 
@@ -221,13 +245,16 @@ def _full(case: Case) -> str:
     assert said.startswith("flashed") or "No space left" in said, said
     case.boot()
     found = case.versions()
-    assert found == (AFTER if said.startswith("flashed") else BEFORE), f"seed {case.seed}: {found} after {said}"
+    assert found == (AFTER if said.startswith("flashed") else BEFORE), (
+        f"seed {case.seed}: {found} after {said}"
+    )
     return said.split(":")[0]
 
 
 def _two_hosts(case: Case) -> str:
     case.boot()
-    other, at = Case.__new__(Case), case.rng.randint(1, 10)
+    other = Case.__new__(Case)
+    at = case.rng.randint(1, 10)
     other.__dict__.update(case.__dict__, world=faults.World(case.world.root, case.rng))
     said: list[str] = []
 
@@ -244,16 +271,24 @@ def _two_hosts(case: Case) -> str:
             super().write(data)
 
     try:
-        first = faults.flash_over(Both(case.world, faults.Faults(), faults.Faults()), case.new, case.seed)
+        first = faults.flash_over(
+            Both(case.world, faults.Faults(), faults.Faults()), case.new, case.seed
+        )
     except EdgecError as e:
         first = f"refused: {e.what}"
     for one in (first, *said):
-        assert one.startswith(("flashed", "was there")) or "somebody else is flashing" in one, one
+        assert (
+            one.startswith(("flashed", "was there"))
+            or "somebody else is flashing" in one
+        ), one
     case.world.executed += other.world.executed
     assert case.versions() == AFTER
     assert case.world.service
     case.world.service.close()
-    return f"{first.split(',')[0]} beside {said[0].split(',')[0].split(':')[0] if said else 'nobody'}"
+    return (
+        f"{first.split(',')[0]} beside "
+        f"{said[0].split(',')[0].split(':')[0] if said else 'nobody'}"
+    )
 
 
 def _hung(case: Case) -> str:
@@ -274,9 +309,12 @@ def _hung(case: Case) -> str:
 
 
 def _clock(case: Case) -> str:
-    """Of the wall, which is only written down, and of the monotonic one, which leaps where a machine sleeps."""
+    """Of the wall, which is only written down, and of the monotonic one, which leaps
+    where a machine sleeps.
+    """
     case.boot()
-    at, leap = case.rng.randint(1, 40), case.rng.choice([0.0, 5.0, 100.0, 6000.0])
+    at = case.rng.randint(1, 40)
+    leap = case.rng.choice([0.0, 5.0, 100.0, 6000.0])
 
     class Leaping(faults.SimStream):
         reads = 0
@@ -289,7 +327,11 @@ def _clock(case: Case) -> str:
 
     with mock.patch("time.time", return_value=case.rng.choice([0.0, -1e9, 1e9, 1e12])):
         try:
-            said = faults.flash_over(Leaping(case.world, faults.Faults(), faults.Faults()), case.new, case.seed)
+            said = faults.flash_over(
+                Leaping(case.world, faults.Faults(), faults.Faults()),
+                case.new,
+                case.seed,
+            )
         except EdgecError as e:
             said = f"refused: {e.what}"
     found = case.versions()
@@ -302,7 +344,11 @@ def _clock(case: Case) -> str:
 
 def _rot(case: Case) -> str:
     """A bit of one file or several; then the device is asked to run what it has."""
-    files = [p for p in sorted((case.world.root / case.new.app).rglob("*")) if p.is_file() and not p.is_symlink()]
+    files = [
+        p
+        for p in sorted((case.world.root / case.new.app).rglob("*"))
+        if p.is_file() and not p.is_symlink()
+    ]
     for path in case.rng.sample(files, case.rng.choice([1, 1, 1, 2])):
         data = bytearray(path.read_bytes())
         if data:

@@ -1,5 +1,7 @@
-"""Faults of other kinds: a disk that lies, wheels and keys that are cut, odd things on the disk, requests that are
-nonsense, and a device with a key whose switch is cut (faults.py runs them, and more_faults.py checks what is left)."""
+"""Faults of other kinds: a disk that lies, wheels and keys that are cut, odd things on
+the disk, requests that are nonsense, and a device with a key whose switch is cut
+(faults.py runs them, and more_faults.py checks what is left).
+"""
 
 from __future__ import annotations
 
@@ -50,29 +52,51 @@ def _lying(case: Case) -> str:
     said = case.flash()
     case.boot()
     found = case.versions()
-    assert found in (BEFORE, AFTER, ("old", "damaged")), f"seed {case.seed}: {found} after {said}"
-    assert not said.startswith("flashed") or found == AFTER, f"seed {case.seed}: {found} after {said}"
+    assert found in (BEFORE, AFTER, ("old", "damaged")), (
+        f"seed {case.seed}: {found} after {said}"
+    )
+    assert not said.startswith("flashed") or found == AFTER, (
+        f"seed {case.seed}: {found} after {said}"
+    )
     return said[:30]
 
 
 def _no_room_for_files(case: Case) -> str:
     """Too many open files, no memory, and the like, at one operation."""
     error = OSError(case.rng.choice((4, 11, 12, 23, 24, 122)), "the system refuses")
-    disk = disks.BrittleDisk(case.rng.randint(0, 45), case.rng, case.folder / "trash", error)
+    disk = disks.BrittleDisk(
+        case.rng.randint(0, 45), case.rng, case.folder / "trash", error
+    )
     case.boot(disk)
     said = case.flash()
     assert said.startswith("flashed") or "the system refuses" in said, said
     case.boot()
     found = case.versions()  # a switch that is done may meet it in what comes after
-    assert found == AFTER or (found == BEFORE and said.startswith("refused")), f"seed {case.seed}: {found}, {said}"
+    assert found == AFTER or (found == BEFORE and said.startswith("refused")), (
+        f"seed {case.seed}: {found}, {said}"
+    )
     return said[:30]
 
 
 def _odd(case: Case) -> str:
-    """Somewhere in the folder stands what nobody expects there; it is flashed, run and gone back all the same."""
+    """Somewhere in the folder stands what nobody expects there; it is flashed, run and
+    gone back all the same.
+    """
     base = case.world.root / case.new.app
     files = [p.relative_to(base) for p in sorted(base.rglob("*"))]
-    files += [Path(n) for n in ("new", "incoming", "try", "a.old", "counter", "site", "current.new", "lock")]
+    files += [
+        Path(n)
+        for n in (
+            "new",
+            "incoming",
+            "try",
+            "a.old",
+            "counter",
+            "site",
+            "current.new",
+            "lock",
+        )
+    ]
     parts = [Path("incoming", p[2]) for p in case.new.parts]
     name = case.rng.choice([*files, *parts])
     kind, make = case.rng.choice(list(ODD.items()))
@@ -128,26 +152,68 @@ def _within(seconds: int) -> Iterator[None]:
 
 
 REQUESTS = (
-    "info", "begin", "put", "install", "activate", "discard", "rollback", "trust", "site", "unpack", "adopt", "status",
-    "run", "nothing", "__class__",
-)  # fmt: skip
-FIELDS = ("app", "slot", "recipe", "part", "at", "options", "limit", "inputs", "outputs", "wheels", "session", "check")
+    "info",
+    "begin",
+    "put",
+    "install",
+    "activate",
+    "discard",
+    "rollback",
+    "trust",
+    "site",
+    "unpack",
+    "adopt",
+    "status",
+    "run",
+    "nothing",
+    "__class__",
+)
+FIELDS = (
+    "app",
+    "slot",
+    "recipe",
+    "part",
+    "at",
+    "options",
+    "limit",
+    "inputs",
+    "outputs",
+    "wheels",
+    "session",
+    "check",
+)
 
 
 def _nonsense(case: Case) -> str:
-    """A host that sends anything, between requests that make sense: all is answered, nothing else is executed."""
+    """A host that sends anything, between requests that make sense: all is answered,
+    nothing else is executed.
+    """
     case.boot()
     service = case.world.service
     assert service
-    rng, answers = case.rng, 0
+    rng = case.rng
+    answers = 0
     for _ in range(rng.randint(5, 40)):
         do = rng.choice(REQUESTS)
-        head: dict[str, Any] = {k: _value(case) for k in rng.sample(FIELDS, rng.randint(0, 5))}
+        head: dict[str, Any] = {
+            k: _value(case) for k in rng.sample(FIELDS, rng.randint(0, 5))
+        }
         if rng.random() < 0.7:
             head["app"] = case.new.app
-        if do in ("activate", "rollback", "trust", "install", "discard") and head.get("app") == case.new.app:
+        if (
+            do in ("activate", "rollback", "trust", "install", "discard")
+            and head.get("app") == case.new.app
+        ):
             continue  # these may do what they say
-        with contextlib.suppress(Refused, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        with contextlib.suppress(
+            Refused,
+            OSError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+        ):
             getattr(service, f"do_{do}", lambda *_: None)(
                 {"do": do, "id": 1, **head}, rng.randbytes(rng.randint(0, 99))
             )
@@ -160,15 +226,45 @@ def _nonsense(case: Case) -> str:
 def _value(case: Case) -> Any:
     r = case.rng
     odd: list[Any] = [
-        None, True, -1, 0, 1, 1 << 40, 1 << 80, 0.5, float("nan"), float("inf"), "", "a", "b", "try", "..", "../b", "/",
-        "\0", "x" * 300, [], {}, [[0, 5, "0" * 64]], ["--runs", "1"], ["--output", "/"], "0" * 64, b"x".hex(),
-        {"sha256": "0" * 64, "bytes": r.randint(-1, 99), "parts": [[0, r.randint(-1, 9), "0" * 64]]},
-    ]  # fmt: skip
+        None,
+        True,
+        -1,
+        0,
+        1,
+        1 << 40,
+        1 << 80,
+        0.5,
+        float("nan"),
+        float("inf"),
+        "",
+        "a",
+        "b",
+        "try",
+        "..",
+        "../b",
+        "/",
+        "\0",
+        "x" * 300,
+        [],
+        {},
+        [[0, 5, "0" * 64]],
+        ["--runs", "1"],
+        ["--output", "/"],
+        "0" * 64,
+        b"x".hex(),
+        {
+            "sha256": "0" * 64,
+            "bytes": r.randint(-1, 99),
+            "parts": [[0, r.randint(-1, 9), "0" * 64]],
+        },
+    ]
     return r.choice([*odd, [r.choice(odd)], {"a": r.choice(odd)}])
 
 
 def _wheels(case: Case) -> str:
-    """A wheel that is unpacked and adopted is cut; those that are used are whole, or there are none."""
+    """A wheel that is unpacked and adopted is cut; those that are used are whole, or
+    there are none.
+    """
     wheels = [_wheel(text) for text in (b"one", b"two")]
     for wheel in wheels[: case.rng.randint(0, 1)]:
         _put(case, wheel, Disk())
@@ -208,10 +304,17 @@ def _put(case: Case, wheel: Wheel, disk: Disk) -> None:
     app.lock()
     app.disk = disk
     try:
-        site = Site(app, lambda command, **_: subprocess.CompletedProcess(command, 0, b"0.1.0", b""))
+        site = Site(
+            app,
+            lambda command, **_: subprocess.CompletedProcess(command, 0, b"0.1.0", b""),
+        )
         data = wheel.data
         if _sha(wheel) not in site.there():
-            recipe = {"sha256": _sha(wheel), "bytes": len(data), "parts": [[0, len(data), _sha(wheel)]]}
+            recipe = {
+                "sha256": _sha(wheel),
+                "bytes": len(data),
+                "parts": [[0, len(data), _sha(wheel)]],
+            }
             for index, _, _ in app.begin(Plan(recipe, b"")):
                 app.put(index, 0, data)
             site.unpack(b"")
@@ -221,13 +324,16 @@ def _put(case: Case, wheel: Wheel, disk: Disk) -> None:
 
 
 def _keys(case: Case) -> str:
-    """A key that comes to be trusted is cut: it is, or it is not, and a key that is there stays."""
+    """A key that comes to be trusted is cut: it is, or it is not, and a key that is
+    there stays.
+    """
     first, second = (f"ssh-ed25519 {_blob(n)} key {n}\n".encode() for n in (1, 2))
     case.boot()
     assert case.world.service
     if had := case.rng.random() < 0.5:
         case.world.service.do_trust({}, first)
-    disk, was_cut = case.brittle(8), True
+    disk = case.brittle(8)
+    was_cut = True
     service = Service(str(case.world.root), disk)
     with contextlib.suppress(disks.Killed):
         service.do_trust({}, second)
@@ -236,7 +342,9 @@ def _keys(case: Case) -> str:
         disk.power_cut()
     found = [k.comment for k in trusted(str(case.world.root))]
     wanted = [["key 1", "key 2"], ["key 1"]] if had else [["key 2"], []]
-    assert sorted(found) in (wanted if was_cut else wanted[:1]), f"seed {case.seed}: {found}"
+    assert sorted(found) in (wanted if was_cut else wanted[:1]), (
+        f"seed {case.seed}: {found}"
+    )
     service.close()
     Disk().remove(str(case.world.root / "trusted"))
     return "cut" if was_cut else "done"
@@ -254,17 +362,22 @@ def _signed(pair: Pair) -> tuple[Path, tuple[Recipe, ...]]:
     """A key, and the three versions signed with it: counters 10, 20, 30."""
     from edgec_devices.signing import new_key, sign
 
-    key, paths = pair.folder / "key", [pair.folder / f"signed {i}.edgec" for i in range(3)]
+    key = pair.folder / "key"
+    paths = [pair.folder / f"signed {i}.edgec" for i in range(3)]
     if not key.exists():
         new_key(key)
-        for i, (path, recipe) in enumerate(zip(paths, pair.named().values(), strict=True)):
+        for i, (path, recipe) in enumerate(
+            zip(paths, pair.named().values(), strict=True)
+        ):
             path.write_bytes(recipe.data)
             sign(path, key, app=recipe.app, counter=10 * (i + 1))
     return key, tuple(map(Recipe.of, paths))
 
 
 def _with_a_key(case: Case) -> str:
-    """A signed switch is cut: what is active is signed, no older than what was, and the newer one can be flashed."""
+    """A signed switch is cut: what is active is signed, no older than what was, and the
+    newer one can be flashed.
+    """
     from edgec_devices.signing import public_path
 
     key, versions = _signed(case.pair)
@@ -275,13 +388,17 @@ def _with_a_key(case: Case) -> str:
     world.service.do_trust({}, public_path(key).read_bytes())
     for recipe in versions[:2]:
         world.boot()
-        faults.flash_over(faults.SimStream(world, faults.Faults(), faults.Faults()), recipe)
+        faults.flash_over(
+            faults.SimStream(world, faults.Faults(), faults.Faults()), recipe
+        )
     disk = case.brittle(70)
     world.disk = disk
     was_cut = True
     try:
         world.boot()
-        faults.flash_over(faults.SimStream(world, faults.Faults(), faults.Faults()), versions[2])
+        faults.flash_over(
+            faults.SimStream(world, faults.Faults(), faults.Faults()), versions[2]
+        )
         was_cut = False
     except (disks.Killed, EdgecError):
         if case.rng.random() < 0.6:
@@ -293,12 +410,20 @@ def _with_a_key(case: Case) -> str:
     assert active is not None
     found = app.verified(active)
     assert found.signature is not None
-    assert found.signature.counter in ((20, 30) if was_cut else (30,)), f"seed {case.seed}"
+    assert found.signature.counter in ((20, 30) if was_cut else (30,)), (
+        f"seed {case.seed}"
+    )
     assert sum(app.whole(s) is not None for s in SLOTS) == 2, f"seed {case.seed}"
-    for recipe, good in ((versions[0], False), (versions[2], True), (versions[1], False)):
+    for recipe, good in (
+        (versions[0], False),
+        (versions[2], True),
+        (versions[1], False),
+    ):
         world.boot()
         with contextlib.suppress(EdgecError):
-            faults.flash_over(faults.SimStream(world, faults.Faults(), faults.Faults()), recipe)
+            faults.flash_over(
+                faults.SimStream(world, faults.Faults(), faults.Faults()), recipe
+            )
             assert good, f"seed {case.seed}: an older version was taken"
             continue
         assert not good, f"seed {case.seed}: the new version was refused"

@@ -1,4 +1,7 @@
-"""The device end's folder: what is written when, and what it refuses.  Many broken lines and cut powers: faults.py."""
+"""The device end's folder: what is written when, and what it refuses.
+
+Many broken lines and cut powers: faults.py.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,16 @@ from tests.runtime import tiny_model
 
 @pytest.fixture
 def old(tmp_path: Path) -> Recipe:
-    return make_bundle(tmp_path / "old.edgec", fake_program(3000, random.Random(1)), b"s" * 2000)
+    return make_bundle(
+        tmp_path / "old.edgec", fake_program(3000, random.Random(1)), b"s" * 2000
+    )
 
 
 @pytest.fixture
 def new(tmp_path: Path) -> Recipe:
-    return make_bundle(tmp_path / "new.edgec", fake_program(4000, random.Random(2)), b"s" * 2000)
+    return make_bundle(
+        tmp_path / "new.edgec", fake_program(4000, random.Random(2)), b"s" * 2000
+    )
 
 
 @pytest.fixture
@@ -43,7 +50,11 @@ def app(tmp_path: Path) -> App:
 
 
 def plan(recipe: Recipe) -> Plan:
-    what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": [list(p) for p in recipe.parts]}
+    what = {
+        "sha256": recipe.sha256,
+        "bytes": len(recipe.data),
+        "parts": [list(p) for p in recipe.parts],
+    }
     return Plan(what, recipe.glue)
 
 
@@ -65,18 +76,30 @@ def flash(app: App, recipe: Recipe) -> int:
 
 
 def tree(folder: str) -> list[str]:
-    return sorted(os.path.relpath(os.path.join(d, n), folder) for d, _, names in os.walk(folder) for n in names)
+    return sorted(
+        os.path.relpath(os.path.join(d, n), folder)
+        for d, _, names in os.walk(folder)
+        for n in names
+    )
 
 
 def test_two_slots_and_a_link(app: App, old: Recipe, new: Recipe) -> None:
     assert flash(app, old) == 3
-    program, weights = (f"bin/{machine_target()}/{name}" for name in ("main", "weights.bin"))
-    assert tree(app.path) == sorted(["lock", f"a/{program}", f"a/{weights}", "a/model.edgec", "a/slot.json"])
+    program, weights = (
+        f"bin/{machine_target()}/{name}" for name in ("main", "weights.bin")
+    )
+    assert tree(app.path) == sorted(
+        ["lock", f"a/{program}", f"a/{weights}", "a/model.edgec", "a/slot.json"]
+    )
     assert Path(app.at("a", weights)).read_bytes() == tiny_model.WEIGHTS
     assert stat.S_IMODE(os.stat(app.at("a", weights)).st_mode) == 0o644
     assert os.stat(app.at("current", program)).st_mode & stat.S_IXUSR
-    assert flash(app, new) == 2  # manifest and program; the file that both have is copied on the device
-    assert (os.readlink(app.at("current")), digest(app.at("current", "model.edgec"))) == ("b", new.sha256)
+    # manifest and program; the file that both have is copied on the device
+    assert flash(app, new) == 2
+    assert (
+        os.readlink(app.at("current")),
+        digest(app.at("current", "model.edgec")),
+    ) == ("b", new.sha256)
     assert app.rollback() == "a"
     assert digest(app.at("current", "model.edgec")) == old.sha256
     assert app.rollback() == "b"
@@ -84,21 +107,27 @@ def test_two_slots_and_a_link(app: App, old: Recipe, new: Recipe) -> None:
     assert app.active() == "a"
 
 
-def test_a_cut_transfer_goes_on_where_it_stopped(tmp_path: Path, app: App, old: Recipe, new: Recipe) -> None:
+def test_a_cut_transfer_goes_on_where_it_stopped(
+    tmp_path: Path, app: App, old: Recipe, new: Recipe
+) -> None:
     flash(app, old)
     lacking = [i for i, _, _ in app.begin(plan(new))]
     first, last = (new.parts[i] for i in lacking)
     app.put(lacking[0], 0, new.data[first[0] : first[0] + first[1]])
     app.put(lacking[1], 0, new.data[last[0] : last[0] + 1000])
     again = App(str(tmp_path / "root"), "tiny", QuickDisk())  # a later run
-    assert again.begin(plan(new)) == [(lacking[1], 1000, faults.digest_of(new.data[last[0] : last[0] + 1000]))]
+    assert again.begin(plan(new)) == [
+        (lacking[1], 1000, faults.digest_of(new.data[last[0] : last[0] + 1000]))
+    ]
     again.put(lacking[1], 1000, new.data[last[0] + 1000 : last[0] + last[1]])
     again.install()
     again.activate()
     assert again.whole("b")
 
 
-def test_what_another_bundle_left_is_thrown_away(app: App, old: Recipe, new: Recipe) -> None:
+def test_what_another_bundle_left_is_thrown_away(
+    app: App, old: Recipe, new: Recipe
+) -> None:
     put_all(app, old)
     app.begin(plan(new))
     assert set(os.listdir(app.at("incoming"))) <= {p[2] for p in new.parts}
@@ -116,7 +145,9 @@ def test_wrong_bytes_never_get_a_slot(app: App, old: Recipe, new: Recipe) -> Non
     assert flash(app, new) == 2
 
 
-def test_a_slot_that_changed_is_not_run_and_not_gone_back_to(app: App, old: Recipe, new: Recipe) -> None:
+def test_a_slot_that_changed_is_not_run_and_not_gone_back_to(
+    app: App, old: Recipe, new: Recipe
+) -> None:
     flash(app, old)
     flash(app, new)
     with open(app.at("a", "bin", machine_target(), "main"), "ab") as f:
@@ -132,10 +163,18 @@ def test_a_slot_that_changed_is_not_run_and_not_gone_back_to(app: App, old: Reci
     assert flash(app, old) == 0  # its bundle is still good, so nothing is sent
 
 
-def test_parts_of_a_slot_are_hashed_before_they_are_used(app: App, old: Recipe, new: Recipe) -> None:
+def test_parts_of_a_slot_are_hashed_before_they_are_used(
+    app: App, old: Recipe, new: Recipe
+) -> None:
     flash(app, old)
     with open(app.at("a", "model.edgec"), "r+b") as f:
-        f.seek(next(offset for offset, size, sha256 in old.parts if sha256 in {p[2] for p in new.parts}))
+        f.seek(
+            next(
+                offset
+                for offset, size, sha256 in old.parts
+                if sha256 in {p[2] for p in new.parts}
+            )
+        )
         f.write(b"rot")
     assert put_all(app, new) == 3
     app.install()
@@ -169,7 +208,10 @@ def test_try_touches_no_slot(app: App, old: Recipe, new: Recipe) -> None:
     assert app.whole("b")
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", ".ssh", "a" * 65, "a\n", None, 5, "a b"])
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../x", "a/b", "/etc", ".ssh", "a" * 65, "a\n", None, 5, "a b"],
+)
 def test_names_that_leave_the_folder(tmp_path: Path, name: Any) -> None:
     with pytest.raises(Refused, match="cannot be the name"):
         App(str(tmp_path), name, Disk())
@@ -202,8 +244,13 @@ def test_recipes_that_are_none(change: dict[str, Any]) -> None:
         Plan(GOOD, b"x" * 6)
 
 
-@pytest.mark.parametrize("piece", [(5, 0, b"x"), (-1, 0, b"x"), (0, 1, b"x"), (0, -1, b"x"), (0, 0, b"x" * 9999)])
-def test_pieces_that_fit_nowhere(app: App, old: Recipe, piece: tuple[int, int, bytes]) -> None:
+@pytest.mark.parametrize(
+    "piece",
+    [(5, 0, b"x"), (-1, 0, b"x"), (0, 1, b"x"), (0, -1, b"x"), (0, 0, b"x" * 9999)],
+)
+def test_pieces_that_fit_nowhere(
+    app: App, old: Recipe, piece: tuple[int, int, bytes]
+) -> None:
     app.lock()
     app.begin(plan(old))
     with pytest.raises(Refused, match="a piece"):
@@ -211,14 +258,21 @@ def test_pieces_that_fit_nowhere(app: App, old: Recipe, piece: tuple[int, int, b
     assert tree(app.at("incoming")) == []
 
 
-def hostile(tmp_path: Path, change: Callable[[zipfile.ZipFile, dict[str, Any]], None]) -> Recipe:
+def hostile(
+    tmp_path: Path, change: Callable[[zipfile.ZipFile, dict[str, Any]], None]
+) -> Recipe:
     """A zip that Bundle.open would never let through, as a lying host would send it."""
     path = tmp_path / "bad.zip"
     target = machine_target()
     with zipfile.ZipFile(path, "w") as z:
         program = fake_program(700, random.Random(3))
         info = {"sha256": faults.digest_of(program), "bytes": len(program)}
-        manifest = {"name": "x", "programs": {target: "p"}, "libraries": {}, "files": {"p": info}}
+        manifest = {
+            "name": "x",
+            "programs": {target: "p"},
+            "libraries": {},
+            "files": {"p": info},
+        }
         z.writestr("p", program)
         change(z, manifest)
         z.writestr("manifest.json", json.dumps(manifest))
@@ -228,7 +282,8 @@ def hostile(tmp_path: Path, change: Callable[[zipfile.ZipFile, dict[str, Any]], 
 
 def _link(z: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
     info = zipfile.ZipInfo("q")
-    info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    info.create_system = 3
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
     z.writestr(info, "/etc/passwd")
 
 
@@ -259,17 +314,27 @@ HOSTILE: list[tuple[Change, str]] = [
     (_many, "more than it can"),
     (_other_code, "is not code for"),
     (lambda z, m: m["programs"].update({machine_target(): "../p"}), "is damaged"),
-    (lambda z, m: m.update(programs={"linux-z80": "p"}), "no code for .*; it has linux-z80"),
+    (
+        lambda z, m: m.update(programs={"linux-z80": "p"}),
+        "no code for .*; it has linux-z80",
+    ),
     (lambda z, m: m.update(programs=5), "is damaged"),
     (lambda z, m: m.update(weights=5), "is damaged"),
     (lambda z, m: m.update(weights={machine_target(): "none.bin"}), "is damaged"),
-    (lambda z, m: m["files"]["p"].update(sha256="0" * 64), "other bytes than were written"),
+    (
+        lambda z, m: m["files"]["p"].update(sha256="0" * 64),
+        "other bytes than were written",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "what"), HOSTILE)
 def test_hostile_bundles(
-    tmp_path: Path, app: App, old: Recipe, change: Callable[[zipfile.ZipFile, dict[str, Any]], None], what: str
+    tmp_path: Path,
+    app: App,
+    old: Recipe,
+    change: Callable[[zipfile.ZipFile, dict[str, Any]], None],
+    what: str,
 ) -> None:
     flash(app, old)
     bad = hostile(tmp_path, change)
@@ -290,7 +355,9 @@ def test_disks_that_refuse(number: int) -> None:
     assert found.hint
 
 
-def test_a_full_disk_is_seen_before_anything_is_sent(app: App, old: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_seen_before_anything_is_sent(
+    app: App, old: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app.lock()
     real = os.statvfs(app.path)
     small = os.statvfs_result((real[0], 1024, real[2], real[3], 4, *real[5:]))
@@ -320,8 +387,12 @@ def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Recipe) ->
     service.close()
 
 
-@pytest.mark.parametrize("seed", [77217, 426093, 426752])  # a wheel gone after a power cut; half a part; no wheels
-def test_faults_that_were_found(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "seed", [77217, 426093, 426752]
+)  # a wheel gone after a power cut; half a part; no wheels
+def test_faults_that_were_found(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EDGEC_UNITS", "")
     assert faults.run_cases(range(seed, seed + 1), tmp_path)
 
@@ -333,4 +404,6 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(seen.values()) == 88
     for kind in faults.cases():
         assert any(what.startswith(kind) for what in seen), kind
-    assert sum(n for what, n in seen.items() if "flashed" not in what) > 15, "the faults do not hit"
+    assert sum(n for what, n in seen.items() if "flashed" not in what) > 15, (
+        "the faults do not hit"
+    )

@@ -1,4 +1,6 @@
-"""A sample of `make attacks`: refused, and, with the check taken out that refuses it, not refused."""
+"""A sample of `make attacks`: refused, and, with the check taken out that refuses it,
+not refused.
+"""
 
 from __future__ import annotations
 
@@ -32,5 +34,7 @@ def test_a_sample(tmp_path: Path, files: Files, mutate: bool) -> None:
     found = cases()
     random.Random(7).shuffle(found)
     firsts = {c.checks: c for c in reversed(found)}
-    for case, said, good in run([*firsts.values(), *found[:30]], files, tmp_path, mutate):
+    for case, said, good in run(
+        [*firsts.values(), *found[:30]], files, tmp_path, mutate
+    ):
         assert good, f"{case.name}: {said}"

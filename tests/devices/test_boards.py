@@ -10,7 +10,8 @@ from edgec_devices.device import device_for
 from edgec_runtime import InputError
 from edgec_runtime.session import machine_target
 
-boards_module = importlib.import_module("edgec_devices.boards")  # the package's `boards` is the function in it
+# the package's `boards` is the function in it
+boards_module = importlib.import_module("edgec_devices.boards")
 ALL = ("coral-dev-board", "host", "pi-zero2", "pi3", "pi4", "pi5")
 
 
@@ -32,7 +33,9 @@ def test_every_profile_is_complete(name: str) -> None:
     assert b.targets[0].program == "aarch64-linux-musl"
     assert b.targets[0].qemu_cpu.replace("-", "_") == b.targets[0].mcpu
     assert [t.name for t in b.targets] == ["linux-aarch64"]
-    assert [t.name for t in b.optional] == (["linux-armv7"] if name in ("pi-zero2", "pi3", "pi4") else [])
+    assert [t.name for t in b.optional] == (
+        ["linux-armv7"] if name in ("pi-zero2", "pi3", "pi4") else []
+    )
 
 
 def test_facts() -> None:
@@ -54,7 +57,9 @@ def test_host_of_a_kind_that_we_do_not_know(monkeypatch: pytest.MonkeyPatch) -> 
         Board.load("host")
 
 
-@pytest.mark.parametrize(("text", "board", "coral"), [("pi4", "pi4", False), ("pi4+coral", "pi4", True)])
+@pytest.mark.parametrize(
+    ("text", "board", "coral"), [("pi4", "pi4", False), ("pi4+coral", "pi4", True)]
+)
 def test_targets(text: str, board: str, coral: bool) -> None:
     t = Target.parse(text)
     assert (t.board.name, t.coral, t.name) == (board, coral, text)

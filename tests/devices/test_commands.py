@@ -1,7 +1,9 @@
-"""Every command that a message tells a person to type names packages that exist, and verbs that edgec has.
+"""Every command that a message tells a person to type names packages that exist, and
+verbs that edgec has.
 
-What is in Debian and on PyPI was looked up on 2026-11-26 with `apt-cache policy`, for bookworm and trixie, and with
-`pip index versions`; a new package in a message is looked up and added here with the date.
+What is in Debian and on PyPI was looked up on 2026-11-26 with `apt-cache policy`, for
+bookworm and trixie, and with `pip index versions`; a new package in a message is looked
+up and added here with the date.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ import pytest
 from edgec.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("edgec", "partitioner/edgec_partitioner", "runtime/edgec_runtime", "devices/edgec_devices")
+SOURCES = (
+    "edgec",
+    "partitioner/edgec_partitioner",
+    "runtime/edgec_runtime",
+    "devices/edgec_devices",
+)
 
 IN_DEBIAN = {
     "debian-archive-keyring",
@@ -38,7 +45,9 @@ IN_CORALS_ARCHIVE = {"edgetpu-compiler"}
 """Installed by a command that adds the archive first."""
 
 PROSE = {"or", "and", "python"}
-"""Words of a sentence that goes on behind a command; `python` is filled in with a version."""
+"""Words of a sentence that goes on behind a command; `python` is filled in with a
+version.
+"""
 
 ON_PYPI = {
     "ai-edge-litert",
@@ -57,7 +66,9 @@ ON_PYPI = {
 
 @cache
 def _texts() -> tuple[tuple[str, str], ...]:
-    """Every text of the product's code, an f-string with what it is filled with left out, and where it stands."""
+    """Every text of the product's code, an f-string with what it is filled with left
+    out, and where it stands.
+    """
     found = []
     for source in SOURCES:
         for path in sorted((ROOT / source).rglob("*.py")):
@@ -66,7 +77,10 @@ def _texts() -> tuple[tuple[str, str], ...]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.append((where, node.value))
                 elif isinstance(node, ast.JoinedStr):
-                    parts = (p.value if isinstance(p, ast.Constant) else "\0" for p in node.values)
+                    parts = (
+                        p.value if isinstance(p, ast.Constant) else "\0"
+                        for p in node.values
+                    )
                     found.append((where, "".join(map(str, parts))))
     return tuple(found)
 
@@ -76,8 +90,11 @@ def _packages(command: str) -> list[tuple[str, str]]:
     found = []
     for where, text in _texts():
         for words in re.findall(rf"{command} ([^&|;,()\n]+)", text):
-            named = re.split(r" (?:on|from|in|for|,)(?= |$)", words)[0].split()  # what follows is said of them
-            found += [(where, word.strip("'`")) for word in named if not word.startswith("-")]
+            # what follows is said of them
+            named = re.split(r" (?:on|from|in|for|,)(?= |$)", words)[0].split()
+            found += [
+                (where, word.strip("'`")) for word in named if not word.startswith("-")
+            ]
     return found
 
 
@@ -85,15 +102,22 @@ def test_packages_of_apt_are_in_debian() -> None:
     found = _packages("apt-get install")
     assert len(found) > 5
     for where, package in found:
-        if package in PROSE or package.startswith(("./", "\0", "/")):  # a file that was downloaded; one filled in
+        # a file that was downloaded; one filled in
+        if package in PROSE or package.startswith(("./", "\0", "/")):
             continue
         stem = re.split(r"\0|[.;,]$", package)[0]
         known = IN_DEBIAN | IN_RASPBERRY_PI_OS | IN_CORALS_ARCHIVE
-        assert any(stem == k or ("\0" in package and k.startswith(stem)) for k in known), f"{where}: {package}"
+        assert any(
+            stem == k or ("\0" in package and k.startswith(stem)) for k in known
+        ), f"{where}: {package}"
 
 
 def test_packages_of_pip_are_on_pypi() -> None:
-    found = [p for command in ("pip install", "install --force-reinstall") for p in _packages(command)]
+    found = [
+        p
+        for command in ("pip install", "install --force-reinstall")
+        for p in _packages(command)
+    ]
     assert len(found) > 2
     for where, package in found:
         if package not in PROSE and not package.startswith(("\0", "-", ".")):
@@ -103,14 +127,21 @@ def test_packages_of_pip_are_on_pypi() -> None:
 def test_what_is_in_corals_archive_is_installed_after_it_was_added() -> None:
     for where, text in _texts():
         for package in IN_CORALS_ARCHIVE:
-            if f"apt-get install {package}" in text and not text.startswith(" && "):  # the end of a longer one
-                assert "\0 && sudo apt-get install" in text, f"{where}: the archive is not added before"
+            # the end of a longer one
+            if f"apt-get install {package}" in text and not text.startswith(" && "):
+                assert "\0 && sudo apt-get install" in text, (
+                    f"{where}: the archive is not added before"
+                )
 
 
 def test_verbs_of_edgec_that_messages_name_are_there() -> None:
     """Those that are given as a command, in backquotes: `edgec doctor`."""
     known = {name for name, _ in _commands(cli)}
-    named = [(where, verb) for where, text in _texts() for verb in re.findall(r"`edgec ([a-z]+)[ `]", text)]
+    named = [
+        (where, verb)
+        for where, text in _texts()
+        for verb in re.findall(r"`edgec ([a-z]+)[ `]", text)
+    ]
     assert len(named) > 5
     for where, verb in named:
         assert verb in known, f"{where}: edgec {verb}"
@@ -152,9 +183,15 @@ def test_command_lines_that_messages_name_have_their_options() -> None:
     for where, text in _texts():
         for line in re.findall(r"\bedgec ([a-z]+(?: [^ ;,.`)\0]+)+)", text):
             verb, *words = line.split()
-            for name in (word.partition("=")[0] for word in words if verb in known and word.startswith("--")):
+            for name in (
+                word.partition("=")[0]
+                for word in words
+                if verb in known and word.startswith("--")
+            ):
                 count += 1
-                assert name in _options(known[verb]), f"{where}: edgec {line}: {verb} has no {name}"
+                assert name in _options(known[verb]), (
+                    f"{where}: edgec {line}: {verb} has no {name}"
+                )
     assert count > 15
 
 

@@ -1,4 +1,6 @@
-"""JSON and TOML of anyone: read as typed values, or refused with what is wrong, in time and memory that are bounded."""
+"""JSON and TOML of anyone: read as typed values, or refused with what is wrong, in time
+and memory that are bounded.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def test_typed_values(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('name = "x"\nsizes = [1, 2]\nother = 1\n')
     assert from_toml(path, Thing) == Thing("x", (1, 2))
-    assert from_json(b'{"name": "x", "sizes": [1, 2]}', Thing, "it", "at", "hint") == Thing("x", (1, 2))
+    assert from_json(
+        b'{"name": "x", "sizes": [1, 2]}', Thing, "it", "at", "hint"
+    ) == Thing("x", (1, 2))
     with pytest.raises(FileNotFoundError):
         from_toml(tmp_path / "b.toml", Thing)
 
@@ -63,13 +67,16 @@ def test_what_no_json_can_be(data: bytes, what: str) -> None:
     ],
 )
 def test_what_no_toml_can_be(text: str, what: str, tmp_path: Path) -> None:
-    path, start = tmp_path / "edgec.toml", time.process_time()
+    path = tmp_path / "edgec.toml"
+    start = time.process_time()
     path.write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(InputError, match=what):
         read_config(tmp_path)
     with pytest.raises(InputError, match=what):
         configured(tmp_path)
-    assert time.process_time() - start < 30, "the reader takes minutes for keys of many parts"
+    assert time.process_time() - start < 30, (
+        "the reader takes minutes for keys of many parts"
+    )
 
 
 def test_the_longest_keys_that_are_read_take_seconds(tmp_path: Path) -> None:
@@ -86,7 +93,12 @@ GOOD = {"segments": [{"ns": [1, 2]}], "warmup": 1, "at": [0, 5], "total": [3, 4]
 
 def test_a_report_of_a_program() -> None:
     launch = Launch.parse(GOOD, 1, "attic")
-    assert (launch.backends, launch.total, launch.segments, launch.rss) == (("c",), (3, 4), ((1, 2),), None)
+    assert (launch.backends, launch.total, launch.segments, launch.rss) == (
+        ("c",),
+        (3, 4),
+        ((1, 2),),
+        None,
+    )
 
 
 @pytest.mark.parametrize(

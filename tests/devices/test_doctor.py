@@ -1,4 +1,6 @@
-"""The doctor: facts of a machine that is shown to it, here and over a link; the judge; one command for each finding."""
+"""The doctor: facts of a machine that is shown to it, here and over a link; the judge;
+one command for each finding.
+"""
 
 from __future__ import annotations
 
@@ -57,18 +59,31 @@ Depends: libc++1, libgcc-s1, libusb-1.0-0
 Description: Support library for Edge TPU
 
 """
-"""Of /var/lib/dpkg/status: dpkg -l shows the second as "ii  libedgetpu1-std:arm64  16.0tf2.19.1-1  arm64"."""
-LSPCI = "0001:01:00.0 System peripheral [0880]: Global Unichip Corp. Coral Edge TPU [1ac1:089a]"
+"""Of /var/lib/dpkg/status: dpkg -l shows the second as "ii  libedgetpu1-std:arm64
+16.0tf2.19.1-1  arm64".
+"""
+LSPCI = (
+    "0001:01:00.0 System peripheral [0880]: Global Unichip Corp. Coral Edge TPU "
+    "[1ac1:089a]"
+)
 """A line of lspci -nn."""
-UNAME = "Linux attic 6.12.47+rpt-rpi-2712 #1 SMP PREEMPT Debian 1:6.12.47-1+rpt1 (2025-09-16) aarch64 GNU/Linux"
+UNAME = (
+    "Linux attic 6.12.47+rpt-rpi-2712 #1 SMP PREEMPT Debian 1:6.12.47-1+rpt1 "
+    "(2025-09-16) aarch64 GNU/Linux"
+)
 """uname -a."""
-LDD = "ldd (Debian GLIBC 2.41-12+rpt1) 2.41\nCopyright (C) 2024 Free Software Foundation, Inc.\n"
+LDD = (
+    "ldd (Debian GLIBC 2.41-12+rpt1) 2.41\nCopyright (C) 2024 Free Software "
+    "Foundation, Inc.\n"
+)
 """ldd --version, the first lines."""
 
 
 def elf(align: int) -> bytes:
     """A 64-bit shared object of one segment."""
-    head = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<QQIHHHHHH", 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    head = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack(
+        "<QQIHHHHHH", 64, 0, 0, 64, 56, 1, 0, 0, 0
+    )
     return head + struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0, 0, align)
 
 
@@ -78,7 +93,10 @@ class Pi:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.write("proc/device-tree/model", "Raspberry Pi 5 Model B Rev 1.0\0")
-        self.write("etc/os-release", 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n')
+        self.write(
+            "etc/os-release",
+            'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n',
+        )
         self.write(FIRMWARE, "0\n")
         self.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "ondemand\n")
         self.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1500000\n")
@@ -101,27 +119,43 @@ class Pi:
 
     def put_on_pci(self, line: str, driver: str | None = None) -> None:
         """A card, of a line of `lspci -nn`: what Linux says of it in the file uevent."""
-        slot, kind, ids = re.fullmatch(r"(\S+) .*\[(\w{4})\]: .*\[(\w{4}:\w{4})\]", line).groups()  # type: ignore[union-attr]
+        slot, kind, ids = re.fullmatch(
+            r"(\S+) .*\[(\w{4})\]: .*\[(\w{4}:\w{4})\]", line
+        ).groups()  # type: ignore[union-attr]
         head = f"DRIVER={driver}\n" if driver is not None else ""
         text = f"{head}PCI_CLASS={kind}00\nPCI_ID={ids.upper()}\nPCI_SUBSYS_ID={ids.upper()}\nPCI_SLOT_NAME={slot}\n"
         self.write(f"sys/bus/pci/devices/{slot}/uevent", text)
 
-    def plug(self, port: str, vendor: str, product: str, speed: int, number: int) -> None:
+    def plug(
+        self, port: str, vendor: str, product: str, speed: int, number: int
+    ) -> None:
         """A USB device."""
         for name, value in (
-            ("idVendor", vendor), ("idProduct", product), ("speed", speed), ("busnum", 2), ("devnum", number),
-        ):  # fmt: skip
+            ("idVendor", vendor),
+            ("idProduct", product),
+            ("speed", speed),
+            ("busnum", 2),
+            ("devnum", number),
+        ):
             self.write(f"sys/bus/usb/devices/{port}/{name}", f"{value}\n")
         self.write(f"dev/bus/usb/002/{number:03}", "")
 
-    def facts(self, *, reached: str = "done", status: int | None = 0, said: str = "") -> dict[str, Any]:
+    def facts(
+        self, *, reached: str = "done", status: int | None = 0, said: str = ""
+    ) -> dict[str, Any]:
         """As the device end would collect them; interpreters end as given."""
 
-        def execute(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        def execute(
+            command: list[str], **options: Any
+        ) -> subprocess.CompletedProcess[bytes]:
             assert options["timeout"]
             if status is None:
-                raise subprocess.TimeoutExpired(command, options["timeout"], b"import\n%s\n" % reached.encode(), b"")
-            return subprocess.CompletedProcess(command, status, f"import\n{reached}\n".encode(), said.encode())
+                raise subprocess.TimeoutExpired(
+                    command, options["timeout"], b"import\n%s\n" % reached.encode(), b""
+                )
+            return subprocess.CompletedProcess(
+                command, status, f"import\n{reached}\n".encode(), said.encode()
+            )
 
         facts = collect(str(self.root), str(self.root) + "/", execute)
         facts["packages"]["pycoral"] = None
@@ -146,10 +180,14 @@ def judged(facts: dict[str, Any]) -> dict[str, Finding]:
 def test_a_healthy_pi(pi: Pi) -> None:
     found = judged(pi.facts())
     assert {f.name for f in found.values() if f.status != "ok"} == set()
-    assert found["system"].seen.startswith("Raspberry Pi 5 Model B Rev 1.0, Debian GNU/Linux 12 (bookworm), kernel ")
+    assert found["system"].seen.startswith(
+        "Raspberry Pi 5 Model B Rev 1.0, Debian GNU/Linux 12 (bookworm), kernel "
+    )
     assert "USB 1a6e:089a, not yet initialised" in found["Coral Edge TPU"].seen
     assert "on USB 3 (5000 Mb/s)" in found["Coral Edge TPU"].seen
-    assert found["Edge TPU permission"].seen.startswith("/dev/bus/usb/002/003, /etc/udev/")
+    assert found["Edge TPU permission"].seen.startswith(
+        "/dev/bus/usb/002/003, /etc/udev/"
+    )
     assert "libedgetpu1-std 16.0tf2.19.1-1" in found["libedgetpu"].seen
     assert "tried, it works" in found["Edge TPU delegate"].seen
     assert found["CPU clock"].seen == "ondemand, 1500 of 2400 MHz"
@@ -211,15 +249,24 @@ def test_permission(pi: Pi) -> None:
 
 
 def test_a_card_without_a_driver(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named with the kernel, and with what mends it; with its driver the node is what counts."""
+    """It is named with the kernel, and with what mends it; with its driver the node is
+    what counts.
+    """
     shutil.rmtree(pi.root / "sys/bus/usb/devices/2-1")
     monkeypatch.setattr("platform.release", lambda: UNAME.split()[2])
-    pi.put_on_pci("0000:00:00.0 PCI bridge [0604]: Broadcom Inc. and subsidiaries BCM2712 PCIe Bridge [14e4:2712]")
+    pi.put_on_pci(
+        "0000:00:00.0 PCI bridge [0604]: Broadcom Inc. and subsidiaries BCM2712 PCIe "
+        "Bridge [14e4:2712]"
+    )
     assert judged(pi.facts())["Coral Edge TPU"].seen.startswith("none: ")
     pi.put_on_pci(LSPCI)
     coral = judged(pi.facts())["Coral Edge TPU"]
     assert coral.status == "bad"
-    for words in ("PCIe at 0001:01:00.0 (1ac1:089a)", "kernel 6.12.47+rpt-rpi-2712", "gasket and apex"):
+    for words in (
+        "PCIe at 0001:01:00.0 (1ac1:089a)",
+        "kernel 6.12.47+rpt-rpi-2712",
+        "gasket and apex",
+    ):
         assert words in coral.seen
     assert coral.fix == "sudo apt-get install ./gasket-dkms_*.deb"
     pi.write("dev/apex_0", "")
@@ -238,15 +285,23 @@ def test_a_card_whose_driver_makes_no_node(pi: Pi) -> None:
 
 def test_an_interpreter_that_needs_a_newer_c_library(pi: Pi) -> None:
     said = (
-        "Traceback (most recent call last):\nImportError: /lib/aarch64-linux-gnu/libc.so.6: version `GLIBC_2.34' not "
-        "found (required by /home/pi/venv/lib/python3.9/site-packages/ai_edge_litert/libpywrap_litert_common.so)"
+        "Traceback (most recent call last):\nImportError: "
+        "/lib/aarch64-linux-gnu/libc.so.6: version `GLIBC_2.34' not "
+        "found (required by "
+        "/home/pi/venv/lib/python3.9/site-packages/ai_edge_litert/libpywrap_litert_common.so)"
     )
     facts = {**pi.facts(reached="import", status=1, said=said), "glibc": "2.31"}
     found = judged(facts)["TFLite interpreter"]
     assert "needs the GNU C library 2.34; this system has 2.31" in found.seen
     assert "tflite-runtime" in found.fix
-    for glibc, package in ((LDD.split("\n")[0].split()[-1], "ai-edge-litert"), ("2.31", "tflite-runtime")):
-        assert package in judged({**facts, "trials": [], "glibc": glibc})["TFLite interpreter"].fix
+    for glibc, package in (
+        (LDD.split("\n")[0].split()[-1], "ai-edge-litert"),
+        ("2.31", "tflite-runtime"),
+    ):
+        assert (
+            package
+            in judged({**facts, "trials": [], "glibc": glibc})["TFLite interpreter"].fix
+        )
 
 
 @pytest.mark.parametrize(
@@ -260,7 +315,9 @@ def test_an_interpreter_that_needs_a_newer_c_library(pi: Pi) -> None:
         ("16.0tf2.5.0-1", True),
     ],
 )
-def test_rebuilds_are_known_by_the_tensorflow_in_their_version(pi: Pi, version: str, known: bool) -> None:
+def test_rebuilds_are_known_by_the_tensorflow_in_their_version(
+    pi: Pi, version: str, known: bool
+) -> None:
     pi.write("var/lib/dpkg/status", PACKAGE.format(version))
     shutil.rmtree(pi.root / "sys/bus/usb/devices/2-1")
     facts = pi.facts(reached="delegate", status=1)
@@ -273,13 +330,33 @@ def test_rebuilds_are_known_by_the_tensorflow_in_their_version(pi: Pi, version: 
     [
         ("16.0tf2.19.1-1", "done", 0, "ok", "tried, it works"),
         ("16.0", "done", 0, "ok", "tried, it works"),
-        ("16.0", "interpreter with the delegate", -11, "bad", "making the interpreter with the delegate (SIGSEGV)"),
-        ("16.0tf2.19.1-1", "delegate", None, "bad", "it hung for 40 s making the delegate"),
+        (
+            "16.0",
+            "interpreter with the delegate",
+            -11,
+            "bad",
+            "making the interpreter with the delegate (SIGSEGV)",
+        ),
+        (
+            "16.0tf2.19.1-1",
+            "delegate",
+            None,
+            "bad",
+            "it hung for 40 s making the delegate",
+        ),
         ("16.0", "delegate", 1, "bad", "known to crash"),
-        ("16.0tf2.19.1-1", "delegate", 1, "bad", "it failed making the delegate: no stick"),
+        (
+            "16.0tf2.19.1-1",
+            "delegate",
+            1,
+            "bad",
+            "it failed making the delegate: no stick",
+        ),
     ],
-)  # fmt: skip
-def test_the_pair(pi: Pi, version: str, reached: str, status: int | None, judgement: str, words: str) -> None:
+)
+def test_the_pair(
+    pi: Pi, version: str, reached: str, status: int | None, judgement: str, words: str
+) -> None:
     pi.write("var/lib/dpkg/status", PACKAGE.format(version))
     found = judged(pi.facts(reached=reached, status=status, said="Traceback\nno stick"))
     assert found["Edge TPU delegate"].status == judgement
@@ -293,8 +370,19 @@ def test_without_a_stick_a_pair_is_judged_by_version(pi: Pi) -> None:
     assert "could not be tried" in judged(facts)["Edge TPU delegate"].seen
     facts["libedgetpu"]["version"] = "16.0"
     assert judged(facts)["Edge TPU delegate"].status == "warn"
-    for version, known in (("2.5.0.post1", False), ("2.11.0", False), ("2.12.0", True), ("2.14.0", True)):
-        facts["trials"] = [{**facts["trials"][0], "module": "tflite_runtime.interpreter", "version": version}]
+    for version, known in (
+        ("2.5.0.post1", False),
+        ("2.11.0", False),
+        ("2.12.0", True),
+        ("2.14.0", True),
+    ):
+        facts["trials"] = [
+            {
+                **facts["trials"][0],
+                "module": "tflite_runtime.interpreter",
+                "version": version,
+            }
+        ]
         assert ("known to crash," in judged(facts)["Edge TPU delegate"].seen) == known
 
 
@@ -306,7 +394,9 @@ def test_an_interpreter_that_cannot_be_imported(pi: Pi) -> None:
 
 
 @pytest.mark.slow
-def test_a_real_trial_that_crashes_and_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_trial_that_crashes_and_one_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a process of its own, so the doctor lives on."""
     package = tmp_path / "tflite_runtime"
     package.mkdir()
@@ -314,9 +404,16 @@ def test_a_real_trial_that_crashes_and_one_that_hangs(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("edgec_runtime.device_end.facts.TRIAL_S", 3.0)
-    for code, status in (("import os; os.kill(os.getpid(), 11)", -11), ("import time; time.sleep(60)", None)):
+    for code, status in (
+        ("import os; os.kill(os.getpid(), 11)", -11),
+        ("import time; time.sleep(60)", None),
+    ):
         (package / "interpreter.py").write_text(code)
-        trial = next(t for t in collect(str(tmp_path))["trials"] if t["module"].startswith("tflite_runtime"))
+        trial = next(
+            t
+            for t in collect(str(tmp_path))["trials"]
+            if t["module"].startswith("tflite_runtime")
+        )
         assert (trial["status"], trial["reached"]) == (status, "import")
 
 
@@ -358,15 +455,35 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
     ({"packages": {"numpy": None, "pycoral": None}}, "numpy", "warn"),
     ({"trials": []}, "TFLite interpreter", "warn"),
     ({"libedgetpu": None}, "libedgetpu", "warn"),
-    ({"packages": {"numpy": "1", "pycoral": "0.1"}, "pycoral": "other"}, "pycoral", "bad"),
+    (
+        {"packages": {"numpy": "1", "pycoral": "0.1"}, "pycoral": "other"},
+        "pycoral",
+        "bad",
+    ),
     ({"pycoral": "google"}, "pycoral", "ok"),
-    ({"clock": {"governor": "powersave", "khz": 600000, "max_khz": 600000}}, "CPU clock", "warn"),
+    (
+        {"clock": {"governor": "powersave", "khz": 600000, "max_khz": 600000}},
+        "CPU clock",
+        "warn",
+    ),
     ({"celsius": 82.0}, "temperature", "warn"),
     ({"celsius": 86.0}, "temperature", "bad"),
     ({"disk": None}, "disk", "bad"),
-    ({"disk": {"path": "/", "free": 10, "read_only": False, "allowed": True}}, "disk", "warn"),
-    ({"disk": {"path": "/", "free": 1 << 40, "read_only": True, "allowed": True}}, "disk", "bad"),
-    ({"disk": {"path": "/", "free": 1 << 40, "read_only": False, "allowed": False}}, "disk", "bad"),
+    (
+        {"disk": {"path": "/", "free": 10, "read_only": False, "allowed": True}},
+        "disk",
+        "warn",
+    ),
+    (
+        {"disk": {"path": "/", "free": 1 << 40, "read_only": True, "allowed": True}},
+        "disk",
+        "bad",
+    ),
+    (
+        {"disk": {"path": "/", "free": 1 << 40, "read_only": False, "allowed": False}},
+        "disk",
+        "bad",
+    ),
     ({"cameras": []}, "camera", "warn"),
     ({"udev": []}, "Edge TPU permission", "warn"),
 ]
@@ -379,7 +496,18 @@ def test_each_finding(pi: Pi, change: dict[str, Any], name: str, status: str) ->
 
 def test_facts_that_cannot_be_found_out_are_no_errors(pi: Pi) -> None:
     facts = pi.facts()
-    for key in ("user", "usb", "pcie", "udev", "libedgetpu", "throttled", "clock", "celsius", "cameras", "disk"):
+    for key in (
+        "user",
+        "usb",
+        "pcie",
+        "udev",
+        "libedgetpu",
+        "throttled",
+        "clock",
+        "celsius",
+        "cameras",
+        "disk",
+    ):
         judged({**copy.deepcopy(facts), key: None})
     shutil.rmtree(pi.root)
     pi.root.mkdir()
@@ -388,14 +516,20 @@ def test_facts_that_cannot_be_found_out_are_no_errors(pi: Pi) -> None:
 
 def test_pip_of_a_system_that_manages_its_python(pi: Pi) -> None:
     for managed, fix in ((False, "litert"), (True, "litert --break-system-packages")):
-        found = judged({**pi.facts(), "trials": [], "managed": managed, "glibc": "2.41"})
+        found = judged(
+            {**pi.facts(), "trials": [], "managed": managed, "glibc": "2.41"}
+        )
         assert found["TFLite interpreter"].fix.endswith(fix)
 
 
 @pytest.mark.parametrize("genuine", [True, False])
-def test_pycoral(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, genuine: bool) -> None:
+def test_pycoral(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, genuine: bool
+) -> None:
     (tmp_path / "pycoral" / "utils").mkdir(parents=True)
-    (tmp_path / "pycoral" / "__init__.py").write_text("raise SystemExit('the doctor must not run this')")
+    (tmp_path / "pycoral" / "__init__.py").write_text(
+        "raise SystemExit('the doctor must not run this')"
+    )
     if genuine:
         (tmp_path / "pycoral" / "utils" / "edgetpu.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -424,7 +558,9 @@ def test_a_machine_that_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     found = {f.name: f for f in report.findings}
     assert found["zig (compiles for the boards)"].fix == "pip install ziglang"
     assert found["emulated boards"].fix == "sudo apt-get install qemu-user"
-    assert found["edgetpu_compiler"].fix.endswith("&& sudo apt-get install edgetpu-compiler")
+    assert found["edgetpu_compiler"].fix.endswith(
+        "&& sudo apt-get install edgetpu-compiler"
+    )
     assert "signed-by=" in found["edgetpu_compiler"].fix
     assert "apt-key add" not in found["edgetpu_compiler"].fix
     assert not report.ok
@@ -444,7 +580,9 @@ def test_over_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "root"))
     report = examine("local:")
     here = {f.name: f for f in judge(doctor.local_facts(), DEVICE_PYTHON)}
-    assert {f.name for f in report.findings} == set(here), "the same collector and the same judge"
+    assert {f.name for f in report.findings} == set(here), (
+        "the same collector and the same judge"
+    )
     assert report.url == "local:"
     assert not (tmp_path / "root").exists(), "looking changes nothing"
     with pytest.raises(InputError) as e:
@@ -452,7 +590,9 @@ def test_over_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert e.value.hint
 
 
-def test_a_device_without_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python and nothing else."""
     venv.create(tmp_path / "bare")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
@@ -474,22 +614,33 @@ def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_request_that_the_device_end_does_not_have() -> None:
-    with Connection(stream_for("local:")) as c, pytest.raises(DeviceError, match="has no 'dance'"):
+    with (
+        Connection(stream_for("local:")) as c,
+        pytest.raises(DeviceError, match="has no 'dance'"),
+    ):
         c.request("dance")
 
 
 def test_a_request_is_acknowledged_before_it_is_done(tmp_path: Path) -> None:
-    """Trials and runs take longer than the host waits for a line on which nothing is acknowledged."""
+    """Trials and runs take longer than the host waits for a line on which nothing is
+    acknowledged.
+    """
     (source, host_out), (host_in, sink) = os.pipe(), os.pipe()
     seen: list[int] = []
 
     class Slow(Service):
         def work(self) -> None:
             if self.delivery.messages:
-                seen.extend(f.kind & 0x7F for f in Decoder().feed(os.read(host_in, 1 << 16)))
+                seen.extend(
+                    f.kind & 0x7F for f in Decoder().feed(os.read(host_in, 1 << 16))
+                )
             super().work()
 
-    os.write(host_out, Frame(HELLO, 7, 0, b"{}").encode() + Frame(LAST, 7, 0, pack({"do": "info", "id": 1})).encode())
+    os.write(
+        host_out,
+        Frame(HELLO, 7, 0, b"{}").encode()
+        + Frame(LAST, 7, 0, pack({"do": "info", "id": 1})).encode(),
+    )
     os.close(host_out)
     serve(source, sink, Slow(str(tmp_path)))
     assert ACK in seen

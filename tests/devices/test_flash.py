@@ -1,4 +1,6 @@
-"""Flashing over a real pipe to a real device end: what differs, health, rollback, many devices, the command line."""
+"""Flashing over a real pipe to a real device end: what differs, health, rollback, many
+devices, the command line.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from tests.runtime import tiny_model
 pytestmark = pytest.mark.cc
 
 
-def bundle(path: Path, program: Path, extra: bytes = b"", target: str | None = None) -> Path:
+def bundle(
+    path: Path, program: Path, extra: bytes = b"", target: str | None = None
+) -> Path:
     manifest, files = tiny_model.parts(None, {target or machine_target(): program})
     write_bundle(path, manifest, {**files, "report/extra.bin": extra + b"."})
     return path
@@ -47,17 +51,30 @@ def failed(outcomes: tuple[flash_module.Outcome, ...]) -> EdgecError:
     return outcomes[0].error
 
 
-def test_the_program_of_a_slot_has_its_weights(tmp_path: Path, root: Path, program: Path) -> None:
+def test_the_program_of_a_slot_has_its_weights(
+    tmp_path: Path, root: Path, program: Path
+) -> None:
     ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"]))
     slot = root / "tiny" / "current" / "bin" / machine_target()
-    done = subprocess.run([slot / "main", "--runs", "3"], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [slot / "main", "--runs", "3"], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     (slot / "weights.bin").write_bytes(bytes(len(tiny_model.WEIGHTS)))
     done = subprocess.run([slot / "main"], capture_output=True, text=True)
-    assert (done.returncode, "are damaged or of another model" in done.stderr) == (2, True)
-    with Connection(stream_for("local:")) as c, pytest.raises(DeviceError, match="slot a of tiny is empty or damaged"):
+    assert (done.returncode, "are damaged or of another model" in done.stderr) == (
+        2,
+        True,
+    )
+    with (
+        Connection(stream_for("local:")) as c,
+        pytest.raises(DeviceError, match="slot a of tiny is empty or damaged"),
+    ):
         c.request("run", app="tiny", limit=5)
-    assert ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"])) == "flashed, slot b"
+    assert (
+        ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"]))
+        == "flashed, slot b"
+    )
 
 
 def test_flash_and_back(tmp_path: Path, root: Path, program: Path) -> None:
@@ -81,7 +98,9 @@ def test_flash_and_back(tmp_path: Path, root: Path, program: Path) -> None:
     assert set(facts["apps"][0]["slots"]) == {"a", "b"}
 
 
-def test_a_slow_version_never_becomes_active(tmp_path: Path, root: Path, program: Path) -> None:
+def test_a_slow_version_never_becomes_active(
+    tmp_path: Path, root: Path, program: Path
+) -> None:
     one = bundle(tmp_path / "1.edgec", program)
     error = failed(flash(one, ["local:"], health="p50<=0us"))
     assert "the health check p50<=0us failed" in error.what
@@ -95,13 +114,17 @@ def test_a_slow_version_never_becomes_active(tmp_path: Path, root: Path, program
     assert error.exit_code == 2
     ok(flash(two, ["local:"]))
     assert isinstance(failed(flash(one, ["local:"], health="p50<0ms")), DeviceError)
-    assert ok(rollback(["local:"])) == "tiny is back on slot a", "a version that failed cost the earlier one"
+    assert ok(rollback(["local:"])) == "tiny is back on slot a", (
+        "a version that failed cost the earlier one"
+    )
 
 
 def test_a_program_that_fails_its_health_check(tmp_path: Path, root: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(Path(shutil.which("false") or "/bin/false").read_bytes())
-    error = failed(flash(bundle(tmp_path / "1.edgec", broken), ["local:"], health="p95<=40ms"))
+    error = failed(
+        flash(bundle(tmp_path / "1.edgec", broken), ["local:"], health="p95<=40ms")
+    )
     assert "ended with status 1" in error.what
     assert not (root / "tiny" / "current").exists()
 
@@ -111,7 +134,11 @@ def test_a_program_that_fails_its_health_check(tmp_path: Path, root: Path) -> No
     [
         ("", "is not a requirement", "for example p95<=40ms"),
         ("p95", "is not a requirement", "for example p95<=40ms"),
-        ("p94<=3ms", 'there is no figure p94; did you mean "p9', "figures: min, p50, p90, p95, p99, max, mean"),
+        (
+            "p94<=3ms",
+            'there is no figure p94; did you mean "p9',
+            "figures: min, p50, p90, p95, p99, max, mean",
+        ),
         ("p95<=3h", "there is no unit h", "use ms, ns, us, µs, s"),
         ("p95<=3MB", "p95 has no MB", "it is a time in ms"),
         ("p95<=-1ms", "never below 0", "for example p95<=40ms"),
@@ -130,25 +157,40 @@ def test_a_mistyped_health_check_is_refused_before_the_device_is_touched(
     assert not root.exists() or not (root / "tiny").exists()
 
 
-@pytest.mark.parametrize(("text", "holds"), [("max <= 9.5s", True), ("mean>=0us", True), ("p50 < 0.001us", False)])
-def test_health_checks_in_any_unit_of_time(tmp_path: Path, root: Path, program: Path, text: str, holds: bool) -> None:
-    assert flash(bundle(tmp_path / "1.edgec", program), ["local:"], health=text)[0].ok is holds
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("max <= 9.5s", True), ("mean>=0us", True), ("p50 < 0.001us", False)],
+)
+def test_health_checks_in_any_unit_of_time(
+    tmp_path: Path, root: Path, program: Path, text: str, holds: bool
+) -> None:
+    assert (
+        flash(bundle(tmp_path / "1.edgec", program), ["local:"], health=text)[0].ok
+        is holds
+    )
 
 
 def test_other_code_and_other_files(tmp_path: Path, root: Path, program: Path) -> None:
-    error = failed(flash(bundle(tmp_path / "1.edgec", program, target="linux-armv7"), ["local:"]))
+    error = failed(
+        flash(bundle(tmp_path / "1.edgec", program, target="linux-armv7"), ["local:"])
+    )
     assert isinstance(error, BundleError)
     assert "it has linux-armv7" in error.what
     assert error.exit_code == 2
     mislabelled = tmp_path / "arm"
     mislabelled.write_bytes(b"\x7fELF".ljust(18, b"\0") + b"\x28\0" + bytes(600))
-    assert "is not code for" in failed(flash(bundle(tmp_path / "2.edgec", mislabelled), ["local:"])).what
+    assert (
+        "is not code for"
+        in failed(flash(bundle(tmp_path / "2.edgec", mislabelled), ["local:"])).what
+    )
     (tmp_path / "3.edgec").write_bytes(b"junk")
     with pytest.raises(BundleError, match="not a bundle"):
         flash(tmp_path / "3.edgec", ["local:"])
 
 
-def test_a_disk_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+def test_a_disk_that_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path
+) -> None:
     one = bundle(tmp_path / "1.edgec", program)
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("EDGEC_ROOT", str(tmp_path / "file"))
@@ -210,7 +252,9 @@ def test_which_app(tmp_path: Path, root: Path, program: Path) -> None:
     assert ok(rollback(["local:"], app="y")) == "y is back on slot a"
 
 
-def test_remote_run_and_bench_leave_the_slots_alone(tmp_path: Path, root: Path, program: Path) -> None:
+def test_remote_run_and_bench_leave_the_slots_alone(
+    tmp_path: Path, root: Path, program: Path
+) -> None:
     device = Remote(lambda: stream_for("local:"))
     with Bundle.open(bundle(tmp_path / "1.edgec", program)) as b:
         image = tiny_model.image(3)
@@ -230,7 +274,10 @@ def test_remote_run_and_bench_leave_the_slots_alone(tmp_path: Path, root: Path, 
 def test_a_cut_is_gone_on_from_by_itself(
     tmp_path: Path, root: Path, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, calls = Recipe.of(bundle(tmp_path / "1.edgec", program, random.Random(1).randbytes(1 << 20))), []
+    recipe = Recipe.of(
+        bundle(tmp_path / "1.edgec", program, random.Random(1).randbytes(1 << 20))
+    )
+    calls = []
     with pytest.raises(ZeroDivisionError), Connection(stream_for("local:")) as c:
         send(c, recipe, progress=lambda s: 1 // (s.done < 500_000))  # type: ignore[arg-type]
     real = Connection.request
@@ -246,18 +293,34 @@ def test_a_cut_is_gone_on_from_by_itself(
     done = flash(tmp_path / "1.edgec", ["local:"], report=lambda url, s: seen.append(s))
     assert ok(done) == "flashed, slot a"
     assert calls.count("begin") == 2
-    assert [s.step for s in seen[:4]] == ["connecting", "comparing", "connecting", "comparing"]
+    assert [s.step for s in seen[:4]] == [
+        "connecting",
+        "comparing",
+        "connecting",
+        "comparing",
+    ]
     totals = {s.total for s in seen if s.step == "sending"}
     assert 0 < max(totals) < 1 << 20, "what was sent before the cut is not sent again"
 
 
 @pytest.mark.parametrize("minor", range(9, 15))
-def test_pythons(minor: int, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
+def test_pythons(
+    minor: int,
+    tmp_path: Path,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: Path,
+) -> None:
     python = shutil.which(f"python3.{minor}")
-    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
+    if (
+        python is None
+        or subprocess.run([python, "-c", ""], capture_output=True).returncode
+    ):
         pytest.skip(f"no python3.{minor} here")
     monkeypatch.setattr(sys, "executable", python)
-    assert ok(flash(bundle(tmp_path / "1.edgec", program), ["local:"], health="p50<=1s"))
+    assert ok(
+        flash(bundle(tmp_path / "1.edgec", program), ["local:"], health="p50<=1s")
+    )
     facts = status(["local:"])[0].facts
     assert facts is not None
     assert facts["python"].startswith(f"3.{minor}.")
@@ -267,7 +330,9 @@ def test_the_device_end_needs_nothing_installed(tmp_path: Path) -> None:
     script = tmp_path / "agent.py"
     script.write_bytes(device_end()[0])
     command = [sys.executable, "-I", "-S", "-u", str(script)]
-    done = subprocess.run(command, input=b"", capture_output=True, env={"HOME": str(tmp_path)}, timeout=20)
+    done = subprocess.run(
+        command, input=b"", capture_output=True, env={"HOME": str(tmp_path)}, timeout=20
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 

@@ -1,4 +1,6 @@
-"""Frames survive whatever a console does between them, and none that was damaged is taken for one."""
+"""Frames survive whatever a console does between them, and none that was damaged is
+taken for one.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 FRAMES = st.builds(
-    Frame, st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.binary(max_size=300)
+    Frame,
+    st.integers(0, 255),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=300),
 )
-# No flag in it: a frame that starts inside somebody else's text is another matter, see below.
+# No flag in it: a frame that starts inside somebody else's text is another matter, see
+# below.
 NOISE = st.binary(max_size=60).map(lambda b: b.replace(FLAG, b"?"))
 
 
 @given(st.lists(st.tuples(NOISE, FRAMES), max_size=5), st.integers(1, 50))
-def test_frames_are_found_between_noise_in_pieces_of_any_size(parts: list[tuple[bytes, Frame]], piece: int) -> None:
+def test_frames_are_found_between_noise_in_pieces_of_any_size(
+    parts: list[tuple[bytes, Frame]], piece: int
+) -> None:
     stream = b"".join(noise + frame.encode() for noise, frame in parts)
     decoder = Decoder()
-    found = [f for i in range(0, len(stream), piece) for f in decoder.feed(stream[i : i + piece])]
+    found = [
+        f
+        for i in range(0, len(stream), piece)
+        for f in decoder.feed(stream[i : i + piece])
+    ]
     assert found == [frame for _, frame in parts]
 
 
@@ -45,7 +58,8 @@ def test_nothing_that_a_console_acts_on_is_sent(frame: Frame) -> None:
 
 def test_what_a_console_puts_in_is_taken_out() -> None:
     frame = Frame(DATA, 1, 2, bytes(range(256)))
-    wire = b"\r\n".join(frame.encode()[i : i + 7] for i in range(0, 400, 7))  # folded, and XON, XOFF, DEL in it
+    # folded, and XON, XOFF, DEL in it
+    wire = b"\r\n".join(frame.encode()[i : i + 7] for i in range(0, 400, 7))
     assert list(Decoder().feed(wire.replace(b"a", b"\x11a\x13\x7f"))) == [frame]
 
 
@@ -74,7 +88,9 @@ def test_damage_is_never_taken_for_a_frame() -> None:
         assert all(f == frame for f in Decoder().feed(bytes(bad)))
 
 
-@pytest.mark.parametrize("body", [b"", b"}", b"short", b"abc}", FLAG * 50, b"\x00" * 100])
+@pytest.mark.parametrize(
+    "body", [b"", b"}", b"short", b"abc}", FLAG * 50, b"\x00" * 100]
+)
 def test_what_is_no_frame(body: bytes) -> None:
     assert list(Decoder().feed(FLAG + body + FLAG)) == []
 
@@ -90,9 +106,13 @@ def test_endless_noise_takes_no_memory() -> None:
 
 def test_overhead_on_compressed_data() -> None:
     data = random.Random(2).randbytes(1 << 20)
-    wire = sum(len(Frame(DATA, 1, i, data[i : i + 1024]).encode()) for i in range(0, len(data), 1024))
+    wire = sum(
+        len(Frame(DATA, 1, i, data[i : i + 1024]).encode())
+        for i in range(0, len(data), 1024)
+    )
     assert len(data) / wire > 0.92
-    assert len(Frame(DATA, 1, 0, (ESCAPE + FLAG) * 512).encode()) < 2 * 1024 + 40  # the worst case
+    # the worst case
+    assert len(Frame(DATA, 1, 0, (ESCAPE + FLAG) * 512).encode()) < 2 * 1024 + 40
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text()), st.binary(max_size=500))

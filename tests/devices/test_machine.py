@@ -1,4 +1,6 @@
-"""The whole emulated machine: booted, logged in to over ssh and serial, restarted, cut off, and bundles put on it."""
+"""The whole emulated machine: booted, logged in to over ssh and serial, restarted, cut
+off, and bundles put on it.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,19 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     program = tiny_model.build_program(folder, "linux-aarch64")
     for name in ("one", "two"):
         manifest, files = tiny_model.parts(None, {"linux-aarch64": program})
-        write_bundle(folder / f"{name}.edgec", manifest, {**files, "report/version.txt": name.encode()})
+        write_bundle(
+            folder / f"{name}.edgec",
+            manifest,
+            {**files, "report/version.txt": name.encode()},
+        )
     return folder / "one.edgec", folder / "two.edgec"
 
 
 @pytest.fixture
 def url(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """URLs by link, after what a person sets up: the machine's ssh configuration, user and password of the console."""
+    """URLs by link, after what a person sets up: the machine's ssh configuration, user
+    and password of the console.
+    """
     monkeypatch.setenv("EDGEC_SSH_CONFIG", str(machine.ssh_config))
     monkeypatch.setenv("EDGEC_SERIAL_USER", USER)
     monkeypatch.setenv("EDGEC_SERIAL_PASSWORD", PASSWORD)
@@ -53,10 +61,14 @@ def url(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
 
 
 def console(machine: Machine, *typed: tuple[str, str], seconds: float = 60.0) -> str:
-    """What the console says: each of `typed` is awaited (a regular expression) and answered."""
+    """What the console says: each of `typed` is awaited (a regular expression) and
+    answered.
+    """
     line = os.open(machine.folder / "serial", os.O_RDWR | os.O_NOCTTY)
     try:
-        said, seen, end = "", 0, time.monotonic() + seconds
+        said = ""
+        seen = 0
+        end = time.monotonic() + seconds
         os.write(line, b"\r")
         for expected, answer in typed:
             while not (found := re.search(expected, said[seen:])):
@@ -83,7 +95,11 @@ def test_the_board_is_a_pi_with_debian_and_python(machine: Machine) -> None:
     assert machine.run("systemctl is-system-running").strip() == "running"
     assert machine.run("sudo id -u").strip() == "0"
     for absent in ("numpy", "pip", "edgec_runtime"):
-        assert machine.run(f"python3 -c 'import {absent}' 2>&1 || true").strip().endswith(f"No module named '{absent}'")
+        assert (
+            machine.run(f"python3 -c 'import {absent}' 2>&1 || true")
+            .strip()
+            .endswith(f"No module named '{absent}'")
+        )
 
 
 def test_the_console_asks_for_user_and_password(machine: Machine) -> None:
@@ -102,13 +118,19 @@ def test_the_console_asks_for_user_and_password(machine: Machine) -> None:
 
 
 def test_its_python_has_byte_code(machine: Machine) -> None:
-    """As on any Pi; without it a status takes seconds of compiling the standard library."""
+    """As on any Pi; without it a status takes seconds of compiling the standard
+    library.
+    """
     code = "import json, os; print(os.path.getsize(json.__cached__) > 1000)"
     assert machine.run(f"python3 -S -c '{code}'").strip() == "True"
 
 
-def test_a_machine_that_is_on_is_reached_by_its_name_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `edgec devices boot` leaves it: in edgec's cache, and ~/.ssh/config knows nothing of it."""
+def test_a_machine_that_is_on_is_reached_by_its_name_alone(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `edgec devices boot` leaves it: in edgec's cache, and ~/.ssh/config knows
+    nothing of it.
+    """
     monkeypatch.delenv("EDGEC_SSH_CONFIG", raising=False)
     (cache_dir("machines") / "lab").symlink_to(machine.folder)
     for url in (machine.ssh_url, "emulated:pi4"):
@@ -119,9 +141,14 @@ def test_a_machine_that_is_on_is_reached_by_its_name_alone(machine: Machine, mon
 
 
 def test_the_device_part_of_the_tutorial(
-    machine: Machine, url: Callable[[str], str], bundles: tuple[Path, Path], tmp_path: Path
+    machine: Machine,
+    url: Callable[[str], str],
+    bundles: tuple[Path, Path],
+    tmp_path: Path,
 ) -> None:
-    """Its command lines as they are printed, from flash to the service, with the tiny model for the network."""
+    """Its command lines as they are printed, from flash to the service, with the tiny
+    model for the network.
+    """
     shutil.copy(bundles[0], tmp_path / "mobilenet_v2.edgec")
     shutil.copy(bundles[1], tmp_path / "second.edgec")
     machine.run("rm -rf ~/.edgec")
@@ -139,7 +166,8 @@ def test_the_device_part_of_the_tutorial(
         words = shlex.split(line)
         if words[0] != "edgec":
             ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-            asks = "systemctl" in words  # status 3: the tiny model has been timed, and its service has ended
+            # status 3: the tiny model has been timed, and its service has ended
+            asks = "systemctl" in words
             assert ended.returncode in ((0, 3) if asks else (0,)), (line, ended)
             assert not asks or "service; enabled" in ended.stdout
         elif words[1] not in ("compile", "devices"):
@@ -165,8 +193,14 @@ def test_a_bench_of_an_emulated_machine_measures_nothing(
         accept_estimates=True,
         json=tmp_path / "r.json",
     )
-    pytest.importorskip("jsonschema").validate(json.loads((tmp_path / "r.json").read_text()), schema)
-    assert (report.device.cpu, report.device.emulated, report.device.runner) == ("Cortex-A72", True, "program")
+    pytest.importorskip("jsonschema").validate(
+        json.loads((tmp_path / "r.json").read_text()), schema
+    )
+    assert (report.device.cpu, report.device.emulated, report.device.runner) == (
+        "Cortex-A72",
+        True,
+        "program",
+    )
     assert report.estimated, "the clock of an emulated machine measures nothing"
     assert len(report.latency.rounds) * len(report.latency.rounds[0]) >= 20
     assert [len(s.ops) for s in report.segments] == [0, 0, 2]
@@ -178,7 +212,9 @@ def test_a_bench_of_an_emulated_machine_measures_nothing(
     assert not slow.holds
     assert EMULATOR in slow.why
     assert report.emulated
-    assert any("est." in note and "--on emulated:pi4" in note for note in report.notes), "the board's own estimate"
+    assert any(
+        "est." in note and "--on emulated:pi4" in note for note in report.notes
+    ), "the board's own estimate"
     assert small.holds, "bytes are bytes on an emulated machine, too"
 
 
@@ -208,7 +244,9 @@ def test_a_bundle_is_flashed_run_and_rolled_back(
         np.testing.assert_array_equal(found[name], expected)
 
 
-def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(machine: Machine) -> None:
+def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(
+    machine: Machine,
+) -> None:
     state = machine.state
     machine.run("echo before > reboot")
     machine.reboot()
@@ -223,7 +261,9 @@ def test_files_outlive_a_reboot_and_what_was_synced_a_power_cut(machine: Machine
     assert machine.run("cat unsynced 2>/dev/null || true") == ""
 
 
-def test_stop_leaves_no_process_and_a_paced_line_is_slow(machine: Machine, release: str, tmp_path: Path) -> None:
+def test_stop_leaves_no_process_and_a_paced_line_is_slow(
+    machine: Machine, release: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "slow"
     folder.mkdir()
     with boot("pi3", baud=9600, icount=True, folder=folder, release=release) as slow:
@@ -247,17 +287,25 @@ def processes(folder: Path) -> list[str]:
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            lines.append(
+                path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
         except OSError:
             continue
     return [line for line in lines if str(folder) in line]
 
 
 def test_signatures_and_services(
-    machine: Machine, url: Callable[[str], str], bundles: tuple[Path, Path], tmp_path: Path
+    machine: Machine,
+    url: Callable[[str], str],
+    bundles: tuple[Path, Path],
+    tmp_path: Path,
 ) -> None:
-    """Verified by the guest's Python; there is no logind in it, so a user has no systemd of their own."""
-    to, app = url("ssh"), "signed"
+    """Verified by the guest's Python; there is no logind in it, so a user has no
+    systemd of their own.
+    """
+    to = url("ssh")
+    app = "signed"
     new_key(tmp_path / "key")
     try:
         assert trust(tmp_path / "key.pub", [to])[0].ok
@@ -265,7 +313,9 @@ def test_signatures_and_services(
         assert refused is not None
         assert "not signed" in refused.what
         sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec", app)
-        assert flash(tmp_path / "signed.edgec", [to], health="p95<=5s", app=app)[0].what.startswith("flashed, slot a")
+        assert flash(tmp_path / "signed.edgec", [to], health="p95<=5s", app=app)[
+            0
+        ].what.startswith("flashed, slot a")
     finally:
         machine.run("rm -r ~/.edgec/trusted")
     no_service = flash(bundles[1], [to], app=app, service=True)[0].error

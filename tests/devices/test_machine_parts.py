@@ -1,4 +1,6 @@
-"""The parts of the emulated machine, without booting one: archives, disks, keys, processes, the pacing of a line."""
+"""The parts of the emulated machine, without booting one: archives, disks, keys,
+processes, the pacing of a line.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from edgec_devices.machine import Machine, Settings, accounts, disk, find, keys, line, start
+from edgec_devices.machine import (
+    Machine,
+    Settings,
+    accounts,
+    disk,
+    find,
+    keys,
+    line,
+    start,
+)
 from edgec_devices.machine.image import Image
 from edgec_devices.machine.initramfs import Kernel, cpio
 from edgec_devices.machine.processes import end, runs
@@ -26,14 +37,23 @@ from edgec_runtime import InputError, ToolError
 from edgec.cli import machine as cli_machine
 
 needs_ext4 = pytest.mark.skipif(
-    not all(shutil.which(p, path="/usr/sbin:/sbin:/usr/bin") for p in ("mke2fs", "debugfs", "e2fsck")),
+    not all(
+        shutil.which(p, path="/usr/sbin:/sbin:/usr/bin")
+        for p in ("mke2fs", "debugfs", "e2fsck")
+    ),
     reason="no mke2fs: install e2fsprogs",
 )
 
 
-def test_a_missing_program_says_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("edgec_devices.machine.programs.shutil.which", lambda name, path=None: None)
-    with pytest.raises(ToolError, match="qemu-system-aarch64, mke2fs: not installed") as error:
+def test_a_missing_program_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        "edgec_devices.machine.programs.shutil.which", lambda name, path=None: None
+    )
+    with pytest.raises(
+        ToolError, match="qemu-system-aarch64, mke2fs: not installed"
+    ) as error:
         require("qemu-system-aarch64", "mke2fs")
     assert error.value.hint == "sudo apt-get install e2fsprogs qemu-system-arm"
     with pytest.raises(ToolError, match="qemu-system-aarch64"):
@@ -56,12 +76,20 @@ def test_names_of_packages_files_stay_inside() -> None:
 
 
 def test_the_archive_is_as_the_kernel_reads_it() -> None:
-    given = {"bin": (0o040755, b""), "bin/odd": (0o100755, b"12345"), "init": (0o100644, b"x" * 8)}
-    archive, at, found = cpio(given), 0, {}
+    given = {
+        "bin": (0o040755, b""),
+        "bin/odd": (0o100755, b"12345"),
+        "init": (0o100644, b"x" * 8),
+    }
+    archive = cpio(given)
+    at = 0
+    found = {}
     while True:
         assert archive[at : at + 6] == b"070701"
         assert at % 4 == 0
-        mode, size, length = (int(archive[at + 6 + 8 * i :][:8], 16) for i in (1, 6, 11))
+        mode, size, length = (
+            int(archive[at + 6 + 8 * i :][:8], 16) for i in (1, 6, 11)
+        )
         name = archive[at + 110 : at + 110 + length]
         at = -(-(at + 110 + length) // 4) * 4
         if name == b"TRAILER!!!\0":
@@ -99,7 +127,8 @@ def test_a_disk_has_owners_and_modes_of_its_own(tmp_path: Path) -> None:
     tree.write("usr/bin/sudo", b"program", 0o4755)
     tree.write("etc/shadow", b"secret", 0o640, (0, 42))
     tree.link("bin", "usr/bin")
-    image, file = tmp_path / "disk.ext4", tmp_path / "key"
+    image = tmp_path / "disk.ext4"
+    file = tmp_path / "key"
     disk.make(image, tree, 16 << 20)
     file.write_bytes(b"key")
     disk.write(image, {"/home/pi/key": (file, 0o600, 1000)})
@@ -130,34 +159,54 @@ def test_accounts() -> None:
     passwd = accounts.passwd("root:*:0:0:root:/root:/bin/bash\n")
     assert passwd.splitlines()[-1] == "pi:x:1000:1000:,,,:/home/pi:/bin/bash"
     assert "video:x:44:pi" in accounts.group("root:*:0:\nvideo:*:44:\n").splitlines()
-    locked = [line.split(":")[0] for line in accounts.shadow(passwd).splitlines() if line.split(":")[1] == "*"]
+    locked = [
+        line.split(":")[0]
+        for line in accounts.shadow(passwd).splitlines()
+        if line.split(":")[1] == "*"
+    ]
     assert "root" in locked
     assert "pi" not in locked
 
 
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen: install openssh-client")
+@pytest.mark.skipif(
+    not shutil.which("ssh-keygen"), reason="no ssh-keygen: install openssh-client"
+)
 def test_openssh_understands_the_configuration(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     folder.mkdir()
     keys.make_keys(folder)
     config = keys.write_config(folder, "emulated-pi4", "pi", 12345)
     said = subprocess.run(
-        ["ssh", "-G", "-F", config, "emulated-pi4"], capture_output=True, text=True, check=True
+        ["ssh", "-G", "-F", config, "emulated-pi4"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     lines = said.lower().splitlines()
-    for wanted in ("hostname 127.0.0.1", "port 12345", "user pi", "stricthostkeychecking true"):
+    for wanted in (
+        "hostname 127.0.0.1",
+        "port 12345",
+        "user pi",
+        "stricthostkeychecking true",
+    ):
         assert wanted in lines
     assert stat.S_IMODE((folder / keys.USER_KEY).stat().st_mode) == 0o600
     before = (folder / keys.HOST_KEY).read_bytes()
     keys.make_keys(folder)
-    assert (folder / keys.HOST_KEY).read_bytes() == before, "a host that changes its key is refused"
+    assert (folder / keys.HOST_KEY).read_bytes() == before, (
+        "a host that changes its key is refused"
+    )
 
 
 def test_only_our_own_processes_are_ended(tmp_path: Path) -> None:
-    ours = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "disk")])
+    ours = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "disk")]
+    )
     try:
         deadline = time.monotonic() + 10
-        while not runs(ours.pid, str(tmp_path / "disk")) and time.monotonic() < deadline:
+        while (
+            not runs(ours.pid, str(tmp_path / "disk")) and time.monotonic() < deadline
+        ):
             time.sleep(0.01)  # until it has its command line
         assert not end(ours.pid, str(tmp_path / "other"))
         assert ours.poll() is None
@@ -183,14 +232,19 @@ def test_nothing_listens_beyond_loopback() -> None:
 def test_a_paced_line_has_its_speed_both_ways(baud: int) -> None:
     device, name = pty.openpty()
     tty.setraw(name)
-    process = subprocess.Popen([sys.executable, line.__file__, os.ttyname(name), str(baud)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, line.__file__, os.ttyname(name), str(baud)],
+        stdout=subprocess.PIPE,
+    )
     assert process.stdout is not None
     try:
         port = os.open(process.stdout.readline().strip(), os.O_RDWR | os.O_NOCTTY)
         time.sleep(0.2)  # it looks that often whether somebody listens
         size = baud // 20 or 100_000  # half a second, or in no time
         for source, sink in ((device, port), (port, device)):
-            data, got, began = os.urandom(size), b"", time.monotonic()
+            data = os.urandom(size)
+            got = b""
+            began = time.monotonic()
             sent = 0
             while len(got) < size:
                 sent += os.write(source, data[sent : sent + 256])
@@ -198,7 +252,9 @@ def test_a_paced_line_has_its_speed_both_ways(baud: int) -> None:
                     got += os.read(sink, 4096)
             seconds = time.monotonic() - began
             assert got == data
-            assert (0.45 if baud else 0.0) < seconds < 1.5, f"{size} bytes at {baud} baud took {seconds:.2f} s"
+            assert (0.45 if baud else 0.0) < seconds < 1.5, (
+                f"{size} bytes at {baud} baud took {seconds:.2f} s"
+            )
         os.close(port)
         assert process.poll() is None, "it must outlive those who listen"
     finally:

@@ -1,4 +1,7 @@
-"""Many devices are asked by many threads: the device end is made by one for all. Found by make fuzz-readers."""
+"""Many devices are asked by many threads: the device end is made by one for all.
+
+Found by make fuzz-readers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from edgec_devices.bare import bare
 
 
 def test_one_thread_makes_the_device_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, most = 0, 0
+    inside = 0
+    most = 0
 
     def counted(text: str) -> str:
         nonlocal inside, most

@@ -1,4 +1,6 @@
-"""The pipeline model: the decoder, the times of known loops, and what the plugin for QEMU counts."""
+"""The pipeline model: the decoder, the times of known loops, and what the plugin for
+QEMU counts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from pathlib import Path
 import pytest
 from edgec_devices.boards import Board, boards
 from edgec_devices.estimating import estimated
-from edgec_devices.pipeline import Block, Bucket, Core, Counts, Estimate, estimate, plugin_option
+from edgec_devices.pipeline import (
+    Block,
+    Bucket,
+    Core,
+    Counts,
+    Estimate,
+    estimate,
+    plugin_option,
+)
 from edgec_devices.pipeline.decode import block, decode
 from edgec_devices.pipeline.insn import FLAGS, SP, VECTOR, Insn
 from edgec_devices.pipeline.steady import cycles
@@ -33,15 +43,29 @@ Assembler = Callable[[str], list[Insn]]
 
 def zig(*args: str | Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", *map(str, args)], check=True
+        [
+            sys.executable,
+            "-m",
+            "ziglang",
+            "cc",
+            "-target",
+            "aarch64-linux-musl",
+            *map(str, args),
+        ],
+        check=True,
     )
 
 
 def text_section(elf: bytes) -> bytes:
     """The machine code of an object file."""
-    start, (size, count, _) = struct.unpack_from("<Q", elf, 0x28)[0], struct.unpack_from("<3H", elf, 0x3A)
+    start, (size, count, _) = (
+        struct.unpack_from("<Q", elf, 0x28)[0],
+        struct.unpack_from("<3H", elf, 0x3A),
+    )
     for i in range(count):
-        _, kind, flags, _, offset, length = struct.unpack_from("<IIQQQQ", elf, start + i * size)
+        _, kind, flags, _, offset, length = struct.unpack_from(
+            "<IIQQQQ", elf, start + i * size
+        )
         if kind == 1 and flags & 4 and length:  # contents, executable
             return elf[offset : offset + length]
     raise AssertionError("no code")
@@ -53,14 +77,17 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Assembler:
     folder = tmp_path_factory.mktemp("assembled")
 
     def run(text: str) -> list[Insn]:
-        (folder / "a.s").write_text(".arch armv8.2-a+dotprod+fp16\n" + text.replace(";", "\n") + "\n")
+        (folder / "a.s").write_text(
+            ".arch armv8.2-a+dotprod+fp16\n" + text.replace(";", "\n") + "\n"
+        )
         zig("-mcpu=cortex_a76", "-c", folder / "a.s", "-o", folder / "a.o")
         return block(text_section((folder / "a.o").read_bytes()))
 
     return run
 
 
-# ---- the decoder ----------------------------------------------------------------------------------------------------
+# ---- the decoder
+# --------------------------------------------------------------------------------------
 
 DECODED = {
     "add x1, x2, x3": Insn("alu", (2, 3), (1,)),
@@ -106,17 +133,25 @@ DECODED = {
     "mov v1.16b, v2.16b": Insn("v_move_q", (V + 2,), (V + 1,)),
     "movi v1.4s, #0": Insn("v_move_q", (), (V + 1,)),
     "mla v1.8h, v2.8h, v3.8h": Insn("v_mla_q", (V + 2, V + 3), (V + 1,), (V + 1,)),
-    "smlal v1.4s, v2.4h, v3.h[2]": Insn("v_mla_long_q", (V + 2, V + 3), (V + 1,), (V + 1,)),
+    "smlal v1.4s, v2.4h, v3.h[2]": Insn(
+        "v_mla_long_q", (V + 2, V + 3), (V + 1,), (V + 1,)
+    ),
     "smull2 v1.4s, v2.8h, v3.8h": Insn("v_mul_long_q", (V + 2, V + 3), (V + 1,)),
     "sqrdmulh v1.4s, v2.4s, v3.s[0]": Insn("v_mul_q", (V + 2, V + 3), (V + 1,)),
     "sadalp v1.4s, v2.8h": Insn("v_pair_acc_q", (V + 2,), (V + 1,), (V + 1,)),
-    "sdot v1.4s, v2.16b, v19.4b[1]": Insn("v_dot_q", (V + 2, V + 19), (V + 1,), (V + 1,)),
+    "sdot v1.4s, v2.16b, v19.4b[1]": Insn(
+        "v_dot_q", (V + 2, V + 19), (V + 1,), (V + 1,)
+    ),
     "sshll2 v1.8h, v2.16b, #0": Insn("v_shift_q", (V + 2,), (V + 1,)),
     "ssra v1.4s, v2.4s, #3": Insn("v_shift_acc_q", (V + 2,), (V + 1,), (V + 1,)),
-    "srshl v1.4s, v2.4s, v3.4s": Insn("v_shift_round_by_register_q", (V + 2, V + 3), (V + 1,)),
+    "srshl v1.4s, v2.4s, v3.4s": Insn(
+        "v_shift_round_by_register_q", (V + 2, V + 3), (V + 1,)
+    ),
     "sqxtn2 v1.8h, v2.4s": Insn("v_narrow_saturating_q", (V + 2, V + 1), (V + 1,)),
     "zip1 v1.8b, v2.8b, v3.8b": Insn("v_zip", (V + 2, V + 3), (V + 1,)),
-    "tbl v1.16b, {v2.16b, v3.16b}, v4.16b": Insn("v_table_2_q", (V + 4, V + 2, V + 3), (V + 1,)),
+    "tbl v1.16b, {v2.16b, v3.16b}, v4.16b": Insn(
+        "v_table_2_q", (V + 4, V + 2, V + 3), (V + 1,)
+    ),
     "dup v1.4s, w2": Insn("v_dup_general_q", (2,), (V + 1,)),
     "mov v1.s[1], w2": Insn("v_insert_general", (2, V + 1), (V + 1,)),
     "umov w1, v2.b[1]": Insn("v_element_to_general", (V + 2,), (1,)),
@@ -152,25 +187,58 @@ def test_what_the_decoder_does_not_know(word: int) -> None:
 
 @pytest.mark.sweep(1)
 @pytest.mark.cc
-@pytest.mark.parametrize(("name", "isa"), [(c, ["simd", "neon", *(["dot"] if c == CORES[2] else [])]) for c in CORES])
-def test_no_instruction_of_our_kernels_is_unknown(name: str, isa: list[str], tmp_path: Path) -> None:
-    """All variants of the kernels that a core may be given, whether or not a network of ours uses them."""
-    headers = [h for part in isa for h in sorted((CSRC / part).glob("*.h")) if not h.stem.endswith(X86)]
-    shared = "#undef EK_SHARED\n#define EK_SHARED static __attribute__((noinline, used))\n"
-    (tmp_path / "a.c").write_text(f'#include "ek_base.h"\n{shared}' + "".join(f'#include "{h}"\n' for h in headers))
+@pytest.mark.parametrize(
+    ("name", "isa"),
+    [(c, ["simd", "neon", *(["dot"] if c == CORES[2] else [])]) for c in CORES],
+)
+def test_no_instruction_of_our_kernels_is_unknown(
+    name: str, isa: list[str], tmp_path: Path
+) -> None:
+    """All variants of the kernels that a core may be given, whether or not a network of
+    ours uses them.
+    """
+    headers = [
+        h
+        for part in isa
+        for h in sorted((CSRC / part).glob("*.h"))
+        if not h.stem.endswith(X86)
+    ]
+    shared = (
+        "#undef EK_SHARED\n#define EK_SHARED static __attribute__((noinline, used))\n"
+    )
+    (tmp_path / "a.c").write_text(
+        f'#include "ek_base.h"\n{shared}'
+        + "".join(f'#include "{h}"\n' for h in headers)
+    )
     mcpu = f"-mcpu={name.replace('-', '_')}"
-    zig(mcpu, *CODE_FLAGS, "-w", "-I", CSRC, "-c", tmp_path / "a.c", "-o", tmp_path / "a.o")
-    code, core = text_section((tmp_path / "a.o").read_bytes()), Core.load(name)
+    zig(
+        mcpu,
+        *CODE_FLAGS,
+        "-w",
+        "-I",
+        CSRC,
+        "-c",
+        tmp_path / "a.c",
+        "-o",
+        tmp_path / "a.o",
+    )
+    code = text_section((tmp_path / "a.o").read_bytes())
+    core = Core.load(name)
     words = {code[i : i + 4] for i in range(0, len(code), 4)}
     assert len(words) > 4000
-    assert [w[::-1].hex() for w in words if core.time(block(w)[0].kind) in (None, core.unknown)] == []
+    assert [
+        w[::-1].hex()
+        for w in words
+        if core.time(block(w)[0].kind) in (None, core.unknown)
+    ] == []
 
 
 @pytest.mark.parametrize("name", CORES)
 def test_every_core_has_a_time_for_every_kind(name: str) -> None:
     core = Core.load(name)
     lacks = {i.kind for i in DECODED.values() if core.time(i.kind) is None}
-    assert lacks == ({"v_dot_q"} if name != "cortex-a76" else set())  # only the A76 has the instruction
+    # only the A76 has the instruction
+    assert lacks == ({"v_dot_q"} if name != "cortex-a76" else set())
 
 
 def test_boards_name_their_cores() -> None:
@@ -184,11 +252,14 @@ def test_boards_name_their_cores() -> None:
 
 
 def test_a_core_that_is_not_there() -> None:
-    with pytest.raises(InputError, match='no pipeline model of "cortex-a27"; did you mean "cortex-a7'):
+    with pytest.raises(
+        InputError, match='no pipeline model of "cortex-a27"; did you mean "cortex-a7'
+    ):
         Core.load("cortex-a27")
 
 
-# ---- known loops ----------------------------------------------------------------------------------------------------
+# ---- known loops
+# --------------------------------------------------------------------------------------
 
 
 def repeated(pattern: str, numbers: Sequence[int]) -> str:
@@ -200,21 +271,41 @@ LOOPS = [
     ("cortex-a53", "add x1, x9, x9; add x2, x9, x9; add x3, x9, x9; add x4, x9, x9", 2),
     ("cortex-a53", "add x1, x1, #1; add x1, x1, #1", 2),
     ("cortex-a53", "ldr x1, [x9]; ldr x2, [x9]", 2),
-    ("cortex-a53", "add v1.4s, v9.4s, v9.4s; add v2.4s, v9.4s, v9.4s", 2),  # one of 128 bits a cycle
+    (
+        "cortex-a53",
+        "add v1.4s, v9.4s, v9.4s; add v2.4s, v9.4s, v9.4s",
+        2,
+    ),  # one of 128 bits a cycle
     ("cortex-a53", "add v1.2s, v9.2s, v9.2s; add v2.2s, v9.2s, v9.2s", 1),  # two of 64
     ("cortex-a53", "fmla v1.4s, v9.4s, v10.4s", 4),  # waits for its accumulator
     ("cortex-a53", "ldr w1, [x9]; add w2, w1, #1; mul w3, w9, w9", 3),
     ("cortex-a53", "ldr w1, [x9]; mul w3, w9, w9; add w2, w1, #1", 2),
     ("cortex-a53", "ldr q1, [x9]; ldr q2, [x9]", 2),
-    ("cortex-a53", repeated("sadalp v1$.4s, v30.8h; smull v$.8h, v31.8b, v31.8b", range(1, 7)), 18),
+    (
+        "cortex-a53",
+        repeated("sadalp v1$.4s, v30.8h; smull v$.8h, v31.8b, v31.8b", range(1, 7)),
+        18,
+    ),
     # out of order
-    ("cortex-a72", "fmadd s1, s9, s10, s1", 3),  # the accumulator is needed four cycles later than the factors
+    (
+        "cortex-a72",
+        "fmadd s1, s9, s10, s1",
+        3,
+    ),  # the accumulator is needed four cycles later than the factors
     ("cortex-a72", "fmadd s1, s1, s9, s10", 7),
     ("cortex-a72", "fadd s1, s1, s9", 4),
     ("cortex-a72", repeated("fmadd s$, s30, s31, s$", range(8)), 4),  # two pipes
     ("cortex-a72", repeated("fmla v$.4s, v30.4s, v31.4s", range(8)), 8),  # both of them
-    ("cortex-a72", repeated("smlal v$.4s, v30.4h, v31.4h", range(8)), 8),  # only one multiplies integers
-    ("cortex-a72", repeated("smull v$.8h, v30.8b, v31.8b; sadalp v1$.4s, v$.8h", range(1, 9)), 16),
+    (
+        "cortex-a72",
+        repeated("smlal v$.4s, v30.4h, v31.4h", range(8)),
+        8,
+    ),  # only one multiplies integers
+    (
+        "cortex-a72",
+        repeated("smull v$.8h, v30.8b, v31.8b; sadalp v1$.4s, v$.8h", range(1, 9)),
+        16,
+    ),
     ("cortex-a72", repeated("add x$, x9, x9", range(1, 7)), 3),
     ("cortex-a72", "ldr x1, [x1]", 4),
     ("cortex-a76", "fmadd s1, s9, s10, s1", 2),
@@ -227,18 +318,24 @@ LOOPS = [
 
 
 @pytest.mark.parametrize(("core", "code", "expected"), LOOPS)
-def test_known_loops(assemble: Assembler, core: str, code: str, expected: float) -> None:
+def test_known_loops(
+    assemble: Assembler, core: str, code: str, expected: float
+) -> None:
     assert cycles(assemble(code), Core.load(core)) == pytest.approx(expected, abs=0.1)
 
 
 def test_order_matters_only_in_order(assemble: Assembler) -> None:
     stalling = assemble(
-        "ldr w1, [x9]; add w2, w1, #1; ldr w3, [x9, #4]; add w4, w3, #1; ldr w5, [x9, #8]; add w6, w5, #1"
+        "ldr w1, [x9]; add w2, w1, #1; ldr w3, [x9, #4]; add w4, w3, #1; ldr w5, [x9, "
+        "#8]; add w6, w5, #1"
     )
     apart = [stalling[i] for i in (0, 2, 4, 1, 3, 5)]
-    in_order, out_of_order = Core.load("cortex-a53"), Core.load("cortex-a72")
+    in_order = Core.load("cortex-a53")
+    out_of_order = Core.load("cortex-a72")
     assert cycles(stalling, in_order) >= 1.5 * cycles(apart, in_order)
-    assert cycles(stalling, out_of_order) == pytest.approx(cycles(apart, out_of_order), rel=0.05)
+    assert cycles(stalling, out_of_order) == pytest.approx(
+        cycles(apart, out_of_order), rel=0.05
+    )
 
 
 def test_a_division_keeps_its_pipe(assemble: Assembler) -> None:
@@ -251,7 +348,8 @@ def test_an_empty_block_takes_no_time() -> None:
     assert cycles([], Core.load("cortex-a72")) == 0
 
 
-# ---- estimates ------------------------------------------------------------------------------------------------------
+# ---- estimates
+# --------------------------------------------------------------------------------------
 
 
 def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
@@ -260,36 +358,63 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
     strange = bytes.fromhex("00000000")
     bucket = Bucket({0: 1000, 1: 10}, 7, ((5, 3), (2, 1)))
     counts = Counts(
-        "aarch64", ({(0, 0): bucket, (0, 1): replace(bucket, ran={0: 1})},), {0: Block(1, add), 1: Block(1, strange)}
+        "aarch64",
+        ({(0, 0): bucket, (0, 1): replace(bucket, ran={0: 1})},),
+        {0: Block(1, add), 1: Block(1, strange)},
     )
     found = estimate(counts, board.core, board.caches)
     e = found[0, 0]
     assert (e.instructions, e.unknown, e.branches) == (1010, 10, 7 * 15)
     near, far = board.caches
-    assert e.memory == 5 * near.foreseen + 3 * near.missed + 2 * far.foreseen + 1 * far.missed
-    assert e.core == pytest.approx(1000 + 10 * cycles(block(strange), Core.load(board.core)))
+    assert (
+        e.memory
+        == 5 * near.foreseen + 3 * near.missed + 2 * far.foreseen + 1 * far.missed
+    )
+    assert e.core == pytest.approx(
+        1000 + 10 * cycles(block(strange), Core.load(board.core))
+    )
     assert e.cycles == e.core + e.memory + e.branches
     assert found[0, 1].core == pytest.approx(1)
     assert (e + found[0, 1]).instructions == 1011
     assert e + Estimate(0, 0, 0, 0, 0) == e
 
 
-def test_an_op_on_several_cores_takes_as_long_as_its_slowest_part(tmp_path: Path) -> None:
-    """Or as the memory, and a barrier. Parts that follow each other are counted apart."""
+def test_an_op_on_several_cores_takes_as_long_as_its_slowest_part(
+    tmp_path: Path,
+) -> None:
+    """Or as the memory, and a barrier.
+
+    Parts that follow each other are counted apart.
+    """
     board = Board.load("pi4")
-    parts = ["part 0 0 0 0 0 0 0 0\nran 0 30000", "part 0 0 1 0 0 0 0 0\nran 0 45000", "part 0 1 0 0 0 0 9000 0"]
+    parts = [
+        "part 0 0 0 0 0 0 0 0\nran 0 30000",
+        "part 0 0 1 0 0 0 0 0\nran 0 45000",
+        "part 0 1 0 0 0 0 9000 0",
+    ]
     parts += ["part 0 1 1 0 0 0 8000 0"]
-    lines = ["target aarch64", "inference", "bucket 0 0 0 0 0 0 0\nran 0 500", *parts, "bucket 0 2 0 0 0 0 0"]
+    lines = [
+        "target aarch64",
+        "inference",
+        "bucket 0 0 0 0 0 0 0\nran 0 500",
+        *parts,
+        "bucket 0 2 0 0 0 0 0",
+    ]
     (tmp_path / "counts").write_text("\n".join([*lines, "block 0 1 2100028b", ""]))
     counts = Counts.read(tmp_path / "counts")
     assert [len(counts.parts[0][0, op]) for op in (0, 1)] == [2, 2]
     write_bundle(tmp_path / "tiny.edgec", *tiny_model.parts())
     with Bundle.open(tmp_path / "tiny.edgec") as bundle:
         (segment, *_), between = estimated(bundle, board, counts)
-    barrier, hertz = 2e-6 * board.clock_ghz * 1e9, board.clock_ghz * 1e9
+    barrier = 2e-6 * board.clock_ghz * 1e9
+    hertz = board.clock_ghz * 1e9
     line = board.caches[-1].foreseen
-    assert segment.ops[0].ms == pytest.approx((500 + 45000 + barrier) / hertz * 1e3, rel=1e-6)
-    assert segment.ops[1].ms == pytest.approx((17000 * line + barrier) / hertz * 1e3, rel=1e-6)
+    assert segment.ops[0].ms == pytest.approx(
+        (500 + 45000 + barrier) / hertz * 1e3, rel=1e-6
+    )
+    assert segment.ops[1].ms == pytest.approx(
+        (17000 * line + barrier) / hertz * 1e3, rel=1e-6
+    )
     assert segment.ms == pytest.approx(sum(op.ms for op in segment.ops))
     assert between == 0
 
@@ -298,7 +423,10 @@ def test_an_op_on_several_cores_takes_as_long_as_its_slowest_part(tmp_path: Path
     ("text", "what"),
     [
         ("", "no inference was marked"),
-        ("target aarch64\ninference\nbucket 0 -1 0\nran 3 5\n", "1 blocks lack their code"),
+        (
+            "target aarch64\ninference\nbucket 0 -1 0\nran 3 5\n",
+            "1 blocks lack their code",
+        ),
         ("target aarch64\ninference\nbucket 0\n", "ValueError"),
         ("hello\n", "unexpected line"),
         ("inference\nblock 0 1 zz\n", "ValueError"),
@@ -314,7 +442,8 @@ def test_counts_that_are_none(tmp_path: Path, text: str, what: str) -> None:
         Counts.read(tmp_path / "nothing")
 
 
-# ---- counting under QEMU --------------------------------------------------------------------------------------------
+# ---- counting under QEMU
+# --------------------------------------------------------------------------------------
 
 PROGRAM = """
 .macro mark number
@@ -374,10 +503,19 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "a.out"
 
 
-def run_counted(program: Path, out: Path, board: Board, emulator: str = "qemu-aarch64", caches: bool = True) -> Counts:
+def run_counted(
+    program: Path,
+    out: Path,
+    board: Board,
+    emulator: str = "qemu-aarch64",
+    caches: bool = True,
+) -> Counts:
     option = plugin_option(block_count_plugin(), out, board.caches if caches else ())
     subprocess.run(
-        [emulator, "-plugin", option, program], check=True, stdout=subprocess.DEVNULL, env={"PATH": os.environ["PATH"]}
+        [emulator, "-plugin", option, program],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"]},
     )
     return Counts.read(out)
 
@@ -389,7 +527,16 @@ def test_counts_by_segment_and_op(marked: Path, tmp_path: Path) -> None:
     assert counts.target == "aarch64"
     assert len(counts.inferences) == 1
     places = counts.inferences[0]
-    assert list(places) == [(-1, -1), (0, -1), (0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, -1)]
+    assert list(places) == [
+        (-1, -1),
+        (0, -1),
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (0, 4),
+        (1, -1),
+    ]
     n = {p: counts.instructions(p) for p in places}
     assert n[0, 1] - n[0, 0] == 2 * 2000
     assert n[1, -1] - n[0, 0] == 2 * 1000
@@ -407,7 +554,8 @@ def test_misses_by_op(marked: Path, tmp_path: Path) -> None:
     counts = run_counted(marked, tmp_path / "a", Board.load("pi4"))
     misses = {op: counts.inferences[0][0, op].misses for op in (0, 2, 3)}
     assert misses[0] == ((0, 0), (0, 0))
-    # 256 lines once, then from the first cache; 4096 that only the second has, seen coming but for the first ones.
+    # 256 lines once, then from the first cache; 4096 that only the second has, seen
+    # coming but for the first ones.
     assert 250 < sum(misses[2][0]) <= 257
     assert sum(misses[3][0]) >= 4096 - 256
     assert misses[3][0][1] <= 4
@@ -423,7 +571,9 @@ def test_estimates_of_counted_ops(marked: Path, tmp_path: Path) -> None:
     found = {}
     for name in ("pi3", "pi4", "pi5"):
         board = Board.load(name)
-        found[name] = estimate(run_counted(marked, tmp_path / name, board), board.core, board.caches)
+        found[name] = estimate(
+            run_counted(marked, tmp_path / name, board), board.core, board.caches
+        )
         assert sum(e.unknown for e in found[name].values()) == 0
         assert found[name][0, 1].core == pytest.approx(3000, rel=0.02)  # a cycle a turn
     assert found["pi4"][0, 3].memory > 4096 * 3 * 0.9
@@ -435,17 +585,28 @@ def test_32_bit_programs_are_counted(bundle: Bundle, tmp_path: Path) -> None:
     program = tmp_path / "main"
     program.write_bytes(bundle.read(bundle.manifest.programs["linux-armv7"]))
     program.chmod(0o700)
-    (tmp_path / WEIGHTS_FILE).write_bytes(bundle.read(bundle.manifest.weights["linux-armv7"]))
-    counts = run_counted(program, tmp_path / "a", Board.load("pi4"), "qemu-arm", caches=False)
+    (tmp_path / WEIGHTS_FILE).write_bytes(
+        bundle.read(bundle.manifest.weights["linux-armv7"])
+    )
+    counts = run_counted(
+        program, tmp_path / "a", Board.load("pi4"), "qemu-arm", caches=False
+    )
     assert counts.target == "arm"
     assert all(50 < counts.instructions((s, -1)) < 5000 for s in range(3))
 
 
 @pytest.mark.arm
 @pytest.mark.cc
-@pytest.mark.parametrize("argument", ["caches=32", "caches=0:4", "caches=32:0", "caches=8:2+8:2+8:2+8:2", "what=3"])
-def test_the_plugin_refuses_what_it_does_not_know(marked: Path, tmp_path: Path, argument: str) -> None:
+@pytest.mark.parametrize(
+    "argument",
+    ["caches=32", "caches=0:4", "caches=32:0", "caches=8:2+8:2+8:2+8:2", "what=3"],
+)
+def test_the_plugin_refuses_what_it_does_not_know(
+    marked: Path, tmp_path: Path, argument: str
+) -> None:
     option = f"{block_count_plugin()},out={tmp_path / 'a'},{argument}"
-    done = subprocess.run(["qemu-aarch64", "-plugin", option, marked], capture_output=True, text=True)
+    done = subprocess.run(
+        ["qemu-aarch64", "-plugin", option, marked], capture_output=True, text=True
+    )
     assert done.returncode != 0
     assert "block_count: needs out=FILE" in done.stderr

@@ -1,4 +1,6 @@
-"""A switch, a rollback and a recovery, cut after each of their disk operations: what is then active and reachable."""
+"""A switch, a rollback and a recovery, cut after each of their disk operations: what is
+then active and reachable.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,12 @@ class Dying(QuickDisk):
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Recipe]:
     folder = tmp_path_factory.mktemp("versions")
-    return [make_bundle(folder / f"{i}.edgec", fake_program(600, random.Random(i)), b"s" * 600) for i in range(4)]
+    return [
+        make_bundle(
+            folder / f"{i}.edgec", fake_program(600, random.Random(i)), b"s" * 600
+        )
+        for i in range(4)
+    ]
 
 
 def prepared(root: Path, versions: list[Recipe], there: int) -> None:
@@ -109,11 +116,16 @@ def boot(root: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [0, 1, 2])
-def test_a_switch_that_is_cut(tmp_path: Path, versions: list[Recipe], there: int) -> None:
-    """before: the version that is active, and the one before it; after: the new one, and that which was active."""
+def test_a_switch_that_is_cut(
+    tmp_path: Path, versions: list[Recipe], there: int
+) -> None:
+    """before: the version that is active, and the one before it; after: the new one,
+    and that which was active.
+    """
     prepared(tmp_path / "template", versions, there)
     numbers = [None, None, *range(there)]
-    before, after = (numbers[-1], numbers[-2]), (there, numbers[-1])
+    before = (numbers[-1], numbers[-2])
+    after = (there, numbers[-1])
     states = []
     for k in range(100):
         root = tmp_path / str(k)
@@ -125,14 +137,18 @@ def test_a_switch_that_is_cut(tmp_path: Path, versions: list[Recipe], there: int
         check_rollback(root, versions)
         if not was_cut:
             break
-    assert states == sorted(states, key=lambda s: s == after), "once it is made, it stays made"
+    assert states == sorted(states, key=lambda s: s == after), (
+        "once it is made, it stays made"
+    )
     assert states[0] == before
     assert states[-1] == after
     assert k > 5
 
 
 def check_rollback(root: Path, versions: list[Recipe]) -> None:
-    """It goes to the earlier version, or says that there is none, and the next flash works."""
+    """It goes to the earlier version, or says that there is none, and the next flash
+    works.
+    """
     active, earlier = seen(root, versions)
     app = App(str(root), "tiny", QuickDisk())
     app.lock()
@@ -181,7 +197,9 @@ def test_a_recovery_that_is_cut(tmp_path: Path, versions: list[Recipe]) -> None:
             except Killed:
                 was_cut = True
             boot(root)
-            assert seen(root, versions) in ((1, 0), (2, 1)), f"cut after {k}, its recovery after {j}"
+            assert seen(root, versions) in ((1, 0), (2, 1)), (
+                f"cut after {k}, its recovery after {j}"
+            )
             tried += 1
             shutil.rmtree(root)
             if not was_cut:
@@ -196,9 +214,14 @@ def test_rot_never_costs_the_version_that_is_whole(
 ) -> None:
     """The next flash goes over the damaged slot, whichever it is."""
     prepared(tmp_path, versions, 2)
-    place = next(p for p in sorted((tmp_path / "tiny" / slot).rglob("*")) if name in p.as_posix() and p.is_file())
+    place = next(
+        p
+        for p in sorted((tmp_path / "tiny" / slot).rglob("*"))
+        if name in p.as_posix() and p.is_file()
+    )
     data = bytearray(place.read_bytes())
-    data[20 if name == "slot.json" else len(data) // 2] ^= 1  # the former is in the bundle's sha256
+    # the former is in the bundle's sha256
+    data[20 if name == "slot.json" else len(data) // 2] ^= 1
     place.write_bytes(data)
     app = App(str(tmp_path), "tiny", QuickDisk())
     app.lock()
@@ -230,7 +253,14 @@ def _terabyte(path: Path) -> None:
 
 def _far(other: Path) -> str:
     """Another slot's, with its parts where no file has bytes."""
-    return json.dumps({"parts": [[10**30, size, sha256] for _, size, sha256 in json.loads(other.read_text())["parts"]]})
+    return json.dumps(
+        {
+            "parts": [
+                [10**30, size, sha256]
+                for _, size, sha256 in json.loads(other.read_text())["parts"]
+            ]
+        }
+    )
 
 
 PART = "incoming/0"  # of the bundle that comes next
@@ -244,8 +274,14 @@ ODD: dict[str, tuple[str, Callable[[Path], object]]] = {
     "new is a link": ("new", _link("/tmp")),
     "slot.json is nested": ("a/slot.json", lambda p: p.write_text("[" * 200_000)),
     "slot.json is a list": ("a/slot.json", lambda p: p.write_text("[]")),
-    "slot.json has odd parts": ("a/slot.json", lambda p: p.write_text('{"sha256": 1, "parts": [[], [{}, 2, 3], 7]}')),
-    "slot.json has a part at infinity": ("a/slot.json", lambda p: p.write_text('{"parts": [[1e400, 2, "0"]]}')),
+    "slot.json has odd parts": (
+        "a/slot.json",
+        lambda p: p.write_text('{"sha256": 1, "parts": [[], [{}, 2, 3], 7]}'),
+    ),
+    "slot.json has a part at infinity": (
+        "a/slot.json",
+        lambda p: p.write_text('{"parts": [[1e400, 2, "0"]]}'),
+    ),
     "slot.json has parts beyond any disk": (
         "a/slot.json",
         lambda p: p.write_text(_far(p.parent.parent / "b/slot.json")),
@@ -270,11 +306,18 @@ ODD: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_odd_things_on_the_disk(tmp_path: Path, versions: list[Recipe], what: str) -> None:
+def test_odd_things_on_the_disk(
+    tmp_path: Path, versions: list[Recipe], what: str
+) -> None:
     prepared(tmp_path, versions, 2)
     name, make = ODD[what]
     (tmp_path / "tiny/incoming").mkdir()
-    _instead(tmp_path / "tiny" / (f"incoming/{versions[3].parts[0][2]}" if name == PART else name), make)
+    _instead(
+        tmp_path
+        / "tiny"
+        / (f"incoming/{versions[3].parts[0][2]}" if name == PART else name),
+        make,
+    )
     boot(tmp_path)
     service = Service(str(tmp_path), QuickDisk())
     assert service.do_status({}, b"")[0]["apps"]
@@ -294,8 +337,12 @@ def test_a_lock_that_is_none(tmp_path: Path, make: Callable[[Path], object]) -> 
     assert "something else stands in its place" in refusal(e.value).hint
 
 
-def test_each_entry_of_a_folder_is_on_the_disk_before_it_is_relied_on(tmp_path: Path, versions: list[Recipe]) -> None:
-    """Between a change of the application's folder and the end of each request, the folder was synced."""
+def test_each_entry_of_a_folder_is_on_the_disk_before_it_is_relied_on(
+    tmp_path: Path, versions: list[Recipe]
+) -> None:
+    """Between a change of the application's folder and the end of each request, the
+    folder was synced.
+    """
     dirty: set[str] = set()
 
     class Watching(Disk):

@@ -1,5 +1,6 @@
-"""What must be refused, through a real device end in a process of its own: a message with a hint, exit code 1 or 2, and
-the device as it was.  Refused logins and host keys: test_ssh.py, test_serial.py.
+"""What must be refused, through a real device end in a process of its own: a message
+with a hint, exit code 1 or 2, and the device as it was.  Refused logins and host keys:
+test_ssh.py, test_serial.py.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from tests.devices.test_flash import bundle, cli
 pytestmark = pytest.mark.cc
 
 Snapshot = dict[str, bytes | str]
-OTHER_TARGET = next(t for t in ("linux-armv7", "linux-aarch64") if t != machine_target())
+OTHER_TARGET = next(
+    t for t in ("linux-armv7", "linux-aarch64") if t != machine_target()
+)
 
 
 def snapshot(root: Path) -> Snapshot:
@@ -38,7 +41,9 @@ def snapshot(root: Path) -> Snapshot:
         name = str(path.relative_to(root))
         if path.is_symlink():
             found[name] = f"-> {os.readlink(path)}"
-        elif path.is_file() and not {"incoming", "new", "try"} & set(path.relative_to(root).parts):
+        elif path.is_file() and not {"incoming", "new", "try"} & set(
+            path.relative_to(root).parts
+        ):
             found[name] = path.read_bytes()
     return found
 
@@ -54,14 +59,17 @@ class Machine:
     """A device with a version that works, and a next one."""
 
     def __init__(self, root: Path, tmp: Path, program: Path) -> None:
-        self.root, self.tmp = root, tmp
+        self.root = root
+        self.tmp = tmp
         self.old = bundle(tmp / "old.edgec", program)
         self.new = bundle(tmp / "new.edgec", program, os.urandom(200_000))
         assert edgec("flash", self.old, "--on", "local:")[0] == 0
         self.before = snapshot(root)
 
     def refuses(self, code: int, *words: str, args: tuple[str | Path, ...]) -> None:
-        """The command says these words and a hint, ends with this code, and changes nothing."""
+        """The command says these words and a hint, ends with this code, and changes
+        nothing.
+        """
         found, said = edgec(*args)
         assert found == code, said
         assert "hint: " in said
@@ -77,7 +85,9 @@ class Machine:
     def recovers(self) -> None:
         """The next flash succeeds."""
         assert edgec("flash", self.new, "--on", "local:", "--health", "p50<=1s")[0] == 0
-        assert (self.root / "tiny" / "current" / "model.edgec").read_bytes() == self.new.read_bytes()
+        assert (
+            self.root / "tiny" / "current" / "model.edgec"
+        ).read_bytes() == self.new.read_bytes()
 
 
 @pytest.fixture
@@ -100,7 +110,8 @@ def _bomb(z: zipfile.ZipFile) -> None:
 
 def _link(z: zipfile.ZipFile) -> None:
     info = zipfile.ZipInfo("link")
-    info.create_system, info.external_attr = 3, 0o120777 << 16
+    info.create_system = 3
+    info.external_attr = 0o120777 << 16
     z.writestr(info, "/etc/passwd")
 
 
@@ -130,7 +141,10 @@ def test_the_device_refuses_what_a_lying_host_sends(
     device: Machine, tmp_path: Path, change: Change, words: str
 ) -> None:
     bad = hostile(tmp_path, change)
-    with Connection(stream_for("local:")) as c, pytest.raises(EdgecError, match=words) as e:
+    with (
+        Connection(stream_for("local:")) as c,
+        pytest.raises(EdgecError, match=words) as e,
+    ):
         flash_one(c, bad, None, lambda s: None)
     assert isinstance(e.value, BundleError | DeviceError)
     assert e.value.hint
@@ -138,12 +152,17 @@ def test_the_device_refuses_what_a_lying_host_sends(
 
 
 def test_wrong_hashes(device: Machine) -> None:
-    """The host says one thing and sends another; the file on this side changed while it was sent."""
+    """The host says one thing and sends another; the file on this side changed while it
+    was sent.
+    """
     good = Recipe.of(device.new)
     offset, size, _ = good.parts[-1]
     wrong = good.data[:offset] + bytes(size) + good.data[offset + size :]
     bad = Recipe(wrong, good.sha256, good.parts, good.glue, good.app)
-    with Connection(stream_for("local:")) as c, pytest.raises(DeviceError, match="does not have its sha256") as e:
+    with (
+        Connection(stream_for("local:")) as c,
+        pytest.raises(DeviceError, match="does not have its sha256") as e,
+    ):
         flash_one(c, bad, None, lambda s: None)
     assert e.value.hint
     device.unchanged()
@@ -152,7 +171,9 @@ def test_wrong_hashes(device: Machine) -> None:
 
 def test_a_file_that_is_cut_off(device: Machine) -> None:
     device.new.write_bytes(device.new.read_bytes()[:-5000])
-    device.refuses(2, "cut off or damaged", args=("flash", device.new, "--on", "local:"))
+    device.refuses(
+        2, "cut off or damaged", args=("flash", device.new, "--on", "local:")
+    )
 
 
 def test_a_flipped_bit(device: Machine) -> None:
@@ -166,7 +187,9 @@ def test_code_for_another_machine(device: Machine, tmp_path: Path) -> None:
     arm = tmp_path / "arm"
     arm.write_bytes(faults.fake_program(900, random.Random(1), OTHER_TARGET))
     other = bundle(tmp_path / "other.edgec", arm, target=OTHER_TARGET)
-    device.refuses(2, "has no code for", OTHER_TARGET, args=("flash", other, "--on", "local:"))
+    device.refuses(
+        2, "has no code for", OTHER_TARGET, args=("flash", other, "--on", "local:")
+    )
     mislabelled = bundle(tmp_path / "mislabelled.edgec", arm)
     device.refuses(2, "is not code for", args=("flash", mislabelled, "--on", "local:"))
     device.recovers()
@@ -193,17 +216,31 @@ os.open, os.write = open, write
 
 
 class SickDisk:
-    """Flashes with a device end whose os.open and os.write are those of a disk that is full or read-only."""
+    """Flashes with a device end whose os.open and os.write are those of a disk that is
+    full or read-only.
+    """
 
     def __init__(self, tmp: Path, patch: pytest.MonkeyPatch) -> None:
-        self.tmp, self.patch = tmp, patch
+        self.tmp = tmp
+        self.patch = patch
 
-    def flash(self, path: Path, room: int | None = None, read_only: bool = False) -> tuple[int, str]:
-        """Exit code and message of the command line.  room: bytes until the disk is full."""
-        text = PATCH.format(room=room, full=room is not None, read_only=read_only, root=str(self.tmp / "root"))
+    def flash(
+        self, path: Path, room: int | None = None, read_only: bool = False
+    ) -> tuple[int, str]:
+        """Exit code and message of the command line.  room: bytes until the disk is
+        full.
+        """
+        text = PATCH.format(
+            room=room,
+            full=room is not None,
+            read_only=read_only,
+            root=str(self.tmp / "root"),
+        )
         (self.tmp / "sick_disk.py").write_text(text)
         fake = self.tmp / "python"
-        fake.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -S -u -c "import sick_disk;$1"\n')
+        fake.write_text(
+            f'#!/bin/sh\nshift 3\nexec {sys.executable} -S -u -c "import sick_disk;$1"\n'
+        )
         fake.chmod(0o755)
         with self.patch.context() as patch:
             patch.setenv("PYTHONPATH", str(self.tmp))
@@ -241,7 +278,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MB."""
     folder = tmp_path / "root"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "edgec-test", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "edgec-test", str(folder)],
+        capture_output=True,
+    )
     if mounted.returncode:
         pytest.skip("this user cannot mount a file system")
     yield folder
@@ -255,11 +295,18 @@ def test_a_real_disk_that_is_full_and_then_read_only(
     device = Machine(small_disk, tmp_path, program)
     (small_disk / "ballast").write_bytes(bytes(1_500_000))
     device.before = snapshot(small_disk)
-    device.refuses(1, "MB free", "MB are needed", args=("flash", device.new, "--on", "local:"))
+    device.refuses(
+        1, "MB free", "MB are needed", args=("flash", device.new, "--on", "local:")
+    )
     (small_disk / "ballast").unlink()
     device.before = snapshot(small_disk)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    device.refuses(1, "Read-only file system", "remount", args=("flash", device.new, "--on", "local:"))
+    device.refuses(
+        1,
+        "Read-only file system",
+        "remount",
+        args=("flash", device.new, "--on", "local:"),
+    )
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     device.recovers()
 
@@ -277,17 +324,26 @@ def test_a_real_disk_that_is_full_and_then_read_only(
         ("emulated:pi4", 2, "nothing can be put on"),
     ],
 )
-def test_lines_that_lead_nowhere(device: Machine, url: str, code: int, words: str) -> None:
+def test_lines_that_lead_nowhere(
+    device: Machine, url: str, code: int, words: str
+) -> None:
     device.refuses(code, words, args=("flash", device.new, "--on", url))
 
 
 def test_names_of_applications_that_leave_the_folder(device: Machine) -> None:
     for name in ("../evil", "/tmp/evil", "a/b", ".evil"):
-        device.refuses(2, "cannot be the name of a folder", args=("flash", device.new, "--on", "local:", "--app", name))
+        device.refuses(
+            2,
+            "cannot be the name of a folder",
+            args=("flash", device.new, "--on", "local:", "--app", name),
+        )
 
 
 def test_a_program_that_was_changed_on_the_device_is_not_run(device: Machine) -> None:
     path = device.root / "tiny" / "a" / "bin" / machine_target() / "main"
     path.write_bytes(path.read_bytes() + b"!")
-    with Connection(stream_for("local:")) as c, pytest.raises(DeviceError, match="empty or damaged"):
+    with (
+        Connection(stream_for("local:")) as c,
+        pytest.raises(DeviceError, match="empty or damaged"),
+    ):
         c.request("run", app="tiny", runs=1)

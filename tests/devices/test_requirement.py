@@ -25,7 +25,10 @@ FIGURES = {
 }
 SHARES = ("tpu.macs", "spread")
 VOCABULARY = Vocabulary(
-    {name: Kind(f.unit, f.whole is not None, share=name in SHARES) for name, f in FIGURES.items()},
+    {
+        name: Kind(f.unit, f.whole is not None, share=name in SHARES)
+        for name, f in FIGURES.items()
+    },
     "--require",
     "ms<=3ms",
     {"tpu": "tpu.macs"},
@@ -73,7 +76,9 @@ def outcome(text: str) -> Outcome:
         ("throttled=1", False, 0, -1),
     ],
 )
-def test_values_margins_and_units(text: str, holds: bool, measured: float, margin: float) -> None:
+def test_values_margins_and_units(
+    text: str, holds: bool, measured: float, margin: float
+) -> None:
     found = outcome(text)
     assert found.holds is holds
     assert found.measured == pytest.approx(measured)
@@ -84,18 +89,35 @@ def test_values_margins_and_units(text: str, holds: bool, measured: float, margi
 def test_the_line_says_value_margin_and_what_stands_in_the_way() -> None:
     assert outcome("ms<=13ms").line() == "holds   ms<=13ms: 12.5 ms, margin 0.5 ms"
     assert outcome("rss<81MB").line() == "holds   rss<81MB: 80 MB, margin 1 MB"
-    assert outcome("rss<80000001").line() == "holds   rss<80000001: 80000000 B, margin 1 B"
+    assert (
+        outcome("rss<80000001").line() == "holds   rss<80000001: 80000000 B, margin 1 B"
+    )
     # what is only nearly 100 % is not shown as 100 %
-    assert outcome("tpu=100%").line() == "MISSED  tpu=100%: 99.999 %, margin -0.001 %; in the way: op 3 softmax"
+    assert (
+        outcome("tpu=100%").line()
+        == "MISSED  tpu=100%: 99.999 %, margin -0.001 %; in the way: op 3 softmax"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("tpu.mac>=1", 'there is no figure tpu.mac; did you mean "tpu.macs"?', "figures: tpu.macs, ms"),
-        ("ms<=3furlongs", "there is no unit furlongs", "ms: it is a time in ms; use ms, ns, us, µs, s or no unit"),
+        (
+            "tpu.mac>=1",
+            'there is no figure tpu.mac; did you mean "tpu.macs"?',
+            "figures: tpu.macs, ms",
+        ),
+        (
+            "ms<=3furlongs",
+            "there is no unit furlongs",
+            "ms: it is a time in ms; use ms, ns, us, µs, s or no unit",
+        ),
         ("rss<=80mb", 'there is no unit mb; did you mean "MB"?', "use B, kB, MB"),
-        ("fast", '"fast" is not a requirement', "FIGURE OP NUMBER, for example ms<=3ms"),
+        (
+            "fast",
+            '"fast" is not a requirement',
+            "FIGURE OP NUMBER, for example ms<=3ms",
+        ),
         ("ms=>3", "is not a requirement", "FIGURE OP NUMBER"),
         ("ms<=", "is not a requirement", "FIGURE OP NUMBER"),
         ("ms<=1e", "there is no unit e", "it is a time"),
@@ -110,7 +132,11 @@ def test_the_line_says_value_margin_and_what_stands_in_the_way() -> None:
         ("tpu.macs>=95", "tpu.macs>=95 has no unit", "write tpu.macs>=95%"),
         ("tpu=100", "tpu.macs=100 has no unit", "write tpu.macs=100%"),
         ("tpu.macs>=0.5", "mostly asked for as a percentage", "write tpu.macs>=50%"),
-        ("spread<=10", "spread<=10 has no unit", "write spread<=10%, or spread<=10ms for a time"),
+        (
+            "spread<=10",
+            "spread<=10 has no unit",
+            "write spread<=10%, or spread<=10ms for a time",
+        ),
         ("ms<=-1ms", "ms is never below 0", "for example"),
         (f"ms<={'9' * 400}", "the number is too large", "for example"),
     ],
@@ -125,14 +151,36 @@ def test_typos(text: str, message: str, hint: str) -> None:
 
 def test_commas_separate_several() -> None:
     found = VOCABULARY.parse_all(["ms<=3ms, rss<=80 MB", "tpu=100%"])
-    assert [(r.figure, r.value, r.unit) for r in found] == [("ms", 3, "ms"), ("rss", 80, "MB"), ("tpu.macs", 100, "%")]
-    for text in ("ms<=3,5ms", "ms<=3,", ",", ""):  # a decimal comma is no separator that anything could follow
+    assert [(r.figure, r.value, r.unit) for r in found] == [
+        ("ms", 3, "ms"),
+        ("rss", 80, "MB"),
+        ("tpu.macs", 100, "%"),
+    ]
+    # a decimal comma is no separator that anything could follow
+    for text in ("ms<=3,5ms", "ms<=3,", ",", ""):
         with pytest.raises(InputError, match="is not a requirement"):
             VOCABULARY.parse_all([text])
 
 
 _PIECES = st.sampled_from(
-    [*FIGURES, *UNITS, "<=", ">=", "=", "<", " ", ",", "-", ".", "1", "0.5", "٣", "inf", "nan", "\n"]
+    [
+        *FIGURES,
+        *UNITS,
+        "<=",
+        ">=",
+        "=",
+        "<",
+        " ",
+        ",",
+        "-",
+        ".",
+        "1",
+        "0.5",
+        "٣",
+        "inf",
+        "nan",
+        "\n",
+    ]
 )
 
 
@@ -153,25 +201,46 @@ def test_whatever_is_written_is_read_or_refused(text: str) -> None:
 _NUMBERS = st.floats(0, 1e12, allow_nan=False).map(lambda x: f"{x:.6f}")
 
 
-@given(st.sampled_from(sorted(FIGURES)), st.sampled_from(["<=", "<", ">=", ">", "==", "="]), _NUMBERS, st.data())
-def test_what_is_written_is_what_is_read(name: str, sign: str, number: str, data: st.DataObject) -> None:
+@given(
+    st.sampled_from(sorted(FIGURES)),
+    st.sampled_from(["<=", "<", ">=", ">", "==", "="]),
+    _NUMBERS,
+    st.data(),
+)
+def test_what_is_written_is_what_is_read(
+    name: str, sign: str, number: str, data: st.DataObject
+) -> None:
     kind = VOCABULARY.known[name]
     bare = not (kind.share and 0 < float(number) <= 100)
-    unit = data.draw(st.sampled_from([u for u in UNITS if kind.takes(u) and (u or bare)]))
+    unit = data.draw(
+        st.sampled_from([u for u in UNITS if kind.takes(u) and (u or bare)])
+    )
     space = data.draw(st.sampled_from(["", " ", "  "]))
-    read = VOCABULARY.parse(f"{space}{name}{space}{sign}{space}{number}{space}{unit}{space}")
+    read = VOCABULARY.parse(
+        f"{space}{name}{space}{sign}{space}{number}{space}{unit}{space}"
+    )
     assert (read.figure, read.value, read.unit) == (name, float(number), unit)
     assert read.operator == ("==" if sign == "=" else sign)
 
 
 @given(st.floats(0, 1e9, allow_nan=False), st.data())
-def test_a_unit_changes_the_number_and_not_the_verdict(limit: float, data: st.DataObject) -> None:
-    small, large = data.draw(st.sampled_from([("ms", "s"), ("us", "ms"), ("B", "MB"), ("kB", "GB"), ("KiB", "GiB")]))
+def test_a_unit_changes_the_number_and_not_the_verdict(
+    limit: float, data: st.DataObject
+) -> None:
+    small, large = data.draw(
+        st.sampled_from(
+            [("ms", "s"), ("us", "ms"), ("B", "MB"), ("kB", "GB"), ("KiB", "GiB")]
+        )
+    )
     factor = UNITS[large].factor / UNITS[small].factor
-    figure = Figure(data.draw(st.floats(0, 1e9, allow_nan=False)), "ms" if large in ("s", "ms") else "B")
+    figure = Figure(
+        data.draw(st.floats(0, 1e9, allow_nan=False)),
+        "ms" if large in ("s", "ms") else "B",
+    )
     words = Vocabulary({"x": Kind(figure.unit)}, "--budget", "x<=1")
     one = words.parse(f"x<={limit:.9f}{large}")
     other = words.parse(f"x<={one.value * factor:.9f}{small}")
     gap = abs(figure.measured(large) - one.value)
-    if gap > 1e-6 * max(1.0, one.value):  # nearer than that, the writing of the number decides
+    # nearer than that, the writing of the number decides
+    if gap > 1e-6 * max(1.0, one.value):
         assert one.check(figure).holds is other.check(figure).holds

@@ -1,4 +1,6 @@
-"""What the device end starts ends with it: children, output without end, a host that is gone."""
+"""What the device end starts ends with it: children, output without end, a host that is
+gone.
+"""
 
 from __future__ import annotations
 
@@ -79,22 +81,35 @@ def test_a_host_that_is_gone() -> None:
     [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, None],
     ids=["told to end", "hung up", "killed", "host gone"],
 )
-def test_the_device_end_ends_its_program(tmp_path: Path, root: Path, end: signal.Signals | None) -> None:
-    """Told to, hung up on, killed, or because nobody listens any more; the program has a child."""
+def test_the_device_end_ends_its_program(
+    tmp_path: Path, root: Path, end: signal.Signals | None
+) -> None:
+    """Told to, hung up on, killed, or because nobody listens any more; the program has
+    a child.
+    """
     source = tmp_path / "hang.c"
     source.write_text(
-        f'#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE *f=fopen("{tmp_path}/pid","w");'
+        f"#include <stdio.h>\n#include <unistd.h>\nint main(){{FILE "
+        f'*f=fopen("{tmp_path}/pid","w");'
         f'fprintf(f,"%d %d",getpid(),fork());fclose(f);for(;;)pause();}}'
     )
-    builds.program([*builds.ZIG, "-target", f"{platform.machine()}-linux-musl"], [source], tmp_path / "hang")
+    builds.program(
+        [*builds.ZIG, "-target", f"{platform.machine()}-linux-musl"],
+        [source],
+        tmp_path / "hang",
+    )
     path = bundle(tmp_path / "1.edgec", (tmp_path / "hang").read_bytes(), "hang")
     assert flash(path, ["local:"])[0].ok
     connection = Connection(stream_for("local:"))
-    connection._send("run", b"", {"app": APP, "limit": 300.0, "options": ["--runs", "1"]})
+    connection._send(
+        "run", b"", {"app": APP, "limit": 300.0, "options": ["--runs", "1"]}
+    )
     connection._turn(time.monotonic())
     for _ in range(400):
         connection._turn(time.monotonic() + 0.05)
-        if (tmp_path / "pid").exists() and len((tmp_path / "pid").read_text().split()) == 2:
+        if (tmp_path / "pid").exists() and len(
+            (tmp_path / "pid").read_text().split()
+        ) == 2:
             break
     pids = [int(w) for w in (tmp_path / "pid").read_text().split()]
     stream = connection.stream

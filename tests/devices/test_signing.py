@@ -1,4 +1,6 @@
-"""Signatures: Ed25519 against the RFC and another library; signing; what a device with a key refuses."""
+"""Signatures: Ed25519 against the RFC and another library; signing; what a device with
+a key refuses.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from edgec_devices import signing
 from edgec_devices.flash import flash, rollback
 from edgec_devices.signing import new_key, public_path, read_public, sign, trust
 from edgec_devices.transfer import Recipe
-from edgec_runtime import Bundle, BundleError, DeviceError, InputError, ToolError, write_bundle
+from edgec_runtime import (
+    Bundle,
+    BundleError,
+    DeviceError,
+    InputError,
+    ToolError,
+    write_bundle,
+)
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.ed25519 import verify
 from edgec_runtime.device_end.trust import SIGNATURE, Key
@@ -70,15 +79,24 @@ def test_the_vectors_of_the_rfc(vector: tuple[str, str, str]) -> None:
         changed[bit // 8] ^= 1 << bit % 8
         assert not verify(public, message, bytes(changed))
     # the same point, another number for it: one signature would have two spellings
-    twice = signature[:32] + (int.from_bytes(signature[32:], "little") + ORDER).to_bytes(32, "little")
+    twice = signature[:32] + (
+        int.from_bytes(signature[32:], "little") + ORDER
+    ).to_bytes(32, "little")
     assert not verify(public, message, twice)
 
 
 @settings(max_examples=40)
-@given(st.binary(min_size=32, max_size=32), st.binary(max_size=200), st.integers(0, 32 * 8 + 64 * 8))
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.binary(max_size=200),
+    st.integers(0, 32 * 8 + 64 * 8),
+)
 def test_as_another_library_says(seed: bytes, message: bytes, flip: int) -> None:
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
     private = Ed25519PrivateKey.from_private_bytes(seed)
     both = bytearray(private.public_key().public_bytes_raw() + private.sign(message))
@@ -86,16 +104,25 @@ def test_as_another_library_says(seed: bytes, message: bytes, flip: int) -> None
     if flip < len(both) * 8:
         both[flip // 8] ^= 1 << flip % 8
     try:
-        Ed25519PublicKey.from_public_bytes(bytes(both[:32])).verify(bytes(both[32:]), message)
+        Ed25519PublicKey.from_public_bytes(bytes(both[:32])).verify(
+            bytes(both[32:]), message
+        )
         expected = True
     except (InvalidSignature, ValueError):
         expected = False
     assert verify(bytes(both[:32]), message, bytes(both[32:])) is expected
 
 
-@given(st.binary(min_size=32, max_size=32), st.binary(max_size=8), st.binary(min_size=64, max_size=64))
-def test_what_is_no_key_and_no_signature(public: bytes, message: bytes, signature: bytes) -> None:
-    verify(public, message, signature)  # a key of a small order has such signatures, so no more is said than: no error
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.binary(max_size=8),
+    st.binary(min_size=64, max_size=64),
+)
+def test_what_is_no_key_and_no_signature(
+    public: bytes, message: bytes, signature: bytes
+) -> None:
+    # a key of a small order has such signatures, so no more is said than: no error
+    verify(public, message, signature)
     assert not verify(public[1:], message, signature)
     assert not verify(public, message, signature[1:])
 
@@ -116,7 +143,9 @@ def bundle(path: Path, program: Path, extra: bytes = b"x") -> Path:
 
 
 def rewrite(source: Path, path: Path, changes: dict[str, bytes | None]) -> Path:
-    """A zip with files changed, added or (None) left out, as somebody without the key can make it."""
+    """A zip with files changed, added or (None) left out, as somebody without the key
+    can make it.
+    """
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
         for name in [*old.namelist(), *(n for n in changes if n not in old.namelist())]:
             data = changes.get(name, old.read(name) if name in old.namelist() else None)
@@ -126,8 +155,11 @@ def rewrite(source: Path, path: Path, changes: dict[str, bytes | None]) -> Path:
 
 
 @pytest.mark.cc
-def test_signing_adds_one_file_and_changes_none(tmp_path: Path, program: Path, key: Path) -> None:
-    plain, signed = bundle(tmp_path / "1.edgec", program), tmp_path / "2.edgec"
+def test_signing_adds_one_file_and_changes_none(
+    tmp_path: Path, program: Path, key: Path
+) -> None:
+    plain = bundle(tmp_path / "1.edgec", program)
+    signed = tmp_path / "2.edgec"
     before = plain.read_bytes()
     made = sign(plain, key, signed, counter=5)
     assert (made.app, made.counter) == ("tiny", 5)
@@ -139,7 +171,9 @@ def test_signing_adds_one_file_and_changes_none(tmp_path: Path, program: Path, k
     with zipfile.ZipFile(signed) as z:
         assert z.namelist()[:2] == ["manifest.json", SIGNATURE]
     sign(plain, key, counter=5)
-    assert plain.read_bytes() == signed.read_bytes(), "the same key signs the same bundle to the same bytes"
+    assert plain.read_bytes() == signed.read_bytes(), (
+        "the same key signs the same bundle to the same bytes"
+    )
     new_key(tmp_path / "other")
     sign(plain, tmp_path / "other")
     with Bundle.open(plain) as a:
@@ -149,8 +183,13 @@ def test_signing_adds_one_file_and_changes_none(tmp_path: Path, program: Path, k
 
 @pytest.mark.cc
 @pytest.mark.cc
-@pytest.mark.parametrize("app", ["a/b", "a\nb", "a b", "\u00e9", "t\u0456ny", "../x", ".x", "a" * 65, "trusted"])
-def test_applications_that_no_device_has(tmp_path: Path, program: Path, key: Path, app: str) -> None:
+@pytest.mark.parametrize(
+    "app",
+    ["a/b", "a\nb", "a b", "\u00e9", "t\u0456ny", "../x", ".x", "a" * 65, "trusted"],
+)
+def test_applications_that_no_device_has(
+    tmp_path: Path, program: Path, key: Path, app: str
+) -> None:
     plain = bundle(tmp_path / "m.edgec", program)
     before = plain.read_bytes()
     with pytest.raises(InputError, match="cannot be the name of a folder"):
@@ -158,15 +197,27 @@ def test_applications_that_no_device_has(tmp_path: Path, program: Path, key: Pat
     assert plain.read_bytes() == before
 
 
-def test_signatures_that_are_none_and_names_that_are_taken(tmp_path: Path, program: Path, key: Path) -> None:
+def test_signatures_that_are_none_and_names_that_are_taken(
+    tmp_path: Path, program: Path, key: Path
+) -> None:
     plain = bundle(tmp_path / "1.edgec", program)
     good = json.loads(signed_text(plain, key, tmp_path / "s.edgec"))
     for i, text in enumerate(
-        (b"", b"[]", b"{}", b"\xff", b"{" * 5000, json.dumps({**good, "schema": 1}).encode(),
-         json.dumps({**good, "key": "00"}).encode(), json.dumps({**good, "signature": 5}).encode(),
-         json.dumps({**good, "app": "a\nb"}).encode(), json.dumps({**good, "counter": -1}).encode(),
-         json.dumps({**good, "counter": True}).encode(), b"[" * 200_000)
-    ):  # fmt: skip
+        (
+            b"",
+            b"[]",
+            b"{}",
+            b"\xff",
+            b"{" * 5000,
+            json.dumps({**good, "schema": 1}).encode(),
+            json.dumps({**good, "key": "00"}).encode(),
+            json.dumps({**good, "signature": 5}).encode(),
+            json.dumps({**good, "app": "a\nb"}).encode(),
+            json.dumps({**good, "counter": -1}).encode(),
+            json.dumps({**good, "counter": True}).encode(),
+            b"[" * 200_000,
+        )
+    ):
         with pytest.raises(BundleError, match="signature"):
             Bundle.open(rewrite(plain, tmp_path / f"bad{i}.edgec", {SIGNATURE: text}))
     manifest, files = tiny_model.parts(None, {machine_target(): program})
@@ -200,23 +251,51 @@ def test_keys(tmp_path: Path, key: Path) -> None:
         assert "--new-key" in str(e.value.hint)
 
 
-@pytest.mark.parametrize("text", ["", "ssh-ed25519", "ssh-rsa AAAA", "ssh-ed25519 AAAA", "ssh-ed25519 ***", "a\nb c"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ssh-ed25519",
+        "ssh-rsa AAAA",
+        "ssh-ed25519 AAAA",
+        "ssh-ed25519 ***",
+        "a\nb c",
+    ],
+)
 def test_lines_that_are_no_keys(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not the one line|not base64|not an ssh-ed25519"):
+    with pytest.raises(
+        ValueError, match=r"not the one line|not base64|not an ssh-ed25519"
+    ):
         Key.parse(text)
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen: install openssh-client")
+@pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None, reason="no ssh-keygen: install openssh-client"
+)
 def test_keys_of_openssh(tmp_path: Path, key: Path) -> None:
-    say = subprocess.run(["ssh-keygen", "-l", "-f", public_path(key)], capture_output=True, text=True, check=True)
+    say = subprocess.run(
+        ["ssh-keygen", "-l", "-f", public_path(key)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert read_public(public_path(key)).fingerprint in say.stdout
     theirs = tmp_path / "theirs"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", theirs], check=True)
-    assert signing._public(signing._load(theirs)) == read_public(public_path(theirs)).public
-    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", tmp_path / "ec"], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", theirs], check=True
+    )
+    assert (
+        signing._public(signing._load(theirs))
+        == read_public(public_path(theirs)).public
+    )
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", tmp_path / "ec"], check=True
+    )
     with pytest.raises(InputError, match="another kind"):
         sign(tmp_path / "x.edgec", tmp_path / "ec")
-    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-P", "", "-f", theirs], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-p", "-N", "secret", "-P", "", "-f", theirs], check=True
+    )
     with pytest.raises(InputError, match="not a private key that can be used"):
         sign(tmp_path / "x.edgec", theirs)
 
@@ -238,7 +317,9 @@ def refused(path: Path) -> EdgecError:
 
 
 @pytest.mark.cc
-def test_a_device_with_a_key_takes_only_what_it_signed(tmp_path: Path, root: Path, program: Path, key: Path) -> None:
+def test_a_device_with_a_key_takes_only_what_it_signed(
+    tmp_path: Path, root: Path, program: Path, key: Path
+) -> None:
     plain = bundle(tmp_path / "1.edgec", program)
     assert flash(plain, ["local:"])[0].ok
     done = trust(public_path(key), ["local:"])[0]
@@ -250,7 +331,9 @@ def test_a_device_with_a_key_takes_only_what_it_signed(tmp_path: Path, root: Pat
     assert isinstance(error, BundleError)
     assert "not signed" in error.what
     assert error.hint == "edgec sign it first"
-    assert "not signed" in refused(plain).what, "what was there before the key counts no more"
+    assert "not signed" in refused(plain).what, (
+        "what was there before the key counts no more"
+    )
     new_key(tmp_path / "other")
     sign(unsigned, tmp_path / "other", tmp_path / "3.edgec")
     assert "is signed with SHA256:" in refused(tmp_path / "3.edgec").what
@@ -267,7 +350,9 @@ def test_a_device_with_a_key_takes_only_what_it_signed(tmp_path: Path, root: Pat
         n for n in before if n.startswith(("tiny/a", "tiny/b", "tiny/current"))
     ]
 
-    assert flash(tmp_path / "4.edgec", ["local:"], health="p95<=1s")[0].what.startswith("flashed, slot b")
+    assert flash(tmp_path / "4.edgec", ["local:"], health="p95<=1s")[0].what.startswith(
+        "flashed, slot b"
+    )
     back = rollback(["local:"])[0]
     assert back.error is not None, "an unsigned version came back"
     assert "not signed" in back.error.what
@@ -275,7 +360,9 @@ def test_a_device_with_a_key_takes_only_what_it_signed(tmp_path: Path, root: Pat
 
 
 @pytest.mark.cc
-def test_files_that_only_the_manifest_vouches_for(tmp_path: Path, root: Path, program: Path, key: Path) -> None:
+def test_files_that_only_the_manifest_vouches_for(
+    tmp_path: Path, root: Path, program: Path, key: Path
+) -> None:
     """The host refuses such bundles itself; the device must not rely on that."""
     from edgec_runtime.device_end.disk import Disk, Refused
     from edgec_runtime.device_end.incoming import App
@@ -288,7 +375,13 @@ def test_files_that_only_the_manifest_vouches_for(tmp_path: Path, root: Path, pr
         ({"report/extra.bin": b"y"}, "was changed after"),
         ({"report/more.bin": b"y"}, "other files than its manifest"),
         ({"report/extra.bin": None}, "other files than its manifest"),
-        ({"manifest.json": b'{"files": {}, "programs": {}, "libraries": {}, "name": "x"}'}, "changed after it was"),
+        (
+            {
+                "manifest.json": b'{"files": {}, "programs": {}, "libraries": {}, '
+                b'"name": "x"}'
+            },
+            "changed after it was",
+        ),
     )
     for i, (changes, what) in enumerate(cases):
         path = rewrite(tmp_path / "s.edgec", tmp_path / f"{i}.edgec", changes)
@@ -309,7 +402,9 @@ def _recipe(path: Path) -> Recipe:
 
 
 @pytest.mark.cc
-def test_a_trusted_key_that_is_damaged_lets_nothing_in(tmp_path: Path, root: Path, program: Path, key: Path) -> None:
+def test_a_trusted_key_that_is_damaged_lets_nothing_in(
+    tmp_path: Path, root: Path, program: Path, key: Path
+) -> None:
     (root / "trusted").mkdir(parents=True)
     (root / "trusted" / "x.pub").write_text("junk")
     error = refused(bundle(tmp_path / "1.edgec", program))
@@ -318,14 +413,18 @@ def test_a_trusted_key_that_is_damaged_lets_nothing_in(tmp_path: Path, root: Pat
     assert not (root / "tiny" / "current").exists()
 
 
-def test_the_administrators_keys_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Path) -> None:
+def test_the_administrators_keys_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Path
+) -> None:
     from edgec_runtime.device_end import trust as module
 
     system = tmp_path / "etc"
     monkeypatch.setattr(module, "SYSTEM_FOLDER", str(system))
     (tmp_path / "root" / "trusted").mkdir(parents=True)
     shutil.copy(public_path(key), tmp_path / "root" / "trusted" / "mine.pub")
-    assert [k.public for k in module.trusted(str(tmp_path / "root"))] == [read_public(public_path(key)).public]
+    assert [k.public for k in module.trusted(str(tmp_path / "root"))] == [
+        read_public(public_path(key)).public
+    ]
     system.mkdir()
     assert module.trusted(str(tmp_path / "root"))
     admin = new_key(tmp_path / "admin")
@@ -358,4 +457,6 @@ def test_verbs(tmp_path: Path, root: Path, program: Path) -> None:
     assert flash(plain, ["local:"])[0].ok
     assert isinstance(cli("sign", plain).exception, InputError)
     assert isinstance(cli("sign").exception, InputError)
-    assert isinstance(cli("trust", tmp_path / "k", "--on", "local:").exception, InputError)
+    assert isinstance(
+        cli("trust", tmp_path / "k", "--on", "local:").exception, InputError
+    )

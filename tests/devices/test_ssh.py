@@ -1,4 +1,6 @@
-"""ssh:// through a stand-in for OpenSSH: what it is called with, what its words become, many hosts side by side."""
+"""ssh:// through a stand-in for OpenSSH: what it is called with, what its words become,
+many hosts side by side.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_flash_over_ssh(base: Path, tmp_path: Path, program: Path) -> None:
         ("bare", DeviceError, "no python3 on the device", "apt-get install python3"),
     ],
 )
-def test_what_goes_wrong(host: str, kind: type[EdgecError], what: str, hint: str) -> None:
+def test_what_goes_wrong(
+    host: str, kind: type[EdgecError], what: str, hint: str
+) -> None:
     error = status([f"ssh://{host}"])[0].error
     assert error is not None
     assert isinstance(error, kind)
@@ -109,7 +113,10 @@ def test_what_goes_wrong(host: str, kind: type[EdgecError], what: str, hint: str
 
 
 def test_hints_can_be_typed() -> None:
-    for host, command in (("unknown", "ssh -p 2222 pi@unknown"), ("changed", "ssh-keygen -R '[changed]:2222'")):
+    for host, command in (
+        ("unknown", "ssh -p 2222 pi@unknown"),
+        ("changed", "ssh-keygen -R '[changed]:2222'"),
+    ):
         error = status([f"ssh://pi@{host}:2222"])[0].error
         assert error is not None
         assert str(error.hint).endswith(command)
@@ -123,7 +130,16 @@ def test_no_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ssh:", "ssh://", "ssh://-oProxyCommand=x", "ssh://-l@h", "ssh://h/x", "ssh://h:99999", "ssh://u:secret@h"]
+    "url",
+    [
+        "ssh:",
+        "ssh://",
+        "ssh://-oProxyCommand=x",
+        "ssh://-l@h",
+        "ssh://h/x",
+        "ssh://h:99999",
+        "ssh://u:secret@h",
+    ],
 )
 def test_urls_that_are_none(url: str) -> None:
     with pytest.raises(InputError) as e:
@@ -134,14 +150,23 @@ def test_urls_that_are_none(url: str) -> None:
 def test_many_side_by_side(base: Path, tmp_path: Path, program: Path) -> None:
     urls = [f"ssh://pi{i}" for i in range(4)]
     one = bundle(tmp_path / "1.edgec", program)
-    done = cli("flash", one, "--on", ",".join(urls[:2]), "--on", ",".join([*urls[2:], "ssh://refused"]))
+    done = cli(
+        "flash",
+        one,
+        "--on",
+        ",".join(urls[:2]),
+        "--on",
+        ",".join([*urls[2:], "ssh://refused"]),
+    )
     assert done.exit_code == 1
     rows = done.output.splitlines()
     assert [r.split()[0] for r in rows[:6]] == ["device", *urls, "ssh://refused"]
     assert all("flashed, slot a" in r for r in rows[1:5])
     assert "failed: refused refuses the connection" in rows[5]
     assert "hint: start its server" in done.output
-    assert all((base / f"pi{i}" / ".edgec" / "tiny" / "current").is_symlink() for i in range(4))
+    assert all(
+        (base / f"pi{i}" / ".edgec" / "tiny" / "current").is_symlink() for i in range(4)
+    )
 
 
 @pytest.mark.slow
@@ -159,7 +184,10 @@ def test_a_login_that_stands_still_is_given_up(base: Path) -> None:
     assert time.monotonic() - began < 8
     assert done.exit_code == 1
     assert "nothing moved for 1 s (ssh was logging in)" in done.output
-    assert "hint: see whether this works: ssh pi@stuck true; if it is only slow, add --timeout 4" in done.output
+    assert (
+        "hint: see whether this works: ssh pi@stuck true; if it is only slow, "
+        "add --timeout 4" in done.output
+    )
 
 
 def test_what_ssh_says_about_its_way_is_in_no_message() -> None:
@@ -195,26 +223,42 @@ class _On:
 @pytest.fixture
 def pi4(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _On:
     """A machine that is on, as far as anybody can see."""
-    on = _On("emulated-lab", tmp_path / "lab" / "ssh_config", tmp_path / "lab", Settings("pi4"))
+    on = _On(
+        "emulated-lab",
+        tmp_path / "lab" / "ssh_config",
+        tmp_path / "lab",
+        Settings("pi4"),
+    )
     monkeypatch.setattr("edgec_devices.machine.machines", lambda: (on,))
     return on
 
 
 @pytest.mark.parametrize("url", ["ssh://emulated-lab", "emulated:pi4"])
-def test_a_machine_that_is_on_needs_no_configuration(url: str, pi4: _On, base: Path) -> None:
+def test_a_machine_that_is_on_needs_no_configuration(
+    url: str, pi4: _On, base: Path
+) -> None:
     assert status([url])[0].ok
     assert f"'-F', '{pi4.ssh_config}', '-v'" in calls(base)
     assert calls(base).count("'emulated-lab'") == 1
 
 
-def test_without_a_machine_its_command_is_named(pi4: _On, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_machine_its_command_is_named(
+    pi4: _On, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for url, command in (
         ("emulated:pi5", "edgec devices boot emulated:pi5 --whole"),
-        ("ssh://emulated-pi3", "edgec devices boot emulated:pi3 --whole; from here there are ssh://emulated-lab"),
+        (
+            "ssh://emulated-pi3",
+            "edgec devices boot emulated:pi3 --whole; "
+            "from here there are ssh://emulated-lab",
+        ),
         ("ssh://emulated-pi4x", "edgec devices boot emulated:pi4 --whole --name pi4x"),
     ):
         done = cli("status", "--on", url)
-        said = str(done.exception) if done.exception and not isinstance(done.exception, SystemExit) else done.output
+        if done.exception and not isinstance(done.exception, SystemExit):
+            said = str(done.exception)
+        else:
+            said = done.output
         assert command in said, said
 
 

@@ -38,7 +38,9 @@ def test_it_is_ours_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("between", [AT_MKDIR, AT_REMOVAL], ids=["as it is made", "as it goes"])
+@pytest.mark.parametrize(
+    "between", [AT_MKDIR, AT_REMOVAL], ids=["as it is made", "as it goes"]
+)
 def test_a_signal_leaves_nothing(tmp_path: Path, between: str) -> None:
     script = f"""
 from pathlib import Path
@@ -48,7 +50,9 @@ with temporary_folder("try"):
     print("inside")
 """
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True
+    )
     assert "KeyboardInterrupt" in done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -65,5 +69,7 @@ with temporary_folder("try") as folder:
     assert folder.exists()
 """
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    child_too = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True)
+    child_too = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True
+    )
     assert child_too.returncode == 0, child_too.stderr

@@ -1,4 +1,6 @@
-"""The judge of what slows a device down, on vitals that are written down here; on machines: test_vitals.py."""
+"""The judge of what slows a device down, on vitals that are written down here; on
+machines: test_vitals.py.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ def look(word: int | None, by: str = "vcgencmd", **more: Any) -> dict[str, Any]:
 
 
 def run(before: int, after: int, *middle: int, by: str = "vcgencmd") -> dict[str, Any]:
-    return {"before": look(before, by), "during": [look(w, by) for w in middle], "after": look(after, by)}
+    return {
+        "before": look(before, by),
+        "during": [look(w, by) for w in middle],
+        "after": look(after, by),
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,7 +34,8 @@ def run(before: int, after: int, *middle: int, by: str = "vcgencmd") -> dict[str
     ],
 )
 def test_each_bit(bit: int, words: str) -> None:
-    now, since = 1 << bit, 1 << bit + 16
+    now = 1 << bit
+    since = 1 << bit + 16
     for rounds in (
         [run(0, 0, now | since, 0)],  # seen in the run
         [run(0, since)],  # it came and went between two looks
@@ -45,14 +52,21 @@ def test_each_bit(bit: int, words: str) -> None:
 
 def test_what_two_tellers_say_is_not_mixed() -> None:
     """vcgencmd remembers since the boot, the file in sysfs for 2 s."""
-    mixed = {"before": look(0x50000), "during": [look(0, "sysfs"), look(0, "sysfs")], "after": look(0x50000)}
+    mixed = {
+        "before": look(0x50000),
+        "during": [look(0, "sysfs"), look(0, "sysfs")],
+        "after": look(0x50000),
+    }
     assert not judge([mixed]).throttled
     mixed["during"] = [look(0, "sysfs"), look(0x50000, "sysfs")]
     assert judge([mixed]).throttled
 
 
 def test_notes_about_heat_and_clock() -> None:
-    warm = {"before": look(0, celsius=70.0, governor="performance", max_khz=1800000), "after": look(0)}
+    warm = {
+        "before": look(0, celsius=70.0, governor="performance", max_khz=1800000),
+        "after": look(0),
+    }
     warm["during"] = [look(0, celsius=78.26, khz=[1500000, 1500000])]  # type: ignore[assignment]
     assert judge([warm]).notes == (
         "the clock was 1500 of 1800 MHz under the governor performance",
@@ -65,7 +79,8 @@ MAYBE = st.fixed_dictionaries(
     optional={
         "throttled": st.none() | st.integers(0, 0xFFFFF),
         "celsius": st.none() | st.floats(-40, 120),
-        "khz": st.none() | st.lists(st.integers(1, 5_000_000), min_size=2, max_size=2).map(sorted),
+        "khz": st.none()
+        | st.lists(st.integers(1, 5_000_000), min_size=2, max_size=2).map(sorted),
         "arm_khz": st.none() | st.integers(1, 5_000_000),
         "undervoltage": st.none() | st.booleans(),
         "cooling": st.none() | st.integers(0, 9),
@@ -78,6 +93,11 @@ MAYBE = st.fixed_dictionaries(
 
 @given(st.lists(MAYBE, min_size=2, max_size=12))
 def test_any_vitals_can_be_judged(samples: list[dict[str, Any]]) -> None:
-    found = judge([{"before": samples[0], "during": samples[1:-1], "after": samples[-1]}])
+    found = judge(
+        [{"before": samples[0], "during": samples[1:-1], "after": samples[-1]}]
+    )
     assert found.throttled == bool(found.reasons)
-    assert all("\n" not in text and "None" not in text for text in (*found.reasons, *found.notes, found.table()))
+    assert all(
+        "\n" not in text and "None" not in text
+        for text in (*found.reasons, *found.notes, found.table())
+    )

@@ -1,4 +1,6 @@
-"""What stands on a device for good: modes under any umask, a service that verifies what it starts, a signed runtime."""
+"""What stands on a device for good: modes under any umask, a service that verifies what
+it starts, a signed runtime.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from pathlib import Path
 import pytest
 from edgec_devices.flash import flash, rollback
 from edgec_devices.protocol import Connection
-from edgec_devices.signing import new_key, public_path, sign, sign_runtime, sign_wheel, trust
+from edgec_devices.signing import (
+    new_key,
+    public_path,
+    sign,
+    sign_runtime,
+    sign_wheel,
+    trust,
+)
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Recipe
 from edgec_devices.wheel import Wheel
@@ -38,7 +47,12 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("mask", [0o000, 0o002, 0o027, 0o077])
 def test_nothing_of_ours_can_be_written_by_others(
-    tmp_path: Path, root: Path, program: Path, key: Path, monkeypatch: pytest.MonkeyPatch, mask: int
+    tmp_path: Path,
+    root: Path,
+    program: Path,
+    key: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mask: int,
 ) -> None:
     monkeypatch.setenv("EDGEC_UNITS", str(tmp_path / "deep" / "units"))
     monkeypatch.setenv("EDGEC_ROOT", str(root / "deep" / "root"))
@@ -53,13 +67,22 @@ def test_nothing_of_ours_can_be_written_by_others(
         assert rollback(["local:"])[0].ok
     finally:
         os.umask(before)
-    made = [*root.rglob("*"), *(tmp_path / "deep").rglob("*"), one, two, key, public_path(key)]
+    made = [
+        *root.rglob("*"),
+        *(tmp_path / "deep").rglob("*"),
+        one,
+        two,
+        key,
+        public_path(key),
+    ]
     assert len(made) > 15
     for path in made:
         assert path.is_symlink() or not stat.S_IMODE(path.lstat().st_mode) & 0o022, path
 
 
-def test_folders_that_an_older_version_left_open(tmp_path: Path, root: Path, program: Path) -> None:
+def test_folders_that_an_older_version_left_open(
+    tmp_path: Path, root: Path, program: Path
+) -> None:
     assert flash(bundle(tmp_path / "1.edgec", program), ["local:"])[0].ok
     (root / "trusted").mkdir()
     made = [root, *root.rglob("*")]
@@ -72,7 +95,9 @@ def test_folders_that_an_older_version_left_open(tmp_path: Path, root: Path, pro
 
 
 def test_folders_that_are_everybodys_stay_so(tmp_path: Path) -> None:
-    """EDGEC_ROOT=/tmp, or what is no folder at all: nobody asked for its mode to change."""
+    """EDGEC_ROOT=/tmp, or what is no folder at all: nobody asked for its mode to
+    change.
+    """
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp").chmod(0o1777)
     os.mkfifo(tmp_path / "pipe")
@@ -88,18 +113,35 @@ def test_modules_where_it_is_started_are_not_its_own(
     """A home folder may hold a json.py of its user."""
     home = tmp_path / "home"
     home.mkdir()
-    for name in ("os", "zlib", "json", "struct", "select", "zipfile", "tempfile", "hashlib", "subprocess", "edgec"):
-        (home / f"{name}.py").write_text(f"import sys; sys.exit('{name}.py of somebody')")
+    for name in (
+        "os",
+        "zlib",
+        "json",
+        "struct",
+        "select",
+        "zipfile",
+        "tempfile",
+        "hashlib",
+        "subprocess",
+        "edgec",
+    ):
+        (home / f"{name}.py").write_text(
+            f"import sys; sys.exit('{name}.py of somebody')"
+        )
     monkeypatch.chdir(home)
     path = bundle(tmp_path / "1.edgec", program)
     assert flash(path, ["local:"], health="p95<=10s")[0].what.startswith("flashed")
     for name in ("edgec_runtime", "numpy"):
-        (home / f"{name}.py").write_text(f"import sys; sys.exit('{name}.py of somebody')")
+        (home / f"{name}.py").write_text(
+            f"import sys; sys.exit('{name}.py of somebody')"
+        )
     done = flash(path, ["local:"], wheels=[])[0]
     assert "runtime 0.1.0" in done.what, done
 
 
-def test_a_root_that_is_not_absolute(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_is_not_absolute(
+    tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EDGEC_ROOT", "here/deep")
     path = bundle(tmp_path / "1.edgec", program)
@@ -107,11 +149,17 @@ def test_a_root_that_is_not_absolute(tmp_path: Path, program: Path, monkeypatch:
     assert (tmp_path / "here/deep/tiny/current/model.edgec").is_file()
 
 
-def test_what_a_program_leaves_in_the_place_of_its_output(tmp_path: Path, program: Path) -> None:
+def test_what_a_program_leaves_in_the_place_of_its_output(
+    tmp_path: Path, program: Path
+) -> None:
     """A pipe would be read for ever, and the application stay locked."""
 
-    def put(make: Callable[[Path], object]) -> Callable[..., subprocess.CompletedProcess[bytes]]:
-        def execute(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+    def put(
+        make: Callable[[Path], object],
+    ) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+        def execute(
+            command: list[str], **_: object
+        ) -> subprocess.CompletedProcess[bytes]:
             make(Path(command[command.index("--output") + 1], "output0.npy"))
             return subprocess.CompletedProcess(command, 0, b"", b"")
 
@@ -140,7 +188,11 @@ def test_what_a_program_leaves_in_the_place_of_its_output(tmp_path: Path, progra
 
 
 def test_a_service_starts_nothing_that_was_changed(
-    tmp_path: Path, root: Path, program: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    root: Path,
+    program: Path,
+    key: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EDGEC_UNITS", str(tmp_path / "units"))
     stand_in(tmp_path, monkeypatch)
@@ -149,7 +201,11 @@ def test_a_service_starts_nothing_that_was_changed(
     sign(path, key)
     assert flash(path, ["local:"], service=True)[0].ok
     text = (tmp_path / "units" / UNIT).read_text()
-    first = shlex.split(next(x for x in text.splitlines() if x.startswith("ExecStartPre=")).partition("=")[2])
+    first = shlex.split(
+        next(x for x in text.splitlines() if x.startswith("ExecStartPre=")).partition(
+            "="
+        )[2]
+    )
     assert subprocess.run(first, env={}, capture_output=True).returncode == 0, (
         "as systemd would, without our environment"
     )
@@ -179,14 +235,18 @@ def test_a_signed_runtime(tmp_path: Path, root: Path, program: Path, key: Path) 
     assert "runtime 0.1.0" in done.what
     new_key(tmp_path / "other")
     sign_wheel(Wheel.of(made), made, tmp_path / "other")
-    assert "was there already" in flash(path, ["local:"], wheels=[Wheel.of(made)])[0].what
+    assert (
+        "was there already" in flash(path, ["local:"], wheels=[Wheel.of(made)])[0].what
+    )
     Disk().remove(str(root / "tiny" / "site"))
     refused = flash(path, ["local:"], wheels=[Wheel.of(made)])[0].error
     assert isinstance(refused, InputError)
     assert "is signed with SHA256:" in refused.what
 
 
-def test_an_older_version_has_to_be_allowed(tmp_path: Path, root: Path, program: Path, key: Path) -> None:
+def test_an_older_version_has_to_be_allowed(
+    tmp_path: Path, root: Path, program: Path, key: Path
+) -> None:
     trust(public_path(key), ["local:"])
     old, new = (bundle(tmp_path / f"{n}.edgec", program, n.encode()) for n in "12")
     sign(old, key, counter=1)
@@ -194,7 +254,9 @@ def test_an_older_version_has_to_be_allowed(tmp_path: Path, root: Path, program:
     assert flash(new, ["local:"])[0].ok
     refused = flash(old, ["local:"])[0].error
     assert refused is not None
-    assert refused.what == "the bundle's counter is 1, and 2 was active here: it is older"
+    assert (
+        refused.what == "the bundle's counter is 1, and 2 was active here: it is older"
+    )
     assert "--allow-downgrade" in str(refused.hint)
     assert flash(old, ["local:"], downgrade=True)[0].what == "flashed, slot b"
     assert flash(old, ["local:"])[0].ok, "from then on it counts"
@@ -203,7 +265,9 @@ def test_an_older_version_has_to_be_allowed(tmp_path: Path, root: Path, program:
     assert flash(old, ["local:"])[0].ok, "it is active"
 
 
-def test_what_the_attacks_use_is_what_a_device_takes(tmp_path: Path, root: Path) -> None:
+def test_what_the_attacks_use_is_what_a_device_takes(
+    tmp_path: Path, root: Path
+) -> None:
     """Or they would be refused for another reason than they say."""
     (tmp_path / "files").mkdir()
     files = Files.make(tmp_path / "files")
@@ -213,4 +277,6 @@ def test_what_the_attacks_use_is_what_a_device_takes(tmp_path: Path, root: Path)
     app = App(str(root), "tiny", Disk())
     assert app.program("a")[0].endswith(f"/a/bin/{machine_target()}/main")
     (tmp_path / "b.edgec").write_bytes(files.bundles["other key 3"])
-    assert not isinstance(flash(tmp_path / "b.edgec", ["local:"])[0].error, (DeviceError, type(None)))
+    assert not isinstance(
+        flash(tmp_path / "b.edgec", ["local:"])[0].error, (DeviceError, type(None))
+    )

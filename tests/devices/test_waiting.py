@@ -1,4 +1,6 @@
-"""How long the host waits for a device end: on a simulated clock, over lines that trickle, stand still or babble."""
+"""How long the host waits for a device end: on a simulated clock, over lines that
+trickle, stand still or babble.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,20 @@ from tests.devices.faults import Faults, SimStream, World
 
 
 class Slow(SimStream):
-    """A device whose login says something every `every` seconds and which is there after `until`.
+    """A device whose login says something every `every` seconds and which is there
+    after `until`.
 
     heard: what it says is read, as on a console; else the link notices it, as ssh does.
     """
 
-    def __init__(self, world: World, until: float, every: float, heard: bool, timeout: float) -> None:
+    def __init__(
+        self, world: World, until: float, every: float, heard: bool, timeout: float
+    ) -> None:
         super().__init__(world, Faults(), Faults())
-        self.until, self.every, self.heard, self.timeout = until, every, heard, timeout
+        self.until = until
+        self.every = every
+        self.heard = heard
+        self.timeout = timeout
         self.signs = 0
 
     @property
@@ -40,13 +48,17 @@ class Slow(SimStream):
             w.now = w.now + timeout if waits else next_sign
             self.signs += not waits
             self._events.clear()
-            return b"" if waits or not self.heard else b"[ OK ] Started one more thing.\r\n"
+            if waits or not self.heard:
+                return b""
+            return b"[ OK ] Started one more thing.\r\n"
         if w.service is None:
             w.boot()
         return super().read(timeout)
 
 
-def greeted(world: World, until: float, every: float, heard: bool = True, timeout: float = 30.0) -> float:
+def greeted(
+    world: World, until: float, every: float, heard: bool = True, timeout: float = 30.0
+) -> float:
     """When the greeting came."""
     Connection(Slow(world, until, every, heard, timeout), lambda: world.now, seed=1)
     return world.now
@@ -77,18 +89,30 @@ def test_the_timeout_is_an_option(world: World) -> None:
 
 
 def test_a_line_that_only_babbles_is_given_up_too(world: World) -> None:
-    with pytest.raises(DeviceError, match="did not answer in 150 s, though something came"):
+    with pytest.raises(
+        DeviceError, match="did not answer in 150 s, though something came"
+    ):
         greeted(world, 1e9, 2)
     assert 150 <= world.now < 155
 
 
-def test_the_start_reads_no_more_than_the_device_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows it at once is the next program's, here one that shows it; it comes in pieces."""
-    monkeypatch.setattr(stream_module, "device_end", lambda: (b"import os\nos.write(1, os.read(0, 100))", "0"))
+def test_the_start_reads_no_more_than_the_device_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What follows it at once is the next program's, here one that shows it; it comes
+    in pieces.
+    """
+    monkeypatch.setattr(
+        stream_module,
+        "device_end",
+        lambda: (b"import os\nos.write(1, os.read(0, 100))", "0"),
+    )
     text, packed = bootstrap()
     monkeypatch.undo()
     read, write = os.pipe()
-    process = subprocess.Popen([sys.executable, "-S", "-u", "-c", text], stdin=read, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-u", "-c", text], stdin=read, stdout=subprocess.PIPE
+    )
     os.close(read)
     for piece in (packed[:10], packed[10:] + b"what follows"):
         os.write(write, piece)
@@ -100,7 +124,12 @@ def test_the_start_reads_no_more_than_the_device_end(monkeypatch: pytest.MonkeyP
 def test_a_start_that_is_cut_off_ends() -> None:
     text, packed = bootstrap()
     command = [sys.executable, "-S", "-u", "-c", text]
-    assert subprocess.run(command, input=packed[:1000], capture_output=True, timeout=20).returncode == 1
+    assert (
+        subprocess.run(
+            command, input=packed[:1000], capture_output=True, timeout=20
+        ).returncode
+        == 1
+    )
 
 
 def test_the_start_takes_few_system_calls() -> None:
@@ -114,14 +143,20 @@ def test_the_start_takes_few_system_calls() -> None:
         "import zlib; zlib.decompress = lambda b: 'stop(0)'\n"
         f"exec({text!r})\n"
     )
-    done = subprocess.run([sys.executable, "-c", counted], input=packed, capture_output=True, timeout=20)
+    done = subprocess.run(
+        [sys.executable, "-c", counted], input=packed, capture_output=True, timeout=20
+    )
     assert 1 <= int(done.stderr) <= 10, done
 
 
 def test_a_status_imports_little() -> None:
-    """Of what the device end needs for some requests only: these took a slow board longest."""
+    """Of what the device end needs for some requests only: these took a slow board
+    longest.
+    """
     heavy = ("importlib.metadata", "zipfile", "tempfile", "email", "random")
     source = device_end()[0].decode().rpartition("module.main")[0]
     code = f"{source}\nprint([m for m in {heavy!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=20)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=20
+    )
     assert done.stdout.strip() == "[]", done

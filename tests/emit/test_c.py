@@ -24,13 +24,19 @@ from tests.harness import assert_agree, random_inputs, run_c
 
 
 def residual_int8() -> Graph:
-    """A 3x3 convolution with a shortcut and a flatten, int8; its weights are more than stay in the text."""
+    """A 3x3 convolution with a shortcut and a flatten, int8; its weights are more than
+    stay in the text.
+    """
     rng = np.random.default_rng(0)
     b = Builder("residual")
     q = Quant.per_tensor(0.05, 3)
     x = b.input("image", TensorType((1, 4, 4, 8), "int8", q))
     scale = tuple(float(np.float32(s)) for s in np.linspace(0.01, 0.03, 8))
-    w = b.const(rng.integers(-127, 128, (8, 3, 3, 8)).astype(np.int8), "weights", Quant(scale, (0,) * 8, 0))
+    w = b.const(
+        rng.integers(-127, 128, (8, 3, 3, 8)).astype(np.int8),
+        "weights",
+        Quant(scale, (0,) * 8, 0),
+    )
     bias = b.const(rng.integers(-50, 50, 8).astype(np.int32), "bias")
     b.source = "block/conv"
     y = b.add(Conv2D(pads=(1, 1, 1, 1), act="relu"), [x, w, bias], "conv", q)
@@ -46,21 +52,34 @@ def test_segment(golden: Callable[[str, str], None]) -> None:
 
 
 def test_model(golden: Callable[[str, str], None]) -> None:
-    tensors = {'im"age': TensorType((1, 4, 4, 8), "int8"), "out": TensorType((128, 1), "int8")}
+    tensors = {
+        'im"age': TensorType((1, 4, 4, 8), "int8"),
+        "out": TensorType((128, 1), "int8"),
+    }
     entry = SegmentEntry("seg0", "cpu", ('im"age',), ("out",), 256, 3)
-    golden(model_source("residual", tensors, [entry], ['im"age'], ["out"], bytes(64) + b"weights"), ".c")
+    golden(
+        model_source(
+            "residual", tensors, [entry], ['im"age'], ["out"], bytes(64) + b"weights"
+        ),
+        ".c",
+    )
 
 
 def test_same_graph_same_text() -> None:
-    assert segment_source(residual_int8(), "s").text == segment_source(residual_int8(), "s").text
+    assert (
+        segment_source(residual_int8(), "s").text
+        == segment_source(residual_int8(), "s").text
+    )
 
 
 def test_weights_are_binary_and_tables_text() -> None:
     graph = residual_int8()
-    source, text = segment_source(graph, "s"), segment_source(graph, "s", text="all")
+    source = segment_source(graph, "s")
+    text = segment_source(graph, "s", text="all")
     weights = graph.ops[0].inputs[1].const
     assert weights is not None
-    assert source.weights.data == weights.transpose(1, 2, 3, 0).tobytes()  # as the kernel wants them
+    # as the kernel wants them
+    assert source.weights.data == weights.transpose(1, 2, 3, 0).tobytes()
     assert (len(text.weights.data), text.constants) == (0, source.constants)
     assert len(source.weights.data) + 3 * 8 * 4 == source.constants
     assert "static const int8_t w0[576] = {" in text.text
@@ -69,7 +88,8 @@ def test_weights_are_binary_and_tables_text() -> None:
 
 def test_arrays_are_in_the_weights_file_once_and_aligned() -> None:
     file = WeightsFile()
-    odd, word = np.arange(3, dtype=np.int8), np.array([1.5], np.float32)
+    odd = np.arange(3, dtype=np.int8)
+    word = np.array([1.5], np.float32)
     assert [file.place(a) for a in (odd, word, odd.copy(), word)] == [0, 64, 0, 64]
     assert file.data == odd.tobytes() + bytes(61) + word.tobytes()
 
@@ -96,7 +116,8 @@ def test_threads_share_the_weights(tmp_path: Path) -> None:
     inputs = [random_inputs(graph, seed) for seed in range(8)]
 
     def many(given: dict[str, Array]) -> Array:
-        x, y = given["image"], np.zeros((128, 1), np.int8)
+        x = given["image"]
+        y = np.zeros((128, 1), np.int8)
         memory = np.zeros(source.plan.size + 64, np.uint8)
         arena = ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64)
         ports = [(ctypes.c_void_p * 1)(a.ctypes.data) for a in (x, y)]
@@ -115,9 +136,15 @@ def test_nothing_is_written_but_the_arena_and_nothing_allocates(tmp_path: Path) 
     source = segment_source(residual_int8(), "seg0")
     (tmp_path / "seg0.c").write_text(source.text)
     Compiler.native("gcc").compile(tmp_path / "seg0.c", [CSRC], tmp_path / "seg0.o")
-    sizes = subprocess.run(["size", "-A", tmp_path / "seg0.o"], capture_output=True, text=True, check=True).stdout
+    sizes = subprocess.run(
+        ["size", "-A", tmp_path / "seg0.o"], capture_output=True, text=True, check=True
+    ).stdout
     written = re.findall(r"^\.(?:bss|data)\S*\s+(\d+)", sizes, re.M)
     assert sum(map(int, written)) == 0
-    symbols = subprocess.run(["nm", tmp_path / "seg0.o"], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(
+        ["nm", tmp_path / "seg0.o"], capture_output=True, text=True, check=True
+    ).stdout
     undefined = {line.split()[-1] for line in symbols.splitlines() if " U " in line}
-    assert undefined <= {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}, undefined
+    assert undefined <= {"memcpy", "memset", "memmove", "_GLOBAL_OFFSET_TABLE_"}, (
+        undefined
+    )

@@ -1,4 +1,6 @@
-"""Denormal floats: zeros in the code of x86, which is slow with them; the caller's own stay as they are."""
+"""Denormal floats: zeros in the code of x86, which is slow with them; the caller's own
+stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_denormal_floats_are_zeros_where_they_are_slow(name: str, parts: int) ->
     """A network whose channels had died took three times as long as without them."""
     build = Builder("small")
     x = build.input("x", TensorType((64,)))
-    build.graph.outputs = [build.add(Mul(), [x, build.const(np.array(1e-3, np.float32), "c")], "y")]
+    build.graph.outputs = [
+        build.add(Mul(), [x, build.const(np.array(1e-3, np.float32), "c")], "y")
+    ]
     (got,) = run_on(name, [build.graph], [{"x": np.full(64, 1e-36, np.float32)}], parts)
     assert (got["y"] == 0).all() == (name == "x86_64_v3")
 
@@ -30,7 +34,9 @@ def test_denormal_floats_are_zeros_where_they_are_slow(name: str, parts: int) ->
 @pytest.mark.cc
 @pytest.mark.slow
 def test_a_session_leaves_floats_as_they_were(tmp_path: Path) -> None:
-    edgec.compile(ROOT / "fixtures" / "digits" / "digits.onnx", "host", tmp_path / "d.edgec")
+    edgec.compile(
+        ROOT / "fixtures" / "digits" / "digits.onnx", "host", tmp_path / "d.edgec"
+    )
     with Session(tmp_path / "d.edgec") as session:
         session.run({"input": np.zeros((1, 1, 32, 32), np.float32)})
     assert np.array([1e-36], np.float32) * np.float32(1e-3) > 0

@@ -1,4 +1,6 @@
-"""Every op is written as C, or refused by its name before any C is written; explain and compile agree on it."""
+"""Every op is written as C, or refused by its name before any C is written; explain and
+compile agree on it.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,13 @@ LARGEST = [node("MatMul", ["x", "w"], "s"), node("ReduceMax", ["s"], "t", keepdi
         ([SUM, node("Mul", ["s", "c"], "t"), node("Add", ["t", "c"], "y")], [2, 3]),
         ([*LARGEST, node("Sub", ["t", "c"], "y")], [3]),
     ],
-)  # fmt: skip
-def test_a_constant_and_a_scalar(tmp_path: Path, nodes: Any, shape: Sequence[int], target: str) -> None:
-    path = write(tmp_path / "m.onnx", nodes, {"x": shape}, ["y"], {"c": TWO, "w": MATRIX})
+)
+def test_a_constant_and_a_scalar(
+    tmp_path: Path, nodes: Any, shape: Sequence[int], target: str
+) -> None:
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": shape}, ["y"], {"c": TWO, "w": MATRIX}
+    )
     agree(path)
     for s in lower(path, Options(target=target, allow_float=True)).partition.segments:
         segment_source(s.graph, s.name)
@@ -44,7 +50,11 @@ def test_a_constant_and_a_scalar(tmp_path: Path, nodes: Any, shape: Sequence[int
 def test_a_bias_that_is_computed(tmp_path: Path) -> None:
     weights: Mapping[str, Array] = {"w": np.ones((2, 3, 1, 1), np.float32)}
     path = write(
-        tmp_path / "m.onnx", [node("Conv", ["x", "w", "b"], "y")], {"x": [1, 3, 4, 4], "b": [2]}, ["y"], weights
+        tmp_path / "m.onnx",
+        [node("Conv", ["x", "w", "b"], "y")],
+        {"x": [1, 3, 4, 4], "b": [2]},
+        ["y"],
+        weights,
     )
     graph = read_onnx(path, {})
     inputs = random_floats(graph)
@@ -54,15 +64,20 @@ def test_a_bias_that_is_computed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
-        ([node("Cast", ["x"], "i", to=6), node("Sqrt", ["i"], "y")], "edgec has no C kernel for sqrt of int32"),
+        (
+            [node("Cast", ["x"], "i", to=6), node("Sqrt", ["i"], "y")],
+            "edgec has no C kernel for sqrt of int32",
+        ),
         (
             [node("Cast", ["x"], "i", to=3), node("Softmax", ["i"], "y")],
             "softmax of int8",
         ),
     ],
-)  # fmt: skip
+)
 def test_refused_by_name(tmp_path: Path, nodes: Any, text: str) -> None:
-    path = write(tmp_path / "m.onnx", nodes, {"x": [1, 3, 2, 2], "w": [3, 3, 1, 1]}, ["y"])
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": [1, 3, 2, 2], "w": [3, 3, 1, 1]}, ["y"]
+    )
     for call in (lower, explain_model):
         with pytest.raises(UnsupportedError) as caught:
             call(path, Options())

@@ -11,8 +11,16 @@ from edgec.schedule.liveness import ALIGNMENT, Lifetime, aligned
 
 @st.composite
 def _lives(draw: st.DrawFn) -> list[Lifetime]:
-    spans = draw(st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 30), st.integers(0, 8)), max_size=25))
-    return [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
+    spans = draw(
+        st.lists(
+            st.tuples(st.integers(1, 5000), st.integers(0, 30), st.integers(0, 8)),
+            max_size=25,
+        )
+    )
+    return [
+        Lifetime(f"b{i}", size, first, first + length)
+        for i, (size, first, length) in enumerate(spans)
+    ]
 
 
 @given(_lives())
@@ -24,8 +32,11 @@ def test_live_buffers_never_overlap(lives: list[Lifetime]) -> None:
         assert plan.offsets[a.name] + a.nbytes <= plan.size
         for b in lives[:i]:
             if a.first <= b.last and b.first <= a.last:
-                ao, bo = plan.offsets[a.name], plan.offsets[b.name]
-                assert ao + a.nbytes <= bo or bo + b.nbytes <= ao, f"{a} and {b} overlap"
+                ao = plan.offsets[a.name]
+                bo = plan.offsets[b.name]
+                assert ao + a.nbytes <= bo or bo + b.nbytes <= ao, (
+                    f"{a} and {b} overlap"
+                )
 
 
 def test_a_chain_needs_two_buffers() -> None:

@@ -13,23 +13,35 @@ from edgec.schedule.cores import cores_of
 
 
 def _graph(spec: OpDef) -> Graph:
-    rng, build = np.random.default_rng(0), Builder("net")
+    rng = np.random.default_rng(0)
+    build = Builder("net")
     weights = [
-        build.const(rng.normal(size=s).astype(np.float32), f"c{i}") for i, s in enumerate(((24, 1, 1, 8), (24,)))
+        build.const(rng.normal(size=s).astype(np.float32), f"c{i}")
+        for i, s in enumerate(((24, 1, 1, 8), (24,)))
     ]
     x = build.input("x", TensorType((1, 5, 5, 8)))
-    build.graph.outputs = [build.add(spec, [x, *weights] if isinstance(spec, Conv2D) else [x], "y")]
+    build.graph.outputs = [
+        build.add(spec, [x, *weights] if isinstance(spec, Conv2D) else [x], "y")
+    ]
     return build.graph
 
 
 def _files(graph: Graph) -> set[str]:
     host = Board.load("host")
     target = next(t for t in host.targets if t.name == "linux-x86_64")
-    return set(target_sources(graph, [Segment("seg0", "cpu", graph, 0)], cores_of(host, target)).texts)
+    return set(
+        target_sources(
+            graph, [Segment("seg0", "cpu", graph, 0)], cores_of(host, target)
+        ).texts
+    )
 
 
 def test_a_float_model_has_code_for_avx2_and_for_avx512() -> None:
-    assert _files(_graph(Conv2D())) == {"model.c", "seg0_x86_64_v3.c", "seg0_x86_64_v4_vnni.c"}
+    assert _files(_graph(Conv2D())) == {
+        "model.c",
+        "seg0_x86_64_v3.c",
+        "seg0_x86_64_v4_vnni.c",
+    }
 
 
 def test_plain_kernels_are_there_once() -> None:

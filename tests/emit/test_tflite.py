@@ -1,4 +1,6 @@
-"""The emitted TFLite: versions that the Edge TPU compiler knows, and opcode entries that keep them apart."""
+"""The emitted TFLite: versions that the Edge TPU compiler knows, and opcode entries
+that keep them apart.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,32 @@ from edgec.ops.conv import Conv2D
 from tests.harness import assert_agree, random_inputs, run_tflite, sample_graph
 
 HIGHEST_MAPPED = {
-    "ADD": 2, "SUB": 2, "MUL": 2, "AVERAGE_POOL_2D": 2, "MAX_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3,
-    "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "LOGISTIC": 2, "MAXIMUM": 2, "MEAN": 2, "PAD": 2, "PRELU": 1,
-    "QUANTIZE": 2, "RELU": 2, "RESHAPE": 1, "RESIZE_BILINEAR": 3, "RESIZE_NEAREST_NEIGHBOR": 3, "SOFTMAX": 2,
-    "STRIDED_SLICE": 2, "TANH": 2, "TILE": 1, "TRANSPOSE": 2, "TRANSPOSE_CONV": 2,
-}  # fmt: skip
+    "ADD": 2,
+    "SUB": 2,
+    "MUL": 2,
+    "AVERAGE_POOL_2D": 2,
+    "MAX_POOL_2D": 2,
+    "CONCATENATION": 2,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "FULLY_CONNECTED": 4,
+    "LOGISTIC": 2,
+    "MAXIMUM": 2,
+    "MEAN": 2,
+    "PAD": 2,
+    "PRELU": 1,
+    "QUANTIZE": 2,
+    "RELU": 2,
+    "RESHAPE": 1,
+    "RESIZE_BILINEAR": 3,
+    "RESIZE_NEAREST_NEIGHBOR": 3,
+    "SOFTMAX": 2,
+    "STRIDED_SLICE": 2,
+    "TANH": 2,
+    "TILE": 1,
+    "TRANSPOSE": 2,
+    "TRANSPOSE_CONV": 2,
+}
 """The highest version of each operator that was seen mapped in compiled files."""
 UNSEEN = 2
 """For documented operators that were not seen: the version that brought int8."""
@@ -29,7 +52,10 @@ _NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v,
 def opcodes(data: bytes) -> list[tuple[str, int]]:
     """(operator, version) of every opcode entry."""
     model = schema.ModelT.InitFromPackedBuf(data)
-    return [(_NAMES[max(c.builtinCode, c.deprecatedBuiltinCode)], c.version) for c in model.operatorCodes]
+    return [
+        (_NAMES[max(c.builtinCode, c.deprecatedBuiltinCode)], c.version)
+        for c in model.operatorCodes
+    ]
 
 
 def _mapped_samples() -> list[object]:
@@ -42,7 +68,9 @@ def _mapped_samples() -> list[object]:
 
 
 @pytest.mark.parametrize("sample", _mapped_samples())
-def test_what_may_go_to_the_edge_tpu_has_a_version_that_it_knows(sample: Sample) -> None:
+def test_what_may_go_to_the_edge_tpu_has_a_version_that_it_knows(
+    sample: Sample,
+) -> None:
     graph = sample_graph(sample)
     if any(op.spec.to_tflite(op) is None for op in graph.ops):
         pytest.skip("not written as TFLite")
@@ -53,7 +81,8 @@ def test_what_may_go_to_the_edge_tpu_has_a_version_that_it_knows(sample: Sample)
 def test_int8_and_float_uses_of_one_operator_have_entries_of_their_own() -> None:
     b = Builder("g")
     quant = Quant.per_tensor(0.1)
-    q, f = b.input("q", TensorType((1, 4), "int8", quant)), b.input("f", TensorType((1, 4)))
+    q = b.input("q", TensorType((1, 4), "int8", quant))
+    f = b.input("f", TensorType((1, 4)))
     one = b.const(np.ones(4, np.float32))
     b.graph.outputs = [b.add(Add(), [q, q], "qq", quant), b.add(Add(), [f, one], "ff")]
     assert sorted(opcodes(write_tflite(b.graph))) == [("ADD", 1), ("ADD", 2)]
@@ -67,11 +96,17 @@ def test_the_same_graph_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize("scale", [1e-11, 3e-9, 5.6e-9, 0.02])
 @pytest.mark.parametrize("act", ["relu6", "relu_n1_to_1", "relu"])
 def test_a_clamp_far_beyond_a_tiny_scale(act: str, scale: float) -> None:
-    """Networks that were never trained have activations of 1e-9; the kernels refuse a 6 that is 2^31 steps away."""
+    """Networks that were never trained have activations of 1e-9; the kernels refuse a 6
+    that is 2^31 steps away.
+    """
     build = Builder("tiny")
     step = Quant.per_tensor(scale, -7)
     x = build.input("x", TensorType((1, 5, 5, 3), "int8", step))
-    w = build.const(np.arange(-13, 14, dtype=np.int8).reshape(1, 3, 3, 3) * 9, "w", Quant.per_tensor(0.05, 0))
+    w = build.const(
+        np.arange(-13, 14, dtype=np.int8).reshape(1, 3, 3, 3) * 9,
+        "w",
+        Quant.per_tensor(0.05, 0),
+    )
     y = build.add(Conv2D(act=act), [x, w], "y", step)
     z = build.add(Add(act), [y, y], "z", step)
     build.graph.outputs = [z]
@@ -80,16 +115,28 @@ def test_a_clamp_far_beyond_a_tiny_scale(act: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "scale"), [(Add(), 2 * 2.0**-20), (Sub(), 2 * 2.0**-20), (SquaredDifference(), 4 * 2.0**-14)]
+    ("spec", "scale"),
+    [(Add(), 2 * 2.0**-20), (Sub(), 2 * 2.0**-20), (SquaredDifference(), 4 * 2.0**-14)],
 )
-def test_a_result_as_fine_as_the_headroom_has_no_form(spec: OpDef, scale: float) -> None:
-    """LiteRT's kernels end their process, or wrap, where the result's factor is not below one."""
+def test_a_result_as_fine_as_the_headroom_has_no_form(
+    spec: OpDef, scale: float
+) -> None:
+    """LiteRT's kernels end their process, or wrap, where the result's factor is not
+    below one.
+    """
     for finer, written in ((1.0, False), (1.01, True)):
         b = Builder("fine")
         t = TensorType((2, 3), "int8", Quant.per_tensor(1.0))
-        y = b.add(spec, [b.input("a", t), b.input("b", t)], "y", Quant.per_tensor(finer * scale))
+        y = b.add(
+            spec,
+            [b.input("a", t), b.input("b", t)],
+            "y",
+            Quant.per_tensor(finer * scale),
+        )
         b.graph.outputs = [y]
         assert (spec.to_tflite(b.graph.ops[0]) is not None) == written
         if written:
             inputs = random_inputs(b.graph)
-            assert_agree(run_tflite(b.graph, inputs), interp(b.graph, inputs), of=b.graph)
+            assert_agree(
+                run_tflite(b.graph, inputs), interp(b.graph, inputs), of=b.graph
+            )

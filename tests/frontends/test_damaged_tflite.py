@@ -25,7 +25,13 @@ WHOLE = write_tflite(residual_int8())
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(st.integers(8, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.integers(8, len(WHOLE) - 1), st.integers(0, 255)),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)
     for at, value in flips:
@@ -57,7 +63,9 @@ def test_a_constant_that_is_written(given: bool, opaque: bool, tmp_path: Path) -
         sub.inputs = np.append(sub.inputs, weights)
     else:
         sub.operators[1].outputs = np.array([weights], np.int32)
-    with pytest.raises(InputError, match="is both constant and an input or the result of an operator"):
+    with pytest.raises(
+        InputError, match="is both constant and an input or the result of an operator"
+    ):
         read_model(_written(model, tmp_path / "model.tflite"), opaque=opaque)
 
 

@@ -1,4 +1,6 @@
-"""The ONNX front-end: shapes that become static, constants that fold, and what it says when it cannot."""
+"""The ONNX front-end: shapes that become static, constants that fold, and what it says
+when it cannot.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ RELU = [node("Relu", ["x"], "y")]
 I64 = np.int64
 
 
-def message(path: Path, error: type[EdgecError], shapes: dict[str, tuple[int, ...]] | None = None) -> str:
+def message(
+    path: Path,
+    error: type[EdgecError],
+    shapes: dict[str, tuple[int, ...]] | None = None,
+) -> str:
     with pytest.raises(error) as caught:
         read_onnx(path, shapes or {})
     assert caught.value.exit_code == 2
@@ -28,7 +34,8 @@ def message(path: Path, error: type[EdgecError], shapes: dict[str, tuple[int, ..
     return str(caught.value)
 
 
-# ---- files -----------------------------------------------------------------------------------------------------------
+# ---- files
+# --------------------------------------------------------------------------------------
 def test_a_truncated_file(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", RELU, {"x": [1, 3]}, ["y"])
     path.write_bytes(path.read_bytes()[:-10])
@@ -51,24 +58,38 @@ def test_a_model_without_graph(tmp_path: Path) -> None:
 
 
 def test_missing_external_data(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", [node("Add", ["x", "w"], "y")], {"x": [4]}, ["y"], {"w": np.ones(4, np.float32)})
+    path = write(
+        tmp_path / "m.onnx",
+        [node("Add", ["x", "w"], "y")],
+        {"x": [4]},
+        ["y"],
+        {"w": np.ones(4, np.float32)},
+    )
     model = onnx.load(str(path))
-    onnx.save(model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    onnx.save(
+        model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0
+    )
     agree(path)
     (tmp_path / "w.bin").unlink()
     text = message(path, InputError)
     assert "the external data of m.onnx cannot be read" in text
-    assert "hint: put the weights' file, as the exporter wrote it, next to m.onnx" in text
+    assert (
+        "hint: put the weights' file, as the exporter wrote it, next to m.onnx" in text
+    )
 
 
 def test_an_old_opset(tmp_path: Path) -> None:
-    text = message(write(tmp_path / "m.onnx", RELU, {"x": [1]}, ["y"], opset=6), UnsupportedError)
+    text = message(
+        write(tmp_path / "m.onnx", RELU, {"x": [1]}, ["y"], opset=6), UnsupportedError
+    )
     assert "m.onnx uses opset 6; edgec reads 7 and up" in text
     assert "hint: convert it with onnx.version_converter" in text
 
 
 def test_a_value_that_nothing_writes(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", [node("Add", ["x", "ghost"], "y")], {"x": [1]}, ["y"])
+    path = write(
+        tmp_path / "m.onnx", [node("Add", ["x", "ghost"], "y")], {"x": [1]}, ["y"]
+    )
     text = message(path, InputError)
     assert "ghost is read before anything writes it" in text
     assert "at: node n_y (Add)" in text
@@ -79,10 +100,13 @@ def test_a_value_that_two_nodes_write(tmp_path: Path) -> None:
     assert "two nodes write y" in message(path, InputError)
 
 
-# ---- operators -------------------------------------------------------------------------------------------------------
+# ---- operators
+# --------------------------------------------------------------------------------------
 def test_unknown_operators(tmp_path: Path) -> None:
     nodes = [*RELU, node("Frobnicate", ["y"], "z"), node("Twiddle", ["z"], "t")]
-    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["t"]), UnsupportedError)
+    text = message(
+        write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["t"]), UnsupportedError
+    )
     assert "edgec does not know the ONNX operator Frobnicate (nor Twiddle)" in text
     assert "at: node n_z (Frobnicate)" in text
     assert "hint: docs/supported-ops.md" in text
@@ -90,28 +114,48 @@ def test_unknown_operators(tmp_path: Path) -> None:
 
 def test_unknown_operators_that_nothing_needs(tmp_path: Path) -> None:
     nodes = [*RELU, node("Frobnicate", ["y"], "z")]
-    assert len(read_onnx(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), {}).ops) == 1
+    assert (
+        len(read_onnx(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), {}).ops)
+        == 1
+    )
 
 
 def test_a_foreign_domain(tmp_path: Path) -> None:
     nodes = [node("MoE", ["x"], "y", domain="com.microsoft")]
-    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
+    text = message(
+        write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError
+    )
     assert "edgec does not know the ONNX operator com.microsoft:MoE" in text
 
 
 def test_control_flow(tmp_path: Path) -> None:
     branch = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "b", [], [])
     nodes = [node("If", ["x"], "y", then_branch=branch, else_branch=branch)]
-    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
-    assert "If: edgec compiles models without control flow: the condition (x) is computed at run time" in text
+    text = message(
+        write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError
+    )
+    assert (
+        "If: edgec compiles models without control flow: "
+        "the condition (x) is computed at run time" in text
+    )
     assert "hint: --fix x=NUMBER if it is always the same" in text
-    text = message(write(tmp_path / "m.onnx", nodes, {"x": [2]}, ["y"]), UnsupportedError)
-    assert "hint: edgec compiles models without control flow: export it with fixed shapes" in text
+    text = message(
+        write(tmp_path / "m.onnx", nodes, {"x": [2]}, ["y"]), UnsupportedError
+    )
+    assert (
+        "hint: edgec compiles models without control flow: export it with fixed shapes"
+        in text
+    )
 
 
 def test_a_condition_that_is_constant(tmp_path: Path) -> None:
     def branch(nodes: list[onnx.NodeProto], out: str) -> onnx.GraphProto:
-        return helper.make_graph(nodes, "branch", [], [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)])
+        return helper.make_graph(
+            nodes,
+            "branch",
+            [],
+            [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)],
+        )
 
     squeezed = branch([helper.make_node("Squeeze", ["r", "one"], ["t"])], "t")
     same = branch([helper.make_node("Frobnicate", ["r"], ["e"])], "e")
@@ -123,33 +167,58 @@ def test_a_condition_that_is_constant(tmp_path: Path) -> None:
         node("Equal", ["d", "one"], "c"),
         node("If", ["c"], "z", then_branch=squeezed, else_branch=same),
     ]
-    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 1, 3]}, ["z"], {"one": np.array([1], I64)})
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": [2, 1, 3]}, ["z"], {"one": np.array([1], I64)}
+    )
     graph = read_onnx(path, {})
     assert [op.kind for op in graph.ops] == ["relu", "logistic", "reshape"]
     assert (graph.outputs[0].name, graph.outputs[0].type.shape) == ("z", (2, 3))
-    path = write(tmp_path / "m.onnx", nodes, {"x": [2, 2, 3]}, ["z"], {"one": np.array([1], I64)})
-    assert "edgec does not know the ONNX operator Frobnicate" in message(path, UnsupportedError)
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": [2, 2, 3]}, ["z"], {"one": np.array([1], I64)}
+    )
+    assert "edgec does not know the ONNX operator Frobnicate" in message(
+        path, UnsupportedError
+    )
 
 
 def test_a_node_that_cannot_be_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", [node("Reshape", ["x", "s"], "y")], {"x": [4]}, ["y"], {"s": np.array([3], I64)})
+    path = write(
+        tmp_path / "m.onnx",
+        [node("Reshape", ["x", "s"], "y")],
+        {"x": [4]},
+        ["y"],
+        {"s": np.array([3], I64)},
+    )
     text = message(path, UnsupportedError)
     assert "error: Reshape: float32[4] does not fit the shape [3]" in text
     assert "at: node n_y (Reshape)" in text
 
 
 def test_a_computed_shape(tmp_path: Path) -> None:
-    nodes = [node("Cast", ["x"], "s", to=TensorProto.INT64), node("Reshape", ["x", "s"], "y")]
-    text = message(write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError)
+    nodes = [
+        node("Cast", ["x"], "s", to=TensorProto.INT64),
+        node("Reshape", ["x", "s"], "y"),
+    ]
+    text = message(
+        write(tmp_path / "m.onnx", nodes, {"x": [1]}, ["y"]), UnsupportedError
+    )
     assert "input 1 (s) is computed at run time; edgec needs it to be constant" in text
 
 
 def test_an_output_that_is_not_computed(tmp_path: Path) -> None:
     constants = {n: np.ones(4, np.float32) for n in "abcd"}
-    nodes = [node("BatchNormalization", ["x", *"abcd"], ["y", "mean"]), node("Relu", ["mean"], "z")]
-    path = write(tmp_path / "m.onnx", nodes, {"x": [1, 4, 2]}, ["z"], constants, opset=9)
+    nodes = [
+        node("BatchNormalization", ["x", *"abcd"], ["y", "mean"]),
+        node("Relu", ["mean"], "z"),
+    ]
+    path = write(
+        tmp_path / "m.onnx", nodes, {"x": [1, 4, 2]}, ["z"], constants, opset=9
+    )
     text = message(path, UnsupportedError)
-    assert "output 1 of BatchNormalization (mean) is read, which edgec does not compute" in text
+    assert (
+        "output 1 of BatchNormalization (mean) is read, which edgec does not compute"
+        in text
+    )
 
 
 def test_elements_that_edgec_does_not_know(tmp_path: Path) -> None:
@@ -159,12 +228,15 @@ def test_elements_that_edgec_does_not_know(tmp_path: Path) -> None:
     onnx.save(model, str(path))
     assert "input x has elements of type bfloat16" in message(path, UnsupportedError)
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT
-    model.graph.initializer.append(helper.make_tensor("w", TensorProto.STRING, [1], [b"hello"]))
+    model.graph.initializer.append(
+        helper.make_tensor("w", TensorProto.STRING, [1], [b"hello"])
+    )
     onnx.save(model, str(path))
     assert "tensor w has elements of type string" in message(path, UnsupportedError)
 
 
-# ---- shapes ----------------------------------------------------------------------------------------------------------
+# ---- shapes
+# --------------------------------------------------------------------------------------
 def test_a_dynamic_input(tmp_path: Path) -> None:
     path = write(tmp_path / "m.onnx", RELU, {"x": ["n", 3, "height", None]}, ["y"])
     text = message(path, InputError)
@@ -184,11 +256,18 @@ def test_a_dynamic_batch_is_one(tmp_path: Path, batch: int | str | None) -> None
 def test_a_dimension_of_0_is_0(shape: tuple[int, ...], tmp_path: Path) -> None:
     """As onnxruntime has it; another size can be given."""
     path = write(tmp_path / "m.onnx", RELU, {"x": shape}, ["y"])
-    graph, x = read_onnx(path, {}), np.ones(shape, np.float32)
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    np.testing.assert_array_equal(interp(graph, {"x": x})["y"], session.run(None, {"x": x})[0])
+    graph = read_onnx(path, {})
+    x = np.ones(shape, np.float32)
+    session = onnxruntime.InferenceSession(
+        str(path), providers=["CPUExecutionProvider"]
+    )
+    np.testing.assert_array_equal(
+        interp(graph, {"x": x})["y"], session.run(None, {"x": x})[0]
+    )
     assert graph.inputs[0].type.shape == shape
-    with pytest.raises(InputError, match=r"x has the shape \[.*0.*\], without an element"):
+    with pytest.raises(
+        InputError, match=r"x has the shape \[.*0.*\], without an element"
+    ):
         read_model(path)
     given = tuple(d or 5 for d in shape)
     assert read_onnx(path, {"x": given}).inputs[0].type.shape == given
@@ -203,11 +282,16 @@ def test_a_vector_has_no_batch(tmp_path: Path) -> None:
 def test_a_shape_that_does_not_fit(tmp_path: Path, given: tuple[int, ...]) -> None:
     path = write(tmp_path / "m.onnx", RELU, {"x": ["n", 3, "h", "w"]}, ["y"])
     text = message(path, InputError, {"x": given})
-    assert f"input x has the shape [n, 3, h, w] in the file, which {list(given)} does not fit" in text
+    assert (
+        f"input x has the shape [n, 3, h, w] in the file, which {list(given)} does not fit"
+        in text
+    )
 
 
 def test_a_shape_for_an_input_that_is_not_there(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", RELU, {"x": ["n", 3]}, ["y"], {"w": np.ones(1, np.float32)})
+    path = write(
+        tmp_path / "m.onnx", RELU, {"x": ["n", 3]}, ["y"], {"w": np.ones(1, np.float32)}
+    )
     text = message(path, InputError, {"X": (1, 3)})
     assert "the model has no input X" in text
     assert "hint: its inputs: x" in text
@@ -222,10 +306,17 @@ def test_an_input_without_shape(tmp_path: Path) -> None:
     assert read_onnx(path, {"x": (2, 2)}).inputs[0].type.shape == (2, 2)
 
 
-# ---- constants -------------------------------------------------------------------------------------------------------
+# ---- constants
+# --------------------------------------------------------------------------------------
 def test_an_initializer_that_is_an_input_too_is_a_constant(tmp_path: Path) -> None:
     nodes = [node("Add", ["x", "w"], "y")]
-    path = write(tmp_path / "m.onnx", nodes, {"x": [4], "w": [4]}, ["y"], {"w": np.arange(4, dtype=np.float32)})
+    path = write(
+        tmp_path / "m.onnx",
+        nodes,
+        {"x": [4], "w": [4]},
+        ["y"],
+        {"w": np.arange(4, dtype=np.float32)},
+    )
     graph = read_onnx(path, {})
     assert [v.name for v in graph.inputs] == ["x"]
     x = np.ones(4, np.float32)
@@ -267,8 +358,13 @@ def test_operators_that_edgec_does_not_know_fold_on_constants(tmp_path: Path) ->
 
 
 def test_doubles_become_floats(tmp_path: Path) -> None:
-    nodes = [node("Cast", ["w"], "f", to=TensorProto.FLOAT), node("Add", ["x", "f"], "y")]
-    graph = agree(write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["y"], {"w": np.arange(4.0)}))
+    nodes = [
+        node("Cast", ["w"], "f", to=TensorProto.FLOAT),
+        node("Add", ["x", "f"], "y"),
+    ]
+    graph = agree(
+        write(tmp_path / "m.onnx", nodes, {"x": [4]}, ["y"], {"w": np.arange(4.0)})
+    )
     assert [op.kind for op in graph.ops] == ["add"]
 
 
@@ -286,10 +382,21 @@ def test_constants_of_every_attribute(tmp_path: Path) -> None:
     agree(write(tmp_path / "m.onnx", nodes, {"x": [1, 2]}, ["y"]))
 
 
-# ---- outputs ---------------------------------------------------------------------------------------------------------
+# ---- outputs
+# --------------------------------------------------------------------------------------
 def test_outputs_that_are_inputs_or_constants(tmp_path: Path) -> None:
-    nodes = [node("Identity", ["x"], "same"), node("Relu", ["w"], "k"), node("Cast", ["x"], "c", to=TensorProto.FLOAT)]
-    path = write(tmp_path / "m.onnx", nodes, {"x": [3]}, ["x", "same", "k", "c"], {"w": np.array([-1, 2], np.float32)})
+    nodes = [
+        node("Identity", ["x"], "same"),
+        node("Relu", ["w"], "k"),
+        node("Cast", ["x"], "c", to=TensorProto.FLOAT),
+    ]
+    path = write(
+        tmp_path / "m.onnx",
+        nodes,
+        {"x": [3]},
+        ["x", "same", "k", "c"],
+        {"w": np.array([-1, 2], np.float32)},
+    )
     assert [v.name for v in agree(path).outputs] == ["x", "same", "k", "c"]
 
 
@@ -301,7 +408,9 @@ def test_an_output_twice_and_between(tmp_path: Path) -> None:
 def test_names_are_those_of_the_file(tmp_path: Path) -> None:
     nodes = [node("Conv", ["x", "w"], "mid"), node("Relu", ["mid"], "y")]
     constants = {"w": np.ones((2, 3, 1, 1), np.float32)}
-    graph = read_onnx(write(tmp_path / "m.onnx", nodes, {"x": [1, 3, 2, 2]}, ["y"], constants), {})
+    graph = read_onnx(
+        write(tmp_path / "m.onnx", nodes, {"x": [1, 3, 2, 2]}, ["y"], constants), {}
+    )
     names = {v.name for v in graph.values()}
     assert {"x", "mid", "y"} <= names
     assert {op.source for op in graph.ops} == {"n_mid", "n_y"}
@@ -309,10 +418,14 @@ def test_names_are_those_of_the_file(tmp_path: Path) -> None:
 
 def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     """Also where it is known: a sequence of one is no tensor with one more dimension."""
-    one = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(np.ones(5, np.float32)))
+    one = helper.make_node(
+        "Constant", [], ["one"], value=numpy_helper.from_array(np.ones(5, np.float32))
+    )
     nodes = [one, helper.make_node("SequenceConstruct", ["one"], ["y"])]
     outputs = [helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)]
     path = tmp_path / "sequence.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "sequence", [], outputs)), path)
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "sequence", [], outputs)), path
+    )
     with pytest.raises(UnsupportedError, match="output y is no tensor"):
         read_model(path)

@@ -43,12 +43,23 @@ def test_a_standard_operator_is_read_by_its_function(
 
 
 def test_all_outputs_of_a_normalisation(tmp_path: Path) -> None:
-    norm = node("LayerNormalization", ["x", "s", "b"], ["y", "mean", "deviation"], axis=-1)
-    path = write(tmp_path / "m.onnx", [norm], {"x": [2, 3, 8]}, ["y", "mean"], {"s": _x(8), "b": _x(8)}, opset=17)
+    norm = node(
+        "LayerNormalization", ["x", "s", "b"], ["y", "mean", "deviation"], axis=-1
+    )
+    path = write(
+        tmp_path / "m.onnx",
+        [norm],
+        {"x": [2, 3, 8]},
+        ["y", "mean"],
+        {"s": _x(8), "b": _x(8)},
+        opset=17,
+    )
     agree(path)
 
 
-def _functions(path: Path, functions: list[onnx.FunctionProto], domain: str = "mine") -> Path:
+def _functions(
+    path: Path, functions: list[onnx.FunctionProto], domain: str = "mine"
+) -> Path:
     model = onnx.load(str(path))
     model.functions.extend(functions)
     model.opset_import.append(helper.make_opsetid(domain, 1))
@@ -56,28 +67,48 @@ def _functions(path: Path, functions: list[onnx.FunctionProto], domain: str = "m
     return path
 
 
-def _function(name: str, nodes: list[onnx.NodeProto], attributes: list[str]) -> onnx.FunctionProto:
+def _function(
+    name: str, nodes: list[onnx.NodeProto], attributes: list[str]
+) -> onnx.FunctionProto:
     imports = [helper.make_opsetid("", 13), helper.make_opsetid("mine", 1)]
     return helper.make_function("mine", name, ["x"], ["y"], nodes, imports, attributes)
 
 
 def _leak(inputs: list[str], output: str) -> onnx.NodeProto:
     leak = helper.make_node("LeakyRelu", inputs, [output])
-    leak.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
+    leak.attribute.append(
+        onnx.AttributeProto(
+            name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT
+        )
+    )
     return leak
 
 
 def test_functions_of_the_model_in_one_another(tmp_path: Path) -> None:
-    inner = _function("Leak", [_leak(["x"], "t"), helper.make_node("Neg", ["t"], ["y"])], ["slope"])
+    inner = _function(
+        "Leak", [_leak(["x"], "t"), helper.make_node("Neg", ["t"], ["y"])], ["slope"]
+    )
     call = helper.make_node("Leak", ["x"], ["t"], domain="mine", slope=0.25)
     outer = _function("Twice", [call, helper.make_node("Add", ["t", "x"], ["y"])], [])
-    nodes = [node("Twice", ["x"], "t", domain="mine"), node("Leak", ["t"], "y", domain="mine", slope=0.5)]
-    agree(_functions(write(tmp_path / "m.onnx", nodes, {"x": [2, 5]}, ["y"]), [inner, outer]))
+    nodes = [
+        node("Twice", ["x"], "t", domain="mine"),
+        node("Leak", ["t"], "y", domain="mine", slope=0.5),
+    ]
+    agree(
+        _functions(
+            write(tmp_path / "m.onnx", nodes, {"x": [2, 5]}, ["y"]), [inner, outer]
+        )
+    )
 
 
 def test_a_message_says_in_which_function(tmp_path: Path) -> None:
     inner = _function("Bad", [helper.make_node("Flatten", ["x"], ["y"], axis=7)], [])
-    path = write(tmp_path / "m.onnx", [node("Bad", ["x"], "y", domain="mine")], {"x": [2, 5]}, ["y"])
+    path = write(
+        tmp_path / "m.onnx",
+        [node("Bad", ["x"], "y", domain="mine")],
+        {"x": [2, 5]},
+        ["y"],
+    )
     with pytest.raises(UnsupportedError) as caught:
         read_onnx(_functions(path, [inner]), {})
     assert "Flatten: axis 7" in caught.value.what
@@ -86,38 +117,81 @@ def test_a_message_says_in_which_function(tmp_path: Path) -> None:
 
 
 def test_a_function_that_calls_itself(tmp_path: Path) -> None:
-    endless = _function("Endless", [helper.make_node("Endless", ["x"], ["y"], domain="mine")], [])
-    path = write(tmp_path / "m.onnx", [node("Endless", ["x"], "y", domain="mine")], {"x": [2]}, ["y"])
+    endless = _function(
+        "Endless", [helper.make_node("Endless", ["x"], ["y"], domain="mine")], []
+    )
+    path = write(
+        tmp_path / "m.onnx",
+        [node("Endless", ["x"], "y", domain="mine")],
+        {"x": [2]},
+        ["y"],
+    )
     with pytest.raises(UnsupportedError, match="functions call each other without end"):
         read_onnx(_functions(path, [endless]), {})
 
 
 def test_an_attribute_that_a_function_does_not_know(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.onnx", [node("Relu", ["x"], "y", slope=0.5)], {"x": [2]}, ["y"], opset=18)
+    path = write(
+        tmp_path / "m.onnx",
+        [node("Relu", ["x"], "y", slope=0.5)],
+        {"x": [2]},
+        ["y"],
+        opset=18,
+    )
     with pytest.raises(UnsupportedError, match="does not know the attribute slope"):
         read_onnx(path, {})
 
 
-W, B = _x(3, 2, 3, 3), _x(3)
+W = _x(3, 2, 3, 3)
+B = _x(3)
 
 
 @pytest.mark.parametrize(
     ("op", "shapes", "constants", "attrs"),
     [
-        ("FusedConv", {"x": [1, 2, 6, 5]}, {"w": W, "b": B}, {"activation": "Relu", "pads": [1, 1, 1, 1]}),
-        ("FusedConv", {"x": [1, 2, 6, 5]}, {"w": W}, {"activation": "LeakyRelu", "activation_params": [0.2]}),
-        ("FusedConv", {"x": [1, 2, 6, 5]}, {"w": W}, {"activation": "Clip", "activation_params": [-0.1, 0.3]}),
-        ("FusedMatMul", {"x": [2, 3, 4], "z": [2, 3, 5]}, {}, {"transA": 1, "alpha": 0.5}),
+        (
+            "FusedConv",
+            {"x": [1, 2, 6, 5]},
+            {"w": W, "b": B},
+            {"activation": "Relu", "pads": [1, 1, 1, 1]},
+        ),
+        (
+            "FusedConv",
+            {"x": [1, 2, 6, 5]},
+            {"w": W},
+            {"activation": "LeakyRelu", "activation_params": [0.2]},
+        ),
+        (
+            "FusedConv",
+            {"x": [1, 2, 6, 5]},
+            {"w": W},
+            {"activation": "Clip", "activation_params": [-0.1, 0.3]},
+        ),
+        (
+            "FusedMatMul",
+            {"x": [2, 3, 4], "z": [2, 3, 5]},
+            {},
+            {"transA": 1, "alpha": 0.5},
+        ),
         ("FusedMatMul", {"x": [3, 4], "z": [5, 4]}, {}, {"transB": 1}),
         ("Gelu", {"x": [2, 6]}, {}, {}),
         ("BiasGelu", {"x": [2, 6]}, {"b": _x(6)}, {}),
         ("FastGelu", {"x": [2, 6]}, {"b": _x(6)}, {}),
         ("QuickGelu", {"x": [2, 6]}, {}, {"alpha": 1.5}),
-        ("SkipLayerNormalization", {"x": [1, 4, 6], "z": [1, 4, 6]}, {"s": _x(6), "b": _x(6)}, {"epsilon": 1e-5}),
+        (
+            "SkipLayerNormalization",
+            {"x": [1, 4, 6], "z": [1, 4, 6]},
+            {"s": _x(6), "b": _x(6)},
+            {"epsilon": 1e-5},
+        ),
     ],
-)  # fmt: skip
+)
 def test_operators_of_onnxruntimes_domain(
-    tmp_path: Path, op: str, shapes: dict[str, list[int]], constants: dict[str, Array], attrs: dict[str, Any]
+    tmp_path: Path,
+    op: str,
+    shapes: dict[str, list[int]],
+    constants: dict[str, Array],
+    attrs: dict[str, Any],
 ) -> None:
     nodes = [node(op, [*shapes, *constants], "y", domain="com.microsoft", **attrs)]
     path = write(tmp_path / "m.onnx", nodes, shapes, ["y"], constants)
@@ -139,9 +213,13 @@ def test_operators_of_onnxruntimes_domain(
         ("ParametricSoftplus", [2, 6], {}, {"alpha": 0.5, "beta": 2.0}),
         ("ScaledTanh", [2, 6], {}, {"alpha": 0.5, "beta": 2.0}),
     ],
-)  # fmt: skip
+)
 def test_experimental_operators_that_onnx_took_back(
-    tmp_path: Path, op: str, shape: list[int], constants: dict[str, Array], attrs: dict[str, Any]
+    tmp_path: Path,
+    op: str,
+    shape: list[int],
+    constants: dict[str, Array],
+    attrs: dict[str, Any],
 ) -> None:
     nodes = [node(op, ["x", *constants], "y", **attrs)]
     agree(write(tmp_path / "m.onnx", nodes, {"x": shape}, ["y"], constants, opset=7))
@@ -153,13 +231,33 @@ def test_experimental_operators_that_onnx_took_back(
         ("Affine", {"alpha": 1.0}, "the attribute beta is missing"),
         ("ImageScaler", {"bias": [1.0, 2.0]}, "2 biases for a value of shape"),
         ("Crop", {"border": [1, 1, 1]}, "4, 2 and 4 numbers"),
-        ("Crop", {"border": [2, 0, 3, 0]}, "leave nothing of 4 x 5, or reach beyond it"),
-        ("Crop", {"border": [2, 0, 0, 0], "scale": [4, 4]}, "leave nothing of 4 x 5, or reach beyond it"),
-        ("Crop", {"border": [0, 0, 0, 0], "size": [4, 4]}, "does not know the attribute size"),
+        (
+            "Crop",
+            {"border": [2, 0, 3, 0]},
+            "leave nothing of 4 x 5, or reach beyond it",
+        ),
+        (
+            "Crop",
+            {"border": [2, 0, 0, 0], "scale": [4, 4]},
+            "leave nothing of 4 x 5, or reach beyond it",
+        ),
+        (
+            "Crop",
+            {"border": [0, 0, 0, 0], "size": [4, 4]},
+            "does not know the attribute size",
+        ),
     ],
-)  # fmt: skip
-def test_experimental_operators_that_are_wrong(tmp_path: Path, op: str, attrs: dict[str, Any], message: str) -> None:
-    path = write(tmp_path / "m.onnx", [node(op, ["x"], "y", **attrs)], {"x": [1, 3, 4, 5]}, ["y"], opset=7)
+)
+def test_experimental_operators_that_are_wrong(
+    tmp_path: Path, op: str, attrs: dict[str, Any], message: str
+) -> None:
+    path = write(
+        tmp_path / "m.onnx",
+        [node(op, ["x"], "y", **attrs)],
+        {"x": [1, 3, 4, 5]},
+        ["y"],
+        opset=7,
+    )
     with pytest.raises(UnsupportedError, match=message):
         read_onnx(path, {})
 
@@ -171,7 +269,11 @@ def test_an_attribute_of_that_domain_that_is_not_known(tmp_path: Path) -> None:
 
 
 def test_nodes_out_of_order_are_sorted(tmp_path: Path) -> None:
-    nodes = [node("Add", ["a", "b"], "y"), node("Exp", ["a"], "b"), node("Relu", ["x"], "a")]
+    nodes = [
+        node("Add", ["a", "b"], "y"),
+        node("Exp", ["a"], "b"),
+        node("Relu", ["x"], "a"),
+    ]
     path = write(tmp_path / "m.onnx", nodes, {"x": [2, 3]}, ["y"])
     graph = read_onnx(path, {})
     assert [op.kind for op in graph.ops] == ["relu", "exp", "add"]
@@ -188,7 +290,9 @@ def test_floats_of_other_widths_at_the_border(tmp_path: Path, elements: str) -> 
     path = write(tmp_path / "m.onnx", [node("Exp", ["x"], "y")], {"x": [2, 3]}, ["y"])
     model = onnx.load(str(path))
     for info in (*model.graph.input, *model.graph.output):
-        info.type.tensor_type.elem_type = onnx.TensorProto.DataType.Value(elements.upper())
+        info.type.tensor_type.elem_type = onnx.TensorProto.DataType.Value(
+            elements.upper()
+        )
     onnx.save(model, str(path))
     graph = read_onnx(path, {})
     width = "float64" if elements == "double" else elements
@@ -198,7 +302,12 @@ def test_floats_of_other_widths_at_the_border(tmp_path: Path, elements: str) -> 
 
 def test_tensors_without_elements_are_inside_alone(tmp_path: Path) -> None:
     ends = {"s": np.array([2]), "e": np.array([2])}
-    nodes = [node("Slice", ["x", "s", "e"], "none"), node("Concat", ["none", "x"], "y", axis=0)]
+    nodes = [
+        node("Slice", ["x", "s", "e"], "none"),
+        node("Concat", ["none", "x"], "y", axis=0),
+    ]
     agree(write(tmp_path / "m.onnx", nodes, {"x": [2, 3]}, ["y"], ends))
-    with pytest.raises(InputError, match=r"none has the shape \[0, 3\], without an element"):
+    with pytest.raises(
+        InputError, match=r"none has the shape \[0, 3\], without an element"
+    ):
         read_model(write(tmp_path / "n.onnx", nodes[:1], {"x": [2, 3]}, ["none"], ends))

@@ -1,4 +1,6 @@
-"""Trained ONNX models of the data folder: read, optimised, and within 1e-4 of onnxruntime's outputs."""
+"""Trained ONNX models of the data folder: read, optimised, and within 1e-4 of
+onnxruntime's outputs.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ MODELS = [
     pytest.param("vittrack", 3, marks=SLOW),
     pytest.param("fns_udnie_std_256", 0, marks=SLOW),
 ]
-"""With the number of transposes between convolutions that are the model's own: channel shuffles, attention."""
+"""With the number of transposes between convolutions that are the model's own: channel
+shuffles, attention.
+"""
 
 TOLERANCE = 1e-4
 """Of the output's range."""
 RESOLUTION = 1e-6
-"""Of the output's magnitude, or absolute where that is below 1: outputs may hardly differ from one another."""
+"""Of the output's magnitude, or absolute where that is below 1: outputs may hardly
+differ from one another.
+"""
 
 
 @pytest.mark.shared
@@ -44,14 +50,21 @@ def test_a_trained_model(shared: Path, name: str, own_transposes: int) -> None:
     verify(imported, "imported")
     graph = optimize(imported.copy())
     assert parse(print_graph(graph)) == graph
-    assert [(v.name, v.type) for v in graph.inputs] == [(v.name, v.type) for v in imported.inputs]
-    assert [(v.name, v.type) for v in graph.outputs] == [(v.name, v.type) for v in imported.outputs]
+    assert [(v.name, v.type) for v in graph.inputs] == [
+        (v.name, v.type) for v in imported.inputs
+    ]
+    assert [(v.name, v.type) for v in graph.outputs] == [
+        (v.name, v.type) for v in imported.outputs
+    ]
     assert len(between_convolutions(graph)) == own_transposes
     data = np.load(folder / "ref.npz")
     got = interp(graph, {v.name: data[f"in0_{i}"] for i, v in enumerate(graph.inputs)})
     for i, v in enumerate(graph.outputs):
         want = data[f"out0_{i}"]
-        allowed = max(TOLERANCE * float(want.max() - want.min()), RESOLUTION * max(1.0, float(np.abs(want).max())))
+        allowed = max(
+            TOLERANCE * float(want.max() - want.min()),
+            RESOLUTION * max(1.0, float(np.abs(want).max())),
+        )
         assert np.abs(got[v.name] - want).max() <= allowed
 
 
@@ -59,7 +72,9 @@ def between_convolutions(graph: Graph) -> list[Op]:
     """The transposes on the way from one convolution to another, if the elements move."""
     found: list[Op] = []
     after = _reached(graph.ops)
-    before = _reached([Op(op.spec, op.outputs, op.inputs) for op in reversed(graph.ops)])
+    before = _reached(
+        [Op(op.spec, op.outputs, op.inputs) for op in reversed(graph.ops)]
+    )
     for op in graph.ops:
         if op.kind == "transpose" and op.inputs[0] in after and op.output in before:
             found.append(op)
@@ -70,6 +85,8 @@ def _reached(ops: list[Op]) -> set[object]:
     """Values that depend on a convolution's."""
     reached: set[object] = set()
     for op in ops:
-        if op.kind in ("conv2d", "depthwise_conv2d", "transpose_conv2d") or any(v in reached for v in op.inputs):
+        if op.kind in ("conv2d", "depthwise_conv2d", "transpose_conv2d") or any(
+            v in reached for v in op.inputs
+        ):
             reached.update(op.outputs)
     return reached

@@ -56,32 +56,56 @@ class Net:
 
 def conv(net: Net, x: str) -> str:
     n, c, h, w = net.shapes[x]
-    depthwise, k, stride = net.random.random() < 0.3, net.random.choice([1, 3]), net.random.choice([1, 1, 2])
+    depthwise = net.random.random() < 0.3
+    k = net.random.choice([1, 3])
+    stride = net.random.choice([1, 1, 2])
     o, group = (c, c) if depthwise else (net.random.choice([2, 4, 8]), 1)
     pad = k // 2
     size = tuple((d + 2 * pad - k) // stride + 1 for d in (h, w))
-    inputs = [x, net.floats(o, c // group, k, k), *([net.floats(o)] if net.random.random() < 0.6 else [])]
+    inputs = [
+        x,
+        net.floats(o, c // group, k, k),
+        *([net.floats(o)] if net.random.random() < 0.6 else []),
+    ]
     return net.add(
-        "Conv", inputs, (n, o, *size), strides=[stride] * 2, pads=[pad] * 4, group=group, kernel_shape=[k, k]
+        "Conv",
+        inputs,
+        (n, o, *size),
+        strides=[stride] * 2,
+        pads=[pad] * 4,
+        group=group,
+        kernel_shape=[k, k],
     )
 
 
 def batch_norm(net: Net, x: str) -> str:
     c = net.shapes[x][1]
     constants = [net.floats(c) for _ in range(3)]
-    return net.add("BatchNormalization", [x, *constants, net.floats(c, low=0.1)], net.shapes[x])
+    return net.add(
+        "BatchNormalization", [x, *constants, net.floats(c, low=0.1)], net.shapes[x]
+    )
 
 
 def activation(net: Net, x: str) -> str:
     kind = net.random.choice(
-        ["Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "clip", "hard_swish", "silu", "prelu"]
+        [
+            "Relu",
+            "Sigmoid",
+            "Tanh",
+            "LeakyRelu",
+            "HardSigmoid",
+            "clip",
+            "hard_swish",
+            "silu",
+            "prelu",
+        ]
     )
     shape = net.shapes[x]
     if kind == "clip":
         zero, six = (net.const(np.array(v, np.float32)) for v in (0, 6))
-        return (
-            net.add("Clip", [x, zero, six], shape) if net.opset >= 11 else net.add("Clip", [x], shape, min=0.0, max=6.0)
-        )
+        if net.opset >= 11:
+            return net.add("Clip", [x, zero, six], shape)
+        return net.add("Clip", [x], shape, min=0.0, max=6.0)
     if kind == "prelu":
         return net.add("PRelu", [x, net.floats(shape[1], 1, 1)], shape)
     if kind == "silu":
@@ -89,7 +113,16 @@ def activation(net: Net, x: str) -> str:
     if kind == "hard_swish":
         y = net.add("Add", [x, net.const(np.array([3], np.float32))], shape)
         return net.add(
-            "Mul", [x, net.add("Mul", [_clip6(net, y), net.const(np.array(1 / 6, np.float32))], shape)], shape
+            "Mul",
+            [
+                x,
+                net.add(
+                    "Mul",
+                    [_clip6(net, y), net.const(np.array(1 / 6, np.float32))],
+                    shape,
+                ),
+            ],
+            shape,
         )
     return net.add(kind, [x], shape)
 
@@ -105,17 +138,23 @@ def scale(net: Net, x: str) -> str:
     n, c, h, w = net.shapes[x]
     other = net.random.choice([(c, 1, 1), (1, c, 1, 1), (), (1, 1, h, w)])
     kind = net.random.choice(["Mul", "Add", "Sub", "Div"])
-    return net.add(kind, [x, net.floats(*other, low=0.5 if kind == "Div" else -1)], (n, c, h, w))
+    return net.add(
+        kind, [x, net.floats(*other, low=0.5 if kind == "Div" else -1)], (n, c, h, w)
+    )
 
 
 def merge(net: Net, x: str) -> str:
     same = [n for n, s in net.shapes.items() if s == net.shapes[x]]
-    return net.add(net.random.choice(["Add", "Mul"]), [x, net.random.choice(same)], net.shapes[x])
+    return net.add(
+        net.random.choice(["Add", "Mul"]), [x, net.random.choice(same)], net.shapes[x]
+    )
 
 
 def join(net: Net, x: str) -> str:
     n, c, h, w = net.shapes[x]
-    fits = [v for v, s in net.shapes.items() if len(s) == 4 and (s[0], *s[2:]) == (n, h, w)]
+    fits = [
+        v for v, s in net.shapes.items() if len(s) == 4 and (s[0], *s[2:]) == (n, h, w)
+    ]
     other = net.random.choice(fits)
     return net.add("Concat", [x, other], (n, c + net.shapes[other][1], h, w), axis=1)
 
@@ -125,7 +164,9 @@ def pool(net: Net, x: str) -> str:
     if min(h, w) < 2:
         return x
     kind = net.random.choice(["MaxPool", "AveragePool"])
-    return net.add(kind, [x], (n, c, h // 2, w // 2), kernel_shape=[2, 2], strides=[2, 2])
+    return net.add(
+        kind, [x], (n, c, h // 2, w // 2), kernel_shape=[2, 2], strides=[2, 2]
+    )
 
 
 def gate(net: Net, x: str) -> str:
@@ -154,7 +195,9 @@ def pad(net: Net, x: str) -> str:
     n, c, h, w = net.shapes[x]
     pads = [0, 0, 1, 0, 0, 0, 0, 1]
     shape = (n, c, h + 1, w + 1)
-    return net.add("Pad", [x, net.ints(*pads)], shape) if net.opset >= 11 else net.add("Pad", [x], shape, pads=pads)
+    if net.opset >= 11:
+        return net.add("Pad", [x, net.ints(*pads)], shape)
+    return net.add("Pad", [x], shape, pads=pads)
 
 
 def cut(net: Net, x: str) -> str:
@@ -162,8 +205,12 @@ def cut(net: Net, x: str) -> str:
     if c < 2:
         return x
     if net.opset < 10:
-        return net.add("Slice", [x], (n, c - 1, h, w), starts=[1], ends=[9999], axes=[1])
-    return net.add("Slice", [x, net.ints(1), net.ints(9999), net.ints(1)], (n, c - 1, h, w))
+        return net.add(
+            "Slice", [x], (n, c - 1, h, w), starts=[1], ends=[9999], axes=[1]
+        )
+    return net.add(
+        "Slice", [x, net.ints(1), net.ints(9999), net.ints(1)], (n, c - 1, h, w)
+    )
 
 
 def mean(net: Net, x: str) -> str:
@@ -178,15 +225,39 @@ def upsample(net: Net, x: str) -> str:
     if net.opset < 13 or h > 8:
         return x
     inputs = [x, "", net.const(np.array([1, 1, 2, 2], np.float32))]
-    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    mode = net.random.choice([nearest, {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}])
+    nearest = {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    }
+    mode = net.random.choice(
+        [nearest, {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}]
+    )
     return net.add("Resize", inputs, (n, c, 2 * h, 2 * w), **mode)
 
 
 BLOCKS: list[Callable[[Net, str], str]] = [
-    conv, conv, conv, conv, batch_norm, batch_norm, activation, activation, activation,
-    scale, merge, merge, join, pool, gate, shuffle, pad, cut, mean, upsample,
-]  # fmt: skip
+    conv,
+    conv,
+    conv,
+    conv,
+    batch_norm,
+    batch_norm,
+    activation,
+    activation,
+    activation,
+    scale,
+    merge,
+    merge,
+    join,
+    pool,
+    gate,
+    shuffle,
+    pad,
+    cut,
+    mean,
+    upsample,
+]
 
 
 def head(net: Net, x: str) -> str:
@@ -208,13 +279,24 @@ def head(net: Net, x: str) -> str:
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 18])
 @pytest.mark.parametrize("seed", range(12))
-def test_random_models_agree_with_onnxruntime(tmp_path: Path, seed: int, opset: int) -> None:
+def test_random_models_agree_with_onnxruntime(
+    tmp_path: Path, seed: int, opset: int
+) -> None:
     net = Net(Random(100 * seed + opset), opset)
     net.shapes["x"] = (net.random.choice([1, 1, 2]), 3, 9, 8)
     for _ in range(net.random.randrange(3, 14)):
         net.random.choice(BLOCKS)(net, net.image())
-    outputs = list(dict.fromkeys([head(net, net.image()), list(net.shapes)[-1], net.image()]))
-    path = write(tmp_path / "m.onnx", net.nodes, {"x": net.shapes["x"]}, outputs, net.constants, opset)
+    outputs = list(
+        dict.fromkeys([head(net, net.image()), list(net.shapes)[-1], net.image()])
+    )
+    path = write(
+        tmp_path / "m.onnx",
+        net.nodes,
+        {"x": net.shapes["x"]},
+        outputs,
+        net.constants,
+        opset,
+    )
     disabled = net.random.sample(list(available()), net.random.choice([0, 0, 1, 3]))
     optimized = agree(path, disabled, tolerance=2e-5)
     if disabled:

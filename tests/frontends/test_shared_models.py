@@ -1,4 +1,6 @@
-"""Every model of the data folder is read, and its text form is parsed back; those that cannot be are explained."""
+"""Every model of the data folder is read, and its text form is parsed back; those that
+cannot be are explained.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,25 @@ from tests.tables.models_table import SHARED, Row, frozen, read_and_print
 pytestmark = pytest.mark.shared
 
 INDEX = SHARED / "models" / "index.json"
-MODELS = [m["name"] for m in json.loads(INDEX.read_text())] if INDEX.is_file() else ["none"]
+if INDEX.is_file():
+    MODELS = [m["name"] for m in json.loads(INDEX.read_text())]
+else:
+    MODELS = ["none"]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_text_form_of_a_model_parses_back(name: str, shared: Path) -> None:
     if name == "mnist_lstm_i8" and "lstm_int8" not in OpDef.registry:
         pytest.skip("edgec has no LSTM of int8")
-    entry = next(m for m in json.loads((shared / "models" / "index.json").read_text()) if m["name"] == name)
+    entry = next(
+        m
+        for m in json.loads((shared / "models" / "index.json").read_text())
+        if m["name"] == name
+    )
     file = shared / "models" / entry["file"]
     reference = shared / "models" / entry["ref"]["file"] if "ref" in entry else None
-    row, shapes = Row(name, "host"), frozen(entry, reference)
+    row = Row(name, "host")
+    shapes = frozen(entry, reference)
     read_and_print(row, file, shapes)
     assert row.text == "same"
     assert not row.problems

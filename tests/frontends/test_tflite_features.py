@@ -1,4 +1,6 @@
-"""Valid files that use rarer features of TFLite's schema: read, or refused by the feature's name; never "damaged"."""
+"""Valid files that use rarer features of TFLite's schema: read, or refused by the
+feature's name; never "damaged".
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,22 @@ def parsed() -> Any:
 def weights(model: Any) -> Any:
     """The tensor of the first operator's weights."""
     graph = model.subgraphs[0]
-    return graph.tensors[next(o for o in graph.operators if len(o.inputs) > 1).inputs[1]]
+    return graph.tensors[
+        next(o for o in graph.operators if len(o.inputs) > 1).inputs[1]
+    ]
 
 
 def moved_out(model: Any) -> bytes:
-    """The file with the elements of every constant behind the flatbuffer, as converters write models of gigabytes."""
-    held = [(b, bytes(b.data)) for b in model.buffers if b.data is not None and len(b.data)]
+    """The file with the elements of every constant behind the flatbuffer, as converters
+    write models of gigabytes.
+    """
+    held = [
+        (b, bytes(b.data)) for b in model.buffers if b.data is not None and len(b.data)
+    ]
     for b, data in held:
-        b.data, b.offset, b.size = None, 1 << 40, len(data)
+        b.data = None
+        b.offset = 1 << 40
+        b.size = len(data)
     at = -(-len(packed(model)) // 64) * 64
     tail = b""
     for b, data in held:
@@ -54,7 +64,8 @@ def moved_out(model: Any) -> bytes:
 
 
 def test_buffers_outside_the_flatbuffer_are_read(tmp_path: Path) -> None:
-    whole, apart = tmp_path / "whole" / "m.tflite", tmp_path / "apart" / "m.tflite"
+    whole = tmp_path / "whole" / "m.tflite"
+    apart = tmp_path / "apart" / "m.tflite"
     for path, data in ((whole, packed(parsed())), (apart, moved_out(parsed()))):
         path.parent.mkdir()
         path.write_bytes(data)
@@ -68,7 +79,9 @@ def test_buffers_outside_the_flatbuffer_are_read(tmp_path: Path) -> None:
     interpreter.invoke()
     for detail in interpreter.get_output_details():
         got = interp(graph, inputs)[detail["name"]]
-        assert np.abs(got.astype(int) - interpreter.get_tensor(detail["index"])).max() <= 1
+        assert (
+            np.abs(got.astype(int) - interpreter.get_tensor(detail["index"])).max() <= 1
+        )
 
 
 def test_buffers_beyond_the_end(tmp_path: Path) -> None:
@@ -95,19 +108,25 @@ def blockwise(model: Any) -> None:
         (blockwise, "BlockwiseQuantization of its elements"),
     ],
 )
-def test_features_that_are_not_read_are_named(tmp_path: Path, change: Any, feature: str) -> None:
-    model, path = parsed(), tmp_path / "m.tflite"
+def test_features_that_are_not_read_are_named(
+    tmp_path: Path, change: Any, feature: str
+) -> None:
+    model = parsed()
+    path = tmp_path / "m.tflite"
     change(model)
     path.write_bytes(packed(model))
     for opaque in (False, True):
-        with pytest.raises(UnsupportedError, match=f"has {feature}, which edgec does not read") as caught:
+        with pytest.raises(
+            UnsupportedError, match=f"has {feature}, which edgec does not read"
+        ) as caught:
             read_tflite(path, {}, opaque=opaque)
         assert caught.value.exit_code == 2
         assert "damaged" not in str(caught.value)
 
 
 def test_tensors_of_one_name(tmp_path: Path) -> None:
-    model, path = parsed(), tmp_path / "m.tflite"
+    model = parsed()
+    path = tmp_path / "m.tflite"
     plain = read_after(packed(model), path)
     for tensor in model.subgraphs[0].tensors:
         tensor.name = b"same"
@@ -115,14 +134,19 @@ def test_tensors_of_one_name(tmp_path: Path) -> None:
     assert [op.kind for op in graph.ops] == [op.kind for op in plain.ops]
     inputs = random_inputs(graph)
     got = interp(graph, inputs)
-    want = interp(plain, dict(zip((v.name for v in plain.inputs), inputs.values(), strict=True)))
+    want = interp(
+        plain, dict(zip((v.name for v in plain.inputs), inputs.values(), strict=True))
+    )
     np.testing.assert_array_equal(next(iter(got.values())), next(iter(want.values())))
     explain_model(path, Options(target="pi4+coral"))
 
 
 def test_what_follows_from_an_open_dimension_is_open(tmp_path: Path) -> None:
-    """Though the file does not say it: TFLite computes shapes; tools that insert operators declare what they see."""
-    model, path = parsed(), tmp_path / "m.tflite"
+    """Though the file does not say it: TFLite computes shapes; tools that insert
+    operators declare what they see.
+    """
+    model = parsed()
+    path = tmp_path / "m.tflite"
     plain = read_after(packed(model), path)
     sub = model.subgraphs[0]
     made = [i for op in sub.operators for i in op.outputs]
@@ -139,7 +163,8 @@ def read_after(data: bytes, path: Path) -> Graph:
 
 
 def test_an_operator_that_reads_what_comes_later(tmp_path: Path) -> None:
-    model, path = parsed(), tmp_path / "m.tflite"
+    model = parsed()
+    path = tmp_path / "m.tflite"
     model.subgraphs[0].operators.reverse()
     path.write_bytes(packed(model))
     with pytest.raises(InputError, match="is read before anything writes it"):
@@ -155,9 +180,16 @@ def test_an_operator_that_reads_what_comes_later(tmp_path: Path) -> None:
         ("zeroPoint", [1 << 40], "with the zero point 1099511627776"),
     ],
 )
-def test_quantization_that_no_converter_writes(tmp_path: Path, field: str, value: list[Any], text: str) -> None:
-    model, path = parsed(), tmp_path / "m.tflite"
-    of = model.subgraphs[0].tensors[model.subgraphs[0].operators[0].outputs[0]].quantization
+def test_quantization_that_no_converter_writes(
+    tmp_path: Path, field: str, value: list[Any], text: str
+) -> None:
+    model = parsed()
+    path = tmp_path / "m.tflite"
+    of = (
+        model.subgraphs[0]
+        .tensors[model.subgraphs[0].operators[0].outputs[0]]
+        .quantization
+    )
     setattr(of, field, np.array(value, np.float32 if field == "scale" else np.int64))
     path.write_bytes(packed(model))
     with pytest.raises(InputError, match=text):

@@ -29,7 +29,8 @@ def sparse_weights() -> Any:
 
 def _dense_dimension(size: int) -> Any:
     kind = schema.DimensionMetadataT()
-    kind.format, kind.denseSize = schema.DimensionType.DENSE, size
+    kind.format = schema.DimensionType.DENSE
+    kind.denseSize = size
     return kind
 
 
@@ -37,9 +38,12 @@ def _rows(ends: list[int], places: list[int]) -> Any:
     """Compressed rows, with segments of 16 bits and places of 8."""
     kind = schema.DimensionMetadataT()
     kind.format = schema.DimensionType.SPARSE_CSR
-    kind.arraySegmentsType, kind.arrayIndicesType = schema.SparseIndexVector.Uint16Vector, 3
-    kind.arraySegments, kind.arrayIndices = schema.Uint16VectorT(), schema.Uint8VectorT()
-    kind.arraySegments.values, kind.arrayIndices.values = np.array(ends, np.uint16), np.array(places, np.uint8)
+    kind.arraySegmentsType = schema.SparseIndexVector.Uint16Vector
+    kind.arrayIndicesType = 3
+    kind.arraySegments = schema.Uint16VectorT()
+    kind.arrayIndices = schema.Uint8VectorT()
+    kind.arraySegments.values = np.array(ends, np.uint16)
+    kind.arrayIndices.values = np.array(places, np.uint8)
     return kind
 
 
@@ -48,7 +52,8 @@ def sparse(w: Any, block: int) -> Given:
     rows, columns = w.shape
     blocks = w.reshape(rows, columns // block, block)
     there = blocks.any(-1)
-    ends, places = [0, *np.cumsum(there.sum(1)).tolist()], np.nonzero(there)[1].tolist()
+    ends = [0, *np.cumsum(there.sum(1)).tolist()]
+    places = np.nonzero(there)[1].tolist()
     of = schema.SparsityParametersT()
     of.traversalOrder = np.arange(2 if block == 1 else 3, dtype=np.int32)
     of.blockMap = np.array([] if block == 1 else [1], np.int32)
@@ -60,13 +65,20 @@ def sparse(w: Any, block: int) -> Given:
 
 def matrix_product(w: Given, out: int, x: Given, dtype: Any = np.float32) -> Any:
     bias = Given(np.zeros(out, np.float32 if dtype == np.float32 else np.int32), True)
-    return model_of("FULLY_CONNECTED", ("FullyConnectedOptions", {}), [x, w, bias], [((3, out), dtype)], 8)
+    return model_of(
+        "FULLY_CONNECTED",
+        ("FullyConnectedOptions", {}),
+        [x, w, bias],
+        [((3, out), dtype)],
+        8,
+    )
 
 
 @pytest.mark.parametrize("block", [1, BLOCK])
 @pytest.mark.parametrize("densify", [True, False])
 def test_sparse_weights(block: int, densify: bool, tmp_path: Path) -> None:
-    w, x = sparse_weights(), Given(_RNG.normal(size=(3, 16)).astype(np.float32))
+    w = sparse_weights()
+    x = Given(_RNG.normal(size=(3, 16)).astype(np.float32))
     model = matrix_product(sparse(w, block), 8, x)
     if densify:
         _densified(model)
@@ -75,20 +87,27 @@ def test_sparse_weights(block: int, densify: bool, tmp_path: Path) -> None:
     got = interp(read_model(path), {"x0": x.data})
     np.testing.assert_allclose(got["y0"], x.data @ w.T, atol=1e-5)
     if densify:
-        np.testing.assert_allclose(got["y0"], reference(packed(model), {"x0": x.data}, True)["y0"], atol=1e-5)
+        np.testing.assert_allclose(
+            got["y0"], reference(packed(model), {"x0": x.data}, True)["y0"], atol=1e-5
+        )
 
 
 def _densified(model: Any) -> None:
     """An operator of its own makes the weights dense."""
     (sub,), code, op = model.subgraphs, schema.OperatorCodeT(), schema.OperatorT()
     tensor = schema.TensorT()
-    tensor.name, tensor.shape, tensor.type = b"dense", sub.tensors[1].shape, sub.tensors[1].type
+    tensor.name = b"dense"
+    tensor.shape = sub.tensors[1].shape
+    tensor.type = sub.tensors[1].type
     tensor.buffer = len(model.buffers)
     model.buffers.append(schema.BufferT())
     sub.tensors.append(tensor)
-    code.builtinCode, code.deprecatedBuiltinCode, code.version = schema.BuiltinOperator.DENSIFY, 124, 1
+    code.builtinCode = schema.BuiltinOperator.DENSIFY
+    code.deprecatedBuiltinCode = 124
+    code.version = 1
     model.operatorCodes.append(code)
-    op.opcodeIndex, op.inputs = 1, np.array([1], np.int32)
+    op.opcodeIndex = 1
+    op.inputs = np.array([1], np.int32)
     op.outputs = np.array([len(sub.tensors) - 1], np.int32)
     sub.operators[0].inputs[1] = op.outputs[0]
     sub.operators.insert(0, op)
@@ -112,7 +131,9 @@ def _large(of: Any) -> None:
 
 @pytest.mark.parametrize("change", [_cut, _short, _twice, _large])
 def test_damaged_sparsity(change: Any, tmp_path: Path) -> None:
-    model = matrix_product(sparse(sparse_weights(), 1), 8, Given(np.zeros((3, 16), np.float32)))
+    model = matrix_product(
+        sparse(sparse_weights(), 1), 8, Given(np.zeros((3, 16), np.float32))
+    )
     change(model.subgraphs[0].tensors[1].sparsity)
     path = tmp_path / "m.tflite"
     path.write_bytes(packed(model))
@@ -129,16 +150,31 @@ def four_bits(w: Any, scales: list[float], axis: int) -> Given:
 
 def test_weights_of_four_bits(tmp_path: Path) -> None:
     w = _RNG.integers(-7, 8, (4, 3, 3, 3)).astype(np.int8)
-    x = Given(_RNG.integers(-128, 128, (1, 6, 5, 3)).astype(np.int8), quant=([0.05], [3], 0))
-    bias = Given(np.arange(4, dtype=np.int32) * 40, True, ([0.001, 0.002, 0.003, 0.004], [0] * 4, 0))
+    x = Given(
+        _RNG.integers(-128, 128, (1, 6, 5, 3)).astype(np.int8), quant=([0.05], [3], 0)
+    )
+    bias = Given(
+        np.arange(4, dtype=np.int32) * 40,
+        True,
+        ([0.001, 0.002, 0.003, 0.004], [0] * 4, 0),
+    )
     scales = [0.02, 0.04, 0.06, 0.08]
     options = ("Conv2DOptions", {"strideH": 1, "strideW": 1, "padding": 1})
-    model = model_of("CONV_2D", options, [x, four_bits(w, scales, 0), bias], [((1, 4, 3, 4), np.int8)], 7)
-    of = model.subgraphs[0].tensors[3].quantization = schema.QuantizationParametersT()
-    of.scale, of.zeroPoint = np.array([0.11], np.float32), np.array([-4], np.int64)
+    model = model_of(
+        "CONV_2D",
+        options,
+        [x, four_bits(w, scales, 0), bias],
+        [((1, 4, 3, 4), np.int8)],
+        7,
+    )
+    model.subgraphs[0].tensors[3].quantization = schema.QuantizationParametersT()
+    of = model.subgraphs[0].tensors[3].quantization
+    of.scale = np.array([0.11], np.float32)
+    of.zeroPoint = np.array([-4], np.int64)
     path = tmp_path / "m.tflite"
     path.write_bytes(packed(model))
-    got, want = interp(read_model(path), {"x0": x.data}), reference(packed(model), {"x0": x.data})
+    got = interp(read_model(path), {"x0": x.data})
+    want = reference(packed(model), {"x0": x.data})
     np.testing.assert_array_equal(got["y0"], want["y0"])
 
 

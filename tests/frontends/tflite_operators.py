@@ -16,9 +16,11 @@ from edgec.ir import Array
 
 @dataclass(frozen=True)
 class Given:
-    """An input: its elements, whether they are a constant of the file, and a scale and zero point of int8 ones.
+    """An input: its elements, whether they are a constant of the file, and a scale and
+    zero point of int8 ones.
 
-    stored: the bytes of the file where they are not the elements, with the type and other fields of the tensor.
+    stored: the bytes of the file where they are not the elements, with the type and
+    other fields of the tensor.
     """
 
     data: Array
@@ -35,8 +37,10 @@ def const(data: Any, dtype: Any = np.int32) -> Given:
 
 def _tensor(model: Any, name: str, shape: Sequence[int], dtype: Any) -> Any:
     tensor = schema.TensorT()
-    tensor.name, tensor.shape = name.encode(), np.array(shape, np.int32)
-    tensor.type, tensor.buffer = getattr(schema.TensorType, np.dtype(dtype).name.upper()), len(model.buffers)
+    tensor.name = name.encode()
+    tensor.shape = np.array(shape, np.int32)
+    tensor.type = getattr(schema.TensorType, np.dtype(dtype).name.upper())
+    tensor.buffer = len(model.buffers)
     model.buffers.append(schema.BufferT())
     model.subgraphs[0].tensors.append(tensor)
     return tensor
@@ -44,8 +48,10 @@ def _tensor(model: Any, name: str, shape: Sequence[int], dtype: Any) -> Any:
 
 def quantized(tensor: Any, quant: tuple[Sequence[float], Sequence[int], int]) -> None:
     """Give a tensor scales, zero points and the axis that they run along."""
-    q = tensor.quantization = schema.QuantizationParametersT()
-    q.scale, q.zeroPoint = np.array(quant[0], np.float32), np.array(quant[1], np.int64)
+    tensor.quantization = schema.QuantizationParametersT()
+    q = tensor.quantization
+    q.scale = np.array(quant[0], np.float32)
+    q.zeroPoint = np.array(quant[1], np.int64)
     q.quantizedDimension = quant[2]
 
 
@@ -56,11 +62,19 @@ def model_of(
     outputs: Sequence[tuple[Sequence[int], Any]],
     version: int = 1,
 ) -> Any:
-    """The file's object. options: table and fields, or the bytes of a custom operator; outputs: shape and type."""
-    model, sub = schema.ModelT(), schema.SubGraphT()
-    model.version, model.subgraphs, model.buffers = 3, [sub], [schema.BufferT()]
-    sub.tensors, op, code = [], schema.OperatorT(), schema.OperatorCodeT()
-    indices, fed = [], []
+    """The file's object. options: table and fields, or the bytes of a custom operator;
+    outputs: shape and type.
+    """
+    model = schema.ModelT()
+    sub = schema.SubGraphT()
+    model.version = 3
+    model.subgraphs = [sub]
+    model.buffers = [schema.BufferT()]
+    sub.tensors = []
+    op = schema.OperatorT()
+    code = schema.OperatorCodeT()
+    indices = []
+    fed = []
     for i, given in enumerate(inputs):
         if given is None:
             indices.append(-1)
@@ -80,7 +94,9 @@ def model_of(
     for i, (shape, dtype) in enumerate(outputs):
         _tensor(model, f"y{i}", shape, dtype)
     builtin = getattr(schema.BuiltinOperator, name, schema.BuiltinOperator.CUSTOM)
-    code.builtinCode, code.deprecatedBuiltinCode, code.version = builtin, min(builtin, 127), version
+    code.builtinCode = builtin
+    code.deprecatedBuiltinCode = min(builtin, 127)
+    code.version = version
     code.customCode = name if builtin == schema.BuiltinOperator.CUSTOM else None
     if isinstance(options, bytes):
         op.customOptions = np.frombuffer(options, np.uint8)
@@ -90,9 +106,13 @@ def model_of(
         for field, value in options[1].items():
             assert hasattr(op.builtinOptions, field)
             setattr(op.builtinOptions, field, value)
-    op.inputs, op.outputs, op.opcodeIndex = np.array(indices, np.int32), np.array(made, np.int32), 0
-    sub.inputs, sub.outputs = np.array(fed, np.int32), np.array(made, np.int32)
-    sub.operators, model.operatorCodes = [op], [code]
+    op.inputs = np.array(indices, np.int32)
+    op.outputs = np.array(made, np.int32)
+    op.opcodeIndex = 0
+    sub.inputs = np.array(fed, np.int32)
+    sub.outputs = np.array(made, np.int32)
+    sub.operators = [op]
+    model.operatorCodes = [code]
     return model
 
 
@@ -103,12 +123,22 @@ def packed(model: Any) -> bytes:
     return bytes(builder.Output())
 
 
-def reference(data: bytes, inputs: Mapping[str, Array], builtin: bool = False) -> dict[str, Array]:
-    """What LiteRT makes of a file: by its reference kernels, or by the usual ones where it has no others."""
-    kind = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if builtin else OpResolverType.BUILTIN_REF
+def reference(
+    data: bytes, inputs: Mapping[str, Array], builtin: bool = False
+) -> dict[str, Array]:
+    """What LiteRT makes of a file: by its reference kernels, or by the usual ones where
+    it has no others.
+    """
+    if builtin:
+        kind = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    else:
+        kind = OpResolverType.BUILTIN_REF
     interpreter = Interpreter(model_content=data, experimental_op_resolver_type=kind)
     interpreter.allocate_tensors()
     for detail in interpreter.get_input_details():
         interpreter.set_tensor(detail["index"], inputs[detail["name"]])
     interpreter.invoke()
-    return {d["name"]: interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()}
+    return {
+        d["name"]: interpreter.get_tensor(d["index"])
+        for d in interpreter.get_output_details()
+    }

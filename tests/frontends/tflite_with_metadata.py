@@ -1,4 +1,6 @@
-"""A .tflite file of one operation with TFLite Metadata, built field by field in the schema's order."""
+"""A .tflite file of one operation with TFLite Metadata, built field by field in the
+schema's order.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from edgec.ir import Builder, Quant, TensorType
 from edgec.ops.unary import Relu
 
 
-def model(dtype: str = "float32", scale: float = 0.0078125, zero: int = 0, channels: int = 3) -> bytes:
+def model(
+    dtype: str = "float32", scale: float = 0.0078125, zero: int = 0, channels: int = 3
+) -> bytes:
     """relu(image [1,8,8,channels])."""
     b = Builder("m")
     quant = None if dtype == "float32" else Quant.per_tensor(scale, zero)
@@ -28,7 +32,8 @@ def with_metadata(file: bytes, metadata: bytes) -> bytes:
     packed.buffers.append(schema.BufferT())
     packed.buffers[-1].data = np.frombuffer(metadata, np.uint8)
     entry = schema.MetadataT()
-    entry.name, entry.buffer = "TFLITE_METADATA", len(packed.buffers) - 1
+    entry.name = "TFLITE_METADATA"
+    entry.buffer = len(packed.buffers) - 1
     packed.metadata = [*(packed.metadata or []), entry]
     b = flatbuffers.Builder(1024)
     b.Finish(packed.Pack(b), b"TFL3")
@@ -36,11 +41,19 @@ def with_metadata(file: bytes, metadata: bytes) -> bytes:
 
 
 def metadata(
-    mean: Sequence[float] | None, std: Sequence[float] | None, color: int | None = 1, identifier: bytes = b"M001"
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+    color: int | None = 1,
+    identifier: bytes = b"M001",
 ) -> bytes:
-    """ModelMetadata { subgraph_metadata: [{ input_tensor_metadata: [{ content, process_units }] }] }."""
+    """ModelMetadata { subgraph_metadata: [{ input_tensor_metadata: [{ content,
+    process_units }] }] }.
+    """
     b = flatbuffers.Builder(256)
-    units = [] if mean is None and std is None else [_union(b, 1, _normalization(b, mean, std))]
+    if mean is None and std is None:
+        units = []
+    else:
+        units = [_union(b, 1, _normalization(b, mean, std))]
     content = None if color is None else _union(b, 2, _table(b, 2, {}, {0: color}))
     tensor = _table(b, 7, {3: content, 4: _vector(b, units)})
     subgraph = _table(b, 7, {2: _vector(b, [tensor])})
@@ -50,8 +63,13 @@ def metadata(
     return bytes(b.Output())
 
 
-def _normalization(b: flatbuffers.Builder, mean: Sequence[float] | None, std: Sequence[float] | None) -> int:
-    vectors = [None if v is None else b.CreateNumpyVector(np.array(v, np.float32)) for v in (mean, std)]
+def _normalization(
+    b: flatbuffers.Builder, mean: Sequence[float] | None, std: Sequence[float] | None
+) -> int:
+    vectors = [
+        None if v is None else b.CreateNumpyVector(np.array(v, np.float32))
+        for v in (mean, std)
+    ]
     return _table(b, 2, dict(enumerate(vectors)))
 
 
@@ -67,7 +85,10 @@ def _vector(b: flatbuffers.Builder, tables: Sequence[int]) -> int:
 
 
 def _table(
-    b: flatbuffers.Builder, size: int, offsets: dict[int, int | None], octets: dict[int, int] | None = None
+    b: flatbuffers.Builder,
+    size: int,
+    offsets: dict[int, int | None],
+    octets: dict[int, int] | None = None,
 ) -> int:
     b.StartObject(size)
     for field, offset in offsets.items():

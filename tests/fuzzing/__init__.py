@@ -1,1 +1,3 @@
-"""Random graphs and damaged files: makers, ways to run them, and what shrinks a failure."""
+"""Random graphs and damaged files: makers, ways to run them, and what shrinks a
+failure.
+"""

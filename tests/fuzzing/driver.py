@@ -1,7 +1,9 @@
-"""One command on one file, in a child of this warm process: how it ends within memory and time.
+"""One command on one file, in a child of this warm process: how it ends within memory
+and time.
 
-A new interpreter with all that edgec imports takes a second; a fork of this one takes milliseconds. A case is good if
-it ends with exit code 0, 1 or 2, says nothing but printable text, and leaves nothing in the temporary folder.
+A new interpreter with all that edgec imports takes a second; a fork of this one takes
+milliseconds. A case is good if it ends with exit code 0, 1 or 2, says nothing but
+printable text, and leaves nothing in the temporary folder.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _SAID = 200_000  # characters of output that are looked at
 
 @dataclass(frozen=True)
 class Limits:
-    """What a case may take: memory (of its data, not of mapped files) in bytes, time in seconds."""
+    """What a case may take: memory (of its data, not of mapped files) in bytes, time in
+    seconds.
+    """
 
     memory: int = 2 << 30
     seconds: float = 60.0
@@ -42,7 +46,9 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Verdict:
-    """fault: what was wrong, "" if nothing. code: exit code, None where a signal or the clock ended it."""
+    """fault: what was wrong, "" if nothing. code: exit code, None where a signal or the
+    clock ended it.
+    """
 
     fault: str
     code: int | None
@@ -58,10 +64,11 @@ class Verdict:
 
 
 def preload(calls: Iterable[Call], folder: Path) -> None:
-    """What these calls would import and every child read again, so that children find it.
+    """What these calls would import and every child read again, so that children find
+    it.
 
-    The calls run in children; this process imports what they did, and reads one network itself, for this machine: no
-    solver's threads may be running when it forks.
+    The calls run in children; this process imports what they did, and reads one network
+    itself, for this machine: no solver's threads may be running when it forks.
     """
     names = folder / "modules"
     found = dict[str, None]()
@@ -70,14 +77,16 @@ def preload(calls: Iterable[Call], folder: Path) -> None:
         found.update(dict.fromkeys(names.read_text().split()))
         names.unlink()
     for name in found:
-        with contextlib.suppress(ImportError):  # made by another module as it is imported
+        # made by another module as it is imported
+        with contextlib.suppress(ImportError):
             importlib.import_module(name)
     for more in ([], ["--json"], ["--html", folder / "warm.html"]):
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
             verb("explain", FIXTURE, "--target", "host", *more)()
     (folder / "warm.html").unlink()
     gc.collect()
-    gc.freeze()  # or a child's collector writes to every page that it shares with this process
+    # or a child's collector writes to every page that it shares with this process
+    gc.freeze()
 
 
 def _named(call: Call, names: Path) -> int:
@@ -96,7 +105,9 @@ def verb(*args: str | Path) -> Call:
 
 
 def guarded(call: Callable[[], object]) -> Call:
-    """As a verb ends: the exit code of edgec's own errors, and of the error that a reader is to raise."""
+    """As a verb ends: the exit code of edgec's own errors, and of the error that a
+    reader is to raise.
+    """
     from edgec.errors import EdgecError
 
     def run() -> int:
@@ -111,7 +122,9 @@ def guarded(call: Callable[[], object]) -> Call:
 
 
 def run(call: Call, folder: Path, limits: Limits = LIMITS) -> Verdict:
-    """Runs it in a child whose working folder this is; the child's own temporary folder is watched and removed."""
+    """Runs it in a child whose working folder this is; the child's own temporary folder
+    is watched and removed.
+    """
     tmp = Path(tempfile.mkdtemp(prefix="case-", dir=folder))
     said = tmp.with_suffix(".txt")
     start = time.monotonic()
@@ -126,7 +139,12 @@ def run(call: Call, folder: Path, limits: Limits = LIMITS) -> Verdict:
     bugs = "".join(p.read_text(errors="replace") for p in tmp.glob("edgec-bug-*"))
     shutil.rmtree(tmp, ignore_errors=True)
     code = os.waitstatus_to_exitcode(status) if status is not None else None
-    return Verdict(_fault(code, text, left), code if code is not None and code >= 0 else None, seconds, bugs + text)
+    return Verdict(
+        _fault(code, text, left),
+        code if code is not None and code >= 0 else None,
+        seconds,
+        bugs + text,
+    )
 
 
 def _fault(code: int | None, text: str, left: Sequence[str]) -> str:
@@ -149,7 +167,9 @@ def _wait(pid: int, until: float) -> int | None:
     """The child's status; None where it, and what it started, had to be ended."""
     descriptor = os.pidfd_open(pid)
     try:
-        done, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
+        done, _, _ = select.select(
+            [descriptor], [], [], max(0.0, until - time.monotonic())
+        )
         with contextlib.suppress(ProcessLookupError):
             if not done:
                 os.killpg(pid, signal.SIGKILL)
@@ -164,10 +184,14 @@ def _child(call: Call, folder: Path, tmp: Path, said: Path, limits: Limits) -> N
     code = 70
     try:
         os.setsid()
-        for stream, flags, path in ((0, os.O_RDONLY, os.devnull), (1, os.O_WRONLY | os.O_CREAT, said)):
+        for stream, flags, path in (
+            (0, os.O_RDONLY, os.devnull),
+            (1, os.O_WRONLY | os.O_CREAT, said),
+        ):
             os.dup2(os.open(path, flags, 0o600), stream)
         os.dup2(1, 2)
-        sys.stdout = sys.stderr = os.fdopen(1, "w", errors="backslashreplace")  # also where a test runner has its own
+        sys.stderr = os.fdopen(1, "w", errors="backslashreplace")
+        sys.stdout = sys.stderr  # also where a test runner has its own
         os.chdir(folder)
         os.environ["TMPDIR"] = tempfile.tempdir = str(tmp)
         resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))

@@ -1,4 +1,6 @@
-"""Random graphs of the registry's samples: any op behind any other, of other shapes, types and ranks."""
+"""Random graphs of the registry's samples: any op behind any other, of other shapes,
+types and ranks.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, OpDef, Quant, QuantRule, Sample, TensorType, Value
+from edgec.ir import (
+    Array,
+    Builder,
+    Graph,
+    OpDef,
+    Quant,
+    QuantRule,
+    Sample,
+    TensorType,
+    Value,
+)
 from edgec.ir.opdef import Arg
 from edgec.ir.verify import VerifyError, verify
 from edgec.ops.broadcast import Tile
@@ -22,7 +34,9 @@ from tests.harness import random_array
 T = TypeVar("T")
 
 MOST_OPS = 7
-"""Samples of a graph; what brings one's output to the type of another's input comes on top."""
+"""Samples of a graph; what brings one's output to the type of another's input comes on
+top.
+"""
 PORTS = 8
 """Inputs and outputs of a graph, at most: as many as tests.schedule.runner has."""
 _LARGEST = 6000
@@ -34,7 +48,11 @@ _TRIES = 4
 @cache
 def samples() -> dict[str, tuple[Sample, ...]]:
     """What a graph can be made of, by kind: all that can be written as C."""
-    found = {kind: tuple(cls.samples()) for kind, cls in sorted(OpDef.registry.items()) if cls.has_kernel()}
+    found = {
+        kind: tuple(cls.samples())
+        for kind, cls in sorted(OpDef.registry.items())
+        if cls.has_kernel()
+    }
     return {kind: some for kind, some in found.items() if some}
 
 
@@ -51,11 +69,17 @@ class _Maker:
         return options[self.rng.integers(len(options))]
 
     def add(self) -> None:
-        """One op after a sample, of other shapes where the op takes them, reading what there is."""
+        """One op after a sample, of other shapes where the op takes them, reading what
+        there is.
+        """
         of = samples()
         sample = self.rescaled(self.pick(of[self.pick(tuple(of))]))
-        args = next((a for a in (self.varied(sample) for _ in range(_TRIES)) if a is not None), sample.args)
-        ops, inputs = len(self.build.graph.ops), len(self.build.graph.inputs)
+        args = next(
+            (a for a in (self.varied(sample) for _ in range(_TRIES)) if a is not None),
+            sample.args,
+        )
+        ops = len(self.build.graph.ops)
+        inputs = len(self.build.graph.inputs)
         try:
             values: list[Value] = []
             for i in range(len(args)):
@@ -69,15 +93,31 @@ class _Maker:
         types = outputs(sample, [v.type for v in values])
         results = [self.build.value("v", t) for t in types]
         op = self.build.write(sample.spec, values, results)
-        alone = Graph("op", [v for v in dict.fromkeys(values) if v.const is None], results, [op])
+        alone = Graph(
+            "op", [v for v in dict.fromkeys(values) if v.const is None], results, [op]
+        )
         verify(alone, "partitioned")
         self.pool += [v for v in results if not _of_the_border(v.type)]
 
     def rescaled(self, sample: Sample) -> Sample:
-        """Sometimes with other scales and zero points, odd or extreme; biases keep the product of two."""
-        acts = [a.type for i, a in enumerate(sample.args) if sample.spec.role(i) == "act" and a.type.is_quantized]
-        whole = all(t.quant is not None and t.quant.axis is None and t.dtype == "int8" for t in acts)
-        if not acts or not whole or self.rng.random() < 0.6 or sample.spec.quant is QuantRule.FLOAT:
+        """Sometimes with other scales and zero points, odd or extreme; biases keep the
+        product of two.
+        """
+        acts = [
+            a.type
+            for i, a in enumerate(sample.args)
+            if sample.spec.role(i) == "act" and a.type.is_quantized
+        ]
+        whole = all(
+            t.quant is not None and t.quant.axis is None and t.dtype == "int8"
+            for t in acts
+        )
+        if (
+            not acts
+            or not whole
+            or self.rng.random() < 0.6
+            or sample.spec.quant is QuantRule.FLOAT
+        ):
             return sample
         same = self.quant()
         one = sample.spec.quant is QuantRule.SAME
@@ -89,9 +129,17 @@ class _Maker:
             elif sample.spec.role(i) == "bias" and arg.type.quant is not None:
                 weight = sample.args[1].type.quant
                 assert weight is not None
-                scales = tuple(float(np.float32(new[0].scale[0]) * np.float32(s)) for s in weight.scale)
+                scales = tuple(
+                    float(np.float32(new[0].scale[0]) * np.float32(s))
+                    for s in weight.scale
+                )
                 args.append(
-                    replace(arg, type=arg.type.with_quant(Quant(scales, (0,) * len(scales), weight.axis and 0)))
+                    replace(
+                        arg,
+                        type=arg.type.with_quant(
+                            Quant(scales, (0,) * len(scales), weight.axis and 0)
+                        ),
+                    )
                 )
             else:
                 args.append(arg)
@@ -103,13 +151,18 @@ class _Maker:
     def quant(self) -> Quant:
         """Of int8: mostly about 1/50, sometimes tiny or huge; any zero point."""
         far = self.rng.random() < 0.2
-        scale = 10.0 ** (self.rng.uniform(-7, 4) if far else self.rng.uniform(-2.5, -0.5))
+        scale = 10.0 ** (
+            self.rng.uniform(-7, 4) if far else self.rng.uniform(-2.5, -0.5)
+        )
         return Quant.per_tensor(
-            float(np.float32(scale)), int(self.pick((-128, 127, 0, int(self.rng.integers(-128, 128)))))
+            float(np.float32(scale)),
+            int(self.pick((-128, 127, 0, int(self.rng.integers(-128, 128))))),
         )
 
     def varied(self, sample: Sample) -> tuple[Arg, ...] | None:
-        """Its operands in other shapes: dimensions renamed, some 1, one more in front; None where the op refuses."""
+        """Its operands in other shapes: dimensions renamed, some 1, one more in front;
+        None where the op refuses.
+        """
         sizes = {d: int(self.pick(_DIMS)) for a in sample.args for d in a.type.shape}
         kept = self.rng.random() < 0.5
         front = (int(self.pick((1, 2, 3))),) if self.rng.random() < 0.15 else ()
@@ -131,23 +184,43 @@ class _Maker:
             types = outputs(sample, [a.type for a in made])
         except ValueError:
             return None
-        return tuple(made) if all(t.size <= _LARGEST for t in (*types, *(a.type for a in made))) else None
+        if all(t.size <= _LARGEST for t in (*types, *(a.type for a in made))):
+            return tuple(made)
+        return None
 
-    def operand(self, sample: Sample, args: tuple[Arg, ...], i: int, before: list[Value]) -> Value:
-        """A constant, what an op made, or an input; what it reads before as well. Some channels of weights are dead."""
-        arg, spec = args[i], sample.spec
+    def operand(
+        self, sample: Sample, args: tuple[Arg, ...], i: int, before: list[Value]
+    ) -> Value:
+        """A constant, what an op made, or an input; what it reads before as well.
+
+        Some channels of weights are dead.
+        """
+        arg = args[i]
+        spec = sample.spec
         if arg.const:
             array = arg.data if arg.data is not None else self.array(arg.type)
-            if arg.data is None and spec.role(i) == "weight" and array.ndim and self.rng.random() < 0.1:
+            if (
+                arg.data is None
+                and spec.role(i) == "weight"
+                and array.ndim
+                and self.rng.random() < 0.1
+            ):
                 array[self.rng.random(array.shape[0]) < 0.5] = 0
             return self.build.const(array, "c", arg.type.quant)
-        if before and arg.data is None and spec.role(i) == "act" and self.rng.random() < 0.1:
+        if (
+            before
+            and arg.data is None
+            and spec.role(i) == "act"
+            and self.rng.random() < 0.1
+        ):
             value = self.pick(before)
             if value.const is None and fits(sample, args, i, value.type):
                 return value
         if spec.role(i) == "act" and arg.data is None:
             if self.pool and self.rng.random() < 0.75 and not _of_the_border(arg.type):
-                value = self.pick(self.pool[-3:] if self.rng.random() < 0.6 else self.pool)
+                value = self.pick(
+                    self.pool[-3:] if self.rng.random() < 0.6 else self.pool
+                )
                 if self.rng.random() < 0.5 and fits(sample, args, i, value.type):
                     return value
                 if arg.type.size and value.type.size:
@@ -155,7 +228,11 @@ class _Maker:
             if self.rng.random() < 0.15:
                 return self.build.const(self.array(arg.type), "c", arg.type.quant)
         if len(self.build.graph.inputs) >= PORTS or arg.data is not None:
-            return self.build.const(arg.data if arg.data is not None else self.array(arg.type), "c", arg.type.quant)
+            return self.build.const(
+                arg.data if arg.data is not None else self.array(arg.type),
+                "c",
+                arg.type.quant,
+            )
         value = self.build.input("x", arg.type)
         self.pool += [] if _of_the_border(arg.type) else [value]
         return value
@@ -165,26 +242,35 @@ class _Maker:
         return random_array(t, self.rng)
 
     def brought(self, x: Value, to: TensorType) -> Value:
-        """The elements of a value as another type: another scale, repeated or cut off, in another shape."""
+        """The elements of a value as another type: another scale, repeated or cut off,
+        in another shape.
+        """
         b = self.build
         if (x.type.dtype, x.type.quant) != (to.dtype, to.quant):
             if to.quant is not None and to.quant.axis is not None:
                 raise ValueError("scales of channels")
             if to.is_quantized:
-                if x.type.is_quantized and "int16" in (x.type.dtype, to.dtype):  # as front-ends read int16
+                # as front-ends read int16
+                if x.type.is_quantized and "int16" in (x.type.dtype, to.dtype):
                     x = b.add(Dequantize(), [x], "dequantize")
                 if not x.type.is_quantized and x.type.dtype != "float32":
                     x = b.add(Cast("float32"), [x], "cast")
                 x = b.add(Quantize(to.dtype), [x], "quantize", to.quant)
             else:
                 x = b.add(Dequantize(), [x], "dequantize") if x.type.is_quantized else x
-                x = x if x.type.dtype == to.dtype else b.add(Cast(to.dtype), [x], "cast")
+                if x.type.dtype == to.dtype:
+                    x = x
+                else:
+                    x = b.add(Cast(to.dtype), [x], "cast")
         if x.type.shape == to.shape:
             return x
         x = b.add(Reshape((x.type.size,)), [x], "flat")
         if x.type.size < to.size:
             times = -(-to.size // x.type.size)
-            x = b.add(Concat(0), [x] * times, "repeated") if times < 4 else b.add(Tile((times,)), [x], "repeated")
+            if times < 4:
+                x = b.add(Concat(0), [x] * times, "repeated")
+            else:
+                x = b.add(Tile((times,)), [x], "repeated")
         if x.type.size > to.size:
             begin = int(self.rng.integers(x.type.size - to.size + 1))
             x = b.add(Slice((begin,), (to.size,), (1,)), [x], "cut")
@@ -192,10 +278,17 @@ class _Maker:
 
 
 def outputs(sample: Sample, inputs: list[TensorType]) -> list[TensorType]:
-    """The types of a sample's outputs; raises ValueError where it does not take these inputs."""
+    """The types of a sample's outputs; raises ValueError where it does not take these
+    inputs.
+    """
     types = sample.spec.infer(*inputs)
     quant = sample.output_quant
-    return [t if quant is None or t.dtype not in ("int8", "uint8", "int16") else t.with_quant(quant) for t in types]
+    return [
+        t
+        if quant is None or t.dtype not in ("int8", "uint8", "int16")
+        else t.with_quant(quant)
+        for t in types
+    ]
 
 
 def fits(sample: Sample, args: tuple[Arg, ...], i: int, given: TensorType) -> bool:
@@ -222,10 +315,28 @@ def _stretched(quant: Quant | None, shape: tuple[int, ...]) -> Quant | None:
     if n == 0:
         return None
     repeats = -(-n // len(quant.scale))
-    return Quant((quant.scale * repeats)[:n], (quant.zero_point * repeats)[:n], quant.axis)
+    return Quant(
+        (quant.scale * repeats)[:n], (quant.zero_point * repeats)[:n], quant.axis
+    )
 
 
-_NAMES = ('a"b', "*/", "\\", "x\ny", "\u202e", "é", "%s", "a b", "//", "int", "0", "out[0]", "\x1b[31m", "'", "y" * 300)
+_NAMES = (
+    'a"b',
+    "*/",
+    "\\",
+    "x\ny",
+    "\u202e",
+    "é",
+    "%s",
+    "a b",
+    "//",
+    "int",
+    "0",
+    "out[0]",
+    "\x1b[31m",
+    "'",
+    "y" * 300,
+)
 
 
 def _name_oddly(graph: Graph, rng: np.random.Generator) -> None:

@@ -1,4 +1,6 @@
-"""Damage to .onnx and .tflite files as their schemas see them: fields, edges, shapes and buffers of other sizes."""
+"""Damage to .onnx and .tflite files as their schemas see them: fields, edges, shapes
+and buffers of other sizes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def damaged_onnx(rng: random.Random, data: bytes) -> bytes:
     model = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         if model.graph.node and rng.random() < 0.4:
-            rng.choice((_rewired, _rewired, _renamed, _reweighted, _without_node, _retyped))(rng, model.graph)
+            rng.choice(
+                (_rewired, _rewired, _renamed, _reweighted, _without_node, _retyped)
+            )(rng, model.graph)
             continue
         places = list(_messages(model))
         weights = [len(m.ListFields()) for m in places]
@@ -34,11 +38,18 @@ def damaged_onnx(rng: random.Random, data: bytes) -> bytes:
 def _values(graph: Any) -> list[str]:
     """The names of all values."""
     made = [name for n in graph.node for name in n.output]
-    return [*made, *(v.name for v in graph.input), *(t.name for t in graph.initializer), ""]
+    return [
+        *made,
+        *(v.name for v in graph.input),
+        *(t.name for t in graph.initializer),
+        "",
+    ]
 
 
 def _rewired(rng: random.Random, graph: Any) -> None:
-    """A node reads, writes or gives something else that is there; perhaps what comes after it."""
+    """A node reads, writes or gives something else that is there; perhaps what comes
+    after it.
+    """
     node = rng.choice(graph.node)
     ends = rng.choice((node.input, node.input, node.output))
     if len(ends):
@@ -49,7 +60,8 @@ def _rewired(rng: random.Random, graph: Any) -> None:
 
 def _renamed(rng: random.Random, graph: Any) -> None:
     """One value has another name wherever it stands."""
-    old, new = rng.choice(_values(graph)), rng.choice(TEXTS).encode(errors="replace").decode()
+    old = rng.choice(_values(graph))
+    new = rng.choice(TEXTS).encode(errors="replace").decode()
     for ends in (e for n in graph.node for e in (n.input, n.output)):
         for i, name in enumerate(ends):
             if name == old:
@@ -60,7 +72,11 @@ def _renamed(rng: random.Random, graph: Any) -> None:
 
 def _reweighted(rng: random.Random, graph: Any) -> None:
     """Elements of a constant are others; or it is of another shape or type, and whole."""
-    floats = [t for t in graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.raw_data]
+    floats = [
+        t
+        for t in graph.initializer
+        if t.data_type == onnx.TensorProto.FLOAT and t.raw_data
+    ]
     if not floats:
         return
     tensor = rng.choice(floats)
@@ -72,9 +88,16 @@ def _reweighted(rng: random.Random, graph: Any) -> None:
             case 1:
                 array = array * np.float32(rng.choice(FLOATS))
             case 2:
-                array = array.astype(rng.choice(("float64", "float16", "int8", "int64", "uint8", "bool")))
+                array = array.astype(
+                    rng.choice(("float64", "float16", "int8", "int64", "uint8", "bool"))
+                )
             case _:
-                shapes = array.shape[::-1], (array.size,), (1, *array.shape), array.shape[:-1] or (1,)
+                shapes = (
+                    array.shape[::-1],
+                    (array.size,),
+                    (1, *array.shape),
+                    array.shape[:-1] or (1,),
+                )
                 array = np.resize(array, rng.choice(shapes))
     tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
 
@@ -84,7 +107,8 @@ def _without_node(rng: random.Random, graph: Any) -> None:
     at = rng.randrange(len(graph.node))
     node = graph.node[at]
     if node.input and node.output:
-        old, new = node.output[0], node.input[0]
+        old = node.output[0]
+        new = node.input[0]
         del graph.node[at]
         for n in graph.node:
             for i, name in enumerate(n.input):
@@ -140,7 +164,8 @@ def _set(message: Any, name: str, value: Any) -> None:
 
 
 def _resize(rng: random.Random, values: Any, scalar: bool) -> None:
-    at, other = rng.randrange(len(values)), rng.randrange(len(values))
+    at = rng.randrange(len(values))
+    other = rng.randrange(len(values))
     match rng.randrange(5):
         case 0:
             del values[at]
@@ -154,7 +179,8 @@ def _resize(rng: random.Random, values: Any, scalar: bool) -> None:
             except (ValueError, TypeError):
                 del values[at]
         case _:
-            one, two = copy.deepcopy(values[at]), copy.deepcopy(values[other])
+            one = copy.deepcopy(values[at])
+            two = copy.deepcopy(values[other])
             values[at].CopyFrom(two)
             values[other].CopyFrom(one)
 
@@ -163,13 +189,19 @@ def damaged_tflite(rng: random.Random, data: bytes) -> bytes:
     """Of a .tflite file."""
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        places = [(o, name) for o in _objects(model) for name, v in vars(o).items() if v is not None]
+        places = [
+            (o, name)
+            for o in _objects(model)
+            for name, v in vars(o).items()
+            if v is not None
+        ]
         thing, name = rng.choice(places)
         setattr(thing, name, _other(rng, getattr(thing, name)))
     builder = flatbuffers.Builder(len(data) + 1024)
     try:
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-    except Exception:  # the writer has a type for each field, and room for so many bytes
+    except Exception:
+        # the writer has a type for each field, and room for so many bytes
         return data[: rng.randrange(len(data))]
     return bytes(builder.Output())
 
@@ -214,7 +246,9 @@ def _array(rng: random.Random, value: Any) -> Any:
             case 0:
                 return found[: rng.randrange(found.size)]
             case 1:
-                return np.concatenate([found, found[:1].repeat(rng.choice((1, 3, 100)))])
+                return np.concatenate(
+                    [found, found[:1].repeat(rng.choice((1, 3, 100)))]
+                )
             case _:
                 new = odd(rng, found.flat[rng.randrange(found.size)].item())
                 try:

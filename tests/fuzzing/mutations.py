@@ -1,4 +1,6 @@
-"""Damage by a seeded generator: to bytes, to lines of text, and to trees of plain values or of a file's own objects."""
+"""Damage by a seeded generator: to bytes, to lines of text, and to trees of plain
+values or of a file's own objects.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,85 @@ from dataclasses import dataclass
 from typing import Any
 
 NUMBERS = (
-    0, 1, -1, 2, 3, 7, 8, 127, 128, 255, 256, 32767, 65535, 65536, 10**6, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40,
-    2**63 - 1, -(2**63), 2**64, 10**30,
-)  # fmt: skip
-FLOATS = (0.0, -0.0, 1e-45, 1e-30, 0.5, -1.0, 1e30, 3.4e38, 1e308, float("inf"), float("-inf"), float("nan"))
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    8,
+    127,
+    128,
+    255,
+    256,
+    32767,
+    65535,
+    65536,
+    10**6,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**32,
+    2**40,
+    2**63 - 1,
+    -(2**63),
+    2**64,
+    10**30,
+)
+FLOATS = (
+    0.0,
+    -0.0,
+    1e-45,
+    1e-30,
+    0.5,
+    -1.0,
+    1e30,
+    3.4e38,
+    1e308,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+)
 TEXTS = (
-    "", " ", ".", "..", "/", "../../x", "a/b", "/etc/passwd", "file", "allow_pickle", "self", "x" * 300, "y" * 70_000,
-    "\0", "a\0b", "\x1b[31m", "\x1b]0;t\x07", "\u202e", "é", "\ud800", "%s%n", "{x}", "'", '"', "\\", "</script>", "\n",
-    "a\nb", "-", "-o", "--help", "*/", '"\n#include "/etc/passwd"\n', "NaN", "1e999", "null", "[" * 3000, "true",
-)  # fmt: skip
+    "",
+    " ",
+    ".",
+    "..",
+    "/",
+    "../../x",
+    "a/b",
+    "/etc/passwd",
+    "file",
+    "allow_pickle",
+    "self",
+    "x" * 300,
+    "y" * 70_000,
+    "\0",
+    "a\0b",
+    "\x1b[31m",
+    "\x1b]0;t\x07",
+    "\u202e",
+    "é",
+    "\ud800",
+    "%s%n",
+    "{x}",
+    "'",
+    '"',
+    "\\",
+    "</script>",
+    "\n",
+    "a\nb",
+    "-",
+    "-o",
+    "--help",
+    "*/",
+    '"\n#include "/etc/passwd"\n',
+    "NaN",
+    "1e999",
+    "null",
+    "[" * 3000,
+    "true",
+)
 _NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?")
 
 
@@ -29,30 +101,46 @@ def odd(rng: random.Random, like: object) -> Any:
     if isinstance(like, int) and rng.random() < 0.4:
         return like + rng.choice((-2, -1, 1, 2))  # what a reader may believe
     if isinstance(like, int):
-        return rng.choice([*NUMBERS, like + 1, like - 1, like * 2, -like, like ^ (1 << rng.randrange(33))])
+        return rng.choice(
+            [
+                *NUMBERS,
+                like + 1,
+                like - 1,
+                like * 2,
+                -like,
+                like ^ (1 << rng.randrange(33)),
+            ]
+        )
     if isinstance(like, float) and rng.random() < 0.3:
         return like * rng.choice((0.01, 0.5, 1.0001, 3.0, -1.0))
     if isinstance(like, float):
         return rng.choice([*FLOATS, -like, like * 2, like * 1e30])
     if isinstance(like, bytes):
-        return flipped(rng, like) if like and rng.random() < 0.5 else rng.choice(TEXTS).encode(errors="surrogatepass")
+        if like and rng.random() < 0.5:
+            return flipped(rng, like)
+        return rng.choice(TEXTS).encode(errors="surrogatepass")
     return rng.choice(TEXTS)
 
 
 def flipped(rng: random.Random, data: bytes) -> bytes:
-    """Some bytes are others; or a stretch is gone, doubled, zero or from elsewhere; or the end is."""
+    """Some bytes are others; or a stretch is gone, doubled, zero or from elsewhere; or
+    the end is.
+    """
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         if not out:
             break
-        at, size = rng.randrange(len(out)), rng.choice((1, 2, 4, 4, 8, 64, 1024))
+        at = rng.randrange(len(out))
+        size = rng.choice((1, 2, 4, 4, 8, 64, 1024))
         match rng.randrange(8):
             case 0 | 1:
                 out[at] ^= 1 << rng.randrange(8)
             case 2:
                 out[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
             case 3:
-                out[at : at + 4] = rng.choice(NUMBERS).to_bytes(16, "little", signed=True)[:4]
+                out[at : at + 4] = rng.choice(NUMBERS).to_bytes(
+                    16, "little", signed=True
+                )[:4]
             case 4:
                 del out[at : at + size]
             case 5:
@@ -77,14 +165,20 @@ def retyped(rng: random.Random, data: bytes) -> bytes:
         case 3:
             lines[at:at] = [lines[at]] * rng.choice((1, 2, 1000))
         case 4:
-            lines[at] = lines[at].replace(b" ", rng.choice((b"", b"\t", b" " * 50_000)), 1)
+            lines[at] = lines[at].replace(
+                b" ", rng.choice((b"", b"\t", b" " * 50_000)), 1
+            )
         case 5:
-            lines[at:at] = [b""] * rng.choice((1, 20_000)) + [rng.choice((b"", b" ", b">" * 20_000))]
+            lines[at:at] = [b""] * rng.choice((1, 20_000)) + [
+                rng.choice((b"", b" ", b">" * 20_000))
+            ]
         case 6:
             lines[at] += rng.choice(TEXTS).encode(errors="surrogatepass")
         case 7:
             cut = rng.randrange(len(lines[at]) + 1)
-            nest = rng.choice((b"[", b"(", b"{", b"-", b'{"a":', b"a.", b"{a=", b"'''", b"\\")) * rng.choice((1, 5000))
+            nest = rng.choice(
+                (b"[", b"(", b"{", b"-", b'{"a":', b"a.", b"{a=", b"'''", b"\\")
+            ) * rng.choice((1, 5000))
             lines[at] = lines[at][:cut] + nest + lines[at][cut:]
         case 8:
             other = rng.randrange(len(lines))
@@ -117,16 +211,26 @@ def leaves(tree: object) -> Iterator[Leaf]:
     """Every value of a tree of dicts and lists, itself or of others, but the root."""
     if isinstance(tree, MutableMapping):
         for key, value in list(tree.items()):
-            yield Leaf(value, lambda v, k=key: tree.__setitem__(k, v), lambda k=key: tree.pop(k, None))  # type: ignore[misc]
+            yield Leaf(
+                value,
+                lambda v, k=key: tree.__setitem__(k, v),  # type: ignore[misc]
+                lambda k=key: tree.pop(k, None),  # type: ignore[misc]
+            )
             yield from leaves(value)
     elif isinstance(tree, MutableSequence):
         for i, value in enumerate(tree):
-            yield Leaf(value, lambda v, i=i: tree.__setitem__(i, v), lambda i=i: tree.__delitem__(i))  # type: ignore[misc]
+            yield Leaf(
+                value,
+                lambda v, i=i: tree.__setitem__(i, v),  # type: ignore[misc]
+                lambda i=i: tree.__delitem__(i),  # type: ignore[misc]
+            )
             yield from leaves(value)
 
 
 def regrown(rng: random.Random, tree: Any) -> Any:
-    """A tree of plain values with some of them odd, of another type, gone, doubled or nested."""
+    """A tree of plain values with some of them odd, of another type, gone, doubled or
+    nested.
+    """
     for _ in range(rng.choice((1, 1, 2, 3))):
         found = list(leaves(tree))
         if not found:
@@ -136,9 +240,27 @@ def regrown(rng: random.Random, tree: Any) -> Any:
             match rng.randrange(6):
                 case 0 | 1:
                     plain = not isinstance(leaf.value, dict | list)
-                    leaf.take(odd(rng, leaf.value) if plain else rng.choice(({}, [], None, 5, "x", [[]])))
+                    leaf.take(
+                        odd(rng, leaf.value)
+                        if plain
+                        else rng.choice(({}, [], None, 5, "x", [[]]))
+                    )
                 case 2:
-                    leaf.take(rng.choice([None, True, *NUMBERS, *FLOATS, *TEXTS, [], {}, [None], {"a": 1}]))
+                    leaf.take(
+                        rng.choice(
+                            [
+                                None,
+                                True,
+                                *NUMBERS,
+                                *FLOATS,
+                                *TEXTS,
+                                [],
+                                {},
+                                [None],
+                                {"a": 1},
+                            ]
+                        )
+                    )
                 case 3:
                     leaf.drop()
                 case 4:

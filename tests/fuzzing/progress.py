@@ -1,4 +1,6 @@
-"""How far a long run of seeded cases is, kept in a file: it goes on where it was ended; what failed runs first."""
+"""How far a long run of seeded cases is, kept in a file: it goes on where it was ended;
+what failed runs first.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ _SAVED_S = 20.0
 
 @dataclass
 class Progress:
-    """next: the first case that did not run. failed: the cases that ended wrongly, and how. ends: how many ended how;
-    reached: whatever else is counted.
+    """next: the first case that did not run. failed: the cases that ended wrongly, and
+    how. ends: how many ended how; reached: whatever else is counted.
 
     To run the same seed from its start again, remove the file.
     """
@@ -38,14 +40,27 @@ class Progress:
             return cls(path)
         kept = json.loads(path.read_text())
         failed = {int(case): why for case, why in kept["failed"].items()}
-        return cls(path, kept["next"], failed, Counter(kept["ends"]), kept["slowest"], Counter(kept["reached"]))
+        return cls(
+            path,
+            kept["next"],
+            failed,
+            Counter(kept["ends"]),
+            kept["slowest"],
+            Counter(kept["reached"]),
+        )
 
     def cases(self, total: int) -> Iterator[int]:
-        """Those that failed, again, then the others up to `total`; the file is written while they run."""
+        """Those that failed, again, then the others up to `total`; the file is written
+        while they run.
+        """
         if self.next:
             again = f", the {len(self.failed)} that failed again" if self.failed else ""
-            print(f"cases 0 to {self.next - 1} were run before (in {self.path}){again}", file=sys.stderr)
-        began = last = time.monotonic()
+            print(
+                f"cases 0 to {self.next - 1} were run before (in {self.path}){again}",
+                file=sys.stderr,
+            )
+        last = time.monotonic()
+        began = last
         for case in [*self.failed, *range(self.next, total)]:
             if case in self.failed:
                 self.ends[self.failed.pop(case)] -= 1
@@ -55,7 +70,11 @@ class Progress:
                 last = time.monotonic()
                 self.save()
                 rate = self.run / (last - began)
-                print(f"{self.next} of {total}, {len(self.failed)} failed, {rate:.1f}/s", file=sys.stderr, flush=True)
+                print(
+                    f"{self.next} of {total}, {len(self.failed)} failed, {rate:.1f}/s",
+                    file=sys.stderr,
+                    flush=True,
+                )
         self.save()
 
     def ended(self, case: int, how: str, failed: bool, seconds: float = 0.0) -> None:
@@ -70,8 +89,11 @@ class Progress:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_suffix(".new")
         kept = {
-            "next": self.next, "failed": self.failed, "ends": +self.ends, "slowest": self.slowest,
+            "next": self.next,
+            "failed": self.failed,
+            "ends": +self.ends,
+            "slowest": self.slowest,
             "reached": self.reached,
-        }  # fmt: skip
+        }
         new.write_text(json.dumps(kept, indent=1) + "\n")
         new.replace(self.path)

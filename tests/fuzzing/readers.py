@@ -1,10 +1,12 @@
-"""Damaged files and messages of every kind, each read in a child with 2 GB and 60 s: all must end as a person expects.
+"""Damaged files and messages of every kind, each read in a child with 2 GB and 60 s:
+all must end as a person expects.
 
     python -m tests.fuzzing.readers --cases 20000 --seed 1      # what `make fuzz-readers` runs
     python -m tests.fuzzing.readers --only toml --case 17       # one again, with all that it says
 
-What went wrong is kept in build/fuzz-readers, and how far a seed is: what was interrupted goes on there, and the cases
-that failed run again first. 1 if anything is wrong.
+What went wrong is kept in build/fuzz-readers, and how far a seed is: what was
+interrupted goes on there, and the cases that failed run again first. 1 if anything is
+wrong.
 """
 
 from __future__ import annotations
@@ -25,21 +27,35 @@ from tests.fuzzing.progress import Progress
 KEPT = ROOT / "build" / "fuzz-readers"
 
 
-def run_case(name: str, seed: int, case: int, folder: Path, limits: Limits = LIMITS) -> tuple[bytes, Verdict]:
+def run_case(
+    name: str, seed: int, case: int, folder: Path, limits: Limits = LIMITS
+) -> tuple[bytes, Verdict]:
     """One damaged file of a format, and how reading it in this empty folder ends."""
-    rng, form = random.Random(f"{name}:{seed}:{case}"), FORMATS[name]
+    rng = random.Random(f"{name}:{seed}:{case}")
+    form = FORMATS[name]
     data = form.damage(rng, rng.choice(form.wholes()))
     return data, run(form.read(rng, data, folder), folder, limits)
 
 
-def run_cases(names: Sequence[str], seed: int, cases: Iterable[int]) -> Iterator[tuple[str, int, bytes, Verdict]]:
+def run_cases(
+    names: Sequence[str], seed: int, cases: Iterable[int]
+) -> Iterator[tuple[str, int, bytes, Verdict]]:
     """The formats in turn."""
     with tempfile.TemporaryDirectory(prefix="edgec-fuzz-") as tmp:
-        os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = str(Path(tmp) / "cache")
+        os.environ["EDGEC_CACHE"] = os.environ["XDG_CONFIG_HOME"] = str(
+            Path(tmp) / "cache"
+        )
         warm = Path(tmp) / "warm"
         warm.mkdir()
         rng = random.Random(0)
-        preload([FORMATS[n].read(rng, rng.choice(FORMATS[n].wholes()), warm) for n in names for _ in range(3)], warm)
+        preload(
+            [
+                FORMATS[n].read(rng, rng.choice(FORMATS[n].wholes()), warm)
+                for n in names
+                for _ in range(3)
+            ],
+            warm,
+        )
         for case in cases:
             name = names[case % len(names)]
             folder = Path(tmp) / "case"
@@ -51,17 +67,29 @@ def run_cases(names: Sequence[str], seed: int, cases: Iterable[int]) -> Iterator
 
 def main() -> int:
     """Prints what went wrong as it does, and how the cases of each format ended."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default=",".join(FORMATS), help="formats, with commas")
+    parser.add_argument(
+        "--only", default=",".join(FORMATS), help="formats, with commas"
+    )
     parser.add_argument("--case", type=int, help="this one alone, shown")
     given = parser.parse_args()
     names = given.only.split(",")
-    kept = Progress.at(KEPT / f"{given.seed}{'' if given.only == ','.join(FORMATS) else '-' + given.only}.json")
+    kept = Progress.at(
+        KEPT
+        / f"{given.seed}{'' if given.only == ','.join(FORMATS) else '-' + given.only}.json"
+    )
     cases = kept.cases(given.cases) if given.case is None else [given.case]
     for name, case, data, verdict in run_cases(names, given.seed, cases):
-        kept.ended(case, f"{name} {verdict.fault or f'exit {verdict.code}'}", bool(verdict.fault), verdict.seconds)
+        kept.ended(
+            case,
+            f"{name} {verdict.fault or f'exit {verdict.code}'}",
+            bool(verdict.fault),
+            verdict.seconds,
+        )
         if given.case is not None:
             print(verdict.said)
         if verdict.fault or given.case is not None:
@@ -69,10 +97,16 @@ def main() -> int:
             KEPT.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
             file.with_suffix(".txt").write_text(verdict.said)
-            print(f"{name} --case {case}: {verdict.fault}, {verdict.seconds:.1f} s: {verdict.last}", flush=True)
+            print(
+                f"{name} --case {case}: {verdict.fault}, {verdict.seconds:.1f} s: "
+                f"{verdict.last}",
+                flush=True,
+            )
     for name in names:
         row = ", ".join(
-            f"{n} {end.removeprefix(name)}" for end, n in sorted(kept.ends.items()) if end.split()[0] == name
+            f"{n} {end.removeprefix(name)}"
+            for end, n in sorted(kept.ends.items())
+            if end.split()[0] == name
         )
         print(f"{name:10} {row}")
     print(f"the slowest took {kept.slowest:.1f} s")

@@ -14,9 +14,15 @@ def test_what_was_interrupted_goes_on(tmp_path: Path) -> None:
         if case == 6:  # the machine goes down: what was saved last counts
             kept.save()
             break
-        kept.ended(case, "time" if case in (2, 4) else "exit 0", case in (2, 4), case / 2)
+        kept.ended(
+            case, "time" if case in (2, 4) else "exit 0", case in (2, 4), case / 2
+        )
     again = Progress.at(path)
-    assert (again.next, again.failed, again.ends) == (6, {2: "time", 4: "time"}, {"exit 0": 4, "time": 2})
+    assert (again.next, again.failed, again.ends) == (
+        6,
+        {2: "time", 4: "time"},
+        {"exit 0": 4, "time": 2},
+    )
     ran = []
     for case in again.cases(10):
         ran.append(case)

@@ -1,4 +1,6 @@
-"""Damaged files of every kind end as a message: a seeded sample of `make fuzz-readers`; and what the driver sees."""
+"""Damaged files of every kind end as a message: a seeded sample of `make fuzz-readers`;
+and what the driver sees.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ SAMPLE = 12
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_sample(name: str) -> None:
-    bad = [(case, v.fault, v.last) for _, case, _, v in run_cases([name], 0, range(SAMPLE)) if v.fault]
+    bad = [
+        (case, v.fault, v.last)
+        for _, case, _, v in run_cases([name], 0, range(SAMPLE))
+        if v.fault
+    ]
     assert not bad
 
 
@@ -34,19 +40,30 @@ def test_a_sample(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_not_damaged_is_read(name: str, tmp_path: Path) -> None:
-    """Or damage would be tried on what is refused for another reason. What ONNX's own tests have is not all read."""
-    form, ends = FORMATS[name], Counter[int | None]()
+    """Or damage would be tried on what is refused for another reason.
+
+    What ONNX's own tests have is not all read.
+    """
+    form = FORMATS[name]
+    ends = Counter[int | None]()
     for case in range(SAMPLE):
-        folder, rng = tmp_path / str(case), random.Random(f"whole {name} {case}")
+        folder = tmp_path / str(case)
+        rng = random.Random(f"whole {name} {case}")
         folder.mkdir()
         ends[run(form.read(rng, rng.choice(form.wholes()), folder), folder).code] += 1
-    assert ends[0] >= {"onnx": SAMPLE // 3, "samples": SAMPLE // 2, "protocol": 1}.get(name, SAMPLE - 2), ends
+    assert ends[0] >= {"onnx": SAMPLE // 3, "samples": SAMPLE // 2, "protocol": 1}.get(
+        name, SAMPLE - 2
+    ), ends
 
 
 @pytest.mark.slow
 def test_a_sample_of_damaged_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "networks", lambda: (DIGITS / "digits.onnx",))
-    assert not [(case, v.fault, v.last) for case, _, _, v in models.run_cases(0, range(8)) if v.fault]
+    assert not [
+        (case, v.fault, v.last)
+        for case, _, _, v in models.run_cases(0, range(8))
+        if v.fault
+    ]
 
 
 def _print(text: str) -> int:
@@ -89,7 +106,9 @@ def _leave() -> int:
         (_leave, "left left"),
     ],
 )
-def test_what_the_driver_sees(call: Callable[[], int], fault: str, tmp_path: Path) -> None:
+def test_what_the_driver_sees(
+    call: Callable[[], int], fault: str, tmp_path: Path
+) -> None:
     verdict = run(call, tmp_path, Limits(256 << 20, 5.0))
     assert verdict.fault == fault, verdict.said
     assert list(tmp_path.iterdir()) == []

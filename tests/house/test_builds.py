@@ -1,4 +1,6 @@
-"""What tests share is built once, whoever wants it, and tried again where that failed; the dearest tests come first."""
+"""What tests share is built once, whoever wants it, and tried again where that failed;
+the dearest tests come first.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ def test_many_that_want_one_thing_build_it_once(tmp_path: Path) -> None:
     found: list[str] = []
     key = str(tmp_path)
     wanting = [
-        threading.Thread(target=lambda: found.append((builds.once(key, make) / "x").read_text())) for _ in "1234"
+        threading.Thread(
+            target=lambda: found.append((builds.once(key, make) / "x").read_text())
+        )
+        for _ in "1234"
     ]
     for one in wanting:
         one.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -21,11 +23,16 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "supported-ops.md"
 def test_supported_ops_is_fresh(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         DOCUMENT.write_text(supported_ops())
-    assert DOCUMENT.read_text() == supported_ops(), "run pytest --update-golden tests/house/test_docs.py"
+    assert DOCUMENT.read_text() == supported_ops(), (
+        "run pytest --update-golden tests/house/test_docs.py"
+    )
 
 
 def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
-    rows = [f"| `{room}` | {', '.join(f'`{r}`' for r in sorted(may)) or 'nothing'} |" for room, may in TABLE.items()]
+    rows = [
+        f"| `{room}` | {', '.join(f'`{r}`' for r in sorted(may)) or 'nothing'} |"
+        for room, may in TABLE.items()
+    ]
     table = "\n".join(["| room | may import |", "| --- | --- |", *rows])
     text = ARCHITECTURE.read_text()
     head, rest = text.split("<!-- imports -->\n")
@@ -33,14 +40,24 @@ def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
     fresh = f"{head}<!-- imports -->\n\n{table}\n\n<!-- /imports -->{tail}"
     if request.config.getoption("--update-golden"):
         ARCHITECTURE.write_text(fresh)
-    assert ARCHITECTURE.read_text() == fresh, "run pytest --update-golden tests/house/test_docs.py"
+    assert ARCHITECTURE.read_text() == fresh, (
+        "run pytest --update-golden tests/house/test_docs.py"
+    )
 
 
 def test_architecture_has_a_row_for_every_room() -> None:
-    rooms = ARCHITECTURE.read_text().split("## The rooms")[1].split("### Who may import whom")[0]
+    rooms = (
+        ARCHITECTURE.read_text()
+        .split("## The rooms")[1]
+        .split("### Who may import whom")[0]
+    )
     for room in TABLE:
         package = room.split(".")[0]
-        home = {"edgec_partitioner": "partitioner/", "edgec_devices": "devices/", "edgec_runtime": "runtime/"}
+        home = {
+            "edgec_partitioner": "partitioner/",
+            "edgec_devices": "devices/",
+            "edgec_runtime": "runtime/",
+        }
         path = home.get(package, "") + room.replace(".", "/")
         named = (f"`{path}/`", f"`{path}.py`", f"`{path}/__init__.py`")
         assert any(n in rooms for n in named), f"{room} has no row"
@@ -49,18 +66,41 @@ def test_architecture_has_a_row_for_every_room() -> None:
 def test_messages_in_troubleshooting_are_those_of_the_program() -> None:
     """Each **`message`** that a paragraph begins with is in the code, letter by letter."""
     page = (ARCHITECTURE.parent / "troubleshooting.md").read_text()
-    quoted = [m for line in re.findall(r"^\*\*(`.+?)\*\*", page, re.M) for m in re.findall(r"`([^`]+)`", line)]
-    code = "".join(re.sub(r"\{[^}]*\}", "", p.read_text()) for p in _files())
+    quoted = [
+        m
+        for line in re.findall(r"^\*\*(`.+?)\*\*", page, re.M)
+        for m in re.findall(r"`([^`]+)`", line)
+    ]
+    code = "".join(text for path in _files() for text in _texts(path))
     code += "".join(p.read_text() for p in sorted(CSRC.glob("*.[ch]")))
     assert len(quoted) > 10
     for message in quoted:
         assert message.removesuffix(" emulated") in code, message
 
 
+def _texts(path: Path) -> Iterator[str]:
+    """The string literals of a file; of an f-string, its text without the fields."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            constants = [v.value for v in node.values if isinstance(v, ast.Constant)]
+            yield "".join(map(str, constants))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
 def command_lines() -> list[str]:
-    """Each `$ edgec …` of the pages, and of README; without its comment and what is left out."""
-    pages = [*sorted(ARCHITECTURE.parent.glob("*.md")), ARCHITECTURE.parents[1] / "README.md"]
-    lines = [m for page in pages for m in re.findall(r"^    \$ (edgec .*)$", page.read_text(), re.M)]
+    """Each `$ edgec …` of the pages, and of README; without its comment and what is
+    left out.
+    """
+    pages = [
+        *sorted(ARCHITECTURE.parent.glob("*.md")),
+        ARCHITECTURE.parents[1] / "README.md",
+    ]
+    lines = [
+        m
+        for page in pages
+        for m in re.findall(r"^    \$ (edgec .*)$", page.read_text(), re.M)
+    ]
     return list(dict.fromkeys(lines))
 
 
@@ -70,7 +110,11 @@ def test_command_lines_of_the_pages_parse(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     command: click.Command = cli
     context = click.Context(cli, info_name="edgec")
-    while isinstance(command, click.Group) and words and (found := command.get_command(context, words[0])):
+    while (
+        isinstance(command, click.Group)
+        and words
+        and (found := command.get_command(context, words[0]))
+    ):
         command = found
         context = click.Context(command, info_name=words.pop(0), parent=context)
     assert command is not cli, line
@@ -78,8 +122,21 @@ def test_command_lines_of_the_pages_parse(line: str) -> None:
 
 
 def test_the_tutorial_goes_all_the_way() -> None:
-    verbs = re.findall(r"^    \$ edgec (\w+)", (ARCHITECTURE.parent / "tutorial.md").read_text(), re.M)
-    steps = ["doctor", "explain", "compile", "run", "bench", "devices", "flash", "status", "rollback", "package"]
+    verbs = re.findall(
+        r"^    \$ edgec (\w+)", (ARCHITECTURE.parent / "tutorial.md").read_text(), re.M
+    )
+    steps = [
+        "doctor",
+        "explain",
+        "compile",
+        "run",
+        "bench",
+        "devices",
+        "flash",
+        "status",
+        "rollback",
+        "package",
+    ]
     assert list(dict.fromkeys(verbs)) == steps
 
 
@@ -88,4 +145,6 @@ def test_pages_fetch_nothing_and_are_strict() -> None:
     assert "font: false" in config
     assert "strict: true" in config
     named = set(re.findall(r"[\w-]+\.md", config))
-    assert named == {page.name for page in ARCHITECTURE.parent.glob("*.md")}, "every page is in nav, once"
+    assert named == {page.name for page in ARCHITECTURE.parent.glob("*.md")}, (
+        "every page is in nav, once"
+    )

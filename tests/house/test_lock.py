@@ -12,10 +12,20 @@ def test_the_lock_has_every_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["dev"], *extras["docs"]]
-    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
-    assert [x for x in lines if not re.fullmatch(r"[a-zA-Z0-9._-]+==[^ /]+ --hash=sha256:[0-9a-f]{64}", x)] == []
+    lines = [
+        line
+        for line in (ROOT / "requirements.lock").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert [
+        x
+        for x in lines
+        if not re.fullmatch(r"[a-zA-Z0-9._-]+==[^ /]+ --hash=sha256:[0-9a-f]{64}", x)
+    ] == []
     locked = {_plain(line.split("==")[0]) for line in lines}
-    assert {_plain(re.split(r"[<>=\[; ]", d)[0]) for d in wanted} - locked == set(), "run make lock"
+    assert {_plain(re.split(r"[<>=\[; ]", d)[0]) for d in wanted} - locked == set(), (
+        "run make lock"
+    )
 
 
 def _plain(name: str) -> str:

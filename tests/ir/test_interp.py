@@ -1,4 +1,6 @@
-"""The interpreter's limits: results that no memory holds, ops that lack a scale; and names, in linear time."""
+"""The interpreter's limits: results that no memory holds, ops that lack a scale; and
+names, in linear time.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,24 @@ from edgec.ops.matmul import BatchMatMul
 def test_a_result_that_memory_does_not_hold() -> None:
     side = 1 << 20
     b = Builder("m")
-    x, y = b.input("x", TensorType((1, side, 1))), b.input("y", TensorType((1, 1, side)))
+    x = b.input("x", TensorType((1, side, 1)))
+    y = b.input("y", TensorType((1, 1, side)))
     b.source = "product"
     b.graph.outputs = [b.add(BatchMatMul(), [x, y])]
-    with pytest.raises(UnsupportedError, match=r"float32\[1,1048576,1048576\] \(4,398,047 MB\) takes more memory") as e:
+    with pytest.raises(
+        UnsupportedError,
+        match=r"float32\[1,1048576,1048576\] \(4,398,047 MB\) takes more memory",
+    ) as e:
         interp(b.graph, {v.name: np.ones(v.type.shape, np.float32) for v in (x, y)})
     assert e.value.at == "batch_matmul product"
 
 
 def test_a_convolution_takes_memory_for_some_rows_of_patches_not_for_all() -> None:
     rng = np.random.default_rng(0)
-    x, w = (rng.integers(-5, 6, shape).astype(np.float32) for shape in ((2, 400, 500, 4), (2, 9, 9, 2)))
+    x, w = (
+        rng.integers(-5, 6, shape).astype(np.float32)
+        for shape in ((2, 400, 500, 4), (2, 9, 9, 2))
+    )
     b = Builder("m")
     image = b.input("x", TensorType(x.shape))
     b.graph.outputs = [b.add(Conv2D(pads=(4, 4, 4, 4)), [image, b.const(w, "w")])]
@@ -39,13 +48,18 @@ def test_a_convolution_takes_memory_for_some_rows_of_patches_not_for_all() -> No
     assert peak < 64e6, "the patches of all rows of one group are 130 MB"
     padded = np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)))
     for row in (0, 102, 103, 399):
-        taps = [np.einsum("nwkgc,gkc->nwg", _taps(padded[:, row + i], 500), w[:, i]) for i in range(9)]
+        taps = [
+            np.einsum("nwkgc,gkc->nwg", _taps(padded[:, row + i], 500), w[:, i])
+            for i in range(9)
+        ]
         np.testing.assert_array_equal(y[:, row], np.sum(taps, axis=0))
 
 
 def _taps(row: Array, width: int) -> Array:
     """[N, width, tap, group, channel] of a padded row, groups of two channels."""
-    return np.stack([row[:, i : i + width].reshape(len(row), width, 2, 2) for i in range(9)], axis=2)
+    return np.stack(
+        [row[:, i : i + width].reshape(len(row), width, 2, 2) for i in range(9)], axis=2
+    )
 
 
 def test_a_sum_that_lacks_a_scale_does_not_fold() -> None:

@@ -30,7 +30,9 @@ def _call(self: OpDef, op: Op) -> KernelCall:
 
 
 def test_a_kernel_without_samples_is_refused() -> None:
-    with pytest.raises(TypeError, match="op halved has no samples to try its kernel by"):
+    with pytest.raises(
+        TypeError, match="op halved has no samples to try its kernel by"
+    ):
         type("Halved", (OpDef,), {"kind": "halved", "c": _call})
 
 
@@ -46,8 +48,16 @@ def test_an_op_that_files_alone_know_needs_no_samples() -> None:
     ("rule", "samples", "message"),
     [
         (QuantRule.FREE, (), "op halved has no sample"),
-        (QuantRule.FREE, ("float32",), "op halved has no int8 sample, though its rule is FREE"),
-        (QuantRule.SAME, ("float32",), "op halved has no int8 sample, though its rule is SAME"),
+        (
+            QuantRule.FREE,
+            ("float32",),
+            "op halved has no int8 sample, though its rule is FREE",
+        ),
+        (
+            QuantRule.SAME,
+            ("float32",),
+            "op halved has no int8 sample, though its rule is SAME",
+        ),
         (QuantRule.FLOAT, ("float32",), ""),
     ],
 )
@@ -84,5 +94,12 @@ def test_a_misspelt_field_of_an_op_is_refused() -> None:
 def test_a_misspelt_field_of_a_row_is_refused() -> None:
     with pytest.raises(TypeError, match="Twice says verions, which no operation has"):
         unary._row("twice", lambda x: x * 2, "2 x.", verions=(1, 2))  # type: ignore[call-arg]
-    assert issubclass(unary._row("twice", lambda x: x * 2, "2 x.", versions=(1, 2)), Unary)
-    assert OpDef.registry["twice"]().ref([np.ones(2, np.float32)], [TensorType((2,))], [TensorType((2,))])[0].sum() == 4
+    assert issubclass(
+        unary._row("twice", lambda x: x * 2, "2 x.", versions=(1, 2)), Unary
+    )
+    assert (
+        OpDef.registry["twice"]()
+        .ref([np.ones(2, np.float32)], [TensorType((2,))], [TensorType((2,))])[0]
+        .sum()
+        == 4
+    )

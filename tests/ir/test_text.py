@@ -14,7 +14,9 @@ from edgec.ops.shape import Reshape
 
 _names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 _scales = st.floats(2.0**-20, 1024.0, width=32)
-_quants = st.builds(lambda s, z: Quant.per_tensor(s, z), _scales, st.integers(-128, 127))
+_quants = st.builds(
+    lambda s, z: Quant.per_tensor(s, z), _scales, st.integers(-128, 127)
+)
 
 
 @st.composite
@@ -31,7 +33,12 @@ def _graphs(draw: st.DrawFn) -> Graph:
             data = np.random.default_rng(seed).normal(0, 50, size).astype(dtype)
             const = b.const(data, draw(_names), quant)
             b.source = draw(st.text(max_size=5))
-            x = b.add(Add(draw(st.sampled_from(["none", "relu6"]))), [x, const], draw(_names), quant)
+            x = b.add(
+                Add(draw(st.sampled_from(["none", "relu6"]))),
+                [x, const],
+                draw(_names),
+                quant,
+            )
         else:
             x = b.add(Reshape((1, size)), [x], draw(_names), quant)
     b.graph.outputs = [x]
@@ -102,9 +109,12 @@ def test_what_is_no_value_is_said_with_its_line(line: str) -> None:
 
 
 def test_graphs_that_differ_in_a_scale_differ() -> None:
-    """Equality is that of the texts: what only a scale or an element tells apart is not the same."""
+    """Equality is that of the texts: what only a scale or an element tells apart is not
+    the same.
+    """
     texts = [
-        f'graph "g"\ninput %x : int8[2] q({scale}, 0)\nconst %c : float32[1] = [{element}]\noutput %x\noutput %c\n'
+        f'graph "g"\ninput %x : int8[2] q({scale}, 0)\nconst %c : '
+        f"float32[1] = [{element}]\noutput %x\noutput %c\n"
         for scale, element in (("0.5", "1.0"), ("0.25", "1.0"), ("0.5", "2.0"))
     ]
     graphs = [parse(text) for text in texts]

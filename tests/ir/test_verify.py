@@ -58,7 +58,9 @@ def _wrong_constant(g: Graph) -> None:
         (_wrong_constant, "constant c is float32"),
     ],
 )
-def test_a_damaged_graph_is_refused(damage: Callable[[Graph], None], message: str) -> None:
+def test_a_damaged_graph_is_refused(
+    damage: Callable[[Graph], None], message: str
+) -> None:
     graph = _good()
     verify(graph, "canonical")
     damage(graph)

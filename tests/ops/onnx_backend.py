@@ -1,4 +1,6 @@
-"""ONNX's own backend node tests, which come with the onnx package: what edgec makes of them, in any element type."""
+"""ONNX's own backend node tests, which come with the onnx package: what edgec makes of
+them, in any element type.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,31 @@ from edgec.ir import Array, interp
 from edgec.ir.opdef import by_name
 
 TYPES = (
-    "float", "double", "float16", "bool",
-    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
-)  # fmt: skip
+    "float",
+    "double",
+    "float16",
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+)
 """Element types that every case is also tried with."""
 _PRECISION = {"float16": 2e-3, "bfloat16": 1.6e-2}
-"""edgec computes every float in float32: what ONNX has in a shorter type is equal to that type's precision."""
+"""edgec computes every float in float32: what ONNX has in a shorter type is equal to
+that type's precision.
+"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model of one node (or of its expansion) with inputs and outputs; `label` tells which inputs are constants."""
+    """A model of one node (or of its expansion) with inputs and outputs; `label` tells
+    which inputs are constants.
+    """
 
     name: str
     label: str
@@ -53,10 +69,14 @@ class Case:
 
     def feeds(self) -> dict[str, Array]:
         """The inputs by name."""
-        return {v.name: a for v, a in zip(self.model.graph.input, self.inputs, strict=True)}
+        return {
+            v.name: a for v, a in zip(self.model.graph.input, self.inputs, strict=True)
+        }
 
     def outcome(self) -> str:
-        """ "equal", "refused: why", or "wrong: what" of edgec's outputs beside onnxruntime's, or else ONNX's own."""
+        """ "equal", "refused: why", or "wrong: what" of edgec's outputs beside
+        onnxruntime's, or else ONNX's own.
+        """
         with tempfile.TemporaryDirectory() as tmp:
             path = Path(tmp) / "m.onnx"
             path.write_bytes(self.model.SerializeToString())
@@ -83,26 +103,35 @@ class Case:
                 if y.dtype.kind not in "biu" or (y != w).any():
                     return f"{v.name} differs"
                 continue
-            reals, tolerance = w.astype(np.float64), _PRECISION.get(str(w.dtype), 1e-5)
+            reals = w.astype(np.float64)
+            tolerance = _PRECISION.get(str(w.dtype), 1e-5)
             scale = float(np.abs(reals[np.isfinite(reals)]).max(initial=1e-6))
-            if not np.allclose(y, reals, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+            if not np.allclose(
+                y, reals, rtol=tolerance, atol=tolerance * scale, equal_nan=True
+            ):
                 return f"{v.name} differs by up to {np.abs(y - reals).max()}"
         return ""
 
     def _onnxruntime(self) -> list[Array] | None:
         options = onnxruntime.SessionOptions()
-        options.log_severity_level, options.intra_op_num_threads = 4, 1
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
         try:
             session = onnxruntime.InferenceSession(
-                self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+                self.model.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
             )
             return [np.asarray(a) for a in session.run(None, self.feeds())]
         except Exception:  # an operator, a type or an opset that it does not have
             return None
 
     def retyped(self, name: str) -> ModelProto:
-        """The model with the type of its first input, and of all that has it, replaced: it may be no valid one."""
-        model, new = _copy(self.model), TensorProto.DataType.Value(name.upper())
+        """The model with the type of its first input, and of all that has it, replaced:
+        it may be no valid one.
+        """
+        model = _copy(self.model)
+        new = TensorProto.DataType.Value(name.upper())
         old = model.graph.input[0].type.tensor_type.elem_type
         for v in (*model.graph.input, *model.graph.output):
             if v.type.tensor_type.elem_type == old:
@@ -110,26 +139,34 @@ class Case:
         for tensor in model.graph.initializer:
             if tensor.data_type == old:
                 with np.errstate(all="ignore"):
-                    array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(new))
+                    array = numpy_helper.to_array(tensor).astype(
+                        helper.tensor_dtype_to_np_dtype(new)
+                    )
                 tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
         return model
 
 
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every case of plain tensors: with all inputs given at run time, all but the first, and all but the second."""
+    """Every case of plain tensors: with all inputs given at run time, all but the
+    first, and all but the second.
+    """
     found: list[Case] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for test in load_model_tests(kind="node"):
             inputs, outputs = (_arrays(part) for part in test.data_sets[0])
             if inputs and outputs:
-                found += _variants(Case(test.name, "run_time", test.model, inputs, outputs))
+                found += _variants(
+                    Case(test.name, "run_time", test.model, inputs, outputs)
+                )
     return tuple(found)
 
 
 def compiled(model: ModelProto, syntax: bool = False) -> str:
-    """ "compiled", or "refused: why" with exit code 2; anything else is raised. syntax: ask gcc about the C, too."""
+    """ "compiled", or "refused: why" with exit code 2; anything else is raised. syntax:
+    ask gcc about the C, too.
+    """
     with tempfile.TemporaryDirectory() as tmp, np.errstate(all="ignore"):
         path = Path(tmp) / "m.onnx"
         path.write_bytes(model.SerializeToString())
@@ -149,12 +186,26 @@ _seen: set[str] = set()
 
 
 def _check_syntax(source: str) -> None:
-    """gcc takes the C without a warning; sources that differ in numbers alone are looked at once."""
+    """gcc takes the C without a warning; sources that differ in numbers alone are
+    looked at once.
+    """
     shape = re.sub(r"-?\d[\w.+-]*,", "", source)
     if shape not in _seen:
         _seen.add(shape)
-        command = ["gcc", "-fsyntax-only", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{CSRC}", "-xc", "-"]
-        done = subprocess.run(command, input=source, text=True, capture_output=True, check=False)
+        command = [
+            "gcc",
+            "-fsyntax-only",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            f"-I{CSRC}",
+            "-xc",
+            "-",
+        ]
+        done = subprocess.run(
+            command, input=source, text=True, capture_output=True, check=False
+        )
         assert done.returncode == 0, done.stderr[:2000]
 
 
@@ -178,7 +229,13 @@ def _copy(model: ModelProto) -> ModelProto:
 
 
 def _arrays(given: Sequence[Any]) -> list[Array]:
-    """The tensors of a data set; none at all if there are others than numbers (sequences, texts, absent ones)."""
+    """The tensors of a data set; none at all if there are others than numbers
+    (sequences, texts, absent ones).
+    """
     plain = all(isinstance(x, (np.ndarray, np.generic, TensorProto)) for x in given)
-    arrays = [numpy_helper.to_array(x) if isinstance(x, TensorProto) else np.asarray(x) for x in given if plain]
+    arrays = [
+        numpy_helper.to_array(x) if isinstance(x, TensorProto) else np.asarray(x)
+        for x in given
+        if plain
+    ]
     return arrays if all(a.dtype.kind in "biufV" for a in arrays) else []

@@ -1,4 +1,6 @@
-"""Shapes that no sample has: no element at all, ranks that differ, outputs that nobody reads."""
+"""Shapes that no sample has: no element at all, ranks that differ, outputs that nobody
+reads.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,18 @@ def _graph(spec: OpDef, *types: TensorType) -> Graph:
     ("spec", "types"),
     [
         (InstanceNorm(), [TensorType((8, 0, 0)), TensorType((0,)), TensorType((0,))]),
-        (InstanceNorm(), [TensorType((0, 1, 7, 3)), TensorType((3,)), TensorType((3,))]),
+        (
+            InstanceNorm(),
+            [TensorType((0, 1, 7, 3)), TensorType((3,)), TensorType((3,))],
+        ),
         (LogSoftmax(), [TensorType((5, 0))]),
         (L2Norm(), [TensorType((4, 2, 8, 0), "int8", S8)]),
         (L2Norm(uint8=True), [TensorType((0,), "int8", S8)]),
     ],
 )
-def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[TensorType]) -> None:
+def test_a_result_without_elements_needs_no_kernel(
+    spec: OpDef, types: list[TensorType]
+) -> None:
     graph = _graph(spec, *types)
     inputs = random_inputs(graph)
     got = interp(graph, inputs)
@@ -75,7 +82,9 @@ def test_a_result_without_elements_needs_no_kernel(spec: OpDef, types: list[Tens
         (LocalResponseNorm(2, 2), [()]),
     ],
 )
-def test_types_that_do_not_fit_are_a_value_error(spec: OpDef, types: list[tuple[int, ...]]) -> None:
+def test_types_that_do_not_fit_are_a_value_error(
+    spec: OpDef, types: list[tuple[int, ...]]
+) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (each says something else)
         spec.infer(*(TensorType(shape) for shape in types))
 
@@ -106,7 +115,10 @@ def test_schedules_take_constants_and_products_of_nothing(name: str) -> None:
     channel = [b.const(np.full(6, 1 + i, F32), "k") for i in range(4)]
     image = b.const(np.ones((1, 4, 5, 6), F32), "image")
     y = b.add(Tanh(), [b.add(BatchNorm(), [image, *channel])], "y")
-    empty = [b.input("a", TensorType((17, 3, 7, 0))), b.input("b", TensorType((17, 3, 0, 8)))]
+    empty = [
+        b.input("a", TensorType((17, 3, 7, 0))),
+        b.input("b", TensorType((17, 3, 0, 8))),
+    ]
     b.graph.outputs = [y, b.add(BatchMatMul(), empty, "product")]
     source = segment_source(b.graph, "seg", core(name))
     assert "ek_batch_matmul_f32_simd(" not in source.text
@@ -116,11 +128,20 @@ def test_schedules_take_constants_and_products_of_nothing(name: str) -> None:
 @pytest.mark.parametrize("size", [(1, 0, 2, 7), (3, 2, 0, 7), (2, 0, 0, 7)])
 def test_a_transposed_convolution_of_nothing_is_its_bias(size: tuple[int, ...]) -> None:
     b = Builder("g")
-    weights, bias = b.const(np.ones((2, 5, 4, 7), F32), "w"), b.const(np.array([1.5, -2], F32), "bias")
-    b.graph.outputs = [b.add(TransposeConv2D((2, 2)), [b.input("x", TensorType(size)), weights, bias], "y")]
+    weights = b.const(np.ones((2, 5, 4, 7), F32), "w")
+    bias = b.const(np.array([1.5, -2], F32), "bias")
+    b.graph.outputs = [
+        b.add(
+            TransposeConv2D((2, 2)),
+            [b.input("x", TensorType(size)), weights, bias],
+            "y",
+        )
+    ]
     inputs = random_inputs(b.graph)
     got = interp(b.graph, inputs)
-    np.testing.assert_array_equal(got["y"], np.broadcast_to(np.array([1.5, -2], F32), got["y"].shape))
+    np.testing.assert_array_equal(
+        got["y"], np.broadcast_to(np.array([1.5, -2], F32), got["y"].shape)
+    )
     assert_agree(run_c(b.graph, inputs), got)
 
 
@@ -129,7 +150,10 @@ def test_boxes_without_numbers_overlap_none() -> None:
     """As in TFLite, which leaves out what overlaps more than it may."""
     sample = next(iter(Detections.samples()))
     b = Builder("g")
-    values = [b.input("boxes", sample.args[0].type), b.input("scores", sample.args[1].type)]
+    values = [
+        b.input("boxes", sample.args[0].type),
+        b.input("scores", sample.args[1].type),
+    ]
     assert sample.args[2].data is not None
     values.append(b.const(sample.args[2].data, "anchors"))
     b.graph.outputs = b.add_multi(sample.spec, values, "y")[3:]
@@ -144,8 +168,13 @@ def test_boxes_without_numbers_overlap_none() -> None:
 def test_scales_whose_quotient_float32_does_not_hold(spec: OpDef) -> None:
     b = Builder("g")
     x, y = (TensorType((2, 3), "int8", Quant.per_tensor(s)) for s in (1e20, 3e25))
-    b.graph.outputs = [b.add(spec, [b.input("x", x), b.input("y", y)], "z", Quant.per_tensor(1e-9))]
-    inputs = {"x": np.array([[-9, 0, 9], [-1, 1, 0]], np.int8), "y": np.array([[1, -1, 0], [2, -3, 5]], np.int8)}
+    b.graph.outputs = [
+        b.add(spec, [b.input("x", x), b.input("y", y)], "z", Quant.per_tensor(1e-9))
+    ]
+    inputs = {
+        "x": np.array([[-9, 0, 9], [-1, 1, 0]], np.int8),
+        "y": np.array([[1, -1, 0], [2, -3, 5]], np.int8),
+    }
     got = interp(b.graph, inputs)
     assert set(got["z"].ravel().tolist()) <= {-128, 0, 127}
     assert_agree(run_c(b.graph, inputs), got)
@@ -158,7 +187,11 @@ def test_outputs_that_nobody_reads() -> None:
     b = Builder("g")
     boxes, classes, anchors = sample.args
     anchor = np.random.default_rng(0).uniform(0.1, 1, anchors.type.shape).astype(F32)
-    values = [b.input("boxes", boxes.type), b.input("classes", classes.type), b.const(anchor, "anchors")]
+    values = [
+        b.input("boxes", boxes.type),
+        b.input("classes", classes.type),
+        b.const(anchor, "anchors"),
+    ]
     b.graph.outputs = b.add_multi(spec, values, "y")[3:]
     inputs = random_inputs(b.graph)
     assert_agree(run_c(b.graph, inputs), interp(b.graph, inputs))
@@ -174,7 +207,10 @@ def test_the_ends_of_64_bits() -> None:
         assert (got[0], got[4]) == (info.min, info.max)
         assert_agree(run_c(graph, {"x": far}), {"y": got}, of=graph)
     graph = _graph(ShiftLeft(), TensorType((4,), "uint64"), TensorType((4,), "uint64"))
-    values = {"x": np.array([2**64 - 292, 1, 2**60, 5], np.uint64), "x_1": np.array([0, 63, 3, 64], np.uint64)}
+    values = {
+        "x": np.array([2**64 - 292, 1, 2**60, 5], np.uint64),
+        "x_1": np.array([0, 63, 3, 64], np.uint64),
+    }
     got = interp(graph, values)["y"]
     assert got.tolist() == [2**64 - 292, 2**63, 2**63, 0]
     assert_agree(run_c(graph, values), {"y": got})

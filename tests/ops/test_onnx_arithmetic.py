@@ -1,4 +1,6 @@
-"""ONNX nodes of the arithmetic families: as edgec reads them and as onnxruntime computes them."""
+"""ONNX nodes of the arithmetic families: as edgec reads them and as onnxruntime
+computes them.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,42 @@ def _pools() -> Iterator[Node]:
     for op in ("MaxPool", "AveragePool"):
         yield Node(op, 12, [image], (), {"kernel_shape": [2, 2], "strides": [2, 2]})
         yield Node(op, 12, [image], (), {"kernel_shape": [3, 2]})
-        yield Node(op, 12, [image], (), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 1]})
-        for ceil in ({"strides": [2, 2]}, {"strides": [3, 3], "pads": [1, 1, 1, 1]}, {"strides": [4, 4]}):
-            yield Node(op, 12, [image], (), {"kernel_shape": [3, 3], "ceil_mode": 1, **ceil})
-        valid = {"kernel_shape": [3, 3], "strides": [2, 3], "auto_pad": "VALID", "ceil_mode": 1}
+        yield Node(
+            op,
+            12,
+            [image],
+            (),
+            {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 1]},
+        )
+        for ceil in (
+            {"strides": [2, 2]},
+            {"strides": [3, 3], "pads": [1, 1, 1, 1]},
+            {"strides": [4, 4]},
+        ):
+            yield Node(
+                op, 12, [image], (), {"kernel_shape": [3, 3], "ceil_mode": 1, **ceil}
+            )
+        valid = {
+            "kernel_shape": [3, 3],
+            "strides": [2, 3],
+            "auto_pad": "VALID",
+            "ceil_mode": 1,
+        }
         yield Node(op, 12, [_x(1, 3, 10, 11)], (), valid)
         for auto in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Node(op, 12, [image], (), {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": auto})
-    attrs = {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 1, 1, 1], "count_include_pad": 1}
+            yield Node(
+                op,
+                12,
+                [image],
+                (),
+                {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": auto},
+            )
+    attrs = {
+        "kernel_shape": [3, 3],
+        "strides": [2, 1],
+        "pads": [1, 1, 1, 1],
+        "count_include_pad": 1,
+    }
     yield Node("AveragePool", 11, [image], (), attrs)
     yield Node("GlobalAveragePool", 12, [image])
     yield Node("GlobalMaxPool", 12, [image])
@@ -41,7 +71,15 @@ def _pools() -> Iterator[Node]:
 
 def _reductions() -> Iterator[Node]:
     x = _x(2, 3, 4, 5)
-    for op in ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"):
+    for op in (
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceSumSquare",
+    ):
         yield Node(op, 11, [x], (), {"axes": [2, 3]})
         yield Node(op, 11, [x], (), {"axes": [-1], "keepdims": 0})
         yield Node(op, 11, [x])
@@ -56,9 +94,12 @@ def _reductions() -> Iterator[Node]:
 
 
 def _products() -> Iterator[Node]:
-    a, bias = _x(3, 4), _x(5)
+    a = _x(3, 4)
+    bias = _x(5)
     yield Node("Gemm", 13, [a], (_x(4, 5), bias))
-    yield Node("Gemm", 13, [a], (_x(5, 4), bias), {"transB": 1, "alpha": 0.5, "beta": 2.0})
+    yield Node(
+        "Gemm", 13, [a], (_x(5, 4), bias), {"transB": 1, "alpha": 0.5, "beta": 2.0}
+    )
     yield Node("Gemm", 13, [_x(4, 3)], (_x(4, 5),), {"transA": 1})
     yield Node("Gemm", 13, [a], (_x(4, 5), _x(1, 5)))
     yield Node("Gemm", 13, [a], (_x(4, 5), np.array(0.7, np.float32)), {"beta": 0.3})
@@ -68,9 +109,16 @@ def _products() -> Iterator[Node]:
     yield Node("MatMul", 13, [_x(2, 3, 4)], (_x(4, 5),))
     yield Node("MatMul", 13, [_x(2, 3, 4)], (_x(1, 4, 5),))
     for left, right in (
-        ((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (7, 4, 5)), ((3, 4), (2, 4, 5)),
-        ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)), ((4,), (4,)),
-    ):  # fmt: skip
+        ((3, 4), (4, 5)),
+        ((2, 3, 4), (2, 4, 5)),
+        ((2, 1, 3, 4), (7, 4, 5)),
+        ((3, 4), (2, 4, 5)),
+        ((4,), (4, 5)),
+        ((3, 4), (4,)),
+        ((2, 3, 4), (4,)),
+        ((4,), (2, 4, 5)),
+        ((4,), (4,)),
+    ):
         yield Node("MatMul", 13, [_x(*left), _x(*right)])
 
 
@@ -78,13 +126,39 @@ def _transpose_convs() -> Iterator[Node]:
     image = _x(1, 4, 5, 6)
     weights = {k: _x(4, 3, *k) for k in ((3, 3), (2, 2), (4, 2))}
     yield Node("ConvTranspose", 11, [image], (weights[3, 3],))
-    yield Node("ConvTranspose", 11, [image], (weights[2, 2], _x(3)), {"strides": [2, 2]})
+    yield Node(
+        "ConvTranspose", 11, [image], (weights[2, 2], _x(3)), {"strides": [2, 2]}
+    )
     attrs = {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}
     yield Node("ConvTranspose", 11, [image], (weights[3, 3], _x(3)), attrs)
-    yield Node("ConvTranspose", 11, [image], (weights[4, 2],), {"strides": [3, 2], "pads": [0, 1, 2, 0]})
-    yield Node("ConvTranspose", 11, [image], (weights[3, 3],), {"strides": [2, 2], "auto_pad": "SAME_UPPER"})
-    yield Node("ConvTranspose", 11, [image], (weights[3, 3],), {"strides": [2, 2], "output_shape": [10, 12]})
-    yield Node("ConvTranspose", 11, [image], (_x(4, 1, 3, 3), _x(4)), {"strides": [2, 2], "group": 4})
+    yield Node(
+        "ConvTranspose",
+        11,
+        [image],
+        (weights[4, 2],),
+        {"strides": [3, 2], "pads": [0, 1, 2, 0]},
+    )
+    yield Node(
+        "ConvTranspose",
+        11,
+        [image],
+        (weights[3, 3],),
+        {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    )
+    yield Node(
+        "ConvTranspose",
+        11,
+        [image],
+        (weights[3, 3],),
+        {"strides": [2, 2], "output_shape": [10, 12]},
+    )
+    yield Node(
+        "ConvTranspose",
+        11,
+        [image],
+        (_x(4, 1, 3, 3), _x(4)),
+        {"strides": [2, 2], "group": 4},
+    )
     yield Node("ConvTranspose", 11, [image], (_x(4, 3, 2, 2), _x(6)), {"group": 2})
 
 
@@ -98,32 +172,59 @@ def _softmaxes() -> Iterator[Node]:
 
 
 def _unaries() -> Iterator[Node]:
-    x, positive = _x(2, 3, 4) * 3, np.abs(_x(2, 3, 4)) + np.float32(0.1)
+    x = _x(2, 3, 4) * 3
+    positive = np.abs(_x(2, 3, 4)) + np.float32(0.1)
     for op in (
-        "Relu", "Sigmoid", "Tanh", "Exp", "Abs", "Neg", "Floor", "Ceil", "Erf", "Sin", "Cos", "Sign", "Softplus",
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "Exp",
+        "Abs",
+        "Neg",
+        "Floor",
+        "Ceil",
+        "Erf",
+        "Sin",
+        "Cos",
+        "Sign",
+        "Softplus",
         "Softsign",
-    ):  # fmt: skip
+    ):
         yield Node(op, 13, [x])
     yield from (Node(op, 13, [positive]) for op in ("Log", "Sqrt", "Reciprocal"))
-    yield Node("Round", 13, [np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.6], np.float32)])
+    yield Node(
+        "Round", 13, [np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.6], np.float32)]
+    )
     yield Node("HardSwish", 14, [x])
     yield Node("Mish", 18, [x])
     yield from (Node("Gelu", 20, [x], (), a) for a in ({}, {"approximate": "tanh"}))
     yield from (Node("LeakyRelu", 13, [x], (), a) for a in ({}, {"alpha": 0.2}))
     yield from (Node("Elu", 13, [x], (), a) for a in ({}, {"alpha": 0.7}))
-    yield from (Node("HardSigmoid", 13, [x], (), a) for a in ({}, {"alpha": 0.3, "beta": 0.4}))
-    yield from (Node("Selu", 13, [x], (), a) for a in ({}, {"alpha": 1.5, "gamma": 0.9}))
+    yield from (
+        Node("HardSigmoid", 13, [x], (), a) for a in ({}, {"alpha": 0.3, "beta": 0.4})
+    )
+    yield from (
+        Node("Selu", 13, [x], (), a) for a in ({}, {"alpha": 1.5, "gamma": 0.9})
+    )
     yield Node("Clip", 7, [x], (), {"min": -0.5, "max": 1.5})
     yield Node("Clip", 7, [x], (), {"min": 0.0, "max": 6.0})
     yield Node("Clip", 7, [x])
-    low, high = np.array(-1, np.float32), np.array(1, np.float32)
-    yield from (Node("Clip", 13, [x], c) for c in ((low, high), (low,), (None, high), ()))
+    low = np.array(-1, np.float32)
+    high = np.array(1, np.float32)
+    yield from (
+        Node("Clip", 13, [x], c) for c in ((low, high), (low,), (None, high), ())
+    )
     image = _x(2, 3, 4, 5)
-    yield from (Node("PRelu", 13, [image], (_x(*s),)) for s in ((3, 1, 1), (1,), (5,), (1, 3, 1, 1), (2, 3, 4, 5)))
+    yield from (
+        Node("PRelu", 13, [image], (_x(*s),))
+        for s in ((3, 1, 1), (1,), (5,), (1, 3, 1, 1), (2, 3, 4, 5))
+    )
 
 
 def _binaries() -> Iterator[Node]:
-    a, b, row = _x(2, 3, 4), _x(2, 3, 4) + np.float32(3), _x(4)
+    a = _x(2, 3, 4)
+    b = _x(2, 3, 4) + np.float32(3)
+    row = _x(4)
     for op in ("Add", "Sub", "Mul", "Div", "Max", "Min"):
         yield Node(op, 13, [a, b])
         yield Node(op, 13, [row, a])
@@ -131,11 +232,18 @@ def _binaries() -> Iterator[Node]:
     yield Node("Sum", 13, [a, b, row])
     yield Node("Pow", 13, [np.abs(a)], (np.array(2.5, np.float32),))
     yield Node("Pow", 13, [a], (np.array(2, np.int64),))
-    i, j = np.array([-7, -2, 5, 9], np.int64), np.array([2, -3, -3, 4], np.int64)
-    yield from (Node(op, 13, [i, j]) for op in ("Div", "Mod", "Add", "Max", "Equal", "Less"))
-    yield from (Node(op, 16, [np.round(a), np.round(_x(3, 1))]) for op in ("Equal", "Less", "LessOrEqual", "Greater"))
+    i = np.array([-7, -2, 5, 9], np.int64)
+    j = np.array([2, -3, -3, 4], np.int64)
+    yield from (
+        Node(op, 13, [i, j]) for op in ("Div", "Mod", "Add", "Max", "Equal", "Less")
+    )
+    yield from (
+        Node(op, 16, [np.round(a), np.round(_x(3, 1))])
+        for op in ("Equal", "Less", "LessOrEqual", "Greater")
+    )
     yield Node("GreaterOrEqual", 16, [a, b])
-    t, f = RNG.integers(0, 2, (2, 3, 4)).astype(bool), RNG.integers(0, 2, (4,)).astype(bool)
+    t = RNG.integers(0, 2, (2, 3, 4)).astype(bool)
+    f = RNG.integers(0, 2, (4,)).astype(bool)
     yield from (Node(op, 13, [], [t, f]) for op in ("And", "Or", "Xor"))
     yield Node("Not", 13, [], [t])
     yield Node("Where", 13, [], [t, a, row])
@@ -143,10 +251,16 @@ def _binaries() -> Iterator[Node]:
 
 
 def _cases(*groups: Iterator[Node]) -> list[object]:
-    return [pytest.param(node, id=f"{i}-{node}") for i, node in enumerate(n for group in groups for n in group)]
+    return [
+        pytest.param(node, id=f"{i}-{node}")
+        for i, node in enumerate(n for group in groups for n in group)
+    ]
 
 
-@pytest.mark.parametrize("node", _cases(_pools(), _reductions(), _products(), _transpose_convs(), _softmaxes()))
+@pytest.mark.parametrize(
+    "node",
+    _cases(_pools(), _reductions(), _products(), _transpose_convs(), _softmaxes()),
+)
 def test_sums_are_onnxruntimes(node: Node) -> None:
     node.check()
 

@@ -1,4 +1,6 @@
-"""ONNX nodes that are read as several ops: windows of any rank, recurrences, transforms, indices."""
+"""ONNX nodes that are read as several ops: windows of any rank, recurrences,
+transforms, indices.
+"""
 
 from __future__ import annotations
 
@@ -25,28 +27,76 @@ def _i64(*values: int) -> Array:
 
 def _windows() -> Iterator[Node]:
     for rank, size in ((1, (9,)), (2, (8, 7)), (3, (5, 6, 4))):
-        x, k = _x(2, 4, *size), (3, 2, 2)[:rank]
-        w, bias = _x(6, 4, *k), _x(6)
+        x = _x(2, 4, *size)
+        k = (3, 2, 2)[:rank]
+        w = _x(6, 4, *k)
+        bias = _x(6)
         yield Node("Conv", 13, [x], (w, bias))
         yield Node("Conv", 13, [x, w, bias])
         wide = {"pads": [1, 0, 1, 1, 1, 0][: 2 * rank], "strides": [2, 1, 2][:rank]}
         yield Node("Conv", 13, [x], (w,), wide)
-        yield Node("Conv", 13, [x], (_x(6, 2, *k), bias), {"group": 2, "dilations": [2, 2, 1][:rank]})
-        yield Node("Conv", 13, [x, _x(6, 2, *k)], (), {"group": 2, "auto_pad": "SAME_LOWER"})
-        for attrs in ({}, {"strides": [2] * rank, "output_padding": [1] * rank}, {"dilations": [2] * rank}):
+        yield Node(
+            "Conv",
+            13,
+            [x],
+            (_x(6, 2, *k), bias),
+            {"group": 2, "dilations": [2, 2, 1][:rank]},
+        )
+        yield Node(
+            "Conv", 13, [x, _x(6, 2, *k)], (), {"group": 2, "auto_pad": "SAME_LOWER"}
+        )
+        for attrs in (
+            {},
+            {"strides": [2] * rank, "output_padding": [1] * rank},
+            {"dilations": [2] * rank},
+        ):
             yield Node("ConvTranspose", 11, [x], (_x(4, 3, *k), _x(3)), attrs)
-        yield Node("ConvTranspose", 11, [x, _x(4, 3, *k)], (), {"group": 2, "pads": [1] * (2 * rank)})
+        yield Node(
+            "ConvTranspose",
+            11,
+            [x, _x(4, 3, *k)],
+            (),
+            {"group": 2, "pads": [1] * (2 * rank)},
+        )
         for op in ("MaxPool", "AveragePool"):
-            for more in ({}, {"strides": [2] * rank, "ceil_mode": 1}, {"pads": [1] * (2 * rank)}):
+            for more in (
+                {},
+                {"strides": [2] * rank, "ceil_mode": 1},
+                {"pads": [1] * (2 * rank)},
+            ):
                 yield Node(op, 19, [x], (), {"kernel_shape": list(k), **more})
-            yield Node(op, 19, [x], (), {"kernel_shape": list(k), "dilations": [2] * rank})
-        padded = {"kernel_shape": [3] * rank, "strides": [2] * rank, "pads": [1] * (2 * rank), "ceil_mode": 1}
+            yield Node(
+                op, 19, [x], (), {"kernel_shape": list(k), "dilations": [2] * rank}
+            )
+        padded = {
+            "kernel_shape": [3] * rank,
+            "strides": [2] * rank,
+            "pads": [1] * (2 * rank),
+            "ceil_mode": 1,
+        }
         yield Node("AveragePool", 19, [x], (), {**padded, "count_include_pad": 1})
         yield Node(
-            "MaxPool", 12, [x], (), {"kernel_shape": list(k), "strides": [2] * rank, "pads": [1] * (2 * rank)}, 2
+            "MaxPool",
+            12,
+            [x],
+            (),
+            {"kernel_shape": list(k), "strides": [2] * rank, "pads": [1] * (2 * rank)},
+            2,
         )
-        yield Node("LpPool", 18, [x], (), {"kernel_shape": list(k), "strides": [2] * rank, "p": 3})
-    yield Node("MaxPool", 12, [RNG.integers(0, 255, (1, 2, 5, 5)).astype(np.uint8)], (), {"kernel_shape": [2, 2]})
+        yield Node(
+            "LpPool",
+            18,
+            [x],
+            (),
+            {"kernel_shape": list(k), "strides": [2] * rank, "p": 3},
+        )
+    yield Node(
+        "MaxPool",
+        12,
+        [RNG.integers(0, 255, (1, 2, 5, 5)).astype(np.uint8)],
+        (),
+        {"kernel_shape": [2, 2]},
+    )
 
 
 def _recurrent() -> Iterator[Node]:
@@ -57,12 +107,18 @@ def _recurrent() -> Iterator[Node]:
             states = 2 if op == "LSTM" else 1
             yield Node(op, 14, [_x(4, 2, 3)], weights, attrs, 1 + states)
             start = [_x(d, 2, 5) for _ in range(states)]
-            yield Node(op, 14, [_x(4, 2, 3)], [*weights, None, *start], attrs, 1 + states)
+            yield Node(
+                op, 14, [_x(4, 2, 3)], [*weights, None, *start], attrs, 1 + states
+            )
         weights = [_x(1, gates * 5, 3), _x(1, gates * 5, 5), _x(1, 2 * gates * 5)]
         lengths = np.array([4, 2], np.int32)
         yield Node(op, 14, [_x(4, 2, 3)], [*weights, lengths], {"hidden_size": 5}, 2)
     yield Node(
-        "GRU", 14, [_x(3, 2, 3)], [_x(1, 15, 3), _x(1, 15, 5), _x(1, 30)], {"hidden_size": 5, "linear_before_reset": 1}
+        "GRU",
+        14,
+        [_x(3, 2, 3)],
+        [_x(1, 15, 3), _x(1, 15, 5), _x(1, 30)],
+        {"hidden_size": 5, "linear_before_reset": 1},
     )
     peep = [_x(1, 20, 3), _x(1, 20, 5), _x(1, 40), None, None, None, _x(1, 15)]
     yield Node("LSTM", 14, [_x(3, 2, 3)], peep, {"hidden_size": 5, "clip": 0.4})
@@ -72,21 +128,52 @@ def _transforms() -> Iterator[Node]:
     yield Node("DFT", 17, [_x(2, 10, 1)], (), {"axis": 1})
     yield Node("DFT", 17, [_x(2, 10, 2)], (), {"axis": 1, "inverse": 1})
     yield Node("DFT", 17, [_x(2, 9, 4, 1)], (), {"axis": 2, "onesided": 1})
-    yield Node("STFT", 17, [_x(1, 64, 1)], (_i64(8).reshape(()), np.hanning(16).astype(np.float32)), {"onesided": 1})
+    yield Node(
+        "STFT",
+        17,
+        [_x(1, 64, 1)],
+        (_i64(8).reshape(()), np.hanning(16).astype(np.float32)),
+        {"onesided": 1},
+    )
     sizes = [None, None, _i64(1, 2, 5, 4)]
     for mode in ("linear", "cubic"):
-        yield Node("Resize", 18, [_x(1, 2, 11, 9)], sizes, {"mode": mode, "antialias": 1})
+        yield Node(
+            "Resize", 18, [_x(1, 2, 11, 9)], sizes, {"mode": mode, "antialias": 1}
+        )
 
 
 def _indices() -> Iterator[Node]:
     index = RNG.integers(-3, 3, (2, 3, 2))
     yield Node("GatherElements", 13, [_x(3, 3, 3), index], (), {"axis": 1})
-    yield Node("ScatterElements", 18, [_x(3, 3, 3), index, _x(2, 3, 2)], (), {"axis": 2, "reduction": "add"})
-    yield Node("ScatterND", 18, [_x(4, 3), _i64(1, 3).reshape(2, 1), _x(2, 3)], (), {"reduction": "mul"})
-    yield Node("GatherND", 13, [_x(2, 3, 4), _i64(1, 2).reshape(2, 1)], (), {"batch_dims": 1})
+    yield Node(
+        "ScatterElements",
+        18,
+        [_x(3, 3, 3), index, _x(2, 3, 2)],
+        (),
+        {"axis": 2, "reduction": "add"},
+    )
+    yield Node(
+        "ScatterND",
+        18,
+        [_x(4, 3), _i64(1, 3).reshape(2, 1), _x(2, 3)],
+        (),
+        {"reduction": "mul"},
+    )
+    yield Node(
+        "GatherND", 13, [_x(2, 3, 4), _i64(1, 2).reshape(2, 1)], (), {"batch_dims": 1}
+    )
     yield Node("TopK", 11, [_x(3, 7)], (_i64(3),), {"axis": -1}, 2)
-    yield Node("TopK", 11, [RNG.integers(0, 4, (3, 7))], (_i64(4),), {"axis": 1, "largest": 0}, 2)
-    yield Node("CumSum", 14, [_x(3, 5)], (_i64(1).reshape(()),), {"reverse": 1, "exclusive": 1})
+    yield Node(
+        "TopK",
+        11,
+        [RNG.integers(0, 4, (3, 7))],
+        (_i64(4),),
+        {"axis": 1, "largest": 0},
+        2,
+    )
+    yield Node(
+        "CumSum", 14, [_x(3, 5)], (_i64(1).reshape(()),), {"reverse": 1, "exclusive": 1}
+    )
     yield Node(
         "OneHot",
         11,
@@ -96,27 +183,47 @@ def _indices() -> Iterator[Node]:
     yield Node("Trilu", 14, [_x(2, 4, 5)], (np.array(1),), {"upper": 0})
     yield Node("Hardmax", 13, [_x(3, 6)], (), {"axis": 0})
     yield Node("Hardmax", 11, [_x(3, 2, 3)], (), {"axis": 1})
-    yield Node("ReverseSequence", 10, [_x(4, 3, 2)], (_i64(4, 2, 1),), {"time_axis": 0, "batch_axis": 1})
+    yield Node(
+        "ReverseSequence",
+        10,
+        [_x(4, 3, 2)],
+        (_i64(4, 2, 1),),
+        {"time_axis": 0, "batch_axis": 1},
+    )
     for equation, shapes in (
-        ("ij,jk->ik", ((3, 4), (4, 5))), ("bij,bjk", ((2, 3, 4), (2, 4, 5))), ("ii->i", ((4, 4),)), ("ij->", ((3, 4),)),
-        ("...ij->...ji", ((2, 3, 4),)), ("i,j,k->kji", ((2,), (3,), (4,))),
+        ("ij,jk->ik", ((3, 4), (4, 5))),
+        ("bij,bjk", ((2, 3, 4), (2, 4, 5))),
+        ("ii->i", ((4, 4),)),
+        ("ij->", ((3, 4),)),
+        ("...ij->...ji", ((2, 3, 4),)),
+        ("i,j,k->kji", ((2,), (3,), (4,))),
         ("bhwc,hkc->bhwk", ((2, 3, 4, 5), (3, 6, 5))),
-    ):  # fmt: skip
+    ):
         yield Node("Einsum", 12, [_x(*s) for s in shapes], (), {"equation": equation})
     yield Node("Mod", 13, [_x(3, 4), _x(4)], (), {"fmod": 1})
     yield Node(
-        "BitShift", 11, [np.array([1, 7, 200], np.uint8), np.array([1, 2, 9], np.uint8)], (), {"direction": "LEFT"}
+        "BitShift",
+        11,
+        [np.array([1, 7, 200], np.uint8), np.array([1, 2, 9], np.uint8)],
+        (),
+        {"direction": "LEFT"},
     )
     boxes = np.array([[0, 0, 4, 5], [1.5, 1, 9, 3.25]], np.float32)
     for mode in ("avg", "max"):
-        attrs = {"output_height": 3, "output_width": 2, "sampling_ratio": 2, "mode": mode}
+        attrs = {
+            "output_height": 3,
+            "output_width": 2,
+            "sampling_ratio": 2,
+            "mode": mode,
+        }
         yield Node("RoiAlign", 16, [_x(2, 3, 6, 7), boxes, _i64(0, 1)], (), attrs)
     col = {"pads": [1, 0, 1, 0], "strides": [2, 1]}
     yield Node("Col2Im", 18, [_x(2, 3 * 4, 9)], (_i64(5, 4), _i64(2, 2)), col)
 
 
 def _volumes() -> Iterator[Node]:
-    volume, grid = _x(2, 3, 4, 5, 3), RNG.uniform(-1.4, 1.4, (2, 2, 3, 4, 3)).astype(np.float32)
+    volume = _x(2, 3, 4, 5, 3)
+    grid = RNG.uniform(-1.4, 1.4, (2, 2, 3, 4, 3)).astype(np.float32)
     for mode in ("linear", "nearest"):
         for padding in ("zeros", "border"):
             for align in (0, 1):
@@ -126,10 +233,15 @@ def _volumes() -> Iterator[Node]:
 
 
 def _cases(*groups: Iterator[Node]) -> list[object]:
-    return [pytest.param(node, id=f"{i}-{node}") for i, node in enumerate(n for group in groups for n in group)]
+    return [
+        pytest.param(node, id=f"{i}-{node}")
+        for i, node in enumerate(n for group in groups for n in group)
+    ]
 
 
-@pytest.mark.parametrize("node", _cases(_windows(), _recurrent(), _transforms(), _indices(), _volumes()))
+@pytest.mark.parametrize(
+    "node", _cases(_windows(), _recurrent(), _transforms(), _indices(), _volumes())
+)
 def test_results_are_onnxruntimes(node: Node) -> None:
     node.check(3e-5)
 
@@ -137,10 +249,19 @@ def test_results_are_onnxruntimes(node: Node) -> None:
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (Node("NonZero", 13, [_x(3)]), "the size of its results hangs on the elements of its inputs"),
-        (Node("Conv", 13, [_x(1, 2, 2, 2, 2, 2)], (_x(2, 2, 1, 1, 1, 1),)), "up to three spatial dimensions"),
+        (
+            Node("NonZero", 13, [_x(3)]),
+            "the size of its results hangs on the elements of its inputs",
+        ),
+        (
+            Node("Conv", 13, [_x(1, 2, 2, 2, 2, 2)], (_x(2, 2, 1, 1, 1, 1),)),
+            "up to three spatial dimensions",
+        ),
         (Node("TopK", 11, [_x(3), _i64(2)], (), {}, 2), "is computed at run time"),
-        (Node("Einsum", 12, [_x(3, 4)], (), {"equation": "ijk->i"}), "does not fit inputs of rank 2"),
+        (
+            Node("Einsum", 12, [_x(3, 4)], (), {"equation": "ijk->i"}),
+            "does not fit inputs of rank 2",
+        ),
     ],
 )
 def test_refusals_say_why(node: Node, text: str) -> None:
@@ -150,7 +271,8 @@ def test_refusals_say_why(node: Node, text: str) -> None:
 
 def _too_many() -> Iterator[Node]:
     size = (65, 65)
-    x, twice = _x(1, 1, *size), _x(1, 1, 130, 130)
+    x = _x(1, 1, *size)
+    twice = _x(1, 1, 130, 130)
     yield Node("Conv", 13, [x, x])
     yield Node("ConvTranspose", 11, [_x(1, 1, 2, 2), x])
     yield Node("DeformConv", 19, [x, x, _x(1, 2 * 65 * 65, 1, 1)])
@@ -163,10 +285,17 @@ def _too_many() -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("node", _cases(_too_many()))
-def test_a_window_of_more_elements_than_each_can_be_an_op_is_refused(node: Node) -> None:
-    with pytest.raises(UnsupportedError, match=f"{node.op_type}: a window of 4,225 elements is more than the 4,096"):
+def test_a_window_of_more_elements_than_each_can_be_an_op_is_refused(
+    node: Node,
+) -> None:
+    with pytest.raises(
+        UnsupportedError,
+        match=f"{node.op_type}: a window of 4,225 elements is more than the 4,096",
+    ):
         node.graph()
 
 
 def test_the_largest_window_of_an_op_for_each_element_is_read() -> None:
-    Node("LpPool", 18, [_x(1, 1, 64, 64)], (), {"kernel_shape": (64, 64), "p": 1}).check(3e-5)
+    Node(
+        "LpPool", 18, [_x(1, 1, 64, 64)], (), {"kernel_shape": (64, 64), "p": 1}
+    ).check(3e-5)

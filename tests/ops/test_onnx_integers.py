@@ -21,26 +21,47 @@ _RNG = np.random.default_rng(0)
 
 def _numbers(dtype: str) -> Array:
     """Some of both signs, and the extremes."""
-    info, x = np.iinfo(dtype), _RNG.integers(-100, 100, (2, 3, 4)).astype(dtype)
+    info = np.iinfo(dtype)
+    x = _RNG.integers(-100, 100, (2, 3, 4)).astype(dtype)
     x.reshape(-1)[:3] = (info.min, info.max, 0)
     return x
 
 
 def _nodes(dtype: str) -> Iterator[Node]:
-    x, row = _numbers(dtype), np.array([3, -7, 1, 2], dtype)
+    x = _numbers(dtype)
+    row = np.array([3, -7, 1, 2], dtype)
     for op in ("Add", "Sub", "Mul", "Max", "Min", "Div"):
         yield Node(op, 14, [x], [row])
-    for low, high in ((-3, 50), (None, 7), (np.iinfo(dtype).max - 1, np.iinfo(dtype).max)):
-        yield Node("Clip", 13, [x], [None if low is None else np.array(low, dtype), np.array(high, dtype)])
+    for low, high in (
+        (-3, 50),
+        (None, 7),
+        (np.iinfo(dtype).max - 1, np.iinfo(dtype).max),
+    ):
+        yield Node(
+            "Clip",
+            13,
+            [x],
+            [None if low is None else np.array(low, dtype), np.array(high, dtype)],
+        )
     for op in ("Abs", "Neg", "Sign"):
         yield Node(op, 13, [x])
     yield Node("Relu", 14, [x])
     for op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"):
-        yield Node(op, 18, [x // 2**20 if dtype == "int32" else x // 2**44], [np.array([1], np.int64)], {"keepdims": 0})
+        yield Node(
+            op,
+            18,
+            [x // 2**20 if dtype == "int32" else x // 2**44],
+            [np.array([1], np.int64)],
+            {"keepdims": 0},
+        )
 
 
 def _cases() -> list[Any]:
-    return [pytest.param(n, id=f"{i}-{n.op_type}-{t}") for t in ("int32", "int64") for i, n in enumerate(_nodes(t))]
+    return [
+        pytest.param(n, id=f"{i}-{n.op_type}-{t}")
+        for t in ("int32", "int64")
+        for i, n in enumerate(_nodes(t))
+    ]
 
 
 @pytest.mark.cc
@@ -55,10 +76,13 @@ def test_integers_are_onnxruntimes(node: Node) -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize(("spec", "want"), [(Div(), -306783378), (FloorDiv(), -306783379), (FloorMod(), 5)])
+@pytest.mark.parametrize(
+    ("spec", "want"), [(Div(), -306783378), (FloorDiv(), -306783379), (FloorMod(), 5)]
+)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_quotients_of_extremes(spec: OpDef, want: int, dtype: str) -> None:
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    low = np.iinfo(dtype).min
+    high = np.iinfo(dtype).max
     x = np.array([low, low, high, low, 7, -7, 5, high, low], dtype)
     y = np.array([7, -1, -1, 0, -2, 2, 0, low, low], dtype)
     build = Builder("quotients")

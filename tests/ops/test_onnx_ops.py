@@ -1,4 +1,6 @@
-"""Ops that move, resample and normalise, read from ONNX across opsets and modes, against onnxruntime."""
+"""Ops that move, resample and normalise, read from ONNX across opsets and modes,
+against onnxruntime.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ def f32(*values: float) -> Array:
 def _moves() -> Iterator[Node]:
     yield Node("Concat", 13, [IMAGE, IMAGE[:, :2]], attrs={"axis": 1})
     yield Node("Concat", 13, [IMAGE, IMAGE], attrs={"axis": -1})
-    yield Node("Slice", 9, [IMAGE], attrs={"starts": [1, -3], "ends": [9, 1000], "axes": [2, 3]})
+    yield Node(
+        "Slice",
+        9,
+        [IMAGE],
+        attrs={"starts": [1, -3], "ends": [9, 1000], "axes": [2, 3]},
+    )
     yield Node("Slice", 7, [IMAGE], attrs={"starts": [0, 1], "ends": [1, 3]})
     for start, end, step in (
         (1, 4, 1),
@@ -50,7 +57,9 @@ def _moves() -> Iterator[Node]:
     yield Node("Gather", 13, [IMAGE], [i64(0, 2, 4)], {"axis": 2})
     yield Node("Gather", 13, [IMAGE], [i64(-1, -2)], {"axis": -1})
     yield Node("Gather", 13, [IMAGE], [i64(1, 1, 0)], {"axis": 1})
-    yield Node("Gather", 13, [IMAGE], [np.array([[0, -1], [3, 3]], np.int64)], {"axis": 3})
+    yield Node(
+        "Gather", 13, [IMAGE], [np.array([[0, -1], [3, 3]], np.int64)], {"axis": 3}
+    )
     yield Node("Gather", 13, [IMAGE, np.array([[4, -5]], np.int64)], attrs={"axis": 2})
     yield Node("GatherND", 13, [IMAGE, np.array([[0, 1], [0, -2]], np.int64)])
     yield Node("Tile", 13, [IMAGE], [i64(1, 2, 1, 3)])
@@ -67,7 +76,9 @@ def _moves() -> Iterator[Node]:
     for axis, keep in itertools.product((0, 1, -1), (0, 1)):
         for op in ("ArgMax", "ArgMin"):
             yield Node(op, 13, [IMAGE], attrs={"axis": axis, "keepdims": keep})
-    yield Node("ArgMax", 13, [np.round(IMAGE)], attrs={"axis": 2, "select_last_index": 1})
+    yield Node(
+        "ArgMax", 13, [np.round(IMAGE)], attrs={"axis": 2, "select_last_index": 1}
+    )
 
 
 def _casts() -> Iterator[Node]:
@@ -106,22 +117,43 @@ def _resizes() -> Iterator[Node]:
     for mode, (h, w) in itertools.product(_COORDINATES, _SIZES):
         sizes = i64(1, 3, h, w)
         yield Node(
-            "Resize", 13, [IMAGE], [None, None, sizes], {"mode": "linear", "coordinate_transformation_mode": mode}
+            "Resize",
+            13,
+            [IMAGE],
+            [None, None, sizes],
+            {"mode": "linear", "coordinate_transformation_mode": mode},
         )
         yield Node(
-            "Resize", 13, [IMAGE], [None, None, sizes], {"mode": "cubic", "coordinate_transformation_mode": mode}
+            "Resize",
+            13,
+            [IMAGE],
+            [None, None, sizes],
+            {"mode": "cubic", "coordinate_transformation_mode": mode},
         )
         for rounding in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"):
-            attrs = {"mode": "nearest", "coordinate_transformation_mode": mode, "nearest_mode": rounding}
+            attrs = {
+                "mode": "nearest",
+                "coordinate_transformation_mode": mode,
+                "nearest_mode": rounding,
+            }
             yield Node("Resize", 13, [IMAGE], [None, None, sizes], attrs)
-    for kind, mode, scale in itertools.product(("nearest", "linear"), _COORDINATES, (2.0, 1.7, 0.6, 3.0)):
+    for kind, mode, scale in itertools.product(
+        ("nearest", "linear"), _COORDINATES, (2.0, 1.7, 0.6, 3.0)
+    ):
         attrs = {"mode": kind, "coordinate_transformation_mode": mode}
         yield Node("Resize", 11, [IMAGE], [f32(), f32(1, 1, scale, scale)], attrs)
-        yield Node("Resize", 18, [IMAGE], [None, f32(scale, scale)], {**attrs, "axes": [2, 3]})
+        yield Node(
+            "Resize", 18, [IMAGE], [None, f32(scale, scale)], {**attrs, "axes": [2, 3]}
+        )
     for scale, kind in itertools.product((2.0, 3.0, 1.5), ("nearest", "linear")):
         yield Node("Resize", 10, [IMAGE], [f32(1, 1, scale, scale)], {"mode": kind})
         yield Node("Upsample", 9, [IMAGE], [f32(1, 1, scale, scale)], {"mode": kind})
-        yield Node("Upsample", 7, [IMAGE], attrs={"mode": kind, "scales": [1.0, 1.0, scale, scale]})
+        yield Node(
+            "Upsample",
+            7,
+            [IMAGE],
+            attrs={"mode": kind, "scales": [1.0, 1.0, scale, scale]},
+        )
     yield Node("Resize", 10, [IMAGE], [f32(1, 1, 0.5, 0.5)], {"mode": "nearest"})
     for policy in ("not_larger", "not_smaller"):
         attrs = {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
@@ -138,7 +170,11 @@ def _resizes() -> Iterator[Node]:
         13,
         [IMAGE],
         [None, None, i64(1, 6, 10, 7)],
-        {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"},
+        {
+            "mode": "nearest",
+            "nearest_mode": "floor",
+            "coordinate_transformation_mode": "asymmetric",
+        },
     )
     attrs = {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"}
     yield Node("Resize", 19, [IMAGE], [None, f32(1, 1, 1.7, 0.6)], attrs)
@@ -168,19 +204,32 @@ def _norms() -> Iterator[Node]:
     wide = _RNG.normal(size=(2, 6, 4, 4)).astype(np.float32)
     row = [_RNG.normal(size=6).astype(np.float32) for _ in range(2)]
     yield Node("GroupNormalization", 21, [wide], row, {"num_groups": 3})
-    yield Node("GroupNormalization", 18, [wide], [r[:3] for r in row], {"num_groups": 3})
+    yield Node(
+        "GroupNormalization", 18, [wide], [r[:3] for r in row], {"num_groups": 3}
+    )
     yield Node("LayerNormalization", 17, [wide], [r[:4] for r in row])
-    yield Node("LayerNormalization", 17, [wide], [np.ones((4, 4), np.float32)], {"axis": 2})
+    yield Node(
+        "LayerNormalization", 17, [wide], [np.ones((4, 4), np.float32)], {"axis": 2}
+    )
 
 
 def _channel_norms() -> Iterator[Node]:
     for axis in (1, -1):
         yield Node("LpNormalization", 13, [IMAGE], attrs={"axis": axis, "p": 2})
-    yield Node("LRN", 13, [_RNG.normal(size=(1, 9, 4, 4)).astype(np.float32)], attrs={"size": 3, "alpha": 0.3})
+    yield Node(
+        "LRN",
+        13,
+        [_RNG.normal(size=(1, 9, 4, 4)).astype(np.float32)],
+        attrs={"size": 3, "alpha": 0.3},
+    )
 
 
 def _cases(*groups: Iterator[Node]) -> list[Any]:
-    return [pytest.param(node, id=f"{i}-{node}") for group in groups for i, node in enumerate(group)]
+    return [
+        pytest.param(node, id=f"{i}-{node}")
+        for group in groups
+        for i, node in enumerate(group)
+    ]
 
 
 @pytest.mark.parametrize("node", _cases(_moves(), _casts(), _pads()))
@@ -188,7 +237,9 @@ def test_movement_is_onnxruntimes(node: Node) -> None:
     node.check(0.0)
 
 
-@pytest.mark.parametrize("node", _cases(_resizes(), _grids(), _norms(), _channel_norms()))
+@pytest.mark.parametrize(
+    "node", _cases(_resizes(), _grids(), _norms(), _channel_norms())
+)
 def test_resampling_is_onnxruntimes(node: Node) -> None:
     node.check()
 
@@ -203,8 +254,26 @@ def test_resampling_is_onnxruntimes(node: Node) -> None:
                 Node("Size", 13, [IMAGE]),
                 Node("ConstantOfShape", 9, [], [i64(2, 3)]),
                 Node("ConstantOfShape", 9, [], [i64(2)]),
-                Node("Range", 11, [], [np.array(2, np.int64), np.array(9, np.int64), np.array(3, np.int64)]),
-                Node("Range", 11, [], [np.array(1, np.float32), np.array(-1, np.float32), np.array(-0.5, np.float32)]),
+                Node(
+                    "Range",
+                    11,
+                    [],
+                    [
+                        np.array(2, np.int64),
+                        np.array(9, np.int64),
+                        np.array(3, np.int64),
+                    ],
+                ),
+                Node(
+                    "Range",
+                    11,
+                    [],
+                    [
+                        np.array(1, np.float32),
+                        np.array(-1, np.float32),
+                        np.array(-0.5, np.float32),
+                    ],
+                ),
             ]
         )
     ),

@@ -1,4 +1,6 @@
-"""One TFLite operator in two ways: read by edgec and interpreted, and run by LiteRT's reference kernels."""
+"""One TFLite operator in two ways: read by edgec and interpreted, and run by LiteRT's
+reference kernels.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Scale = tuple[float, int]
 
 @dataclass(frozen=True)
 class Operator:
-    """Inputs in order, run-time arrays and constants (by `constants`' places), the types and scales of the outputs."""
+    """Inputs in order, run-time arrays and constants (by `constants`' places), the
+    types and scales of the outputs.
+    """
 
     name: str
     inputs: Sequence[Array]
@@ -34,49 +38,80 @@ class Operator:
     version: int = 1
 
     def __str__(self) -> str:
-        options = "-".join(f"{k}={v}" for k, v in (self.options[1] if self.options else {}).items())
+        options = "-".join(
+            f"{k}={v}" for k, v in (self.options[1] if self.options else {}).items()
+        )
         return f"{self.name}-{self.inputs[0].dtype}-{options}"
 
     def model(self, shapes: Sequence[Sequence[int]]) -> bytes:
-        """The file of the operator alone, whose outputs are declared to have these shapes."""
-        model, sub, op, code = schema.ModelT(), schema.SubGraphT(), schema.OperatorT(), schema.OperatorCodeT()
+        """The file of the operator alone, whose outputs are declared to have these
+        shapes.
+        """
+        model = schema.ModelT()
+        sub = schema.SubGraphT()
+        op = schema.OperatorT()
+        code = schema.OperatorCodeT()
         model.buffers = [schema.BufferT()]
         sub.tensors = []
         for i, array in enumerate(self.inputs):
             data = array if i in self.constants else None
-            sub.tensors.append(_tensor(model, f"i{i}", array.shape, str(array.dtype), self.scales.get(i), data))
+            sub.tensors.append(
+                _tensor(
+                    model,
+                    f"i{i}",
+                    array.shape,
+                    str(array.dtype),
+                    self.scales.get(i),
+                    data,
+                )
+            )
         for i, (shape, dtype) in enumerate(zip(shapes, self.outputs, strict=True)):
             scale = self.output_scale if "int8" in dtype else None
             sub.tensors.append(_tensor(model, f"y{i}", shape, dtype, scale, None))
         n = len(self.inputs)
-        op.inputs, op.outputs = list(range(n)), list(range(n, n + len(shapes)))
+        op.inputs = list(range(n))
+        op.outputs = list(range(n, n + len(shapes)))
         sub.inputs = [i for i in range(n) if i not in self.constants]
-        sub.outputs, sub.operators = op.outputs, [op]
+        sub.outputs = op.outputs
+        sub.operators = [op]
         code.builtinCode = getattr(schema.BuiltinOperator, self.name)
-        code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), self.version
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+        code.version = self.version
         if self.options is not None:
             op.builtinOptionsType = getattr(schema.BuiltinOptions, self.options[0])
             op.builtinOptions = getattr(schema, self.options[0] + "T")()
             for key, value in self.options[1].items():
                 setattr(op.builtinOptions, key, value)
-        model.version, model.operatorCodes, model.subgraphs = 3, [code], [sub]
+        model.version = 3
+        model.operatorCodes = [code]
+        model.subgraphs = [sub]
         builder = flatbuffers.Builder(1 << 16)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
     def feeds(self) -> dict[str, Array]:
         """The run-time arrays by name."""
-        return {f"i{i}": a for i, a in enumerate(self.inputs) if i not in self.constants}
+        return {
+            f"i{i}": a for i, a in enumerate(self.inputs) if i not in self.constants
+        }
 
     def expected(self) -> list[Array]:
         """As the reference kernel computes it, whatever shapes the file declares."""
         content = self.model([[]] * len(self.outputs))
-        interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+        interpreter = Interpreter(
+            model_content=content,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        )
         interpreter.allocate_tensors()
-        for detail, array in zip(interpreter.get_input_details(), self.feeds().values(), strict=True):
+        for detail, array in zip(
+            interpreter.get_input_details(), self.feeds().values(), strict=True
+        ):
             interpreter.set_tensor(detail["index"], array)
         interpreter.invoke()
-        return [np.array(interpreter.get_tensor(d["index"])) for d in interpreter.get_output_details()]
+        return [
+            np.array(interpreter.get_tensor(d["index"]))
+            for d in interpreter.get_output_details()
+        ]
 
     def graph(self, shapes: Sequence[Sequence[int]]) -> Graph:
         """As edgec reads it."""
@@ -93,10 +128,18 @@ class Operator:
 
 
 def _tensor(
-    model: Any, name: str, shape: Sequence[int], dtype: str, scale: Scale | None, data: Array | None
+    model: Any,
+    name: str,
+    shape: Sequence[int],
+    dtype: str,
+    scale: Scale | None,
+    data: Array | None,
 ) -> schema.TensorT:
     t = schema.TensorT()
-    t.name, t.shape, t.type, t.buffer = name, [int(d) for d in shape], getattr(schema.TensorType, dtype.upper()), 0
+    t.name = name
+    t.shape = [int(d) for d in shape]
+    t.type = getattr(schema.TensorType, dtype.upper())
+    t.buffer = 0
     if data is not None:
         buffer = schema.BufferT()
         buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
@@ -104,5 +147,6 @@ def _tensor(
         t.buffer = len(model.buffers) - 1
     if scale is not None:
         t.quantization = schema.QuantizationParametersT()
-        t.quantization.scale, t.quantization.zeroPoint = np.array(scale[:1], np.float32), np.array(scale[1:], np.int64)
+        t.quantization.scale = np.array(scale[:1], np.float32)
+        t.quantization.zeroPoint = np.array(scale[1:], np.int64)
     return t

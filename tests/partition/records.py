@@ -1,5 +1,7 @@
-"""The operators of a ground-truth record as a model in memory: types, shapes, options and small constants are recorded,
-larger constants are zeros. Each operator stands alone, since a record does not say who reads what."""
+"""The operators of a ground-truth record as a model in memory: types, shapes, options
+and small constants are recorded, larger constants are zeros. Each operator stands
+alone, since a record does not say who reads what.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,15 @@ _OPTIONS = {
 
 def file_of(record: dict[str, Any]) -> TfliteFile:
     """All operators of a record, in order."""
-    model, sub = schema.ModelT(), schema.SubGraphT()
-    model.buffers, model.operatorCodes, model.subgraphs = [schema.BufferT()], [], [sub]
-    sub.tensors, sub.operators, sub.inputs, sub.outputs = [], [], [], []
+    model = schema.ModelT()
+    sub = schema.SubGraphT()
+    model.buffers = [schema.BufferT()]
+    model.operatorCodes = []
+    model.subgraphs = [sub]
+    sub.tensors = []
+    sub.operators = []
+    sub.inputs = []
+    sub.outputs = []
     for row in record["ops"]:
         _add(model, sub, row)
     return TfliteFile(Path(record["model"]), model, sub, any_type=True)
@@ -39,16 +47,22 @@ def file_of(record: dict[str, Any]) -> TfliteFile:
 def _add(model: Any, sub: Any, row: dict[str, Any]) -> None:
     name, _, custom = row["opcode"].partition(":")
     code = schema.OperatorCodeT()
-    code.builtinCode, code.version, code.customCode = getattr(schema.BuiltinOperator, name), row["version"], custom
+    code.builtinCode = getattr(schema.BuiltinOperator, name)
+    code.version = row["version"]
+    code.customCode = custom
     model.operatorCodes.append(code)
     op = schema.OperatorT()
     op.opcodeIndex = len(model.operatorCodes) - 1
     op.builtinOptions = None if custom else _options(name, row["options"])
     known = row["options"].get("const_inputs", {})
     op.inputs = [
-        _tensor(model, sub, row, "in", i, known.get(str(i)), row["const_in"][i]) for i in range(len(row["in_shapes"]))
+        _tensor(model, sub, row, "in", i, known.get(str(i)), row["const_in"][i])
+        for i in range(len(row["in_shapes"]))
     ]
-    op.outputs = [_tensor(model, sub, row, "out", i, None, False) for i in range(len(row["out_shapes"]))]
+    op.outputs = [
+        _tensor(model, sub, row, "out", i, None, False)
+        for i in range(len(row["out_shapes"]))
+    ]
     sub.operators.append(op)
 
 
@@ -61,26 +75,52 @@ def _options(name: str, given: dict[str, Any]) -> Any:
     options = make()
     for key, value in given.items():
         if key != "const_inputs":
-            enum = {"Padding": schema.Padding, "FusedActivationFunction": schema.ActivationFunctionType}.get(key)
-            setattr(options, key[0].lower() + key[1:], getattr(enum, value) if enum else value)
+            enum = {
+                "Padding": schema.Padding,
+                "FusedActivationFunction": schema.ActivationFunctionType,
+            }.get(key)
+            setattr(
+                options,
+                key[0].lower() + key[1:],
+                getattr(enum, value) if enum else value,
+            )
     return options
 
 
 def _tensor(
-    model: Any, sub: Any, row: dict[str, Any], side: str, i: int, data: list[int] | None, is_const: bool
+    model: Any,
+    sub: Any,
+    row: dict[str, Any],
+    side: str,
+    i: int,
+    data: list[int] | None,
+    is_const: bool,
 ) -> int:
-    shape, dtype, quant = row[f"{side}_shapes"][i], row["dtypes"][side][i], row["quant"][side][i]
+    shape = row[f"{side}_shapes"][i]
+    dtype = row["dtypes"][side][i]
+    quant = row["quant"][side][i]
     if dtype is None:
         return -1
     t = schema.TensorT()
-    t.name, t.shape, t.type, t.buffer = f"op{row['index']}_{side}{i}", shape, getattr(schema.TensorType, dtype), 0
-    t.isVariable = row["opcode"].endswith("LSTM") and side == "in" and i > 0 and not is_const  # its states
+    t.name = f"op{row['index']}_{side}{i}"
+    t.shape = shape
+    t.type = getattr(schema.TensorType, dtype)
+    t.buffer = 0
+    # its states
+    t.isVariable = (
+        row["opcode"].endswith("LSTM") and side == "in" and i > 0 and not is_const
+    )
     if quant is not None or (is_const and dtype in ("INT8", "UINT8")):
         t.quantization = schema.QuantizationParametersT()
-        t.quantization.scale, t.quantization.zeroPoint = ([v] for v in quant or (0.01, 0))
+        t.quantization.scale, t.quantization.zeroPoint = (
+            [v] for v in quant or (0.01, 0)
+        )
     if is_const:
         buffer = schema.BufferT()
-        numbers = np.zeros(shape, dtype.lower()) if data is None else np.array(data, dtype.lower())
+        if data is None:
+            numbers = np.zeros(shape, dtype.lower())
+        else:
+            numbers = np.array(data, dtype.lower())
         buffer.data = np.frombuffer(numbers.tobytes(), np.uint8)
         model.buffers.append(buffer)
         t.buffer = len(model.buffers) - 1

@@ -1,4 +1,6 @@
-"""Rewrites of activations and means, where random graphs do not reach: all inputs, and when nothing is done."""
+"""Rewrites of activations and means, where random graphs do not reach: all inputs, and
+when nothing is done.
+"""
 
 from __future__ import annotations
 
@@ -42,24 +44,37 @@ def test_the_bound_holds_over_all_inputs(name: str, spec: OpDef) -> None:
     graph = one(spec, TensorType(x.shape))
     result, applied = legalize(graph, exact=False)
     assert [a.rewrite for a in applied] == [name]
-    got, want = interp(result, {"x": x})["y"], interp(graph, {"x": x})["y"]
+    got = interp(result, {"x": x})["y"]
+    want = interp(graph, {"x": x})["y"]
     limit = rewrites()[name].bound * np.maximum(1, np.abs(want))
     assert (np.abs(got - want) <= limit).all(), float(np.abs(got - want).max())
 
 
-@pytest.mark.parametrize("spec", [LeakyRelu(0.1), LeakyRelu(0.0), LeakyRelu(2.0), LeakyRelu(-0.25), Abs()], ids=repr)
+@pytest.mark.parametrize(
+    "spec",
+    [LeakyRelu(0.1), LeakyRelu(0.0), LeakyRelu(2.0), LeakyRelu(-0.25), Abs()],
+    ids=repr,
+)
 def test_two_slopes_fit_every_calibrated_scale(spec: Unary) -> None:
-    """Its comparison of all inputs declines none of the scales that the quantizer chooses."""
+    """Its comparison of all inputs declines none of the scales that the quantizer
+    chooses.
+    """
     rng = np.random.default_rng(0)
     every = np.arange(-128, 128).astype(np.int8)
     for _ in range(50):
-        low, high = -float(rng.uniform(0.01, 20)), float(rng.uniform(0.01, 20))
+        low = -float(rng.uniform(0.01, 20))
+        high = float(rng.uniform(0.01, 20))
         y = spec.f(np.linspace(low, high, 200, dtype=np.float32))
-        quants = activation_quant((low, high)), activation_quant((float(y.min()), float(y.max())))
+        quants = (
+            activation_quant((low, high)),
+            activation_quant((float(y.min()), float(y.max()))),
+        )
         graph = one(spec, TensorType((256,), "int8", quants[0]), quants[1])
         result, applied = legalize(graph, exact=True)
         assert [a.rewrite for a in applied] == ["two_slopes"]
-        np.testing.assert_array_equal(interp(result, {"x": every})["y"], interp(graph, {"x": every})["y"])
+        np.testing.assert_array_equal(
+            interp(result, {"x": every})["y"], interp(graph, {"x": every})["y"]
+        )
 
 
 def test_an_op_that_stayed_float_in_an_int8_graph_is_left_alone() -> None:
@@ -69,14 +84,25 @@ def test_an_op_that_stayed_float_in_an_int8_graph_is_left_alone() -> None:
 
 
 def test_a_mean_is_cut_into_as_few_slices_of_whole_lanes_as_map() -> None:
-    """A segmentation network's mean over 72 x 128 pixels: six channels would map, four are a whole lane."""
+    """A segmentation network's mean over 72 x 128 pixels: six channels would map, four
+    are a whole lane.
+    """
     x = TensorType((1, 72, 128, 18), "int8", Quant.per_tensor(0.1))
     result, _ = legalize(one(Mean((1, 2)), x, Quant.per_tensor(0.05)), exact=True)
-    assert [op.output.type.shape[3] for op in result.ops if op.kind == "mean"] == [4, 4, 4, 4, 2]
+    assert [op.output.type.shape[3] for op in result.ops if op.kind == "mean"] == [
+        4,
+        4,
+        4,
+        4,
+        2,
+    ]
 
 
 def test_a_mean_of_many_slices_is_pooled_first_where_rounding_is_allowed() -> None:
-    """44 x 44 x 1280: 41 slices are more than any join seen mapped. Not for int8 files: a pool rounds."""
+    """44 x 44 x 1280: 41 slices are more than any join seen mapped.
+
+    Not for int8 files: a pool rounds.
+    """
     x = TensorType((1, 44, 44, 1280))
     result, _ = legalize(one(Mean((1, 2)), x), exact=False)
     assert [op.kind for op in result.ops] == ["average_pool2d", "mean"]

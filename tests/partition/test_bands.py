@@ -26,12 +26,16 @@ def weights(build: Builder, rng: np.random.Generator, *shape: int) -> Value:
 
 
 def random_chain(rng: np.random.Generator) -> Graph:
-    """A convolution to many channels, a few ops, and a pool that makes the image small again."""
+    """A convolution to many channels, a few ops, and a pool that makes the image small
+    again.
+    """
     build = Builder("chain")
     y = build.input("x", TensorType((1, int(rng.integers(20, 30)), 9, 2), "int8", Q))
 
     def conv(x: Value, dense: bool, channels: int) -> Value:
-        k, dilation, stride = int(rng.integers(1, 4)), int(rng.integers(1, 3)), int(rng.integers(1, 3))
+        k = int(rng.integers(1, 4))
+        dilation = int(rng.integers(1, 3))
+        stride = int(rng.integers(1, 3))
         pads = (int(rng.integers(0, 3)), int(rng.integers(0, 3)), 1, 2)
         c = x.type.shape[3]
         spec = (Conv2D if dense else DepthwiseConv2D)((stride, 1), pads, (dilation, 1))
@@ -70,9 +74,14 @@ def in_bands_throughout(graph: Graph, limit: int) -> Graph:
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_bands_give_the_same_integers_and_are_small(seed: int) -> None:
     graph = random_chain(np.random.default_rng(seed))
-    limit = max(graph.inputs[0].type.size, graph.outputs[0].type.size, graph.ops[0].output.type.size * 2 // 3)
+    limit = max(
+        graph.inputs[0].type.size,
+        graph.outputs[0].type.size,
+        graph.ops[0].output.type.size * 2 // 3,
+    )
     result = in_bands_throughout(graph, limit)
-    assume(max(v.type.size for v in result.values()) <= limit)  # else one row needs too many
+    # else one row needs too many
+    assume(max(v.type.size for v in result.values()) <= limit)
     verify(result, "quantized")
     assert any(op.kind == "concat" for op in result.ops)
     inputs = random_inputs(graph, seed)
@@ -80,13 +89,18 @@ def test_bands_give_the_same_integers_and_are_small(seed: int) -> None:
         np.testing.assert_array_equal(interp(result, inputs)[name], want)
 
 
-@pytest.mark.parametrize("reason", ["read twice", "returned", "never small", "pool with pads"])
+@pytest.mark.parametrize(
+    "reason", ["read twice", "returned", "never small", "pool with pads"]
+)
 def test_a_chain_that_cannot_be_cut_stays(reason: str) -> None:
-    rng, build = np.random.default_rng(0), Builder("stays")
+    rng = np.random.default_rng(0)
+    build = Builder("stays")
     x = build.input("x", TensorType((1, 12, 9, 2), "int8", Q))
     large = build.add(Conv2D(), [x, weights(build, rng, 12, 1, 1, 2)], quant=Q)
     pads = (1, 1, 1, 1) if reason == "pool with pads" else (0, 0, 0, 0)
-    small = build.add(MaxPool2D((3, 3), (1, 1) if reason == "never small" else (3, 3), pads), [large])
+    small = build.add(
+        MaxPool2D((3, 3), (1, 1) if reason == "never small" else (3, 3), pads), [large]
+    )
     build.graph.outputs = [small, *([large] if reason == "returned" else [])]
     if reason == "read twice":
         build.graph.outputs.append(build.add(MaxPool2D((1, 1), (9, 9)), [large]))

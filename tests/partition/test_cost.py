@@ -1,4 +1,6 @@
-"""The cost model: its parts, what it was fitted to, and what it says of networks that it has not seen."""
+"""The cost model: its parts, what it was fitted to, and what it says of networks that
+it has not seen.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,17 @@ from edgec.ops.matmul import FullyConnected
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
-from edgec.schedule.estimate import OTHER, THEN, cycles, following, in_graph, kernels, rate, rates, work
+from edgec.schedule.estimate import (
+    OTHER,
+    THEN,
+    cycles,
+    following,
+    in_graph,
+    kernels,
+    rate,
+    rates,
+    work,
+)
 from edgec.schedule.variant import choice, variants
 from tests.tables import cpu_table
 from tests.tables.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_times
@@ -70,13 +82,16 @@ def test_the_parts_of_a_time() -> None:
             "streamed": usb3.per_mb_sent,
         }
     )
-    assert time.ms == work.ms(usb3, 1_000_000) == pytest.approx(sum(time.parts().values()))
+    assert (
+        time.ms == work.ms(usb3, 1_000_000) == pytest.approx(sum(time.parts().values()))
+    )
     assert work.upload_ms(usb3) == pytest.approx(2 * usb3.per_mb_sent)
     assert work.upload_ms(usb3, streamed=2_000_000) == 0
 
 
 def test_the_work_of_ops() -> None:
-    dense, deep = op_work(conv()), op_work(conv(depthwise=True))
+    dense = op_work(conv())
+    deep = op_work(conv(depthwise=True))
     assert (dense.dense_macs, dense.depthwise_macs) == (8 * 8 * 4 * 72, 0)
     assert (deep.dense_macs, deep.depthwise_macs) == (0, 8 * 8 * 8 * 9)
     assert dense.touched == 800 + 8 * 8 * 4
@@ -87,7 +102,12 @@ def test_the_work_of_ops() -> None:
 def test_a_fully_connected_layer_is_its_parameters() -> None:
     build = Builder("dense")
     x = build.input("x", TensorType((1, 100), "int8", Q))
-    build.add(FullyConnected(), [x, build.const(np.ones((50, 100), np.int8), "w", W)], "y", quant=Q)
+    build.add(
+        FullyConnected(),
+        [x, build.const(np.ones((50, 100), np.int8), "w", W)],
+        "y",
+        quant=Q,
+    )
     work = op_work(build.graph.ops[0])
     assert work.dense_macs == 0
     assert work.parameters == pytest.approx(5000, rel=0.1)
@@ -101,7 +121,9 @@ def test_large_activations_take_more_instructions() -> None:
         return op_work(build.graph.ops[0]).code
 
     assert code(10) == code(100) == CODE["operation"]
-    assert code(500) == pytest.approx(CODE["operation"] + CODE["large_byte"] * (3 * 2_000_000 - LARGE))
+    assert code(500) == pytest.approx(
+        CODE["operation"] + CODE["large_byte"] * (3 * 2_000_000 - LARGE)
+    )
 
 
 def test_bytes_of_a_segment() -> None:
@@ -123,9 +145,12 @@ def test_the_total_is_the_sum_of_regions() -> None:
     x = build.input("x", image("x", 8, 8, 8).type)
     y = build.add(Add(), [x, x], "y", quant=Q)
     build.graph.outputs = [build.add(Add(), [y, y], "z", quant=Q)]
-    graph, costs = build.graph, Costs(LINKS["usb3"], CpuCost())
+    graph = build.graph
+    costs = Costs(LINKS["usb3"], CpuCost())
     parts = regions(graph, {graph.ops[0]: "cpu", graph.ops[1]: "edgetpu"})
-    assert costs.total_ms(parts) == pytest.approx(costs.cpu_ms(parts[0]) + costs.tpu_times(parts)[0].ms)
+    assert costs.total_ms(parts) == pytest.approx(
+        costs.cpu_ms(parts[0]) + costs.tpu_times(parts)[0].ms
+    )
     assert costs.cpu_ms(parts[0]) > costs.cpu.op_ms(graph.ops[0]) > 0
 
 
@@ -148,13 +173,24 @@ MEASURED = ("cortex_a53", "cortex_a72", "cortex_a76")
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_networks_spend_their_time_with_was_measured(name: str) -> None:
-    table, on = rates(name), core(name)
-    for plain in ("ek_conv2d_s8", "ek_dwconv2d_s8", "ek_fully_connected_s8", "ek_conv2d_f32", "ek_dwconv2d_f32"):
+    table = rates(name)
+    on = core(name)
+    for plain in (
+        "ek_conv2d_s8",
+        "ek_dwconv2d_s8",
+        "ek_fully_connected_s8",
+        "ek_conv2d_f32",
+        "ek_dwconv2d_f32",
+    ):
         chosen = [v.name for v in variants()[plain] if v.isa <= on.isa]
         assert chosen
-        assert all(rate(table, [v]) is not table[OTHER] for v in chosen), "make cpu-table"
+        assert all(rate(table, [v]) is not table[OTHER] for v in chosen), (
+            "make cpu-table"
+        )
     assert all((per >= 0).all() for per in table.values())
-    assert all(per.any() for kernel, per in table.items() if not kernel.startswith(THEN)), "only what follows is free"
+    assert all(
+        per.any() for kernel, per in table.items() if not kernel.startswith(THEN)
+    ), "only what follows is free"
 
 
 def test_an_op_takes_what_the_kernel_takes_that_is_chosen_for_it() -> None:
@@ -165,20 +201,33 @@ def test_an_op_takes_what_the_kernel_takes_that_is_chosen_for_it() -> None:
         best = choice(op.spec.c(op), core(name))
         assert best is not None
         assert kernels(op, core(name)) == (best[0].name,)
-        assert cycles(op, core(name)) == pytest.approx(rate(rates(name), [best[0].name]) @ work(op))
+        assert cycles(op, core(name)) == pytest.approx(
+            rate(rates(name), [best[0].name]) @ work(op)
+        )
 
 
 def test_in_a_graph_what_is_done_at_once_takes_less_and_a_view_nothing() -> None:
     build = Builder("fused")
     x = build.input("x", TensorType((1, 16, 16, 8)))
-    y = build.add(Conv2D((1, 1), (0, 0, 0, 0)), [x, build.const(np.ones((32, 1, 1, 8), np.float32), "w")], "y")
+    y = build.add(
+        Conv2D((1, 1), (0, 0, 0, 0)),
+        [x, build.const(np.ones((32, 1, 1, 8), np.float32), "w")],
+        "y",
+    )
     z = build.add(Logistic(), [y], "z")
     build.graph.outputs = [build.add(Reshape((1, 256, 32)), [z], "flat")]
-    graph, on = build.graph, core("cortex_a72")
+    graph = build.graph
+    on = core("cortex_a72")
     dense, sigmoid, flat = graph.ops
-    alone, found = [cycles(op, on) for op in graph.ops], in_graph(graph, on)
+    alone = [cycles(op, on) for op in graph.ops]
+    found = in_graph(graph, on)
     assert found[dense] == pytest.approx(alone[0])
-    assert 0 < found[sigmoid] == following(rates("cortex_a72"), "ek_logistic_f32") * y.type.nbytes < alone[1]
+    assert (
+        0
+        < found[sigmoid]
+        == following(rates("cortex_a72"), "ek_logistic_f32") * y.type.nbytes
+        < alone[1]
+    )
     assert found[flat] == alone[2] == 0
     cpu = CpuCost(1.0, "cortex_a72")
     assert cpu.within(graph).op_ms(sigmoid) == pytest.approx(found[sigmoid] / 1e6)
@@ -186,23 +235,43 @@ def test_in_a_graph_what_is_done_at_once_takes_less_and_a_view_nothing() -> None
 
 
 def test_kernels_that_were_not_measured_take_what_those_take_that_do_the_same() -> None:
-    table = {"ek_gemm_s8_neon": np.ones(5), "a+b": np.full(5, 2.0), OTHER: np.full(5, 3.0)}
-    found = {names: rate(table, names.split("+"))[0] for names in ("ek_gemm_s8_lanes_neon", "a+b", "ek_softmax_f32")}
+    table = {
+        "ek_gemm_s8_neon": np.ones(5),
+        "a+b": np.full(5, 2.0),
+        OTHER: np.full(5, 3.0),
+    }
+    found = {
+        names: rate(table, names.split("+"))[0]
+        for names in ("ek_gemm_s8_lanes_neon", "a+b", "ek_softmax_f32")
+    }
     assert found == {"ek_gemm_s8_lanes_neon": 1, "a+b": 2, "ek_softmax_f32": 3}
 
 
 def test_cpu_times_are_fitted_to_what_was_measured() -> None:
-    """Ops that take 100 cycles, 2 for a multiply-accumulate and 3 for a byte that is written; 4 and 5 for others that
-    follow at once."""
+    """Ops that take 100 cycles, 2 for a multiply-accumulate and 3 for a byte that is
+    written; 4 and 5 for others that follow at once.
+    """
 
-    def of(kernel: str, size: int, macs: int, then: tuple[str, ...] = (), each: float = 3) -> cpu_table.Measured:
-        return cpu_table.Measured(kernel, then, (1, macs, size, 7, 5 * size), 100 + 2 * macs + each * size, kernel)
+    def of(
+        kernel: str, size: int, macs: int, then: tuple[str, ...] = (), each: float = 3
+    ) -> cpu_table.Measured:
+        return cpu_table.Measured(
+            kernel,
+            then,
+            (1, macs, size, 7, 5 * size),
+            100 + 2 * macs + each * size,
+            kernel,
+        )
 
     known = [of("dense", n, n * n) for n in (4, 9, 20, 30, 50, 60)]
     known += [of("plain", n, 0) for n in (10, 30, 700, 3000, 8000, 9000)]
     fused = [of("dense", 40, 1600, ("a",), 3 + 4), of("dense", 30, 900, ("b",), 3 + 5)]
-    table = cpu_table.fitted([*known, *fused, of("dense", 60, 3600, ("a", "b"), 3 + 4 + 5)])
-    assert [table[THEN + name][2] for name in ("a", "b", OTHER)] == pytest.approx([4, 5, 5], rel=0.05)
+    table = cpu_table.fitted(
+        [*known, *fused, of("dense", 60, 3600, ("a", "b"), 3 + 4 + 5)]
+    )
+    assert [table[THEN + name][2] for name in ("a", "b", OTHER)] == pytest.approx(
+        [4, 5, 5], rel=0.05
+    )
     for m in known:
         assert table[m.kernel] @ np.array(m.work) == pytest.approx(m.cycles, rel=1e-3)
     assert OTHER in table
@@ -239,11 +308,20 @@ def test_times_that_the_fit_has_not_seen(shared: Path, link: str, good: int) -> 
 
 @pytest.mark.shared
 def test_sizes_that_the_fit_has_not_seen(shared: Path) -> None:
-    """What the docstrings of cost.py say: half, three in four and nine in ten are off by no more than these factors."""
-    claimed = {"cycles": (1.05, 1.08, 1.1), "instruction bytes": (1.4, 1.7, 2.9), "parameter bytes": (1.05, 1.08, 1.21)}
+    """What the docstrings of cost.py say: half, three in four and nine in ten are off
+    by no more than these factors.
+    """
+    claimed = {
+        "cycles": (1.05, 1.08, 1.1),
+        "instruction bytes": (1.4, 1.7, 2.9),
+        "parameter bytes": (1.05, 1.08, 1.21),
+    }
     for name, files, factors in sizes(_files(shared)):
         assert files >= 33
-        assert all(f <= c for f, c in zip(factors, claimed[name], strict=True)), (name, factors)
+        assert all(f <= c for f, c in zip(factors, claimed[name], strict=True)), (
+            name,
+            factors,
+        )
 
 
 def test_published_times_of_a_raspberry_pi_4_with_an_edge_tpu() -> None:
@@ -254,7 +332,10 @@ def test_published_times_of_a_raspberry_pi_4_with_an_edge_tpu() -> None:
 
 
 def test_published_times_of_a_raspberry_pi_4_alone() -> None:
-    """TFLite's kernels, not ours: a rate counted on one network. It is too fast for one of five."""
+    """TFLite's kernels, not ours: a rate counted on one network.
+
+    It is too fast for one of five.
+    """
     found = [p for p in predictions() if p.where.startswith("pi4, TFLite")]
     assert len(found) == 5
     assert {p.what for p in found if abs(p.error) > 0.3} == {"EfficientDet-Lite0 320"}

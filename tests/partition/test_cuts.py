@@ -1,4 +1,6 @@
-"""The choice of cuts, against all that there are on small random graphs, and against the greedy one on real models."""
+"""The choice of cuts, against all that there are on small random graphs, and against
+the greedy one on real models.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,25 @@ Case = tuple[Graph, dict[Op, Place], Costs]
 
 @st.composite
 def cases(draw: st.DrawFn, most: int = 5) -> Case:
-    """A graph of values of many sizes, what the rules allow, and costs in which everything counts."""
+    """A graph of values of many sizes, what the rules allow, and costs in which
+    everything counts.
+    """
     build = Builder("dag")
-    known: list[Value] = [build.input(n, TensorType((1, 4, 4, c), "int8", Q)) for n, c in (("a", 3), ("b", 8))]
+    known: list[Value] = [
+        build.input(n, TensorType((1, 4, 4, c), "int8", Q))
+        for n, c in (("a", 3), ("b", 8))
+    ]
     for _ in range(draw(st.integers(1, most))):
         pair = [draw(st.sampled_from(known)) for _ in range(2)]
         same = pair[0].type.shape == pair[1].type.shape and draw(st.booleans())
         known.append(build.add(Add() if same else Concat(3), pair, quant=Q))
-    build.graph.outputs = draw(st.lists(st.sampled_from(known[2:]), min_size=1, max_size=2, unique=True))
+    build.graph.outputs = draw(
+        st.lists(st.sampled_from(known[2:]), min_size=1, max_size=2, unique=True)
+    )
     graph = build.graph
-    allowed: dict[Op, Place] = {op: draw(st.sampled_from(["cpu", "edgetpu", "edgetpu"])) for op in graph.ops}
+    allowed: dict[Op, Place] = {
+        op: draw(st.sampled_from(["cpu", "edgetpu", "edgetpu"])) for op in graph.ops
+    }
     price = st.floats(0, 3)
     link = Link("drawn", draw(price), 1e3 * draw(price), 1e3 * draw(price), 1.0)
     ms = tuple((op.outputs[0].name, draw(price)) for op in graph.ops)
@@ -71,8 +82,13 @@ def all_stages(graph: Graph, allowed: Places, most: int) -> Iterator[dict[Op, in
     producer = graph.producers()
     for numbers in itertools.product(range(most), repeat=len(graph.ops)):
         stage = dict(zip(graph.ops, numbers, strict=True))
-        if all(s % 2 == 0 or allowed[op] == "edgetpu" for op, s in stage.items()) and all(
-            stage[producer[v]] <= stage[op] for op in graph.ops for v in op.inputs if v in producer
+        if all(
+            s % 2 == 0 or allowed[op] == "edgetpu" for op, s in stage.items()
+        ) and all(
+            stage[producer[v]] <= stage[op]
+            for op in graph.ops
+            for v in op.inputs
+            if v in producer
         ):
             yield stage
 
@@ -82,7 +98,10 @@ def all_stages(graph: Graph, allowed: Places, most: int) -> Iterator[dict[Op, in
 def test_no_other_choice_is_better(case: Case) -> None:
     graph, allowed, costs = case
     cuts = choose(graph, allowed, costs)
-    best = min(costs.total_ms(staged(graph, s)) for s in all_stages(graph, allowed, 2 * -(-len(graph.ops) // 2) + 1))
+    best = min(
+        costs.total_ms(staged(graph, s))
+        for s in all_stages(graph, allowed, 2 * -(-len(graph.ops) // 2) + 1)
+    )
     assert cuts.total_ms == pytest.approx(best, abs=1e-4)
     assert cuts.bound_ms == pytest.approx(best, abs=1e-4)
     assert cuts.gap == 0
@@ -95,22 +114,33 @@ def test_a_choice_is_legal_and_never_worse_than_the_greedy_one(case: Case) -> No
     cuts = choose(graph, allowed, costs)
     parts = staged(graph, cuts.stages)
     assert cuts.total_ms == costs.total_ms(parts)
-    assert cuts.bound_ms <= cuts.total_ms <= costs.total_ms(staged(graph, greedy(graph, allowed, costs)))
+    assert (
+        cuts.bound_ms
+        <= cuts.total_ms
+        <= costs.total_ms(staged(graph, greedy(graph, allowed, costs)))
+    )
     producer = graph.producers()
     for op in graph.ops:
         assert cuts.places[op] == "cpu" or allowed[op] == "edgetpu"
-        assert all(cuts.stages[producer[v]] <= cuts.stages[op] for v in op.inputs if v in producer)
+        assert all(
+            cuts.stages[producer[v]] <= cuts.stages[op]
+            for v in op.inputs
+            if v in producer
+        )
     demoted = {op for group in cuts.demoted for op in group.ops}
     assert demoted == {op for op in graph.ops if allowed[op] != cuts.places[op]}
     assert all(group.lost_ms >= 0 for group in cuts.demoted)
-    assert [r.place for r in parts] == [PLACES[s % 2] for s in sorted(set(cuts.stages.values()))]
+    assert [r.place for r in parts] == [
+        PLACES[s % 2] for s in sorted(set(cuts.stages.values()))
+    ]
 
 
 @given(cases())
 @settings(max_examples=60)
 def test_the_bound_for_any_number_of_segments_holds(case: Case) -> None:
     graph, allowed, costs = case
-    floor, overhead = relaxed(problem(graph, allowed, costs)).bound_ms, costs.link.invoke
+    floor = relaxed(problem(graph, allowed, costs)).bound_ms
+    overhead = costs.link.invoke
     for stage in all_stages(graph, allowed, 4):
         parts = staged(graph, stage)
         segments = sum(r.place == "edgetpu" for r in parts)
@@ -118,16 +148,21 @@ def test_the_bound_for_any_number_of_segments_holds(case: Case) -> None:
 
 
 def test_an_op_waits_for_a_segment_that_it_can_share() -> None:
-    """`late` could run first, with `one`, but only `two` reads it: in its segment nothing of it is transferred."""
+    """`late` could run first, with `one`, but only `two` reads it: in its segment
+    nothing of it is transferred.
+    """
     build = Builder("delay")
     t = TensorType((1, 8, 8, 8), "int8", Q)
-    a, b = build.input("a", t), build.input("b", t)
+    a = build.input("a", t)
+    b = build.input("b", t)
     one = build.add(Add(), [a, a], "one", quant=Q)
     cpu = build.add(Add(), [one, one], "cpu", quant=Q)
     late = build.add(Add(), [b, b], "late", quant=Q)
     build.graph.outputs = [build.add(Add(), [cpu, late], "two", quant=Q)]
     graph = build.graph
-    allowed: dict[Op, Place] = {op: PLACES[op.outputs[0].name != "cpu"] for op in graph.ops}
+    allowed: dict[Op, Place] = {
+        op: PLACES[op.outputs[0].name != "cpu"] for op in graph.ops
+    }
     costs = Costs(LINKS["usb3"], CpuCost(1e-6))
     cuts = choose(graph, allowed, costs)
     stage = {op.outputs[0].name: s for op, s in cuts.stages.items()}
@@ -148,7 +183,9 @@ def test_nothing_may_pay() -> None:
 
 
 def test_parameters_beyond_the_cache_are_weighed() -> None:
-    """Of two layers of 4 MB one streams, and over USB 2 that takes longer than the CPU does."""
+    """Of two layers of 4 MB one streams, and over USB 2 that takes longer than the CPU
+    does.
+    """
     build = Builder("dense")
     t = TensorType((1, 2000), "int8", Q)
     x = build.input("x", t)
@@ -165,18 +202,30 @@ def test_parameters_beyond_the_cache_are_weighed() -> None:
 
 
 def test_what_depends_on_what_takes_little_memory() -> None:
-    """A set of Python's for each node of a long network would take gigabytes: 67 MB for these."""
+    """A set of Python's for each node of a long network would take gigabytes: 67 MB for
+    these.
+    """
     build = Builder("long")
     x = build.input("x", TensorType((1, 4, 4, 8), "int8", Q))
     for _ in range(1500):
         x = build.add(Add(), [x, x], quant=Q)
     build.graph.outputs = [x]
     tracemalloc.start()
-    p = problem(build.graph, dict.fromkeys(build.graph.ops, "edgetpu"), Costs(LINKS["usb3"], CpuCost()))
+    p = problem(
+        build.graph,
+        dict.fromkeys(build.graph.ops, "edgetpu"),
+        Costs(LINKS["usb3"], CpuCost()),
+    )
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    first, last = p.nodes[0], p.nodes[-1]
-    assert (len(p.later[first]), len(p.earlier[first]), len(p.later[last]), len(p.earlier[last])) == (1499, 0, 0, 1499)
+    first = p.nodes[0]
+    last = p.nodes[-1]
+    assert (
+        len(p.later[first]),
+        len(p.earlier[first]),
+        len(p.later[last]),
+        len(p.earlier[last]),
+    ) == (1499, 0, 0, 1499)
     assert most < 20e6
 
 
@@ -187,7 +236,10 @@ def test_connected_parts() -> None:
     assert len(list(connected(ends, graph.producers()))) == 2
 
 
-REAL = ("movenet_lightning_i8/movenet_lightning_i8.tflite", "omv_blazeface_i8/omv_blazeface_i8.tflite")
+REAL = (
+    "movenet_lightning_i8/movenet_lightning_i8.tflite",
+    "omv_blazeface_i8/omv_blazeface_i8.tflite",
+)
 
 
 @pytest.mark.shared
@@ -199,7 +251,8 @@ def test_real_models_are_cut_better_than_by_greed(shared: Path, file: str) -> No
     assert parts.link is not None
     costs = Costs(parts.link, cpu_cost(lowered.target).within(parts.graph))
     allowed: dict[Op, Place] = {
-        op: PLACES[all(r.rule == WORTHWHILE for r in verdict.refusals)] for op, verdict in parts.verdicts.items()
+        op: PLACES[all(r.rule == WORTHWHILE for r in verdict.refusals)]
+        for op, verdict in parts.verdicts.items()
     }
     by_greed = costs.total_ms(staged(parts.graph, greedy(parts.graph, allowed, costs)))
     assert parts.cuts.total_ms < by_greed

@@ -1,4 +1,6 @@
-"""What a move changes, looked at in its surroundings alone, against the whole; and how the work grows with the ops."""
+"""What a move changes, looked at in its surroundings alone, against the whole; and how
+the work grows with the ops.
+"""
 
 from __future__ import annotations
 
@@ -32,26 +34,37 @@ Q = Quant.per_tensor(0.05, 0)
 
 def chain(count: int, every: int, seed: int = 0) -> Graph:
     """int8 ops one after the other; each `every`-th is one that only the CPU runs."""
-    rng, build = np.random.default_rng(seed), Builder("chain")
+    rng = np.random.default_rng(seed)
+    build = Builder("chain")
     x = build.input("x", TensorType((1, 16, 16, 32), "int8", Q))
-    weight = build.const(rng.integers(-127, 128, (32, 1, 1, 32)).astype(np.int8), "w", Quant.per_tensor(0.01))
+    weight = build.const(
+        rng.integers(-127, 128, (32, 1, 1, 32)).astype(np.int8),
+        "w",
+        Quant.per_tensor(0.01),
+    )
     for i in range(count):
         if i % every == every - 1:
             x = build.add(Neg(), [x], quant=Q)
         else:
-            x = build.add(Conv2D(), [x, weight], quant=Q) if rng.integers(2) else build.add(Relu(), [x], quant=Q)
+            if rng.integers(2):
+                x = build.add(Conv2D(), [x, weight], quant=Q)
+            else:
+                x = build.add(Relu(), [x], quant=Q)
     build.graph.outputs = [x]
     return build.graph
 
 
 def residuals(seed: int) -> tuple[Graph, dict[Op, Place]]:
     """Blocks of a few branches, one after the other, and places drawn for them."""
-    rng, build = np.random.default_rng(seed), Builder("residuals")
+    rng = np.random.default_rng(seed)
+    build = Builder("residuals")
     x = build.input("x", TensorType((1, 8, 8, 8), "int8", Q))
     for _ in range(int(rng.integers(2, 7))):
         known: list[Value] = [x]
         for _ in range(int(rng.integers(1, 4))):
-            known.append(build.add(Relu(), [known[int(rng.integers(len(known)))]], quant=Q))
+            known.append(
+                build.add(Relu(), [known[int(rng.integers(len(known)))]], quant=Q)
+            )
         x = known[1]
         for other in known[2:]:
             x = build.add(Add(), [x, other], quant=Q)
@@ -64,12 +77,17 @@ def residuals(seed: int) -> tuple[Graph, dict[Op, Place]]:
 def test_a_move_changes_the_total_by_what_its_surroundings_say(seed: int) -> None:
     graph, places = residuals(seed)
     costs = Costs(LINKS["usb3"], CpuCost())
-    look, producer = Surroundings(graph, costs), graph.producers()
+    look = Surroundings(graph, costs)
+    producer = graph.producers()
     before = costs.total_ms(regions(graph, places))
     for place, other in (PLACES, PLACES[::-1]):
         for ops in connected([op for op in graph.ops if places[op] == place], producer):
-            after = costs.total_ms(regions(graph, {**places, **dict.fromkeys(ops, other)}))
-            assert look.change(places, ops, other) == pytest.approx(after - before, abs=1e-9)
+            after = costs.total_ms(
+                regions(graph, {**places, **dict.fromkeys(ops, other)})
+            )
+            assert look.change(places, ops, other) == pytest.approx(
+                after - before, abs=1e-9
+            )
 
 
 @given(cases(most=7))
@@ -80,7 +98,9 @@ def test_so_it_does_in_any_graph(case: Case) -> None:
     for op in graph.ops:
         other: Place = "cpu" if places[op] == "edgetpu" else "edgetpu"
         after = costs.total_ms(regions(graph, {**places, op: other}))
-        assert Surroundings(graph, costs).change(places, [op], other) == pytest.approx(after - before, abs=1e-9)
+        assert Surroundings(graph, costs).change(places, [op], other) == pytest.approx(
+            after - before, abs=1e-9
+        )
 
 
 @given(cases())
@@ -92,7 +112,9 @@ def test_the_bound_with_overheads_holds(case: Case) -> None:
         assert costs.total_ms(regions_module.staged(graph, stage)) >= sure - 1e-4
 
 
-def test_a_chain_is_proven_without_the_staged_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_is_proven_without_the_staged_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("edgec_partitioner.cuts.solve", None)
     for every in (2, 13):
         graph = chain(130, every)
@@ -118,8 +140,12 @@ def test_blocks_end_where_one_value_is_handed_on() -> None:
 
 @pytest.mark.parametrize("every", [2, 5, 13])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_work_grows_with_the_ops(monkeypatch: pytest.MonkeyPatch, every: int, seed: int) -> None:
-    """Twice the ops are twice the calls of op_work, and at most a little more than twice the ops looked at."""
+def test_the_work_grows_with_the_ops(
+    monkeypatch: pytest.MonkeyPatch, every: int, seed: int
+) -> None:
+    """Twice the ops are twice the calls of op_work, and at most a little more than
+    twice the ops looked at.
+    """
     calls = 0
 
     def counted(op: Op) -> OpWork:
@@ -149,8 +175,12 @@ def test_the_work_grows_with_the_ops(monkeypatch: pytest.MonkeyPatch, every: int
 
 
 @pytest.mark.parametrize("build", [lambda n: _zeros(n), lambda n: _joined(n)])
-def test_scales_are_found_in_one_go(monkeypatch: pytest.MonkeyPatch, build: Callable[[int], Graph]) -> None:
-    """Twice the ops ask for the scale of a group twice as often, though each raises that of the next."""
+def test_scales_are_found_in_one_go(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[[int], Graph]
+) -> None:
+    """Twice the ops ask for the scale of a group twice as often, though each raises
+    that of the next.
+    """
     asked = 0
     quant = scales._Group.quant
 
@@ -164,7 +194,10 @@ def test_scales_are_found_in_one_go(monkeypatch: pytest.MonkeyPatch, build: Call
     for count in (50, 100):
         graph = build(count)
         asked = 0
-        ranges = {v: (0.0, 0.0) if v in graph.producers() else (-1.0, 1.0) for v in graph.values()}
+        ranges = {
+            v: (0.0, 0.0) if v in graph.producers() else (-1.0, 1.0)
+            for v in graph.values()
+        }
         got = activation_scales(graph, set(graph.ops), ranges)
         assert len(got) >= count
         found.append(asked)
@@ -172,7 +205,9 @@ def test_scales_are_found_in_one_go(monkeypatch: pytest.MonkeyPatch, build: Call
 
 
 def _zeros(count: int) -> Graph:
-    """Additions of which every result is always zero: each takes its scale from the one before."""
+    """Additions of which every result is always zero: each takes its scale from the one
+    before.
+    """
     build = Builder("zeros")
     x = build.input("x", TensorType((1, 4)))
     for _ in range(count):

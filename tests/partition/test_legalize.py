@@ -23,7 +23,10 @@ def pool(spec: OpDef, zero: int) -> Graph:
 
 
 def test_pools_that_no_pad_replaces_stay_on_the_cpu() -> None:
-    for spec, zero in ((MaxPool2D((3, 3), (2, 2), ODD), -127), (AveragePool2D((3, 3), (2, 2), ODD), 0)):
+    for spec, zero in (
+        (MaxPool2D((3, 3), (2, 2), ODD), -127),
+        (AveragePool2D((3, 3), (2, 2), ODD), 0),
+    ):
         graph = pool(spec, zero)
         legal, applied = legalize(graph, exact=True)
         assert legal == graph
@@ -41,14 +44,22 @@ def test_a_rewrite_can_be_left_out() -> None:
     graph = pool(MaxPool2D((3, 3), (2, 2), ODD), -128)
     assert len(legalize(graph, exact=True)[1]) == 1
     assert not legalize(graph, exact=True, disabled=["odd_pads"])[1]
-    assert not legalize(graph, exact=True, skip=[("odd_pads", graph.outputs[0].name)])[1]
+    assert not legalize(graph, exact=True, skip=[("odd_pads", graph.outputs[0].name)])[
+        1
+    ]
 
 
 def test_float_convolutions_are_padded_with_zero() -> None:
     graph = NETS["odd_pads"]()
     legal, applied = legalize(graph, exact=True)
     assert [a.rewrite for a in applied] == ["odd_pads", "odd_pads"]
-    assert [op.kind for op in legal.ops] == ["pad", "conv2d", "pad", "depthwise_conv2d", "conv2d"]
+    assert [op.kind for op in legal.ops] == [
+        "pad",
+        "conv2d",
+        "pad",
+        "depthwise_conv2d",
+        "conv2d",
+    ]
     assert any(isinstance(op.spec, Conv2D) and any(op.spec.pads) for op in graph.ops)
     inputs = samples(graph, 1)[0]
     for name, y in interp(graph, inputs).items():

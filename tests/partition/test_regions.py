@@ -1,4 +1,6 @@
-"""Regions of random graphs with random verdicts, and segments that compute what the whole graph does."""
+"""Regions of random graphs with random verdicts, and segments that compute what the
+whole graph does.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,18 @@ Q = Quant.per_tensor(0.1, 3)
 
 @st.composite
 def dags(draw: st.DrawFn) -> tuple[Graph, dict[Op, Place]]:
-    """Additions that read any two earlier values, a place for each, and any values as outputs."""
+    """Additions that read any two earlier values, a place for each, and any values as
+    outputs.
+    """
     build = Builder("dag")
     t = TensorType((1, 2, 2, 4), "int8", Q)
     known: list[Value] = [build.input("a", t), build.input("b", t)]
     for _ in range(draw(st.integers(1, 12))):
         pair = [known[draw(st.integers(0, len(known) - 1))] for _ in range(2)]
         known.append(build.add(Add(), pair, quant=Q))
-    build.graph.outputs = draw(st.lists(st.sampled_from(known[2:]), min_size=1, max_size=3, unique=True))
+    build.graph.outputs = draw(
+        st.lists(st.sampled_from(known[2:]), min_size=1, max_size=3, unique=True)
+    )
     places: list[Place] = ["cpu", "edgetpu"]
     return build.graph, {op: draw(st.sampled_from(places)) for op in build.graph.ops}
 
@@ -45,10 +51,14 @@ def chained(segments: list[Segment], inputs: dict[str, Array]) -> dict[str, Arra
 
 @given(dags())
 @settings(max_examples=150, deadline=None)
-def test_regions_are_an_order_of_convex_parts(case: tuple[Graph, dict[Op, Place]]) -> None:
+def test_regions_are_an_order_of_convex_parts(
+    case: tuple[Graph, dict[Op, Place]],
+) -> None:
     graph, places = case
     parts = regions(graph, places)
-    assert sorted(map(id, (op for r in parts for op in r.ops))) == sorted(map(id, graph.ops))
+    assert sorted(map(id, (op for r in parts for op in r.ops))) == sorted(
+        map(id, graph.ops)
+    )
     where = {op: i for i, r in enumerate(parts) for op in r.ops}
     assert all(places[op] == r.place for r in parts for op in r.ops)
     producer = graph.producers()
@@ -67,7 +77,8 @@ def test_regions_are_an_order_of_convex_parts(case: tuple[Graph, dict[Op, Place]
 @settings(max_examples=150, deadline=None)
 def test_stages_count_the_changes_of_place(case: tuple[Graph, dict[Op, Place]]) -> None:
     graph, places = case
-    stage, producer = stages(graph, places), graph.producers()
+    stage = stages(graph, places)
+    producer = graph.producers()
     for op in graph.ops:
         assert stage[op] % 2 == (places[op] == "edgetpu")
         above = [producer[v] for v in op.inputs if v in producer]
@@ -80,7 +91,10 @@ def test_stages_count_the_changes_of_place(case: tuple[Graph, dict[Op, Place]]) 
 def test_chained_segments_are_the_graph(case: tuple[Graph, dict[Op, Place]]) -> None:
     graph, places = case
     rng = np.random.default_rng(0)
-    inputs = {v.name: rng.integers(-128, 128, v.type.shape).astype(np.int8) for v in graph.inputs}
+    inputs = {
+        v.name: rng.integers(-128, 128, v.type.shape).astype(np.int8)
+        for v in graph.inputs
+    }
     got = chained(split(graph, places), inputs)
     for name, y in interp(graph, inputs).items():
         np.testing.assert_array_equal(got[name], y)
@@ -89,10 +103,14 @@ def test_chained_segments_are_the_graph(case: tuple[Graph, dict[Op, Place]]) -> 
 @given(dags())
 @settings(max_examples=60, deadline=None)
 def test_given_stages_are_the_regions(case: tuple[Graph, dict[Op, Place]]) -> None:
-    """Doubled numbers leave gaps and say the same; an op that is moved to a later stage takes its values there."""
+    """Doubled numbers leave gaps and say the same; an op that is moved to a later stage
+    takes its values there.
+    """
     graph, places = case
     stage = stages(graph, places)
-    assert staged(graph, {op: s + 2 * (s // 2) for op, s in stage.items()}) == regions(graph, places)
+    assert staged(graph, {op: s + 2 * (s // 2) for op, s in stage.items()}) == regions(
+        graph, places
+    )
     last = graph.ops[-1]
     late = staged(graph, {**stage, last: stage[last] + 2 * len(graph.ops)})
     assert late[-1].ops == (last,)
@@ -105,7 +123,9 @@ def test_a_partitioned_net_is_the_net(name: str, link: str | None) -> None:
     graph = NETS[name]()
     q = quantize(graph, samples(graph))
     parts = partition(q, link, CpuCost(1e-5))  # a CPU so slow that everything pays
-    assert [s.name for s in parts.segments] == [f"seg{i}" for i in range(len(parts.segments))]
+    assert [s.name for s in parts.segments] == [
+        f"seg{i}" for i in range(len(parts.segments))
+    ]
     inputs = samples(graph, 1, seed=5)[0]
     got = chained(list(parts.segments), inputs)
     for key, y in interp(q, inputs).items():
@@ -113,11 +133,16 @@ def test_a_partitioned_net_is_the_net(name: str, link: str | None) -> None:
     if link is None:
         assert len(parts.segments) == 1
         return
-    assert {op.kind for op, s in parts.segment_of.items() if s.place == "cpu"} <= {"quantize", "dequantize"}
+    assert {op.kind for op, s in parts.segment_of.items() if s.place == "cpu"} <= {
+        "quantize",
+        "dequantize",
+    }
     for s in parts.segments:
         assert (s.place == "edgetpu") == (s.est is not None)
         if s.place == "edgetpu":
-            assert all(v.type.dtype == "int8" for v in (*s.graph.inputs, *s.graph.outputs))
+            assert all(
+                v.type.dtype == "int8" for v in (*s.graph.inputs, *s.graph.outputs)
+            )
 
 
 def test_a_region_that_does_not_pay_stays_on_the_cpu() -> None:
@@ -135,9 +160,13 @@ def test_everything_goes_to_the_edge_tpu_if_that_is_wished() -> None:
     assert {op for op, v in parts.verdicts.items() if v.place() == "edgetpu"} == {
         op for op, s in parts.segment_of.items() if s.place == "edgetpu"
     }
-    assert "worthwhile" not in {r.rule for v in parts.verdicts.values() for r in v.refusals}
+    assert "worthwhile" not in {
+        r.rule for v in parts.verdicts.values() for r in v.refusals
+    }
     slow = partition(q, "usb2", CpuCost(1e-5))  # where all pays anyhow
-    assert [(s.place, len(s.graph.ops)) for s in parts.segments] == [(s.place, len(s.graph.ops)) for s in slow.segments]
+    assert [(s.place, len(s.graph.ops)) for s in parts.segments] == [
+        (s.place, len(s.graph.ops)) for s in slow.segments
+    ]
 
 
 def test_float_graphs_stay_on_the_cpu() -> None:
@@ -148,7 +177,9 @@ def test_float_graphs_stay_on_the_cpu() -> None:
 
 def test_a_constant_output_is_written_by_a_segment() -> None:
     graph = NETS["chain"]()
-    graph.outputs.append(Value("answer", TensorType((2,)), np.array([4, 2], np.float32)))
+    graph.outputs.append(
+        Value("answer", TensorType((2,)), np.array([4, 2], np.float32))
+    )
     for link in (None, "usb3"):
         parts = partition(graph, link)
         got = chained(list(parts.segments), samples(graph)[0])
@@ -161,4 +192,5 @@ def test_a_graph_without_ops_is_one_segment() -> None:
     for link in (None, "usb3"):
         (only,) = partition(build.graph, link).segments
         assert [v.name for v in only.graph.inputs] == ["x"]
-        assert not only.graph.outputs  # the model's output is its input, which nothing writes a second time
+        # the model's output is its input, which nothing writes a second time
+        assert not only.graph.outputs

@@ -1,4 +1,6 @@
-"""Every rewrite, found by name, on random graphs that it fits: equal results, and what it makes maps."""
+"""Every rewrite, found by name, on random graphs that it fits: equal results, and what
+it makes maps.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from tests.quantize.nets import samples
 EXAMPLES = 25
 LARGE = ("large_tensor", "transpose_conv_channels")
 """Rewrites whose examples take long."""
-EACH = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in sorted(rewrites())]
+EACH = [
+    pytest.param(name, marks=pytest.mark.slow if name in LARGE else ())
+    for name in sorted(rewrites())
+]
 SEEDED = [
     pytest.param(seed, name, marks=pytest.mark.slow if name in LARGE and seed else ())
     for seed in range(4)
@@ -27,10 +32,14 @@ SEEDED = [
 
 
 def rewritten(name: str, seed: int) -> tuple[Graph, Graph]:
-    """A random graph that the rewrite fits, and what it makes of it; no other rewrite takes part."""
+    """A random graph that the rewrite fits, and what it makes of it; no other rewrite
+    takes part.
+    """
     graph = rewrites()[name].example(np.random.default_rng(seed))
     others = set(rewrites()) - {name}
-    result, applied = legalize(graph, exact=rewrites()[name].bound == 0, disabled=others)
+    result, applied = legalize(
+        graph, exact=rewrites()[name].bound == 0, disabled=others
+    )
     assert applied, f"{name} does not rewrite its example of seed {seed}"
     assert {a.rewrite for a in applied} == {name}
     return graph, result
@@ -41,7 +50,9 @@ def rewritten(name: str, seed: int) -> tuple[Graph, Graph]:
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 def test_results_are_equal_or_within_the_stated_bound(name: str, seed: int) -> None:
     graph, result = rewritten(name, seed)
-    assert [(v.name, v.type) for v in result.outputs] == [(v.name, v.type) for v in graph.outputs]
+    assert [(v.name, v.type) for v in result.outputs] == [
+        (v.name, v.type) for v in graph.outputs
+    ]
     inputs = random_inputs(graph, seed)
     got = interp(result, inputs)
     for output, want in interp(graph, inputs).items():
@@ -53,7 +64,9 @@ def test_results_are_equal_or_within_the_stated_bound(name: str, seed: int) -> N
 
 
 @pytest.mark.parametrize(("seed", "name"), SEEDED)
-def test_what_is_made_maps_whole_and_runs_bit_exactly_on_tflite(seed: int, name: str) -> None:
+def test_what_is_made_maps_whole_and_runs_bit_exactly_on_tflite(
+    seed: int, name: str
+) -> None:
     graph, result = rewritten(name, seed)
     if rewrites()[name].bound:
         result = optimize(quantize(result, samples(result)), ["recognize_activations"])

@@ -1,4 +1,6 @@
-"""Ops of files that ONNX quantized round as onnxruntime on the CPU, and as TFLite where the Edge TPU runs them."""
+"""Ops of files that ONNX quantized round as onnxruntime on the CPU, and as TFLite where
+the Edge TPU runs them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,20 @@ from edgec.ops.conv import Conv2D
 
 def _network() -> Graph:
     """Convolutions, and a sum of two of them."""
-    rng, build = np.random.default_rng(3), Builder("even")
+    rng = np.random.default_rng(3)
+    build = Builder("even")
     scale = Quant.per_tensor(0.02, -3)
     x = build.input("x", TensorType((1, 56, 56, 64), "int8", scale))
     ends = []
     for i in range(2):
-        w = build.const(rng.integers(-99, 99, (64, 3, 3, 64)).astype(np.int8), f"w{i}", Quant.per_tensor(0.003))
-        ends.append(build.add(Conv2D(pads=(1, 1, 1, 1), even=True), [x, w], f"y{i}", scale))
+        w = build.const(
+            rng.integers(-99, 99, (64, 3, 3, 64)).astype(np.int8),
+            f"w{i}",
+            Quant.per_tensor(0.003),
+        )
+        ends.append(
+            build.add(Conv2D(pads=(1, 1, 1, 1), even=True), [x, w], f"y{i}", scale)
+        )
     build.graph.outputs = [build.add(Add(even=True, uint8=True), ends, "y", scale)]
     return build.graph
 
@@ -26,9 +35,14 @@ def _network() -> Graph:
 def test_what_the_edge_tpu_runs_rounds_as_tflite() -> None:
     graph = _network()
     parts = partition(graph, "usb3", wishes=Wishes(everything=True))
-    kinds = {(s.place, op.kind, getattr(op.spec, "even", False)) for s in parts.segments for op in s.graph.ops}
+    kinds = {
+        (s.place, op.kind, getattr(op.spec, "even", False))
+        for s in parts.segments
+        for op in s.graph.ops
+    }
     assert kinds == {("edgetpu", "conv2d", False), ("edgetpu", "add", False)}
-    assert all(getattr(op.spec, "even", False) for op in graph.ops)  # the graph that was given stays as it is
+    # the graph that was given stays as it is
+    assert all(getattr(op.spec, "even", False) for op in graph.ops)
 
 
 def test_on_the_cpu_it_rounds_as_onnxruntime() -> None:

@@ -1,4 +1,6 @@
-"""Support rules at their bounds: the largest size seen mapped, the smallest refused, and the gap between."""
+"""Support rules at their bounds: the largest size seen mapped, the smallest refused,
+and the gap between.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ Q = Quant.per_tensor(0.1, 3)
 Shape = tuple[int, ...]
 
 CASES: list[tuple[str, OpDef, tuple[Shape, ...], Answer]] = [
-    ("v16 refused 112896, mapped 69696", Transpose((0, 3, 1, 2)), ((1, 22, 22, 144),), "edgetpu"),
+    (
+        "v16 refused 112896, mapped 69696",
+        Transpose((0, 3, 1, 2)),
+        ((1, 22, 22, 144),),
+        "edgetpu",
+    ),
     ("", Transpose((0, 3, 1, 2)), ((1, 25, 25, 144),), "uncertain"),
     ("", Transpose((0, 3, 1, 2)), ((1, 28, 28, 144),), "cpu"),
     ("", Reshape((1, 94400)), ((1, 118, 100, 8),), "edgetpu"),
@@ -68,22 +75,39 @@ CASES: list[tuple[str, OpDef, tuple[Shape, ...], Answer]] = [
 
 
 @pytest.mark.parametrize(("why", "spec", "shapes", "answer"), CASES, ids=lambda v: None)
-def test_bounds(why: str, spec: OpDef, shapes: tuple[Shape, ...], answer: Answer) -> None:
+def test_bounds(
+    why: str, spec: OpDef, shapes: tuple[Shape, ...], answer: Answer
+) -> None:
     b = Builder("one")
     inputs = [b.input(f"x{i}", TensorType(s, "int8", Q)) for i, s in enumerate(shapes)]
-    b.graph.outputs = [b.add(spec, inputs, "y", spec.fixed_quant() if spec.kind in ("softmax", "logistic") else Q)]
+    b.graph.outputs = [
+        b.add(
+            spec,
+            inputs,
+            "y",
+            spec.fixed_quant() if spec.kind in ("softmax", "logistic") else Q,
+        )
+    ]
     (verdict,) = verdicts(b.graph).values()
     assert verdict.answer == answer, (spec, shapes, verdict, why)
 
 
 @pytest.mark.parametrize(
     ("kernel", "size", "answer"),
-    [(3, (128, 32), "edgetpu"), (2, (32, 32), "uncertain"), (3, (256, 32), "uncertain")],
+    [
+        (3, (128, 32), "edgetpu"),
+        (2, (32, 32), "uncertain"),
+        (3, (256, 32), "uncertain"),
+    ],
 )
-def test_transposed_convolutions(kernel: int, size: tuple[int, int], answer: Answer) -> None:
+def test_transposed_convolutions(
+    kernel: int, size: tuple[int, int], answer: Answer
+) -> None:
     b, (side, channels) = Builder("up"), size
     x = b.input("x", TensorType((1, side // 2, side // 2, 8), "int8", Q))
-    w = b.const(np.zeros((channels, kernel, kernel, 8), np.int8), "w", Quant.per_tensor(0.02))
+    w = b.const(
+        np.zeros((channels, kernel, kernel, 8), np.int8), "w", Quant.per_tensor(0.02)
+    )
     pads = (0, kernel - 2, 0, kernel - 2)
     b.graph.outputs = [b.add(TransposeConv2D((2, 2), pads), [x, w], "y", Q)]
     (verdict,) = verdicts(b.graph).values()

@@ -1,4 +1,6 @@
-"""Partitions of real models: segments against the reference kernels, costs against published times."""
+"""Partitions of real models: segments against the reference kernels, costs against
+published times.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def _rows(path: str) -> list[dict[str, Any]]:
 INT8 = [
     m
     for m in _rows("models/index.json")
-    if "kref" in m.get("ref", {}) and m["tensor_types"].get("float32", 0) < m["nops"]  # not: float with int8 weights
+    if "kref" in m.get("ref", {})
+    and m["tensor_types"].get("float32", 0) < m["nops"]  # not: float with int8 weights
 ]
 
 
@@ -41,12 +44,18 @@ def _read(path: Path) -> Graph:
 
 
 @pytest.mark.parametrize("model", INT8, ids=lambda m: m["name"])
-def test_segments_are_the_reference_kernels(model: dict[str, Any], shared: Path) -> None:
-    """Chained segments give TFLite's reference outputs; each Edge TPU segment, as TFLite, gives what interp gives."""
+def test_segments_are_the_reference_kernels(
+    model: dict[str, Any], shared: Path
+) -> None:
+    """Chained segments give TFLite's reference outputs; each Edge TPU segment, as
+    TFLite, gives what interp gives.
+    """
     graph = optimize(_read(shared / "models" / model["file"]))
     parts = partition(graph, "usb3")
     ref = np.load(shared / "models" / model["ref"]["file"])
-    values: dict[str, Array] = {v.name: ref[f"in0_{j}"] for j, v in enumerate(graph.inputs)}
+    values: dict[str, Array] = {
+        v.name: ref[f"in0_{j}"] for j, v in enumerate(graph.inputs)
+    }
     for s in parts.segments:
         inputs = {v.name: values[v.name] for v in s.graph.inputs}
         outputs = interp(s.graph, inputs)
@@ -57,7 +66,9 @@ def test_segments_are_the_reference_kernels(model: dict[str, Any], shared: Path)
     for j, v in enumerate(graph.outputs):
         want = ref[f"kref0_{j}" if f"kref0_{j}" in ref else f"out0_{j}"]
         if want.dtype.kind == "f":
-            np.testing.assert_allclose(values[v.name], want, rtol=1e-4, atol=1e-4 * float(np.abs(want).max()))
+            np.testing.assert_allclose(
+                values[v.name], want, rtol=1e-4, atol=1e-4 * float(np.abs(want).max())
+            )
         else:
             np.testing.assert_array_equal(values[v.name], want)
 
@@ -69,8 +80,16 @@ def test_the_cost_model_reproduces_the_published_times(link: str, shared: Path) 
     for p in points:
         if p.get(f"{link}_ms"):
             cycles = p["est_cycles"] / 1e6
-            work = TpuWork(p["in_bytes"], p["out_bytes_padded"], p["instr_bytes"], p["cached_param_bytes"], cycles)
-            ratios.append(work.ms(LINKS[link], p["streamed_param_bytes"]) / p[f"{link}_ms"])
+            work = TpuWork(
+                p["in_bytes"],
+                p["out_bytes_padded"],
+                p["instr_bytes"],
+                p["cached_param_bytes"],
+                cycles,
+            )
+            ratios.append(
+                work.ms(LINKS[link], p["streamed_param_bytes"]) / p[f"{link}_ms"]
+            )
     assert len(ratios) >= 26
     assert np.percentile(np.abs(np.array(ratios) - 1), 80) < 0.1
     assert max(abs(r - 1) for r in ratios) < 0.3

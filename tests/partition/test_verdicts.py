@@ -1,4 +1,6 @@
-"""Verdicts on every sample of every op: rules never stumble over what they are asked about."""
+"""Verdicts on every sample of every op: rules never stumble over what they are asked
+about.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,8 @@ def test_each_sample_has_a_verdict(kind: str) -> None:
             assert refusal.rule
             assert refusal.constraint.strip()
             assert refusal.seen
-            assert refusal.fix is None or (refusal.fix and not refusal.fix.startswith("none"))
+            assert refusal.fix is None or (
+                refusal.fix and not refusal.fix.startswith("none")
+            )
         if any(v.type.dtype not in ("int8", "uint8") for v in graph.outputs):
             assert verdict.place() == "cpu"

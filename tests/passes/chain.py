@@ -6,7 +6,18 @@ from collections import Counter
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Quant, TensorType, Value, interp, parse, print_graph, verify
+from edgec.ir import (
+    Array,
+    Builder,
+    Graph,
+    Quant,
+    TensorType,
+    Value,
+    interp,
+    parse,
+    print_graph,
+    verify,
+)
 from edgec.passes.pipeline import available
 from tests.harness import random_inputs
 
@@ -19,7 +30,9 @@ class Chain(Builder):
         self.rng = np.random.default_rng(0)
 
     def x(self, *shape: int, name: str = "x", quant: Quant | None = None) -> Value:
-        return self.input(name, TensorType(shape, "int8" if quant else "float32", quant))
+        return self.input(
+            name, TensorType(shape, "int8" if quant else "float32", quant)
+        )
 
     def weights(self, *shape: int) -> Value:
         return self.const(self.rng.normal(size=shape).astype(np.float32), "w")
@@ -53,26 +66,43 @@ class Check:
         """None of these passes finds anything (more)."""
         for name in names:
             text = print_graph(self.graph)
-            assert not available()[name](self.graph), f"{name} changes the graph:\n{print_graph(self.graph, False)}"
-            assert print_graph(self.graph) == text, f"{name} changed the graph and denies it"
+            assert not available()[name](self.graph), (
+                f"{name} changes the graph:\n{print_graph(self.graph, False)}"
+            )
+            assert print_graph(self.graph) == text, (
+                f"{name} changed the graph and denies it"
+            )
         return self
 
     def delta(self, **kinds: int) -> Check:
         """How many ops of each kind came or went; of kinds that are not named, none."""
-        after, before = (Counter(op.kind for op in g.ops) for g in (self.graph, self.before))
-        changed = {k: after[k] - before[k] for k in after | before if after[k] != before[k]}
-        assert changed == {k: n for k, n in kinds.items() if n}, print_graph(self.graph, False)
+        after, before = (
+            Counter(op.kind for op in g.ops) for g in (self.graph, self.before)
+        )
+        changed = {
+            k: after[k] - before[k] for k in after | before if after[k] != before[k]
+        }
+        assert changed == {k: n for k, n in kinds.items() if n}, print_graph(
+            self.graph, False
+        )
         return self
 
     def kinds(self, *kinds: str) -> Check:
         """All ops in order."""
-        assert [op.kind for op in self.graph.ops] == list(kinds), print_graph(self.graph, False)
+        assert [op.kind for op in self.graph.ops] == list(kinds), print_graph(
+            self.graph, False
+        )
         return self
 
     def same(self, tolerance: float = 1e-5, copies: int = 3) -> Check:
-        """The same names and types of inputs and outputs; integers bit for bit, floats within the tolerance."""
+        """The same names and types of inputs and outputs; integers bit for bit, floats
+        within the tolerance.
+        """
         for border in ("inputs", "outputs"):
-            was, now = ([(v.name, v.type) for v in getattr(g, border)] for g in (self.before, self.graph))
+            was, now = (
+                [(v.name, v.type) for v in getattr(g, border)]
+                for g in (self.before, self.graph)
+            )
             assert now == was
         assert parse(print_graph(self.graph)) == self.graph
         for seed in range(copies):
@@ -84,6 +114,11 @@ class Check:
 
 def close(got: Array, want: Array, tolerance: float) -> None:
     if want.dtype.kind == "f" and tolerance:
-        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * float(np.abs(want).max(initial=1e-6)))
+        np.testing.assert_allclose(
+            got,
+            want,
+            rtol=tolerance,
+            atol=tolerance * float(np.abs(want).max(initial=1e-6)),
+        )
     else:
         np.testing.assert_array_equal(got, want)

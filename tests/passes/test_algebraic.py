@@ -76,10 +76,14 @@ def test_elementwise_ops_broadcast_without_tile() -> None:
     for quant in (None, Q):
         b = Chain()
         y = b.add(Tile((1, 4, 4, 1)), [b.x(1, 1, 1, 3, quant=quant)])
-        z = b.add(Mul(), [y, b.x(1, 4, 4, 3, name="z", quant=quant)], quant=quant and UNLIKE)
+        z = b.add(
+            Mul(), [y, b.x(1, 4, 4, 3, name="z", quant=quant)], quant=quant and UNLIKE
+        )
         b.done(z).run("algebraic").kinds("mul").same(0)
     b = Chain()
-    b.done(b.add(Mul(), [b.add(Tile((2,)), [b.x(3)]), b.x(6, name="z")])).settles("algebraic")
+    b.done(b.add(Mul(), [b.add(Tile((2,)), [b.x(3)]), b.x(6, name="z")])).settles(
+        "algebraic"
+    )
 
 
 def test_joins_of_joins() -> None:
@@ -91,12 +95,16 @@ def test_joins_of_joins() -> None:
 
 def test_subtracting_a_constant_adds_its_negative() -> None:
     b = Chain()
-    b.done(b.add(Sub("relu"), [b.x(2, 3), b.weights(3)])).run("algebraic").kinds("add").same(0)
+    b.done(b.add(Sub("relu"), [b.x(2, 3), b.weights(3)])).run("algebraic").kinds(
+        "add"
+    ).same(0)
 
 
 def test_zero_minus_x() -> None:
     b = Chain()
-    b.done(b.add(Sub(), [b.number(0.0), b.x(2, 3)])).run("algebraic").kinds("neg").same(0)
+    b.done(b.add(Sub(), [b.number(0.0), b.x(2, 3)])).run("algebraic").kinds("neg").same(
+        0
+    )
 
 
 @pytest.mark.parametrize("op", [Add(), Mul()])
@@ -122,19 +130,27 @@ def test_reciprocal_of_a_root() -> None:
     b = Chain()
     square = b.add(Mul(), [x := b.x(4), x])
     positive = b.add(Add(), [square, b.number(1.0)])
-    b.done(b.add(Reciprocal(), [b.add(Sqrt(), [positive])])).run("algebraic").kinds("mul", "add", "rsqrt").same()
+    b.done(b.add(Reciprocal(), [b.add(Sqrt(), [positive])])).run("algebraic").kinds(
+        "mul", "add", "rsqrt"
+    ).same()
 
 
 def test_dividing_by_a_constant_multiplies() -> None:
     b = Chain()
-    b.done(b.add(Div("relu"), [b.x(2, 3), b.weights(3)])).run("algebraic").kinds("mul").same(3e-7)
+    b.done(b.add(Div("relu"), [b.x(2, 3), b.weights(3)])).run("algebraic").kinds(
+        "mul"
+    ).same(3e-7)
     b = Chain()
-    b.done(b.add(Div(), [b.x(2, 3), b.const(np.array([1.0, 0.0, 1e-44], np.float32))])).settles("algebraic")
+    b.done(
+        b.add(Div(), [b.x(2, 3), b.const(np.array([1.0, 0.0, 1e-44], np.float32))])
+    ).settles("algebraic")
 
 
 def test_one_divided_by_x() -> None:
     b = Chain()
-    b.done(b.add(Div(), [b.number(1.0), b.x(2, 3)])).run("algebraic").kinds("reciprocal").same(0)
+    b.done(b.add(Div(), [b.number(1.0), b.x(2, 3)])).run("algebraic").kinds(
+        "reciprocal"
+    ).same(0)
 
 
 def test_dividing_by_a_root() -> None:
@@ -144,11 +160,16 @@ def test_dividing_by_a_root() -> None:
     b.done(y).run("algebraic").kinds("square", "add", "rsqrt", "mul").same(1e-6)
 
 
-@pytest.mark.parametrize(("exponent", "kind"), [(2.0, "mul"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1.0, "reciprocal")])
+@pytest.mark.parametrize(
+    ("exponent", "kind"),
+    [(2.0, "mul"), (0.5, "sqrt"), (-0.5, "rsqrt"), (-1.0, "reciprocal")],
+)
 def test_powers(exponent: float, kind: str) -> None:
     b = Chain()
     positive = b.add(Exp(), [b.x(2, 3)])
-    b.done(b.add(Pow(), [positive, b.number(exponent)])).run("algebraic").kinds("exp", kind).same(1e-6)
+    b.done(b.add(Pow(), [positive, b.number(exponent)])).run("algebraic").kinds(
+        "exp", kind
+    ).same(1e-6)
 
 
 def test_the_first_power() -> None:
@@ -171,7 +192,9 @@ def test_extremes_with_a_constant_are_clamps() -> None:
 def test_a_prelu_of_one_slope(slope: float, kind: str) -> None:
     b = Chain()
     slopes = b.const(np.full((1, 1, 3), slope, np.float32))
-    b.done(b.add(PRelu(), [b.x(1, 4, 4, 3), slopes])).run("algebraic").kinds(kind).same(1e-7)
+    b.done(b.add(PRelu(), [b.x(1, 4, 4, 3), slopes])).run("algebraic").kinds(kind).same(
+        1e-7
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,12 +208,16 @@ def test_a_prelu_of_one_slope(slope: float, kind: str) -> None:
 )
 def test_clamps_in_a_row_are_one(first: OpDef, second: OpDef, kind: str) -> None:
     b = Chain()
-    b.done(b.add(second, [b.add(first, [b.x(40)])])).run("algebraic").kinds(kind).same(0)
+    b.done(b.add(second, [b.add(first, [b.x(40)])])).run("algebraic").kinds(kind).same(
+        0
+    )
 
 
 def test_a_clamp_without_bounds() -> None:
     b = Chain()
-    b.done(b.add(Tanh(), [b.add(Clamp(), [b.x(4)])])).run("algebraic").kinds("tanh").same(0)
+    b.done(b.add(Tanh(), [b.add(Clamp(), [b.x(4)])])).run("algebraic").kinds(
+        "tanh"
+    ).same(0)
 
 
 def test_int8_clamps_stay() -> None:

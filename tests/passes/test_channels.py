@@ -41,7 +41,8 @@ def kill(net: Net, v: Value, *channels: int, bias: float | None = None) -> Value
 
 def checked(graph: Graph, shrinks: bool = True) -> Graph:
     """The outputs stay; whether there is less to compute."""
-    plain, before = graph.copy(), macs(graph)
+    plain = graph.copy()
+    before = macs(graph)
     tries = samples(graph, 3)
     want = [interp(graph, s) for s in tries]
     assert run(graph) == shrinks
@@ -65,7 +66,9 @@ def channels(graph: Graph, kind: str = "conv2d") -> list[int]:
 
 
 def test_a_constant_goes_into_the_bias_behind() -> None:
-    """0.5 behind a relu, over a window without border; the shared bias of another op stays as it was."""
+    """0.5 behind a relu, over a window without border; the shared bias of another op
+    stays as it was.
+    """
     net = Net("c", 1)
     y = kill(net, net.conv(net.input(1, 8, 8, 3), 6), *DEAD, bias=0.5)
     graph = net.done(net.conv(y, 5, 1, act="none"))
@@ -83,7 +86,9 @@ def test_a_constant_goes_into_the_bias_behind() -> None:
 def test_a_product_without_a_bias_gets_one() -> None:
     net = Net("c", 1)
     y = kill(net, net.conv(net.input(1, 8, 8, 3), 6), *DEAD, bias=0.5)
-    graph = net.done(net.op(FullyConnected(), net.op(Mean((1, 2), False), y), net.const(4, 6)))
+    graph = net.done(
+        net.op(FullyConnected(), net.op(Mean((1, 2), False), y), net.const(4, 6))
+    )
     checked(graph)
     assert channels(graph) == [4]
     assert len(graph.ops[-1].inputs) == 3
@@ -104,10 +109,14 @@ def test_through_depthwise_pools_pads_and_activations() -> None:
     y = net.op(MaxPool2D((2, 2), (2, 2), (0, 0, 0, 0)), y)
     y = net.depthwise(y)
     y = net.op(Pad(((0, 0), (1, 0), (0, 1), (0, 0))), net.op(LeakyRelu(0.1), y))
-    y = net.op(ResizeBilinear((7, 7)), net.op(AveragePool2D((2, 2), (1, 1), (0, 0, 0, 0)), y))
+    y = net.op(
+        ResizeBilinear((7, 7)), net.op(AveragePool2D((2, 2), (1, 1), (0, 0, 0, 0)), y)
+    )
     y = net.op(Mul(), net.op(PRelu(), y, net.const(1, 1, 6)), net.const(6))
     graph = net.done(net.conv(y, 5, 1, act="none"))
-    checked(graph, False)  # the depthwise convolution's bias makes them alive at its border, behind a border of zeros
+    # the depthwise convolution's bias makes them alive at its border, behind a border
+    # of zeros
+    checked(graph, False)
     for op in graph.ops:
         if op.kind == "depthwise_conv2d":
             bias = op.inputs[2].const
@@ -127,9 +136,13 @@ def test_a_depthwise_filter_that_is_nothing_takes_its_input_along() -> None:
     assert channels(graph) == [4, 5]
 
 
-@pytest.mark.parametrize(("other", "goes"), [(DEAD, True), ((1,), True), ((0, 2), False)])
+@pytest.mark.parametrize(
+    ("other", "goes"), [(DEAD, True), ((1,), True), ((0, 2), False)]
+)
 def test_an_addition_ties_both_its_sides(other: tuple[int, ...], goes: bool) -> None:
-    """What is dead on one side alone stays; that each side is constant where the other is not does not help."""
+    """What is dead on one side alone stays; that each side is constant where the other
+    is not does not help.
+    """
     net = Net("c", 5)
     x = net.input(1, 8, 8, 3)
     a = kill(net, net.conv(x, 6), *DEAD, bias=0.5)
@@ -143,7 +156,8 @@ def test_an_addition_ties_both_its_sides(other: tuple[int, ...], goes: bool) -> 
 def test_a_concatenation_keeps_track_of_whose_they_are() -> None:
     net = Net("c", 6)
     x = net.input(1, 8, 8, 3)
-    a, b = kill(net, net.conv(x, 6), *DEAD, bias=0.5), kill(net, net.conv(x, 4), 3, bias=1.5)
+    a = kill(net, net.conv(x, 6), *DEAD, bias=0.5)
+    b = kill(net, net.conv(x, 4), 3, bias=1.5)
     graph = net.done(net.conv(net.op(Concat(3), a, b, a), 5, 1, act="none"))
     checked(graph)
     assert channels(graph) == [4, 3, 5]
@@ -153,7 +167,14 @@ def test_a_concatenation_keeps_track_of_whose_they_are() -> None:
 def test_rows_of_a_flattened_image_go_pixel_by_pixel() -> None:
     net = Net("c", 7)
     y = kill(net, net.conv(net.input(1, 4, 4, 3), 6), *DEAD, bias=0.5)
-    graph = net.done(net.op(FullyConnected(), net.op(Reshape((1, 96)), y), net.const(5, 96), net.const(5)))
+    graph = net.done(
+        net.op(
+            FullyConnected(),
+            net.op(Reshape((1, 96)), y),
+            net.const(5, 96),
+            net.const(5),
+        )
+    )
     checked(graph)
     assert graph.ops[1].output.type.shape == (1, 64)
 
@@ -206,7 +227,8 @@ def test_random_networks_with_dead_filters_compute_the_same(seed: int) -> None:
             assert b is not None
             some: Array = rng.random(len(b)) < 0.4
             w[(Ellipsis, some) if op.kind == "depthwise_conv2d" else (some,)] *= 0.0
-    plain, tries = graph.copy(), samples(graph, 2)
+    plain = graph.copy()
+    tries = samples(graph, 2)
     made = optimize(graph)
     for s in tries:
         want = interp(plain, s)
@@ -220,16 +242,26 @@ def test_where_nothing_is_dead_nothing_changes(name: str) -> None:
 
 
 def test_values_without_channels_are_left_alone() -> None:
-    """A product of empty tensors beside a convolution that has dead channels: all its channels are dead, and none."""
+    """A product of empty tensors beside a convolution that has dead channels: all its
+    channels are dead, and none.
+    """
     build = Builder("empty")
     empty = build.const(np.zeros((2, 0, 1, 7), np.float32), "empty")
-    product = build.add(BatchMatMul(), [empty, build.input("rows", TensorType((0, 7, 0)))], "product")
+    product = build.add(
+        BatchMatMul(), [empty, build.input("rows", TensorType((0, 7, 0)))], "product"
+    )
     weights = build.const(np.zeros((1, 1, 1, 6), np.float32), "weights")
     bias = build.const(np.arange(6, dtype=np.float32), "bias")
     image = build.input("image", TensorType((2, 4, 5, 6)))
-    build.graph.outputs = [build.add(DepthwiseConv2D(), [image, weights, bias], "y"), product]
+    build.graph.outputs = [
+        build.add(DepthwiseConv2D(), [image, weights, bias], "y"),
+        product,
+    ]
     rng = np.random.default_rng(0)
-    inputs = {"rows": np.zeros((0, 7, 0), np.float32), "image": rng.standard_normal((2, 4, 5, 6)).astype(np.float32)}
+    inputs = {
+        "rows": np.zeros((0, 7, 0), np.float32),
+        "image": rng.standard_normal((2, 4, 5, 6)).astype(np.float32),
+    }
     want = interp(build.graph, inputs)
     optimize(build.graph)
     for name, y in interp(build.graph, inputs).items():

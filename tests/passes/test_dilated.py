@@ -57,11 +57,19 @@ def test_a_convolution_between_blocks_is_dilated(block: Pair, batch: int) -> Non
 def test_int8_stays_bit_exact_with_border_and_crop() -> None:
     b = Chain()
     x = b.add(Pad(((0, 0), (2, 3), (2, 3), (0, 0))), [b.x(1, 7, 7, 3, quant=Q)])
-    y = b.add(DepthwiseConv2D(act="relu"), [to_batch(b, x, (2, 2)), int8(b, 1, 3, 3, 3)], quant=Quant.per_tensor(0.1))
+    y = b.add(
+        DepthwiseConv2D(act="relu"),
+        [to_batch(b, x, (2, 2)), int8(b, 1, 3, 3, 3)],
+        quant=Quant.per_tensor(0.1),
+    )
     y = to_space(b, y, (2, 2))
     y = b.add(slice_axes(y.type, {1: (0, 7, 1), 2: (0, 7, 1)}), [y])
-    done = b.done(y).run(PASS, "fold_pad", "fold_crop").kinds("depthwise_conv2d").same(0)
-    assert done.graph.ops[0].spec == DepthwiseConv2D(pads=(2, 2, 2, 2), dilation=(2, 2), act="relu")
+    done = (
+        b.done(y).run(PASS, "fold_pad", "fold_crop").kinds("depthwise_conv2d").same(0)
+    )
+    assert done.graph.ops[0].spec == DepthwiseConv2D(
+        pads=(2, 2, 2, 2), dilation=(2, 2), act="relu"
+    )
 
 
 def test_what_treats_every_pixel_alike_moves_too() -> None:
@@ -69,14 +77,24 @@ def test_what_treats_every_pixel_alike_moves_too() -> None:
     y = b.add(Conv2D(), [to_batch(b, b.x(1, 8, 8, 3), (2, 2)), b.weights(4, 2, 2, 3)])
     y = b.add(Relu6(), [b.add(Add(), [y, b.weights(4)])])
     y = b.add(Conv2D(dilation=(2, 1)), [y, b.weights(4, 2, 2, 4)])
-    done = b.done(to_space(b, y, (2, 2))).run(PASS).kinds("conv2d", "add", "relu6", "conv2d").same()
+    done = (
+        b.done(to_space(b, y, (2, 2)))
+        .run(PASS)
+        .kinds("conv2d", "add", "relu6", "conv2d")
+        .same()
+    )
     spec = done.graph.ops[-1].spec
     assert isinstance(spec, Conv2D)
     assert spec.dilation == (4, 2)
 
 
 def test_what_treats_images_or_pixels_unlike_stays() -> None:
-    def chain(spec: Conv2D = PLAIN, back: Pair = (2, 2), term: tuple[int, ...] = (), shared: bool = False) -> None:
+    def chain(
+        spec: Conv2D = PLAIN,
+        back: Pair = (2, 2),
+        term: tuple[int, ...] = (),
+        shared: bool = False,
+    ) -> None:
         b = Chain()
         y = b.add(spec, [to_batch(b, b.x(1, 8, 8, 3), (2, 2)), b.weights(4, 2, 2, 3)])
         other = [b.add(Relu(), [y])] if shared else []
@@ -98,7 +116,9 @@ def test_a_crop_takes_from_the_border(stride: Pair) -> None:
     _, h, w, _ = y.type.shape
     y = b.add(slice_axes(y.type, {1: (1, h - 2, 1), 2: (1, w - 2, 1)}), [y])
     done = b.done(y).run("fold_crop").kinds("conv2d").same()
-    assert done.graph.ops[0].spec == Conv2D(stride, (2 - stride[0], 4 - stride[0], 3 - stride[1], 3 - stride[1]))
+    assert done.graph.ops[0].spec == Conv2D(
+        stride, (2 - stride[0], 4 - stride[0], 3 - stride[1], 3 - stride[1])
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +126,9 @@ def test_a_crop_takes_from_the_border(stride: Pair) -> None:
     [{1: (2, 5, 1)}, {1: (0, 4, 2)}, {3: (0, 2, 1)}, {1: (0, 5, 1)}],
     ids=["before", "steps", "channels", "after"],
 )
-def test_a_crop_of_more_than_the_border_stays(taken: dict[int, tuple[int, int, int]]) -> None:
+def test_a_crop_of_more_than_the_border_stays(
+    taken: dict[int, tuple[int, int, int]],
+) -> None:
     b = Chain()
     y = b.add(Conv2D(pads=(1, 1, 1, 1)), [b.x(1, 7, 7, 3), b.weights(4, 3, 3, 3)])
     b.done(b.add(slice_axes(y.type, taken), [y])).settles("fold_crop")

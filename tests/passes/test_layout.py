@@ -30,7 +30,10 @@ LAYOUT = ("cancel_transposes", "layout", "sink_transposes", "common_subexpressio
 
 def conv(b: Chain, x: Value, channels: int = 4) -> Value:
     """An NCHW convolution as the ONNX front-end imports it."""
-    y = b.add(Conv2D(pads=(1, 1, 1, 1)), [to_nhwc(b, x), b.weights(channels, 3, 3, x.type.shape[1])])
+    y = b.add(
+        Conv2D(pads=(1, 1, 1, 1)),
+        [to_nhwc(b, x), b.weights(channels, 3, 3, x.type.shape[1])],
+    )
     return from_nhwc(b, y)
 
 
@@ -41,7 +44,9 @@ def pooled(b: Chain, x: Value) -> Value:
 
 
 def body(check: Check) -> list[str]:
-    """The kinds between the transposes of the border, which there may be at most one of per input and output."""
+    """The kinds between the transposes of the border, which there may be at most one of
+    per input and output.
+    """
     kinds = [op.kind for op in check.graph.ops]
     border = 0
     while kinds and kinds[0] == "transpose":
@@ -72,7 +77,9 @@ def test_a_residual_block_is_nhwc_inside() -> None:
 def test_one_change_in_one_pass() -> None:
     b = Chain()
     y = b.add(Relu(), [conv(b, b.x(1, 3, 8, 8))])
-    b.done(conv(b, y)).run("layout").delta(transpose=-2).same().settles("layout", "cancel_transposes")
+    b.done(conv(b, y)).run("layout").delta(transpose=-2).same().settles(
+        "layout", "cancel_transposes"
+    )
 
 
 def test_ties_go_to_channels_last() -> None:
@@ -94,7 +101,9 @@ def test_a_gate_that_was_flat() -> None:
     b = Chain()
     x = conv(b, b.x(1, 3, 8, 8))
     flat = b.add(Reshape((1, 4)), [pooled(b, x)])
-    gate = b.add(Reshape((1, 4, 1, 1)), [b.add(FullyConnected(), [flat, b.weights(4, 4)])])
+    gate = b.add(
+        Reshape((1, 4, 1, 1)), [b.add(FullyConnected(), [flat, b.weights(4, 4)])]
+    )
     check = b.done(conv(b, b.add(Mul(), [x, gate])))
     optimize(check.graph)
     assert "transpose" not in body(check.same())
@@ -103,7 +112,9 @@ def test_a_gate_that_was_flat() -> None:
 def test_joins_slices_and_borders_move_along() -> None:
     b = Chain()
     x = conv(b, b.x(1, 3, 8, 8))
-    halves = [b.add(Slice((0, i, 0, 0), (1, 2, 8, 8), (1, 1, 1, 1)), [x]) for i in (0, 2)]
+    halves = [
+        b.add(Slice((0, i, 0, 0), (1, 2, 8, 8), (1, 1, 1, 1)), [x]) for i in (0, 2)
+    ]
     y = b.add(Concat(1), [halves[1], b.add(Relu(), [halves[0]]), x])
     y = b.add(Pad(((0, 0), (0, 1), (1, 0), (0, 2)), "reflect"), [y])
     check = settled(b.done(conv(b, y))).same()
@@ -112,7 +123,9 @@ def test_joins_slices_and_borders_move_along() -> None:
 
 def test_channels_that_are_picked_move_along() -> None:
     b = Chain()
-    picked = b.add(Gather(1), [conv(b, b.x(1, 3, 8, 8)), b.const(np.array([3, 0, 2, 0], np.int32))])
+    picked = b.add(
+        Gather(1), [conv(b, b.x(1, 3, 8, 8)), b.const(np.array([3, 0, 2, 0], np.int32))]
+    )
     check = settled(b.done(conv(b, picked))).same()
     assert "transpose" not in body(check)
 
@@ -128,7 +141,9 @@ def test_the_lesser_bytes_move() -> None:
     b = Chain()
     x = conv(b, b.x(1, 3, 8, 8), 8)
     small = b.x(1, 1, 8, 8, name="small")
-    small = b.add(Reshape((1, 1, 8, 8)), [b.add(Tanh(), [b.add(Reshape((64,)), [small])])])
+    small = b.add(
+        Reshape((1, 1, 8, 8)), [b.add(Tanh(), [b.add(Reshape((64,)), [small])])]
+    )
     check = settled(b.done(conv(b, b.add(Add(), [x, small])))).same()
     moved = [op.inputs[0].type.size for op in check.graph.ops if op.kind == "transpose"]
     assert max(moved) <= 4 * 64
@@ -138,13 +153,17 @@ def test_a_model_that_is_nhwc_at_its_border() -> None:
     b = Chain()
     x = b.add(Transpose((0, 3, 1, 2)), [b.x(1, 8, 8, 3)])
     y = b.add(Transpose((0, 2, 3, 1)), [b.add(Relu(), [conv(b, x)])])
-    settled(b.done(b.add(Reshape((1, 64, 4)), [y]))).same().kinds("conv2d", "relu", "reshape")
+    settled(b.done(b.add(Reshape((1, 64, 4)), [y]))).same().kinds(
+        "conv2d", "relu", "reshape"
+    )
 
 
 def test_an_image_as_tokens() -> None:
     b = Chain()
     y = b.add(Reshape((1, 4, 64)), [conv(b, b.x(1, 3, 8, 8))])
-    tokens = b.add(FullyConnected(), [b.add(Transpose((0, 2, 1)), [y]), b.weights(4, 4)])
+    tokens = b.add(
+        FullyConnected(), [b.add(Transpose((0, 2, 1)), [y]), b.weights(4, 4)]
+    )
     back = b.add(Reshape((1, 4, 8, 8)), [b.add(Transpose((0, 2, 1)), [tokens])])
     check = settled(b.done(conv(b, back))).same()
     assert "transpose" not in body(check)
@@ -161,14 +180,22 @@ def test_a_channel_shuffle_leaves_one_transpose() -> None:
 def test_a_flattened_image_sorts_the_weights() -> None:
     b = Chain()
     flat = b.add(Reshape((1, 256)), [conv(b, b.x(1, 3, 8, 8))])
-    check = b.done(b.add(FullyConnected(), [flat, b.weights(5, 256)])).run("sink_transposes").same()
+    check = (
+        b.done(b.add(FullyConnected(), [flat, b.weights(5, 256)]))
+        .run("sink_transposes")
+        .same()
+    )
     check.kinds("transpose", "conv2d", "reshape", "fully_connected")
 
 
 def test_a_flattened_int8_image_sorts_the_weights() -> None:
     b = Chain()
     x = b.add(Transpose((0, 3, 1, 2)), [b.x(1, 3, 3, 4, quant=Q)])
-    w = b.const(b.rng.integers(-127, 128, (5, 36)).astype(np.int8), "w", Quant((0.01,) * 5, (0,) * 5, 0))
+    w = b.const(
+        b.rng.integers(-127, 128, (5, 36)).astype(np.int8),
+        "w",
+        Quant((0.01,) * 5, (0,) * 5, 0),
+    )
     y = b.add(FullyConnected(), [b.add(Reshape((1, 36)), [x]), w], quant=Q)
     b.done(y).run("sink_transposes").kinds("reshape", "fully_connected").same()
 
@@ -198,8 +225,12 @@ SHAPES = st.lists(st.integers(1, 4), min_size=2, max_size=5).map(tuple)
 
 
 @st.composite
-def reshaped(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """A shape, a permutation of it, and a shape that joins and splits axes of the permuted one."""
+def reshaped(
+    draw: st.DrawFn,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """A shape, a permutation of it, and a shape that joins and splits axes of the
+    permuted one.
+    """
     shape = draw(SHAPES)
     perm = tuple(draw(st.permutations(range(len(shape)))))
     target: list[int] = []
@@ -214,7 +245,9 @@ def reshaped(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[i
 
 
 @given(reshaped())
-def test_every_plan_is_the_same_reshape(case: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> None:
+def test_every_plan_is_the_same_reshape(
+    case: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+) -> None:
     shape, perm, target = case
     x = np.arange(np.prod(shape)).reshape(shape)
     plan = through_reshape(shape, perm, target)
@@ -244,9 +277,13 @@ def _random_op(b: Chain, values: list[Value], random: Random) -> Value:
     if choice == 2:
         return b.add(Mul(), [x, b.weights(4, 1, 1)])
     if choice == 3:
-        return b.add(Slice((0, 2, 0, 0), (1, 4, 6, 6), (1,) * 4), [b.add(Concat(1), [x, other])])
+        return b.add(
+            Slice((0, 2, 0, 0), (1, 4, 6, 6), (1,) * 4), [b.add(Concat(1), [x, other])]
+        )
     if choice == 4:
-        return b.add(Reshape((1, 4, 6, 6)), [b.add(Relu(), [b.add(Reshape((1, 4, 36)), [x])])])
+        return b.add(
+            Reshape((1, 4, 6, 6)), [b.add(Relu(), [b.add(Reshape((1, 4, 36)), [x])])]
+        )
     return conv(b, x)
 
 

@@ -21,7 +21,9 @@ from tests.passes.chain import Chain
 def graph() -> Graph:
     b = Chain()
     x = b.x(1, 2, 3, 4)
-    return b.done(b.add(Relu(), [b.add(Add(), [b.add(Tanh(), [x]), b.number(0.0)])], "y")).graph
+    return b.done(
+        b.add(Relu(), [b.add(Add(), [b.add(Tanh(), [x]), b.number(0.0)])], "y")
+    ).graph
 
 
 def test_every_pass_has_its_place() -> None:
@@ -38,14 +40,21 @@ def test_every_pass_says_what_it_does() -> None:
 def test_passes_can_be_switched_off() -> None:
     assert [op.kind for op in optimize(graph()).ops] == ["tanh", "relu"]
     assert [op.kind for op in optimize(graph(), ["algebraic"]).ops] == ["tanh", "add"]
-    assert [op.kind for op in optimize(graph(), list(available())).ops] == ["tanh", "add", "relu"]
+    assert [op.kind for op in optimize(graph(), list(available())).ops] == [
+        "tanh",
+        "add",
+        "relu",
+    ]
 
 
 def test_an_unknown_pass(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         lower(tmp_path / "model.onnx", Options(disable=["fuse_activations"]))
     text = str(caught.value)
-    assert 'error: there is no pass or rewrite fuse_activations; did you mean "fuse_activation"?' in text
+    assert (
+        "error: there is no pass or rewrite fuse_activations; "
+        'did you mean "fuse_activation"?' in text
+    )
     assert "at: --disable-pass" in text
     assert "hint: there are: algebraic, cancel_transposes," in text
 
@@ -58,17 +67,28 @@ def test_dumps_follow_each_change() -> None:
 
 
 def test_passes_that_never_settle_are_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "available", lambda: dict.fromkeys(available(), lambda g: True))
+    monkeypatch.setattr(
+        pipeline, "available", lambda: dict.fromkeys(available(), lambda g: True)
+    )
     with pytest.raises(InternalError, match="do not settle on test"):
         optimize(graph())
 
 
-INT8 = ["resnet8_i8", "vww96_i8", "mnv1_025_128_u8", "person_detect_i8", "omv_blazeface_i8", "omv_facelandmarks_i8"]
+INT8 = [
+    "resnet8_i8",
+    "vww96_i8",
+    "mnv1_025_128_u8",
+    "person_detect_i8",
+    "omv_blazeface_i8",
+    "omv_facelandmarks_i8",
+]
 SLOW = ["mnv2_tf2_i8", "prisma_i8", "deeplab_dm05_u8"]
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", [*INT8, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+@pytest.mark.parametrize(
+    "name", [*INT8, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)]
+)
 def test_quantized_models_keep_every_bit(shared: Path, name: str) -> None:
     imported = read_model(shared / "models" / name / f"{name}.tflite")
     optimized = optimize(imported.copy())

@@ -1,4 +1,6 @@
-"""V4L2 cameras of the whole emulated machine: formats, outputs, the page through ssh, a cable that is pulled."""
+"""V4L2 cameras of the whole emulated machine: formats, outputs, the page through ssh, a
+cable that is pulled.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +56,29 @@ print("written")
 
 
 @pytest.fixture(scope="module")
-def machine(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with whole_machine(tmp_path_factory.mktemp("machine"), release, cameras=True) as machine:
-        machine.run("sudo busybox modprobe vivid n_devs=1 node_types=0x101 && sudo udevadm settle", PATIENCE)
+def machine(
+    release: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machine]:
+    with whole_machine(
+        tmp_path_factory.mktemp("machine"), release, cameras=True
+    ) as machine:
+        machine.run(
+            "sudo busybox modprobe vivid n_devs=1 node_types=0x101 && sudo udevadm settle",
+            PATIENCE,
+        )
         yield machine
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("bundle"), "same", "Relu", (1, 3, 24, 32), "image", "pi4")
+    return compiled(
+        tmp_path_factory.mktemp("bundle"),
+        "same",
+        "Relu",
+        (1, 3, 24, 32),
+        "image",
+        "pi4",
+    )
 
 
 @pytest.fixture
@@ -80,20 +96,26 @@ def soon(holds: Callable[[], bool], what: str) -> None:
 
 def picture(shown: Typed) -> bytes:
     """The page's newest; empty while there is none."""
-    with urllib.request.urlopen(shown.url.replace("/?", "/picture?"), timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(
+        shown.url.replace("/?", "/picture?"), timeout=PATIENCE
+    ) as answer:
         found: bytes = answer.read()
         return found
 
 
 def python(machine: Machine, text: str, *words: str) -> str:
-    """Of a program in the guest, with the runtime that was put there, where nothing may be added."""
+    """Of a program in the guest, with the runtime that was put there, where nothing may
+    be added.
+    """
     sites = machine.run("echo /home/pi/.edgec/*/site/*/").split()
     quoted = " ".join(f"'{w}'" for w in (*words, *sites))
     return machine.run(f"python3 -B - {quoted} <<'END'\n{text}\nEND", PATIENCE)
 
 
 def test_figures_of_a_camera(machine: Machine, url: str, bundle: Path) -> None:
-    """Then its formats, with the runtime that the first show has put there, and frames to an output."""
+    """Then its formats, with the runtime that the first show has put there, and frames
+    to an output.
+    """
     shown = edgec.webcam([bundle], on=url, display=False, frames=3, timeout=PATIENCE)
     assert shown.figures.delivered == 3
     assert shown.figures.stages[0].name == "capture"
@@ -102,15 +124,26 @@ def test_figures_of_a_camera(machine: Machine, url: str, bundle: Path) -> None:
     assert {name: row[:2] for name, row in found.items()} == {
         name: [[320, 180], name] for name in ("yuyv", "nv12", "rgb", "bgr", "gray")
     }
-    for left, right in (row[2] for row in found.values()):  # of the color bars, white is first and black last
+    # of the color bars, white is first and black last
+    for left, right in (row[2] for row in found.values()):
         assert left > right + 60
     assert python(machine, WRITES).strip() == "written"
-    there = edgec.webcam([bundle], on=url, virtual_camera="/dev/video1", display=False, frames=2, timeout=PATIENCE)
+    there = edgec.webcam(
+        [bundle],
+        on=url,
+        virtual_camera="/dev/video1",
+        display=False,
+        frames=2,
+        timeout=PATIENCE,
+    )
     assert there.figures.delivered == 2
 
 
-def goes_on_after(shown: Typed, unplug: Callable[[], object], plug: Callable[[], object]) -> bytes:
-    """The page says that the camera is gone, and the stream resumes when it is there again; all of it ends then.
+def goes_on_after(
+    shown: Typed, unplug: Callable[[], object], plug: Callable[[], object]
+) -> bytes:
+    """The page says that the camera is gone, and the stream resumes when it is there
+    again; all of it ends then.
 
     Its first picture.
     """
@@ -118,11 +151,17 @@ def goes_on_after(shown: Typed, unplug: Callable[[], object], plug: Callable[[],
         soon(lambda: picture(shown)[:2] == b"\xff\xd8", "the page has no picture")
         first = picture(shown)
         unplug()
-        soon(lambda: "gives no frames" in shown.figures()["lost"], "the page does not say that the camera is gone")
+        soon(
+            lambda: "gives no frames" in shown.figures()["lost"],
+            "the page does not say that the camera is gone",
+        )
         plug()
         soon(lambda: shown.figures()["lost"] == "", "the camera does not come back")
         before = shown.figures()["stream"]["captured"]
-        soon(lambda: shown.figures()["stream"]["captured"] > before + 2, "the stream does not go on")
+        soon(
+            lambda: shown.figures()["stream"]["captured"] > before + 2,
+            "the stream does not go on",
+        )
         os.killpg(shown.process.pid, signal.SIGINT)
         out, err = shown.process.communicate(timeout=PATIENCE)
         assert shown.process.returncode == 0, err
@@ -134,7 +173,9 @@ def goes_on_after(shown: Typed, unplug: Callable[[], object], plug: Callable[[],
             shown.process.communicate()
 
 
-def test_a_camera_is_unplugged_and_comes_back(machine: Machine, url: str, bundle: Path) -> None:
+def test_a_camera_is_unplugged_and_comes_back(
+    machine: Machine, url: str, bundle: Path
+) -> None:
     driver = "/sys/bus/platform/drivers/vivid"
     shown = Typed(bundle, "--timeout", PATIENCE, on=url)
     goes_on_after(
@@ -142,22 +183,33 @@ def test_a_camera_is_unplugged_and_comes_back(machine: Machine, url: str, bundle
         lambda: machine.run(f"echo vivid.0 | sudo tee {driver}/unbind"),
         lambda: machine.run(f"echo vivid.0 | sudo tee {driver}/bind"),
     )
-    assert machine.run("pgrep -f [e]dgec_runtime.webcam || ls -d /tmp/edgec-* || echo none").strip() == "none"
+    assert (
+        machine.run(
+            "pgrep -f [e]dgec_runtime.webcam || ls -d /tmp/edgec-* || echo none"
+        ).strip()
+        == "none"
+    )
 
 
 def plug_usb(machine: Machine) -> None:
     """The camera of usb_camera.py."""
     machine.run(
-        "sudo sh -c 'setsid python3 -B /tmp/usb_camera.py >/tmp/usb_camera.log 2>&1 & echo $! >/tmp/usb_camera.pid'"
+        "sudo sh -c 'setsid python3 -B /tmp/usb_camera.py >/tmp/usb_camera.log 2>&1 & "
+        "echo $! >/tmp/usb_camera.pid'"
     )
-    machine.run(f"for i in $(seq 300); do test -e {USB} && exit; sleep 0.2; done; cat /tmp/usb_camera.log; exit 1")
+    machine.run(
+        f"for i in $(seq 300); do test -e {USB} && exit; sleep 0.2; done; "
+        "cat /tmp/usb_camera.log; exit 1"
+    )
 
 
 @pytest.fixture
 def usb(machine: Machine) -> Iterator[Machine]:
     data = base64.b64encode(Path(usb_camera.__file__).read_bytes()).decode()
     machine.run(f"echo {data} | base64 -d > /tmp/usb_camera.py")
-    machine.run("sudo busybox modprobe uvcvideo && sudo busybox modprobe vhci_hcd", PATIENCE)
+    machine.run(
+        "sudo busybox modprobe uvcvideo && sudo busybox modprobe vhci_hcd", PATIENCE
+    )
     plug_usb(machine)
     yield machine
     unplug_usb(machine)
@@ -165,23 +217,28 @@ def usb(machine: Machine) -> Iterator[Machine]:
 
 def unplug_usb(machine: Machine) -> None:
     machine.run(
-        f"sudo kill $(cat /tmp/usb_camera.pid); for i in $(seq 300); do test -e {USB} || exit 0; sleep 0.2; done"
+        "sudo kill $(cat /tmp/usb_camera.pid); for i in $(seq 300); "
+        f"do test -e {USB} || exit 0; sleep 0.2; done"
     )
 
 
 def test_a_usb_camera_gives_jpeg(usb: Machine, url: str, bundle: Path) -> None:
     """uvcvideo's MJPEG: its format, its colors on the page, and a cable that is pulled."""
     source = f"{USB}?format=jpeg"
-    told = edgec.webcam([bundle], source, on=url, display=False, frames=3, timeout=PATIENCE)
+    told = edgec.webcam(
+        [bundle], source, on=url, display=False, frames=3, timeout=PATIENCE
+    )
     assert told.figures.delivered == 3
     assert told.found == {"image": {"width": 32, "height": 24}}
     found = json.loads(python(usb, READS.replace("/dev/video0", USB), "jpeg"))["jpeg"]
-    size, of = (usb_camera.WIDTH, usb_camera.HEIGHT), (usb_camera.LEFT, usb_camera.RIGHT)
+    size = (usb_camera.WIDTH, usb_camera.HEIGHT)
+    of = (usb_camera.LEFT, usb_camera.RIGHT)
     assert found[:2] == [list(size), "rgb"]
     assert found[2] == pytest.approx([sum(c) / 3 for c in of], abs=3)
     shown = Typed(bundle, "--source", source, "--timeout", PATIENCE, on=url)
     page = goes_on_after(shown, lambda: unplug_usb(usb), lambda: plug_usb(usb))
     pixels = np.asarray(Image.open(io.BytesIO(page)).convert("RGB"))
-    for part, color in zip(np.array_split(pixels, 4, axis=1), of * 2, strict=True):  # of the frame and of the result
+    # of the frame and of the result
+    for part, color in zip(np.array_split(pixels, 4, axis=1), of * 2, strict=True):
         inner = part[:, part.shape[1] // 4 : part.shape[1] * 3 // 4]
         assert inner.mean(axis=(0, 1)) == pytest.approx(color, abs=12)

@@ -1,4 +1,6 @@
-"""Each release of Debian that is emulated: a bundle and LiteRT flashed, run, timed and looked at there; a package."""
+"""Each release of Debian that is emulated: a bundle and LiteRT flashed, run, timed and
+looked at there; a package.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +34,37 @@ print(ai_edge_litert.interpreter.Interpreter.__name__, numpy.arange(4).sum(), nu
 
 @pytest.fixture(scope="module", params=RELEASES)
 def pi(
-    request: pytest.FixtureRequest, release: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    release: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Machine, str]]:
     """The machine that other tests have, and one of each other release."""
     if request.param == release:
         yield request.getfixturevalue("machine"), release
     else:
-        with whole_machine(tmp_path_factory.mktemp("machine"), request.param) as machine:
+        with whole_machine(
+            tmp_path_factory.mktemp("machine"), request.param
+        ) as machine:
             yield machine, request.param
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("bundle"), "relu", "Relu", (1, 3, 24, 32), "image", "pi4")
+    return compiled(
+        tmp_path_factory.mktemp("bundle"),
+        "relu",
+        "Relu",
+        (1, 3, 24, 32),
+        "image",
+        "pi4",
+    )
 
 
 def test_a_bundle_and_litert_on_each_release(
-    pi: tuple[Machine, str], bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pi: tuple[Machine, str],
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine, release = pi
     monkeypatch.setenv("EDGEC_SSH_CONFIG", str(machine.ssh_config))
@@ -57,11 +73,21 @@ def test_a_bundle_and_litert_on_each_release(
     assert machine.facts()["release"] == release
 
     machine.run("rm -rf ~/.edgec")
-    flashed = edgec("flash", bundle, *on, "--with-runtime", "--wheel", "ai-edge-litert", cwd=tmp_path)
+    flashed = edgec(
+        "flash",
+        bundle,
+        *on,
+        "--with-runtime",
+        "--wheel",
+        "ai-edge-litert",
+        cwd=tmp_path,
+    )
     if "connection" in flashed.err.lower():
         pytest.skip(f"no package index: {flashed.err}")
     assert flashed.code == 0, flashed
-    said = machine.run(f"python3 -B - ~/.edgec/relu/site/*/ <<'END'\n{IMPORTS}\nEND", 120)
+    said = machine.run(
+        f"python3 -B - ~/.edgec/relu/site/*/ <<'END'\n{IMPORTS}\nEND", 120
+    )
     assert said.split() == ["Interpreter", "6", "True"]
 
     seen = json.loads(edgec("status", *on, "--json", cwd=tmp_path).out)[0]["facts"]
@@ -72,23 +98,46 @@ def test_a_bundle_and_litert_on_each_release(
         found = device_for(machine.ssh_url).run(opened, {"x": x})
     np.testing.assert_array_equal(found["y"], np.maximum(x, 0))
 
-    checked = {f["name"]: f for f in json.loads(edgec("doctor", *on, "--json", cwd=tmp_path).out)["findings"]}
+    checked = {
+        f["name"]: f
+        for f in json.loads(edgec("doctor", *on, "--json", cwd=tmp_path).out)[
+            "findings"
+        ]
+    }
     assert release in checked["system"]["seen"]
-    timed = edgec("bench", bundle, *on, "--runs", "20", "--json", "bench.json", cwd=tmp_path)
+    timed = edgec(
+        "bench", bundle, *on, "--runs", "20", "--json", "bench.json", cwd=tmp_path
+    )
     assert timed.code == 0, timed
-    assert json.loads((tmp_path / "bench.json").read_text())["device"]["emulated"] is True
+    assert (
+        json.loads((tmp_path / "bench.json").read_text())["device"]["emulated"] is True
+    )
 
 
-def test_a_package_on_each_other_release(pi: tuple[Machine, str], release: str, tmp_path: Path) -> None:
-    """Of a program alone, which needs no numpy; test_package.py does more on the machine that all tests have."""
+def test_a_package_on_each_other_release(
+    pi: tuple[Machine, str], release: str, tmp_path: Path
+) -> None:
+    """Of a program alone, which needs no numpy; test_package.py does more on the
+    machine that all tests have.
+    """
     machine, own = pi
     if own == release:
         pytest.skip("tests/devices/test_package.py installs packages there")
     program = tiny_model.build_program(tmp_path, "linux-aarch64")
-    write_bundle(tmp_path / "tiny.edgec", *tiny_model.parts(None, {"linux-aarch64": program}))
-    path = write(package(tmp_path / "tiny.edgec", app="released", version="1.0"), tmp_path)
+    write_bundle(
+        tmp_path / "tiny.edgec", *tiny_model.parts(None, {"linux-aarch64": program})
+    )
+    path = write(
+        package(tmp_path / "tiny.edgec", app="released", version="1.0"), tmp_path
+    )
     with path.open("rb") as f:
-        copy = ["ssh", "-F", str(machine.ssh_config), machine.alias, f"cat > {path.name}"]
+        copy = [
+            "ssh",
+            "-F",
+            str(machine.ssh_config),
+            machine.alias,
+            f"cat > {path.name}",
+        ]
         subprocess.run(copy, stdin=f, check=True, timeout=120)
     machine.run(f"sudo dpkg -i {path.name}", 300)
     assert machine.run("systemctl is-enabled edgec-released").strip() == "enabled"

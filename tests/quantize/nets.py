@@ -32,15 +32,22 @@ class Net:
         return self.build.input(name, TensorType(shape))
 
     def const(self, *shape: int, scale: float = 1.0) -> Value:
-        return self.build.const((self.rng.normal(size=shape) * scale).astype(np.float32))
+        return self.build.const(
+            (self.rng.normal(size=shape) * scale).astype(np.float32)
+        )
 
     def op(self, spec: OpDef, *inputs: Value, name: str = "") -> Value:
         return self.build.add(spec, inputs, name)
 
     def conv(self, x: Value, channels: int, kernel: int = 3, **fields: object) -> Value:
-        """Same-sized unless `fields` say otherwise, with weights that keep the variance."""
-        depth, half = x.type.shape[3], kernel // 2
-        w = self.const(channels, kernel, kernel, depth, scale=(kernel * kernel * depth) ** -0.5)
+        """Same-sized unless `fields` say otherwise, with weights that keep the
+        variance.
+        """
+        depth = x.type.shape[3]
+        half = kernel // 2
+        w = self.const(
+            channels, kernel, kernel, depth, scale=(kernel * kernel * depth) ** -0.5
+        )
         spec = Conv2D(**{"pads": (half,) * 4, "act": "relu6", **fields})  # type: ignore[arg-type]
         return self.op(spec, x, w, self.const(channels, scale=0.3))
 
@@ -70,7 +77,9 @@ def residual() -> Graph:
 
 
 def joined() -> Graph:
-    """Branches of unlike ranges meet in a concatenation, one of them with a prescribed scale."""
+    """Branches of unlike ranges meet in a concatenation, one of them with a prescribed
+    scale.
+    """
     net = Net("joined", 3)
     y = net.conv(net.input(1, 8, 8, 3), 4)
     gate = net.op(Logistic(), net.conv(y, 4, act="none"))
@@ -96,9 +105,12 @@ def odd_pads() -> Graph:
 
 
 def random_net(seed: int) -> Graph:
-    """A dozen random image ops, each reading any earlier value; what nothing reads is an output."""
+    """A dozen random image ops, each reading any earlier value; what nothing reads is
+    an output.
+    """
     net = Net(f"random{seed}", seed)
-    draw, values = net.rng, [net.input(1, 8, 8, 3)]
+    draw = net.rng
+    values = [net.input(1, 8, 8, 3)]
 
     def like(x: Value) -> list[Value]:
         return [v for v in values if v.type.shape[1:3] == x.type.shape[1:3]]
@@ -107,15 +119,25 @@ def random_net(seed: int) -> Graph:
         size = (x.type.shape[1], x.type.shape[2])
         makers: list[Callable[[], Value]] = [
             lambda: net.conv(
-                x, int(draw.integers(1, 9)), int(draw.choice([1, 3])), act=str(draw.choice(["none", "relu6"]))
+                x,
+                int(draw.integers(1, 9)),
+                int(draw.choice([1, 3])),
+                act=str(draw.choice(["none", "relu6"])),
             ),
             lambda: net.depthwise(x),
             lambda: net.op(Relu(), x),
             lambda: net.op(Logistic(), x),
             lambda: net.op(MaxPool2D((3, 3), (1, 1), (1, 1, 1, 1)), x),
             lambda: net.op(AveragePool2D((3, 3), (1, 1), (1, 1, 1, 1)), x),
-            lambda: net.op(ResizeNearest((size[0] * 2, size[1] * 2)), x) if size[0] <= 8 else net.op(Relu(), x),
-            lambda: net.op(Slice((0, 1, 0, 0), (1, size[0] - 1, *x.type.shape[2:]), (1, 1, 1, 1)), x),
+            lambda: (
+                net.op(ResizeNearest((size[0] * 2, size[1] * 2)), x)
+                if size[0] <= 8
+                else net.op(Relu(), x)
+            ),
+            lambda: net.op(
+                Slice((0, 1, 0, 0), (1, size[0] - 1, *x.type.shape[2:]), (1, 1, 1, 1)),
+                x,
+            ),
             lambda: net.op(Pad(((0, 0), (1, 0), (0, 1), (0, 0))), x),
             lambda: net.op(Mul(), x, net.const(x.type.shape[3])),
         ]
@@ -128,15 +150,25 @@ def random_net(seed: int) -> Graph:
         if draw.random() < 0.3:
             values.append(net.op(Concat(3), x, y))
         elif draw.random() < 0.3:
-            values.append(net.op(Add(), x, y if x.type.shape == y.type.shape else net.const(x.type.shape[3])))
+            values.append(
+                net.op(
+                    Add(),
+                    x,
+                    y if x.type.shape == y.type.shape else net.const(x.type.shape[3]),
+                )
+            )
         else:
             values.append(unary(x))
     read = {v for op in net.build.graph.ops for v in op.inputs}
     return net.done(*(v for v in values if v not in read))
 
 
-def swish(channels: int = 16, sizes: tuple[float, float] = (0.3, 5.0), *, gate: bool = True) -> Graph:
-    """Channels of unlike sizes through a hard-swish, which keeps no factor, to a depthwise convolution and a gate."""
+def swish(
+    channels: int = 16, sizes: tuple[float, float] = (0.3, 5.0), *, gate: bool = True
+) -> Graph:
+    """Channels of unlike sizes through a hard-swish, which keeps no factor, to a
+    depthwise convolution and a gate.
+    """
     net = Net("swish", 8)
     y = net.op(HardSwish(), net.conv(net.input(1, 16, 16, 3), channels, act="none"))
     w, b = net.build.graph.ops[0].inputs[1:]
@@ -150,16 +182,25 @@ def swish(channels: int = 16, sizes: tuple[float, float] = (0.3, 5.0), *, gate: 
     w.const = w.const / size
     if gate:
         mean = net.op(Mean((1, 2), True), y)
-        y = net.op(Mul(), y, net.op(Logistic(), net.conv(net.conv(mean, 4, 1), channels, 1, act="none")))
+        y = net.op(
+            Mul(),
+            y,
+            net.op(Logistic(), net.conv(net.conv(mean, 4, 1), channels, 1, act="none")),
+        )
     return net.done(net.conv(y, 6, 1, act="none"))
 
 
-NETS: dict[str, Callable[[], Graph]] = {f.__name__: f for f in (chain, residual, joined, head, odd_pads)}
+NETS: dict[str, Callable[[], Graph]] = {
+    f.__name__: f for f in (chain, residual, joined, head, odd_pads)
+}
 
 
 def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array]]:
     rng = np.random.default_rng(seed)
-    return [{v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs} for _ in range(count)]
+    return [
+        {v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs}
+        for _ in range(count)
+    ]
 
 
 def worked(graph: Graph, *todo: Step, count: int = 6) -> Work:
@@ -175,4 +216,12 @@ def db(work: Work, graph: Graph, seed: int = 9) -> float:
     verify(int8, "quantized")
     tries = samples(graph, 4, seed)
     want, got = ([interp(g, s) for s in tries] for g in (graph, int8))
-    return float(np.mean([tally(w[k], y[k]).sqnr_db() for w, y in zip(want, got, strict=True) for k in w]))
+    return float(
+        np.mean(
+            [
+                tally(w[k], y[k]).sqnr_db()
+                for w, y in zip(want, got, strict=True)
+                for k in w
+            ]
+        )
+    )

@@ -32,10 +32,13 @@ def photos(tmp_path: Path) -> Path:
 def test_photos_come_by_name_in_the_input_layout(photos: Path) -> None:
     samples = load_calibration(photos, [IMAGE])
     assert [s["image"].shape for s in samples] == [(1, 4, 6, 3)] * 2
-    np.testing.assert_allclose(samples[0]["image"][0, 0, 0], np.array([0, 64, 255]) / 255, rtol=1e-6)
+    np.testing.assert_allclose(
+        samples[0]["image"][0, 0, 0], np.array([0, 64, 255]) / 255, rtol=1e-6
+    )
     assert load_calibration(photos, [PLANES])[1]["planes"].shape == (1, 3, 4, 6)
     np.testing.assert_array_equal(
-        load_calibration(photos, [PLANES])[1]["planes"], samples[1]["image"].transpose(0, 3, 1, 2)
+        load_calibration(photos, [PLANES])[1]["planes"],
+        samples[1]["image"].transpose(0, 3, 1, 2),
     )
     assert len(load_calibration(photos, [IMAGE], limit=1)) == 1
     assert len(load_calibration(photos / "a.bmp", [IMAGE])) == 1
@@ -52,7 +55,9 @@ def test_photos_come_by_name_in_the_input_layout(photos: Path) -> None:
     ],
 )
 def test_preprocessing(photos: Path, name: str, expected: list[float]) -> None:
-    sample = load_calibration(photos, [IMAGE], choose([IMAGE], name, {})["image"])[0]["image"]
+    sample = load_calibration(photos, [IMAGE], choose([IMAGE], name, {})["image"])[0][
+        "image"
+    ]
     assert sample.dtype == np.float32
     np.testing.assert_allclose(sample[0, 3, 5], expected, rtol=1e-5, atol=1e-6)
 
@@ -63,7 +68,9 @@ def test_quantized_inputs_take_raw_pixels_or_reals(photos: Path) -> None:
     s8 = Value("s", TensorType((1, 4, 6, 3), "int8", q))
     assert load_calibration(photos, [u8])[0]["u"][0, 0, 0].tolist() == [0, 64, 255]
     assert load_calibration(photos, [s8])[0]["s"][0, 0, 0].tolist() == [-128, -64, 127]
-    assert load_calibration(photos, [s8], choose([s8], "m1_1", {})["s"])[0]["s"][0, 0, 0].tolist() == [-127, -63, 127]
+    assert load_calibration(photos, [s8], choose([s8], "m1_1", {})["s"])[0]["s"][
+        0, 0, 0
+    ].tolist() == [-127, -63, 127]
 
 
 def test_a_photo_is_turned_upright_and_grey_if_wanted(tmp_path: Path) -> None:
@@ -77,7 +84,8 @@ def test_a_photo_is_turned_upright_and_grey_if_wanted(tmp_path: Path) -> None:
 
 
 def test_npz_by_name_by_number_or_alone(tmp_path: Path) -> None:
-    a, b = np.ones((3, 2, 5), np.float32), np.zeros((3, 1, 4, 6, 3), np.float64)
+    a = np.ones((3, 2, 5), np.float32)
+    b = np.zeros((3, 1, 4, 6, 3), np.float64)
     path = tmp_path / "c.npz"
     np.savez(path, plain=a, image=b, other=np.zeros(1))
     samples = load_calibration(path, [PLAIN, IMAGE])
@@ -86,7 +94,9 @@ def test_npz_by_name_by_number_or_alone(tmp_path: Path) -> None:
     np.savez(path, in1_0=a[0], in0_0=a[0] * 2, out0_0=a[0])
     assert [s["plain"][0, 0] for s in load_calibration(path, [PLAIN])] == [2, 1]
     np.savez(path, whatever=np.zeros((7, 4, 6, 3), np.float32))
-    assert [s["image"].shape for s in load_calibration(path, [IMAGE])] == [(1, 4, 6, 3)] * 7
+    assert [s["image"].shape for s in load_calibration(path, [IMAGE])] == [
+        (1, 4, 6, 3)
+    ] * 7
     np.savez(path, a[0])
     assert len(load_calibration(path, [PLAIN])) == 1
 
@@ -102,7 +112,9 @@ def _message(path: Path, *inputs: Value) -> str:
 def test_what_is_wrong_is_said(tmp_path: Path, photos: Path) -> None:
     assert "no such calibration data" in _message(tmp_path / "nothing", IMAGE)
     assert "holds no photo" in _message(photos / "inner", IMAGE)
-    assert "neither an .npz file, a photo nor a folder" in _message(photos / "notes.txt", IMAGE)
+    assert "neither an .npz file, a photo nor a folder" in _message(
+        photos / "notes.txt", IMAGE
+    )
     assert "photos feed one input" in _message(photos, IMAGE, PLAIN)
     (photos / "c.jpg").write_bytes(b"broken")
     assert "c.jpg cannot be read as a photo" in _message(photos, IMAGE)
@@ -112,16 +124,23 @@ def test_what_is_wrong_is_said(tmp_path: Path, photos: Path) -> None:
     np.savez(path, x=np.zeros((2, 5)), y=np.zeros(2))
     assert "no array named plain; it has x, y" in _message(path, PLAIN)
     np.savez(path, plain=np.zeros((3, 5)))
-    assert "array plain has shape [3, 5], but input plain is float32[2,5]" in _message(path, PLAIN)
+    assert "array plain has shape [3, 5], but input plain is float32[2,5]" in _message(
+        path, PLAIN
+    )
     np.savez(path, plain=np.zeros((2, 5), np.uint8))
     assert "array plain is uint8" in _message(path, PLAIN)
     np.savez(path, plain=np.zeros((3, 2, 5)), image=np.zeros((2, 4, 6, 3)))
-    assert "unequal numbers of samples: 3 of plain, 2 of image" in _message(path, PLAIN, IMAGE)
+    assert "unequal numbers of samples: 3 of plain, 2 of image" in _message(
+        path, PLAIN, IMAGE
+    )
     np.savez(path, in0_0=np.zeros((2, 5)))
     assert "has no array in0_1 for input image" in _message(path, PLAIN, IMAGE)
     for n in (0, 3):
         np.savez(path, in0_0=np.zeros((n, 2, 5)))
-        assert f"array in0_0 holds {n} samples, and its name says which one it is" in _message(path, PLAIN)
+        assert (
+            f"array in0_0 holds {n} samples, and its name says which one it is"
+            in _message(path, PLAIN)
+        )
     np.savez(path, plain=np.zeros((0, 2, 5)))
     assert "holds no sample" in _message(path, PLAIN)
 
@@ -133,13 +152,17 @@ def test_inputs_that_are_no_image(photos: Path) -> None:
         load_calibration(photos, [Value("i", TensorType((1, 4, 6, 3), "int64"))])
     with pytest.raises(InputError, match=r'no preprocessing "0_2"'):
         choose([IMAGE], "0_2", {})
-    with pytest.raises(InputError, match="no input is an image of 1 or 3 channels: plain"):
+    with pytest.raises(
+        InputError, match="no input is an image of 1 or 3 channels: plain"
+    ):
         choose([PLAIN], "0_1", {})
     assert choose([PLAIN], None, {}) == {}
     assert list(choose([PLAIN, IMAGE], "imagenet", {})) == ["image"]
 
 
-@pytest.mark.parametrize(("count", "held"), [(1, 0), (3, 0), (4, 1), (9, 2), (43, 10), (64, 16), (1000, 16)])
+@pytest.mark.parametrize(
+    ("count", "held"), [(1, 0), (3, 0), (4, 1), (9, 2), (43, 10), (64, 16), (1000, 16)]
+)
 def test_a_quarter_is_held_back(tmp_path: Path, count: int, held: int) -> None:
     path = tmp_path / "c.npz"
     np.savez(path, plain=np.arange(count * 10, dtype=np.float32).reshape(count, 2, 5))

@@ -1,4 +1,6 @@
-"""What a recipe does to a model must still map: the share of MACs on the Edge TPU stays that of min/max."""
+"""What a recipe does to a model must still map: the share of MACs on the Edge TPU stays
+that of min/max.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,18 @@ NETWORKS: dict[str, Callable[[Path], Path]] = {
 
 def share(model: Path, samples: Path, quantize: str) -> float:
     """Of MACs on the Edge TPU, where it is given all that it can run."""
-    options = Options("pi4+coral", calibrate=samples, quantize=quantize, edgetpu="all", min_cosine=-1, allow_float=True)
+    options = Options(
+        "pi4+coral",
+        calibrate=samples,
+        quantize=quantize,
+        edgetpu="all",
+        min_cosine=-1,
+        allow_float=True,
+    )
     segments = lower(model, options).partition.segments
-    return sum(s.macs for s in segments if s.place == "edgetpu") / sum(s.macs for s in segments)
+    return sum(s.macs for s in segments if s.place == "edgetpu") / sum(
+        s.macs for s in segments
+    )
 
 
 def alone(candidate: Candidate, path: Path) -> str:
@@ -48,21 +59,34 @@ def alone(candidate: Candidate, path: Path) -> str:
         ", ".join(f"{key} = {json.dumps(value)}" for key, value in step.items())
         for step in candidate.to_json()["steps"]
     ]
-    path.write_text(f'[[candidate]]\nname = "one"\nsteps = [{", ".join(f"{{ {row} }}" for row in rows)}]\n')
+    path.write_text(
+        '[[candidate]]\nname = "one"\nsteps = '
+        f"[{', '.join(f'{{ {row} }}' for row in rows)}]\n"
+    )
     return str(path)
 
 
 @pytest.mark.cc
 @pytest.mark.parametrize("name", NETWORKS)
-def test_candidates_of_best_keep_the_share_of_min_max(name: str, tmp_path: Path) -> None:
-    """Of those that change the graph alike, one; weights and biases are values that no rule asks for."""
+def test_candidates_of_best_keep_the_share_of_min_max(
+    name: str, tmp_path: Path
+) -> None:
+    """Of those that change the graph alike, one; weights and biases are values that no
+    rule asks for.
+    """
     model = NETWORKS[name](tmp_path / "net.onnx")
     shape = lower(model, Options(allow_float=True)).graph.inputs[0].type.shape
     samples = tmp_path / "x.npz"
-    np.savez(samples, x=np.random.default_rng(0).uniform(0, 1, (3, *shape)).astype(np.float32))
+    np.savez(
+        samples,
+        x=np.random.default_rng(0).uniform(0, 1, (3, *shape)).astype(np.float32),
+    )
     least = share(model, samples, "fast")
     assert least > 0.5
-    tried = {tuple(s for s in c.steps if s.changes == "graph"): c for c in Recipe.load("best").candidates}
+    tried = {
+        tuple(s for s in c.steps if s.changes == "graph"): c
+        for c in Recipe.load("best").candidates
+    }
     for candidate in tried.values():
         steps = tuple(s for s in candidate.steps if s.changes in ("graph", "ranges"))
         recipe = alone(Candidate(candidate.name, steps), tmp_path / "one.toml")
@@ -70,24 +94,36 @@ def test_candidates_of_best_keep_the_share_of_min_max(name: str, tmp_path: Path)
 
 
 def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> None:
-    """Of a candidate that leaves ops in float; nothing is said of candidates that run in the same places."""
+    """Of a candidate that leaves ops in float; nothing is said of candidates that run
+    in the same places.
+    """
     model = networks.mobilenet_like(tmp_path / "net.onnx", 64, 0.25, 10)
     samples = tmp_path / "x.npz"
-    np.savez(samples, x=np.random.default_rng(0).uniform(0, 1, (8, 1, 3, 64, 64)).astype(np.float32))
+    np.savez(
+        samples,
+        x=np.random.default_rng(0).uniform(0, 1, (8, 1, 3, 64, 64)).astype(np.float32),
+    )
     ways = {
         "float": '{ step = "minmax" }, { step = "precision", floats = ["*"] }',
         "other": '{ step = "ranges", method = "p99.999" }',
     }
-    told, found = {}, []
+    told = {}
+    found = []
     for name, steps in ways.items():
         recipe = tmp_path / f"{name}.toml"
         recipe.write_text(
             "within_db = 100\n"
-            '[[candidate]]\nname = "plain"\nsteps = [{ step = "lower" }, { step = "ranges", method = "p99.9" }]\n'
+            '[[candidate]]\nname = "plain"\nsteps = [{ step = "lower" }, '
+            '{ step = "ranges", method = "p99.9" }]\n'
             f'[[candidate]]\nname = "{name}"\nsteps = [{{ step = "lower" }}, {steps}]\n'
         )
         options = Options(
-            "pi4+coral", calibrate=samples, quantize=str(recipe), edgetpu="all", min_cosine=-1, workers="1"
+            "pi4+coral",
+            calibrate=samples,
+            quantize=str(recipe),
+            edgetpu="all",
+            min_cosine=-1,
+            workers="1",
         )
         made = lower(model, options)
         assert made.floats is not None
@@ -96,9 +132,13 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
         told[name] = [n for n in made.notes if "Edge TPU" in n]
     assert not told["other"]
     (note,) = told["float"]
-    assert note.startswith("float keeps 0.0% of the MACs on the Edge TPU, plain would keep ")
+    assert note.startswith(
+        "float keeps 0.0% of the MACs on the Edge TPU, plain would keep "
+    )
     assert " ms in place of " in note
     slower = replace(found[-1], prices=(Price(2.0, 1.0), Price(2.1, 1.0)))
     assert [*costs(replace(slower, prices=(Price(2.0, 1.0), Price(2.001, 1.0))))] == []
     (note,) = costs(slower)
-    assert note.startswith("other takes an estimated 2.10 ms in place of 2.00, and buys ")
+    assert note.startswith(
+        "other takes an estimated 2.10 ms in place of 2.00, and buys "
+    )

@@ -43,12 +43,18 @@ def shrink(net: Net, factor: Array) -> None:
 
 def sizes(graph: Graph, sample: dict[str, Array]) -> dict[str, Array]:
     seen: dict[str, Array] = {}
-    interp(graph, sample, lambda v, a: seen.update({v.name: np.abs(a).reshape(-1, a.shape[-1]).max(0)}))
+    interp(
+        graph,
+        sample,
+        lambda v, a: seen.update({v.name: np.abs(a).reshape(-1, a.shape[-1]).max(0)}),
+    )
     return seen
 
 
 def shuffled(act: str = "relu") -> tuple[Graph, list[str]]:
-    """Two branches of unlike channels and sizes, joined and shuffled as a ShuffleNet does, one half of it resized."""
+    """Two branches of unlike channels and sizes, joined and shuffled as a ShuffleNet
+    does, one half of it resized.
+    """
     net = Net("shuffled", 1)
     x = net.input(1, 8, 8, 3)
     a = net.conv(x, 8, act=act)
@@ -60,7 +66,9 @@ def shuffled(act: str = "relu") -> tuple[Graph, list[str]]:
     mixed = net.op(Reshape((1, 8, 8, 16)), parts)
     order = np.stack([one, two]).T.reshape(-1)
     half = net.op(Slice((0, 0, 0, 0), (1, 8, 8, 8), (1, 1, 1, 1)), mixed)
-    wide = net.op(ResizeBilinear((16, 16)), net.op(Pad(((0, 0), (1, 1), (1, 1), (0, 0))), half))
+    wide = net.op(
+        ResizeBilinear((16, 16)), net.op(Pad(((0, 0), (1, 1), (1, 1), (0, 0))), half)
+    )
     y = net.conv(wide, 4, act="none")
     shrink(net, order[:8])
     z = net.conv(mixed, 4, 1, act="none")
@@ -76,17 +84,23 @@ def test_any_network_computes_what_it_did(seed: int) -> None:
     for s in tries:
         for name, y in interp(graph, s).items():
             tolerance = 1e-4 * max(1.0, float(np.abs(y).max()))
-            np.testing.assert_allclose(interp(made, s)[name], y, rtol=1e-3, atol=tolerance)
+            np.testing.assert_allclose(
+                interp(made, s)[name], y, rtol=1e-3, atol=tolerance
+            )
 
 
 def test_factors_pass_concatenations_and_shuffles() -> None:
     graph, names = shuffled()
     (s,) = samples(graph, 1)
     made = Work(graph, [s]).do(Equalize(power=1.0)).graph
-    want, got = interp(graph, s), interp(made, s)
+    want = interp(graph, s)
+    got = interp(made, s)
     for name, y in want.items():
-        np.testing.assert_allclose(got[name], y, rtol=1e-3, atol=1e-3 * float(np.abs(y).max()))
-    before, after = sizes(graph, s), sizes(made, s)
+        np.testing.assert_allclose(
+            got[name], y, rtol=1e-3, atol=1e-3 * float(np.abs(y).max())
+        )
+    before = sizes(graph, s)
+    after = sizes(made, s)
     for name in names:
         assert before[name].max() > 50 * before[name].min()
         assert after[name].max() < 8 * after[name].min()
@@ -103,7 +117,13 @@ def test_branches_of_unlike_scales_share_a_concatenations_scale() -> None:
         int8 = work.do(MinMaxRanges()).int8().graph
         other = samples(graph, 4, 9)
         return float(
-            np.mean([tally(y, interp(int8, s)[k]).sqnr_db() for s in other for k, y in interp(graph, s).items()])
+            np.mean(
+                [
+                    tally(y, interp(int8, s)[k]).sqnr_db()
+                    for s in other
+                    for k, y in interp(graph, s).items()
+                ]
+            )
         )
 
     work = Work(graph, tries)
@@ -123,8 +143,14 @@ def test_the_terms_of_a_sum_share_their_factors() -> None:
     (s,) = samples(graph, 1)
     made = Work(graph, [s]).do(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
-        np.testing.assert_allclose(interp(made, s)[name], want, rtol=1e-3, atol=1e-3 * float(np.abs(want).max()))
-    before, after = sizes(graph, s), sizes(made, s)
+        np.testing.assert_allclose(
+            interp(made, s)[name],
+            want,
+            rtol=1e-3,
+            atol=1e-3 * float(np.abs(want).max()),
+        )
+    before = sizes(graph, s)
+    after = sizes(made, s)
     factors = [after[v.name] / before[v.name] for v in (a, b, total)]
     np.testing.assert_allclose(factors[0], factors[1], rtol=1e-3)
     np.testing.assert_allclose(factors[0], factors[2], rtol=1e-3)
@@ -132,7 +158,9 @@ def test_the_terms_of_a_sum_share_their_factors() -> None:
 
 
 def test_transposed_convolutions_take_part_in_sums() -> None:
-    """As where a decoder adds what the encoder had of the same size: with the bias that `lower` puts behind, too."""
+    """As where a decoder adds what the encoder had of the same size: with the bias that
+    `lower` puts behind, too.
+    """
     net = Net("decoder", 5)
     x = net.input(1, 8, 8, 3)
     a = net.conv(x, 8, act="relu")
@@ -150,16 +178,26 @@ def test_transposed_convolutions_take_part_in_sums() -> None:
     (s,) = samples(graph, 1)
     made = Work(graph, [s]).do(Lower()).do(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
-        np.testing.assert_allclose(interp(made, s)[name], want, rtol=1e-3, atol=1e-3 * float(np.abs(want).max()))
-    before, after = sizes(graph, s), sizes(made, s)
+        np.testing.assert_allclose(
+            interp(made, s)[name],
+            want,
+            rtol=1e-3,
+            atol=1e-3 * float(np.abs(want).max()),
+        )
+    before = sizes(graph, s)
+    after = sizes(made, s)
     for v in (a, up, total):
         assert before[v.name].max() > 20 * before[v.name].min(), v.name
         assert after[v.name].max() < 8 * after[v.name].min(), v.name
-    assert (after[small.name] > before[small.name] * 1.2).any(), "what it reads may have factors too"
+    assert (after[small.name] > before[small.name] * 1.2).any(), (
+        "what it reads may have factors too"
+    )
 
 
 def test_what_cannot_have_a_factor() -> None:
-    """Before a function that is no line, at an output, and in what is multiplied with another."""
+    """Before a function that is no line, at an output, and in what is multiplied with
+    another.
+    """
     net = Net("pinned", 2)
     y = net.conv(net.input(1, 6, 6, 3), 4, act="none")
     z = net.conv(net.op(HardSwish(), y), 4, act="relu")
@@ -181,7 +219,9 @@ def test_a_padding_with_another_value_keeps_its_channels() -> None:
     net = Net("padded", 3)
     y = net.conv(net.input(1, 6, 6, 3), 4, act="relu")
     first = stretch(net)
-    z = net.conv(net.op(Pad(((0, 0), (1, 1), (1, 1), (0, 0)), value=1.0), y), 2, act="none")
+    z = net.conv(
+        net.op(Pad(((0, 0), (1, 1), (1, 1), (0, 0)), value=1.0), y), 2, act="none"
+    )
     shrink(net, first)
     found = Factors(net.done(z)).channels(y)
     assert found is not None
@@ -189,8 +229,9 @@ def test_a_padding_with_another_value_keeps_its_channels() -> None:
 
 
 def test_channels_that_were_small_keep_room_for_other_samples() -> None:
-    """A channel that seems to need a thousandth of the range is not stretched over all of it: another photo may have
-    more of it, also where only a depthwise convolution reads it and nothing else speaks against.
+    """A channel that seems to need a thousandth of the range is not stretched over all
+    of it: another photo may have more of it, also where only a depthwise convolution
+    reads it and nothing else speaks against.
     """
     net = Net("room", 4)
     y = net.conv(net.input(1, 12, 12, 3), 6, act="relu")
@@ -202,7 +243,9 @@ def test_channels_that_were_small_keep_room_for_other_samples() -> None:
     graph = net.done(z)
     work = Work(graph, samples(graph, 6))
     made = work.do(Equalize())
-    high = max(r[1] for v, r in made.do(MinMaxRanges()).ranges.items() if v.name == y.name)
+    high = max(
+        r[1] for v, r in made.do(MinMaxRanges()).ranges.items() if v.name == y.name
+    )
     usual = samples(graph, 1)[0]
     room = high / sizes(made.graph, usual)[y.name]
     grown = sizes(made.graph, usual)[y.name] / sizes(graph, usual)[y.name]
@@ -211,7 +254,9 @@ def test_channels_that_were_small_keep_room_for_other_samples() -> None:
 
 
 def test_channels_that_differ_from_sample_to_sample_keep_more_room() -> None:
-    """Channels that reached as far: one does so in every sample, others in some or in one alone."""
+    """Channels that reached as far: one does so in every sample, others in some or in
+    one alone.
+    """
     sizes = np.full((10, 4), 1.0, np.float32)
     sizes[:, 1] = np.linspace(0.1, 1.0, 10)
     sizes[1:, 2] = 0.0
@@ -221,16 +266,21 @@ def test_channels_that_differ_from_sample_to_sample_keep_more_room() -> None:
     np.testing.assert_allclose(reach(10 * sizes, 1.0), 10 * found, rtol=1e-5)
     np.testing.assert_allclose(reach(sizes, 0.0), sizes.max(0))
     assert reach(sizes[:, :3], 1.0).max() == 1.0, "no further than the largest"
-    assert not reach(np.zeros((4, 2), np.float32), 1.0).any(), "a value that is never positive"
+    assert not reach(np.zeros((4, 2), np.float32), 1.0).any(), (
+        "a value that is never positive"
+    )
 
 
 def test_equalization_believes_channels_that_are_alike_in_all_samples() -> None:
-    """Of two channels that came to the same size, the one that comes and goes grows less."""
+    """Of two channels that came to the same size, the one that comes and goes grows
+    less.
+    """
     net = Net("unsteady", 5)
     x = net.input(1, 8, 8, 3)
     y = net.conv(x, 3, 1, act="relu")
     first = net.build.graph.ops[0]
-    w, b = first.inputs[1].const, first.inputs[2].const
+    w = first.inputs[1].const
+    b = first.inputs[2].const
     assert w is not None
     assert b is not None
     w[:], b[:] = np.eye(3, dtype=np.float32)[:, None, None, :], 0.0

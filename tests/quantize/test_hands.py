@@ -1,4 +1,6 @@
-"""Candidates tried side by side, and remembered: whoever does it and whatever was done before, the same comes of it."""
+"""Candidates tried side by side, and remembered: whoever does it and whatever was done
+before, the same comes of it.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,27 @@ RECIPE = Recipe.of(
 
 def searched(graph: Graph, hands: Hands, told: list[str] | None = None) -> Found:
     said = told if told is not None else []
-    return search(RECIPE, graph, samples(graph, 8), HostRunners(native_compiler(None), said.append), said.append, hands)
+    return search(
+        RECIPE,
+        graph,
+        samples(graph, 8),
+        HostRunners(native_compiler(None), said.append),
+        said.append,
+        hands,
+    )
 
 
 @contextmanager
 def cluster() -> Iterator[Executor]:
-    distributed = pytest.importorskip("distributed", reason="no Dask: pip install 'edgec[dask]'")
+    distributed = pytest.importorskip(
+        "distributed", reason="no Dask: pip install 'edgec[dask]'"
+    )
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", silence_logs="CRITICAL"
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        host="127.0.0.1",
+        silence_logs="CRITICAL",
     ) as two:
         address = two.scheduler_address.replace("tcp://", "dask://")
         with Workers.of(address).executor(1, 30) as executor:
@@ -58,7 +73,11 @@ def cluster() -> Iterator[Executor]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "pool",
-    [lambda: ThreadPoolExecutor(3), lambda: ProcessPoolExecutor(2, get_context("spawn")), cluster],
+    [
+        lambda: ThreadPoolExecutor(3),
+        lambda: ProcessPoolExecutor(2, get_context("spawn")),
+        cluster,
+    ],
     ids=["threads", "processes", "dask"],
 )
 def test_the_same_whoever_tries_them(pool: Any) -> None:
@@ -73,7 +92,8 @@ def test_the_same_whoever_tries_them(pool: Any) -> None:
     assert tries[0] == "try 1/9"
     assert tries[-1] == "try 9/9"
     while_trying = told[told.index(tries[0]) : told.index(tries[-1])]
-    assert {t.split()[0] for t in while_trying} == {"try"}  # the steps of several at once are no progress
+    # the steps of several at once are no progress
+    assert {t.split()[0] for t in while_trying} == {"try"}
 
 
 class Kept(dict[str, bytes]):
@@ -88,10 +108,16 @@ class Kept(dict[str, bytes]):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_interrupted_search_goes_on(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It makes none of the candidates again that were judged, and ends as one that was not interrupted."""
-    graph, memory = NETS["residual"](), Kept()
-    alone, made = searched(graph, Hands()), list[trials.Trial]()
+def test_an_interrupted_search_goes_on(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes none of the candidates again that were judged, and ends as one that was
+    not interrupted.
+    """
+    graph = NETS["residual"]()
+    memory = Kept()
+    alone = searched(graph, Hands())
+    made = list[trials.Trial]()
     real = trials.judged
 
     def judged(trial: trials.Trial, shared: Shared[trials.Setting]) -> trials.Score:
@@ -106,7 +132,8 @@ def test_an_interrupted_search_goes_on(threads: int, monkeypatch: pytest.MonkeyP
         searched(graph, Hands(executor, memory))
     pool.shutdown()
     assert len(memory) == 4
-    memory.room, told = 99, list[str]()
+    memory.room = 99
+    told = list[str]()
     made.clear()
     found = searched(graph, Hands(None, memory), told)
     assert len(made) == 5
@@ -118,7 +145,9 @@ def test_an_interrupted_search_goes_on(threads: int, monkeypatch: pytest.MonkeyP
     assert not made
 
 
-def test_what_is_remembered_is_of_these_samples_and_this_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_of_these_samples_and_this_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graph = NETS["chain"]()
     tries = samples(graph, 4)
     one = trials.fingerprint(graph, tries)
@@ -138,7 +167,9 @@ def test_nothing_is_kept_in_the_process() -> None:
 
 
 def test_what_threads_need_together_is_made_once() -> None:
-    once, made, barrier = Once(), list[int](), threading.Barrier(4)
+    once = Once()
+    made = list[int]()
+    barrier = threading.Barrier(4)
 
     def make() -> int:
         made.append(1)
@@ -155,7 +186,11 @@ def test_what_threads_need_together_is_made_once() -> None:
 
 @pytest.mark.parametrize(
     ("given", "want"),
-    [(None, Workers()), ("3", Workers(3)), (" dask://pc:8786/ ", Workers(None, "pc:8786"))],
+    [
+        (None, Workers()),
+        ("3", Workers(3)),
+        (" dask://pc:8786/ ", Workers(None, "pc:8786")),
+    ],
 )
 def test_workers(given: str | None, want: Workers) -> None:
     assert Workers.of(given) == want
@@ -168,7 +203,8 @@ def test_no_workers(given: str) -> None:
 
 
 def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, found = NETS["residual"](), list[str]()
+    graph = NETS["residual"]()
+    found = list[str]()
     for there in ({0}, {0, 1, 2, 3, 4}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid, there=there: there)
         assert cores() == len(there)
@@ -185,7 +221,9 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("room")
 def test_no_more_items_than_cores_however_many_ask() -> None:
-    now, most, lock = 0, 0, threading.Lock()
+    now = 0
+    most = 0
+    lock = threading.Lock()
 
     def work(i: int) -> None:
         nonlocal now, most
@@ -203,7 +241,8 @@ def test_no_more_items_than_cores_however_many_ask() -> None:
 
 @pytest.mark.usefixtures("room")
 def test_in_order_whichever_is_done_first() -> None:
-    begun, last = list[int](), threading.Event()
+    begun = list[int]()
+    last = threading.Event()
 
     def work(i: int) -> int:
         begun.append(i)

@@ -1,4 +1,6 @@
-"""How ranges are judged: by what is computed from a value, which may be flat where the value is large."""
+"""How ranges are judged: by what is computed from a value, which may be flat where the
+value is large.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from tests.quantize.nets import Net, samples
 def signal(work: Work, step: Step, graph: Graph) -> float:
     int8 = work.do(step).int8().graph
     tries = samples(graph, 4, 9)
-    return float(np.mean([tally(y, interp(int8, s)[k]).sqnr_db() for s in tries for k, y in interp(graph, s).items()]))
+    return float(
+        np.mean(
+            [
+                tally(y, interp(int8, s)[k]).sqnr_db()
+                for s in tries
+                for k, y in interp(graph, s).items()
+            ]
+        )
+    )
 
 
 def large(net: Net, x: Value, channels: int, size: float) -> Value:
@@ -36,7 +46,9 @@ def large(net: Net, x: Value, channels: int, size: float) -> Value:
     return y
 
 
-@pytest.mark.parametrize("spec", [HardSwish(), Relu(), Logistic()], ids=lambda s: s.kind)
+@pytest.mark.parametrize(
+    "spec", [HardSwish(), Relu(), Logistic()], ids=lambda s: s.kind
+)
 def test_a_range_ends_where_the_function_behind_is_flat(spec: OpDef) -> None:
     net = Net("flat", 1)
     y = large(net, net.input(1, 12, 12, 3), 8, 20.0)
@@ -46,7 +58,10 @@ def test_a_range_ends_where_the_function_behind_is_flat(spec: OpDef) -> None:
     picked = work.do(Choose(methods=("minmax",))).ranges[y]
     assert picked[0] > 0.4 * low
     assert picked[1] > 0.9 * high or spec == Logistic()
-    assert signal(work, Choose(methods=("minmax",)), graph) > signal(work, MinMaxRanges(), graph) + 0.3
+    assert (
+        signal(work, Choose(methods=("minmax",)), graph)
+        > signal(work, MinMaxRanges(), graph) + 0.3
+    )
 
 
 def test_a_value_times_its_sigmoid_is_one_function() -> None:
@@ -66,7 +81,8 @@ def test_what_needs_another_value_is_no_function() -> None:
     """A sum with another branch, and a slope for each channel."""
     net = Net("two", 3)
     x = net.input(1, 6, 6, 3)
-    a, b = net.conv(x, 4), net.conv(x, 4)
+    a = net.conv(x, 4)
+    b = net.conv(x, 4)
     y = net.op(LeakyRelu(0.1), net.op(Add(), a, b))
     graph = net.done(net.op(Mul(), y, net.const(4)))
     assert functions(a, graph.users(), graph.outputs) == ([], set())
@@ -96,7 +112,8 @@ def test_values_of_one_scale_are_judged_together() -> None:
     """A range that is clipped for one is no use where another keeps the scale."""
     net = Net("together", 5)
     x = net.input(1, 12, 12, 3)
-    a, b = net.conv(x, 4, act="none"), net.conv(x, 4, act="none")
+    a = net.conv(x, 4, act="none")
+    b = net.conv(x, 4, act="none")
     joined = net.op(Concat(3), a, b)
     flat = net.op(Reshape((1, 144, 1, 8)), joined)
     graph = net.done(net.conv(flat, 4, 1, act="none"))
@@ -105,7 +122,9 @@ def test_values_of_one_scale_are_judged_together() -> None:
 
 
 def test_histograms_give_functions_their_power() -> None:
-    """An error that a function hides is none; one that it shows counts by the function's own size."""
+    """An error that a function hides is none; one that it shows counts by the
+    function's own size.
+    """
     from edgec.quantize.histograms import Histogram
     from edgec.quantize.judges import judges
 
@@ -123,10 +142,15 @@ def test_histograms_give_functions_their_power() -> None:
 
 
 def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
-    """It is clipping: what one of few photos loses, others that were not seen may lose several times."""
-    parts = [(np.zeros((8, 2), np.float32), np.full(8, 3, np.float32)) for _ in range(4)]
+    """It is clipping: what one of few photos loses, others that were not seen may lose
+    several times.
+    """
+    parts = [
+        (np.zeros((8, 2), np.float32), np.full(8, 3, np.float32)) for _ in range(4)
+    ]
     drawn = Drawn.of(parts)
-    even, one = np.ones((32, 2)), np.zeros((32, 2))
+    even = np.ones((32, 2))
+    one = np.zeros((32, 2))
     one[:8] = 2.0
     assert drawn.total(even) == drawn.total(one) == pytest.approx(32 * 2 * 3)
     assert drawn.worse(even) == pytest.approx(drawn.total(even))
@@ -134,11 +158,22 @@ def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
 
 
 def test_what_is_clipped_may_count_more() -> None:
-    """Of values with long tails less is then cut off, whoever reads them; rounding alone counts as it did."""
+    """Of values with long tails less is then cut off, whoever reads them; rounding
+    alone counts as it did.
+    """
     net = Net("tails", 3)
     graph = net.done(net.conv(net.input(1, 48, 48, 3), 4, act="none"))
     work = Work(graph, samples(graph, 6))
-    most, some, none = (work.do(Choose(than=1.0, clipping=c)).ranges for c in (1.0, 8.0, 1e6))
+    most, some, none = (
+        work.do(Choose(than=1.0, clipping=c)).ranges for c in (1.0, 8.0, 1e6)
+    )
     assert none == work.do(MinMaxRanges()).ranges
     for v in none:
-        assert none[v][0] <= some[v][0] < most[v][0] < most[v][1] < some[v][1] <= none[v][1]
+        assert (
+            none[v][0]
+            <= some[v][0]
+            < most[v][0]
+            < most[v][1]
+            < some[v][1]
+            <= none[v][1]
+        )

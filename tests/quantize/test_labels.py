@@ -1,4 +1,6 @@
-"""int8 on data with labels: it loses at most 0.3 points of float's accuracy, on 1,000 images and more."""
+"""int8 on data with labels: it loses at most 0.3 points of float's accuracy, on 1,000
+images and more.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_mnist(name: str, way: str, tmp_path: Path) -> None:
 @pytest.mark.cc
 @pytest.mark.parametrize("way", ["fast", pytest.param("best", marks=pytest.mark.slow)])
 def test_digits(way: str, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn has the digits: pip install scikit-learn")
+    pytest.importorskip(
+        "sklearn", reason="scikit-learn has the digits: pip install scikit-learn"
+    )
     row = judged("digits", way, tmp_path)
     assert row.images >= 1000
     assert row.floats / row.images > 0.98
@@ -44,7 +48,8 @@ def test_digits(way: str, tmp_path: Path) -> None:
 def test_the_trainers_slopes_are_those_of_its_loss() -> None:
     rng = np.random.default_rng(0)
     weights = [w.astype(np.float64) for w in start(rng, 2)]
-    x, y = rng.uniform(0, 1, (3, 1, 8, 8)), np.array([1, 4, 9])
+    x = rng.uniform(0, 1, (3, 1, 8, 8))
+    y = np.array([1, 4, 9])
 
     def loss() -> float:
         return slopes_of(weights, x, y)[0]

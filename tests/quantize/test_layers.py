@@ -16,7 +16,8 @@ from tests.quantize.nets import NETS, Net, samples
 
 
 def worst(graph: Graph) -> LayerNoise | None:
-    tries, reference = samples(graph), lower(graph)
+    tries = samples(graph)
+    reference = lower(graph)
     quantized = optimize(quantize(graph, tries))
     got: dict[str, Array] = {}
 
@@ -24,7 +25,9 @@ def worst(graph: Graph) -> LayerNoise | None:
         got[v.name] = array
 
     interp(quantized, tries[0], keep)
-    return worst_layer({"seg0": quantized}, got, reference, partial(interp, reference), tries[0])
+    return worst_layer(
+        {"seg0": quantized}, got, reference, partial(interp, reference), tries[0]
+    )
 
 
 def hidden(offset: float) -> Graph:
@@ -32,7 +35,9 @@ def hidden(offset: float) -> Graph:
     net = Net("hidden", 6)
     y = net.conv(net.conv(net.input(1, 12, 12, 3), 8), 8, act="none")
     net.build.source = "/planted"
-    high = net.op(Add("relu"), y, net.build.const(np.full(8, offset, np.float32)), name="high")
+    high = net.op(
+        Add("relu"), y, net.build.const(np.full(8, offset, np.float32)), name="high"
+    )
     net.build.source = "/after"
     y = net.op(Sub(), high, net.build.const(np.full(8, offset, np.float32)), name="low")
     net.build.source = ""
@@ -42,13 +47,19 @@ def hidden(offset: float) -> Graph:
 def test_the_op_whose_range_hides_its_content_is_named() -> None:
     found = worst(hidden(200))
     assert found is not None
-    assert (found.value, found.kind, found.source, found.part) == ("high", "add", "/planted", "seg0")
+    assert (found.value, found.kind, found.source, found.part) == (
+        "high",
+        "add",
+        "/planted",
+        "seg0",
+    )
     assert found.own_sqnr_db < 10
 
 
 def test_noise_that_is_inherited_is_not_counted() -> None:
     """Whatever reads what the planted op wrote is as bad, but not by itself."""
-    found, mild = worst(hidden(200)), worst(hidden(1))
+    found = worst(hidden(200))
+    mild = worst(hidden(1))
     assert found is not None
     assert mild is not None
     assert mild.own_sqnr_db > found.own_sqnr_db + 15

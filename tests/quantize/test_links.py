@@ -16,7 +16,9 @@ from tests.quantize.nets import Net, db, samples, worked
 
 
 def separable(act: str = "none", kernel: int = 1, **fields: object) -> Graph:
-    """A depthwise convolution of zeros and positives, half of its channels negative, before a 1x1 one."""
+    """A depthwise convolution of zeros and positives, half of its channels negative,
+    before a 1x1 one.
+    """
     net = Net("separable", 5)
     y = net.depthwise(net.conv(net.input(1, 12, 12, 3), 8, act="relu"), act=act)
     w = net.build.graph.ops[1].inputs[1]
@@ -30,9 +32,16 @@ def test_centring_changes_nothing_but_where_channels_lie() -> None:
     work = worked(graph, Centre())
     for s in work.samples:
         for name, y in interp(graph, s).items():
-            np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+            np.testing.assert_allclose(
+                interp(work.graph, s)[name],
+                y,
+                rtol=1e-4,
+                atol=1e-4 * float(np.abs(y).max()),
+            )
     before, after = (Work(g, work.samples).extremes() for g in (graph, work.graph))
-    (low, high), (a, b) = (r[g.ops[1].output] for r, g in ((before, graph), (after, work.graph)))
+    (low, high), (a, b) = (
+        r[g.ops[1].output] for r, g in ((before, graph), (after, work.graph))
+    )
     assert b - a < 0.7 * (high - low)
     assert a == pytest.approx(-b, rel=1e-5)
     equalize = Equalize(power=1.0)
@@ -43,10 +52,17 @@ def test_centring_changes_nothing_but_where_channels_lie() -> None:
 
 @pytest.mark.parametrize(
     ("graph", "count"),
-    [(separable("relu"), 6), (separable(kernel=3), 6), (separable(), 1), (separable(kernel=3, pads=(1, 0, 0, 0)), 6)],
+    [
+        (separable("relu"), 6),
+        (separable(kernel=3), 6),
+        (separable(), 1),
+        (separable(kernel=3, pads=(1, 0, 0, 0)), 6),
+    ],
     ids=["clipped", "padded", "few vectors", "padded at one side"],
 )
-def test_centring_leaves_alone_what_more_than_weights_sees(graph: Graph, count: int) -> None:
+def test_centring_leaves_alone_what_more_than_weights_sees(
+    graph: Graph, count: int
+) -> None:
     assert worked(graph, Centre(), count=count).graph is graph
 
 
@@ -56,7 +72,9 @@ def test_centring_stops_at_outputs() -> None:
     assert worked(graph, Centre()).graph is graph
 
 
-def test_centring_gives_a_bias_to_what_has_none_and_goes_through_windows_without_padding() -> None:
+def test_centring_gives_a_bias_to_what_has_none_and_goes_through_windows_without_padding() -> (
+    None
+):
     graph = separable(kernel=3, pads=(0, 0, 0, 0))
     for op in graph.ops[1:]:
         op.inputs[2:] = []
@@ -64,11 +82,15 @@ def test_centring_gives_a_bias_to_what_has_none_and_goes_through_windows_without
     assert all(len(op.inputs) == 3 for op in work.graph.ops)
     for s in work.samples:
         (y,), (got,) = (interp(g, s).values() for g in (graph, work.graph))
-        np.testing.assert_allclose(got, y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+        np.testing.assert_allclose(
+            got, y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max())
+        )
 
 
 def test_bias_in_whole_steps_is_exact_where_nothing_is_read() -> None:
-    """What a depthwise convolution makes of zeros is an integer; what reads it makes up for the rest."""
+    """What a depthwise convolution makes of zeros is an integer; what reads it makes up
+    for the rest.
+    """
     graph = separable()
     tries = samples(graph, 6)
     for s in tries:
@@ -77,8 +99,15 @@ def test_bias_in_whole_steps_is_exact_where_nothing_is_read() -> None:
     assert b.const is not None
     b.const = -np.abs(b.const)  # where the image is black, a relu says nothing
     for whole in (False, True):
-        work = Work(graph, tries).do(Centre()).do(MinMaxRanges()).do(BiasCorrection(whole=whole))
-        op, int8, seen = work.graph.ops[1], work.int8(), dict[Value, Array]()
+        work = (
+            Work(graph, tries)
+            .do(Centre())
+            .do(MinMaxRanges())
+            .do(BiasCorrection(whole=whole))
+        )
+        op = work.graph.ops[1]
+        int8 = work.int8()
+        seen = dict[Value, Array]()
         interp(int8.graph, tries[0], seen.__setitem__)
         y = int8.twins[op].output
         off = dequantize(seen[y], y.type)[0, 2:-2, 6:-2] - work.biases[op]

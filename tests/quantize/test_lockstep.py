@@ -1,4 +1,6 @@
-"""The int8 model run on several samples at once: what is corrected on the way is what one op after the other gives."""
+"""The int8 model run on several samples at once: what is corrected on the way is what
+one op after the other gives.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,15 @@ from tests.quantize.nets import NETS, Net, random_net, samples
 
 
 def bare() -> Graph:
-    """Convolutions without a bias, of which two read one value; equal weights, which a file would hold once."""
+    """Convolutions without a bias, of which two read one value; equal weights, which a
+    file would hold once.
+    """
     net = Net("bare", 6)
-    x = net.op(Conv2D(pads=(1, 1, 1, 1), act="relu"), net.input(1, 8, 8, 3), net.const(6, 3, 3, 3))
+    x = net.op(
+        Conv2D(pads=(1, 1, 1, 1), act="relu"),
+        net.input(1, 8, 8, 3),
+        net.const(6, 3, 3, 3),
+    )
     w = net.const(6, 3, 3, 6)
     y, z = (net.op(Conv2D(pads=(1, 1, 1, 1)), x, w) for _ in range(2))
     return net.done(net.op(Conv2D(), y, net.const(4, 1, 1, 6)), z)
@@ -37,7 +45,9 @@ GRAPHS = [*(make() for make in NETS.values()), random_net(3), random_net(8), bar
 
 def matrix(p: Products, w: Value) -> Array:
     assert w.const is not None
-    return p.matrix(dequantize(w.const, w.type) if w.type.is_quantized else w.const).astype(np.float64)
+    return p.matrix(
+        dequantize(w.const, w.type) if w.type.is_quantized else w.const
+    ).astype(np.float64)
 
 
 def means(graph: Graph, p: Products, x: Value, tries: Sequence[Sample]) -> list[Array]:
@@ -56,7 +66,9 @@ def means(graph: Graph, p: Products, x: Value, tries: Sequence[Sample]) -> list[
 
 
 def one_by_one(work: Work) -> dict[Op, Array]:
-    """What the sequential correction means: the whole int8 model made anew for each op, by `interp`."""
+    """What the sequential correction means: the whole int8 model made anew for each op,
+    by `interp`.
+    """
     work = replace(work)
     for op, p in products(work.int8().twins).items():
         int8 = work.int8()
@@ -65,20 +77,25 @@ def one_by_one(work: Work) -> dict[Op, Array]:
         got = means(int8.graph, p, twin.inputs[0], work.samples)
         off = np.array(
             [
-                (matrix(p, op.inputs[1]) * w[:, None]).sum(2) - (matrix(p, twin.inputs[1]) * g[:, None]).sum(2)
+                (matrix(p, op.inputs[1]) * w[:, None]).sum(2)
+                - (matrix(p, twin.inputs[1]) * g[:, None]).sum(2)
                 for w, g in zip(wanted, got, strict=True)
             ]
         ).reshape(len(wanted), -1)
         bias = op.inputs[2].const if len(op.inputs) > 2 else None
         agreed = off.mean(0) ** 3 / (off**2).mean(0)
-        work.biases = {**work.biases, op: agreed + (0 if bias is None else bias.reshape(-1).astype(float))}
+        work.biases = {
+            **work.biases,
+            op: agreed + (0 if bias is None else bias.reshape(-1).astype(float)),
+        }
     return dict(work.biases)
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
 def test_sequential_biases_are_those_of_one_op_after_the_other(graph: Graph) -> None:
     work = Work(graph, samples(graph, 4)).do(MinMaxRanges()).do(Gptq())
-    got, want = work.do(BiasCorrection(whole=False)).biases, one_by_one(work)
+    got = work.do(BiasCorrection(whole=False)).biases
+    want = one_by_one(work)
     assert got.keys() == want.keys()
     for op in want:
         np.testing.assert_allclose(got[op], want[op], rtol=1e-9, err_msg=op.output.name)
@@ -86,7 +103,9 @@ def test_sequential_biases_are_those_of_one_op_after_the_other(graph: Graph) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
-def test_c_takes_in_what_is_corrected(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_takes_in_what_is_corrected(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("edgec.drive.native._WORTH_COMPILING", 0)
     made: list[object] = []
 
@@ -100,9 +119,17 @@ def test_c_takes_in_what_is_corrected(graph: Graph, monkeypatch: pytest.MonkeyPa
             made.append(run)
             return run
 
-    runners: Sequence[Runners] = (InterpRunners(), Told(native_compiler(None), lambda text: None))
+    runners: Sequence[Runners] = (
+        InterpRunners(),
+        Told(native_compiler(None), lambda text: None),
+    )
     slow, fast = (
-        Work(graph, samples(graph, 4), r).do(MinMaxRanges()).do(Gptq()).do(BiasCorrection()).int8().graph
+        Work(graph, samples(graph, 4), r)
+        .do(MinMaxRanges())
+        .do(Gptq())
+        .do(BiasCorrection())
+        .int8()
+        .graph
         for r in runners
     )
     assert len(made) == 1
@@ -117,7 +144,12 @@ def test_an_error_ends_all_runs() -> None:
         raise KeyError(v.name)
 
     with pytest.raises(KeyError, match=graph.ops[1].inputs[0].name):
-        together(lambda s, see: interp(graph, s, see), samples(graph, 5), {graph.ops[1].inputs[0]}, meet)
+        together(
+            lambda s, see: interp(graph, s, see),
+            samples(graph, 5),
+            {graph.ops[1].inputs[0]},
+            meet,
+        )
     assert threading.active_count() == before
 
 

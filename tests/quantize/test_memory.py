@@ -37,15 +37,20 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 
 
 def test_a_folder_of_any_size_takes_the_same_memory(tmp_path: Path) -> None:
-    """A sample is 0.8 MB: the 60 more of the large folder would be 48 MB. Those of the other are more than any step
-    runs at once.
+    """A sample is 0.8 MB: the 60 more of the large folder would be 48 MB.
+
+    Those of the other are more than any step runs at once.
     """
     rng = np.random.default_rng(0)
     for i in range(120):
-        Image.fromarray(rng.integers(0, 256, (256, 256, 3), np.uint8)).save(tmp_path / f"{i:03}.bmp")
+        Image.fromarray(rng.integers(0, 256, (256, 256, 3), np.uint8)).save(
+            tmp_path / f"{i:03}.bmp"
+        )
 
     def peak(count: int) -> int:
         command = [sys.executable, "-c", CHILD, str(tmp_path), str(count)]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        return int(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
 
     assert peak(120) - peak(60) < 20

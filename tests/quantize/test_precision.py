@@ -1,4 +1,6 @@
-"""Precision per op: what is left in float, at whose word, and what a plan buys for what price."""
+"""Precision per op: what is left in float, at whose word, and what a plan buys for what
+price.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,17 @@ FAST = Recipe.load("fast")
 
 
 def left(graph: Graph, *names: str) -> Work:
-    return Work(graph, samples(graph)).do(Lower()).do(MinMaxRanges()).do(Precision(names))
+    return (
+        Work(graph, samples(graph)).do(Lower()).do(MinMaxRanges()).do(Precision(names))
+    )
 
 
 def names(ops: list[Op]) -> list[str]:
     return [op.outputs[0].name for op in ops]
 
 
-# ---- by name --------------------------------------------------------------------------------------------------------
+# ---- by name
+# --------------------------------------------------------------------------------------
 
 
 def test_named_ops_stay_float_between_conversions() -> None:
@@ -62,13 +67,16 @@ def test_named_ops_stay_float_between_conversions() -> None:
 
 @pytest.mark.parametrize("name", [*NETS, "random3", "random5"])
 def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
-    """And the graph runs as near to float as without; with all named it is the float model."""
+    """And the graph runs as near to float as without; with all named it is the float
+    model.
+    """
     graph = NETS[name]() if name in NETS else random_net(int(name[-1]))
     tries = samples(graph)
     before = Work(graph, tries).do(MinMaxRanges())
     convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
     after = before.do(Precision((convs[0].output.name,)))
-    old, new = before.int8().twins, after.int8().twins
+    old = before.int8().twins
+    new = after.int8().twins
     assert convs[0] in old
     assert convs[0] not in new
     for op in {*convs[1:]} & new.keys():
@@ -77,18 +85,26 @@ def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
                 np.testing.assert_array_equal(a.const, b.const)
         np.testing.assert_array_equal(old[op].inputs[1].const, new[op].inputs[1].const)
     whole = before.do(Precision(("*",))).int8().graph
-    for want, got in zip(interp(graph, tries[0]).values(), interp(whole, tries[0]).values(), strict=True):
+    for want, got in zip(
+        interp(graph, tries[0]).values(), interp(whole, tries[0]).values(), strict=True
+    ):
         np.testing.assert_array_equal(want, got)
 
 
 def test_a_name_is_of_a_result_or_a_node_or_a_pattern() -> None:
     graph = NETS["chain"]()
-    for op, source in zip(graph.ops, ["/stem/conv", "/body/dw+/body/relu", "/body/pw"], strict=True):
+    for op, source in zip(
+        graph.ops, ["/stem/conv", "/body/dw+/body/relu", "/body/pw"], strict=True
+    ):
         op.source = source
-    assert names([*left(graph, graph.ops[1].output.name).precision]) == [graph.ops[1].output.name]
+    assert names([*left(graph, graph.ops[1].output.name).precision]) == [
+        graph.ops[1].output.name
+    ]
     assert names([*left(graph, "/body/relu").precision]) == [graph.ops[1].output.name]
     assert names([*left(graph, "/body/*").precision]) == names(graph.ops[1:])
-    with pytest.raises(InputError, match=r"no operation is called /body/pv.*did you mean .*/body/pw"):
+    with pytest.raises(
+        InputError, match=r"no operation is called /body/pv.*did you mean .*/body/pw"
+    ):
         left(graph, "/body/pv")
 
 
@@ -105,7 +121,8 @@ def test_precision_is_decided_before_weights_and_biases_are(tmp_path: Path) -> N
         Recipe.load(str(path))
 
 
-# ---- the simulation -------------------------------------------------------------------------------------------------
+# ---- the simulation
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -117,34 +134,46 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
     work = Work(graph, tries).do(MinMaxRanges())
     simulation = Simulation(work)
     some = [op for op in graph.ops if op in simulation.ops][::part]
-    real, run, before = (
-        simulation.graph(some),
-        simulation.run(some),
-        [{k: x.copy() for k, x in s.items()} for s in tries],
-    )
+    real = simulation.graph(some)
+    run = simulation.run(some)
+    before = [{k: x.copy() for k, x in s.items()} for s in tries]
     for s, old in zip(tries, before, strict=True):
-        want, got, near = interp(graph, s), interp(real, s), run(s, None)
+        want = interp(graph, s)
+        got = interp(real, s)
+        near = run(s, None)
         for k, y in want.items():
-            real_db, near_db = tally(y, got[k]).sqnr_db(), tally(y, near[k]).sqnr_db()
-            assert near_db == pytest.approx(real_db, abs=2.5) or min(near_db, real_db) > 45
-        assert all(np.array_equal(s[k], x) for k, x in old.items()), "the sample itself was rounded"
+            real_db = tally(y, got[k]).sqnr_db()
+            near_db = tally(y, near[k]).sqnr_db()
+            assert (
+                near_db == pytest.approx(real_db, abs=2.5) or min(near_db, real_db) > 45
+            )
+        assert all(np.array_equal(s[k], x) for k, x in old.items()), (
+            "the sample itself was rounded"
+        )
 
 
 def test_nothing_in_int8_is_the_float_model() -> None:
     graph = NETS["residual"]()
     run = Simulation(Work(graph, samples(graph)).do(MinMaxRanges())).run(())
-    for want, got in zip(interp(graph, samples(graph)[0]).values(), run(samples(graph)[0], None).values(), strict=True):
+    for want, got in zip(
+        interp(graph, samples(graph)[0]).values(),
+        run(samples(graph)[0], None).values(),
+        strict=True,
+    ):
         np.testing.assert_array_equal(want, got)
 
 
-# ---- units and runs -------------------------------------------------------------------------------------------------
+# ---- units and runs
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_units_hold_every_op_once_and_one_product_at_most(name: str) -> None:
     graph = NETS[name]()
     found = units(graph, graph.ops)
-    assert sorted(names([op for u in found for op in u.ops])) == sorted(names(graph.ops))
+    assert sorted(names([op for u in found for op in u.ops])) == sorted(
+        names(graph.ops)
+    )
     assert all(sum(op.spec.macs(op) > 0 for op in u.ops) <= 1 for u in found)
 
 
@@ -153,15 +182,21 @@ def test_runs_are_neighbours_of_all_lengths() -> None:
     every = [Unit((op,)) for op in graph.ops]
     found = [*runs(every, every)]
     assert {len(r) for r in found} == {1, 2, 3}
-    assert [*runs(every, every[:1] + every[2:])].count([every[0], every[2]]) == 1, "around what is gone"
+    assert [*runs(every, every[:1] + every[2:])].count([every[0], every[2]]) == 1, (
+        "around what is gone"
+    )
 
 
-# ---- plans ----------------------------------------------------------------------------------------------------------
+# ---- plans
+# --------------------------------------------------------------------------------------
 
 
 def planted() -> Graph:
-    """Seven convolutions. One channel of the third is 200 times as large as the others, and the fourth makes up for it:
-    in int8 the others lose seven bits between the two."""
+    """Seven convolutions.
+
+    One channel of the third is 200 times as large as the others, and the fourth makes
+    up for it: in int8 the others lose seven bits between the two.
+    """
     net = Net("planted", 7)
     y = net.input(1, 12, 12, 4)
     for i in range(7):
@@ -182,7 +217,9 @@ def priced(each: float = 1.0) -> Callable[[Graph], Price]:
     def price(graph: Graph) -> Price:
         convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
         floats = sum(op.output.type.dtype == "float32" for op in convs)
-        return Price(each * (floats + 0.1 * (len(convs) - floats)), 1 - floats / len(convs))
+        return Price(
+            each * (floats + 0.1 * (len(convs) - floats)), 1 - floats / len(convs)
+        )
 
     return price
 
@@ -221,15 +258,22 @@ def test_the_op_that_loses_most_is_left_in_float() -> None:
     assert last.outputs[graph.outputs[0].name].sqnr_db >= start + 6
     assert last.price is not None
     assert last.price.ms < 4
-    assert found.candidate.steps[-1] == Precision(found.floating), "the step that makes it again"
-    assert search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph == found.graph
+    assert found.candidate.steps[-1] == Precision(found.floating), (
+        "the step that makes it again"
+    )
+    assert (
+        search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
+        == found.graph
+    )
 
 
 def test_a_budget_alone_is_spent_on_what_buys_most() -> None:
     graph = planted()
     found = planned(Limits(max_ms=2.6), graph)  # two of seven
     assert found.plan is not None
-    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(graph.ops[2:4])
+    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(
+        graph.ops[2:4]
+    )
     dbs = [row.db for row in found.plan.rows]
     assert dbs == sorted(dbs)
     held = planned(Limits(min_tpu_share=1.0), graph)
@@ -238,7 +282,9 @@ def test_a_budget_alone_is_spent_on_what_buys_most() -> None:
 
 def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
     graph = planted()
-    with pytest.raises(EdgecError, match=r"not reached with an estimated 0\.70 ms: .* dB, 80\.0 needed") as e:
+    with pytest.raises(
+        EdgecError, match=r"not reached with an estimated 0\.70 ms: .* dB, 80\.0 needed"
+    ) as e:
         planned(Limits(min_sqnr=80, max_ms=0.7), graph)
     assert e.value.exit_code == 1
     found = planned(Limits(min_sqnr=80), graph)
@@ -257,10 +303,13 @@ def test_a_plan_says_what_each_row_bought() -> None:
     assert said["rows"][1]["db"] > said["rows"][0]["db"]
 
 
-# ---- a part of the time ---------------------------------------------------------------------------------------------
+# ---- a part of the time
+# --------------------------------------------------------------------------------------
 
 
-def spent(slowdown: float, graph: Graph, price: Callable[[Graph], Price], **fields: float) -> Found:
+def spent(
+    slowdown: float, graph: Graph, price: Callable[[Graph], Price], **fields: float
+) -> Found:
     recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
     return search(recipe, graph, samples(graph, 12), price=price)
 
@@ -270,7 +319,9 @@ def dear(each: float) -> Callable[[Graph], Price]:
 
     def price(graph: Graph) -> Price:
         convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
-        return Price(len(convs) + each * sum(op.output.type.dtype == "float32" for op in convs))
+        return Price(
+            len(convs) + each * sum(op.output.type.dtype == "float32" for op in convs)
+        )
 
     return price
 
@@ -279,30 +330,44 @@ def test_a_part_of_the_time_is_spent_on_the_ops_that_lose_most() -> None:
     graph = planted()
     found = spent(0.2, graph, dear(0.5))
     assert found.plan is not None
-    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(graph.ops[2:4])
+    assert names([op for op in graph.ops if op.output.name in found.floating]) == names(
+        graph.ops[2:4]
+    )
     first, last = found.plan.rows
     assert first.price == Price(7.0)
     assert last.price == Price(8.0)
     assert last.db > first.db + 6
     assert found.tried == (), "there was nothing to choose"
     assert found.held == 12
-    assert found.candidate.steps[-1] == Precision(found.floating), "the step that makes it again"
-    assert search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph == found.graph
+    assert found.candidate.steps[-1] == Precision(found.floating), (
+        "the step that makes it again"
+    )
+    assert (
+        search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
+        == found.graph
+    )
 
 
 def test_nothing_is_spent_that_buys_too_little_or_costs_too_much() -> None:
     graph = planted()
     plain = print_graph(quantize(graph, samples(graph, 12)))
-    for found in (spent(0.05, graph, dear(0.5)), spent(0.2, graph, dear(0.5), worth_db=60.0)):
+    for found in (
+        spent(0.05, graph, dear(0.5)),
+        spent(0.2, graph, dear(0.5), worth_db=60.0),
+    ):
         assert found.plan is not None
         assert len(found.plan.rows) == 1
         assert print_graph(found.graph) == plain
     assert spent(0.0, graph, dear(0.5)).plan is None
-    assert spent(0.2, graph, dear(0.5), enough_db=1.0).plan is None, "int8 alone is good enough"
+    assert spent(0.2, graph, dear(0.5), enough_db=1.0).plan is None, (
+        "int8 alone is good enough"
+    )
 
 
 def test_the_edge_tpu_loses_nothing_to_a_slowdown() -> None:
-    """Where its share would be less; and most of a model that is to be int8 stays so, even if that is no faster."""
+    """Where its share would be less; and most of a model that is to be int8 stays so,
+    even if that is no faster.
+    """
     graph = planted()
     assert spent(1.0, graph, priced()).floating == ()
     found = spent(1.0, graph, dear(0.0))
@@ -312,16 +377,21 @@ def test_the_edge_tpu_loses_nothing_to_a_slowdown() -> None:
 def test_limits_take_the_place_of_a_slowdown() -> None:
     graph = planted()
     recipe = replace(FAST, slowdown=0.2)
-    found = search(recipe, graph, samples(graph, 12), limits=Limits(min_sqnr=1), price=dear(0.5))
+    found = search(
+        recipe, graph, samples(graph, 12), limits=Limits(min_sqnr=1), price=dear(0.5)
+    )
     assert found.plan is not None
     assert found.plan.limits == Limits(min_sqnr=1)
     assert found.floating == ()
 
 
-# ---- limits ---------------------------------------------------------------------------------------------------------
+# ---- limits
+# --------------------------------------------------------------------------------------
 
 
-def agreement(db: float, top1: float | None = None, centred: float | None = None) -> Agreement:
+def agreement(
+    db: float, top1: float | None = None, centred: float | None = None
+) -> Agreement:
     return Agreement(0.99, db, top1, 10, 0.99 if centred is not None else None, centred)
 
 
@@ -333,7 +403,9 @@ def test_a_drop_is_of_classes_or_of_power() -> None:
     assert [*limits.misses({"y": agreement(15, top1=0.99)})] == []
     (miss,) = limits.misses({"y": agreement(15, top1=0.98)})
     assert "another first class on 2.0% of the samples" in miss
-    assert [*Limits.of(min_sqnr=20).misses({"y": agreement(42, centred=14)})] == ["y has 14.0 dB, 20.0 needed"]
+    assert [*Limits.of(min_sqnr=20).misses({"y": agreement(42, centred=14)})] == [
+        "y has 14.0 dB, 20.0 needed"
+    ]
 
 
 def test_a_budget_has_room_or_not() -> None:
@@ -367,7 +439,13 @@ def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
     graph = planted()
     mine = Candidate("mine", (MinMaxRanges(), Precision((graph.ops[0].output.name,))))
     limits = Limits(max_ms=3.5)
-    found = search(replace(FAST, candidates=(mine,)), graph, samples(graph, 12), limits=limits, price=priced())
+    found = search(
+        replace(FAST, candidates=(mine,)),
+        graph,
+        samples(graph, 12),
+        limits=limits,
+        price=priced(),
+    )
     assert graph.ops[0].output.name in found.floating
     assert graph.ops[2].output.name in found.floating
 

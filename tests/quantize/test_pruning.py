@@ -26,7 +26,9 @@ def by_macs(graph: Graph) -> Price:
 
 
 def faint(residual: bool = False) -> Graph:
-    """Eight channels, of which the third hardly varies about 3, and the sixth hardly counts."""
+    """Eight channels, of which the third hardly varies about 3, and the sixth hardly
+    counts.
+    """
     net = Net("faint", 3)
     y = net.conv(net.input(1, 10, 10, 3), 8, act="none")
     w, b = (v.const for v in net.build.graph.ops[-1].inputs[1:])
@@ -46,7 +48,9 @@ def faint(residual: bool = False) -> Graph:
 def pruned(graph: Graph, drop: float, price: float | None = None) -> Pruned:
     tries = samples(graph, 12)
     same = Price(price) if price is not None else None
-    return prune(graph, tries[:8], tries[8:], InterpRunners(), drop, lambda g: same or by_macs(g))
+    return prune(
+        graph, tries[:8], tries[8:], InterpRunners(), drop, lambda g: same or by_macs(g)
+    )
 
 
 def test_what_adds_least_goes_and_its_mean_stays() -> None:
@@ -60,12 +64,18 @@ def test_what_adds_least_goes_and_its_mean_stays() -> None:
     assert made.ops[0].output.type.shape[-1] == 6
     for s in samples(graph, 3, seed=5):
         for name, y in interp(graph, s).items():
-            assert tally(y, interp(made, s)[name]).sqnr_db() > 40, "the mean of 3 went into the bias"
+            assert tally(y, interp(made, s)[name]).sqnr_db() > 40, (
+                "the mean of 3 went into the bias"
+            )
     assert graph.ops[0].output.type.shape[-1] == 8, "the model itself is as it was"
 
 
 def test_more_goes_where_more_is_allowed() -> None:
-    counts = [p.kept.channels for p in (pruned(faint(), d) for d in (1e-4, 0.2, 0.5)) if p.kept is not None]
+    counts = [
+        p.kept.channels
+        for p in (pruned(faint(), d) for d in (1e-4, 0.2, 0.5))
+        if p.kept is not None
+    ]
     assert len(counts) == 3
     assert counts == sorted(counts)
     assert counts[-1] > 2
@@ -97,14 +107,25 @@ def test_no_gain_is_said_and_nothing_changed() -> None:
 @pytest.mark.slow
 def test_compile_prunes_and_says_what_it_gained(tmp_path: Path) -> None:
     """The bundle is compared with the model as the file has it."""
-    same = (DIGITS / "digits.onnx", "--calibrate", DIGITS / "digits_calibration.npz", "--target", "pi4")
+    same = (
+        DIGITS / "digits.onnx",
+        "--calibrate",
+        DIGITS / "digits_calibration.npz",
+        "--target",
+        "pi4",
+    )
     done = edgec("compile", *same, "--prune", "5%", "-o", "d.edgec", cwd=tmp_path)
     assert done.code == 0, done.err
-    said = json.loads(zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json"))["pruned"]
+    said = json.loads(
+        zipfile.ZipFile(tmp_path / "d.edgec").read("report/quantize.json")
+    )["pruned"]
     assert said["before"]["channels"] == 0
     assert said["kept"] is not None
     assert said["kept"]["price"]["ms"] < said["before"]["price"]["ms"]
-    assert f"pruning: {said['kept']['channels']} of {said['kept']['of']} channels taken out" in done.out
+    assert (
+        f"pruning: {said['kept']['channels']} of {said['kept']['of']} channels taken out"
+        in done.out
+    )
     assert "measured on this machine, int8: " in done.out
     assert "SQNR inf" not in done.out, "the reference is not the pruned model"
     none = edgec("compile", *same, "--prune", "0%", "-o", "e.edgec", cwd=tmp_path)

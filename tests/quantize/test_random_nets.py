@@ -1,4 +1,6 @@
-"""Random networks, quantized and split, in every way that must agree; the seed names the failing one."""
+"""Random networks, quantized and split, in every way that must agree; the seed names
+the failing one.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def test_tflite_and_segments_are_interp(seed: int) -> None:
     values: dict[str, Array] = dict(inputs)
     for s in partition(q, "usb3", CpuCost(1e-5)).segments:
         given = {v.name: values[v.name] for v in s.graph.inputs}
-        values.update(run_tflite(s.graph, given) if s.place == "edgetpu" else interp(s.graph, given))
+        values.update(
+            run_tflite(s.graph, given)
+            if s.place == "edgetpu"
+            else interp(s.graph, given)
+        )
     for name, y in want.items():
         np.testing.assert_array_equal(values[name], y)
 

@@ -1,4 +1,6 @@
-"""Recipes: read and written as data, their steps kept to what they say, the best kept on samples held back."""
+"""Recipes: read and written as data, their steps kept to what they say, the best kept
+on samples held back.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,9 @@ def test_a_step_is_named_as_its_file_and_says_what_it_changes(name: str) -> None
 @pytest.mark.parametrize("name", NETS)
 def test_fast_is_min_and_max(name: str) -> None:
     graph = NETS[name]()
-    assert print_graph(search(Recipe.load("fast"), graph, samples(graph)).graph) == print_graph(
-        quantize(graph, samples(graph))
-    )
+    assert print_graph(
+        search(Recipe.load("fast"), graph, samples(graph)).graph
+    ) == print_graph(quantize(graph, samples(graph)))
 
 
 @pytest.mark.parametrize(
@@ -51,9 +53,19 @@ def test_fast_is_min_and_max(name: str) -> None:
         ('candidate = [{name = "a"}]', "steps"),
         ('candidate = [{name = "a", steps = []}]', "no step finds the ranges"),
         ('candidate = [{name = "a", steps = ["minmacs"]}]', "did you mean.*minmax"),
-        ('candidate = [{name = "a", steps = ["minmax", "lower"]}]', "must change graph, then ranges"),
-        ('candidate = [{name = "a", steps = [{step = "minmax", percent = 3}]}]', "percent"),
-        ('candidate = [{name = "a", steps = ["minmax"]}, {name = "a", steps = ["minmax"]}]', "two candidates"),
+        (
+            'candidate = [{name = "a", steps = ["minmax", "lower"]}]',
+            "must change graph, then ranges",
+        ),
+        (
+            'candidate = [{name = "a", steps = [{step = "minmax", percent = 3}]}]',
+            "percent",
+        ),
+        (
+            'candidate = [{name = "a", steps = ["minmax"]}, {name = "a", '
+            'steps = ["minmax"]}]',
+            "two candidates",
+        ),
         ('seed = "x"\ncandidate = [{name = "a", steps = ["minmax"]}]', "seed"),
         ("candidate = [", "cannot read mine.toml"),
     ],
@@ -72,7 +84,9 @@ def test_a_recipe_of_no_such_name() -> None:
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('seed = 3\n[[candidate]]\nname = "a"\nsteps = ["lower", "minmax"]\n')
+    path.write_text(
+        'seed = 3\n[[candidate]]\nname = "a"\nsteps = ["lower", "minmax"]\n'
+    )
     recipe = Recipe.load(str(path))
     assert recipe == Recipe("mine", (Candidate("a", (Lower(), MinMaxRanges())),), 3)
     assert recipe == Recipe.of(tomllib.loads(path.read_text()), "mine")
@@ -87,7 +101,9 @@ class _Halve:
     changes: ClassVar[str] = "ranges"
 
     def run(self, work: Work) -> None:
-        work.ranges = {v: (low / 2, high / 2) for v, (low, high) in work.extremes().items()}
+        work.ranges = {
+            v: (low / 2, high / 2) for v, (low, high) in work.extremes().items()
+        }
         if self.greedy:
             work.graph = work.graph.copy()
 
@@ -99,30 +115,48 @@ def test_a_step_may_not_change_more_than_it_says() -> None:
 
 
 def _two(graph: Graph, count: int = 8, order: int = 1) -> tuple[str, int, int]:
-    candidates = (Candidate("minmax", (MinMaxRanges(),)), Candidate("half", (_Halve(),)))[::order]
+    candidates = (
+        Candidate("minmax", (MinMaxRanges(),)),
+        Candidate("half", (_Halve(),)),
+    )[::order]
     found = search(Recipe("r", candidates), graph, samples(graph, count))
     return found.candidate.name, found.held, len(found.tried)
 
 
 def test_the_best_on_held_back_samples_is_kept() -> None:
-    assert _two(NETS["chain"]()) == ("minmax", 8, 2), "too few for a quarter: each is held back once"
+    assert _two(NETS["chain"]()) == ("minmax", 8, 2), (
+        "too few for a quarter: each is held back once"
+    )
     assert _two(NETS["chain"](), order=-1) == ("minmax", 8, 2)
     assert _two(NETS["chain"](), 48) == ("minmax", 12, 2)
-    assert _two(NETS["chain"](), 3, -1) == ("half", 0, 0), "nothing to hold back: the first is taken"
+    assert _two(NETS["chain"](), 3, -1) == ("half", 0, 0), (
+        "nothing to hold back: the first is taken"
+    )
 
 
 def test_no_single_sample_decides() -> None:
-    """One with next to no signal, whose ratio is far below all others, counts as little as it has."""
+    """One with next to no signal, whose ratio is far below all others, counts as little
+    as it has.
+    """
     rng = np.random.default_rng(0)
-    want = [{"y": rng.normal(size=100)} for _ in range(8)] + [{"y": np.full(100, 1e-9) * rng.normal(size=100)}]
+    want = [{"y": rng.normal(size=100)} for _ in range(8)] + [
+        {"y": np.full(100, 1e-9) * rng.normal(size=100)}
+    ]
     noise = [rng.normal(size=100) for _ in want]
 
     def score(sizes: list[float]) -> float:
-        got = ({"y": w["y"] + n * size} for w, n, size in zip(want, noise, sizes, strict=True))
+        got = (
+            {"y": w["y"] + n * size}
+            for w, n, size in zip(want, noise, sizes, strict=True)
+        )
         return Score.of([pair] for pair in zip(want, got, strict=True)).db()["y"]
 
     assert score([0.1] * 8 + [0.01]) == pytest.approx(20, abs=1.5)
-    assert score([0.03] * 8 + [0.02]) > score([0.1] * 8 + [0.0]) > score([0.1] * 8 + [0.01])
+    assert (
+        score([0.03] * 8 + [0.02])
+        > score([0.1] * 8 + [0.0])
+        > score([0.1] * 8 + [0.01])
+    )
     assert score([0.0] * 9) == 100
 
 
@@ -130,7 +164,10 @@ def test_what_is_kept_is_made_of_all_samples() -> None:
     """And the reference is what ran before: the float graph that the int8 one is of."""
     graph = NETS["residual"]()
     tries = samples(graph, 8)
-    candidates = (Candidate("half", (_Halve(),)), Candidate("minmax", (Lower(), MinMaxRanges())))
+    candidates = (
+        Candidate("half", (_Halve(),)),
+        Candidate("minmax", (Lower(), MinMaxRanges())),
+    )
     found = search(Recipe("r", candidates), graph, tries)
     assert print_graph(found.graph) == print_graph(quantize(graph, tries))
     for name, y in interp(graph, tries[0]).items():

@@ -1,4 +1,6 @@
-"""Real float models, calibrated on photos, stay near their float outputs on other photos."""
+"""Real float models, calibrated on photos, stay near their float outputs on other
+photos.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,26 @@ CASES = {
 @pytest.mark.shared
 @pytest.mark.parametrize("name", CASES)
 def test_int8_is_near_float(name: str, shared: Path) -> None:
-    index = {m["name"]: m for m in json.loads((shared / "models" / "index.json").read_text())}
+    index = {
+        m["name"]: m for m in json.loads((shared / "models" / "index.json").read_text())
+    }
     preprocess, least = CASES[name]
-    _near(shared / "models" / index[name]["file"], shared / "data" / "photos", preprocess, least)
+    _near(
+        shared / "models" / index[name]["file"],
+        shared / "data" / "photos",
+        preprocess,
+        least,
+    )
 
 
 @pytest.mark.slow
 def test_the_cartoon_fixture() -> None:
-    _near(ROOT / "fixtures" / "cartoon" / "cartoon.onnx", ROOT / "fixtures" / "photos", "0_1", 0.98)
+    _near(
+        ROOT / "fixtures" / "cartoon" / "cartoon.onnx",
+        ROOT / "fixtures" / "photos",
+        "0_1",
+        0.98,
+    )
 
 
 def _near(path: Path, photos: Path, preprocess: str, least: float) -> None:

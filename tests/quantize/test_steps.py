@@ -17,7 +17,14 @@ from edgec.ops.softmax import Softmax
 from edgec.ops.unary import Logistic
 from edgec.quantize import simulate
 from edgec.quantize.calibration import Sample
-from edgec.quantize.histograms import METHODS, Histogram, entropy, mse, noise, percentile
+from edgec.quantize.histograms import (
+    METHODS,
+    Histogram,
+    entropy,
+    mse,
+    noise,
+    percentile,
+)
 from edgec.quantize.params import activation_quant
 from edgec.quantize.products import Products, apply, products
 from edgec.quantize.recipe import Recipe
@@ -43,7 +50,9 @@ def weights(op: Op) -> Array:
 
 
 def stretched(names: tuple[str, ...] = ("relu", "none")) -> Graph:
-    """Convolutions whose channels are of sizes from 1 to 100, a depthwise one and a dense one behind."""
+    """Convolutions whose channels are of sizes from 1 to 100, a depthwise one and a
+    dense one behind.
+    """
     net = Net("stretched", 5)
     y = net.conv(net.input(1, 12, 12, 3), 16, act=names[0])
     w, b = net.build.graph.ops[-1].inputs[1:]
@@ -58,7 +67,8 @@ def stretched(names: tuple[str, ...] = ("relu", "none")) -> Graph:
     return net.done(net.conv(y, 8, 1, act=names[1]))
 
 
-# ---- products -------------------------------------------------------------------------------------------------------
+# ---- products
+# --------------------------------------------------------------------------------------
 
 OPS = {
     "dense": (Conv2D((2, 1), (1, 0, 2, 1), (1, 2)), (2, 9, 8, 4), (6, 3, 2, 4)),
@@ -79,10 +89,13 @@ def product(name: str) -> tuple[Op, Array]:
 @pytest.mark.parametrize("name", OPS)
 def test_products_are_what_the_op_computes(name: str) -> None:
     op, x = product(name)
-    p, w = Products(op), op.inputs[1].const
+    p = Products(op)
+    w = op.inputs[1].const
     assert w is not None
     np.testing.assert_array_equal(p.weights(p.matrix(w)), w)
-    want = op.spec.ref([x, w], [v.type for v in op.inputs], [op.output.type])[0].reshape(-1, op.output.type.shape[-1])
+    want = op.spec.ref([x, w], [v.type for v in op.inputs], [op.output.type])[
+        0
+    ].reshape(-1, op.output.type.shape[-1])
     every = p.windows(x, 10**6, np.random.default_rng(0))
     np.testing.assert_allclose(apply(p.matrix(w), every), want, atol=1e-4)
     np.testing.assert_allclose(p.mean(x), every.mean(0), atol=1e-5)
@@ -94,15 +107,22 @@ def test_products_are_what_the_op_computes(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_windows_by_size_stand_for_all(name: str) -> None:
-    """One large element is in what is drawn, and what is drawn has the power of all windows, on average."""
+    """One large element is in what is drawn, and what is drawn has the power of all
+    windows, on average.
+    """
     op, x = product(name)
     x = x.copy()
     x[(0,) * (x.ndim - 1) + (1,)] = 500.0
     p = Products(op)
     every = p.windows(x, 10**6, np.random.default_rng(0))
     power = float(np.square(every).sum())
-    got = [p.weighed(x, max(2, len(every) // 4), np.random.default_rng(i)) for i in range(400)]
-    assert np.mean([w @ np.square(some).sum((1, 2)) for some, w in got]) == pytest.approx(power, rel=0.15)
+    got = [
+        p.weighed(x, max(2, len(every) // 4), np.random.default_rng(i))
+        for i in range(400)
+    ]
+    assert np.mean(
+        [w @ np.square(some).sum((1, 2)) for some, w in got]
+    ) == pytest.approx(power, rel=0.15)
     assert np.mean([some.max() == 500.0 for some, _ in got]) > 0.5
     whole, ones = p.weighed(x, 10**6, np.random.default_rng(0))
     np.testing.assert_array_equal(whole, every)
@@ -112,7 +132,8 @@ def test_windows_by_size_stand_for_all(name: str) -> None:
     assert not even.any()
 
 
-# ---- ranges ---------------------------------------------------------------------------------------------------------
+# ---- ranges
+# --------------------------------------------------------------------------------------
 
 
 def histogram(x: Array) -> Histogram:
@@ -125,7 +146,9 @@ def test_percentiles_leave_out_what_they_say() -> None:
     x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
     low, high = percentile(histogram(x), 99.0)
     assert np.mean((x < low) | (x > high)) == pytest.approx(0.01, abs=0.002)
-    assert percentile(histogram(np.maximum(x, 0)), 99.0)[0] == 0.0, "half of them are zero: that end stays"
+    assert percentile(histogram(np.maximum(x, 0)), 99.0)[0] == 0.0, (
+        "half of them are zero: that end stays"
+    )
 
 
 def test_mse_is_the_least_noise() -> None:
@@ -134,16 +157,25 @@ def test_mse_is_the_least_noise() -> None:
 
     def real(r: tuple[float, float]) -> float:
         q = activation_quant(r)
-        ints = np.clip(np.rint(x / q.scale[0]) + q.zero_point[0], -128, 127) - q.zero_point[0]
+        ints = (
+            np.clip(np.rint(x / q.scale[0]) + q.zero_point[0], -128, 127)
+            - q.zero_point[0]
+        )
         return float(np.mean((x - ints * q.scale[0]) ** 2))
 
     assert noise(h, mse(h)) == pytest.approx(real(mse(h)), rel=0.05)
-    tries = [(h.range[0] * a, h.range[1] * b) for a in np.linspace(0.1, 1, 19) for b in np.linspace(0.1, 1, 19)]
+    tries = [
+        (h.range[0] * a, h.range[1] * b)
+        for a in np.linspace(0.1, 1, 19)
+        for b in np.linspace(0.1, 1, 19)
+    ]
     assert real(mse(h)) <= 1.03 * min(map(real, tries)) < 0.9 * real(h.range)
 
 
 def test_entropy_clips_a_lonely_outlier() -> None:
-    x = np.append(np.random.default_rng(0).normal(size=100_000), 1000.0).astype(np.float32)
+    x = np.append(np.random.default_rng(0).normal(size=100_000), 1000.0).astype(
+        np.float32
+    )
     low, high = entropy(histogram(x))
     assert high < 500
     assert low < 0
@@ -151,7 +183,11 @@ def test_entropy_clips_a_lonely_outlier() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_ranges_of_what_never_changes_or_is_not_finite(method: str) -> None:
-    for x in (np.zeros(9, np.float32), np.full(9, 3, np.float32), np.array([1, np.inf, 2, np.nan], np.float32)):
+    for x in (
+        np.zeros(9, np.float32),
+        np.full(9, 3, np.float32),
+        np.array([1, np.inf, 2, np.nan], np.float32),
+    ):
         seen = x[np.isfinite(x)]
         h = Histogram((float(seen.min()), float(seen.max())))
         h.add(x)
@@ -164,12 +200,14 @@ def test_choose_clips_what_its_readers_do_not_need() -> None:
     """Large values of a channel that no weight reads waste a range of min and max."""
     net = Net("outlier", 3)
     graph = net.done(net.conv(net.input(1, 16, 16, 3), 8, act="none"))
-    w, tries = graph.ops[0].inputs[1].const, samples(graph, 6)
+    w = graph.ops[0].inputs[1].const
+    tries = samples(graph, 6)
     assert w is not None
     w[..., 1] = 0.0
     tries[2]["x"][0, 3, :2, 1] = 400.0
     work = Work(graph, tries)
-    plain, picked = work.do(MinMaxRanges()), work.do(Choose())
+    plain = work.do(MinMaxRanges())
+    picked = work.do(Choose())
     x = graph.inputs[0]
     assert plain.ranges[x][1] == 400.0
     assert picked.ranges[x][1] < 100
@@ -177,10 +215,14 @@ def test_choose_clips_what_its_readers_do_not_need() -> None:
 
 
 def test_choose_takes_fewer_windows_of_wide_depthwise_layers() -> None:
-    """They are kept for all candidates at once: 1,024 of each layer were 200 MB of a MobileNet."""
+    """They are kept for all candidates at once: 1,024 of each layer were 200 MB of a
+    MobileNet.
+    """
     net = Net("wide", 2)
     x = net.input(1, 24, 24, 512)
-    y = net.op(DepthwiseConv2D(pads=(1, 1, 1, 1)), x, net.const(1, 3, 3, 512), net.const(512))
+    y = net.op(
+        DepthwiseConv2D(pads=(1, 1, 1, 1)), x, net.const(1, 3, 3, 512), net.const(512)
+    )
     work = worked(net.done(net.conv(y, 4, 1, act="none")), count=8)
     windows = Choose()._windows(work, products(work.graph.ops))
     wide, dense = windows.values()
@@ -192,11 +234,17 @@ def test_choose_takes_fewer_windows_of_wide_depthwise_layers() -> None:
 def test_choose_is_min_and_max_where_nothing_is_better() -> None:
     graph = NETS["chain"]()
     work = Work(graph, samples(graph, 6))
-    assert work.do(Choose(than=0.0)).ranges == work.do(MinMaxRanges()).ranges == work.do(Ranges("minmax")).ranges
+    assert (
+        work.do(Choose(than=0.0)).ranges
+        == work.do(MinMaxRanges()).ranges
+        == work.do(Ranges("minmax")).ranges
+    )
 
 
 def test_choose_leaves_room_where_a_sample_has_one_vector() -> None:
-    """Logits of other samples may reach further; in maps there are many vectors, one of which did."""
+    """Logits of other samples may reach further; in maps there are many vectors, one of
+    which did.
+    """
     net = Net("classifier", 4)
     x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
     graph = net.done(net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none"))
@@ -240,7 +288,9 @@ def test_narrow_takes_the_last_cut_back() -> None:
     assert ends == [(low, high), (0.7 * low, 0.7 * high)]
 
 
-def test_narrow_asks_all_samples_of_those_that_few_say_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_asks_all_samples_of_those_that_few_say_gain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of three values one: its range as it is, and its cuts."""
     asked = list[int]()
 
@@ -250,7 +300,8 @@ def test_narrow_asks_all_samples_of_those_that_few_say_gain(monkeypatch: pytest.
 
     monkeypatch.setattr(narrow, "outputs", counted)
     worked(masks(), MinMaxRanges(), count=8).do(Narrow(samples=8, few=2))
-    wanted, tries = 1, 1 + Narrow.cuts
+    wanted = 1
+    tries = 1 + Narrow.cuts
     assert wanted + 2 < asked.count(8) <= wanted + tries
     assert asked.count(2) >= wanted + 3
     assert {*asked} == {2, 8}
@@ -264,11 +315,16 @@ def test_narrow_takes_outputs_that_are_no_numbers() -> None:
     net.build.graph = graph
     graph.outputs = [mask, net.op(Greater(), mask, net.const(1))]
     found = worked(graph, MinMaxRanges(), count=8).do(Narrow())
-    assert found.ranges[graph.ops[1].output][1] < 0.8 * found.extremes()[graph.ops[1].output][1]
+    assert (
+        found.ranges[graph.ops[1].output][1]
+        < 0.8 * found.extremes()[graph.ops[1].output][1]
+    )
 
 
 def test_narrow_leaves_logits_alone() -> None:
-    """Of what has one vector in each sample, few vectors are seen; and a softmax has a scale of its own."""
+    """Of what has one vector in each sample, few vectors are seen; and a softmax has a
+    scale of its own.
+    """
     net = Net("classifier", 4)
     x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
     y = net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none")
@@ -278,10 +334,13 @@ def test_narrow_leaves_logits_alone() -> None:
     graph = net.done(net.op(Softmax(), y))
     plain = worked(graph, MinMaxRanges(), count=8)
     found = plain.do(Narrow())
-    assert all(found.ranges[v] == plain.ranges[v] for op in graph.ops[-2:] for v in op.outputs)
+    assert all(
+        found.ranges[v] == plain.ranges[v] for op in graph.ops[-2:] for v in op.outputs
+    )
 
 
-# ---- rewrites, rounding, correction ---------------------------------------------------------------------------------
+# ---- rewrites, rounding, correction
+# --------------------------------------------------------------------------------------
 
 
 def test_equalization_changes_nothing_but_the_sizes_of_channels() -> None:
@@ -289,14 +348,24 @@ def test_equalization_changes_nothing_but_the_sizes_of_channels() -> None:
     work = worked(graph, Equalize(power=1.0))
     for s in samples(graph, 3):
         for name, y in interp(graph, s).items():
-            np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+            np.testing.assert_allclose(
+                interp(work.graph, s)[name],
+                y,
+                rtol=1e-4,
+                atol=1e-4 * float(np.abs(y).max()),
+            )
     seen: dict[str, Array] = {}
     interp(
-        work.graph, samples(graph, 1)[0], lambda v, a: seen.update({v.name: np.abs(a).reshape(-1, a.shape[-1]).max(0)})
+        work.graph,
+        samples(graph, 1)[0],
+        lambda v, a: seen.update({v.name: np.abs(a).reshape(-1, a.shape[-1]).max(0)}),
     )
     first = work.graph.ops[0].output.name
     assert seen[first].max() < 4 * seen[first].min()
-    assert db(worked(graph, Equalize(power=1.0), MinMaxRanges()), graph) > db(worked(graph, MinMaxRanges()), graph) + 6
+    assert (
+        db(worked(graph, Equalize(power=1.0), MinMaxRanges()), graph)
+        > db(worked(graph, MinMaxRanges()), graph) + 6
+    )
 
 
 def test_equalization_leaves_relu6_room() -> None:
@@ -305,11 +374,18 @@ def test_equalization_leaves_relu6_room() -> None:
     work = worked(graph, Equalize())
     for s in work.samples:
         for name, y in interp(graph, s).items():
-            np.testing.assert_allclose(interp(work.graph, s)[name], y, rtol=1e-4, atol=1e-4 * float(np.abs(y).max()))
+            np.testing.assert_allclose(
+                interp(work.graph, s)[name],
+                y,
+                rtol=1e-4,
+                atol=1e-4 * float(np.abs(y).max()),
+            )
 
 
 def test_equalization_leaves_small_maps_alone() -> None:
-    """A channel that stands for one class is small in all samples without it: 6 samples of 144 vectors are 864."""
+    """A channel that stands for one class is small in all samples without it: 6 samples
+    of 144 vectors are 864.
+    """
     graph = stretched()
     for rows, changed in ((864, True), (865, False)):
         work = worked(graph, Equalize(rows=rows))
@@ -328,10 +404,14 @@ def test_equalization_goes_through_pools_and_stops_at_outputs() -> None:
 
 
 def test_averages_of_whole_images_have_a_scale_of_their_own() -> None:
-    """Which is finer than that of the image; smaller windows stay pools, and so does what an Edge TPU may refuse."""
+    """Which is finer than that of the image; smaller windows stay pools, and so does
+    what an Edge TPU may refuse.
+    """
     net = Net("average", 3)
     y = net.conv(net.input(1, 12, 12, 3), 16, act="relu")
-    graph = net.done(net.conv(net.op(AveragePool2D((12, 12), (1, 1)), y), 4, 1, act="none"))
+    graph = net.done(
+        net.conv(net.op(AveragePool2D((12, 12), (1, 1)), y), 4, 1, act="none")
+    )
     work = worked(graph, Lower(), MinMaxRanges())
     int8 = work.int8()
     (mean,) = (op for op in int8.graph.ops if op.kind == "mean")
@@ -339,14 +419,17 @@ def test_averages_of_whole_images_have_a_scale_of_their_own() -> None:
     assert db(work, graph) > db(worked(graph, MinMaxRanges()), graph) + 3
     for size, window in ((12, 6), (160, 160)):
         other = Net("other", 3)
-        z = other.op(AveragePool2D((window, window), (1, 1)), other.input(1, size, size, 3))
+        z = other.op(
+            AveragePool2D((window, window), (1, 1)), other.input(1, size, size, 3)
+        )
         kept = worked(other.done(other.conv(z, 4, 1)), Lower()).graph
         assert [op.kind for op in kept.ops] == ["average_pool2d", "conv2d"]
 
 
 def test_gptq_lessens_the_error_of_the_products() -> None:
     rng = np.random.default_rng(0)
-    x = rng.integers(-100, 100, (500, 1)) + rng.integers(-20, 20, (500, 32))  # what varies together
+    # what varies together
+    x = rng.integers(-100, 100, (500, 1)) + rng.integers(-20, 20, (500, 32))
     w = rng.normal(size=(1, 8, 32)) * 20
     q = rounded(w, np.einsum("ni,nj->ij", x, x)[None].astype(np.float64), 0.01)
     assert np.array_equal(q, np.rint(q))
@@ -355,26 +438,39 @@ def test_gptq_lessens_the_error_of_the_products() -> None:
         return float(np.square(x @ (m[0] - w[0]).T).mean())
 
     assert error(q) < 0.2 * error(np.rint(w))
-    assert np.array_equal(rounded(w, np.zeros((1, 32, 32)), 0.01), np.rint(w)), "no window: the nearest"
+    assert np.array_equal(rounded(w, np.zeros((1, 32, 32)), 0.01), np.rint(w)), (
+        "no window: the nearest"
+    )
 
 
 def test_gptq_of_a_whole_network() -> None:
     graph = stretched()
-    before, after = worked(graph, MinMaxRanges()), worked(graph, MinMaxRanges(), Gptq())
+    before = worked(graph, MinMaxRanges())
+    after = worked(graph, MinMaxRanges(), Gptq())
     assert {op.kind for op in after.weights} == {"conv2d", "depthwise_conv2d"}
-    nearest, twins = before.int8().twins, after.int8().twins
-    assert any(np.any(weights(nearest[op]) != weights(twins[op])) for op in after.weights)
+    nearest = before.int8().twins
+    twins = after.int8().twins
+    assert any(
+        np.any(weights(nearest[op]) != weights(twins[op])) for op in after.weights
+    )
     assert db(after, graph) > db(before, graph) - 0.5
 
 
-def channel_means(graph: Graph, tries: list[dict[str, Array]], names: list[str]) -> dict[str, Array]:
+def channel_means(
+    graph: Graph, tries: list[dict[str, Array]], names: list[str]
+) -> dict[str, Array]:
     """Of reals, over all samples."""
     sums: dict[str, Array] = {}
 
     def observe(v: Value, array: Array) -> None:
         if v.name in names:
-            real = Dequantize().ref([array], [v.type], [v.type])[0] if v.type.is_quantized else array
-            sums[v.name] = sums.get(v.name, 0) + real.reshape(-1, array.shape[-1]).mean(0, dtype=np.float64)
+            if v.type.is_quantized:
+                real = Dequantize().ref([array], [v.type], [v.type])[0]
+            else:
+                real = array
+            sums[v.name] = sums.get(v.name, 0) + real.reshape(-1, array.shape[-1]).mean(
+                0, dtype=np.float64
+            )
 
     for s in tries:
         interp(graph, s, observe)
@@ -384,13 +480,15 @@ def channel_means(graph: Graph, tries: list[dict[str, Array]], names: list[str])
 def off(work: Work, tries: list[dict[str, Array]]) -> Array:
     """How far the means of the channels of the output are off in the int8 model."""
     (out,) = (v.name for v in work.graph.outputs)
-    floats, int8 = (channel_means(g, tries, [out])[out] for g in (work.graph, work.int8().graph))
+    floats, int8 = (
+        channel_means(g, tries, [out])[out] for g in (work.graph, work.int8().graph)
+    )
     return np.asarray(int8 - floats)
 
 
 def test_bias_correction_keeps_means() -> None:
-    """Of a layer alone, whose inputs have a mean; and through relus, where what is inherited counts too, and samples of
-    noise agree less.
+    """Of a layer alone, whose inputs have a mean; and through relus, where what is
+    inherited counts too, and samples of noise agree less.
     """
     alone = one_layer()
     for graph, offset, inherited, left in (
@@ -398,7 +496,9 @@ def test_bias_correction_keeps_means() -> None:
         (alone, 5.0, True, 0.3),
         (stretched(), 0, True, 0.4),
     ):
-        tries = [{k: x + np.float32(offset) for k, x in s.items()} for s in samples(graph, 6)]
+        tries = [
+            {k: x + np.float32(offset) for k, x in s.items()} for s in samples(graph, 6)
+        ]
         work = Work(graph, tries).do(MinMaxRanges())
         after = work.do(BiasCorrection(inherited=inherited))
         assert np.abs(off(after, tries)).max() < left * np.abs(off(work, tries)).max()
@@ -406,7 +506,9 @@ def test_bias_correction_keeps_means() -> None:
 
 @pytest.mark.parametrize("inherited", [False, True])
 def test_bias_correction_takes_what_samples_agree_on(inherited: bool) -> None:
-    """One of four is clipped: a quarter of what that costs it is the mean, and would be noise to the others."""
+    """One of four is clipped: a quarter of what that costs it is the mean, and would be
+    noise to the others.
+    """
     graph = one_layer()
     calm = samples(graph, 3)
     ranges = Work(graph, calm).do(MinMaxRanges()).ranges
@@ -437,9 +539,19 @@ def test_bias_correction_gives_a_bias_to_what_has_none() -> None:
 def test_every_step_takes_every_network(net: Callable[[], Graph]) -> None:
     """One after the other, and twice the same."""
     graph = net()
-    todo: list[Step] = [Lower(), Separate(), Centre(), Equalize(), Choose(), Narrow(), Gptq(), BiasCorrection()]
+    todo: list[Step] = [
+        Lower(),
+        Separate(),
+        Centre(),
+        Equalize(),
+        Choose(),
+        Narrow(),
+        Gptq(),
+        BiasCorrection(),
+    ]
     assert {s.name for s in todo} | {"minmax", "ranges", "precision"} == set(steps())
-    one, two = worked(graph, *todo), worked(graph, *todo)
+    one = worked(graph, *todo)
+    two = worked(graph, *todo)
     assert one.int8().graph == two.int8().graph
     assert db(one, graph) > 15
 
@@ -453,4 +565,8 @@ def test_best_is_never_far_below_min_and_max() -> None:
     assert len(rows) == len(Recipe.load("best").candidates)
     kept = rows[found.candidate.name]
     assert kept.db >= rows["minmax"].db - found.recipe.within_db
-    assert kept.db >= max(t.db for t in found.tried if not t.refused) - found.recipe.within_errors * kept.error
+    assert (
+        kept.db
+        >= max(t.db for t in found.tried if not t.refused)
+        - found.recipe.within_errors * kept.error
+    )

@@ -1,4 +1,6 @@
-"""Calibration samples that do not belong: named with their effect, and left out where that helps the others."""
+"""Calibration samples that do not belong: named with their effect, and left out where
+that helps the others.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ TWO = Recipe.of(
 
 
 def suited(graph: Graph, tries: Sequence[dict[str, Array]]) -> Suited:
-    return Work(graph, tries).survey().suited([f"sample {i}" for i in range(len(tries))])
+    return (
+        Work(graph, tries).survey().suited([f"sample {i}" for i in range(len(tries))])
+    )
 
 
 def scaled(sample: dict[str, Array], by: float) -> dict[str, Array]:
@@ -59,7 +63,10 @@ def test_what_is_of_another_size_is_named_with_its_effect() -> None:
 
 def test_a_picture_of_nothing_is_named() -> None:
     graph = NETS["residual"]()
-    tries = [*samples(graph, 9), {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()}]
+    tries = [
+        *samples(graph, 9),
+        {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()},
+    ]
     (one,) = suited(graph, tries).strangers
     assert one.sample == 9
     assert one.contrast == pytest.approx(0, abs=1e-6)
@@ -69,13 +76,17 @@ def test_a_picture_of_nothing_is_named() -> None:
 def test_several_kinds_are_no_strangers() -> None:
     graph = NETS["residual"]()
     tries = samples(graph, 12)
-    assert not suited(graph, [*tries[:7], *(scaled(s, 10) for s in tries[7:])]).strangers
+    assert not suited(
+        graph, [*tries[:7], *(scaled(s, 10) for s in tries[7:])]
+    ).strangers
 
 
 def test_samples_that_are_all_alike() -> None:
     graph = NETS["residual"]()
     one, *more = samples(graph, 9)
-    near = [{k: x + np.float32(0.2) * other[k] for k, x in one.items()} for other in more]
+    near = [
+        {k: x + np.float32(0.2) * other[k] for k, x in one.items()} for other in more
+    ]
     assert suited(graph, near).alike
     assert "nearly the same" in suited(graph, near).notes()[0]
     assert not suited(graph, more).alike
@@ -99,23 +110,34 @@ def test_the_best_is_made_without_what_harms_the_others() -> None:
     assert fast.samples == 13
     assert not fast.suited.left_out
     assert "leave out" in fast.suited.notes()[0]
-    assert json.loads(json.dumps(found.to_json()))["calibration"]["strangers"][0]["name"] == "sample 5"
+    assert (
+        json.loads(json.dumps(found.to_json()))["calibration"]["strangers"][0]["name"]
+        == "sample 5"
+    )
 
 
 def test_what_does_not_harm_stays() -> None:
     graph = NETS["residual"]()
-    tries = [*samples(graph, 12), {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()}]
+    tries = [
+        *samples(graph, 12),
+        {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()},
+    ]
     found = search(TWO, graph, tries)
     assert [s.sample for s in found.suited.strangers] == [12]
     assert found.suited.left_out == (found.suited.without_db > found.suited.with_db)  # type: ignore[operator]
 
 
-BLAZEFACE, RESNET = "mp_blazeface_short_f16", "resnet8_f32"
+BLAZEFACE = "mp_blazeface_short_f16"
+RESNET = "resnet8_f32"
 
 
-def pictures(shared: Path, model: str, folder: Path) -> tuple[Graph, Sequence[dict[str, Array]]]:
+def pictures(
+    shared: Path, model: str, folder: Path
+) -> tuple[Graph, Sequence[dict[str, Array]]]:
     """The float graph of a model and its inputs of a folder's photos."""
-    graph = lower(optimize(read_model(shared / "models" / model / f"{model}.tflite", {})))
+    graph = lower(
+        optimize(read_model(shared / "models" / model / f"{model}.tflite", {}))
+    )
     spec = {BLAZEFACE: "m1_1", RESNET: "0_255"}[model]
     chosen = choose(graph.inputs, spec, {})[graph.inputs[0].name]
     return graph, [dict(s) for s in load_calibration(folder, graph.inputs, chosen)]
@@ -125,11 +147,19 @@ def pictures(shared: Path, model: str, folder: Path) -> tuple[Graph, Sequence[di
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "named"),
-    [(BLAZEFACE, ["black", "digit", "mask", "white"]), (RESNET, ["black", "mask", "white"])],
+    [
+        (BLAZEFACE, ["black", "digit", "mask", "white"]),
+        (RESNET, ["black", "mask", "white"]),
+    ],
     ids=["blazeface", "resnet8"],
 )
-def test_planted_pictures_are_named_and_no_photo_is(tmp_path: Path, shared: Path, model: str, named: list[str]) -> None:
-    """Each planted alone among photos, and any photos by themselves. A digit is nothing special to resnet8."""
+def test_planted_pictures_are_named_and_no_photo_is(
+    tmp_path: Path, shared: Path, model: str, named: list[str]
+) -> None:
+    """Each planted alone among photos, and any photos by themselves.
+
+    A digit is nothing special to resnet8.
+    """
     other = shared / "data" / "other"
     for name, picture in {
         "black": Image.new("RGB", (64, 64)),
@@ -140,11 +170,17 @@ def test_planted_pictures_are_named_and_no_photo_is(tmp_path: Path, shared: Path
         picture.convert("RGB").save(tmp_path / f"{name}.png")
     graph, photos = pictures(shared, model, shared / "data" / "photos")
     _, planted = pictures(shared, model, tmp_path)
-    survey = Work(graph, [*photos, *planted], HostRunners(native_compiler(None)), passes=99).survey()
+    survey = Work(
+        graph, [*photos, *planted], HostRunners(native_compiler(None)), passes=99
+    ).survey()
 
     def strangers(numbers: Sequence[int]) -> list[int]:
-        each, contrast = [survey.each[i] for i in numbers], [survey.contrast[i] for i in numbers]
-        return [numbers[s.sample] for s in Survey(graph, each, contrast).suited([""] * len(numbers)).strangers]
+        each = [survey.each[i] for i in numbers]
+        contrast = [survey.contrast[i] for i in numbers]
+        return [
+            numbers[s.sample]
+            for s in Survey(graph, each, contrast).suited([""] * len(numbers)).strangers
+        ]
 
     count = len(photos)
     assert strangers(range(count)) == []
@@ -163,21 +199,30 @@ def test_planted_pictures_are_named_and_no_photo_is(tmp_path: Path, shared: Path
 @pytest.mark.cc
 @pytest.mark.slow
 def test_a_compile_says_what_it_left_out(tmp_path: Path, shared: Path) -> None:
-    """A mask among photos costs BlazeFace's ranges a factor, and held-back photos most of their accuracy."""
+    """A mask among photos costs BlazeFace's ranges a factor, and held-back photos most
+    of their accuracy.
+    """
     folder = tmp_path / "photos"
     folder.mkdir()
     for path in sorted((shared / "data" / "photos").iterdir())[:16]:
-        Image.open(path).convert("RGB").resize((128, 128)).save(folder / f"{path.stem}.png")
-    mask = Image.open(shared / "data" / "other" / "test_data__dog_segmentation_mask.png").convert("RGB")
+        Image.open(path).convert("RGB").resize((128, 128)).save(
+            folder / f"{path.stem}.png"
+        )
+    mask = Image.open(
+        shared / "data" / "other" / "test_data__dog_segmentation_mask.png"
+    ).convert("RGB")
     recipe = tmp_path / "two.toml"
     recipe.write_text(
         '[[candidate]]\nname = "minmax"\nsteps = ["lower", "minmax"]\n'
-        '[[candidate]]\nname = "mse"\nsteps = ["lower", { step = "ranges", method = "mse" }]\n'
+        '[[candidate]]\nname = "mse"\nsteps = ["lower", { step = "ranges", '
+        'method = "mse" }]\n'
     )
     for i in range(2):  # either may be held back to verify with
         mask.resize((128 - i, 128)).save(folder / f"mask{i}.png")
     model = shared / "models" / BLAZEFACE / f"{BLAZEFACE}.tflite"
-    options = Options(calibrate=folder, preprocess="m1_1", quantize=str(recipe), min_cosine=-1)
+    options = Options(
+        calibrate=folder, preprocess="m1_1", quantize=str(recipe), min_cosine=-1
+    )
     text = compile_model(model, output=tmp_path / "m.edgec", options=options).summary()
     text = " ".join(text.split())
     assert "note: unlike the other calibration samples: mask" in text

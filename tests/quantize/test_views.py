@@ -23,8 +23,12 @@ def photo(*shape: int) -> Array:
     return np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
 
 
-@pytest.mark.parametrize(("shape", "across"), [((1, 24, 36, 3), 2), ((1, 3, 24, 36), 3), ((1, 1, 24, 36), 3)])
-def test_a_photo_is_seen_mirrored_moved_and_dimmed(shape: tuple[int, ...], across: int) -> None:
+@pytest.mark.parametrize(
+    ("shape", "across"), [((1, 24, 36, 3), 2), ((1, 3, 24, 36), 3), ((1, 1, 24, 36), 3)]
+)
+def test_a_photo_is_seen_mirrored_moved_and_dimmed(
+    shape: tuple[int, ...], across: int
+) -> None:
     sample = {"x": photo(*shape), "other": np.arange(3)}
     own, mirrored, moved, dimmed, both = (v["x"] for v in views(sample, 9))
     assert own is sample["x"]
@@ -37,11 +41,22 @@ def test_a_photo_is_seen_mirrored_moved_and_dimmed(shape: tuple[int, ...], acros
     outer[across - 1], outer[across] = slice(None, -2), slice(3, None)
     np.testing.assert_array_equal(moved[tuple(inner)], own[tuple(outer)])
     assert {*np.unique(both)} <= {*np.unique(own)}
-    assert all(v.shape == shape and v.dtype == np.float32 for v in (mirrored, moved, dimmed, both))
+    assert all(
+        v.shape == shape and v.dtype == np.float32
+        for v in (mirrored, moved, dimmed, both)
+    )
     assert [len(views(sample, most)) for most in (-1, 0, 2)] == [1, 1, 3]
 
 
-@pytest.mark.parametrize("x", [photo(1, 40), photo(1, 24, 36, 8), photo(1, 4, 36, 3), np.ones((1, 9, 9, 3), np.int8)])
+@pytest.mark.parametrize(
+    "x",
+    [
+        photo(1, 40),
+        photo(1, 24, 36, 8),
+        photo(1, 4, 36, 3),
+        np.ones((1, 9, 9, 3), np.int8),
+    ],
+)
 def test_what_is_no_photo_is_seen_as_it_is(x: Array) -> None:
     sample = {"x": x}
     assert views(sample, 9) == [sample]
@@ -49,7 +64,9 @@ def test_what_is_no_photo_is_seen_as_it_is(x: Array) -> None:
 
 def test_a_sample_counts_once_with_all_its_views() -> None:
     """The figures that people see are of the samples themselves."""
-    want, rough, fine = {"y": np.ones(100)}, {"y": np.full(100, 1.1)}, {"y": np.full(100, 1.01)}
+    want = {"y": np.ones(100)}
+    rough = {"y": np.full(100, 1.1)}
+    fine = {"y": np.full(100, 1.01)}
     found = Score.of([[(want, fine), (want, rough)], [(want, fine), (want, fine)]])
     assert [len(rows) for rows in found.rows.values()] == [2]
     (first, second) = found.rows["y"]
@@ -68,22 +85,31 @@ class _Narrow:
     changes: ClassVar[str] = "ranges"
 
     def run(self, work: Work) -> None:
-        seen, pictures = work.extremes(), {*work.graph.inputs}
-        work.ranges = {v: (low / 50, high / 50) if v in pictures else (low, high) for v, (low, high) in seen.items()}
+        seen = work.extremes()
+        pictures = {*work.graph.inputs}
+        work.ranges = {
+            v: (low / 50, high / 50) if v in pictures else (low, high)
+            for v, (low, high) in seen.items()
+        }
 
 
 def test_a_candidate_for_these_photos_alone_is_not_kept() -> None:
-    """All of them are bright on the left, where the network does not look; other photos may be so on the right."""
+    """All of them are bright on the left, where the network does not look; other photos
+    may be so on the right.
+    """
     net = Net("right", 3)
     x = net.input(1, 16, 16, 3)
     y = net.op(Slice((0, 0, 8, 0), (1, 16, 8, 3), (1, 1, 1, 1)), x)
     graph = net.done(net.conv(y, 4, 1, act="none"))
-    rng, tries = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    tries = []
     for _ in range(8):
         array = rng.uniform(0, 0.02, (1, 16, 16, 3)).astype(np.float32)
         array[:, :, :4] *= 50
         tries.append({x.name: array})
-    recipe = Recipe("r", (Candidate("minmax", (MinMaxRanges(),)), Candidate("narrow", (_Narrow(),))))
+    recipe = Recipe(
+        "r", (Candidate("minmax", (MinMaxRanges(),)), Candidate("narrow", (_Narrow(),)))
+    )
     found = search(recipe, graph, tries)
     assert found.candidate.name == "minmax"
     plain = {t.name: t.outputs[graph.outputs[0].name].sqnr_db for t in found.tried}

@@ -1,4 +1,6 @@
-"""The page of `edgec diff` in a real browser: a chosen layer is told about; nothing is wider than the window."""
+"""The page of `edgec diff` in a real browser: a chosen layer is told about; nothing is
+wider than the window.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ def image_net() -> Graph:
 def found(tmp_path_factory: pytest.TempPathFactory) -> Diff:
     floats, int8, tries = small()
     planted = plant("scale", int8, 1, tmp_path_factory.mktemp("csrc"))
-    return compared(InterpSide("float", floats), InterpSide("int8", planted.graph), tries[:2], 0)
+    return compared(
+        InterpSide("float", floats), InterpSide("int8", planted.graph), tries[:2], 0
+    )
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_layer_is_told_about_and_nothing_is_cut(found: Diff, width: int, tmp_path: Path) -> None:
+def test_a_layer_is_told_about_and_nothing_is_cut(
+    found: Diff, width: int, tmp_path: Path
+) -> None:
     assert found.culprit is not None
     culprit = next(one for one in found.layers if one.value == found.culprit.value)
     ask = f"""
@@ -68,6 +74,13 @@ def test_names_from_files_are_no_markup(found: Diff) -> None:
     evil = "<script>alert(1)</script>"
     layers = [replace(one, value=evil, source=evil) for one in found.layers]
     html = page(
-        replace(found, a=evil, b=evil, layers=layers, notes=[evil], outputs={evil: next(iter(found.outputs.values()))})
+        replace(
+            found,
+            a=evil,
+            b=evil,
+            layers=layers,
+            notes=[evil],
+            outputs={evil: next(iter(found.outputs.values()))},
+        )
     )
     assert evil not in html

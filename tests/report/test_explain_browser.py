@@ -1,4 +1,6 @@
-"""The page in a real browser: it opens on the whole graph, the small map moves it, a click tells why."""
+"""The page in a real browser: it opens on the whole graph, the small map moves it, a
+click tells why.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tests.report.test_explain_html import deep_report, report
 pytestmark = pytest.mark.browser
 
 FLAGS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--headless --no-sandbox --disable-gpu --no-first-run "
+    "--disable-background-networking --disable-component-update "
     "--disable-sync --disable-quic --window-size=1200,900"
 )
 ACT = """<script>
@@ -50,8 +53,13 @@ const frameAt = () => ["x", "y", "width", "height"].map(k => Number(page.querySe
 
 
 def told(html: str, ask: str, folder: Path, width: int = 1200) -> Any:
-    """What a script answers about the page, in a window as wide as that. ask: JavaScript that returns something."""
-    held = f'<script type="application/json" id="source">{htmlsafe_json_dumps(html)}</script>'
+    """What a script answers about the page, in a window as wide as that. ask:
+    JavaScript that returns something.
+    """
+    held = (
+        '<script type="application/json" '
+        f'id="source">{htmlsafe_json_dumps(html)}</script>'
+    )
     script = FRAME.replace("WIDTH", str(width)).replace("ASK", ask)
     dom = visit(f"<html><head></head><body>{held}{script}</body></html>", folder)
     found = re.search(r"<output>(.*?)</output>", dom, re.S)
@@ -63,8 +71,16 @@ def visit(html: str, folder: Path) -> str:
     """The document after its scripts have run."""
     file = folder / "page.html"
     file.write_text(html)
-    command = ["chromium", *FLAGS.split(), f"--user-data-dir={folder / 'profile'}", "--dump-dom", file.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    command = [
+        "chromium",
+        *FLAGS.split(),
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        file.as_uri(),
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
 
 
 def test_a_click_tells_why_and_a_search_finds(tmp_path: Path) -> None:
@@ -85,14 +101,21 @@ def test_a_click_tells_why_and_a_search_finds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("ops", [3, 250])
 def test_it_opens_on_the_whole_graph(ops: int, width: int, tmp_path: Path) -> None:
-    ask = f"{SEEN} return {{inside, frame: frameAt(), wide: page.documentElement.scrollWidth}};"
+    ask = (
+        f"{SEEN} return {{inside, frame: frameAt(), wide: "
+        f"page.documentElement.scrollWidth}};"
+    )
     seen = told(page(deep_report(ops)), ask, tmp_path, width)
     assert seen["inside"], "a part of the graph is out of sight"
     assert seen["wide"] <= width
-    assert min(seen["frame"][2:]) > 100, "the frame of the small map has the size of the graph"
+    assert min(seen["frame"][2:]) > 100, (
+        "the frame of the small map has the size of the graph"
+    )
 
 
-def test_the_small_map_moves_the_graph_and_reset_shows_all_of_it(tmp_path: Path) -> None:
+def test_the_small_map_moves_the_graph_and_reset_shows_all_of_it(
+    tmp_path: Path,
+) -> None:
     ask = (
         SEEN
         + """
@@ -112,5 +135,7 @@ return { inside, near, moved, wheeled, whole: frameAt() };"""
     whole = seen["whole"]
     assert seen["inside"]
     assert seen["near"][3] < whole[3] / 4, "zooming in makes the frame smaller"
-    assert seen["moved"][1] > seen["near"][1] + whole[3] / 4, "the frame follows the pointer down"
+    assert seen["moved"][1] > seen["near"][1] + whole[3] / 4, (
+        "the frame follows the pointer down"
+    )
     assert seen["wheeled"][2] < seen["moved"][2], "the wheel zooms in"

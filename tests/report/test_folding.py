@@ -1,4 +1,6 @@
-"""Folding: every box keeps its place among its neighbours, columns do not overlap, and a deep network fits a screen."""
+"""Folding: every box keeps its place among its neighbours, columns do not overlap, and
+a deep network fits a screen.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ Graph = tuple[list[float], list[tuple[int, int]]]
 
 def deep(n: int) -> Graph:
     """A chain with an edge around every fifth of its nodes."""
-    return [100.0] * n, [(i, i + 1) for i in range(n - 1)] + [(i, i + 4) for i in range(0, n - 4, 5)]
+    return [100.0] * n, [(i, i + 1) for i in range(n - 1)] + [
+        (i, i + 4) for i in range(0, n - 4, 5)
+    ]
 
 
 def check(graph: Graph) -> None:
     widths, edges = graph
     folded = fold(draw(widths, edges), widths)
     boxes = [
-        (x - w / 2, y - HEIGHT / 2, x + w / 2, y + HEIGHT / 2) for (x, y), w in zip(folded.nodes, widths, strict=True)
+        (x - w / 2, y - HEIGHT / 2, x + w / 2, y + HEIGHT / 2)
+        for (x, y), w in zip(folded.nodes, widths, strict=True)
     ]
     for i, (left, top, right, bottom) in enumerate(boxes):
         assert left >= 0
@@ -30,10 +35,18 @@ def check(graph: Graph) -> None:
         assert right <= folded.width
         assert bottom <= folded.height
         for other in boxes[:i]:
-            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+            assert (
+                right <= other[0]
+                or other[2] <= left
+                or bottom <= other[1]
+                or other[3] <= top
+            )
     for path, (a, b) in zip(folded.paths(), edges, strict=True):
         numbers = [float(n) for n in re.findall(r"-?\d+\.\d", path)]
-        assert (abs(numbers[0] - folded.nodes[a][0]) < 0.1, abs(numbers[1] - boxes[a][3]) < 0.1) == (True, True)
+        assert (
+            abs(numbers[0] - folded.nodes[a][0]) < 0.1,
+            abs(numbers[1] - boxes[a][3]) < 0.1,
+        ) == (True, True)
         assert abs(numbers[-1] - boxes[b][1]) < 0.1
         assert all(-0.1 <= n <= max(folded.width, folded.height) for n in numbers)
 

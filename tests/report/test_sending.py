@@ -1,4 +1,6 @@
-"""What a person sees of a flash: bars on a terminal, lines in a log, also while nothing comes."""
+"""What a person sees of a flash: bars on a terminal, lines in a log, also while nothing
+comes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_a_log_gets_a_line_every_few_seconds() -> None:
         report("ssh://b", Sending(700_000, 1_400_000, 500_000, 2.0, "switching"))
         time.sleep(0.15)
     lines = log.getvalue().splitlines()
-    assert lines[:2] == ["ssh://a: connecting"] * 2, "a log that stands still looks like a program that does"
+    assert lines[:2] == ["ssh://a: connecting"] * 2, (
+        "a log that stands still looks like a program that does"
+    )
     assert "ssh://a: sending 50 % of 1.4 MB, 250.0 kB/s, 2 s left" in lines
     assert "ssh://b: switching" in lines
     assert len(lines) < 9
@@ -49,7 +53,10 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     master, slave = pty.openpty()
     with os.fdopen(slave, "w") as terminal, shown(to=terminal) as report:
-        report("serial:///dev/ttyUSB0?baud=[115200]", Sending(700_000, 1_400_000, 500_000, 2.0))
+        report(
+            "serial:///dev/ttyUSB0?baud=[115200]",
+            Sending(700_000, 1_400_000, 500_000, 2.0),
+        )
         time.sleep(0.3)
     said = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(master, 1 << 16).decode())
     os.close(master)
@@ -59,16 +66,36 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slow_line_is_seen_to_move(tmp_path: Path) -> None:
-    """A small bundle over a serial line of 115200 baud: once nothing was said before all of it had arrived."""
+    """A small bundle over a serial line of 115200 baud: once nothing was said before
+    all of it had arrived.
+    """
     world = World(tmp_path / "root", random.Random(0))
     world.boot()
-    recipe = make_bundle(tmp_path / "m.edgec", fake_program(6000, world.rng), world.rng.randbytes(150_000))
+    recipe = make_bundle(
+        tmp_path / "m.edgec",
+        fake_program(6000, world.rng),
+        world.rng.randbytes(150_000),
+    )
     seen: list[tuple[float, Sending]] = []
-    with Connection(SimStream(world, Faults(), Faults()), lambda: world.now, seed=1) as connection:
-        send(connection, recipe, progress=lambda s: seen.append((world.now, s)), clock=lambda: world.now)
+    with Connection(
+        SimStream(world, Faults(), Faults()), lambda: world.now, seed=1
+    ) as connection:
+        send(
+            connection,
+            recipe,
+            progress=lambda s: seen.append((world.now, s)),
+            clock=lambda: world.now,
+        )
     sending = [(at, s) for at, s in seen if s.step == "sending"]
-    assert [s.step for _, s in seen if s.step != "sending"] == ["comparing", "writing and checking"]
-    assert [s.done for _, s in sending] == sorted({s.done for _, s in sending}), "it only grows"
+    assert [s.step for _, s in seen if s.step != "sending"] == [
+        "comparing",
+        "writing and checking",
+    ]
+    assert [s.done for _, s in sending] == sorted({s.done for _, s in sending}), (
+        "it only grows"
+    )
     assert sending[-1][1].done == sending[-1][1].total
     pauses = [after[0] - before[0] for before, after in pairwise(sending)]
-    assert max(pauses) < 2.0, "nothing is said for longer than a window takes on the line"
+    assert max(pauses) < 2.0, (
+        "nothing is said for longer than a window takes on the line"
+    )

@@ -1,4 +1,6 @@
-"""Tables of a terminal: aligned, the same in every log, within the width; cells are text; terms are explained."""
+"""Tables of a terminal: aligned, the same in every log, within the width; cells are
+text; terms are explained.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,33 @@ from tests.report.test_explain_html import report
 
 
 def test_columns_are_aligned() -> None:
-    text = table(("name", "ms", "why"), [("a", "1.5", ""), ("longer", "12.25", "it is")], "lrl")
-    assert text.splitlines() == ["name       ms  why", "a         1.5", "longer  12.25  it is"]
+    text = table(
+        ("name", "ms", "why"), [("a", "1.5", ""), ("longer", "12.25", "it is")], "lrl"
+    )
+    assert text.splitlines() == [
+        "name       ms  why",
+        "a         1.5",
+        "longer  12.25  it is",
+    ]
     assert table(("name",), [], "l") == ""
 
 
-def test_it_is_the_same_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_same_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = table(("a", "b"), [("x", "long " * 60)], "ll")
-    for name, value in (("COLUMNS", "40"), ("FORCE_COLOR", "1"), ("TERM", "xterm-256color"), ("NO_COLOR", "1")):
+    for name, value in (
+        ("COLUMNS", "40"),
+        ("FORCE_COLOR", "1"),
+        ("TERM", "xterm-256color"),
+        ("NO_COLOR", "1"),
+    ):
         monkeypatch.setenv(name, value)
     assert table(("a", "b"), [("x", "long " * 60)], "ll") == before
     assert max(map(len, before.splitlines())) <= WIDTH
-    assert before.split() == ["a", "b", "x", *["long"] * 60], "it wraps, and nothing is lost"
+    assert before.split() == ["a", "b", "x", *["long"] * 60], (
+        "it wraps, and nothing is lost"
+    )
 
 
 def test_cells_are_text() -> None:
@@ -58,9 +75,17 @@ def test_a_rules_name_reads_as_words() -> None:
 def test_what_needs_no_fix_is_a_line_for_each_rule(fix: str | None) -> None:
     r = report("chain")
     kept = [op for op in r.ops if op.refusals]
-    rows = tuple(replace(op, refusals=tuple(replace(why, fix=fix) for why in op.refusals)) for op in r.ops)
+    rows = tuple(
+        replace(op, refusals=tuple(replace(why, fix=fix) for why in op.refusals))
+        for op in r.ops
+    )
     text = to_text(replace(r, ops=rows), each_op=False)
     assert "fix:" not in text
     assert "rule:" not in text
-    assert text.count("no fix needed: ") == len({op.refusals[0].constraint for op in kept})
-    assert all(" ".join(op.refusals[0].constraint.split()) in " ".join(text.split()) for op in kept)
+    assert text.count("no fix needed: ") == len(
+        {op.refusals[0].constraint for op in kept}
+    )
+    assert all(
+        " ".join(op.refusals[0].constraint.split()) in " ".join(text.split())
+        for op in kept
+    )

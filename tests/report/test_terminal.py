@@ -1,4 +1,6 @@
-"""The steps of a job: their times, the lines and the bar of who watches, and where the time went."""
+"""The steps of a job: their times, the lines and the bar of who watches, and where the
+time went.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Clock:
 
 
 def test_steps_are_timed_and_told() -> None:
-    clock, told = Clock(), list[str]()
+    clock = Clock()
+    told = list[str]()
     say = Steps(told.append, clock)
     for text, seconds in [
         ("read", 1.0),
@@ -39,12 +42,25 @@ def test_steps_are_timed_and_told() -> None:
     ]:
         say(text)
         clock.now += seconds
-    assert [s.name for s in say.done()] == ["read", "calibrate", "quantize"]  # the last has not ended
+    # the last has not ended
+    assert [s.name for s in say.done()] == ["read", "calibrate", "quantize"]
     say("")
     clock.now += 100
     say("")
-    assert say.done() == (Step("read", 6.0), Step("calibrate", 5.0), Step("quantize", 4.0))
-    assert told == ["read", "calibrate 1/2", "calibrate 2/2", "quantize", "read", "", ""]
+    assert say.done() == (
+        Step("read", 6.0),
+        Step("calibrate", 5.0),
+        Step("quantize", 4.0),
+    )
+    assert told == [
+        "read",
+        "calibrate 1/2",
+        "calibrate 2/2",
+        "quantize",
+        "read",
+        "",
+        "",
+    ]
 
 
 def test_items_are_counted() -> None:
@@ -58,8 +74,12 @@ def test_items_are_counted() -> None:
     ]
 
 
-def test_a_long_step_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """At most every half a minute, with what is left by its pace so far; a search that goes on begins in the middle."""
+def test_a_long_step_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At most every half a minute, with what is left by its pace so far; a search that
+    goes on begins in the middle.
+    """
     clock = Clock()
     monkeypatch.setattr(time, "monotonic", clock)
     with progress() as say:
@@ -100,7 +120,9 @@ def test_off_a_terminal_there_is_a_line_for_what_took_a_second(
     assert err == ("" if quiet else "calibrate: 1.4 s\npack: 2.0 s\n")
 
 
-def test_the_bar_shows_each_step_and_leaves_the_screen_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_shows_each_step_and_leaves_the_screen_clean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -120,13 +142,22 @@ def test_the_bar_shows_each_step_and_leaves_the_screen_clean(monkeypatch: pytest
     shown = screen.getvalue()
     assert "calibrate" in shown
     assert "3/7" in shown
-    assert shown.count("\033[?25l") == shown.count("\033[?25h") == 1  # the cursor is back
+    # the cursor is back
+    assert shown.count("\033[?25l") == shown.count("\033[?25h") == 1
     assert shown.endswith("\033[2K")  # and the line is empty
 
 
 def test_where_the_time_went_tells_the_c_compiler_apart() -> None:
-    steps = (Step("read", 0.01), Step("verify", 1.25), Step(f"{COMPILE_C} for a", 3.0), Step(f"{COMPILE_C} for b", 1.0))
-    assert where_the_time_went(steps) == "where the time went: 5.3 s = verify 1.2 s, C compiler 4.0 s"
+    steps = (
+        Step("read", 0.01),
+        Step("verify", 1.25),
+        Step(f"{COMPILE_C} for a", 3.0),
+        Step(f"{COMPILE_C} for b", 1.0),
+    )
+    assert (
+        where_the_time_went(steps)
+        == "where the time went: 5.3 s = verify 1.2 s, C compiler 4.0 s"
+    )
     assert "emit" not in where_the_time_went([*steps, Step("emit", 0.1)]), "2 % of it"
     assert where_the_time_went(()) == "where the time went: 0.0 s"
 
@@ -134,8 +165,12 @@ def test_where_the_time_went_tells_the_c_compiler_apart() -> None:
 @pytest.mark.cc
 def test_a_compile_names_its_steps(tmp_path: Path) -> None:
     told: list[str] = []
-    options = Options(calibrate=DIGITS.with_name("digits_calibration.npz"), quantize="fast")
-    done = compile_model(DIGITS, output=tmp_path / "d.edgec", options=options, progress=told.append)
+    options = Options(
+        calibrate=DIGITS.with_name("digits_calibration.npz"), quantize="fast"
+    )
+    done = compile_model(
+        DIGITS, output=tmp_path / "d.edgec", options=options, progress=told.append
+    )
     names = [s.name for s in done.steps]
     for name in (
         "read",

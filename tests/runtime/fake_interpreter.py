@@ -1,4 +1,6 @@
-"""A test double of tf.lite.Interpreter: the tiny model's RELU, with the real one's manners and, on demand, faults."""
+"""A test double of tf.lite.Interpreter: the tiny model's RELU, with the real one's
+manners and, on demand, faults.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ Array = NDArray[Any]
 class FakeInterpreter(Interpreter):
     """Refuses to run while a view of its memory is held, as LiteRT does.
 
-    fail_at: the invoke (from 1) that raises, as when the stick is pulled out.  move: every invoke moves its tensors.
-    names: what it calls its tensors.  dtype: what it says they are.
+    fail_at: the invoke (from 1) that raises, as when the stick is pulled out.  move:
+    every invoke moves its tensors. names: what it calls its tensors.  dtype: what it
+    says they are.
     """
 
     def __init__(
@@ -30,7 +33,10 @@ class FakeInterpreter(Interpreter):
         names: tuple[str, str] = ("q", "r"),
         dtype: type[np.generic] = np.int8,
     ) -> None:
-        self.fail_at, self.move, self.names, self.dtype = fail_at, move, names, dtype
+        self.fail_at = fail_at
+        self.move = move
+        self.names = names
+        self.dtype = dtype
         self.invokes = 0
         self._memory: list[Array] = []
 
@@ -38,10 +44,24 @@ class FakeInterpreter(Interpreter):
         self._memory = [np.zeros(SHAPE, np.int8), np.zeros(SHAPE, np.int8)]
 
     def get_input_details(self) -> list[Mapping[str, Any]]:
-        return [{"name": self.names[0], "index": 0, "shape": np.array(SHAPE), "dtype": self.dtype}]
+        return [
+            {
+                "name": self.names[0],
+                "index": 0,
+                "shape": np.array(SHAPE),
+                "dtype": self.dtype,
+            }
+        ]
 
     def get_output_details(self) -> list[Mapping[str, Any]]:
-        return [{"name": self.names[1], "index": 1, "shape": np.array(SHAPE), "dtype": np.int8}]
+        return [
+            {
+                "name": self.names[1],
+                "index": 1,
+                "shape": np.array(SHAPE),
+                "dtype": np.int8,
+            }
+        ]
 
     def tensor(self, index: int) -> Callable[[], Array]:
         return lambda: self._memory[index]
@@ -49,11 +69,13 @@ class FakeInterpreter(Interpreter):
     def invoke(self) -> None:
         self.invokes += 1
         for array in self._memory:
-            if sys.getrefcount(array) > 3:  # in the list, in `array`, in getrefcount's argument
+            # in the list, in `array`, in getrefcount's argument
+            if sys.getrefcount(array) > 3:
                 raise RuntimeError("There is at least 1 reference to internal data")
         if self.invokes == self.fail_at:
             raise RuntimeError("Failed to execute request. USB transfer error 5")
         if self.move:
-            self._moved = self._memory  # kept, so that the new memory really is elsewhere
+            # kept, so that the new memory really is elsewhere
+            self._moved = self._memory
             self._memory = [m.copy() for m in self._memory]
         np.maximum(self._memory[0], ZERO, out=self._memory[1])

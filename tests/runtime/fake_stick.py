@@ -1,6 +1,8 @@
-"""A test double of an Edge TPU: it computes the tiny model's RELU, and fails, hangs and vanishes by plan.
+"""A test double of an Edge TPU: it computes the tiny model's RELU, and fails, hangs and
+vanishes by plan.
 
-What it is to do and what it did are files of a folder, since each process of it is a new one.
+What it is to do and what it did are files of a folder, since each process of it is a
+new one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ import numpy as np
 from tests.runtime.fake_interpreter import FakeInterpreter
 
 LATE_S = 1.5
-FAULTS = ("error", "garbage", "vanish", "crash", "hang", "hang with the interpreter's lock")
+FAULTS = (
+    "error",
+    "garbage",
+    "vanish",
+    "crash",
+    "hang",
+    "hang with the interpreter's lock",
+)
 ERRORS = (RuntimeError, OSError, MemoryError, SystemError, ValueError)
 AT_LOAD = 2  # invokes when it is opened: to warm up, to be timed
 
@@ -27,14 +36,24 @@ AT_LOAD = 2  # invokes when it is opened: to warm up, to be timed
 class FakeStick:
     """delegate=stick.open, interpreter=stick.make.
 
-    plan: number of an invoke, from 0 and over all processes, without those at load → the fault.  away: for so many
-    seconds a stick that vanished cannot be opened.  wait: seconds of an invoke.
+    plan: number of an invoke, from 0 and over all processes, without those at load →
+    the fault.  away: for so many seconds a stick that vanished cannot be opened.  wait:
+    seconds of an invoke.
     """
 
     def __init__(
-        self, folder: Path, plan: dict[int, str] | None = None, away: float = 0.3, wait: float = 0.0, seed: int = 0
+        self,
+        folder: Path,
+        plan: dict[int, str] | None = None,
+        away: float = 0.3,
+        wait: float = 0.0,
+        seed: int = 0,
     ) -> None:
-        self.folder, self.plan, self.away, self.wait, self.seed = folder, plan or {}, away, wait, seed
+        self.folder = folder
+        self.plan = plan or {}
+        self.away = away
+        self.wait = wait
+        self.seed = seed
         folder.mkdir(exist_ok=True)
 
     def open(self, name: str | None) -> object:
@@ -57,11 +76,16 @@ class FakeStick:
     def logged(self) -> list[tuple[float, int, str]]:
         """(when, process, what)."""
         path = self.folder / "log"
-        return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+        if path.exists():
+            return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
+        return []
 
     def starts(self) -> dict[int, tuple[float, float]]:
-        """By process: when the system made it, and when Python was there and first tried to open the Edge TPU."""
-        path, found = self.folder / "starts", dict[int, tuple[float, float]]()
+        """By process: when the system made it, and when Python was there and first
+        tried to open the Edge TPU.
+        """
+        path = self.folder / "starts"
+        found = dict[int, tuple[float, float]]()
         for line in path.read_text().splitlines() if path.exists() else ():
             pid, spawned, tried = json.loads(line)
             found.setdefault(pid, (spawned, tried))
@@ -121,7 +145,8 @@ def _go_wrong(fault: str, r: random.Random) -> None:
     raise r.choice(ERRORS)(f"{fault}: USB transfer error 5")
 
 
-# ---- an Edge TPU that never fails --------------------------------------------------------------------------------
+# ---- an Edge TPU that never fails
+# --------------------------------------------------------------------------------------
 
 
 class Steady(FakeInterpreter):
@@ -129,7 +154,8 @@ class Steady(FakeInterpreter):
 
     def __init__(self, shape: tuple[int, ...], ms: float) -> None:
         super().__init__()
-        self._shape, self._ms = shape, ms
+        self._shape = shape
+        self._ms = ms
 
     def allocate_tensors(self) -> None:
         self._memory = [np.zeros(self._shape, np.int8), np.zeros(self._shape, np.int8)]

@@ -1,4 +1,6 @@
-"""What this process has: memory, descriptors, threads, children; and a bundle of the tiny model to have them with."""
+"""What this process has: memory, descriptors, threads, children; and a bundle of the
+tiny model to have them with.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,27 @@ class Resources:
         gc.collect()
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        return cls(resident / 1e6, len(os.listdir("/proc/self/fd")), threading.active_count(), len(children))
+        return cls(
+            resident / 1e6,
+            len(os.listdir("/proc/self/fd")),
+            threading.active_count(),
+            len(children),
+        )
 
-    def beyond(self, before: Resources, frames: int = 0, megabytes: float = 1.0) -> list[str]:
-        """What there is more of than before.  frames: so many may have been added, each with a descriptor."""
+    def beyond(
+        self, before: Resources, frames: int = 0, megabytes: float = 1.0
+    ) -> list[str]:
+        """What there is more of than before.  frames: so many may have been added, each
+        with a descriptor.
+        """
         found = []
         if self.megabytes - before.megabytes > megabytes:
-            found.append(f"memory grew from {before.megabytes:.1f} to {self.megabytes:.1f} MB")
+            found.append(
+                f"memory grew from {before.megabytes:.1f} to {self.megabytes:.1f} MB"
+            )
         for name, more in (("descriptors", frames), ("threads", 0), ("children", 0)):
-            was, now = getattr(before, name), getattr(self, name)
+            was = getattr(before, name)
+            now = getattr(self, name)
             if now > was + more:
                 found.append(f"{name} grew from {was} to {now}")
         return found
@@ -52,20 +66,30 @@ def tiny_bundle(folder: Path) -> Path:
     manifest, files = tiny_model.parts(tiny_model.build_library(folder))
     manifest["segments"][1]["tflite"] = "segments/relu.tflite"
     manifest["segments"][1]["edgetpu"] = "segments/relu_edgetpu.tflite"
-    files["segments/relu.tflite"] = files["segments/relu_edgetpu.tflite"] = relu_tflite()
+    files["segments/relu.tflite"] = files["segments/relu_edgetpu.tflite"] = (
+        relu_tflite()
+    )
     path = folder / "tiny.edgec"
     write_bundle(path, manifest, files)
     return path
 
 
 def stick_bundle(folder: Path, shape: tuple[int, ...] = tiny_model.SHAPE) -> Path:
-    """Its Edge TPU segment alone.  shape: of its tensors; the C twin is for tiny_model.SHAPE."""
+    """Its Edge TPU segment alone.  shape: of its tensors; the C twin is for
+    tiny_model.SHAPE.
+    """
     manifest = tiny_model.manifest()
-    manifest.update(inputs=["q"], outputs=["r"], preprocess={}, segments=[manifest["segments"][1]])
-    manifest["tensors"] = {name: manifest["tensors"][name] | {"shape": list(shape)} for name in "qr"}
+    manifest.update(
+        inputs=["q"], outputs=["r"], preprocess={}, segments=[manifest["segments"][1]]
+    )
+    manifest["tensors"] = {
+        name: manifest["tensors"][name] | {"shape": list(shape)} for name in "qr"
+    }
     library, files = tiny_model.parts(tiny_model.build_library(folder, manifest))
     manifest |= {key: library[key] for key in ("libraries", "weights")}
-    manifest["segments"][0].update(edgetpu="segments/relu.tflite", tflite="segments/relu.tflite")
+    manifest["segments"][0].update(
+        edgetpu="segments/relu.tflite", tflite="segments/relu.tflite"
+    )
     files["segments/relu.tflite"] = relu_tflite()
     path = folder / "stick.edgec"
     write_bundle(path, manifest, files)

@@ -1,4 +1,6 @@
-"""Files of arrays: read as numpy reads them, refused where they are damaged, written by any name."""
+"""Files of arrays: read as numpy reads them, refused where they are damaged, written by
+any name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ARRAYS: dict[str, Array] = {
 
 def packed() -> bytes:
     file = io.BytesIO()
-    repeated: dict[str, Any] = {k: v.repeat(50) if v.size else v for k, v in ARRAYS.items()}
+    repeated: dict[str, Any] = {
+        k: v.repeat(50) if v.size else v for k, v in ARRAYS.items()
+    }
     np.savez_compressed(file, **repeated)
     return file.getvalue()
 
@@ -36,7 +40,9 @@ PACKED = packed()
 
 
 def npy(shape: str, data: bytes = b"", descr: str = "'<f4'") -> bytes:
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    text = (
+        f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    )
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
 
@@ -47,7 +53,9 @@ def same(got: dict[str, Array], want: dict[str, Array]) -> None:
         assert (got[name].dtype, got[name].shape) == (array.dtype, array.shape)
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed, lambda p, **a: write_npz(p, a)])
+@pytest.mark.parametrize(
+    "save", [np.savez, np.savez_compressed, lambda p, **a: write_npz(p, a)]
+)
 def test_as_numpy_reads_them(save: Callable[..., None], tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     save(path, **ARRAYS)
@@ -59,7 +67,8 @@ def test_as_numpy_reads_them(save: Callable[..., None], tmp_path: Path) -> None:
 
 
 def test_outputs_of_any_name_are_written(tmp_path: Path) -> None:
-    path, names = tmp_path / "a.npz", ("file", "allow_pickle", "a/b", "..", "self", "y" * 60_000)
+    path = tmp_path / "a.npz"
+    names = ("file", "allow_pickle", "a/b", "..", "self", "y" * 60_000)
     write_npz(path, dict.fromkeys(names, ARRAYS["x"]))
     same(read_arrays(path), dict.fromkeys(names, ARRAYS["x"]))
     write_npz(path, {"a\0b\x1b": ARRAYS["x"]})
@@ -89,8 +98,16 @@ def test_what_no_array_can_be(data: bytes, what: str, tmp_path: Path) -> None:
 
 
 @settings(max_examples=150)
-@given(st.lists(st.tuples(st.integers(0, len(PACKED) - 1), st.integers(0, 255)), min_size=1, max_size=3))
-def test_flipped_bytes(tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(PACKED) - 1), st.integers(0, 255)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_flipped_bytes(
+    tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]
+) -> None:
     data = bytearray(PACKED)
     for at, value in flips:
         data[at] = value

@@ -47,7 +47,9 @@ def looked(*stages: tuple[float, float]) -> Beat:
         ([(20.0, 20.0), (3.0, 3.0), (2.0, 2.0)], False),
     ],
 )
-def test_only_where_more_compute_than_there_are_cores(stages: list[tuple[float, float]], on: bool) -> None:
+def test_only_where_more_compute_than_there_are_cores(
+    stages: list[tuple[float, float]], on: bool
+) -> None:
     beat = looked(*stages)
     assert len(beats()) == on
     beat.stop()
@@ -75,7 +77,9 @@ def test_a_core_that_went_offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.cc
 @pytest.mark.parametrize("computes", [True, False])
-def test_a_stream_measures_what_computes(bundle_path: os.PathLike[str], computes: bool) -> None:
+def test_a_stream_measures_what_computes(
+    bundle_path: os.PathLike[str], computes: bool
+) -> None:
     def stage(shot: Shot) -> object:
         end = time.thread_time() + 0.004
         while computes and time.thread_time() < end:
@@ -84,6 +88,9 @@ def test_a_stream_measures_what_computes(bundle_path: os.PathLike[str], computes
         return shot.value
 
     frames = (tiny_model.image(i) for i in range(3 * LOOK))
-    with Session(bundle_path) as session, session.stream(frames, before=[("a", stage), ("b", stage)]) as shots:
+    with (
+        Session(bundle_path) as session,
+        session.stream(frames, before=[("a", stage), ("b", stage)]) as shots,
+    ):
         seen = [bool(beats()) for _ in shots]
     assert any(seen) == computes

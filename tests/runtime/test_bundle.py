@@ -1,4 +1,7 @@
-"""Writing: the same bytes, all or nothing.  Reading: everything that is wrong is found before anything is used."""
+"""Writing: the same bytes, all or nothing.
+
+Reading: everything that is wrong is found before anything is used.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def rezip(
-    path: Path, change: Callable[[dict[str, bytes], zipfile.ZipFile], object], compression: int = zipfile.ZIP_STORED
+    path: Path,
+    change: Callable[[dict[str, bytes], zipfile.ZipFile], object],
+    compression: int = zipfile.ZIP_STORED,
 ) -> None:
     """Writes the bundle again with other contents, by hand, as a hostile tool would."""
     with zipfile.ZipFile(path) as z:
@@ -99,12 +104,18 @@ def test_same_inputs_same_bytes(tmp_path: Path) -> None:
 
 def test_numpy_values_in_the_manifest(tmp_path: Path) -> None:
     manifest, files = tiny_model.parts()
-    manifest["verification"] = {"cosine": np.float32(0.5), "counts": np.arange(2), "shape": (1, 2)}
+    manifest["verification"] = {
+        "cosine": np.float32(0.5),
+        "counts": np.arange(2),
+        "shape": (1, 2),
+    }
     m = write_bundle(tmp_path / "m", manifest, files)
     assert m.verification == {"cosine": 0.5, "counts": [0, 1], "shape": [1, 2]}
 
 
-def test_a_failed_write_leaves_the_old_bundle(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_bundle(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = path.read_bytes()
 
     def full(fd: int) -> None:
@@ -123,7 +134,9 @@ def test_permissions_follow_the_umask(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "a/../b", "a//b", "a\\b", "C:x", ".x", "a/", "", "x\n", "é"])
+@pytest.mark.parametrize(
+    "name", ["../x", "/x", "a/../b", "a//b", "a\\b", "C:x", ".x", "a/", "", "x\n", "é"]
+)
 def test_unsafe_names_are_neither_written_nor_read(path: Path, name: str) -> None:
     manifest, files = tiny_model.parts()
     with pytest.raises(BundleError, match="unsafe name"):
@@ -152,7 +165,8 @@ def test_file_inside_a_file(path: Path) -> None:
 def test_symbolic_link(path: Path) -> None:
     def link(files: dict[str, bytes], z: zipfile.ZipFile) -> None:
         info = zipfile.ZipInfo("src/link")
-        info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+        info.create_system = 3
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
         z.writestr(info, b"/etc/passwd")
 
     rezip(path, link)
@@ -171,7 +185,8 @@ def test_damaged_content(path: Path) -> None:
 
 def test_changed_while_open(path: Path) -> None:
     manifest, files = tiny_model.parts()
-    write_bundle(path, manifest, {**files, "src/large.c": b"a" * 100_000})  # larger than the reader's buffer
+    # larger than the reader's buffer
+    write_bundle(path, manifest, {**files, "src/large.c": b"a" * 100_000})
     with Bundle.open(path) as b:
         data = path.read_bytes()
         with path.open("r+b") as f:
@@ -188,7 +203,11 @@ def test_truncated(path: Path, part: float) -> None:
 
 
 def test_compressed_bomb(path: Path) -> None:
-    rezip(path, lambda f, _: f.update({"src/zeros": bytes(1 << 20)}), compression=zipfile.ZIP_DEFLATED)
+    rezip(
+        path,
+        lambda f, _: f.update({"src/zeros": bytes(1 << 20)}),
+        compression=zipfile.ZIP_DEFLATED,
+    )
     assert "compressed" in refused(path)
 
 
@@ -199,7 +218,9 @@ def test_sizes_that_lie(path: Path) -> None:
     data = path.read_bytes()
     at = data.rindex(b"segments/a.tflite") - 46 + 20
     assert data[at : at + 8] == size
-    path.write_bytes(data[:at] + (0x7FFFFFFF).to_bytes(4, "little") * 2 + data[at + 8 :])
+    path.write_bytes(
+        data[:at] + (0x7FFFFFFF).to_bytes(4, "little") * 2 + data[at + 8 :]
+    )
     assert "more than the bundle can hold" in refused(path)
 
 
@@ -250,16 +271,25 @@ def test_files_that_the_manifest_does_not_know_or_lacks(path: Path) -> None:
         (lambda m: m.update(inputs="image"), 'impossible "inputs"'),
         (lambda m: m.update(segments={}), 'impossible "segments"'),
         (lambda m: m["segments"].reverse(), "before it is written"),
-        (lambda m: m["segments"].append(dict(m["segments"][0], name="b")), "a second time"),
+        (
+            lambda m: m["segments"].append(dict(m["segments"][0], name="b")),
+            "a second time",
+        ),
         (lambda m: m["segments"].append(m["segments"][0]), "two segments"),
         (lambda m: m["segments"][0].update(name="a-b"), "C identifier"),
         (lambda m: m["segments"][0].update(place="gpu"), "neither cpu nor edgetpu"),
         (lambda m: m["segments"][0].update(arena=-1), 'impossible "arena"'),
         (lambda m: m["segments"][0].update(arena=True), 'impossible "arena"'),
-        (lambda m: m["segments"][1].update(tflite="../../x"), "does not have: '../../x'"),
+        (
+            lambda m: m["segments"][1].update(tflite="../../x"),
+            "does not have: '../../x'",
+        ),
         (lambda m: m["segments"][1].update(est_ms=-1), 'impossible "est_ms"'),
         (lambda m: m["segments"].pop(), "output that nothing writes"),
-        (lambda m: m["libraries"].update(x="lib/none.so"), "does not have: 'lib/none.so'"),
+        (
+            lambda m: m["libraries"].update(x="lib/none.so"),
+            "does not have: 'lib/none.so'",
+        ),
         (lambda m: m["weights"].update(x="none.bin"), "does not have: 'none.bin'"),
         (lambda m: m["weights"].update(x=3), 'impossible "weights"'),
         (lambda m: m.update(threads=0), 'impossible "threads": 0'),
@@ -272,31 +302,78 @@ def test_files_that_the_manifest_does_not_know_or_lacks(path: Path) -> None:
         (lambda m: m["tensors"]["q"]["quant"].update(scale=[0]), 'impossible "scale"'),
         (lambda m: m["tensors"]["q"]["quant"].update(axis=3), "do not fit"),
         (lambda m: m.update(preprocess=[]), 'impossible "preprocess"'),
-        (lambda m: m.update(preprocess={"image": "0_1"}), 'preprocess "image" is not an object'),
-        (lambda m: m.update(preprocess={"q": _raw()}), 'preprocess "q" is for no input'),
-        (lambda m: m.update(preprocess={"image": _raw(range="0_2")}), "a range is raw, 0_1, 0_255"),
-        (lambda m: m.update(preprocess={"image": _raw(range="0_1", std=[0])}), "std=0 is not above 0"),
-        (lambda m: m.update(preprocess={"image": _raw(mean=[1, 2])}), "one number, or three"),
-        (lambda m: m.update(preprocess={"image": _raw(mean=["1"])}), 'impossible "mean"'),
-        (lambda m: m.update(preprocess={"image": _raw(mean=[1e999])}), "Infinity is not a number"),
-        (lambda m: m.update(preprocess={"image": _raw(crop=0)}), "crop=0 is not in 0…1"),
-        (lambda m: m.update(preprocess={"image": _raw(fill=[256])}), "not one number of 0…255"),
-        (lambda m: m.update(preprocess={"image": _raw(color="cmyk")}), "a colour order is rgb, bgr, gray"),
-        (lambda m: m.update(preprocess={"image": _raw(layout="nchw")}), "is no image with 1 or 3 channels in nchw"),
-        (lambda m: m.update(preprocess={"image": _raw(filter=None)}), 'impossible "filter"'),
-        (lambda m: m.update(preprocess={"image": _raw(given="\x1b[31m")}), 'impossible "given"'),
-        (lambda m: m.update(preprocess={"image": _raw(given="0_1")}), "it is not 0_1, as it says it should be"),
+        (
+            lambda m: m.update(preprocess={"image": "0_1"}),
+            'preprocess "image" is not an object',
+        ),
+        (
+            lambda m: m.update(preprocess={"q": _raw()}),
+            'preprocess "q" is for no input',
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(range="0_2")}),
+            "a range is raw, 0_1, 0_255",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(range="0_1", std=[0])}),
+            "std=0 is not above 0",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(mean=[1, 2])}),
+            "one number, or three",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(mean=["1"])}),
+            'impossible "mean"',
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(mean=[1e999])}),
+            "Infinity is not a number",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(crop=0)}),
+            "crop=0 is not in 0…1",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(fill=[256])}),
+            "not one number of 0…255",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(color="cmyk")}),
+            "a colour order is rgb, bgr, gray",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(layout="nchw")}),
+            "is no image with 1 or 3 channels in nchw",
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(filter=None)}),
+            'impossible "filter"',
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(given="\x1b[31m")}),
+            'impossible "given"',
+        ),
+        (
+            lambda m: m.update(preprocess={"image": _raw(given="0_1")}),
+            "it is not 0_1, as it says it should be",
+        ),
         (lambda m: m["preprocess"]["image"].pop("resize"), 'no "resize"'),
         (lambda m: m["files"]["src/mix.c"].update(sha256="x"), "hexadecimal"),
         (lambda m: m["files"]["src/mix.c"].update(bytes=1), "the manifest says 1"),
     ],
 )
-def test_manifests_that_lie(path: Path, change: Callable[[dict[str, Any]], object], what: str) -> None:
+def test_manifests_that_lie(
+    path: Path, change: Callable[[dict[str, Any]], object], what: str
+) -> None:
     edit_manifest(path, change)
     assert what in refused(path)
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"schema": NaN}', b'{"a": 1, "a": 2}', b"[" * 99999])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{", b"\xff", b'{"schema": NaN}', b'{"a": 1, "a": 2}', b"[" * 99999],
+)
 def test_manifests_that_are_not_one(path: Path, text: bytes) -> None:
     rezip(path, lambda f, _: f.update({"manifest.json": text}))
     assert "manifest" in refused(path)
@@ -318,7 +395,9 @@ def test_extract_is_private_verified_and_done_once(path: Path) -> None:
             extract(b, "src/mix.c")
 
 
-def test_a_cache_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_named_from_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program in it is started elsewhere."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EDGEC_CACHE", "here")
@@ -327,5 +406,7 @@ def test_a_cache_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("text", [r"\ud800", r"\uD83D x"])
 def test_half_a_surrogate_pair_is_no_text(text: str) -> None:
-    with pytest.raises(BundleError, match=r"the manifest is not JSON: .* surrogates not allowed"):
+    with pytest.raises(
+        BundleError, match=r"the manifest is not JSON: .* surrogates not allowed"
+    ):
         parse_manifest(f'{{"name": "{text}"}}'.encode())

@@ -1,4 +1,6 @@
-"""Short samples of make stream-check, delegate-faults and endurance: counts, order, results, growth; no times."""
+"""Short samples of make stream-check, delegate-faults and endurance: counts, order,
+results, growth; no times.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,9 @@ pytestmark = [pytest.mark.cc, pytest.mark.slow]
 def test_a_sample(command: str) -> None:
     name, *options = command.split()
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.tables.{name}", *options], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", f"tests.tables.{name}", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr

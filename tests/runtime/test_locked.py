@@ -16,7 +16,8 @@ def test_an_exception_in_the_main_thread_leaves_the_gate_open() -> None:
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    gate, seed = Gate([Meter("one")], []), random.Random(0)
+    gate = Gate([Meter("one")], [])
+    seed = random.Random(0)
     before = signal.signal(signal.SIGALRM, end)
     try:
         for _ in range(500):

@@ -1,4 +1,6 @@
-"""The noise that a bundle's program makes without inputs is that of the session, in every element type."""
+"""The noise that a bundle's program makes without inputs is that of the session, in
+every element type.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,20 @@ def test_the_program_makes_the_noise_of_the_session(tmp_path: Path, dtype: str) 
     info = TensorInfo("x", (37,), dtype)
     text = _PROGRAM.format(nbytes=info.nbytes, dtype=dtype, n=37)
     (tmp_path / "noise.c").write_text(text)
-    command = ["gcc", "-std=c11", "-w", f"-I{CSRC}", str(tmp_path / "noise.c"), "-o", str(tmp_path / "noise"), "-lm"]
+    command = [
+        "gcc",
+        "-std=c11",
+        "-w",
+        f"-I{CSRC}",
+        str(tmp_path / "noise.c"),
+        "-o",
+        str(tmp_path / "noise"),
+        "-lm",
+    ]
     subprocess.run(command, check=True)
-    made = subprocess.run([str(tmp_path / "noise")], check=True, stdout=subprocess.PIPE).stdout
+    made = subprocess.run(
+        [str(tmp_path / "noise")], check=True, stdout=subprocess.PIPE
+    ).stdout
     want = _noise(info, 3)
     assert made == want.tobytes()
     assert len(np.unique(want)) > 1

@@ -29,11 +29,22 @@ def test_nothing_but_characters_that_are_seen(text: str) -> None:
     shown = printable(text)
     assert len(shown) == len(text)
     assert all(c.isprintable() or c == "\n" for c in shown)
-    assert [c for c in shown if c != " "] == [c for c in text if (c.isprintable() or c == "\n") and c != " "]
+    assert [c for c in shown if c != " "] == [
+        c for c in text if (c.isprintable() or c == "\n") and c != " "
+    ]
 
 
 @pytest.mark.parametrize(
-    "name", ["\x1b[31mred", "\x1b]0;title\x07", "\x9b31m", "\u202eevil", "a\rb", "a\x08b", "\ud800"]
+    "name",
+    [
+        "\x1b[31mred",
+        "\x1b]0;title\x07",
+        "\x9b31m",
+        "\u202eevil",
+        "a\rb",
+        "a\x08b",
+        "\ud800",
+    ],
 )
 def test_an_error_is_printable(name: str) -> None:
     text = str(InputError(f"there is no op {name}", at=name, hint=name))
@@ -41,24 +52,44 @@ def test_an_error_is_printable(name: str) -> None:
     text.encode()
 
 
-WRITES = {"click.echo", "click.secho", "print", "sys.stdout.write", "sys.stderr.write", "to.write", "warnings.warn"}
+WRITES = {
+    "click.echo",
+    "click.secho",
+    "print",
+    "sys.stdout.write",
+    "sys.stderr.write",
+    "to.write",
+    "warnings.warn",
+}
 AS_IT_IS = {  # where not all that is written is a call of printable()
-    "edgec/report/terminal.py": {"click.echo"},  # Watch.__call__ makes its text printable before
-    "runtime/edgec_runtime/__main__.py": {"print"},  # an EdgecError, which is printable, and JSON in ASCII
-    "runtime/edgec_runtime/device_end/facts.py": {"print"},  # of a program in a string, to the device end
+    "edgec/report/terminal.py": {
+        "click.echo"
+    },  # Watch.__call__ makes its text printable before
+    "runtime/edgec_runtime/__main__.py": {
+        "print"
+    },  # an EdgecError, which is printable, and JSON in ASCII
+    "runtime/edgec_runtime/device_end/facts.py": {
+        "print"
+    },  # of a program in a string, to the device end
     "devices/edgec_devices/machine/line.py": {"print"},  # the name of a pty, to edgec
 }
 
 
-@pytest.mark.parametrize("top", ["edgec", "devices/edgec_devices", "runtime/edgec_runtime", "partitioner"])
+@pytest.mark.parametrize(
+    "top", ["edgec", "devices/edgec_devices", "runtime/edgec_runtime", "partitioner"]
+)
 def test_whatever_is_written_is_printable(top: str) -> None:
     for path in sorted((ROOT / top).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        calls = [
+            n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)
+        ]
         for call in calls:
             if ast.unparse(call.func) in WRITES - AS_IT_IS.get(name, set()):
                 given = ast.unparse(call)
-                assert "printable(" in given or ("text" not in given and "{" not in given), f"{name}: {given}"
+                assert "printable(" in given or (
+                    "text" not in given and "{" not in given
+                ), f"{name}: {given}"
         if top == "edgec" and "cli" in path.parts and path.name != "echo.py":
             assert not {ast.unparse(c.func) for c in calls} & WRITES, name
 
@@ -102,7 +133,9 @@ def test_what_a_driver_says_of_itself_is_printable(why: str) -> None:
 @given(st.text(), st.text())
 def test_what_a_service_says_in_the_journal_is_printable(what: str, hint: str) -> None:
     with (
-        mock.patch.object(agent.Service, "slot", side_effect=Refused("bundle", what, hint)),
+        mock.patch.object(
+            agent.Service, "slot", side_effect=Refused("bundle", what, hint)
+        ),
         mock.patch("sys.stderr", io.StringIO()) as said,
     ):
         assert agent.verify("/nowhere", "app") == 1

@@ -1,4 +1,7 @@
-"""csrc/main.c: results, inputs it takes and refuses, its two kinds of output.  Built with -Wall -Wextra -Werror."""
+"""csrc/main.c: results, inputs it takes and refuses, its two kinds of output.
+
+Built with -Wall -Wextra -Werror.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,16 @@ pytestmark = pytest.mark.cc
 
 
 def call(program: Path, *args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [program, *map(str, args)], capture_output=True, text=True, timeout=60
+    )
 
 
 def outputs(folder: Path) -> dict[str, tiny_model.Array]:
-    return {"out": np.load(folder / "output0.npy"), "sums": np.load(folder / "output1.npy")}
+    return {
+        "out": np.load(folder / "output0.npy"),
+        "sums": np.load(folder / "output1.npy"),
+    }
 
 
 def same(found: dict[str, tiny_model.Array], image: tiny_model.Array) -> None:
@@ -43,7 +51,9 @@ def test_right_numbers(program: Path, tmp_path: Path, kind: str) -> None:
         if kind == "raw":
             f.write(image.tobytes())
         else:
-            np.lib.format.write_array(f, image, version=(1, 0) if kind == "npy" else (2, 0))
+            np.lib.format.write_array(
+                f, image, version=(1, 0) if kind == "npy" else (2, 0)
+            )
     done = call(program, "--input", path, "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     same(outputs(tmp_path / "out"), image)
@@ -51,7 +61,9 @@ def test_right_numbers(program: Path, tmp_path: Path, kind: str) -> None:
 
 def test_noise_is_what_python_makes(program: Path, tmp_path: Path) -> None:
     call(program, "--output", tmp_path)
-    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}}))["image"]
+    image = noise_inputs(
+        check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}})
+    )["image"]
     same(outputs(tmp_path), image)
 
 
@@ -59,14 +71,26 @@ def test_json_has_every_inference(program: Path) -> None:
     found = json.loads(call(program, "--runs", "5", "--json").stdout)
     assert found["name"] == "tiny"
     assert (found["warmup"], found["unit"]) == (1, "ns")
-    assert [(s["name"], s["place"], s["backend"], len(s["ns"])) for s in found["segments"]] == [
+    assert [
+        (s["name"], s["place"], s["backend"], len(s["ns"])) for s in found["segments"]
+    ] == [
         ("shift", "cpu", "c", 6),
         ("relu", "edgetpu", "c", 6),
         ("mix", "cpu", "c", 6),
     ]
-    assert [sum(s["ns"][i] for s in found["segments"]) for i in range(6)] == found["total"]
-    assert all(0 <= waited <= total for waited, total in zip(found["waited"], found["total"], strict=True))
-    assert all(at + ns <= after for at, ns, after in zip(found["at"], found["total"], found["at"][1:], strict=False))
+    assert [sum(s["ns"][i] for s in found["segments"]) for i in range(6)] == found[
+        "total"
+    ]
+    assert all(
+        0 <= waited <= total
+        for waited, total in zip(found["waited"], found["total"], strict=True)
+    )
+    assert all(
+        at + ns <= after
+        for at, ns, after in zip(
+            found["at"], found["total"], found["at"][1:], strict=False
+        )
+    )
     assert 1000 < found["rss"] < 1 << 24
     assert "load" not in found
     assert "profile" not in found
@@ -75,14 +99,27 @@ def test_json_has_every_inference(program: Path) -> None:
 def test_warming_up_and_stopping_by_the_clock(program: Path) -> None:
     """By bounds that hold wherever the program is interrupted.
 
-    A phase begins by reading the clock, and goes on while not much has passed, so all but the last inference of it
-    have ended in time; the next phase begins after all of it.
+    A phase begins by reading the clock, and goes on while not much has passed, so all
+    but the last inference of it have ended in time; the next phase begins after all of
+    it.
     """
-    start, warm, limit = time.monotonic_ns(), 0.01e9, 0.02e9
-    options = ("--runs", "40000", "--seconds", "0.02", "--warmup", "0.01", "--launched", str(start))
+    start = time.monotonic_ns()
+    warm = 0.01e9
+    limit = 0.02e9
+    options = (
+        "--runs",
+        "40000",
+        "--seconds",
+        "0.02",
+        "--warmup",
+        "0.01",
+        "--launched",
+        str(start),
+    )
     found = json.loads(call(program, *options, "--json").stdout)
     over = time.monotonic_ns()
-    k, at = found["warmup"], found["at"]
+    k = found["warmup"]
+    at = found["at"]
     end = [a + ns for a, ns in zip(at, found["total"], strict=True)]
     assert start + found["load"] <= at[0]
     assert k == 1 or end[k - 2] - at[0] < warm, "it warmed up for longer"
@@ -94,12 +131,16 @@ def test_warming_up_and_stopping_by_the_clock(program: Path) -> None:
 
 
 def test_at_least_three_runs(program: Path) -> None:
-    found = json.loads(call(program, "--runs", "10", "--seconds", "1e-9", "--json").stdout)
+    found = json.loads(
+        call(program, "--runs", "10", "--seconds", "1e-9", "--json").stdout
+    )
     assert len(found["total"]) - found["warmup"] == 3
 
 
 def test_the_profile_is_of_other_inferences(program: Path, tmp_path: Path) -> None:
-    done = call(program, "--runs", "0", "--profile", "4", "--json", "--output", tmp_path)
+    done = call(
+        program, "--runs", "0", "--profile", "4", "--json", "--output", tmp_path
+    )
     found = json.loads(done.stdout)
     assert len(found["total"]) == found["warmup"] == 1
     profile = found["profile"]
@@ -108,14 +149,25 @@ def test_the_profile_is_of_other_inferences(program: Path, tmp_path: Path) -> No
     assert [[len(op) for op in ops] for ops in profile["ops"]] == [[], [], [4, 4]]
     for i, total in enumerate(profile["total"]):
         assert sum(op[i] for op in profile["ops"][2]) <= total
-    image = noise_inputs(check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}}))["image"]
+    image = noise_inputs(
+        check_manifest({**tiny_model.manifest(), "schema": SCHEMA, "files": {}})
+    )["image"]
     same(outputs(tmp_path), image)
 
 
 def test_table(program: Path) -> None:
     lines = call(program, "--runs", "20").stdout.splitlines()
     assert lines[0] == "tiny: 20 runs after a warm-up, ms"
-    assert lines[1].split() == ["segment", "place", "min", "p50", "p90", "p95", "p99", "max"]
+    assert lines[1].split() == [
+        "segment",
+        "place",
+        "min",
+        "p50",
+        "p90",
+        "p95",
+        "p99",
+        "max",
+    ]
     assert [line.split()[0] for line in lines[2:]] == ["shift", "relu", "mix", "total"]
     figures = [float(x) for x in lines[-1].split()[1:]]
     assert figures == sorted(figures)
@@ -189,7 +241,9 @@ def test_bad_use(program: Path, args: list[str], what: str) -> None:
     assert "  hint: " in done.stderr
 
 
-def test_weights_are_found_beside_the_program_wherever_it_is_started(program: Path, tmp_path: Path) -> None:
+def test_weights_are_found_beside_the_program_wherever_it_is_started(
+    program: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     shutil.copy(program, folder / "main")
@@ -197,7 +251,8 @@ def test_weights_are_found_beside_the_program_wherever_it_is_started(program: Pa
     assert done.returncode == 2
     assert f"cannot read the weights, {folder}/weights.bin: No such file" in done.stderr
     assert (
-        "hint: put the bundle's weights.bin beside the program, or say where it is with --weights FILE" in done.stderr
+        "hint: put the bundle's weights.bin beside the program, "
+        "or say where it is with --weights FILE" in done.stderr
     )
     other = tmp_path / "w"
     other.write_bytes(tiny_model.WEIGHTS)
@@ -210,7 +265,9 @@ def test_weights_are_found_beside_the_program_wherever_it_is_started(program: Pa
     same(outputs(tmp_path / "out"), noise_inputs(manifest)["image"])
 
 
-def test_weights_of_another_model_or_damaged_are_refused(program: Path, tmp_path: Path) -> None:
+def test_weights_of_another_model_or_damaged_are_refused(
+    program: Path, tmp_path: Path
+) -> None:
     good = tiny_model.WEIGHTS
     (tmp_path / "folder").mkdir()
     for name, content in {
@@ -225,7 +282,8 @@ def test_weights_of_another_model_or_damaged_are_refused(program: Path, tmp_path
         "short": "have 64 bytes; this program wants 65",
         "long": "have 66 bytes; this program wants 65",
         "empty": "have 0 bytes; this program wants 65",
-        "flipped": f"of another model: their CRC-32 is {zlib.crc32((tmp_path / 'flipped').read_bytes()):08x}, not",
+        "flipped": "of another model: their CRC-32 is "
+        f"{zlib.crc32((tmp_path / 'flipped').read_bytes()):08x}, not",
         "last": f"not {zlib.crc32(good):08x}",
         "folder": "are not a file",
         "none": "No such file",
@@ -263,7 +321,9 @@ def test_output_that_cannot_be_written(program: Path, tmp_path: Path) -> None:
 
 
 def test_no_allocation(program: Path) -> None:
-    symbols = subprocess.run(["nm", "-u", program], capture_output=True, text=True).stdout
+    symbols = subprocess.run(
+        ["nm", "-u", program], capture_output=True, text=True
+    ).stdout
     assert not {"malloc", "calloc", "realloc"} & {
         s.split("@")[0].split()[-1] for s in symbols.splitlines() if s.strip()
     }
@@ -272,7 +332,9 @@ def test_no_allocation(program: Path) -> None:
 def test_percentiles_are_numpys() -> None:
     samples = np.random.default_rng(0).uniform(0, 9, 37).tolist()
     s = Summary.of(samples)
-    np.testing.assert_allclose([s.p50, s.p90, s.p95, s.p99], np.percentile(samples, [50, 90, 95, 99]))
+    np.testing.assert_allclose(
+        [s.p50, s.p90, s.p95, s.p99], np.percentile(samples, [50, 90, 95, 99])
+    )
     assert (s.n, s.min, s.max) == (37, min(samples), max(samples))
     assert Summary.of([2.0]).p99 == 2.0
     with pytest.raises(ValueError, match="no samples"):

@@ -1,4 +1,6 @@
-"""A session: the chain of segments on every backend, what it refuses, what it does when the stick is pulled out."""
+"""A session: the chain of segments on every backend, what it refuses, what it does when
+the stick is pulled out.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ from edgec_runtime import (
     write_bundle,
 )
 from edgec_runtime.extracted import extract
-from edgec_runtime.interpreters import find_interpreter, interpreter_factory, load_edgetpu
+from edgec_runtime.interpreters import (
+    find_interpreter,
+    interpreter_factory,
+    load_edgetpu,
+)
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
@@ -43,14 +49,21 @@ MODES = [
     {"tpu": "interpreter"},
     {"tpu": "interpreter", "interpreter": "litert"},
     {"tpu": "interpreter", "interpreter": lambda model, delegate: FakeInterpreter()},
-    {"tpu": "interpreter", "interpreter": lambda model, delegate: FakeInterpreter(move=True)},
-    {"tpu": "interpreter", "interpreter": lambda model, delegate: FakeInterpreter(names=("x", "y"))},
+    {
+        "tpu": "interpreter",
+        "interpreter": lambda model, delegate: FakeInterpreter(move=True),
+    },
+    {
+        "tpu": "interpreter",
+        "interpreter": lambda model, delegate: FakeInterpreter(names=("x", "y")),
+    },
 ]
 
 
 def check(s: Session, seed: int = 0) -> None:
     image = tiny_model.image(seed)
-    found, expected = s.run({"image": image}), tiny_model.reference(image)
+    found = s.run({"image": image})
+    expected = tiny_model.reference(image)
     assert list(found) == ["out", "sums"]
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array)
@@ -63,12 +76,16 @@ def test_every_backend_gives_the_same(bundle_path: Path, mode: dict[str, Any]) -
         for seed in range(3):
             check(s, seed)
         assert s.backends["shift"] == s.backends["mix"] == "c"
-        assert s.backends["relu"] == ("interpreter" if mode["tpu"] == "interpreter" else "c")
+        assert s.backends["relu"] == (
+            "interpreter" if mode["tpu"] == "interpreter" else "c"
+        )
 
 
 def test_tensor_infos(bundle_path: Path) -> None:
     with Session(bundle_path) as s:
-        assert [(t.name, t.shape, t.dtype) for t in s.inputs] == [("image", (1, 4, 4, 3), "|u1")]
+        assert [(t.name, t.shape, t.dtype) for t in s.inputs] == [
+            ("image", (1, 4, 4, 3), "|u1")
+        ]
         assert [t.name for t in s.outputs] == ["out", "sums"]
 
 
@@ -91,7 +108,9 @@ def test_inputs_need_not_be_contiguous(bundle_path: Path) -> None:
 
 def test_an_interpreter_may_move_its_tensors_at_any_time(bundle_path: Path) -> None:
     fake = FakeInterpreter()
-    with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake) as s:
+    with Session(
+        bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake
+    ) as s:
         check(s)
         fake.move = True
         check(s, 1)
@@ -110,7 +129,10 @@ def test_two_sessions_do_not_share_state(bundle_path: Path) -> None:
                 except AssertionError as e:
                     wrong.append(str(e))
 
-        threads = [threading.Thread(target=work, args=args) for args in ((a, 1), (b, 2), (a, 3))]
+        threads = [
+            threading.Thread(target=work, args=args)
+            for args in ((a, 1), (b, 2), (a, 3))
+        ]
         for t in threads:
             t.start()
         for t in threads:
@@ -119,7 +141,8 @@ def test_two_sessions_do_not_share_state(bundle_path: Path) -> None:
 
 
 def test_closing_waits_for_no_run(bundle_path: Path) -> None:
-    inside, go_on = threading.Event(), threading.Event()
+    inside = threading.Event()
+    go_on = threading.Event()
 
     class Waits(FakeInterpreter):
         def invoke(self) -> None:
@@ -128,16 +151,22 @@ def test_closing_waits_for_no_run(bundle_path: Path) -> None:
                 inside.set()
                 assert go_on.wait(60)
 
-    s = Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: Waits())
+    s = Session(
+        bundle_path, tpu="interpreter", interpreter=lambda model, delegate: Waits()
+    )
     found: list[Any] = []
-    first = threading.Thread(target=lambda: found.append(s.run({"image": tiny_model.image(1)})))
+    first = threading.Thread(
+        target=lambda: found.append(s.run({"image": tiny_model.image(1)}))
+    )
     first.start()
     assert inside.wait(60)
     s.close()
     assert first.is_alive()
     go_on.set()
     first.join(60)
-    np.testing.assert_array_equal(found[0]["out"], tiny_model.reference(tiny_model.image(1))["out"])
+    np.testing.assert_array_equal(
+        found[0]["out"], tiny_model.reference(tiny_model.image(1))["out"]
+    )
 
 
 def test_many_threads_run_one_session(bundle_path: Path) -> None:
@@ -160,7 +189,11 @@ def test_many_threads_run_one_session(bundle_path: Path) -> None:
 
 
 def test_a_fork_while_other_threads_run(bundle_path: Path) -> None:
-    with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: FakeInterpreter()) as s:
+    with Session(
+        bundle_path,
+        tpu="interpreter",
+        interpreter=lambda model, delegate: FakeInterpreter(),
+    ) as s:
         stop = threading.Event()
 
         def work() -> None:
@@ -207,20 +240,28 @@ def test_timings(bundle_path: Path) -> None:
         found = s.time(runs=4)
         assert found.warmup == 1
         assert [len(p) for p in found.parts] == [3] * 5
-        assert all(total >= sum(parts) for total, parts in zip(found.total, found.parts, strict=True))
+        assert all(
+            total >= sum(parts)
+            for total, parts in zip(found.total, found.parts, strict=True)
+        )
         assert list(found.at) == sorted(found.at)
         begun = time.monotonic_ns()
         warmed = s.time(runs=4, warmup=0.005)
-        k, ends = warmed.warmup, [at + ns for at, ns in zip(warmed.at, warmed.total, strict=True)]
-        # bounds that hold wherever this process is interrupted; the clock in seconds is rounded
+        k = warmed.warmup
+        ends = [at + ns for at, ns in zip(warmed.at, warmed.total, strict=True)]
+        # bounds that hold wherever this process is interrupted; the clock in seconds is
+        # rounded
         assert warmed.at[k] - begun >= 4_999_000, "it warmed up for less"
-        assert k == 1 or ends[k - 2] - warmed.at[0] < 5_001_000, "it warmed up for longer"
+        assert k == 1 or ends[k - 2] - warmed.at[0] < 5_001_000, (
+            "it warmed up for longer"
+        )
         assert len(s.time(runs=1000, seconds=0).total) == 4
         with pytest.raises(InputError, match="cannot time 0"):
             s.time(runs=0)
 
 
-# ---- the stick: see test_stick.py too --------------------------------------------------------------------------------
+# ---- the stick: see test_stick.py too
+# --------------------------------------------------------------------------------------
 
 
 def test_no_stick(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +273,8 @@ def test_no_stick(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceError, match=r"libedgetpu\.so\.1"):
         load_edgetpu("litert")
     with monkeypatch.context() as m:
-        m.setattr(ctypes, "CDLL", lambda name: None)  # as if the library were there, but no stick
+        # as if the library were there, but no stick
+        m.setattr(ctypes, "CDLL", lambda name: None)
         with pytest.raises(DeviceError, match="Failed to load delegate"):
             load_edgetpu("litert")
     with pytest.raises(DeviceError, match="no Edge TPU"):
@@ -244,7 +286,9 @@ def test_no_stick(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_of_the_interpreter_is_not_hidden(bundle_path: Path) -> None:
     def once(fail_at: int) -> None:
         fake = FakeInterpreter(fail_at=fail_at)
-        with Session(bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake) as s:
+        with Session(
+            bundle_path, tpu="interpreter", interpreter=lambda model, delegate: fake
+        ) as s:
             check(s)
 
     once(0)
@@ -259,7 +303,8 @@ def test_a_tflite_that_does_not_fit_the_manifest(bundle_path: Path) -> None:
         Session(bundle_path, tpu="interpreter", interpreter=make)
 
 
-# ---- interpreters ------------------------------------------------------------------------------------------------
+# ---- interpreters
+# --------------------------------------------------------------------------------------
 
 
 def test_find_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +320,9 @@ def test_find_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_interpreter() == ("tflite-runtime", other)
 
 
-def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_packages_are_asked_for_reference_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Module:
         OpResolverType = types.SimpleNamespace(BUILTIN_REF="reference")
 
@@ -283,15 +330,22 @@ def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.Monke
         def Interpreter(**options: object) -> dict[str, object]:
             return options
 
-    for name, module in (("litert", "ai_edge_litert.interpreter"), ("tflite-runtime", "tflite_runtime.interpreter")):
+    for name, module in (
+        ("litert", "ai_edge_litert.interpreter"),
+        ("tflite-runtime", "tflite_runtime.interpreter"),
+    ):
         monkeypatch.setitem(sys.modules, module, Module)
         made: Any = interpreter_factory(name)(b"model", None)
-        assert made == {"model_content": b"model", "experimental_op_resolver_type": "reference"}
+        assert made == {
+            "model_content": b"model",
+            "experimental_op_resolver_type": "reference",
+        }
         made = interpreter_factory(name)(b"model", "stick")
         assert made == {"model_content": b"model", "experimental_delegates": ["stick"]}
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------------
+# ---- what is refused
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -300,11 +354,31 @@ def test_both_packages_are_asked_for_reference_kernels(monkeypatch: pytest.Monke
         ({}, 'the input "image" is missing', "(1, 4, 4, 3)"),
         ({"imag": 0}, 'no input "imag"; did you mean "image"?', '"image" |u1'),
         ([1], "inputs are a list", '{"image": array}'),
-        ({"image": np.zeros((1, 4, 4, 3), np.float32)}, "is uint8, not float32", "np.round(x / 1) + 0, 0, 255"),
-        ({"image": [[1], [1, 2]]}, 'the input "image" is no array', "give an array |u1 (1, 4, 4, 3)"),
-        ({"image": np.zeros((1, 4, 4, 3), ">i2")}, "is uint8, not >i2", 'astype("uint8")'),
-        ({"image": np.zeros((1, 4, 4, 3), np.int32)}, "is uint8, not int32", 'astype("uint8")'),
-        ({"image": np.zeros((4, 4, 2), np.uint8)}, "not (4, 4, 2)", "or give a photo: uint8 [height, width, 3]"),
+        (
+            {"image": np.zeros((1, 4, 4, 3), np.float32)},
+            "is uint8, not float32",
+            "np.round(x / 1) + 0, 0, 255",
+        ),
+        (
+            {"image": [[1], [1, 2]]},
+            'the input "image" is no array',
+            "give an array |u1 (1, 4, 4, 3)",
+        ),
+        (
+            {"image": np.zeros((1, 4, 4, 3), ">i2")},
+            "is uint8, not >i2",
+            'astype("uint8")',
+        ),
+        (
+            {"image": np.zeros((1, 4, 4, 3), np.int32)},
+            "is uint8, not int32",
+            'astype("uint8")',
+        ),
+        (
+            {"image": np.zeros((4, 4, 2), np.uint8)},
+            "not (4, 4, 2)",
+            "or give a photo: uint8 [height, width, 3]",
+        ),
         ({"image": np.zeros((1, 4, 4, 4), np.uint8)}, "not (1, 4, 4, 4)", "reshape"),
         ({"image": np.zeros((1, 3, 4, 4), np.uint8)}, "not (1, 3, 4, 4)", "reshape"),
     ],
@@ -357,32 +431,45 @@ def test_a_library_without_the_segment(tmp_path: Path, library: Path) -> None:
     manifest, files = tiny_model.parts(library)
     manifest["segments"][0]["name"] = "other"
     write_bundle(tmp_path / "m", manifest, files)
-    with pytest.raises(BundleError, match="made for something else: it has other segments"):
+    with pytest.raises(
+        BundleError, match="made for something else: it has other segments"
+    ):
         Session(tmp_path / "m")
 
 
-def test_weights_are_mapped_from_one_file_that_nobody_can_write(bundle_path: Path) -> None:
+def test_weights_are_mapped_from_one_file_that_nobody_can_write(
+    bundle_path: Path,
+) -> None:
     with Session(bundle_path, tpu="c") as one, Session(bundle_path, tpu="c") as two:
         check(one)
         check(two)
         path = str(extract(one.bundle, "weights.bin"))
-        lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(path)]
+        lines = [
+            line
+            for line in Path("/proc/self/maps").read_text().splitlines()
+            if line.endswith(path)
+        ]
         assert len(lines) == 2
         assert len({line.split()[4] for line in lines}) == 1, "the same inode"
         assert all(line.split()[1].startswith("r--") for line in lines)
 
 
-def test_weights_that_were_changed_after_the_compile(tmp_path: Path, library: Path) -> None:
+def test_weights_that_were_changed_after_the_compile(
+    tmp_path: Path, library: Path
+) -> None:
     write_bundle(tmp_path / "m", *tiny_model.parts(library))
     with Bundle.open(tmp_path / "m") as b, Session(b) as s:
         check(s)
         path = extract(b, "weights.bin")
         path.chmod(0o600)
-        path.write_bytes(bytes(len(tiny_model.WEIGHTS)))  # in the cache: it is hashed again before it is used
+        # in the cache: it is hashed again before it is used
+        path.write_bytes(bytes(len(tiny_model.WEIGHTS)))
         with Session(b) as again:
             check(again)
     data = (tmp_path / "m").read_bytes()
-    (tmp_path / "m").write_bytes(data.replace(tiny_model.WEIGHTS, bytes(len(tiny_model.WEIGHTS))))
+    (tmp_path / "m").write_bytes(
+        data.replace(tiny_model.WEIGHTS, bytes(len(tiny_model.WEIGHTS)))
+    )
     with pytest.raises(BundleError, match=r'"weights.bin" is damaged'):
         Session(tmp_path / "m")
 
@@ -409,7 +496,9 @@ def test_modes_that_the_bundle_cannot_do(tmp_path: Path, library: Path) -> None:
         ("armv8l", 32, "linux-armv7"),
     ],
 )
-def test_machine_target(monkeypatch: pytest.MonkeyPatch, machine: str, bits: int, target: str) -> None:
+def test_machine_target(
+    monkeypatch: pytest.MonkeyPatch, machine: str, bits: int, target: str
+) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setattr(struct, "calcsize", lambda _: bits // 8)
@@ -418,7 +507,8 @@ def test_machine_target(monkeypatch: pytest.MonkeyPatch, machine: str, bits: int
 
 def test_noise_is_reproducible(bundle_path: Path) -> None:
     with Bundle.open(bundle_path) as b:
-        first, second = noise_inputs(b.manifest)["image"], noise_inputs(b.manifest)["image"]
+        first = noise_inputs(b.manifest)["image"]
+        second = noise_inputs(b.manifest)["image"]
     np.testing.assert_array_equal(first, second)
     assert first.dtype == np.uint8
     assert len(np.unique(first)) > 20

@@ -1,4 +1,6 @@
-"""The Edge TPU's process: what a Session does when it fails, hangs, crashes, vanishes and comes back."""
+"""The Edge TPU's process: what a Session does when it fails, hangs, crashes, vanishes
+and comes back.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,26 @@ from tests.runtime.resources import stick_bundle
 
 pytestmark = pytest.mark.cc
 LIMIT_S = 60.0  # of what takes a moment on a machine that does nothing else
-TIMEOUT_S = 0.5  # of one that is to hang; one that is not has LIMIT_S, whatever else the machine does
+# of one that is to hang; one that is not has LIMIT_S, whatever else the machine does
+TIMEOUT_S = 0.5
 
 
 def right(s: Session, seed: int = 0) -> None:
     image = tiny_model.image(seed)
-    found, expected = s.run({"image": image}), tiny_model.reference(image)
+    found = s.run({"image": image})
+    expected = tiny_model.reference(image)
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array)
 
 
 def session(bundle: Path, fake: FakeStick, **more: Any) -> Session:
-    slow = any(fault == "late" or fault.startswith("hang") for fault in fake.plan.values())
+    slow = any(
+        fault == "late" or fault.startswith("hang") for fault in fake.plan.values()
+    )
     timeout = TIMEOUT_S if slow else LIMIT_S
-    return Session(bundle, delegate=fake.open, interpreter=fake.make, timeout=timeout, **more)
+    return Session(
+        bundle, delegate=fake.open, interpreter=fake.make, timeout=timeout, **more
+    )
 
 
 def until(true: Any, what: str) -> None:
@@ -71,7 +79,10 @@ def test_the_stick_is_used_when_there_is_one(bundle_path: Path, tmp_path: Path) 
                 right(s, seed)
             assert s.edgetpu is not None
             assert (s.edgetpu.up, s.edgetpu.lost, s.edgetpu.on_cpu) == (True, 0, 0)
-            np.testing.assert_array_equal(s.tensor("q"), (tiny_model.image(2).astype(np.int32) - 128).astype(np.int8))
+            np.testing.assert_array_equal(
+                s.tensor("q"),
+                (tiny_model.image(2).astype(np.int32) - 128).astype(np.int8),
+            )
     log = fake.logged()
     assert [what for _, _, what in log] == ["open", "ran", "ran", "ran"] * 2
     assert os.getpid() not in {pid for _, pid, _ in log}
@@ -79,14 +90,19 @@ def test_the_stick_is_used_when_there_is_one(bundle_path: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("interpreter", ["litert", None])
-def test_a_real_interpreter_in_the_process(bundle_path: Path, interpreter: str | None) -> None:
-    with Session(bundle_path, tpu="delegate", interpreter=interpreter, delegate=no_edgetpu) as s:
+def test_a_real_interpreter_in_the_process(
+    bundle_path: Path, interpreter: str | None
+) -> None:
+    with Session(
+        bundle_path, tpu="delegate", interpreter=interpreter, delegate=no_edgetpu
+    ) as s:
         for seed in range(3):
             right(s, seed)
         with s.stream([tiny_model.image(i) for i in range(9)]) as shots:
             for shot in shots:
                 np.testing.assert_array_equal(
-                    shot.value["out"], tiny_model.reference(tiny_model.image(shot.index))["out"]
+                    shot.value["out"],
+                    tiny_model.reference(tiny_model.image(shot.index))["out"],
                 )
         assert s.backends["relu"] == "delegate"
 
@@ -109,16 +125,21 @@ def test_a_fault_is_met_by_the_twin_and_the_stick_is_used_again(
         assert facts is not None
         assert (facts.up, facts.lost, facts.back) == (True, 2, 2)
         assert facts.on_cpu >= 2
-        # Not "with -6": that is said where the system has it within 50 ms, which a busy one may not.
+        # Not "with -6": that is said where the system has it within 50 ms, which a busy
+        # one may not.
         assert facts.why.startswith(("no answer for 0.5 s", "its process ended", fault))
-    assert ["its segments run on the CPU until it is back" in str(w.message) for w in quiet] == [True], "said once"
+    assert [
+        "its segments run on the CPU until it is back" in str(w.message) for w in quiet
+    ] == [True], "said once"
     log = fake.logged()
     assert log[-1][2] == "ran"
     assert len({pid for _, pid, _ in log}) == 3
     assert not any(alive(pid) for _, pid, _ in log)
 
 
-def test_why_a_process_ended_is_said(bundle_path: Path, tmp_path: Path, quiet: list[warnings.WarningMessage]) -> None:
+def test_why_a_process_ended_is_said(
+    bundle_path: Path, tmp_path: Path, quiet: list[warnings.WarningMessage]
+) -> None:
     fake = FakeStick(tmp_path / "stick")
     with session(bundle_path, fake) as s:
         right(s)
@@ -150,8 +171,18 @@ def test_what_a_process_writes_that_was_given_up_is_not_seen(
         right(s, 2)
 
 
-@pytest.mark.parametrize("error", ["ImportError('numpy 1 vs 2')", "MemoryError()", "AttributeError('x')", "SystemExit"])
-def test_any_error_at_load_leaves_the_twin(bundle_path: Path, tmp_path: Path, error: str) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ImportError('numpy 1 vs 2')",
+        "MemoryError()",
+        "AttributeError('x')",
+        "SystemExit",
+    ],
+)
+def test_any_error_at_load_leaves_the_twin(
+    bundle_path: Path, tmp_path: Path, error: str
+) -> None:
     (tmp_path / "broken_stick.py").write_text(
         f"def make(model, delegate):\n    raise {error}\ndef open(name): return 1\n"
     )
@@ -195,7 +226,9 @@ def test_close_returns_while_a_run_hangs(bundle_path: Path, tmp_path: Path) -> N
     s = Session(bundle_path, delegate=fake.open, interpreter=fake.make, timeout=3600)
     found: list[Any] = []
     image = tiny_model.image()
-    running = threading.Thread(target=lambda: found.append(s.run({"image": image})), daemon=True)
+    running = threading.Thread(
+        target=lambda: found.append(s.run({"image": image})), daemon=True
+    )
     running.start()
     until(lambda: fake.logged()[-1][2] == "hang", "it hangs")
     s.close()
@@ -207,27 +240,37 @@ def test_close_returns_while_a_run_hangs(bundle_path: Path, tmp_path: Path) -> N
         s.run({"image": image})
 
 
-def test_a_session_that_is_forgotten_ends_its_process(bundle_path: Path, tmp_path: Path) -> None:
+def test_a_session_that_is_forgotten_ends_its_process(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     fake = FakeStick(tmp_path / "stick")
     s = session(bundle_path, fake)
     right(s)
     del s
     gc.collect()
-    until(lambda: not any(alive(pid) for _, pid, _ in fake.logged()), "its process ends")
+    until(
+        lambda: not any(alive(pid) for _, pid, _ in fake.logged()), "its process ends"
+    )
 
 
-def test_a_process_that_hangs_ends_with_the_session_s(bundle_path: Path, tmp_path: Path) -> None:
+def test_a_process_that_hangs_ends_with_the_session_s(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     """Also where that was killed and could do nothing about it."""
     code = (
         "import sys, os, signal, threading, time; from pathlib import Path\n"
         "from tests.runtime import test_stick as t\n"
         'fake = t.FakeStick(Path(sys.argv[2]), {0: "hang with the interpreter\'s lock"})\n'
-        "s = t.Session(sys.argv[1], delegate=fake.open, interpreter=fake.make, timeout=3600)\n"
+        "s = t.Session(sys.argv[1], delegate=fake.open, interpreter=fake.make, "
+        "timeout=3600)\n"
         "threading.Thread(target=t.right, args=(s,), daemon=True).start()\n"
         "t.until(lambda: 'hang' in fake.logged()[-1][2], 'it hangs')\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(bundle_path), str(tmp_path / "stick")], timeout=LIMIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(bundle_path), str(tmp_path / "stick")],
+        timeout=LIMIT_S,
+    )
     assert done.returncode == -9
     log = FakeStick(tmp_path / "stick").logged()
     assert "hang" in log[-1][2]
@@ -235,7 +278,9 @@ def test_a_process_that_hangs_ends_with_the_session_s(bundle_path: Path, tmp_pat
 
 
 @pytest.mark.usefixtures("quiet")
-def test_many_threads_share_a_stick_that_fails(bundle_path: Path, tmp_path: Path) -> None:
+def test_many_threads_share_a_stick_that_fails(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     fake = FakeStick(tmp_path / "stick", {9: "error", 30: "crash", 60: "hang"})
     with session(bundle_path, fake) as s:
         wrong: list[BaseException] = []
@@ -256,7 +301,9 @@ def test_many_threads_share_a_stick_that_fails(bundle_path: Path, tmp_path: Path
     assert not wrong
 
 
-def test_a_forked_child_leaves_the_stick_to_its_parent(bundle_path: Path, tmp_path: Path) -> None:
+def test_a_forked_child_leaves_the_stick_to_its_parent(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     fake = FakeStick(tmp_path / "stick")
     with session(bundle_path, fake) as s:
         right(s)
@@ -275,10 +322,16 @@ def test_a_forked_child_leaves_the_stick_to_its_parent(bundle_path: Path, tmp_pa
     assert [what for _, _, what in fake.logged()] == ["open", "ran", "ran"]
 
 
-def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: Path) -> None:
+def test_a_function_that_no_other_process_can_have(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     fake = FakeStick(tmp_path / "stick")
     with pytest.raises(InputError, match="a process of its own") as e:
-        Session(bundle_path, delegate=fake.open, interpreter=lambda model, delegate: FakeInterpreter())
+        Session(
+            bundle_path,
+            delegate=fake.open,
+            interpreter=lambda model, delegate: FakeInterpreter(),
+        )
     assert "top of a module" in str(e.value.hint)
     code = (
         "import sys, edgec_runtime\n"
@@ -287,7 +340,10 @@ def test_a_function_that_no_other_process_can_have(bundle_path: Path, tmp_path: 
         "except edgec_runtime.InputError as e: print(e.what)\n"
     )
     command = [sys.executable, "-c", code, str(bundle_path)]
-    assert "it is in the program itself" in subprocess.run(command, capture_output=True, text=True).stdout
+    assert (
+        "it is in the program itself"
+        in subprocess.run(command, capture_output=True, text=True).stdout
+    )
 
 
 @pytest.mark.usefixtures("quiet")
@@ -298,4 +354,6 @@ def test_the_stick_alone(tmp_path: Path) -> None:
     q = np.random.default_rng(0).integers(-128, 128, tiny_model.SHAPE, np.int8)
     with session(bundle, fake) as s:
         for _ in range(4):
-            np.testing.assert_array_equal(s.run({"q": q})["r"], np.maximum(q, tiny_model.ZERO))
+            np.testing.assert_array_equal(
+                s.run({"q": q})["r"], np.maximum(q, tiny_model.ZERO)
+            )

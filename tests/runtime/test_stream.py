@@ -1,4 +1,6 @@
-"""A session's stream: order, what is kept and what is dropped, how it ends, and what the Edge TPU's faults do to it."""
+"""A session's stream: order, what is kept and what is dropped, how it ends, and what
+the Edge TPU's faults do to it.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,20 @@ def test_every_frame_in_order(s: Session) -> None:
     for shot in kept:  # after all of them were made: none has another's memory
         right(shot)
     figures = shots.figures()
-    assert (figures.captured, figures.dropped, figures.delivered, figures.in_flight) == (300, 0, 300, 0)
-    assert [x.name for x in figures.stages] == ["capture", "inputs", "shift", "relu", "mix", "out"]
+    assert (
+        figures.captured,
+        figures.dropped,
+        figures.delivered,
+        figures.in_flight,
+    ) == (300, 0, 300, 0)
+    assert [x.name for x in figures.stages] == [
+        "capture",
+        "inputs",
+        "shift",
+        "relu",
+        "mix",
+        "out",
+    ]
     assert [x.runs for x in figures.stages] == [300] * 6
     assert figures.stages[3].backends == {"c": 300}
     assert figures.fps > 0
@@ -121,9 +135,15 @@ def test_stages_of_ones_own(s: Session) -> None:
         ([("read", read), ("as they are", unflipped)], tiny_model.image),
         ([("read", read)], tiny_model.image),
     ):
-        with s.stream(range(40), before=before, after=[("total", total), ("last", lambda shot: [shot.value])]) as shots:
+        with s.stream(
+            range(40),
+            before=before,
+            after=[("total", total), ("last", lambda shot: [shot.value])],
+        ) as shots:
             found = [shot.value for shot in shots]
-        assert found == [[(i, float(tiny_model.reference(image(i))["out"].sum()))] for i in range(40)]
+        assert found == [
+            [(i, float(tiny_model.reference(image(i))["out"].sum()))] for i in range(40)
+        ]
 
 
 def test_a_photo_is_prepared(s: Session) -> None:
@@ -135,7 +155,9 @@ def test_a_photo_is_prepared(s: Session) -> None:
 def test_an_input_is_not_copied_where_it_can_be_used(s: Session) -> None:
     image = tiny_model.image()
     for shot in s.stream([image, np.asfortranarray(image)]):
-        np.testing.assert_array_equal(shot.value["out"], tiny_model.reference(image)["out"])
+        np.testing.assert_array_equal(
+            shot.value["out"], tiny_model.reference(image)["out"]
+        )
     frame = s._program.frame()  # type: ignore[union-attr]
     frame.put("image", image)
     assert frame.arrays["image"] is image
@@ -144,7 +166,9 @@ def test_an_input_is_not_copied_where_it_can_be_used(s: Session) -> None:
 
 
 def test_stages_work_at_the_same_time(s: Session) -> None:
-    """Each of two waits for the other, which is at another frame: none would get on if they took turns."""
+    """Each of two waits for the other, which is at another frame: none would get on if
+    they took turns.
+    """
     together = threading.Barrier(2)
 
     def meets(first: int) -> Any:
@@ -155,7 +179,9 @@ def test_stages_work_at_the_same_time(s: Session) -> None:
 
         return stage
 
-    with s.stream(images(24), before=[("a", meets(1))], after=[("b", meets(0))]) as shots:
+    with s.stream(
+        images(24), before=[("a", meets(1))], after=[("b", meets(0))]
+    ) as shots:
         for shot in shots:
             right(shot)
 
@@ -205,7 +231,10 @@ def test_what_a_stage_raises_comes_after_the_frames_before_it(s: Session) -> Non
 
     for where in ("before", "after"):
         found = []
-        with pytest.raises(ZeroDivisionError, match="seven"), s.stream(images(99), **{where: [("f", fails)]}) as shots:  # type: ignore[arg-type]  # noqa: PT012
+        with (  # noqa: PT012
+            pytest.raises(ZeroDivisionError, match="seven"),
+            s.stream(images(99), **{where: [("f", fails)]}) as shots,  # type: ignore[arg-type]
+        ):
             for shot in shots:
                 found.append(shot.index)
         assert found == list(range(7))
@@ -273,7 +302,10 @@ def test_a_consumer_that_stops_early(bundle_path: Path, live: bool, how: str) ->
 def test_a_closed_stream_lets_go_of_the_model(bundle_path: Path) -> None:
     gc.disable()
     try:
-        with Session(bundle_path, tpu="c") as s, s.stream(tiny_model.image(i) for i in range(3)) as shots:
+        with (
+            Session(bundle_path, tpu="c") as s,
+            s.stream(tiny_model.image(i) for i in range(3)) as shots,
+        ):
             program = weakref.ref(s._program)
             assert len(list(shots)) == 3
         del shots
@@ -282,7 +314,9 @@ def test_a_closed_stream_lets_go_of_the_model(bundle_path: Path) -> None:
         gc.enable()
 
 
-def test_a_source_that_hangs_does_not_hold_up_closing(s: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_hangs_does_not_hold_up_closing(
+    s: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "ENDING_S", 0.1)
     go_on = threading.Event()
 
@@ -301,9 +335,12 @@ def test_a_source_that_hangs_does_not_hold_up_closing(s: Session, monkeypatch: p
 
 
 @pytest.mark.parametrize("left", range(4))
-def test_ctrl_c_while_a_stream_begins(s: Session, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+def test_ctrl_c_while_a_stream_begins(
+    s: Session, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
     """Not all of its threads run then."""
-    start, count = threading.Thread.start, iter(range(10))
+    start = threading.Thread.start
+    count = iter(range(10))
 
     def interrupted(thread: threading.Thread) -> None:
         if next(count) == left:
@@ -327,14 +364,17 @@ def _heard() -> None:
 
 def test_ctrl_c(bundle_path: Path) -> None:
     code = (
-        "import sys, itertools; from edgec_runtime import Session; from tests.runtime import tiny_model as t\n"
+        "import sys, itertools; from edgec_runtime import Session; "
+        "from tests.runtime import tiny_model as t\n"
         "s = Session(sys.argv[1])\n"
         "for shot in s.stream(t.image(i) for i in itertools.count()):\n"
         "    if shot.index == 20: print('running', flush=True)\n"
     )
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", code, str(bundle_path)]
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=_heard)
+    process = subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, preexec_fn=_heard
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(signal.SIGINT)
@@ -358,7 +398,9 @@ def test_two_streams_of_one_session_and_runs_beside_them(s: Session) -> None:
             right(one)
             right(other)
             image = tiny_model.image(7)
-            np.testing.assert_array_equal(s.run({"image": image})["out"], tiny_model.reference(image)["out"])
+            np.testing.assert_array_equal(
+                s.run({"image": image})["out"], tiny_model.reference(image)["out"]
+            )
 
 
 def test_a_forked_child_has_no_part_in_a_stream(s: Session) -> None:
@@ -377,7 +419,8 @@ def test_a_forked_child_has_no_part_in_a_stream(s: Session) -> None:
         right(next(shots))
 
 
-# ---- the Edge TPU ------------------------------------------------------------------------------------------------
+# ---- the Edge TPU
+# --------------------------------------------------------------------------------------
 
 
 def test_the_stick_in_a_stream(bundle_path: Path, tmp_path: Path) -> None:
@@ -403,8 +446,12 @@ def open_files() -> list[str]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_stream_goes_on_when_the_stick_does_not(bundle_path: Path, tmp_path: Path, fault: str) -> None:
-    """Until the stick was lost twice and is back, every frame is delivered, right and in order."""
+def test_the_stream_goes_on_when_the_stick_does_not(
+    bundle_path: Path, tmp_path: Path, fault: str
+) -> None:
+    """Until the stick was lost twice and is back, every frame is delivered, right and
+    in order.
+    """
     fake = FakeStick(tmp_path / "stick", {10: fault, 15: fault})
     end = time.monotonic() + LIMIT_S
     with warnings.catch_warnings(record=True) as said:
@@ -431,7 +478,10 @@ def test_the_stream_goes_on_when_the_stick_does_not(bundle_path: Path, tmp_path:
 
 def test_the_same_interpreter_for_all(bundle_path: Path) -> None:
     make = lambda model, delegate: FakeInterpreter()  # noqa: E731
-    with Session(bundle_path, tpu="interpreter", interpreter=make) as s, s.stream(images(50)) as shots:
+    with (
+        Session(bundle_path, tpu="interpreter", interpreter=make) as s,
+        s.stream(images(50)) as shots,
+    ):
         for shot in shots:
             right(shot)
         assert shots.figures().stages[3].backends == {"interpreter": 50}

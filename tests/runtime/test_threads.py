@@ -1,4 +1,6 @@
-"""Threads: the pool of csrc, and a compiled network on 1 to 4 of them, as a program and in a Session."""
+"""Threads: the pool of csrc, and a compiled network on 1 to 4 of them, as a program and
+in a Session.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,25 @@ pytestmark = pytest.mark.cc
 
 def pool(folder: Path, *flags: str) -> None:
     """Compile the pool at work, and let it work."""
-    command = ["gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", *flags, f"-I{CSRC}", str(POOL), "-pthread"]
+    command = [
+        "gcc",
+        "-std=c11",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *flags,
+        f"-I{CSRC}",
+        str(POOL),
+        "-pthread",
+    ]
     subprocess.run([*command, "-o", str(folder / "pool")], check=True)
-    done = subprocess.run([folder / "pool"], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stdout + done.stderr[:3000]
+    done = subprocess.run(
+        [folder / "pool"], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (0, "fine\n"), (
+        done.stdout + done.stderr[:3000]
+    )
 
 
 def test_every_part_is_computed_once(tmp_path: Path) -> None:
@@ -67,21 +84,30 @@ def unpacked(bundle: Path, folder: Path) -> tuple[Path, list[str | Path]]:
 
 
 def result(command: Sequence[str | Path], folder: Path) -> bytes:
-    done = subprocess.run([*command, "--output", folder], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*command, "--output", folder], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return (folder / "output0.npy").read_bytes()
 
 
 @pytest.mark.slow
-def test_any_number_of_threads_gives_the_same_bits(bundle: Path, tmp_path: Path) -> None:
+def test_any_number_of_threads_gives_the_same_bits(
+    bundle: Path, tmp_path: Path
+) -> None:
     folder, program = unpacked(bundle, tmp_path / "files")
-    source = "".join(p.read_text() for p in (folder / "src" / machine_target()).glob("seg*.c"))
+    source = "".join(
+        p.read_text() for p in (folder / "src" / machine_target()).glob("seg*.c")
+    )
     assert source.count("ek_on_threads(threads, op") >= 10, "the larger ops are shared"
     alone = result([*program, "--runs", "1"], tmp_path / "1")
     for threads in ("2", "3", "4"):
         for more in ((), ("--in-turn",)):
             there = tmp_path / f"{threads}{len(more)}"
-            assert result([*program, "--runs", "5", "--threads", threads, *more], there) == alone
+            assert (
+                result([*program, "--runs", "5", "--threads", threads, *more], there)
+                == alone
+            )
 
 
 @pytest.mark.slow
@@ -92,7 +118,11 @@ def test_sessions_have_pools_of_their_own(bundle: Path) -> None:
     with Bundle.open(bundle) as opened:
         given = noise_inputs(opened.manifest)
     before = alive()
-    with Session(bundle) as one, Session(bundle, threads=2) as two, Session(bundle, threads=4) as four:
+    with (
+        Session(bundle) as one,
+        Session(bundle, threads=2) as two,
+        Session(bundle, threads=4) as four,
+    ):
         assert alive() == before + 4
         results = [s.run(given) for s in (one, two, four, two, four)]
     assert alive() == before, "closing ends the threads"
@@ -109,14 +139,19 @@ def test_sessions_have_pools_of_their_own(bundle: Path) -> None:
 @pytest.mark.slow
 def test_runs_at_the_same_time_have_an_arena_and_threads_each(bundle: Path) -> None:
     with Session(bundle, threads=2) as s:
-        inputs = [{k: np.roll(x, n) for k, x in noise_inputs(s.manifest).items()} for n in range(4)]
+        inputs = [
+            {k: np.roll(x, n) for k, x in noise_inputs(s.manifest).items()}
+            for n in range(4)
+        ]
         expected = [s.run(x) for x in inputs]
         wrong: list[str] = []
 
         def work(n: int) -> None:
             for _ in range(5):
                 found = s.run(inputs[n])
-                wrong.extend(k for k, y in expected[n].items() if not np.array_equal(found[k], y))
+                wrong.extend(
+                    k for k, y in expected[n].items() if not np.array_equal(found[k], y)
+                )
 
         threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
         for t in threads:
@@ -166,8 +201,13 @@ def test_code_for_one_thread_has_no_threads(tmp_path: Path) -> None:
             code = opened.read(opened.manifest.libraries["linux-aarch64"])
             given = noise_inputs(opened.manifest)
             assert (SYMBOLS in code) == (threads == 2)
-            results = [device_for("emulated:pi4").run(opened, given, n) for n in range(1, threads + 1)]
-            with pytest.raises(InputError, match=f"{threads + 1} threads: the bundle's code is for"):
+            results = [
+                device_for("emulated:pi4").run(opened, given, n)
+                for n in range(1, threads + 1)
+            ]
+            with pytest.raises(
+                InputError, match=f"{threads + 1} threads: the bundle's code is for"
+            ):
                 device_for("emulated:pi4").run(opened, given, threads + 1)
         for name, y in results[0].items():
             np.testing.assert_array_equal(results[-1][name], y)
@@ -182,9 +222,18 @@ def test_cores_that_are_not_there_are_estimated(tmp_path: Path) -> None:
     ratio = one.latency.samples[0] / four.latency.samples[0]
     assert 1.5 < ratio < 4
     assert not any("core estimate" in note for note in one.notes)
-    assert any(note.startswith("4-core estimate: ") and f" {ratio:.2f} times" in note for note in four.notes)
-    pairs = [p for s, t in zip(one.segments, four.segments, strict=True) for p in zip(s.ops, t.ops, strict=True)]
-    convolutions = [alone.ms / shared.ms for alone, shared in pairs if alone.kind == "conv2d"]
+    assert any(
+        note.startswith("4-core estimate: ") and f" {ratio:.2f} times" in note
+        for note in four.notes
+    )
+    pairs = [
+        p
+        for s, t in zip(one.segments, four.segments, strict=True)
+        for p in zip(s.ops, t.ops, strict=True)
+    ]
+    convolutions = [
+        alone.ms / shared.ms for alone, shared in pairs if alone.kind == "conv2d"
+    ]
     # where code and tensors happen to lie moves an estimate by some percent
     assert 3 < np.median(convolutions) <= max(convolutions) <= 4 * 1.1
 
@@ -193,18 +242,50 @@ def test_cores_that_are_not_there_are_estimated(tmp_path: Path) -> None:
 def test_a_network_has_no_race(bundle: Path, tmp_path: Path) -> None:
     folder, program = unpacked(bundle, tmp_path)
     sources = sorted((folder / "src" / machine_target()).glob("*.c"))
-    flags = ["-std=c11", "-O1", "-g", "-ffp-contract=off", "-DEK_PROGRAM", "-march=x86-64-v3", "-fsanitize=thread"]
+    flags = [
+        "-std=c11",
+        "-O1",
+        "-g",
+        "-ffp-contract=off",
+        "-DEK_PROGRAM",
+        "-march=x86-64-v3",
+        "-fsanitize=thread",
+    ]
     wide = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
     for source in sources:
         more = wide if "v4" in source.name else []
-        command = ["gcc", *flags, *more, f"-I{CSRC}", "-c", str(source), "-o", str(tmp_path / f"{source.stem}.o")]
+        command = [
+            "gcc",
+            *flags,
+            *more,
+            f"-I{CSRC}",
+            "-c",
+            str(source),
+            "-o",
+            str(tmp_path / f"{source.stem}.o"),
+        ]
         subprocess.run(command, check=True)
     objects = [str(tmp_path / f"{s.stem}.o") for s in sources]
     main = str(tmp_path / "main_tsan")
     subprocess.run(
-        ["gcc", *flags, f"-I{CSRC}", str(CSRC / "main.c"), *objects, "-lm", "-pthread", "-o", main], check=True
+        [
+            "gcc",
+            *flags,
+            f"-I{CSRC}",
+            str(CSRC / "main.c"),
+            *objects,
+            "-lm",
+            "-pthread",
+            "-o",
+            main,
+        ],
+        check=True,
     )
-    done = subprocess.run([main, *program[1:], "--threads", "4", "--runs", "3"], capture_output=True, text=True)
+    done = subprocess.run(
+        [main, *program[1:], "--threads", "4", "--runs", "3"],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -212,7 +293,12 @@ def test_a_network_has_no_race(bundle: Path, tmp_path: Path) -> None:
 @pytest.mark.shared
 def test_mobilenet_on_any_number_of_threads(shared: Path, tmp_path: Path) -> None:
     path = tmp_path / "mnv2.edgec"
-    edgec.compile(shared / "models" / "mnv2_tf2_i8" / "mnv2_tf2_i8.tflite", "host", path, threads=4)
+    edgec.compile(
+        shared / "models" / "mnv2_tf2_i8" / "mnv2_tf2_i8.tflite",
+        "host",
+        path,
+        threads=4,
+    )
     with Bundle.open(path) as opened:
         given = noise_inputs(opened.manifest)
         results = [device_for("local:").run(opened, given, n) for n in (1, 2, 3, 4)]
@@ -221,7 +307,9 @@ def test_mobilenet_on_any_number_of_threads(shared: Path, tmp_path: Path) -> Non
             np.testing.assert_array_equal(other[name], y)
 
 
-def test_the_bench_beside_other_engines_has_the_threads_that_it_names(bundle: Path) -> None:
+def test_the_bench_beside_other_engines_has_the_threads_that_it_names(
+    bundle: Path,
+) -> None:
     with Bundle.open(bundle) as opened:
         given = list(noise_inputs(opened.manifest).values())
     before = len(os.listdir("/proc/self/task"))
@@ -231,5 +319,7 @@ def test_the_bench_beside_other_engines_has_the_threads_that_it_names(bundle: Pa
 
 
 def test_memory_that_is_not_there() -> None:
-    with pytest.raises(DeviceError, match="wants 1,152,921,504,606,846,976 bytes of memory"):
+    with pytest.raises(
+        DeviceError, match="wants 1,152,921,504,606,846,976 bytes of memory"
+    ):
         aligned(1 << 60)

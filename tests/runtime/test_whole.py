@@ -1,4 +1,6 @@
-"""A file is there as a whole or not at all, and nothing that stands beside it is written to."""
+"""A file is there as a whole or not at all, and nothing that stands beside it is
+written to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from edgec.report.files import write_whole
 def test_links_that_somebody_put_there_before(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    for name in (".page.html.part", ".page.part.html", ".page.html", "page.html.part", "page.html"):
+    for name in (
+        ".page.html.part",
+        ".page.part.html",
+        ".page.html",
+        "page.html.part",
+        "page.html",
+    ):
         (tmp_path / name).symlink_to(victim)
     write_whole(tmp_path / "page.html", "text")
     assert victim.read_text() == "mine"
@@ -24,7 +32,9 @@ def test_links_that_somebody_put_there_before(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").is_symlink()
 
 
-def test_what_is_no_file_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """edgec … --json /dev/null, as root."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "null.html").symlink_to("/dev/null")

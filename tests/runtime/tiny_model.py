@@ -1,8 +1,11 @@
-"""A model small enough to be written by hand: what the compiler would emit for it, and numpy's answer.
+"""A model small enough to be written by hand: what the compiler would emit for it, and
+numpy's answer.
 
-    image u8 (1,4,4,3) → shift (cpu) → q i8 → relu (edgetpu) → r i8 → mix (cpu, also reads image) → out f32, sums i32
+    image u8 (1,4,4,3) → shift (cpu) → q i8 → relu (edgetpu) → r i8 → mix (cpu, also reads image)
+        → out f32, sums i32
 
-It is built with zig for ARM and with the machine's own compiler, or zig, for this machine.
+It is built with zig for ARM and with the machine's own compiler, or zig, for this
+machine.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from tests import builds
 CSRC = Path(__file__).resolve().parents[2] / "runtime" / "edgec_runtime" / "csrc"
 SHAPE = (1, 4, 4, 3)
 N = 48
-SCALE, ZERO = 0.5, -28
+SCALE = 0.5
+ZERO = -28
 WARNINGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 ARM_TARGETS = {
     "linux-aarch64": ("aarch64-linux-musl", "cortex_a72"),
@@ -162,7 +166,11 @@ def manifest() -> dict[str, Any]:
         "inputs": ["image"],
         "outputs": ["out", "sums"],
         "tensors": {
-            "image": {"shape": list(SHAPE), "dtype": "|u1", "quant": {"scale": [1.0], "zero_point": [0], "axis": None}},
+            "image": {
+                "shape": list(SHAPE),
+                "dtype": "|u1",
+                "quant": {"scale": [1.0], "zero_point": [0], "axis": None},
+            },
             "q": {"shape": list(SHAPE), "dtype": "|i1", "quant": quant},
             "r": {"shape": list(SHAPE), "dtype": "|i1", "quant": quant},
             "out": {"shape": list(SHAPE), "dtype": "<f4", "quant": None},
@@ -177,8 +185,20 @@ def manifest() -> dict[str, Any]:
                 "arena": 64,
                 "macs": 0,
             },
-            {"name": "relu", "place": "edgetpu", "inputs": ["q"], "outputs": ["r"], "est_ms": 0.25},
-            {"name": "mix", "place": "cpu", "inputs": ["r", "image"], "outputs": ["out", "sums"], "macs": 48},
+            {
+                "name": "relu",
+                "place": "edgetpu",
+                "inputs": ["q"],
+                "outputs": ["r"],
+                "est_ms": 0.25,
+            },
+            {
+                "name": "mix",
+                "place": "cpu",
+                "inputs": ["r", "image"],
+                "outputs": ["out", "sums"],
+                "macs": 48,
+            },
         ],
         "libraries": {},
         "programs": {},
@@ -196,8 +216,13 @@ def made_for(m: dict[str, Any]) -> str:
     return json.dumps(
         {
             **{key: m[key] for key in ("inputs", "outputs", "graph")},
-            "tensors": {name: [t["dtype"], t["shape"]] for name, t in m["tensors"].items()},
-            "segments": {s["name"]: [s.get("arena", 0), s["inputs"], s["outputs"]] for s in m["segments"]},
+            "tensors": {
+                name: [t["dtype"], t["shape"]] for name, t in m["tensors"].items()
+            },
+            "segments": {
+                s["name"]: [s.get("arena", 0), s["inputs"], s["outputs"]]
+                for s in m["segments"]
+            },
             "weights": [len(WEIGHTS), zlib.crc32(WEIGHTS)],
             "threads": 1,
             "state": [],
@@ -210,7 +235,9 @@ def write_sources(folder: Path, told: dict[str, Any] | None = None) -> list[Path
     said = json.dumps(made_for(told or manifest()))
     for name, text in SOURCES.items():
         text = text.replace("WEIGHTS_CRC32", f"0x{zlib.crc32(WEIGHTS):08x}u")
-        (folder / name).write_text(text.replace("MADE_FOR", said).replace('"GRAPH"', f'"{GRAPH}"'))
+        (folder / name).write_text(
+            text.replace("MADE_FOR", said).replace('"GRAPH"', f'"{GRAPH}"')
+        )
     return [folder / name for name in SOURCES]
 
 
@@ -225,29 +252,46 @@ def _here() -> list[str]:
     return [cc] if cc else [*builds.ZIG]
 
 
-def _build(command: list[str], name: str, more: Sequence[Path] = (), told: dict[str, Any] | None = None) -> Path:
+def _build(
+    command: list[str],
+    name: str,
+    more: Sequence[Path] = (),
+    told: dict[str, Any] | None = None,
+) -> Path:
     """What a command makes of the sources: once a run, however many tests want it."""
 
     def make(folder: Path) -> None:
         builds.program(command, [*write_sources(folder, told), *more], folder / name)
 
-    return builds.once(repr((command, SOURCES, WEIGHTS, told or manifest())), make) / name
+    return (
+        builds.once(repr((command, SOURCES, WEIGHTS, told or manifest())), make) / name
+    )
 
 
 def build_library(folder: Path, told: dict[str, Any] | None = None) -> Path:
-    """libmodel.so for this machine.  told: the manifest that it says it was made for; default is manifest()."""
-    built = _build([*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"], "libmodel.so", told=told)
+    """libmodel.so for this machine.  told: the manifest that it says it was made for;
+    default is manifest().
+    """
+    built = _build(
+        [*_here(), *WARNINGS, "-I", str(CSRC), "-shared", "-fPIC"],
+        "libmodel.so",
+        told=told,
+    )
     return Path(shutil.copy(built, folder))
 
 
 def build_program(folder: Path, target: str | None = None) -> Path:
-    """The bench program, for this machine or statically for an ARM target; its weights are beside it."""
+    """The bench program, for this machine or statically for an ARM target; its weights
+    are beside it.
+    """
     if target is not None:
         triple, cpu = ARM_TARGETS[target]
         cc = [*builds.ZIG, "-target", triple, f"-mcpu={cpu}"]
     else:
         cc = _here()
-    built = _build([*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC)], "main", [CSRC / "main.c"])
+    built = _build(
+        [*cc, *WARNINGS, "-DEK_PROGRAM", "-I", str(CSRC)], "main", [CSRC / "main.c"]
+    )
     (folder / WEIGHTS_FILE).write_bytes(WEIGHTS)
     return Path(shutil.copy(built, folder))
 
@@ -256,7 +300,8 @@ def parts(
     library: Path | None = None, programs: dict[str, Path] | None = None
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What write_bundle wants: the manifest and the files."""
-    m, files = manifest(), {"src/mix.c": SOURCES["mix.c"].encode()}
+    m = manifest()
+    files = {"src/mix.c": SOURCES["mix.c"].encode()}
     if library is not None:
         name = f"lib/{machine_target()}/libmodel.so"
         m["libraries"][machine_target()] = name

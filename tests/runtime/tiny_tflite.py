@@ -12,24 +12,36 @@ from tests.runtime.tiny_model import SCALE, SHAPE, ZERO
 
 def _tensor(name: str) -> schema.TensorT:
     t = schema.TensorT()
-    t.name, t.shape, t.type, t.buffer = name, list(SHAPE), schema.TensorType.INT8, 0
+    t.name = name
+    t.shape = list(SHAPE)
+    t.type = schema.TensorType.INT8
+    t.buffer = 0
     t.quantization = schema.QuantizationParametersT()
-    t.quantization.scale, t.quantization.zeroPoint = [SCALE], [ZERO]
+    t.quantization.scale = [SCALE]
+    t.quantization.zeroPoint = [ZERO]
     return t
 
 
 @lru_cache(maxsize=4)
 def relu_tflite(input_name: str = "q", output_name: str = "r") -> bytes:
     code = schema.OperatorCodeT()
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.RELU
+    code.deprecatedBuiltinCode = schema.BuiltinOperator.RELU
+    code.builtinCode = code.deprecatedBuiltinCode
     code.version = 2
     op = schema.OperatorT()
-    op.opcodeIndex, op.inputs, op.outputs = 0, [0], [1]
+    op.opcodeIndex = 0
+    op.inputs = [0]
+    op.outputs = [1]
     graph = schema.SubGraphT()
     graph.tensors = [_tensor(input_name), _tensor(output_name)]
-    graph.inputs, graph.outputs, graph.operators = [0], [1], [op]
+    graph.inputs = [0]
+    graph.outputs = [1]
+    graph.operators = [op]
     model = schema.ModelT()
-    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT()]
+    model.version = 3
+    model.operatorCodes = [code]
+    model.subgraphs = [graph]
+    model.buffers = [schema.BufferT()]
     builder = flatbuffers.Builder(256)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())

@@ -18,7 +18,12 @@ from tests.schedule import layers, layers_blocks, layers_f32, layers_simd
 from tests.schedule.layers import stream
 from tests.schedule.runner import Case, CrashError, core_of, run
 
-MAKERS = (*layers.MAKERS * 3, *layers_f32.MAKERS, *layers_simd.MAKERS, *layers_blocks.MAKERS)
+MAKERS = (
+    *layers.MAKERS * 3,
+    *layers_f32.MAKERS,
+    *layers_simd.MAKERS,
+    *layers_blocks.MAKERS,
+)
 """Of one round; those with most tiles and tables come more often."""
 
 PLAIN = ("plain kernels", "")
@@ -64,7 +69,9 @@ class Chance:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One case. number: in its stream; used: variants and their C functions; why: it is wrong, else empty."""
+    """One case. number: in its stream; used: variants and their C functions; why: it is
+    wrong, else empty.
+    """
 
     number: int
     family: str
@@ -74,33 +81,71 @@ class Verdict:
 
 
 def verdicts(name: str, first: int, count: int, seed: int) -> Iterator[Verdict]:
-    """Of so many cases of a stream, from `first` on, on a core (a name of runner.BUILDS)."""
+    """Of so many cases of a stream, from `first` on, on a core (a name of
+    runner.BUILDS).
+    """
     made = list(islice(stream(MAKERS, seed), first, first + count))
     chances = [Chance(np.random.default_rng([seed, first + i])) for i in range(count)]
-    cases = [random_case(name, x.graph, x.inputs, chance) for x, chance in zip(made, chances, strict=True)]
-    for i, (layer, case, chance, got) in enumerate(zip(made, cases, chances, results(name, cases), strict=True)):
-        what = f"{'+'.join(str(op.spec) for op in layer.graph.ops)} of {layer.graph.inputs[0].type} in {case.parts}"
-        why = got if isinstance(got, str) else _difference(got, interp(layer.graph, layer.inputs))
-        # plain kernels of ops that follow, and of those that no variant takes, are not what is tried here
-        yield Verdict(first + i, layer.family, tuple(dict.fromkeys(chance.used)) or (PLAIN,), what, why)
+    cases = [
+        random_case(name, x.graph, x.inputs, chance)
+        for x, chance in zip(made, chances, strict=True)
+    ]
+    for i, (layer, case, chance, got) in enumerate(
+        zip(made, cases, chances, results(name, cases), strict=True)
+    ):
+        what = (
+            f"{'+'.join(str(op.spec) for op in layer.graph.ops)} of "
+            f"{layer.graph.inputs[0].type} "
+            f"in {case.parts}"
+        )
+        if isinstance(got, str):
+            why = got
+        else:
+            why = _difference(got, interp(layer.graph, layer.inputs))
+        # plain kernels of ops that follow, and of those that no variant takes, are not
+        # what is tried here
+        yield Verdict(
+            first + i,
+            layer.family,
+            tuple(dict.fromkeys(chance.used)) or (PLAIN,),
+            what,
+            why,
+        )
 
 
-def random_case(name: str, graph: Graph, inputs: Mapping[str, Array], chance: Chance) -> Case:
-    """A core with random caches; as many threads as there are parts, so that a part's scratch is the last there is."""
+def random_case(
+    name: str, graph: Graph, inputs: Mapping[str, Array], chance: Chance
+) -> Case:
+    """A core with random caches; as many threads as there are parts, so that a part's
+    scratch is the last there is.
+    """
     rng = chance.rng
-    on = replace(core_of(name), l1=int(rng.choice([256, 4096, 32768])), l2=int(rng.choice([1024, 1 << 18])))
+    on = replace(
+        core_of(name),
+        l1=int(rng.choice([256, 4096, 32768])),
+        l2=int(rng.choice([1024, 1 << 18])),
+    )
     parts = int(rng.choice([1, 1, 2, 3, 4]))
-    off: dict[str, Any] = {f.name: False for f in fields(Rules) if f.type == "bool" and rng.random() < _OFF}
+    off: dict[str, Any] = {
+        f.name: False for f in fields(Rules) if f.type == "bool" and rng.random() < _OFF
+    }
     return Case(graph, inputs, on, replace(DEFAULT, choose=chance, **off), parts, parts)
 
 
-def results(name: str, cases: Sequence[Case], command: Sequence[str] = ()) -> list[Mapping[str, Array] | str]:
-    """Outputs; of a case that kills the program, what it said: those behind it are run without it."""
+def results(
+    name: str, cases: Sequence[Case], command: Sequence[str] = ()
+) -> list[Mapping[str, Array] | str]:
+    """Outputs; of a case that kills the program, what it said: those behind it are run
+    without it.
+    """
     try:
         return list(run(name, cases, command))
     except CrashError as e:
         before = run(name, cases[: e.at], command) if e.at else []
-        behind = results(name, cases[e.at + 1 :], command) if e.at + 1 < len(cases) else []
+        if e.at + 1 < len(cases):
+            behind = results(name, cases[e.at + 1 :], command)
+        else:
+            behind = []
         return [*before, e.why, *behind]
 
 

@@ -1,4 +1,6 @@
-"""Random layers of whole numbers: edges, odd sizes, extremes of zero points, shifts and sums, dead channels."""
+"""Random layers of whole numbers: edges, odd sizes, extremes of zero points, shifts and
+sums, dead channels.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,20 @@ from edgec.schedule.kernels.gemm_s8 import ISAS
 
 T = TypeVar("T")
 
-_SPECIAL = sorted({t.depth for tiles in ISAS for t in (*tiles.tiles, *tiles.zero) if t.depth})
+_SPECIAL = sorted(
+    {t.depth for tiles in ISAS for t in (*tiles.tiles, *tiles.zero) if t.depth}
+)
 """Depths that have tiles of their own."""
 _DEPTHS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 24, 31, 32, 40, 52, 64, 100)
 _CHANNELS = (1, 2, 3, 7, 8, 9, 16, 17, 24, 30, 65)
-_DEAD = ((0, 0), (1 << 30, -30), (1300000000, -24), (1900000000, -25), (2147483647, -23), (1 << 30, -31))
+_DEAD = (
+    (0, 0),
+    (1 << 30, -30),
+    (1300000000, -24),
+    (1900000000, -25),
+    (2147483647, -23),
+    (1 << 30, -31),
+)
 _ACTS = ("none", "none", "none", "relu", "relu6", "relu_n1_to_1")
 
 
@@ -48,10 +59,18 @@ class Pick:
         return bool(self.rng.random() < p)
 
 
-def graph_of(spec: OpDef, x: tuple[TensorType, Array], *constants: tuple[TensorType, Array], y: Quant) -> Graph:
+def graph_of(
+    spec: OpDef,
+    x: tuple[TensorType, Array],
+    *constants: tuple[TensorType, Array],
+    y: Quant,
+) -> Graph:
     """One op, whose other operands are constant."""
     build = Builder("layer")
-    values = [build.input("x", x[0]), *(build.const(a, f"c{i}", t.quant) for i, (t, a) in enumerate(constants))]
+    values = [
+        build.input("x", x[0]),
+        *(build.const(a, f"c{i}", t.quant) for i, (t, a) in enumerate(constants)),
+    ]
     out = build.add(spec, values, "y")
     out.type = out.type.with_quant(y)
     build.graph.outputs = [out]
@@ -64,21 +83,40 @@ def dense(one: Pick) -> Layer:
     if kind < 0.2:
         return _special(one)
     if kind < 0.35:
-        k, o = one(*_DEPTHS), one(*_CHANNELS)
-        return _weighted(one, FullyConnected(one(*_ACTS)), (one(1, 2, 7, 13, 33), k), (o, k))
+        k = one(*_DEPTHS)
+        o = one(*_CHANNELS)
+        return _weighted(
+            one, FullyConnected(one(*_ACTS)), (one(1, 2, 7, 13, 33), k), (o, k)
+        )
     if kind < 0.5:
-        size = (one(1, 1, 2), one(1, 1, 2, 7, 9), one(1, 2, 3, 7, 8, 13, 16), one(*_DEPTHS))
-        return _weighted(one, Conv2D(act=one(*_ACTS)), size, (one(*_CHANNELS), 1, 1, size[3]))
+        size = (
+            one(1, 1, 2),
+            one(1, 1, 2, 7, 9),
+            one(1, 2, 3, 7, 8, 13, 16),
+            one(*_DEPTHS),
+        )
+        return _weighted(
+            one, Conv2D(act=one(*_ACTS)), size, (one(*_CHANNELS), 1, 1, size[3])
+        )
     return _transposed(one) if kind < 0.65 else _windows(one)
 
 
 def _special(one: Pick) -> Layer:
-    """What tiles that are made for one depth take: 1x1, and the first layer of an image, whose windows are gathered."""
-    depth, o = one(*_SPECIAL), one(8, 16, 32, 48)
+    """What tiles that are made for one depth take: 1x1, and the first layer of an
+    image, whose windows are gathered.
+    """
+    depth = one(*_SPECIAL)
+    o = one(8, 16, 32, 48)
     if depth == 28 and one.chance(0.5):
         s = one(1, 2)
         spec = Conv2D((s, s), (one(0, 1), one(0, 1, 2), one(0, 1), one(0, 1, 2)))
-        return _weighted(one, spec, (one(1, 2), one(3, 4, 8), one(8, 9, 17), 3), (o, 3, 3, 3), least=True)
+        return _weighted(
+            one,
+            spec,
+            (one(1, 2), one(3, 4, 8), one(8, 9, 17), 3),
+            (o, 3, 3, 3),
+            least=True,
+        )
     depth -= one(0, 0, 1, 3)
     size = (one(1, 2), one(1, 3, 7), one(2, 7, 8, 13), depth)
     return _weighted(one, Conv2D(), size, (o, 1, 1, depth), least=True)
@@ -86,21 +124,47 @@ def _special(one: Pick) -> Layer:
 
 def _transposed(one: Pick) -> Layer:
     while True:
-        kh, kw, sh, sw = one(1, 2, 3, 4), one(1, 2, 3, 5), one(1, 2, 3), one(1, 2, 2)
+        kh = one(1, 2, 3, 4)
+        kw = one(1, 2, 3, 5)
+        sh = one(1, 2, 3)
+        sw = one(1, 2, 2)
         pads = (one(0, 0, 1, 2), one(-2, 0, 0, 1), one(0, 0, 1, 2), one(-2, 0, 0, 1))
-        spec, (h, w) = TransposeConv2D((sh, sw), pads, one(*_ACTS)), (one(1, 3, 5), one(1, 4, 9))
+        spec, (h, w) = (
+            TransposeConv2D((sh, sw), pads, one(*_ACTS)),
+            (one(1, 3, 5), one(1, 4, 9)),
+        )
         c = one(*_DEPTHS)
-        if min((h - 1) * sh + kh - pads[0] - pads[1], (w - 1) * sw + kw - pads[2] - pads[3]) > 0:
-            return _weighted(one, spec, (one(1, 2), h, w, c), (one(*_CHANNELS), kh, kw, c))
+        if (
+            min(
+                (h - 1) * sh + kh - pads[0] - pads[1],
+                (w - 1) * sw + kw - pads[2] - pads[3],
+            )
+            > 0
+        ):
+            return _weighted(
+                one, spec, (one(1, 2), h, w, c), (one(*_CHANNELS), kh, kw, c)
+            )
 
 
 def _windows(one: Pick) -> Layer:
     groups, (kh, kw) = one(1, 1, 1, 2, 3), (one(1, 2, 3, 3, 5), one(1, 2, 3, 3))
     stride, (dh, dw) = (one(1, 1, 2, 3), one(1, 1, 2)), (one(1, 1, 2, 4), one(1, 1, 3))
-    pads = (one(0, 0, 1, 2, 3), one(0, 0, 1, 2, 3), one(0, 0, 1, 2, 3), one(0, 0, 1, 2, 3))
-    h, w = (kh - 1) * dh + one(1, 2, 5, 9), (kw - 1) * dw + one(1, 2, 7, 12)
-    depth, spec = one(*_DEPTHS), Conv2D(stride, pads, (dh, dw), one(*_ACTS))
-    return _weighted(one, spec, (one(1, 1, 2), h, w, depth * groups), (one(*_CHANNELS) * groups, kh, kw, depth))
+    pads = (
+        one(0, 0, 1, 2, 3),
+        one(0, 0, 1, 2, 3),
+        one(0, 0, 1, 2, 3),
+        one(0, 0, 1, 2, 3),
+    )
+    h = (kh - 1) * dh + one(1, 2, 5, 9)
+    w = (kw - 1) * dw + one(1, 2, 7, 12)
+    depth = one(*_DEPTHS)
+    spec = Conv2D(stride, pads, (dh, dw), one(*_ACTS))
+    return _weighted(
+        one,
+        spec,
+        (one(1, 1, 2), h, w, depth * groups),
+        (one(*_CHANNELS) * groups, kh, kw, depth),
+    )
 
 
 def depthwise(one: Pick) -> Layer:
@@ -110,49 +174,82 @@ def depthwise(one: Pick) -> Layer:
         kh, kw = (3, 3) if square else (one(1, 2, 3, 5, 6, 7), one(1, 3, 4, 5))
         stride = (one(1, 1, 2),) * 2 if square else (one(1, 2, 3), one(1, 2, 3))
         same = one(1, 1, 2, 4)
-        dilation = (same, one(same, same, 1, 3)) if stride == (1, 1) else (1, one(1, 1, 2))
-        pads = (one(0, 1, 1, 2, 3), one(0, 1, 1, 2, 3), one(0, 1, 1, 2, 3), one(0, 1, 1, 2, 3))
-        h, w = one(1, 2, 3, 5, 8, 13), one(1, 2, 4, 7, 12)
+        if stride == (1, 1):
+            dilation = (same, one(same, same, 1, 3))
+        else:
+            dilation = (1, one(1, 1, 2))
+        pads = (
+            one(0, 1, 1, 2, 3),
+            one(0, 1, 1, 2, 3),
+            one(0, 1, 1, 2, 3),
+            one(0, 1, 1, 2, 3),
+        )
+        h = one(1, 2, 3, 5, 8, 13)
+        w = one(1, 2, 4, 7, 12)
         c = one(1, 2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 40, 64, 72, 96, 130)
         times = one(1, 1, 1, 1, 2, 3, 8) if c < 48 else 1
-        rows, columns = h + pads[0] + pads[1] - (kh - 1) * dilation[0], w + pads[2] + pads[3] - (kw - 1) * dilation[1]
+        rows = h + pads[0] + pads[1] - (kh - 1) * dilation[0]
+        columns = w + pads[2] + pads[3] - (kw - 1) * dilation[1]
         if min(rows, columns) > 0:
             spec = DepthwiseConv2D((stride[0], stride[1]), pads, dilation, one(*_ACTS))
             return _weighted(one, spec, (one(1, 1, 2), h, w, c), (1, kh, kw, c * times))
 
 
-def _weighted(one: Pick, spec: OpDef, x: tuple[int, ...], w: tuple[int, ...], least: bool = False) -> Layer:
-    """A layer with weights and bias. least: its result saturates, and its zero point is the least int8."""
-    rng, axis = one.rng, 3 if spec.kind == "depthwise_conv2d" else 0
-    outputs, wide = w[axis], one.chance(0.3)
-    most, w_zero = one(3, 60, 127, 128), one(0, 0, 0, 0, 3, 76, -128, 127)
-    weights = rng.integers(-most, min(most, 127) + 1, w) if one.chance(0.9) else np.full(w, -128)
+def _weighted(
+    one: Pick, spec: OpDef, x: tuple[int, ...], w: tuple[int, ...], least: bool = False
+) -> Layer:
+    """A layer with weights and bias. least: its result saturates, and its zero point is
+    the least int8.
+    """
+    rng = one.rng
+    axis = 3 if spec.kind == "depthwise_conv2d" else 0
+    outputs = w[axis]
+    wide = one.chance(0.3)
+    most = one(3, 60, 127, 128)
+    w_zero = one(0, 0, 0, 0, 3, 76, -128, 127)
+    if one.chance(0.9):
+        weights = rng.integers(-most, min(most, 127) + 1, w)
+    else:
+        weights = np.full(w, -128)
     image = rng.choice([-128, 127], x) if wide else rng.integers(-128, 128, x)
-    bias = rng.integers(-(1 << 31), 1 << 31, outputs) if wide else rng.integers(-9000, 9000, outputs)
+    if wide:
+        bias = rng.integers(-(1 << 31), 1 << 31, outputs)
+    else:
+        bias = rng.integers(-9000, 9000, outputs)
     scales = _scales(one, 1 if spec.kind == "fully_connected" else outputs)
-    quant = Quant(tuple(map(float, scales)), (w_zero,) * len(scales), axis if len(scales) > 1 else None)
+    quant = Quant(
+        tuple(map(float, scales)),
+        (w_zero,) * len(scales),
+        axis if len(scales) > 1 else None,
+    )
     if len(scales) == 1:
         quant = Quant.per_tensor(float(scales[0]), w_zero)
     types = TensorType(x, "int8", Quant.per_tensor(1.0, one(-128, -3, 0, 5, 127)))
     if one.chance(0.25):
         spec = replace(spec, even=True)  # type: ignore[call-arg]
     graph = graph_of(
-        spec, (types, image.astype(np.int8)),
+        spec,
+        (types, image.astype(np.int8)),
         (TensorType(w, "int8", quant), weights.astype(np.int8)),
         (TensorType((outputs,), "int32", Quant.per_tensor(1.0)), bias.astype(np.int32)),
-        y=Quant.per_tensor(1.0, -128 if least else one(-128, -128, -128, -3, 0, 5, 127)),
-    )  # fmt: skip
+        y=Quant.per_tensor(
+            1.0, -128 if least else one(-128, -128, -128, -3, 0, 5, 127)
+        ),
+    )
     family = "depthwise int8" if spec.kind == "depthwise_conv2d" else "dense int8"
     return Layer(family, graph, {"x": image.astype(np.int8)})
 
 
 def _scales(one: Pick, outputs: int) -> Array:
-    """Of weights, where input and output have 1: what becomes right shifts, dead channels, or any shifts. Those of
-    one fully connected layer are one number."""
-    rng, kind = one.rng, one("right", "right", "some", "dead", "any")
+    """Of weights, where input and output have 1: what becomes right shifts, dead
+    channels, or any shifts. Those of one fully connected layer are one number.
+    """
+    rng = one.rng
+    kind = one("right", "right", "some", "dead", "any")
     if outputs == 1 and one.chance(0.5):
         return np.array([one(2.0**-9, 1e-3, 1e-38, 0.01, 1.5 * 2.0**-8)])
-    shift, multiplier = rng.integers(-14, -5, outputs), rng.integers(1 << 30, 1 << 31, outputs)
+    shift = rng.integers(-14, -5, outputs)
+    multiplier = rng.integers(1 << 30, 1 << 31, outputs)
     multiplier[rng.random(outputs) < 0.2] = 1 << 30
     if kind == "some":
         shift = np.where(rng.random(outputs) < 0.2, rng.integers(-3, 5, outputs), shift)

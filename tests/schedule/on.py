@@ -17,12 +17,16 @@ USUAL = tuple(name for name in BUILDS if name == "sanitized" or name not in SANI
 
 
 def on(*names: str) -> list[Any]:
-    """Names of runner.BUILDS (USUAL, if none is given), each skipped where it cannot run."""
+    """Names of runner.BUILDS (USUAL, if none is given), each skipped where it cannot
+    run.
+    """
     return [pytest.param(name, marks=_marks(name)) for name in names or USUAL]
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     if name not in FEATURES:
         return [pytest.mark.arm]
-    missing = pytest.mark.skipif(not has(FEATURES[name]), reason=f"this processor has no {FEATURES[name]}")
+    missing = pytest.mark.skipif(
+        not has(FEATURES[name]), reason=f"this processor has no {FEATURES[name]}"
+    )
     return [pytest.mark.cc, missing]

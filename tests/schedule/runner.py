@@ -1,6 +1,8 @@
-"""Running the C of many graphs on a core: one program for all, on this machine or under an emulator.
+"""Running the C of many graphs on a core: one program for all, on this machine or under
+an emulator.
 
-Every tensor lies at the end of its pages or at their begin, between pages that nobody may touch.
+Every tensor lies at the end of its pages or at their begin, between pages that nobody
+may touch.
 """
 
 from __future__ import annotations
@@ -33,28 +35,53 @@ SANITIZED = {
     "sanitized_a72": "cortex_a72",
     "sanitized_a76": "cortex_a76",
 }
-"""Cores under sanitizers, and their names without: for addresses and undefined behaviour here, where all constants are
-arrays of the C; for undefined behaviour alone where QEMU runs the code, whose guards see addresses."""
+"""Cores under sanitizers, and their names without: for addresses and undefined
+behaviour here, where all constants are arrays of the C; for undefined behaviour alone
+where QEMU runs the code, whose guards see addresses.
+"""
 
 _ALL_IN_ARENA = "-DEK_GEMM_STACK=1"
 _ZIG = (*builds.ZIG, "-O1", _ALL_IN_ARENA)
-_PLAIN, _TRAPS = ("-fno-sanitize=all",), ("-fsanitize=undefined", "-fsanitize-trap=undefined")
-_ARM, _X86 = (*_ZIG, "-target", "aarch64-linux-musl"), (*_ZIG, *_PLAIN, "-target", "x86_64-linux-musl")
+_PLAIN = ("-fno-sanitize=all",)
+_TRAPS = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
+_ARM = (*_ZIG, "-target", "aarch64-linux-musl")
+_X86 = (*_ZIG, *_PLAIN, "-target", "x86_64-linux-musl")
 _ASAN = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
 _VNNI = ("-march=x86-64-v4", "-mavx512vnni")
 BUILDS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
-    "cortex_a53": ((*_ARM, *_PLAIN, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
-    "cortex_a72": ((*_ARM, *_PLAIN, "-mcpu=cortex_a72"), ("qemu-aarch64", "-cpu", "cortex-a72")),
-    "cortex_a76": ((*_ARM, *_PLAIN, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
+    "cortex_a53": (
+        (*_ARM, *_PLAIN, "-mcpu=cortex_a53"),
+        ("qemu-aarch64", "-cpu", "cortex-a53"),
+    ),
+    "cortex_a72": (
+        (*_ARM, *_PLAIN, "-mcpu=cortex_a72"),
+        ("qemu-aarch64", "-cpu", "cortex-a72"),
+    ),
+    "cortex_a76": (
+        (*_ARM, *_PLAIN, "-mcpu=cortex_a76"),
+        ("qemu-aarch64", "-cpu", "cortex-a76"),
+    ),
     "x86_64_v3": ((*_X86, "-mcpu=x86_64_v3"), ()),
     "x86_64_v4_vnni": ((*_X86, "-mcpu=x86_64_v4+avx512vnni"), ()),
     "sanitized": (("gcc", "-march=x86-64-v3", *_ASAN), ()),
     "sanitized_vnni": (("gcc", *_VNNI, *_ASAN), ()),
-    "sanitized_a53": ((*_ARM, *_TRAPS, "-mcpu=cortex_a53"), ("qemu-aarch64", "-cpu", "cortex-a53")),
-    "sanitized_a72": ((*_ARM, *_TRAPS, "-mcpu=cortex_a72"), ("qemu-aarch64", "-cpu", "cortex-a72")),
-    "sanitized_a76": ((*_ARM, *_TRAPS, "-mcpu=cortex_a76"), ("qemu-aarch64", "-cpu", "cortex-a76")),
+    "sanitized_a53": (
+        (*_ARM, *_TRAPS, "-mcpu=cortex_a53"),
+        ("qemu-aarch64", "-cpu", "cortex-a53"),
+    ),
+    "sanitized_a72": (
+        (*_ARM, *_TRAPS, "-mcpu=cortex_a72"),
+        ("qemu-aarch64", "-cpu", "cortex-a72"),
+    ),
+    "sanitized_a76": (
+        (*_ARM, *_TRAPS, "-mcpu=cortex_a76"),
+        ("qemu-aarch64", "-cpu", "cortex-a76"),
+    ),
 }
-"""The compiler of each core, and its emulator. Buffers of GEMM are not on the stack, but where guards see them."""
+"""The compiler of each core, and its emulator.
+
+Buffers of GEMM are not on the stack, but where guards see them.
+"""
 
 FEATURES = {
     "x86_64_v3": "avx2",
@@ -64,7 +91,9 @@ FEATURES = {
 }
 """What this machine must have for a core, as Linux names it."""
 
-_DECLARED = re.compile(r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE)
+_DECLARED = re.compile(
+    r"^(?:static const \w+|EK_OP void|    (?=\w+ = \d+,)) ?(\w+)", re.MULTILINE
+)
 """The names that a generated file has for itself: its constants, functions and offsets."""
 
 _MAIN = r"""
@@ -152,7 +181,8 @@ int main(void) {
 class Case:
     """A graph, the core that its C is for, and what its schedule may do.
 
-    threads: the most that the C is written for; parts: into so many every call that can be is split, however small.
+    threads: the most that the C is written for; parts: into so many every call that can
+    be is split, however small.
     """
 
     graph: Graph
@@ -168,7 +198,8 @@ class CrashError(AssertionError):
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(f"case {at}: {why}")
-        self.at, self.why = at, why
+        self.at = at
+        self.why = why
 
 
 def run_on(
@@ -180,11 +211,15 @@ def run_on(
 ) -> list[dict[str, Array]]:
     """The outputs of every graph by the C that is chosen for the core of that name.
 
-    parts: into so many every call that can be is split; 0: by code for one thread. command: a compiler and its flags
-    in place of those of BUILDS.
+    parts: into so many every call that can be is split; 0: by code for one thread.
+    command: a compiler and its flags in place of those of BUILDS.
     """
-    threads, on = MAX_THREADS if parts else 1, core_of(name)
-    cases = [Case(g, x, on, DEFAULT, threads, max(1, parts)) for g, x in zip(graphs, inputs, strict=True)]
+    threads = MAX_THREADS if parts else 1
+    on = core_of(name)
+    cases = [
+        Case(g, x, on, DEFAULT, threads, max(1, parts))
+        for g, x in zip(graphs, inputs, strict=True)
+    ]
     return run(name, cases, command)
 
 
@@ -193,60 +228,106 @@ def core_of(name: str) -> Core:
     return core(SANITIZED.get(name, name))
 
 
-def run(name: str, cases: Sequence[Case], command: Sequence[str] = ()) -> list[dict[str, Array]]:
-    """The outputs of every case by a program for a name of BUILDS, perhaps by another compiler."""
+def run(
+    name: str, cases: Sequence[Case], command: Sequence[str] = ()
+) -> list[dict[str, Array]]:
+    """The outputs of every case by a program for a name of BUILDS, perhaps by another
+    compiler.
+    """
     command = command or BUILDS[name][0]
     in_text: Text = "all" if command[-3:] == _ASAN else "small"
     text, sources = program_text(cases, _ALL_IN_ARENA in command, in_text)
     folder = build(command, text)
     data = bytearray(struct.pack("<i", len(cases)))
     for i, (case, source) in enumerate(zip(cases, sources, strict=True)):
-        graph, weights = case.graph, source.weights.data
-        counts = len(graph.inputs), len(graph.outputs), case.parts, source.plan.size, len(weights)
+        graph = case.graph
+        weights = source.weights.data
+        counts = (
+            len(graph.inputs),
+            len(graph.outputs),
+            case.parts,
+            source.plan.size,
+            len(weights),
+        )
         data += struct.pack("<6i", i, *counts)
         for v in graph.inputs:
             x = np.ascontiguousarray(case.inputs[v.name])
             data += struct.pack("<i", x.nbytes) + x.tobytes()
-        data += struct.pack(f"<{len(graph.outputs)}i", *(v.type.nbytes for v in graph.outputs)) + weights
+        data += (
+            struct.pack(
+                f"<{len(graph.outputs)}i", *(v.type.nbytes for v in graph.outputs)
+            )
+            + weights
+        )
     done = start(name, folder, bytes(data))
     found = list(_outputs([c.graph for c in cases], done.stdout))
     if done.returncode:
         wrote = done.returncode == 9
-        why = "it wrote beside a tensor" if wrote else f"exit status {done.returncode}: {done.stderr.decode()[-3000:]}"
+        if wrote:
+            why = "it wrote beside a tensor"
+        else:
+            why = f"exit status {done.returncode}: {done.stderr.decode()[-3000:]}"
         raise CrashError(len(found) - wrote, why)
     return found
 
 
-def start(name: str, folder: Path, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def start(
+    name: str, folder: Path, data: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
     """Run what was built."""
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     command = [*BUILDS[name][1], str(folder / "cases")]
-    return subprocess.run(command, input=data, env=environment, capture_output=True, timeout=1200)
+    return subprocess.run(
+        command, input=data, env=environment, capture_output=True, timeout=1200
+    )
 
 
 def build(command: Sequence[str], text: str) -> Path:
     """The folder with the program `cases` of a C text, by a compiler with these flags."""
-    return builds.once(" ".join(command) + text, lambda into: _build(text, into, command))
+    return builds.once(
+        " ".join(command) + text, lambda into: _build(text, into, command)
+    )
 
 
 def _build(text: str, folder: Path, command: Sequence[str]) -> None:
     (folder / "cases.c").write_text(text)
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-ffp-contract=off", f"-I{CSRC}"]
+    flags = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-function",
+        "-ffp-contract=off",
+        f"-I{CSRC}",
+    ]
     builds.program([*command, *flags], [folder / "cases.c"], folder / "cases")
 
 
-def program_text(cases: Sequence[Case], in_arena: bool = False, in_text: Text = "small") -> tuple[str, list[CSource]]:
-    """The program of all cases, and their C. in_arena: buffers of GEMM, however small they are. in_text: constants."""
+def program_text(
+    cases: Sequence[Case], in_arena: bool = False, in_text: Text = "small"
+) -> tuple[str, list[CSource]]:
+    """The program of all cases, and their C. in_arena: buffers of GEMM, however small
+    they are. in_text: constants.
+    """
     sources = []
     for i, case in enumerate(cases):
-        on = replace(case.core, threads=case.threads, barrier=0) if case.threads > 1 else case.core
-        rules = replace(case.rules, choose=_in_arena(case.rules.choose)) if in_arena else case.rules
+        if case.threads > 1:
+            on = replace(case.core, threads=case.threads, barrier=0)
+        else:
+            on = case.core
+        if in_arena:
+            rules = replace(case.rules, choose=_in_arena(case.rules.choose))
+        else:
+            rules = case.rules
         sources.append(segment_source(case.graph, f"seg{i}", on, None, in_text, rules))
     runs = ", ".join(
-        f"{{edgec_{s.name}_run, {f'edgec_{s.name}_run_on' if case.threads > 1 else 'NULL'}}}"
+        f"{{edgec_{s.name}_run, "
+        f"{f'edgec_{s.name}_run_on' if case.threads > 1 else 'NULL'}}}"
         for s, case in zip(sources, cases, strict=True)
     )
-    return _text(sources) + _MAIN.replace("RUNS", runs).replace("PORTS", str(PORTS)), sources
+    return _text(sources) + _MAIN.replace("RUNS", runs).replace(
+        "PORTS", str(PORTS)
+    ), sources
 
 
 def _in_arena(choose: Choose) -> Choose:
@@ -256,7 +337,9 @@ def _in_arena(choose: Choose) -> Choose:
         found = choose(call, on)
         if found is None or not found[0].name.startswith("ek_gemm_s8"):
             return found
-        return replace(found[0], apply=lambda *given: _with_scratch(found[0].apply(*given))), found[1]
+        return replace(
+            found[0], apply=lambda *given: _with_scratch(found[0].apply(*given))
+        ), found[1]
 
     return chosen
 
@@ -275,14 +358,21 @@ def _outputs(graphs: Sequence[Graph], data: bytes) -> Iterator[dict[str, Array]]
             return
         found: dict[str, Array] = {}
         for v in graph.outputs:
-            found[v.name] = np.frombuffer(data, v.type.np_dtype, v.type.size, at).reshape(v.type.shape)
+            found[v.name] = np.frombuffer(
+                data, v.type.np_dtype, v.type.size, at
+            ).reshape(v.type.shape)
             at += v.type.nbytes
         yield found
 
 
 def _text(sources: Sequence[CSource]) -> str:
-    """One file of all, that follow each other as they are: the preprocessor gives the names of each an end."""
-    text = ["#define _GNU_SOURCE\n", *(f'#include "{h}"\n' for h in sorted({h for s in sources for h in s.headers}))]
+    """One file of all, that follow each other as they are: the preprocessor gives the
+    names of each an end.
+    """
+    text = [
+        "#define _GNU_SOURCE\n",
+        *(f'#include "{h}"\n' for h in sorted({h for s in sources for h in s.headers})),
+    ]
     for source in sources:
         names = sorted(set(_DECLARED.findall(source.text)))
         text += [f"#define {name} {name}_of_{source.name}\n" for name in names]

@@ -1,4 +1,6 @@
-"""A core's kernels need no more of the arena than plain ones: small scratch is on the stack."""
+"""A core's kernels need no more of the arena than plain ones: small scratch is on the
+stack.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ CORES = ("cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"
 
 
 def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
-    """Where a core's arena is larger than that of plain kernels; nothing of what edgec cannot read."""
+    """Where a core's arena is larger than that of plain kernels; nothing of what edgec
+    cannot read.
+    """
     try:
         segments = lower(model, Options(target="pi5")).partition.segments
     except EdgecError:
@@ -35,13 +39,20 @@ def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
         for name in cores:
             plan = segment_source(s.graph, "s", core(name)).plan
             if plan.size > plain.size:
-                found.append(f"{model.stem} on {name}: {plan.size} bytes, by plain kernels {plain.size}")
+                found.append(
+                    f"{model.stem} on {name}: {plan.size} bytes, "
+                    f"by plain kernels {plain.size}"
+                )
     return found
 
 
 @pytest.mark.parametrize("name", ["digits", "cartoon"])
 def test_fixtures(name: str) -> None:
-    models = [p for p in sorted((FIXTURES / name).iterdir()) if p.suffix in (".onnx", ".tflite")]
+    models = [
+        p
+        for p in sorted((FIXTURES / name).iterdir())
+        if p.suffix in (".onnx", ".tflite")
+    ]
     assert models
     assert [line for m in models for line in _larger(m)] == []
 
@@ -49,17 +60,24 @@ def test_fixtures(name: str) -> None:
 @pytest.mark.shared
 @pytest.mark.slow
 def test_real_models(shared: Path) -> None:
-    """Each on one of the cores, in turn: `make bench-arm` shows the arenas of all on all boards."""
+    """Each on one of the cores, in turn: `make bench-arm` shows the arenas of all on
+    all boards.
+    """
     index = json.loads((shared / "models" / "index.json").read_text())
     cores = [[CORES[i % len(CORES)]] for i in range(len(index))]
     files = [shared / "models" / m["file"] for m in index]
-    assert [line for f, some in zip(files, cores, strict=True) for line in _larger(f, some)] == []
+    assert [
+        line for f, some in zip(files, cores, strict=True) for line in _larger(f, some)
+    ] == []
 
 
 def _padded(channels: int) -> Graph:
     """A convolution whose padded rows go by way of scratch."""
     b = Builder("g")
-    w = b.const(np.random.default_rng(0).normal(size=(8, 3, 3, channels)).astype(np.float32), "w")
+    w = b.const(
+        np.random.default_rng(0).normal(size=(8, 3, 3, channels)).astype(np.float32),
+        "w",
+    )
     x = b.input("x", TensorType((1, 5, 30, channels)))
     b.graph.outputs = [b.add(Conv2D(pads=(1, 1, 1, 1)), [x, w], "y")]
     return b.graph
@@ -75,5 +93,7 @@ def test_scratch_is_on_the_stack_where_it_is_small(parts: int) -> None:
     assert large.plan.size > STACK_BYTES
     assert "EK_STACK(" not in large.text
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
-    for graph, given, got in zip(graphs, inputs, run_on("x86_64_v3", graphs, inputs, parts), strict=True):
+    for graph, given, got in zip(
+        graphs, inputs, run_on("x86_64_v3", graphs, inputs, parts), strict=True
+    ):
         assert_agree(got, interp(graph, given), of=graph)

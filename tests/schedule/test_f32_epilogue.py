@@ -1,4 +1,6 @@
-"""Elementwise ops that follow a layer are done on its sums, by every family of float kernels."""
+"""Elementwise ops that follow a layer are done on its sums, by every family of float
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -37,21 +39,41 @@ LAYERS: Sequence[tuple[OpDef, tuple[int, ...], tuple[int, ...], int]] = (
     (FullyConnected(), (5, 20), (19, 20), 19),
 )
 CHAINS = (
-    "add", "add relu", "prelu", "add prelu", "hard_swish", "add hard_swish", "leaky", "clamp", "relu add clamp",
-    "silu", "add silu", "logistic", "clamp tanh", "gelu", "elu", "hard_gate",
-)  # fmt: skip
+    "add",
+    "add relu",
+    "prelu",
+    "add prelu",
+    "hard_swish",
+    "add hard_swish",
+    "leaky",
+    "clamp",
+    "relu add clamp",
+    "silu",
+    "add silu",
+    "logistic",
+    "clamp tanh",
+    "gelu",
+    "elu",
+    "hard_gate",
+)
 NORM = (InstanceNorm(), (2, 7, 9, 20), (20,), 20)
 AFTER_NORM = ("add", "relu", "add relu", "clamp", "relu add clamp")
 GATES = {"silu": Logistic(), "hard_gate": HardSigmoid(1 / 6, 0.5)}
 
 
-def _graph(layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: str) -> Graph:
+def _graph(
+    layer: tuple[OpDef, tuple[int, ...], tuple[int, ...], int], chain: str
+) -> Graph:
     spec, shape, weights, channels = layer
     rng = np.random.default_rng(len(chain))
     build = Builder("chain")
     x = build.input("x", TensorType(shape))
-    near_one = rng.normal(size=weights) / np.sqrt(np.prod(weights) / channels)  # sums, as networks have them
-    w, b = (build.const(a.astype(np.float32), n) for n, a in (("w", near_one), ("b", rng.normal(size=(channels,)))))
+    # sums, as networks have them
+    near_one = rng.normal(size=weights) / np.sqrt(np.prod(weights) / channels)
+    w, b = (
+        build.const(a.astype(np.float32), n)
+        for n, a in (("w", near_one), ("b", rng.normal(size=(channels,))))
+    )
     slope = build.const(rng.normal(size=(channels,)).astype(np.float32), "slope")
     y = build.add(spec, [x, w, b], "y")
     for i, name in enumerate(chain.split()):
@@ -84,7 +106,9 @@ def test_what_follows_is_done_on_the_sums(name: str) -> None:
     want = [interp(g, given) for g, given in zip(graphs, inputs, strict=True)]
     for graph in graphs:
         assert segment_source(graph, "seg", core(name)).text.count("EK_OP void") == 1
-    for graph, got, expected in zip(graphs, run_on(name, graphs, inputs), want, strict=True):
+    for graph, got, expected in zip(
+        graphs, run_on(name, graphs, inputs), want, strict=True
+    ):
         assert_agree(got, expected, of=graph)
 
 
@@ -95,7 +119,15 @@ def test_a_function_is_not_called_for_a_few_floats() -> None:
 
 
 def test_what_the_kernels_cannot_do_at_once_is_refused() -> None:
-    for chain in ("prelu add", "hard_swish relu", "add add", "prelu prelu", "tanh add", "logistic relu", "tanh gelu"):
+    for chain in (
+        "prelu add",
+        "hard_swish relu",
+        "add add",
+        "prelu prelu",
+        "tanh add",
+        "logistic relu",
+        "tanh gelu",
+    ):
         graph = _graph(LAYERS[0], chain)
         first, *then = (call for op in graph.ops for call in op.spec.calls(op))
         assert legal(replace(first, then=tuple(then)), core("cortex_a72")) == []

@@ -1,4 +1,6 @@
-"""Elementwise calls join the call that makes their operand: where that may be, and only there."""
+"""Elementwise calls join the call that makes their operand: where that may be, and only
+there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ IMAGE = TensorType((1, 6, 17, CHANNELS))
 
 
 def _weights(b: Builder, *shape: int) -> Value:
-    return b.const(np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32), "w")
+    return b.const(
+        np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32), "w"
+    )
 
 
 def _conv(b: Builder, x: Value, name: str) -> Value:
@@ -34,7 +38,9 @@ def _conv(b: Builder, x: Value, name: str) -> Value:
 
 
 def _depthwise(b: Builder, x: Value, name: str) -> Value:
-    return b.add(DepthwiseConv2D((1, 1), (1, 1, 1, 1)), [x, _weights(b, 1, 3, 3, CHANNELS)], name)
+    return b.add(
+        DepthwiseConv2D((1, 1), (1, 1, 1, 1)), [x, _weights(b, 1, 3, 3, CHANNELS)], name
+    )
 
 
 def _add(b: Builder, one: Value, two: Value, name: str) -> Value:
@@ -44,12 +50,18 @@ def _add(b: Builder, one: Value, two: Value, name: str) -> Value:
 def _residual(b: Builder, x: Value) -> list[Value]:
     """A block with a residual, PReLU and hard-swish."""
     y = b.add(PRelu(), [_depthwise(b, x, "dw"), _weights(b, CHANNELS)], "prelu")
-    y = b.add(PRelu(), [_add(b, x, _conv(b, y, "conv"), "add"), _weights(b, CHANNELS)], "prelu2")
+    y = b.add(
+        PRelu(),
+        [_add(b, x, _conv(b, y, "conv"), "add"), _weights(b, CHANNELS)],
+        "prelu2",
+    )
     return [b.add(HardSwish(), [_depthwise(b, y, "dw2")], "swish")]
 
 
 def _branches(b: Builder, x: Value) -> list[Value]:
-    """A sum of two branches, of which the earlier waits for the later: that one takes the sum."""
+    """A sum of two branches, of which the earlier waits for the later: that one takes
+    the sum.
+    """
     left = _conv(b, x, "left")
     right = _conv(b, b.add(Relu(), [_depthwise(b, x, "dw")], "relu"), "right")
     return [b.add(Relu(), [_add(b, left, right, "add")], "relu_of_sum")]
@@ -63,8 +75,14 @@ def _later(b: Builder, x: Value) -> list[Value]:
 
 def _read_twice(b: Builder, x: Value) -> list[Value]:
     """Results that others read too, or that the graph returns, stay."""
-    y, out = _conv(b, x, "y"), _conv(b, x, "out")
-    return [b.add(HardSwish(), [y], "swish"), b.add(Relu(), [y], "relu"), b.add(HardSwish(), [out], "swish2"), out]
+    y = _conv(b, x, "y")
+    out = _conv(b, x, "out")
+    return [
+        b.add(HardSwish(), [y], "swish"),
+        b.add(Relu(), [y], "relu"),
+        b.add(HardSwish(), [out], "swish2"),
+        out,
+    ]
 
 
 def _itself(b: Builder, x: Value) -> list[Value]:
@@ -74,16 +92,23 @@ def _itself(b: Builder, x: Value) -> list[Value]:
 
 
 def _joined(b: Builder, x: Value) -> list[Value]:
-    """A concat of channels: each convolution writes its own, what others read too is copied."""
-    one, two = _conv(b, x, "one"), b.add(HardSwish(), [_depthwise(b, x, "two")], "swish")
+    """A concat of channels: each convolution writes its own, what others read too is
+    copied.
+    """
+    one = _conv(b, x, "one")
+    two = b.add(HardSwish(), [_depthwise(b, x, "two")], "swish")
     three = _residual(b, x)[0]
     added = _add(b, x, _conv(b, x, "conv"), "sum")
-    joined = b.add(Concat(3), [one, three, x, two, _depthwise(b, x, "four"), added], "joined")
+    joined = b.add(
+        Concat(3), [one, three, x, two, _depthwise(b, x, "four"), added], "joined"
+    )
     return [b.add(Relu(), [joined], "relu"), b.add(Relu(), [three], "relu2")]
 
 
 def _gated(b: Builder, x: Value) -> list[Value]:
-    """SiLU of each kind of layer, joined by channels; not where the gate or what it gates is wanted elsewhere."""
+    """SiLU of each kind of layer, joined by channels; not where the gate or what it
+    gates is wanted elsewhere.
+    """
 
     def silu(v: Value, name: str) -> tuple[Value, Value]:
         gate = b.add(Logistic(), [v], f"gate_{name}")
@@ -91,16 +116,26 @@ def _gated(b: Builder, x: Value) -> list[Value]:
 
     _, one = silu(_conv(b, x, "one"), "one")
     _, two = silu(_depthwise(b, one, "two"), "two")
-    _, three = silu(b.add(Conv2D(), [two, _weights(b, 32, 1, 1, CHANNELS)], "three"), "three")
+    _, three = silu(
+        b.add(Conv2D(), [two, _weights(b, 32, 1, 1, CHANNELS)], "three"), "three"
+    )
     gate, four = silu(_conv(b, x, "four"), "four")
-    return [b.add(Relu(), [b.add(Concat(3), [two, three], "joined")], "relu"), b.add(Relu(), [gate], "relu2"), four]
+    return [
+        b.add(Relu(), [b.add(Concat(3), [two, three], "joined")], "relu"),
+        b.add(Relu(), [gate], "relu2"),
+        four,
+    ]
 
 
 CORES = on("cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni")
 
 SILU = "logistic mul"
 WANTED: dict[Callable[[Builder, Value], list[Value]], list[str]] = {
-    _residual: ["depthwise_conv2d prelu", "conv2d add prelu", "depthwise_conv2d hard_swish"],
+    _residual: [
+        "depthwise_conv2d prelu",
+        "conv2d add prelu",
+        "depthwise_conv2d hard_swish",
+    ],
     _branches: ["conv2d", "depthwise_conv2d relu", "conv2d add relu"],
     _later: ["relu", "conv2d add"],
     _read_twice: ["conv2d", "conv2d", "hard_swish", "relu", "hard_swish"],
@@ -138,17 +173,24 @@ def graph_of(build: Callable[[Builder, Value], list[Value]]) -> Graph:
 
 
 @pytest.mark.parametrize("build", WANTED)
-def test_calls_join_the_maker_of_their_operand(build: Callable[[Builder, Value], list[Value]]) -> None:
+def test_calls_join_the_maker_of_their_operand(
+    build: Callable[[Builder, Value], list[Value]],
+) -> None:
     graph = graph_of(build)
     steps = schedule(graph, core("cortex_a76"), Rules(chains=False)).steps
-    assert [" ".join(graph.ops[i].kind for i in step.ops) for step in steps] == WANTED[build]
+    assert [" ".join(graph.ops[i].kind for i in step.ops) for step in steps] == WANTED[
+        build
+    ]
     assert [step.at for step in steps] == sorted({step.at for step in steps})
-    assert all(len(step.ops) == 1 for step in schedule(graph, PLAIN).steps), "plain kernels join nothing"
+    assert all(len(step.ops) == 1 for step in schedule(graph, PLAIN).steps), (
+        "plain kernels join nothing"
+    )
 
 
 def test_what_is_joined_takes_no_memory_and_keeps_its_mark() -> None:
     graph = graph_of(_residual)
-    plain, fused = segment_source(graph, "s"), segment_source(graph, "s", core("cortex_a76"))
+    plain = segment_source(graph, "s")
+    fused = segment_source(graph, "s", core("cortex_a76"))
     assert fused.functions == plain.functions
     assert fused.calls == plain.calls
     assert fused.plan.lower_bound <= plain.plan.lower_bound
@@ -162,7 +204,9 @@ def test_what_is_joined_takes_no_memory_and_keeps_its_mark() -> None:
 def test_fused_code_computes_what_the_graph_means(name: str) -> None:
     graphs = [graph_of(build) for build in WANTED]
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
-    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
+    for graph, given, got in zip(
+        graphs, inputs, run_on(name, graphs, inputs), strict=True
+    ):
         assert_agree(got, interp(graph, given), of=graph)
 
 
@@ -178,17 +222,28 @@ def _joined_int8() -> Graph:
         weights = b.const(w, "w", Quant(tuple(rng.uniform(0.01, 0.02, o)), (0,) * o, 0))
         pad = k // 2
         bias = b.const(rng.integers(-999, 999, o).astype(np.int32), "bias")
-        return b.add(Conv2D((stride, stride), (pad, pad, pad, pad)), [x, weights, bias], f"conv{k}{stride}", q)
+        return b.add(
+            Conv2D((stride, stride), (pad, pad, pad, pad)),
+            [x, weights, bias],
+            f"conv{k}{stride}",
+            q,
+        )
 
-    ones, twos = [conv(1, 1, 7), conv(3, 1, 16), x, conv(5, 1, 3)], [conv(3, 2, 4), conv(1, 2, 33)]
-    b.graph.outputs = [b.add(Relu(), [b.add(Concat(3), part, "joined", q)], "y", q) for part in (ones, twos)]
+    ones = [conv(1, 1, 7), conv(3, 1, 16), x, conv(5, 1, 3)]
+    twos = [conv(3, 2, 4), conv(1, 2, 33)]
+    b.graph.outputs = [
+        b.add(Relu(), [b.add(Concat(3), part, "joined", q)], "y", q)
+        for part in (ones, twos)
+    ]
     return b.graph
 
 
 def test_int8_convolutions_write_to_a_concat() -> None:
     graph = _joined_int8()
     steps = schedule(graph, core("cortex_a76"), Rules(chains=False)).steps
-    assert [len(s.ops) for s in steps if graph.ops[s.ops[0]].kind == "conv2d"] == [2] * 5
+    assert [len(s.ops) for s in steps if graph.ops[s.ops[0]].kind == "conv2d"] == [
+        2
+    ] * 5
 
 
 @pytest.mark.parametrize("name", CORES)
@@ -197,4 +252,6 @@ def test_joined_int8_code_is_exact(name: str) -> None:
     given = random_inputs(graph)
     (got,) = run_on(name, [graph], [given])
     wanted = interp(graph, given)
-    assert {k: v.tobytes() for k, v in got.items()} == {k: v.tobytes() for k, v in wanted.items()}
+    assert {k: v.tobytes() for k, v in got.items()} == {
+        k: v.tobytes() for k, v in wanted.items()
+    }

@@ -1,4 +1,6 @@
-"""Results of elementwise calls lie where an operand lay that nothing reads later, and only there."""
+"""Results of elementwise calls lie where an operand lay that nothing reads later, and
+only there.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ POOL = MaxPool2D((3, 3), (1, 1), (1, 1, 1, 1))
 
 def _graph(dtype: str, wanted: str) -> Graph:
     """A pool, what is made of its result, a pool; wanted: which."""
-    b, rng = Builder(wanted), np.random.default_rng(0)
+    b = Builder(wanted)
+    rng = np.random.default_rng(0)
     quant = Quant.per_tensor(1 / 32, -5) if dtype == "int8" else None
 
     def put(v: Value) -> Value:
@@ -34,7 +37,10 @@ def _graph(dtype: str, wanted: str) -> Graph:
         return put(b.add(POOL, [v]))
 
     x, other = (pool(b.input(name, TensorType(SHAPE, dtype, quant))) for name in "xy")
-    k = rng.integers(-90, 90, SHAPE[-1]).astype(np.int8) if quant else rng.normal(size=SHAPE[-1]).astype(np.float32)
+    if quant:
+        k = rng.integers(-90, 90, SHAPE[-1]).astype(np.int8)
+    else:
+        k = rng.normal(size=SHAPE[-1]).astype(np.float32)
     constant = b.const(k, "k", quant)
     if wanted == "unary":
         y = [put(b.add(Logistic(), [x])), other]
@@ -48,21 +54,31 @@ def _graph(dtype: str, wanted: str) -> Graph:
     return b.graph
 
 
-GRAPHS = [_graph(dtype, wanted) for dtype in ("float32", "int8") for wanted in ("unary", "binary", "twice", "later")]
+GRAPHS = [
+    _graph(dtype, wanted)
+    for dtype in ("float32", "int8")
+    for wanted in ("unary", "binary", "twice", "later")
+]
 
 
 @pytest.mark.parametrize("name", on(*WIDTHS, "sanitized"))
 @pytest.mark.parametrize("parts", [0, 3])
 def test_results_in_place_are_the_same(name: str, parts: int) -> None:
     inputs = [random_inputs(g, i) for i, g in enumerate(GRAPHS)]
-    for graph, given, got in zip(GRAPHS, inputs, run_on(name, GRAPHS, inputs, parts), strict=True):
+    for graph, given, got in zip(
+        GRAPHS, inputs, run_on(name, GRAPHS, inputs, parts), strict=True
+    ):
         assert_agree(got, interp(graph, given), of=graph)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize(("wanted", "moved"), [("unary", 1), ("binary", 2), ("twice", 1), ("later", 1)])
+@pytest.mark.parametrize(
+    ("wanted", "moved"), [("unary", 1), ("binary", 2), ("twice", 1), ("later", 1)]
+)
 @pytest.mark.parametrize("target", [PLAIN, core("cortex_a53")], ids=lambda c: c.name)
-def test_what_dies_gives_its_place(dtype: str, wanted: str, moved: int, target: Core) -> None:
+def test_what_dies_gives_its_place(
+    dtype: str, wanted: str, moved: int, target: Core
+) -> None:
     graph = _graph(dtype, wanted)
     where = schedule(graph, target, Rules(chains=False)).places
     assert sum(where[op.output].root is not op.output for op in graph.ops) == moved

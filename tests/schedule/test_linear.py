@@ -21,7 +21,8 @@ from edgec.schedule.cores import core
 from edgec.schedule.liveness import Lifetime
 from edgec.schedule.steps import schedule
 
-SHORT, LONG = 40, 160
+SHORT = 40
+LONG = 160
 """Blocks of the two networks."""
 GROWTH = 1.4 * LONG / SHORT
 """What the longer may take more: nothing that is quadratic stays below."""
@@ -29,13 +30,17 @@ GROWTH = 1.4 * LONG / SHORT
 
 def _chain(blocks: int, quantized: bool = False) -> Graph:
     """Convolutions, activations, and a sum with what came before."""
-    rng, b = np.random.default_rng(0), Builder("chain")
+    rng = np.random.default_rng(0)
+    b = Builder("chain")
     act = Quant.per_tensor(0.05, 0) if quantized else None
     x = b.input("x", TensorType((1, 6, 6, 4), "int8" if quantized else "float32", act))
     for _ in range(blocks):
         y = _conv(b, x, rng, act)
         y = b.add(Relu(), [y], "r", act) if act else b.add(Relu(), [y], "r")
-        x = b.add(Add(), [_conv(b, y, rng, act), x], "a", act) if act else b.add(Add(), [_conv(b, y, rng, act), x], "a")
+        if act:
+            x = b.add(Add(), [_conv(b, y, rng, act), x], "a", act)
+        else:
+            x = b.add(Add(), [_conv(b, y, rng, act), x], "a")
     b.graph.outputs = [x]
     return b.graph
 
@@ -43,8 +48,14 @@ def _chain(blocks: int, quantized: bool = False) -> Graph:
 def _conv(b: Builder, x: Value, rng: np.random.Generator, act: Quant | None) -> Value:
     spec = Conv2D(pads=(1, 1, 1, 1))
     if act is None:
-        return b.add(spec, [x, b.const(rng.normal(size=(4, 3, 3, 4)).astype(np.float32), "w")], "c")
-    w = b.const(rng.integers(-99, 99, (4, 3, 3, 4)).astype(np.int8), "w", Quant.per_tensor(0.01))
+        return b.add(
+            spec,
+            [x, b.const(rng.normal(size=(4, 3, 3, 4)).astype(np.float32), "w")],
+            "c",
+        )
+    w = b.const(
+        rng.integers(-99, 99, (4, 3, 3, 4)).astype(np.int8), "w", Quant.per_tensor(0.01)
+    )
     return b.add(spec, [x, w], "c", act)
 
 
@@ -66,14 +77,21 @@ def _calls(run: Callable[[], object]) -> int:
     return count
 
 
-def _grows_no_faster(make: Callable[[int], object], run: Callable[[object], object]) -> None:
+def _grows_no_faster(
+    make: Callable[[int], object], run: Callable[[object], object]
+) -> None:
     run(make(3))  # what is made once for all
-    short, long = (_calls(lambda given=given: run(given)) for given in (make(SHORT), make(LONG)))  # type: ignore[misc]
+    short, long = (
+        _calls(lambda given=given: run(given))  # type: ignore[misc]
+        for given in (make(SHORT), make(LONG))
+    )
     assert long < GROWTH * short, f"{short} lines for {SHORT} blocks, {long} for {LONG}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "quantized"), [("x86_64_v3", False), ("cortex_a72", True)])
+@pytest.mark.parametrize(
+    ("name", "quantized"), [("x86_64_v3", False), ("cortex_a72", True)]
+)
 def test_scheduling(name: str, quantized: bool) -> None:
     _grows_no_faster(lambda n: _chain(n, quantized), lambda g: schedule(g, core(name)))  # type: ignore[arg-type]
 

@@ -1,4 +1,6 @@
-"""Long graphs: what is kept up to date while places and chains are tried is what counting all anew gives."""
+"""Long graphs: what is kept up to date while places and chains are tried is what
+counting all anew gives.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,41 @@ WIDTH = 12
 
 
 def recurrent(steps: int, seed: int = 0) -> Graph:
-    """An LSTM of single operations, as some exporters write it: its first state is a constant."""
-    rng, b = np.random.default_rng(seed), Builder("recurrent")
+    """An LSTM of single operations, as some exporters write it: its first state is a
+    constant.
+    """
+    rng = np.random.default_rng(seed)
+    b = Builder("recurrent")
     x = b.input("x", TensorType((steps, WIDTH)))
 
     def const(*shape: int) -> Value:
-        return b.const((rng.normal(size=shape) / 3).astype(np.float32), f"k{rng.integers(1 << 40)}")
+        return b.const(
+            (rng.normal(size=shape) / 3).astype(np.float32), f"k{rng.integers(1 << 40)}"
+        )
 
-    weights = {g: (const(WIDTH, WIDTH), const(WIDTH), const(WIDTH, WIDTH), const(WIDTH)) for g in "ifco"}
-    h, c, seen = const(1, WIDTH), const(1, WIDTH), list[Value]()
+    weights = {
+        g: (const(WIDTH, WIDTH), const(WIDTH), const(WIDTH, WIDTH), const(WIDTH))
+        for g in "ifco"
+    }
+    h = const(1, WIDTH)
+    c = const(1, WIDTH)
+    seen = list[Value]()
     for t in range(steps):
         now = b.add(Slice((t, 0), (1, WIDTH), (1, 1)), [x], f"x{t}")
         gates = {}
         for g, (w, wb, r, rb) in weights.items():
-            sums = b.add(Add(), [b.add(FullyConnected(), [now, w, wb]), b.add(FullyConnected(), [h, r, rb])])
+            sums = b.add(
+                Add(),
+                [
+                    b.add(FullyConnected(), [now, w, wb]),
+                    b.add(FullyConnected(), [h, r, rb]),
+                ],
+            )
             gates[g] = b.add(Tanh() if g == "c" else Logistic(), [sums])
-        c = b.add(Add(), [b.add(Mul(), [gates["f"], c]), b.add(Mul(), [gates["i"], gates["c"]])])
+        c = b.add(
+            Add(),
+            [b.add(Mul(), [gates["f"], c]), b.add(Mul(), [gates["i"], gates["c"]])],
+        )
         h = b.add(Mul(), [gates["o"], b.add(Tanh(), [c])])
         seen.append(h)
     b.graph.outputs = [b.add(Concat(0), seen, "y")]
@@ -47,7 +68,8 @@ def recurrent(steps: int, seed: int = 0) -> Graph:
 def test_the_most_bytes_are_those_of_counting_anew(seed: int) -> None:
     graph = recurrent(6, seed)
     calls = [op.calls() for op in graph.ops]
-    border, tried = {*graph.inputs, *graph.outputs}, list[int]()
+    border = {*graph.inputs, *graph.outputs}
+    tried = list[int]()
     most = Most(calls, border)
 
     def both(where: Places) -> int:

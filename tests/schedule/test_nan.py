@@ -1,4 +1,6 @@
-"""From float to int8, NaN is the zero point and infinities are the ends of the range, on every core."""
+"""From float to int8, NaN is the zero point and infinities are the ends of the range,
+on every core.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,13 @@ from edgec.ops.quantize import Quantize
 from tests.schedule.on import on
 from tests.schedule.runner import run_on
 
-VALUES = np.array([np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-45, -0.0, 0.03], np.float32)
-WANTED = {-3: [-3, 127, -128, 127, -128, -3, -3, -1], 7: [7, 127, -128, 127, -128, 7, 7, 9]}
+VALUES = np.array(
+    [np.nan, np.inf, -np.inf, 3.4e38, -3.4e38, 1e-45, -0.0, 0.03], np.float32
+)
+WANTED = {
+    -3: [-3, 127, -128, 127, -128, -3, -3, -1],
+    7: [7, 127, -128, 127, -128, 7, 7, 9],
+}
 
 
 def _graph(zero: int, n: int) -> Graph:
@@ -32,6 +39,8 @@ def test_the_law(zero: int) -> None:
 def test_every_core(name: str) -> None:
     """Of few elements and of many, which vectors take."""
     graphs = [_graph(zero, n) for zero in WANTED for n in (8, 512, 517)]
-    given = [{v.name: np.resize(VALUES, v.type.shape) for v in g.inputs} for g in graphs]
+    given = [
+        {v.name: np.resize(VALUES, v.type.shape) for v in g.inputs} for g in graphs
+    ]
     for graph, x, got in zip(graphs, given, run_on(name, graphs, given), strict=True):
         np.testing.assert_array_equal(got["y"], interp(graph, x)["y"])

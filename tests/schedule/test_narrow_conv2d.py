@@ -1,4 +1,6 @@
-"""Convolutions to few channels, whose columns are computed as channels, give what the plain ones do."""
+"""Convolutions to few channels, whose columns are computed as channels, give what the
+plain ones do.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tests.schedule.runner import run_on
 
 NARROW = "ek_narrow_conv2d_f32_simd("
 CASES = (
-    # image, channels of the result, kernel, stride down, pads (top, bottom, left, right), dilation, act, what follows
+    # image, channels of the result, kernel, stride down, pads (top, bottom, left,
+    # right), dilation, act, what follows
     ((1, 30, 40, 16), 1, (9, 9), 1, (4, 4, 4, 4), 1, "none", "logistic"),
     ((2, 20, 33, 16), 1, (3, 5), 2, (1, 1, 3, 7), 1, "relu6", ""),
     ((1, 20, 300, 8), 2, (3, 3), 1, (1, 1, 1, 1), 1, "relu", ""),
@@ -26,10 +29,21 @@ CASES = (
 )
 
 
-def _graph(case: tuple[tuple[int, ...], int, tuple[int, int], int, tuple[int, ...], int, str, str]) -> Graph:
-    image, channels, kernel, down, (top, bottom, left, right), dilation, act, then = case
-    rng, build = np.random.default_rng(channels), Builder("narrow")
-    w = build.const(rng.normal(size=(channels, *kernel, image[3])).astype(np.float32) / kernel[0] / 4)
+def _graph(
+    case: tuple[
+        tuple[int, ...], int, tuple[int, int], int, tuple[int, ...], int, str, str
+    ],
+) -> Graph:
+    image, channels, kernel, down, (top, bottom, left, right), dilation, act, then = (
+        case
+    )
+    rng = np.random.default_rng(channels)
+    build = Builder("narrow")
+    w = build.const(
+        rng.normal(size=(channels, *kernel, image[3])).astype(np.float32)
+        / kernel[0]
+        / 4
+    )
     bias = build.const(rng.normal(size=channels).astype(np.float32))
     spec = Conv2D((down, 1), (top, bottom, left, right), (dilation, dilation), act)
     y = build.add(spec, [build.input("x", TensorType(image)), w, bias], "y")
@@ -46,7 +60,9 @@ def test_columns_as_channels_give_the_same_results(name: str, parts: int) -> Non
     for graph in graphs:
         assert NARROW in segment_source(graph, "seg", core(name)).text
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
-    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
+    for graph, given, got in zip(
+        graphs, inputs, run_on(name, graphs, inputs, parts), strict=True
+    ):
         assert_agree(got, interp(graph, given), of=graph)
 
 

@@ -1,4 +1,6 @@
-"""Pieces of weights for cores without the dot product: which of them are summed in 16 bits together."""
+"""Pieces of weights for cores without the dot product: which of them are summed in 16
+bits together.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,28 @@ def counts(tiles: Tiles, w: Array) -> list[int]:
 
 
 def test_two_pieces_are_summed_at_once_on_cores_in_order_alone() -> None:
-    """Where they fit: an out-of-order core sums up beside the products, and takes pieces as they come."""
-    w = np.full((1, NR, 1, 96), 60, np.int16)  # six pieces of two products each, of which any two are within MOST
+    """Where they fit: an out-of-order core sums up beside the products, and takes
+    pieces as they come.
+    """
+    # six pieces of two products each, of which any two are within MOST
+    w = np.full((1, NR, 1, 96), 60, np.int16)
     assert MOST >= 4 * 60
     assert counts(NEON, w) == [2, 2, 0, 0]
     assert counts(TWOS, w) == [0, 6, 0, 0]
-    plain, one = Requant(0, 0, -128, -128, 127), Windows(1, 8, 8, 128, 8, 8, 16)
-    taken = {name: [t.suffix for t in (NEON, TWOS) if t.takes(one, plain, core(name))] for name in CORES}
+    plain = Requant(0, 0, -128, -128, 127)
+    one = Windows(1, 8, 8, 128, 8, 8, 16)
+    taken = {
+        name: [t.suffix for t in (NEON, TWOS) if t.takes(one, plain, core(name))]
+        for name in CORES
+    }
     assert taken == CORES
 
 
-CORES = {"cortex_a53": ["neon"], "cortex_a72": ["twos_neon"], "cortex_a76": ["twos_neon"]}
+CORES = {
+    "cortex_a53": ["neon"],
+    "cortex_a72": ["twos_neon"],
+    "cortex_a76": ["twos_neon"],
+}
 
 
 def test_what_exceeds_16_bits_follows_alone() -> None:

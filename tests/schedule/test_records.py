@@ -33,13 +33,17 @@ def calls() -> Iterator[KernelCall]:
 
 def convolution() -> KernelCall:
     """One of int8 with several schedules."""
-    return next(c for c in calls() if c.kernel == "ek_conv2d_s8" and len(legal(c, A72)) > 2)
+    return next(
+        c for c in calls() if c.kernel == "ek_conv2d_s8" and len(legal(c, A72)) > 2
+    )
 
 
 def with_fields(call: KernelCall, ctype: str, **fields: object) -> KernelCall:
     """The call with other fields of a struct."""
     operands = [
-        Struct(ctype, **{**x.fields, **fields}) if isinstance(x, Struct) and x.ctype == ctype else x
+        Struct(ctype, **{**x.fields, **fields})
+        if isinstance(x, Struct) and x.ctype == ctype
+        else x
         for x in call.operands
     ]
     return replace(call, operands=tuple(operands))
@@ -64,7 +68,11 @@ def test_every_call_comes_back_with_its_signature() -> None:
 
 def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
     """Not all: what tables hold is no longer exactly there."""
-    some = [(c, len(ways)) for c in calls() if c.kernel.startswith("ek_conv2d") and len(ways := legal(c, A72)) > 1]
+    some = [
+        (c, len(ways))
+        for c in calls()
+        if c.kernel.startswith("ek_conv2d") and len(ways := legal(c, A72)) > 1
+    ]
     same = [len(legal(again(record(c)), A72)) == n for c, n in some]
     assert len(same) > 10
     assert np.mean(same) > 0.9
@@ -74,10 +82,13 @@ def test_constants_are_like_those_that_were_there() -> None:
     call = convolution()
     was, back = (c.struct("ek_requant_t") for c in (call, again(record(call))))
     for name in ("multiplier", "shift"):
-        a, b = was.table(name), back.table(name)
+        a = was.table(name)
+        b = back.table(name)
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert set(b.tolist()) <= set(a.tolist())
-    assert json.dumps(record(again(record(call)))) == json.dumps(record(again(record(call)))), "always the same"
+    assert json.dumps(record(again(record(call)))) == json.dumps(
+        record(again(record(call)))
+    ), "always the same"
 
 
 def test_a_signature_tells_sizes_and_not_levels() -> None:
@@ -85,10 +96,19 @@ def test_a_signature_tells_sizes_and_not_levels() -> None:
     shape = next(x for x in call.operands if isinstance(x, Struct) and "kh" in x.fields)
     last = call.operands[-1]
     assert isinstance(last, Struct)
-    assert signature(with_fields(call, last.ctype, x_zero=last.number("x_zero") + 1)) == signature(call)
-    assert signature(with_fields(call, shape.ctype, ih=shape.number("ih") + 1)) != signature(call)
+    assert signature(
+        with_fields(call, last.ctype, x_zero=last.number("x_zero") + 1)
+    ) == signature(call)
+    assert signature(
+        with_fields(call, shape.ctype, ih=shape.number("ih") + 1)
+    ) != signature(call)
     wider = replace(
-        call, operands=(*call.operands[:1], Table(np.zeros((3, 3, 8, 9), np.int8), "w"), *call.operands[2:])
+        call,
+        operands=(
+            *call.operands[:1],
+            Table(np.zeros((3, 3, 8, 9), np.int8), "w"),
+            *call.operands[2:],
+        ),
     )
     assert signature(wider) != signature(call)
     assert signature(replace(call, then=(call,))) != signature(call)
@@ -101,7 +121,10 @@ def test_a_search_is_followed_where_it_is_legal() -> None:
     assert choice(call, on) == tuned(call, on) == best
     assert choice(call, A72) == preferred(call, A72) == legal(call, A72)[0]
     assert Rules().choose(call, on) == best
-    for other in (replace(entry, variant="ek_gone"), replace(entry, schedule={**entry.schedule, "mr": 99})):
+    for other in (
+        replace(entry, variant="ek_gone"),
+        replace(entry, schedule={**entry.schedule, "mr": 99}),
+    ):
         stale = replace(on, tuned={signature(call): other})
         assert tuned(call, stale) is None
         assert choice(call, stale) == preferred(call, A72)
@@ -109,7 +132,11 @@ def test_a_search_is_followed_where_it_is_legal() -> None:
 
 def test_a_database_comes_back(tmp_path: Path) -> None:
     _, entry = found(convolution(), 1)
-    database = Database().with_entry("cortex_a72", "x", entry).with_entry("cortex_a53", "x", entry)
+    database = (
+        Database()
+        .with_entry("cortex_a72", "x", entry)
+        .with_entry("cortex_a53", "x", entry)
+    )
     (tmp_path / "t.json").write_text(json.dumps(database.to_json()))
     assert Database.load(tmp_path / "t.json") == database
     assert database.of("cortex_a76") == {}
@@ -138,6 +165,8 @@ def test_a_damaged_database_is_an_error(tmp_path: Path, text: str) -> None:
 def test_what_comes_with_edgec_is_worth_it() -> None:
     for path in SHIPPED.glob("*.json"):
         table = Database.load(path).of(path.stem)
-        assert core(path.stem).tuned == table, f"{path.name} is for the core of its name"
+        assert core(path.stem).tuned == table, (
+            f"{path.name} is for the core of its name"
+        )
         assert table
         assert all(f.default_ms > WORTH_SHOWING * f.ms for f in table.values())

@@ -1,4 +1,6 @@
-"""The samples of all ops, and more at which vectors end, saturate or tie: on each core what the ops mean."""
+"""The samples of all ops, and more at which vectors end, saturate or tie: on each core
+what the ops mean.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from edgec.schedule.gemm_s8.panels import FAST, Requant, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
 from edgec.schedule.gemm_s8.windows import Windows
 from edgec.schedule.variant import preferred
-from tests.harness import assert_agree, assert_near, extreme_inputs, random_inputs, sample_graph
+from tests.harness import (
+    assert_agree,
+    assert_near,
+    extreme_inputs,
+    random_inputs,
+    sample_graph,
+)
 from tests.schedule.on import on
 from tests.schedule.runner import core_of, run_on
 from tests.schedule.samples import edges
@@ -40,7 +48,9 @@ def _samples() -> Iterator[Sample]:
 def _is_taken(graph: Graph, on: Core) -> bool:
     """Whether a variant computes a sample."""
     (op,) = graph.ops
-    return op.kind != "opaque" and any(preferred(call, on) for call in op.spec.calls(op))
+    return op.kind != "opaque" and any(
+        preferred(call, on) for call in op.spec.calls(op)
+    )
 
 
 def _with_inputs(sample: Sample) -> tuple[Graph, dict[str, Array]]:
@@ -55,25 +65,40 @@ def _with_inputs(sample: Sample) -> tuple[Graph, dict[str, Array]]:
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
 def test_samples_agree_with_the_law(name: str) -> None:
-    pairs = [(graph, x) for graph, x in map(_with_inputs, _samples()) if _is_taken(graph, core_of(name))]
+    pairs = [
+        (graph, x)
+        for graph, x in map(_with_inputs, _samples())
+        if _is_taken(graph, core_of(name))
+    ]
     assert len(pairs) > 350
-    graphs, inputs = [g for g, _ in pairs], [x for _, x in pairs]
-    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs), strict=True):
+    graphs = [g for g, _ in pairs]
+    inputs = [x for _, x in pairs]
+    for graph, given, got in zip(
+        graphs, inputs, run_on(name, graphs, inputs), strict=True
+    ):
         assert_agree(got, interp(graph, given), of=graph)
 
 
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", on())
 def test_extreme_inputs_agree_with_the_law(name: str) -> None:
-    """Each sample has one kind of extreme inputs, in turn; norms, whose sums are the hardest, have all."""
+    """Each sample has one kind of extreme inputs, in turn; norms, whose sums are the
+    hardest, have all.
+    """
     cases = []
     for number, sample in enumerate(_samples()):
         graph = sample_graph(sample)
         if _is_taken(graph, core_of(name)):
             every = list(extreme_inputs(graph).items())
             turn = number % len(every) if every else 0
-            chosen = every if isinstance(sample.spec, (InstanceNorm, Mean)) else every[turn : turn + 1]
-            cases += [(graph, x, f"{sample.spec.kind} {sample.label} of {what} inputs") for what, x in chosen]
+            if isinstance(sample.spec, (InstanceNorm, Mean)):
+                chosen = every
+            else:
+                chosen = every[turn : turn + 1]
+            cases += [
+                (graph, x, f"{sample.spec.kind} {sample.label} of {what} inputs")
+                for what, x in chosen
+            ]
     assert len(cases) > 150
     results = run_on(name, [graph for graph, _, _ in cases], [x for _, x, _ in cases])
     for (graph, given, case), got in zip(cases, results, strict=True):
@@ -82,9 +107,16 @@ def test_extreme_inputs_agree_with_the_law(name: str) -> None:
         assert_near(graph, got, want, case)
 
 
-@pytest.mark.parametrize("name", ["cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"])
+@pytest.mark.parametrize(
+    "name", ["cortex_a53", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"]
+)
 def test_every_int8_layer_is_taken(name: str) -> None:
-    graphs = [sample_graph(s) for op in INT8 for s in op.samples() if s.args[0].type.dtype == "int8"]
+    graphs = [
+        sample_graph(s)
+        for op in INT8
+        for s in op.samples()
+        if s.args[0].type.dtype == "int8"
+    ]
     assert len(graphs) > 40
     assert [str(g.ops[0].spec) for g in graphs if not _is_taken(g, core(name))] == []
 
@@ -93,7 +125,10 @@ def test_every_int8_layer_is_taken(name: str) -> None:
 def test_layers_with_computed_weights_are_products(name: str) -> None:
     """Attention comes so from files: vittrack's took 97 % of its time as plain code."""
     build = Builder("attention")
-    values = [build.input(n, TensorType(shape)) for n, shape in (("x", (1, 20, 48)), ("w", (20, 48)))]
+    values = [
+        build.input(n, TensorType(shape))
+        for n, shape in (("x", (1, 20, 48)), ("w", (20, 48)))
+    ]
     build.graph.outputs = [build.add(FullyConnected(), values, "y")]
     (call,) = build.graph.ops[0].spec.calls(build.graph.ops[0])
     best = preferred(call, core(name))
@@ -102,10 +137,18 @@ def test_layers_with_computed_weights_are_products(name: str) -> None:
 
 
 def test_groups_of_fewer_channels_than_lanes_have_tiles() -> None:
-    """A convolution of 2 groups of 12 channels took 18 times as long as plain code on a core of 16 lanes."""
-    build, rng = Builder("groups"), np.random.default_rng(0)
-    w, bias = (build.const(rng.normal(size=s).astype(np.float32), "c") for s in ((24, 1, 1, 24), (24,)))
-    build.graph.outputs = [build.add(Conv2D(), [build.input("x", TensorType((1, 8, 8, 48))), w, bias], "y")]
+    """A convolution of 2 groups of 12 channels took 18 times as long as plain code on a
+    core of 16 lanes.
+    """
+    build = Builder("groups")
+    rng = np.random.default_rng(0)
+    w, bias = (
+        build.const(rng.normal(size=s).astype(np.float32), "c")
+        for s in ((24, 1, 1, 24), (24,))
+    )
+    build.graph.outputs = [
+        build.add(Conv2D(), [build.input("x", TensorType((1, 8, 8, 48))), w, bias], "y")
+    ]
     (call,) = build.graph.ops[0].spec.calls(build.graph.ops[0])
     best = preferred(call, core("x86_64_v4_vnni"))
     assert best is not None
@@ -116,7 +159,9 @@ def test_groups_of_fewer_channels_than_lanes_have_tiles() -> None:
 def test_no_sum_of_bytes_is_plain(name: str) -> None:
     taken = {}
     for sample in edges():
-        if sample.spec.kind in ("add", "sub") and sample.label.startswith(sample.spec.kind):
+        if sample.spec.kind in ("add", "sub") and sample.label.startswith(
+            sample.spec.kind
+        ):
             op = sample_graph(sample).ops[0]
             (call,) = op.spec.calls(op)
             best = preferred(call, core(name))
@@ -129,8 +174,11 @@ def test_no_sum_of_bytes_is_plain(name: str) -> None:
 
 def test_a_channel_that_no_input_changes_leaves_the_others_the_fast_way() -> None:
     """One whose bias of 2^30 drowns its sums: vww96_i8 has layers with many of them."""
-    windows, w = Windows(1, 1, 4, 8, 1, 4, 2), np.full((2, 1, 1, 8), 3, np.int8)
-    q = Requant(-128, 0, -128, -128, 127, np.array([1 << 30, 1 << 30]), np.array([-7, -27]))
+    windows = Windows(1, 1, 4, 8, 1, 4, 2)
+    w = np.full((2, 1, 1, 8), 3, np.int8)
+    q = Requant(
+        -128, 0, -128, -128, 127, np.array([1 << 30, 1 << 30]), np.array([-7, -27])
+    )
     bias = np.array([100, -(1 << 30)])
     for tiles in (DOT, VNNI, AVX2):
         assert pack(windows, w, bias, q, tiles, tiles.tiles[-1]).finish == FAST
@@ -139,13 +187,22 @@ def test_a_channel_that_no_input_changes_leaves_the_others_the_fast_way() -> Non
 def test_short_windows_have_channels_along_lanes() -> None:
     """Those that pieces of 16 elements fit badly, the more so with a zero point."""
     plain = Requant(0, 0, -128, -128, 127)
-    a53, a72 = core("cortex_a53"), core("cortex_a72")
+    a53 = core("cortex_a53")
+    a72 = core("cortex_a72")
 
     def takes(depth: int, on: Core, q: Requant = plain) -> bool:
         return LANES.takes(Windows(1, 8, 8, depth, 8, 8, 16), q, on)
 
-    assert [k for k in (8, 16, 24, 32, 64, 96, 128) if takes(k, a53)] == [8, 24, 32, 64, 96]
-    assert [k for k in (8, 16, 24, 32, 64, 96) if takes(k, a53, replace(plain, w_zero=3))] == [8, 16, 24, 32, 64]
+    assert [k for k in (8, 16, 24, 32, 64, 96, 128) if takes(k, a53)] == [
+        8,
+        24,
+        32,
+        64,
+        96,
+    ]
+    assert [
+        k for k in (8, 16, 24, 32, 64, 96) if takes(k, a53, replace(plain, w_zero=3))
+    ] == [8, 16, 24, 32, 64]
     assert not takes(8, a72)
     assert takes(8, a72, replace(plain, w_zero=3))
     first = Windows(1, 9, 9, 3, 4, 4, 8, 3, 3, 2, 2)

@@ -1,4 +1,6 @@
-"""How threads share passes: blocks by which all get as many, without a look at more of them than that takes."""
+"""How threads share passes: blocks by which all get as many, without a look at more of
+them than that takes.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,23 @@ from edgec.schedule.shares import equal_blocks, largest_part
 
 
 @given(st.integers(1, 400), st.integers(1, 60), st.integers(1, 9), st.integers(1, 4))
-def test_the_largest_part_is_what_sharing_pass_by_pass_gives(total: int, block: int, panels: int, parts: int) -> None:
-    passes = [min(block, total - first) for first in range(0, total, block) for _ in range(panels)]
+def test_the_largest_part_is_what_sharing_pass_by_pass_gives(
+    total: int, block: int, panels: int, parts: int
+) -> None:
+    passes = [
+        min(block, total - first)
+        for first in range(0, total, block)
+        for _ in range(panels)
+    ]
     ends = [len(passes) * part // parts for part in range(parts + 1)]
-    assert largest_part(total, block, panels, parts) == max(sum(passes[a:b]) for a, b in itertools.pairwise(ends))
+    assert largest_part(total, block, panels, parts) == max(
+        sum(passes[a:b]) for a, b in itertools.pairwise(ends)
+    )
 
 
-def test_blocks_are_asked_for_until_one_is_good_and_each_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_asked_for_until_one_is_good_and_each_is_judged_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judged: list[int] = []
 
     def largest(total: int, block: int, panels: int, parts: int) -> int:

@@ -19,12 +19,18 @@ MATH = """
     }
 """
 BOUNDS = {
-    "exp": (math.exp, -87.3, 88.7, 2), "expm1": (math.expm1, -87.0, 0.0, 2), "log_near": (math.log, 1.2e-38, 3e38, 1),
-    "log1p": (math.log1p, 0.0, 1.0, 2), "logistic": (lambda v: 1 / (1 + math.exp(-v)), -86.0, 1e30, 4),
-    "tanh": (math.tanh, -1e30, 1e30, 3), "erf": (math.erf, -1e30, 1e30, 4),
+    "exp": (math.exp, -87.3, 88.7, 2),
+    "expm1": (math.expm1, -87.0, 0.0, 2),
+    "log_near": (math.log, 1.2e-38, 3e38, 1),
+    "log1p": (math.log1p, 0.0, 1.0, 2),
+    "logistic": (lambda v: 1 / (1 + math.exp(-v)), -86.0, 1e30, 4),
+    "tanh": (math.tanh, -1e30, 1e30, 3),
+    "erf": (math.erf, -1e30, 1e30, 4),
     "softplus": (lambda v: math.log1p(math.exp(-abs(v))) + max(v, 0.0), -86.0, 1e30, 4),
-}  # fmt: skip
-"""What ek_simd_math.h says: between which arguments, within how many units of the last place."""
+}
+"""What ek_simd_math.h says: between which arguments, within how many units of the last
+place.
+"""
 
 
 MAIN = """
@@ -54,5 +60,9 @@ def test_functions_of_floats_keep_their_bounds(name: str) -> None:
         want = np.array([exact(float(v)) for v in x[inside]])
         _, exponent = np.frexp(want)
         # below the least normal number the last place stays where it is there
-        units = np.abs(got[inside] - want) / np.ldexp(1.0, np.maximum(exponent, -125) - 24)
-        assert units.max() <= bound, f"{f} is off by {units.max():.2f} at {x[inside][units.argmax()]!r}"
+        units = np.abs(got[inside] - want) / np.ldexp(
+            1.0, np.maximum(exponent, -125) - 24
+        )
+        assert units.max() <= bound, (
+            f"{f} is off by {units.max():.2f} at {x[inside][units.argmax()]!r}"
+        )

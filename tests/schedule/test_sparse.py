@@ -1,4 +1,6 @@
-"""1x1 convolutions of pruned networks, of which only the weights that are not zero are multiplied."""
+"""1x1 convolutions of pruned networks, of which only the weights that are not zero are
+multiplied.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,16 @@ Case = tuple[tuple[int, ...], int, float, str, str]
 
 def _graph(case: Case) -> Graph:
     image, channels, zeros, act, then = case
-    rng, build = np.random.default_rng(channels), Builder("sparse")
+    rng = np.random.default_rng(channels)
+    build = Builder("sparse")
     weights = rng.normal(size=(channels, 1, 1, image[3])).astype(np.float32) / 8
     weights[rng.random(weights.shape) < zeros] = 0
     bias = build.const(rng.normal(size=channels).astype(np.float32))
-    y = build.add(Conv2D(act=act), [build.input("x", TensorType(image)), build.const(weights), bias], "y")
+    y = build.add(
+        Conv2D(act=act),
+        [build.input("x", TensorType(image)), build.const(weights), bias],
+        "y",
+    )
     if then:
         y = followed(Pick(rng), build, y, then)
     build.graph.outputs = [y]
@@ -52,7 +59,9 @@ def test_what_is_zero_is_left_out(name: str, parts: int) -> None:
     for graph in graphs:
         assert _is_sparse(graph, "cortex_a72")
     inputs = [random_inputs(g, i) for i, g in enumerate(graphs)]
-    for graph, given, got in zip(graphs, inputs, run_on(name, graphs, inputs, parts), strict=True):
+    for graph, given, got in zip(
+        graphs, inputs, run_on(name, graphs, inputs, parts), strict=True
+    ):
         assert_agree(got, interp(graph, given), of=graph)
 
 
@@ -60,10 +69,19 @@ def test_what_is_zero_is_left_out(name: str, parts: int) -> None:
     ("case", "name"),
     [
         (((1, 8, 8, 128), 32, 0.5, "none", ""), "cortex_a72"),  # too few zeros
-        (((1, 8, 8, 64), 32, 0.75, "none", ""), "cortex_a72"),  # too few products in a sum
-        (((1, 56, 56, 144), 32, 0.75, "none", ""), "cortex_a76"),  # bands keep such images out of memory
+        (
+            ((1, 8, 8, 64), 32, 0.75, "none", ""),
+            "cortex_a72",
+        ),  # too few products in a sum
+        (
+            ((1, 56, 56, 144), 32, 0.75, "none", ""),
+            "cortex_a76",
+        ),  # bands keep such images out of memory
         (((1, 8, 8, 128), 32, 1.0, "none", ""), "cortex_a72"),  # nothing is left
-        (((1, 8, 8, 128), 32, 0.75, "none", ""), "cortex_a53"),  # whose loads take as long as products
+        (
+            ((1, 8, 8, 128), 32, 0.75, "none", ""),
+            "cortex_a53",
+        ),  # whose loads take as long as products
         (((1, 8, 8, 128), 32, 0.75, "none", ""), "x86_64_v3"),
     ],
 )

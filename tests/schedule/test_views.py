@@ -1,4 +1,6 @@
-"""Values that lie in others: what is copied stays where it is, and what has to be copied still is."""
+"""Values that lie in others: what is copied stays where it is, and what has to be
+copied still is.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,11 @@ def _plus(b: Builder, x: Value, number: float) -> Value:
 
 
 def _joined_rows(b: Builder, x: Value) -> list[Value]:
-    """A concat of images by rows, of which one part has another reader, below another concat by rows."""
-    one, two = _relu(b, x), _plus(b, x, 1)
+    """A concat of images by rows, of which one part has another reader, below another
+    concat by rows.
+    """
+    one = _relu(b, x)
+    two = _plus(b, x, 1)
     both = b.add(Concat(1), [one, two], "both")
     more = b.add(Concat(1), [_plus(b, x, 2), both], "more")
     return [_plus(b, more, 3), _plus(b, one, 4)]
@@ -50,30 +55,46 @@ def _joined_rows(b: Builder, x: Value) -> list[Value]:
 
 def _joined_twice(b: Builder, x: Value) -> list[Value]:
     """A value that a concat has twice, with an input of the graph and a constant."""
-    one, four = _relu(b, x), b.const(np.full(IMAGE.shape, 4, np.float32))
+    one = _relu(b, x)
+    four = b.const(np.full(IMAGE.shape, 4, np.float32))
     return [_plus(b, b.add(Concat(1), [one, x, one, four], "four"), 1)]
 
 
 def _split(b: Builder, x: Value) -> list[Value]:
-    """Slices of rows of a value, of a graph's input and of one of its outputs; one that is an output itself."""
+    """Slices of rows of a value, of a graph's input and of one of its outputs; one that
+    is an output itself.
+    """
     y = _plus(b, x, 1)
     out = _relu(b, y)
     parts = [_rows(b, y, 0, 2), _rows(b, x, 1, 2), _rows(b, out, 2, 2)]
     whole = b.add(Add(), [b.add(Add(), parts[:2], "a"), parts[2]], "b")
-    return [out, whole, _rows(b, y, 3, 1), _plus(b, b.add(Reshape((2, 15)), [parts[1]], "flat"), 1)]
+    return [
+        out,
+        whole,
+        _rows(b, y, 3, 1),
+        _plus(b, b.add(Reshape((2, 15)), [parts[1]], "flat"), 1),
+    ]
 
 
 def _outputs(b: Builder, x: Value) -> list[Value]:
     """Outputs that are joined, reshaped and the same as others."""
-    one, two = _relu(b, x), _plus(b, x, 1)
+    one = _relu(b, x)
+    two = _plus(b, x, 1)
     flat = b.add(Reshape((60,)), [one], "flat")
-    return [b.add(Concat(1), [one, two], "both"), flat, two, b.add(Reshape((1, 60)), [x], "x_flat")]
+    return [
+        b.add(Concat(1), [one, two], "both"),
+        flat,
+        two,
+        b.add(Reshape((1, 60)), [x], "x_flat"),
+    ]
 
 
 def _by_channels(b: Builder, x: Value) -> list[Value]:
     """A concat and a slice whose elements do not lie side by side."""
     y = b.add(Concat(3), [_relu(b, x), _plus(b, x, 1)], "y")
-    return [_plus(b, b.add(Slice((0, 0, 0, 2), (1, 4, 5, 3), (1, 1, 1, 1)), [y], "some"), 1)]
+    return [
+        _plus(b, b.add(Slice((0, 0, 0, 2), (1, 4, 5, 3), (1, 1, 1, 1)), [y], "some"), 1)
+    ]
 
 
 BUILDS = (_joined_rows, _joined_twice, _split, _outputs, _by_channels)
@@ -81,14 +102,20 @@ BUILDS = (_joined_rows, _joined_twice, _split, _outputs, _by_channels)
 
 @pytest.mark.cc
 @pytest.mark.parametrize("build", BUILDS)
-def test_c_with_views_computes_what_the_graph_means(build: Callable[[Builder, Value], list[Value]]) -> None:
+def test_c_with_views_computes_what_the_graph_means(
+    build: Callable[[Builder, Value], list[Value]],
+) -> None:
     graph = _graph(build)
     inputs = random_inputs(graph)
     seen: dict[Value, bytes] = {}
-    got = NativeGraph(graph, native_compiler("gcc"))(inputs, lambda v, x: seen.update({v: x.tobytes()}))
+    got = NativeGraph(graph, native_compiler("gcc"))(
+        inputs, lambda v, x: seen.update({v: x.tobytes()})
+    )
     expected: dict[Value, bytes] = {}
     wanted = interp(graph, inputs, lambda v, x: expected.update({v: x.tobytes()}))
-    assert {k: v.tobytes() for k, v in got.items()} == {k: v.tobytes() for k, v in wanted.items()}
+    assert {k: v.tobytes() for k, v in got.items()} == {
+        k: v.tobytes() for k, v in wanted.items()
+    }
     assert seen == {v: x for v, x in expected.items() if v.const is None}
 
 
@@ -97,7 +124,10 @@ def test_parts_of_a_concat_are_written_to_their_place() -> None:
     made = schedule(graph, PLAIN)
     assert [graph.ops[i].kind for i in made.ops] == ["relu", "add", "add", "add", "add"]
     more = next(op.output for op in graph.ops if op.output.name == "more")
-    at = {graph.ops[i].output.name: made.places[graph.ops[i].output].at for i in made.ops[:3]}
+    at = {
+        graph.ops[i].output.name: made.places[graph.ops[i].output].at
+        for i in made.ops[:3]
+    }
     assert at == {"relu": 240, "plus": 480, "plus_1": 0}
     assert all(made.places[graph.ops[i].output].root is more for i in made.ops[:3])
 

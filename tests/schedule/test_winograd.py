@@ -1,4 +1,6 @@
-"""Winograd's transforms: how exact they are, where they are chosen, and that they take no more of the arena."""
+"""Winograd's transforms: how exact they are, where they are chosen, and that they take
+no more of the arena.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,20 @@ NAME = "ek_winograd_f32_simd"
 A72 = core("cortex_a72")
 
 
-def _convs(h: int, w: int, channels: Sequence[int], spec: Conv2D | None = None, kernel: int = 3) -> Graph:
+def _convs(
+    h: int, w: int, channels: Sequence[int], spec: Conv2D | None = None, kernel: int = 3
+) -> Graph:
     """Convolutions one after the other, with sums near one."""
-    rng, build = np.random.default_rng(0), Builder("convs")
+    rng = np.random.default_rng(0)
+    build = Builder("convs")
     x = build.input("x", TensorType((1, h, w, channels[0])))
     for i, (c, o) in enumerate(pairwise(channels)):
         weights = rng.normal(size=(o, kernel, kernel, c)) / np.sqrt(kernel * kernel * c)
         args: list[Value] = [x, build.const(weights.astype(np.float32), f"w{i}")]
         x = build.add(
-            spec or Conv2D(pads=(1, 1, 1, 1)), [*args, build.const(np.zeros(o, np.float32), f"b{i}")], f"y{i}"
+            spec or Conv2D(pads=(1, 1, 1, 1)),
+            [*args, build.const(np.zeros(o, np.float32), f"b{i}")],
+            f"y{i}",
         )
     build.graph.outputs = [x]
     return build.graph
@@ -48,7 +55,9 @@ def _leads(graph: Graph, on: Core = A72) -> bool:
 
 
 def _kernels(graph: Graph, rules: Rules = DEFAULT) -> list[str]:
-    return [call.kernel for step in schedule(graph, A72, rules).steps for call in step.calls]
+    return [
+        call.kernel for step in schedule(graph, A72, rules).steps for call in step.calls
+    ]
 
 
 def _by(m: int, call: KernelCall, on: Core) -> tuple[Variant, Schedule]:
@@ -68,7 +77,9 @@ def _exactly(graph: Graph, x: Array) -> Array:
     h, wide = x.shape[1:3]
     padded = np.pad(x[0].astype(np.float64), ((1, 1), (1, 1), (0, 0)))
     windows = (
-        np.tensordot(padded[i : i + h, j : j + wide], w[:, i, j], ((2,), (1,))) for i in range(3) for j in range(3)
+        np.tensordot(padded[i : i + h, j : j + wide], w[:, i, j], ((2,), (1,)))
+        for i in range(3)
+        for j in range(3)
     )
     return np.asarray(sum(windows))[None]
 
@@ -84,9 +95,15 @@ def test_error_is_little_more_than_that_of_sums(name: str) -> None:
         assert np.abs(got["y0"] - want).max() / np.ptp(want) < most
 
 
-@pytest.mark.parametrize("name", ["cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"])
+@pytest.mark.parametrize(
+    "name", ["cortex_a53", "cortex_a72", "cortex_a76", "x86_64_v3", "x86_64_v4_vnni"]
+)
 def test_chosen_where_it_pays(name: str) -> None:
-    for graph in (_convs(56, 56, (64, 64)), _convs(112, 112, (32, 64)), _convs(28, 28, (128, 128))):
+    for graph in (
+        _convs(56, 56, (64, 64)),
+        _convs(112, 112, (32, 64)),
+        _convs(28, 28, (128, 128)),
+    ):
         assert _leads(graph, core(name))
 
 
@@ -101,7 +118,10 @@ def test_not_chosen_for_few_channels_small_images_or_other_windows() -> None:
 def test_its_scratch_takes_only_what_tensors_leave() -> None:
     """The widest step has no room for it, so it is done in small blocks, or not at all."""
     graph = _convs(40, 40, (16, 64, 64, 16))
-    with_room, without = (segment_source(graph, "s", A72, rules=Rules(spare=s)).plan.size for s in (False, True))
+    with_room, without = (
+        segment_source(graph, "s", A72, rules=Rules(spare=s)).plan.size
+        for s in (False, True)
+    )
     plain = segment_source(graph, "s", A72, rules=Rules(_others)).plan.size
     assert without <= plain < with_room
     assert NAME in _kernels(graph)

@@ -1,13 +1,17 @@
-"""What each part of the back-end is worth: one part off at a time, on six networks, in estimated cycles of a board.
+"""What each part of the back-end is worth: one part off at a time, on six networks, in
+estimated cycles of a board.
 
-Parts are the rules of a schedule (fusion, views, bands, …), every family of kernels (its calls are computed by the
-family that comes next, or by plain kernels), the searched schedules, and fused multiply-adds (a product and a sum in
-their place: clang contracts nothing by itself, so those of the intrinsics are all there are).  Cycles as in bench_arm;
-where a program comes out the same without a part, it has no use for it.
+Parts are the rules of a schedule (fusion, views, bands, …), every family of kernels
+(its calls are computed by the family that comes next, or by plain kernels), the
+searched schedules, and fused multiply-adds (a product and a sum in their place: clang
+contracts nothing by itself, so those of the intrinsics are all there are).  Cycles as
+in bench_arm; where a program comes out the same without a part, it has no use for it.
 
-Markdown on the screen, build/ablation.json.  What gains nothing on any network that uses it is named at the end.
+Markdown on the screen, build/ablation.json.  What gains nothing on any network that
+uses it is named at the end.
 
-    python -m tests.tables.ablation [--board pi4] [--models a,b,FILE] [--parts fusion,tuning] [--jobs 2]
+    python -m tests.tables.ablation [--board pi4] [--models a,b,FILE] [--parts fusion,tuning]
+        [--jobs 2]
 """
 
 from __future__ import annotations
@@ -68,12 +72,16 @@ class Without:
         best = tuned(call, core)
         if best is not None and best[0] not in self.left_out:
             return best
-        return next((way for way in legal(call, core) if way[0] not in self.left_out), None)
+        return next(
+            (way for way in legal(call, core) if way[0] not in self.left_out), None
+        )
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A network without a part, "" being none. cycles: of one inference; arena, text: bytes. digest: of its program."""
+    """A network without a part, "" being none. cycles: of one inference; arena, text:
+    bytes. digest: of its program.
+    """
 
     model: str
     part: str
@@ -86,13 +94,20 @@ class Figure:
 def parts(board: str) -> dict[str, Part]:
     """All that a board's core has, by name."""
     isa = core(Board.load(board).targets[0].mcpu).isa
-    off: dict[str, dict[str, Any]] = {f.name: {f.name: False} for f in fields(Rules) if f.type == "bool"}
+    off: dict[str, dict[str, Any]] = {
+        f.name: {f.name: False} for f in fields(Rules) if f.type == "bool"
+    }
     found = [Part(name, replace(DEFAULT, **one)) for name, one in off.items()]
     for module in pkgutil.iter_modules(kernels.__path__):
         family = importlib.import_module(f"{kernels.__name__}.{module.name}").VARIANTS
         if own := frozenset(v for v in family if v.isa <= isa):
-            found.append(Part(f"kernels {module.name}", replace(DEFAULT, choose=Without(own))))
-    found += [Part("tuning", replace(DEFAULT, choose=preferred)), Part("fused multiply-adds", prelude=NO_FMA)]
+            found.append(
+                Part(f"kernels {module.name}", replace(DEFAULT, choose=Without(own)))
+            )
+    found += [
+        Part("tuning", replace(DEFAULT, choose=preferred)),
+        Part("fused multiply-adds", prelude=NO_FMA),
+    ]
     return {p.name: p for p in found}
 
 
@@ -105,13 +120,17 @@ def measure(model: str, file: Path, board: str, names: Sequence[str]) -> list[Fi
         if made.digest not in known:
             folder = WORK / f"{model}-{board}-{part.name.replace(' ', '_')}"
             known[made.digest] = cycles_of(made, made.write(folder), board)
-        return Figure(model, part.name, known[made.digest], made.arena, made.text, made.digest)
+        return Figure(
+            model, part.name, known[made.digest], made.arena, made.text, made.digest
+        )
 
     return [figure(Part("")), *(figure(parts(board)[name]) for name in names)]
 
 
 def markdown(found: Sequence[Figure], names: Sequence[str]) -> Iterator[str]:
-    """What it costs to be without each part; then the arena where that differs; then what gains nothing."""
+    """What it costs to be without each part; then the arena where that differs; then
+    what gains nothing.
+    """
     rows = {(f.model, f.part): f for f in found}
     models = list(dict.fromkeys(f.model for f in found))
     yield f"| without | {' | '.join(models)} | geometric mean |"
@@ -120,15 +139,26 @@ def markdown(found: Sequence[Figure], names: Sequence[str]) -> Iterator[str]:
     yield f"| nothing | {whole} | 1 |"
     for name in names:
         ratios = [_ratio(rows, m, name) for m in models]
-        cells = " | ".join("–" if _same(rows, m, name) else f"{r:.3f}" for m, r in zip(models, ratios, strict=True))
+        cells = " | ".join(
+            "–" if _same(rows, m, name) else f"{r:.3f}"
+            for m, r in zip(models, ratios, strict=True)
+        )
         yield f"| {name} | {cells} | {geo_mean(ratios):.3f} |"
-    yield from ("", f"| arena without | {' | '.join(models)} |", "| --- " * (len(models) + 1) + "|")
+    yield from (
+        "",
+        f"| arena without | {' | '.join(models)} |",
+        "| --- " * (len(models) + 1) + "|",
+    )
     for name in ("", *names):
         sizes = [rows[m, name].arena for m in models]
         if not name or sizes != [rows[m, ""].arena for m in models]:
             yield f"| {name or 'nothing'} | {' | '.join(f'{n:,}' for n in sizes)} |"
     unused = [name for name in names if all(_same(rows, m, name) for m in models)]
-    idle = [name for name in names if name not in unused and not any(_gains(rows, m, name) for m in models)]
+    idle = [
+        name
+        for name in names
+        if name not in unused and not any(_gains(rows, m, name) for m in models)
+    ]
     yield from ("", f"these have no use for: {', '.join(unused) or 'none'}")
     yield f"gains nothing on those that use it: {', '.join(idle) or 'none'}"
 
@@ -142,23 +172,34 @@ def _same(rows: Mapping[tuple[str, str], Figure], model: str, part: str) -> bool
 
 
 def _gains(rows: Mapping[tuple[str, str], Figure], model: str, part: str) -> bool:
-    return _ratio(rows, model, part) > WORTH or rows[model, part].arena > rows[model, ""].arena
+    return (
+        _ratio(rows, model, part) > WORTH
+        or rows[model, part].arena > rows[model, ""].arena
+    )
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    here = MODELS if (SHARED / "models").is_dir() else ",".join(map(str, (ROOT / "fixtures").glob("*/*.onnx")))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if (SHARED / "models").is_dir():
+        here = MODELS
+    else:
+        here = ",".join(map(str, (ROOT / "fixtures").glob("*/*.onnx")))
     parser.add_argument("--board", default="pi4")
     parser.add_argument("--models", default=here, help="names, or files, with commas")
     parser.add_argument("--parts", help="names, with commas; default: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "ablation.json", metavar="FILE")
+    parser.add_argument(
+        "--json", type=Path, default=ROOT / "build" / "ablation.json", metavar="FILE"
+    )
     return parser.parse_args()
 
 
 def main() -> int:
     """Prints the tables and writes build/ablation.json."""
-    given, found = _parse(), list[Figure]()
+    given = _parse()
+    found = list[Figure]()
     known = parts(given.board)
     names = given.parts.split(",") if given.parts else list(known)
     if unknown := [name for name in names if name not in known]:
@@ -167,13 +208,21 @@ def main() -> int:
         print(f"{reason}: cycles are those of edgec's own model of the pipelines\n")
     networks = [*files(given.models.split(","))]
     with ProcessPoolExecutor(max(1, given.jobs)) as pool:
-        running = [pool.submit(measure, model, file, given.board, names) for model, file in networks]
+        running = [
+            pool.submit(measure, model, file, given.board, names)
+            for model, file in networks
+        ]
         for (model, _), future in zip(networks, running, strict=True):
             found += future.result()
             print(f"{model} on {given.board}: {len(names)} parts", file=sys.stderr)
     print("\n".join(markdown(found, names)))
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps({"board": given.board, "figures": [asdict(f) for f in found]}, indent=1) + "\n")
+    given.json.write_text(
+        json.dumps(
+            {"board": given.board, "figures": [asdict(f) for f in found]}, indent=1
+        )
+        + "\n"
+    )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""What int8 costs on data with labels: the accuracy of float and int8 on 1,000 images or more that none calibrated on.
+"""What int8 costs on data with labels: the accuracy of float and int8 on 1,000 images
+or more that none calibrated on.
 
 mnist     a convolution net trained here on half of the data folder's 2,000 digits, on the other half
 mnist8    the data folder's own network for them, on all but those that calibrate
@@ -30,7 +31,9 @@ CALIBRATE = 64
 
 @dataclass(frozen=True)
 class Labelled:
-    """A network, samples to calibrate with [n, …] and others to judge on with their classes [n]."""
+    """A network, samples to calibrate with [n, …] and others to judge on with their
+    classes [n].
+    """
 
     model: Path
     calibrate: Array
@@ -54,7 +57,8 @@ class Scored:
         return 100 * (self.floats - self.int8) / self.images
 
 
-# ---- data -----------------------------------------------------------------------------------------------------------
+# ---- data
+# --------------------------------------------------------------------------------------
 
 
 def mnist(folder: Path) -> Labelled:
@@ -69,17 +73,30 @@ def mnist(folder: Path) -> Labelled:
 def mnist8(folder: Path) -> Labelled:
     """Needs the data folder."""
     x, y = _mnist()
-    return Labelled(SHARED / "models" / "mnist8" / "mnist8.onnx", x[:CALIBRATE], x[CALIBRATE:], y[CALIBRATE:])
+    return Labelled(
+        SHARED / "models" / "mnist8" / "mnist8.onnx",
+        x[:CALIBRATE],
+        x[CALIBRATE:],
+        y[CALIBRATE:],
+    )
 
 
 def digits(folder: Path) -> Labelled:
-    """Needs scikit-learn. Enlarged as the fixture network was trained (fixtures/digits/make.py)."""
+    """Needs scikit-learn.
+
+    Enlarged as the fixture network was trained (fixtures/digits/make.py).
+    """
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    pixels = [Image.fromarray((i / 16 * 255).round().astype(np.uint8)) for i in data.images]
-    large = np.stack([np.asarray(p.resize((32, 32), Image.Resampling.BILINEAR)) for p in pixels])[:, None]
-    x, y = large.astype(np.float32) / np.float32(255), data.target.astype(np.int64)
+    pixels = [
+        Image.fromarray((i / 16 * 255).round().astype(np.uint8)) for i in data.images
+    ]
+    large = np.stack(
+        [np.asarray(p.resize((32, 32), Image.Resampling.BILINEAR)) for p in pixels]
+    )[:, None]
+    x = large.astype(np.float32) / np.float32(255)
+    y = data.target.astype(np.int64)
     fixtures = ROOT / "fixtures" / "digits"
     with np.load(fixtures / "digits_calibration.npz") as kept:
         seen = kept["input"]
@@ -90,22 +107,33 @@ def digits(folder: Path) -> Labelled:
 def _mnist() -> tuple[Array, Array]:
     """0..255, in an order drawn by a seed."""
     with np.load(SHARED / "data" / "mnist_2000.npz") as data:
-        images, labels = data["images"], data["labels"]
+        images = data["images"]
+        labels = data["labels"]
     order = np.random.default_rng(0).permutation(len(images))
     return images[order][:, None].astype(np.float32), labels[order].astype(np.int64)
 
 
-SETS: Mapping[str, Callable[[Path], Labelled]] = {"mnist": mnist, "mnist8": mnist8, "digits": digits}
+SETS: Mapping[str, Callable[[Path], Labelled]] = {
+    "mnist": mnist,
+    "mnist8": mnist8,
+    "digits": digits,
+}
 
 
-# ---- judging --------------------------------------------------------------------------------------------------------
+# ---- judging
+# --------------------------------------------------------------------------------------
 
 
 def scored(name: str, ways: Sequence[str], folder: Path) -> Iterator[Scored]:
     """A set by each way. Raises RuntimeError when a compile fails."""
     data = SETS[name](folder)
     calibrate = folder / f"{name}-calibrate.npz"
-    np.savez(calibrate, x=data.calibrate[:, None] if data.calibrate.ndim == data.x.ndim else data.calibrate)
+    np.savez(
+        calibrate,
+        x=data.calibrate[:, None]
+        if data.calibrate.ndim == data.x.ndim
+        else data.calibrate,
+    )
     floats = _right(data, folder / f"{name}-float.edgec", "--allow-float")
     for way in ways:
         made = folder / f"{name}-{way}.edgec"
@@ -130,14 +158,18 @@ def table(ways: Sequence[str], folder: Path = WORK) -> Iterator[str]:
         try:
             for row in scored(name, ways, folder):
                 first = f"{row.images} | {100 * row.floats / row.images:.2f}"
-                second = f"{100 * row.int8 / row.images:.2f} | {row.lost:+.2f} | {ALLOWED}"
+                second = (
+                    f"{100 * row.int8 / row.images:.2f} | {row.lost:+.2f} | {ALLOWED}"
+                )
                 yield f"| {name} | {first} | {row.way} | {second} |"
         except (RuntimeError, OSError, ImportError) as e:
             yield f"| {name} | | | | | | failed: {e} |"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ways", default="best,fast")
     for line in table(parser.parse_args().ways.split(",")):
         print(line, flush=True)

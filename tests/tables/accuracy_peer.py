@@ -1,10 +1,12 @@
-"""A public quantizer with one model, as a child of tests/tables/accuracy_table.py, in an environment of its own.
+"""A public quantizer with one model, as a child of tests/tables/accuracy_table.py, in
+an environment of its own.
 
     python accuracy_peer.py ENGINE METHOD MODEL CALIBRATION TEST OUT
 
-CALIBRATION, TEST: .npz with an array x [sample, …] of the model's one input.  OUT: .npz of what this engine makes of
-the test samples, f0, f1, … with the float model and q0, q1, … with the int8 one, in the model's order of outputs.  A
-line of JSON last: seconds that quantizing took (not the imports, not the runs), the most memory in MB, and a note.
+CALIBRATION, TEST: .npz with an array x [sample, …] of the model's one input.  OUT: .npz
+of what this engine makes of the test samples, f0, f1, … with the float model and q0,
+q1, … with the int8 one, in the model's order of outputs.  A line of JSON last: seconds
+that quantizing took (not the imports, not the runs), the most memory in MB, and a note.
 
 It needs numpy and the engine, nothing of edgec's: environments have no more.
 """
@@ -29,22 +31,35 @@ OPSET = 13
 
 
 class Made:
-    """What an engine makes of a model. quantized: called once, after the samples were seen; seconds: for that."""
+    """What an engine makes of a model. quantized: called once, after the samples were
+    seen; seconds: for that.
+    """
 
-    def __init__(self, floats: Call | None, quantized: Call, seconds: float, note: str = "") -> None:
-        self.floats, self.quantized, self.seconds, self.note = floats, quantized, seconds, note
+    def __init__(
+        self, floats: Call | None, quantized: Call, seconds: float, note: str = ""
+    ) -> None:
+        self.floats = floats
+        self.quantized = quantized
+        self.seconds = seconds
+        self.note = note
 
 
-# ---- ONNX -----------------------------------------------------------------------------------------------------------
+# ---- ONNX
+# --------------------------------------------------------------------------------------
 
 
 def _fixed(model: str, shape: Sequence[int], out: Path) -> str:
-    """The model as quantizers want it: the shape of its one input said, an opset that has scales per channel."""
+    """The model as quantizers want it: the shape of its one input said, an opset that
+    has scales per channel.
+    """
     import onnx
     from onnx import version_converter
 
     loaded = onnx.load(model)
-    if next(o.version for o in loaded.opset_import if o.domain in ("", "ai.onnx")) < OPSET:
+    if (
+        next(o.version for o in loaded.opset_import if o.domain in ("", "ai.onnx"))
+        < OPSET
+    ):
         loaded = version_converter.convert_version(loaded, OPSET)
     known = {t.name for t in loaded.graph.initializer}
     (given,) = (v for v in loaded.graph.input if v.name not in known)
@@ -59,13 +74,17 @@ def _fixed(model: str, shape: Sequence[int], out: Path) -> str:
 
 
 def _session(model: str) -> Call:
-    """One thread; sums of uint8 by int8 that x86-64 without VNNI does not saturate: the peer is its quantizer."""
+    """One thread; sums of uint8 by int8 that x86-64 without VNNI does not saturate: the
+    peer is its quantizer.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.x64quantprecision", "1")
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
     name = session.get_inputs()[0].name
     return lambda x: list(session.run(None, {name: x}))
 
@@ -87,17 +106,22 @@ class _Reader:
 
 
 def _onnxruntime(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """QDQ, weights per channel; METHOD: minmax or percentile, of -u8 with unsigned activations."""
-    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+    """QDQ, weights per channel; METHOD: minmax or percentile, of -u8 with unsigned
+    activations.
+    """
+    from onnxruntime.quantization import (
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     how, _, unsigned = method.partition("-")
     started = time.monotonic()
-    fixed, ready, out = (
-        _fixed(model, samples.shape[1:], folder / "fixed.onnx"),
-        folder / "ready.onnx",
-        folder / "q.onnx",
-    )
+    fixed = _fixed(model, samples.shape[1:], folder / "fixed.onnx")
+    ready = folder / "ready.onnx"
+    out = folder / "q.onnx"
     quant_pre_process(fixed, str(ready), skip_symbolic_shape=True)
     methods = {
         "minmax": (CalibrationMethod.MinMax, {}),
@@ -105,40 +129,61 @@ def _onnxruntime(method: str, model: str, samples: Array, folder: Path) -> Made:
     }
     calibrate, extra = methods[how]
     quantize_static(
-        str(ready), str(out), _Reader(_input_name(str(ready)), samples), QuantFormat.QDQ, per_channel=True,
-        activation_type=QuantType.QUInt8 if unsigned else QuantType.QInt8, weight_type=QuantType.QInt8,
-        calibrate_method=calibrate, extra_options=extra,
-    )  # fmt: skip
+        str(ready),
+        str(out),
+        _Reader(_input_name(str(ready)), samples),
+        QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QUInt8 if unsigned else QuantType.QInt8,
+        weight_type=QuantType.QInt8,
+        calibrate_method=calibrate,
+        extra_options=extra,
+    )
     return Made(_session(model), _session(str(out)), time.monotonic() - started)
 
 
 def _input_name(model: str) -> str:
     import onnxruntime
 
-    name: str = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).get_inputs()[0].name
+    name: str = (
+        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        .get_inputs()[0]
+        .name
+    )
     return name
 
 
 def _aimet(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """METHOD: the scheme that ranges are found by. Weights per channel, as its default configuration says."""
+    """METHOD: the scheme that ranges are found by.
+
+    Weights per channel, as its default configuration says.
+    """
     import onnx
     from aimet_onnx import QuantizationSimModel
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     scheme, _, config = method.partition("-")
     started = time.monotonic()
-    fixed, ready = _fixed(model, samples.shape[1:], folder / "fixed.onnx"), folder / "ready.onnx"
+    fixed = _fixed(model, samples.shape[1:], folder / "fixed.onnx")
+    ready = folder / "ready.onnx"
     quant_pre_process(fixed, str(ready), skip_symbolic_shape=True)
     scheme = {"enhanced": "tf_enhanced", "minmax": "min_max"}[scheme]
-    sim = QuantizationSimModel(onnx.load(str(ready)), quant_scheme=scheme, config_file=config or "default")
+    sim = QuantizationSimModel(
+        onnx.load(str(ready)), quant_scheme=scheme, config_file=config or "default"
+    )
     name = _input_name(str(ready))
     sim.compute_encodings([{name: s} for s in samples])
-    return Made(_session(model), lambda x: list(sim.session.run(None, {name: x})), time.monotonic() - started)
+    return Made(
+        _session(model),
+        lambda x: list(sim.session.run(None, {name: x})),
+        time.monotonic() - started,
+    )
 
 
 def _esp_ppq(method: str, model: str, samples: Array, folder: Path) -> Made:
-    """METHOD: the algorithm that ranges are found by, and after a dash the platform (its enumeration's name), or
-    asymmetric: that of onnxruntime with zero points, which none of those with weights per channel has.
+    """METHOD: the algorithm that ranges are found by, and after a dash the platform
+    (its enumeration's name), or asymmetric: that of onnxruntime with zero points, which
+    none of those with weights per channel has.
     """
     import onnx
     import torch
@@ -152,11 +197,16 @@ def _esp_ppq(method: str, model: str, samples: Array, folder: Path) -> Made:
     class Asymmetric(OnnxruntimeQuantizer):  # type: ignore[misc]
         def __init__(self, graph: Any) -> None:
             super().__init__(graph=graph)
-            self._quant_min, self._quant_max = 0, 255
+            self._quant_min = 0
+            self._quant_max = 255
 
         @property
         def quantize_policy(self) -> Any:
-            kinds = QuantizationProperty.ASYMMETRICAL, QuantizationProperty.LINEAR, QuantizationProperty.PER_TENSOR
+            kinds = (
+                QuantizationProperty.ASYMMETRICAL,
+                QuantizationProperty.LINEAR,
+                QuantizationProperty.PER_TENSOR,
+            )
             return QuantizationPolicy(sum(kinds))
 
     algorithm, _, platform = method.partition("-")
@@ -170,19 +220,31 @@ def _esp_ppq(method: str, model: str, samples: Array, folder: Path) -> Made:
     setting = QuantizationSettingFactory.default_setting()
     setting.quantize_activation_setting.calib_algorithm = algorithm
     graph = quantize_onnx_model(
-        str(folder / "simple.onnx"), [torch.from_numpy(s) for s in samples], max(8, len(samples)),
-        list(samples.shape[1:]), target, setting=setting, device="cpu",
-    )  # fmt: skip
+        str(folder / "simple.onnx"),
+        [torch.from_numpy(s) for s in samples],
+        max(8, len(samples)),
+        list(samples.shape[1:]),
+        target,
+        setting=setting,
+        device="cpu",
+    )
     executor = TorchExecutor(graph, device="cpu")
     seconds = time.monotonic() - started
-    return Made(_session(model), lambda x: [y.numpy() for y in executor(torch.from_numpy(x))], seconds)
+    return Made(
+        _session(model),
+        lambda x: [y.numpy() for y in executor(torch.from_numpy(x))],
+        seconds,
+    )
 
 
-# ---- TFLite ---------------------------------------------------------------------------------------------------------
+# ---- TFLite
+# --------------------------------------------------------------------------------------
 
 
 def _litert(model: str) -> tuple[Call, str]:
-    """Real outputs of real inputs, whatever types the model's are; and the kernels, if not those of every day."""
+    """Real outputs of real inputs, whatever types the model's are; and the kernels, if
+    not those of every day.
+    """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     note = ""
@@ -192,7 +254,10 @@ def _litert(model: str) -> tuple[Call, str]:
         engine.invoke()
     except (RuntimeError, ValueError) as e:
         note = f"without XNNPACK, which says: {' '.join(str(e).split())[:120]}"
-        engine = Interpreter(model, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+        engine = Interpreter(
+            model,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        )
         engine.allocate_tensors()
     (given,), wanted = engine.get_input_details(), engine.get_output_details()
 
@@ -209,7 +274,9 @@ def _levels(x: Array, detail: Mapping[str, Any]) -> Array:
     if detail["dtype"] is np.float32 or not scale:
         return x.astype(detail["dtype"])
     info = np.iinfo(detail["dtype"])
-    found: Array = np.clip(np.round(x / scale) + zero, info.min, info.max).astype(detail["dtype"])
+    found: Array = np.clip(np.round(x / scale) + zero, info.min, info.max).astype(
+        detail["dtype"]
+    )
     return found
 
 
@@ -222,20 +289,28 @@ def _reals(y: Array, detail: Mapping[str, Any]) -> Array:
 
 
 def _signed(model: str, out: Path) -> str:
-    """The model with a signature, which the quantizer asks for and old files have not, as they have operators' codes in
-    another field: without that it takes each for ADD."""
+    """The model with a signature, which the quantizer asks for and old files have not,
+    as they have operators' codes in another field: without that it takes each for ADD.
+    """
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
-    loaded = schema.ModelT.InitFromObj(schema.Model.GetRootAs(Path(model).read_bytes(), 0))
+    loaded = schema.ModelT.InitFromObj(
+        schema.Model.GetRootAs(Path(model).read_bytes(), 0)
+    )
     if loaded.signatureDefs:
         return model
     for code in loaded.operatorCodes:
         code.builtinCode = max(code.builtinCode, code.deprecatedBuiltinCode)
-    graph, signature = loaded.subgraphs[0], schema.SignatureDefT()
-    signature.signatureKey, signature.subgraphIndex = b"serving_default", 0
+    graph = loaded.subgraphs[0]
+    signature = schema.SignatureDefT()
+    signature.signatureKey = b"serving_default"
+    signature.subgraphIndex = 0
     signature.inputs, signature.outputs = (
-        [_entry(schema.TensorMapT(), f"{what}{i}", index) for i, index in enumerate(places)]
+        [
+            _entry(schema.TensorMapT(), f"{what}{i}", index)
+            for i, index in enumerate(places)
+        ]
         for what, places in (("in", graph.inputs), ("out", graph.outputs))
     )
     loaded.signatureDefs = [signature]
@@ -246,7 +321,8 @@ def _signed(model: str, out: Path) -> str:
 
 
 def _entry(entry: Any, name: str, index: int) -> Any:
-    entry.name, entry.tensorIndex = name.encode(), index
+    entry.name = name.encode()
+    entry.tensorIndex = index
     return entry
 
 
@@ -256,7 +332,8 @@ def _tflite_quantizer(module: str) -> Callable[[str, str, Array, Path], Made]:
     def make(method: str, model: str, samples: Array, folder: Path) -> Made:
         from ai_edge_litert.interpreter import Interpreter
 
-        quantizer, recipe = import_module(f"{module}.quantizer"), import_module(f"{module}.recipe")
+        quantizer = import_module(f"{module}.quantizer")
+        recipe = import_module(f"{module}.recipe")
         started = time.monotonic()
         signed = _signed(model, folder / "signed.tflite")
         key, named = next(iter(Interpreter(signed).get_signature_list().items()))
@@ -289,20 +366,33 @@ ENGINES: Mapping[str, Callable[[str, str, Array, Path], Made]] = {
 
 def main() -> None:
     engine, method, model, calibration, test, out = sys.argv[1:]
-    with np.load(calibration) as given, np.load(test) as shown, tempfile.TemporaryDirectory() as tmp:
+    with (
+        np.load(calibration) as given,
+        np.load(test) as shown,
+        tempfile.TemporaryDirectory() as tmp,
+    ):
         made = ENGINES[engine](method, model, given["x"], Path(tmp))
         found: dict[str, Array] = {}
         for letter, call in (("f", made.floats), ("q", made.quantized)):
             rows = [call(x) for x in shown["x"]] if call else []
-            found |= {f"{letter}{i}": np.stack([r[i] for r in rows]) for i in range(len(rows[0]) if rows else 0)}
+            found |= {
+                f"{letter}{i}": np.stack([r[i] for r in rows])
+                for i in range(len(rows[0]) if rows else 0)
+            }
     np.savez(out, allow_pickle=False, **found)
-    print(json.dumps({"seconds": round(made.seconds, 1), "memory": _memory(), "note": made.note}))
+    print(
+        json.dumps(
+            {"seconds": round(made.seconds, 1), "memory": _memory(), "note": made.note}
+        )
+    )
 
 
 def _memory() -> int:
     """The most this process had, MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
+    return next(
+        int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM")
+    )
 
 
 if __name__ == "__main__":

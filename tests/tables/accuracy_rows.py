@@ -1,4 +1,6 @@
-"""Rows of tests/tables/accuracy_table.py: their figures, the photos they are of, and keeping them between runs."""
+"""Rows of tests/tables/accuracy_table.py: their figures, the photos they are of, and
+keeping them between runs.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ TOP_DB = 100.0
 
 @dataclass
 class Row:
-    """One way to quantize one model. tpu: the share of MACs on the Edge TPU; seconds: to make it; memory: at most, MB;
-    note: what was kept, or why not.
+    """One way to quantize one model. tpu: the share of MACs on the Edge TPU; seconds:
+    to make it; memory: at most, MB; note: what was kept, or why not.
     """
 
     model: str
@@ -64,7 +66,9 @@ def judge(row: Row, task: str, want: Outputs, got: Outputs) -> None:
     for photo, other in zip(want, got, strict=True):
         for t, w, g in zip(tallies, photo, other, strict=True):
             t.add(w, g)
-        each.append(_mean([tally(w, g).sqnr_db() for w, g in zip(photo, other, strict=True)]))
+        each.append(
+            _mean([tally(w, g).sqnr_db() for w, g in zip(photo, other, strict=True)])
+        )
     row.sqnr = round(_mean([t.sqnr_db() for t in tallies]), 2)
     row.centred = round(_mean([t.centred_sqnr_db() for t in tallies]), 2)
     row.median = round(float(np.median(each)), 2)
@@ -76,13 +80,19 @@ def _mean(ratios: Sequence[float]) -> float:
 
 
 def child(*command: str | Path, log: Path | None = None) -> tuple[float, int, str]:
-    """Run a command; seconds, the most memory, MB, and its last line. RuntimeError with its last word when it fails."""
+    """Run a command; seconds, the most memory, MB, and its last line.
+
+    RuntimeError with its last word when it fails.
+    """
     started = time.monotonic()
     said_to = log or WORK / "child.log"
     said_to.parent.mkdir(parents=True, exist_ok=True)
-    with said_to.open("w+") as errors, subprocess.Popen(
-        [str(c) for c in command], stdout=subprocess.PIPE, stderr=errors, text=True
-    ) as process:  # fmt: skip
+    with (
+        said_to.open("w+") as errors,
+        subprocess.Popen(
+            [str(c) for c in command], stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         lines = process.stdout.read().strip().splitlines()
         _, status, usage = os.wait4(process.pid, 0)
@@ -90,17 +100,28 @@ def child(*command: str | Path, log: Path | None = None) -> tuple[float, int, st
         errors.seek(0)
         said = [*lines, *errors.read().strip().splitlines()]
     if process.returncode:
-        why = next((s for s in said if s.startswith("error")), said[-1] if said else f"exit {process.returncode}")
+        why = next(
+            (s for s in said if s.startswith("error")),
+            said[-1] if said else f"exit {process.returncode}",
+        )
         raise RuntimeError(" ".join(why.split())[:300])
     return time.monotonic() - started, usage.ru_maxrss >> 10, lines[-1] if lines else ""
 
 
 class Case:
-    """A model with its photos: arrays x [sample, …] to calibrate with and to test with, no photo in both."""
+    """A model with its photos: arrays x [sample, …] to calibrate with and to test with,
+    no photo in both.
+    """
 
-    def __init__(self, entry: Mapping[str, Any], spec: str, limit: int, seed: int) -> None:
-        self.entry, self.spec, self._limit, self._seed = entry, spec, limit, seed
-        self.name, self.file = str(entry["name"]), SHARED / "models" / entry["file"]
+    def __init__(
+        self, entry: Mapping[str, Any], spec: str, limit: int, seed: int
+    ) -> None:
+        self.entry = entry
+        self.spec = spec
+        self._limit = limit
+        self._seed = seed
+        self.name = str(entry["name"])
+        self.file = SHARED / "models" / entry["file"]
         self.folder = WORK / f"{self.name}-{seed}-{limit}"
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -110,10 +131,16 @@ class Case:
         inputs = read_model(self.file, {}).inputs
         chosen = choose(inputs, self.spec, {})[inputs[0].name]
         photos = load_calibration(SHARED / "data" / "photos", inputs, chosen)
-        order = np.random.default_rng(self._seed).permutation(len(photos))[: self._limit]
+        order = np.random.default_rng(self._seed).permutation(len(photos))[
+            : self._limit
+        ]
         halves = self.folder / "calibrate.npz", self.folder / "test.npz"
-        for path, part in zip(halves, (order[: len(order) // 2], order[len(order) // 2 :]), strict=True):
-            np.savez(path, x=np.stack([photos[i][inputs[0].name] for i in sorted(part)]))
+        for path, part in zip(
+            halves, (order[: len(order) // 2], order[len(order) // 2 :]), strict=True
+        ):
+            np.savez(
+                path, x=np.stack([photos[i][inputs[0].name] for i in sorted(part)])
+            )
         return halves
 
     @cached_property
@@ -131,7 +158,16 @@ class Case:
     def floats(self) -> Outputs:
         """As edgec runs the float model on the test photos."""
         whole = self.folder / "float.edgec"
-        child(*COMPILE, self.file, "--preprocess", self.spec, "-q", "--allow-float", "-o", whole)
+        child(
+            *COMPILE,
+            self.file,
+            "--preprocess",
+            self.spec,
+            "-q",
+            "--allow-float",
+            "-o",
+            whole,
+        )
         return bundle_outputs(whole, self.test)
 
     def kept(self, way: str, key: str) -> Row | None:
@@ -141,7 +177,9 @@ class Case:
         return Row(**found["row"]) if found.get("key") == key else None
 
     def keep(self, row: Row, key: str) -> None:
-        self._kept(row.way).write_text(json.dumps({"key": key, "row": row.to_json()}, indent=1) + "\n")
+        self._kept(row.way).write_text(
+            json.dumps({"key": key, "row": row.to_json()}, indent=1) + "\n"
+        )
 
     def _kept(self, way: str) -> Path:
         return self.folder / f"{Path(way).stem}.json"

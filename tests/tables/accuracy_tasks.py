@@ -1,13 +1,17 @@
-"""What int8 does to what a network is for: figures of a task from the outputs of the float and of the int8 model.
+"""What int8 does to what a network is for: figures of a task from the outputs of the
+float and of the int8 model.
 
-    classes     how often the largest element is the same
-    mask        intersection over union of the classes' areas, and the mean difference of a soft score
-    points      mean distance, as a part of the picture's width
-    heat maps   the same of their peaks
-    boxes       what both find, by intersection over union, over what either finds (float alone says what is there: the
-                mean over photos where it finds something), score above 0.5, doubles suppressed
+    classes    how often the largest element is the same
+    mask       intersection over union of the classes' areas, and the mean difference of a soft
+               score
+    points     mean distance, as a part of the picture's width
+    heat maps  the same of their peaks
+    boxes      what both find, by intersection over union, over what either finds (float alone
+               says what is there: the
+               mean over photos where it finds something), score above 0.5, doubles suppressed
 
-Which it is, the data folder's index says by its word for the task; detectors have a decoder each.
+Which it is, the data folder's index says by its word for the task; detectors have a
+decoder each.
 """
 
 from __future__ import annotations
@@ -28,14 +32,20 @@ SAME_OBJECT = 0.5
 
 
 def figures(name: str, task: str, pairs: Sequence[Pair]) -> Figures:
-    """name: of the model; task: the index's word for it; pairs: of each photo what float and int8 give."""
+    """name: of the model; task: the index's word for it; pairs: of each photo what
+    float and int8 give.
+    """
     found: dict[str, list[float]] = {}
     judge = _judge(name, task)
     for want, got in pairs if judge else ():
         assert judge is not None
         for what, figure in judge(want, got).items():
             found.setdefault(what, []).append(figure)
-    means = {what: float(np.nanmean(row)) for what, row in found.items() if not np.all(np.isnan(row))}
+    means = {
+        what: float(np.nanmean(row))
+        for what, row in found.items()
+        if not np.all(np.isnan(row))
+    }
     return {what: round(mean, 4) for what, mean in means.items()}
 
 
@@ -49,10 +59,13 @@ def _judge(name: str, task: str) -> Callable[[Outputs, Outputs], Figures] | None
     if task == "pose":
         return _peaks
     decode = _DETECTORS.get(name)
-    return None if decode is None else lambda want, got: _boxes(decode(want), decode(got))
+    if decode is None:
+        return None
+    return lambda want, got: _boxes(decode(want), decode(got))
 
 
-# ---- pictures -------------------------------------------------------------------------------------------------------
+# ---- pictures
+# --------------------------------------------------------------------------------------
 
 
 def _classes(want: Outputs, got: Outputs) -> Figures:
@@ -61,20 +74,30 @@ def _classes(want: Outputs, got: Outputs) -> Figures:
 
 def _mask(want: Outputs, got: Outputs) -> Figures:
     """One score a pixel, or a channel for each class: the shortest axis but the first."""
-    x, y = want[0], got[0]
+    x = want[0]
+    y = got[0]
     spatial = sorted(range(1, x.ndim), key=lambda i: -x.shape[i])[:2]
     channel = next((i for i in range(1, x.ndim) if i not in spatial), None)
     soft: dict[str, float] = {}
     if channel is None or x.shape[channel] == 1:
-        a, b = x > SCORE, y > SCORE
+        a = x > SCORE
+        b = y > SCORE
         soft["|Δp|"] = float(np.abs(x.astype(float) - y).mean())
     else:
-        a, b = x.argmax(channel), y.argmax(channel)
-    ious = [float(((a == c) & (b == c)).sum() / ((a == c) | (b == c)).sum()) for c in np.unique(a)]
+        a = x.argmax(channel)
+        b = y.argmax(channel)
+    ious = [
+        float(((a == c) & (b == c)).sum() / ((a == c) | (b == c)).sum())
+        for c in np.unique(a)
+    ]
     return {"IoU": float(np.mean(ious)), **soft}
 
 
-_LANDMARKS = {"mp_face_landmark_f16": (3, 192), "mp_face_landmark_onnx": (3, 192), "pfld_ghostone": (2, 1)}
+_LANDMARKS = {
+    "mp_face_landmark_f16": (3, 192),
+    "mp_face_landmark_onnx": (3, 192),
+    "pfld_ghostone": (2, 1),
+}
 """How many numbers a point has, and how wide the picture is in their unit."""
 
 
@@ -89,19 +112,24 @@ def _peaks(want: Outputs, got: Outputs) -> Figures:
     maps, others = (o[0].reshape(-1, o[0].shape[-1]) for o in (want, got))
     columns = want[0].shape[2]
     seen = maps.max(0) >= 0.1
-    places = [np.stack(np.divmod(m.argmax(0)[seen], columns), 1).astype(float) for m in (maps, others)]
+    places = [
+        np.stack(np.divmod(m.argmax(0)[seen], columns), 1).astype(float)
+        for m in (maps, others)
+    ]
     far = np.linalg.norm(places[0] - places[1], axis=1) / columns
     return {"distance": float(far.mean()) if len(far) else float("nan")}
 
 
-# ---- detectors ------------------------------------------------------------------------------------------------------
+# ---- detectors
+# --------------------------------------------------------------------------------------
 
 Boxes = tuple[Array, Array, Array]
 """Corners [n, 4] (left, top, right, bottom), scores [n], classes [n]."""
 
 
 def _boxes(want: Boxes, got: Boxes) -> Figures:
-    a, b = _suppressed(want), _suppressed(got)
+    a = _suppressed(want)
+    b = _suppressed(got)
     if not len(a[0]):
         return {"boxes": float("nan")}
     overlap = _iou(a[0], b[0]) * (a[2][:, None] == b[2][None])
@@ -118,13 +146,18 @@ def _boxes(want: Boxes, got: Boxes) -> Figures:
 def _suppressed(boxes: Boxes) -> Boxes:
     """The best of each object, by the usual non-maximum suppression."""
     corners, scores, classes = boxes
-    left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > SCORE]  # one of int8's levels is 0.5
+    # one of int8's levels is 0.5
+    left = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > SCORE]
     kept = list[int]()
     while left:
         best, *left = left
         kept.append(best)
         over = _iou(corners[[best]], corners[left])[0] if left else []
-        left = [i for i, o in zip(left, over, strict=True) if o < SAME_OBJECT or classes[i] != classes[best]]
+        left = [
+            i
+            for i, o in zip(left, over, strict=True)
+            if o < SAME_OBJECT or classes[i] != classes[best]
+        ]
     return corners[kept], scores[kept], classes[kept]
 
 
@@ -138,7 +171,9 @@ def _iou(a: Array, b: Array) -> Array:
     return found
 
 
-def _of(centre: Array, size: Array, scores: Array, classes: Array | None = None) -> Boxes:
+def _of(
+    centre: Array, size: Array, scores: Array, classes: Array | None = None
+) -> Boxes:
     kinds = np.zeros(len(scores), np.int64) if classes is None else classes
     return np.concatenate([centre - size / 2, centre + size / 2], 1), scores, kinds
 
@@ -148,9 +183,14 @@ def _sigmoid(x: Array) -> Array:
     return found
 
 
-def _cells(size: int, strides: Sequence[int], each: Sequence[int]) -> tuple[Array, Array]:
-    """Columns and rows [n, 2] of the cells of grids, row by row, each cell so often; the stride of each [n, 1]."""
-    places, steps = [], []
+def _cells(
+    size: int, strides: Sequence[int], each: Sequence[int]
+) -> tuple[Array, Array]:
+    """Columns and rows [n, 2] of the cells of grids, row by row, each cell so often;
+    the stride of each [n, 1].
+    """
+    places = []
+    steps = []
     for stride, count in zip(strides, each, strict=True):
         side = size // stride
         rows, columns = np.divmod(np.arange(side * side), side)
@@ -162,7 +202,11 @@ def _cells(size: int, strides: Sequence[int], each: Sequence[int]) -> tuple[Arra
 def _blazeface(outputs: Outputs) -> Boxes:
     places, steps = _cells(128, (8, 16), (2, 6))
     boxes = outputs[0].reshape(-1, 16)
-    return _of((places + 0.5) * steps + boxes[:, :2], boxes[:, 2:4], _sigmoid(outputs[1].reshape(-1)))
+    return _of(
+        (places + 0.5) * steps + boxes[:, :2],
+        boxes[:, 2:4],
+        _sigmoid(outputs[1].reshape(-1)),
+    )
 
 
 def _ultraface(outputs: Outputs) -> Boxes:
@@ -174,10 +218,15 @@ def _ultraface(outputs: Outputs) -> Boxes:
 def _yunet(outputs: Outputs) -> Boxes:
     places, steps = _cells(320, (8, 16, 32), (1, 1, 1))
     classes, objects, boxes = (
-        np.concatenate([o.reshape(-1, o.shape[-1]) for o in outputs[3 * i : 3 * i + 3]]) for i in range(3)
+        np.concatenate([o.reshape(-1, o.shape[-1]) for o in outputs[3 * i : 3 * i + 3]])
+        for i in range(3)
     )
     scores = np.sqrt(np.clip(classes, 0, 1) * np.clip(objects, 0, 1))[:, 0]
-    return _of((places + boxes[:, :2]) * steps, np.exp(np.clip(boxes[:, 2:4], -20, 10)) * steps, scores)
+    return _of(
+        (places + boxes[:, :2]) * steps,
+        np.exp(np.clip(boxes[:, 2:4], -20, 10)) * steps,
+        scores,
+    )
 
 
 def _yolox(outputs: Outputs) -> Boxes:
@@ -185,16 +234,25 @@ def _yolox(outputs: Outputs) -> Boxes:
     row = outputs[0].reshape(-1, 85)
     classes = row[:, 5:].argmax(1)
     scores = row[:, 4] * row[:, 5:].max(1)
-    return _of((places + row[:, :2]) * steps, np.exp(np.clip(row[:, 2:4], -20, 10)) * steps, scores, classes)
+    return _of(
+        (places + row[:, :2]) * steps,
+        np.exp(np.clip(row[:, 2:4], -20, 10)) * steps,
+        scores,
+        classes,
+    )
 
 
 def _fastestdet(outputs: Outputs) -> Boxes:
-    """Parts of the picture: an object's score, its box, its classes' scores, of 22 × 22 cells."""
+    """Parts of the picture: an object's score, its box, its classes' scores, of 22 × 22
+    cells.
+    """
     row = outputs[0].reshape(85, -1).T
     places, _ = _cells(22, (1,), (1,))
     classes = row[:, 5:].argmax(1)
     scores = np.clip(row[:, 0], 0, 1) ** 0.6 * np.clip(row[:, 5:].max(1), 0, 1) ** 0.4
-    return _of((places + np.tanh(row[:, 1:3])) / 22, _sigmoid(row[:, 3:5]), scores, classes)
+    return _of(
+        (places + np.tanh(row[:, 1:3])) / 22, _sigmoid(row[:, 3:5]), scores, classes
+    )
 
 
 _DETECTORS: Mapping[str, Callable[[Outputs], Boxes]] = {

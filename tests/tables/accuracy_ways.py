@@ -1,4 +1,6 @@
-"""The ways to quantize of tests/tables/accuracy_table.py: edgec's recipes, the peers' settings, published files."""
+"""The ways to quantize of tests/tables/accuracy_table.py: edgec's recipes, the peers'
+settings, published files.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,25 @@ from edgec_runtime import Bundle
 
 from edgec.ir import Array
 from tests.tables import peer_env
-from tests.tables.accuracy_rows import COMPILE, ROOT, SHARED, Case, Outputs, Row, bundle_outputs, child, digest, judge
+from tests.tables.accuracy_rows import (
+    COMPILE,
+    ROOT,
+    SHARED,
+    Case,
+    Outputs,
+    Row,
+    bundle_outputs,
+    child,
+    digest,
+    judge,
+)
 
 PEER = Path(__file__).with_name("accuracy_peer.py")
 CPU = "best-pi4"
-"""`best` without an Edge TPU: it may leave operations in float for a tenth more time. What that is, is in the note."""
+"""`best` without an Edge TPU: it may leave operations in float for a tenth more time.
+
+What that is, is in the note.
+"""
 EDGEC = ("best", "fast", CPU)
 PUBLISHED = "published"
 PREPROCESS = {
@@ -37,7 +53,9 @@ PREPROCESS = {
 
 @dataclass(frozen=True)
 class Peer:
-    """A quantizer and the settings of which the best counts, as accuracy_peer.py reads them."""
+    """A quantizer and the settings of which the best counts, as accuracy_peer.py reads
+    them.
+    """
 
     engine: str
     suffix: str
@@ -46,7 +64,9 @@ class Peer:
 
 PEERS: Mapping[str, Peer] = {
     "onnxruntime-minmax": Peer("onnxruntime", ".onnx", ("minmax", "minmax-u8")),
-    "onnxruntime-percentile": Peer("onnxruntime", ".onnx", ("percentile", "percentile-u8")),
+    "onnxruntime-percentile": Peer(
+        "onnxruntime", ".onnx", ("percentile", "percentile-u8")
+    ),
     "aimet-enhanced": Peer("aimet", ".onnx", ("enhanced",)),
     "aimet-minmax": Peer("aimet", ".onnx", ("minmax",)),
     "esp-ppq-mse": Peer("esp-ppq", ".onnx", ("mse-asymmetric",)),
@@ -77,18 +97,33 @@ def row_of(case: Case, way: str, entries: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def _hangs_on(way: str) -> list[str]:
-    """Besides the model and the photos: our sources, or the peer's versions and settings."""
+    """Besides the model and the photos: our sources, or the peer's versions and
+    settings.
+    """
     if way in PEERS:
         peer = PEERS[way]
-        return [*peer_env.REQUIREMENTS[peer.engine], *peer.methods, digest([PEER]), *peer_env.REQUIREMENTS["tf2onnx"]]
+        return [
+            *peer_env.REQUIREMENTS[peer.engine],
+            *peer.methods,
+            digest([PEER]),
+            *peer_env.REQUIREMENTS["tf2onnx"],
+        ]
     if way == PUBLISHED:
         return [*peer_env.REQUIREMENTS[PUBLISHED], digest([PEER])]
-    return [way, digest(sources()), Path(way).read_text() if way.endswith(".toml") else ""]
+    return [
+        way,
+        digest(sources()),
+        Path(way).read_text() if way.endswith(".toml") else "",
+    ]
 
 
 def sources() -> list[Path]:
     """Those of edgec that int8 models hang on."""
-    return sorted(p for p in (ROOT / "edgec").rglob("*") if p.suffix in {".py", ".toml", ".h", ".c"})
+    return sorted(
+        p
+        for p in (ROOT / "edgec").rglob("*")
+        if p.suffix in {".py", ".toml", ".h", ".c"}
+    )
 
 
 def _edgec(row: Row, case: Case, way: str) -> None:
@@ -96,28 +131,53 @@ def _edgec(row: Row, case: Case, way: str) -> None:
     recipe, target = ("best", "pi4") if way == CPU else (way, "pi4+coral")
     calibrate, test = case.photos
     row.seconds, row.memory, _ = child(
-        *COMPILE, case.file, "--preprocess", case.spec, "-q", "--min-cosine", "-1", "--calibrate", calibrate,
-        "--validate", test, "--quantize", recipe, "--target", target, "--edgetpu", "all", "-o", made,
-    )  # fmt: skip
+        *COMPILE,
+        case.file,
+        "--preprocess",
+        case.spec,
+        "-q",
+        "--min-cosine",
+        "-1",
+        "--calibrate",
+        calibrate,
+        "--validate",
+        test,
+        "--quantize",
+        recipe,
+        "--target",
+        target,
+        "--edgetpu",
+        "all",
+        "-o",
+        made,
+    )
     judge(row, case.entry["task"], case.floats, bundle_outputs(made, case.test))
     with Bundle.open(made) as bundle:
         row.note = f"kept {bundle.manifest.quantization['kept']}{_floats(made)}"
         if way == CPU:
             return
         macs = {
-            place: sum(s.macs for s in bundle.manifest.segments if s.place == place) for place in ("edgetpu", "cpu")
+            place: sum(s.macs for s in bundle.manifest.segments if s.place == place)
+            for place in ("edgetpu", "cpu")
         }
         row.tpu = round(macs["edgetpu"] / max(1, sum(macs.values())), 4)
 
 
 def _floats(made: Path) -> str:
-    """What a bundle leaves in float, and how long it is estimated to take with and without."""
+    """What a bundle leaves in float, and how long it is estimated to take with and
+    without.
+    """
     with ZipFile(made) as bundle:
         plan = json.loads(bundle.read("report/quantize.json"))["plan"]
     if plan is None or not plan["floats"]:
         return ""
-    without, having = (row["price"]["ms"] for row in (plan["rows"][0], plan["rows"][-1]))
-    return f"; {len(plan['floats'])} ops in float, {having:.2f} ms in place of {without:.2f}"
+    without, having = (
+        row["price"]["ms"] for row in (plan["rows"][0], plan["rows"][-1])
+    )
+    return (
+        f"; {len(plan['floats'])} ops in float, {having:.2f} ms in place of "
+        f"{without:.2f}"
+    )
 
 
 def _peer(row: Row, case: Case, peer: Peer) -> None:
@@ -146,7 +206,17 @@ def _as_onnx(case: Case) -> Path:
         python = peer_env.environment("tf2onnx")
         aside = out.with_suffix(".part.onnx")
         try:
-            child(python, "-m", "tf2onnx.convert", "--tflite", case.file, "--output", aside, "--opset", "13")
+            child(
+                python,
+                "-m",
+                "tf2onnx.convert",
+                "--tflite",
+                case.file,
+                "--output",
+                aside,
+                "--opset",
+                "13",
+            )
         except RuntimeError as e:
             raise RuntimeError(f"tf2onnx cannot convert the model: {e}") from e
         aside.rename(out)
@@ -164,7 +234,8 @@ def _launched(case: Case, python: Path, engine: str, method: str, file: Path) ->
     if not want:
         got = alike(case.floats, got)
     judge(row, case.entry["task"], want or case.floats, got)
-    row.seconds, row.memory = told["seconds"], told["memory"]
+    row.seconds = told["seconds"]
+    row.memory = told["memory"]
     row.note = ", ".join(filter(None, (method, told["note"])))
     return row
 
@@ -174,14 +245,21 @@ def _outputs(data: Mapping[str, Array], letter: str) -> Outputs:
     return [*zip(*(data[n] for n in names), strict=True)] if names else []
 
 
-# ---- published files ------------------------------------------------------------------------------------------------
+# ---- published files
+# --------------------------------------------------------------------------------------
 
 
-def twin(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def twin(
+    entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
     """An int8 or uint8 .tflite of the same network and the same size of picture."""
     for other in entries:
         size, wanted = (sorted(m["inputs"][0]["shape"][1:]) for m in (other, entry))
-        if other["group"] == entry["group"] and size == wanted and other["name"].endswith(("_i8", "_u8")):
+        if (
+            other["group"] == entry["group"]
+            and size == wanted
+            and other["name"].endswith(("_i8", "_u8"))
+        ):
             return other
     return None
 
@@ -189,10 +267,18 @@ def twin(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Mapp
 def _published(row: Row, case: Case, other: Mapping[str, Any]) -> None:
     python = peer_env.environment(PUBLISHED)
     test = case.folder / "published.npz"
-    moved = case.test.shape[2] == 3 and other["inputs"][0]["shape"][1] != 3  # channels first here, last there
+    # channels first here, last there
+    moved = case.test.shape[2] == 3 and other["inputs"][0]["shape"][1] != 3
     np.savez(test, x=np.moveaxis(case.test, 2, -1) if moved else case.test)
     _, _, said = child(
-        python, PEER, PUBLISHED, "", SHARED / "models" / other["file"], test, test, case.folder / "out.npz"
+        python,
+        PEER,
+        PUBLISHED,
+        "",
+        SHARED / "models" / other["file"],
+        test,
+        test,
+        case.folder / "out.npz",
     )
     with np.load(case.folder / "out.npz") as data:
         got = _outputs(data, "q")
@@ -201,8 +287,14 @@ def _published(row: Row, case: Case, other: Mapping[str, Any]) -> None:
 
 
 def alike(want: Outputs, got: Outputs) -> Outputs:
-    """The twin's outputs as the model's, whatever order and parts it gives them in. ValueError when they do not fit."""
-    return [[_fitting(w, photo) for w in wanted] for wanted, photo in zip(want, got, strict=True)]
+    """The twin's outputs as the model's, whatever order and parts it gives them in.
+
+    ValueError when they do not fit.
+    """
+    return [
+        [_fitting(w, photo) for w in wanted]
+        for wanted, photo in zip(want, got, strict=True)
+    ]
 
 
 def _fitting(want: Array, parts: Sequence[Array]) -> Array:
@@ -210,7 +302,8 @@ def _fitting(want: Array, parts: Sequence[Array]) -> Array:
         if part.size == want.size:
             return part.reshape(want.shape)
     rows = sorted(
-        (p for p in parts if p.ndim == want.ndim and p.shape[-1] == want.shape[-1]), key=lambda p: -p.shape[1]
+        (p for p in parts if p.ndim == want.ndim and p.shape[-1] == want.shape[-1]),
+        key=lambda p: -p.shape[1],
     )
     if sum(p.size for p in rows) != want.size:
         raise ValueError(f"the published file has no output of {list(want.shape)}")

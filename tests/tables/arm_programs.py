@@ -32,9 +32,11 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Call:
-    """One function of a segment's C: its main op, and that op's type, shapes and multiply-accumulates.
+    """One function of a segment's C: its main op, and that op's type, shapes and
+    multiply-accumulates.
 
-    place: (segment, function), as profiles have it. also: kinds of the other ops that it computes.
+    place: (segment, function), as profiles have it. also: kinds of the other ops that
+    it computes.
     """
 
     place: tuple[int, int]
@@ -47,7 +49,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Program:
-    """A static program of the board's 64-bit target. arena, bound, text: bytes (text: of the model's own code)."""
+    """A static program of the board's 64-bit target. arena, bound, text: bytes (text:
+    of the model's own code).
+    """
 
     main: bytes
     weights: bytes
@@ -76,36 +80,64 @@ class Program:
         return folder / "main"
 
 
-def compile_for(model: Path, board_name: str, rules: Rules = DEFAULT, prelude: str = "") -> Program:
-    """As `edgec compile --target` does, for the board's 64-bit target alone, and without verification.
+def compile_for(
+    model: Path, board_name: str, rules: Rules = DEFAULT, prelude: str = ""
+) -> Program:
+    """As `edgec compile --target` does, for the board's 64-bit target alone, and
+    without verification.
 
     rules: what its schedule may do. prelude: what each C file of a segment begins with.
     """
     segments, sources = _emitted(model, board_name, rules)
     target = Board.load(board_name).targets[0]
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    texts = {name: text if name == "model.c" else prelude + text for name, text in sources.texts.items()}
-    made = build({target.name: texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
+    texts = {
+        name: text if name == "model.c" else prelude + text
+        for name, text in sources.texts.items()
+    }
+    made = build(
+        {target.name: texts}, CSRC, {target.name: compiler}, flags=sources.flags
+    )[target.name]
     return Program(
         main=made.program,
         weights=sources.weights,
         arena=max(sources.arena.values()),
         bound=max(s.plan.lower_bound for s in sources.segments.values()),
         text=sections(made.library)[0],
-        calls=tuple(c for i, s in enumerate(segments) for c in _calls(i, s, sources.segments[s.name])),
+        calls=tuple(
+            c
+            for i, s in enumerate(segments)
+            for c in _calls(i, s, sources.segments[s.name])
+        ),
     )
 
 
-def alone(model: Path, board_name: str, places: Collection[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
-    """What functions of a model's C compute, each as a .tflite file of its own; without those that TFLite has not."""
+def alone(
+    model: Path, board_name: str, places: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], bytes]:
+    """What functions of a model's C compute, each as a .tflite file of its own; without
+    those that TFLite has not.
+    """
     segments, sources = _emitted(model, board_name)
     found: dict[tuple[int, int], bytes] = {}
     for i, s in enumerate(segments):
         for call, ops in _by_call(s, sources.segments[s.name]).items():
             written = dict.fromkeys(v for op in ops for v in op.outputs)
-            reads = dict.fromkeys(v for op in ops for v in op.inputs if v.const is None and v not in written)
-            others = {v for op in s.graph.ops if op not in ops for v in op.inputs} | {*s.graph.outputs}
-            region = Region("cpu", tuple(ops), tuple(reads), tuple(v for v in written if v in others))
+            reads = dict.fromkeys(
+                v
+                for op in ops
+                for v in op.inputs
+                if v.const is None and v not in written
+            )
+            others = {v for op in s.graph.ops if op not in ops for v in op.inputs} | {
+                *s.graph.outputs
+            }
+            region = Region(
+                "cpu",
+                tuple(ops),
+                tuple(reads),
+                tuple(v for v in written if v in others),
+            )
             if (i, call) in places:
                 with contextlib.suppress(EdgecError, NotImplementedError):
                     found[i, call] = write_tflite(split_off("alone", region).graph)
@@ -118,11 +150,16 @@ def lowered_for(model: Path, board_name: str) -> Lowered:
     return lower(model, Options(target=board_name))
 
 
-def _emitted(model: Path, board_name: str, rules: Rules = DEFAULT) -> tuple[Sequence[Segment], TargetSources]:
+def _emitted(
+    model: Path, board_name: str, rules: Rules = DEFAULT
+) -> tuple[Sequence[Segment], TargetSources]:
     """The C for the board's 64-bit core."""
-    board, lowered = Board.load(board_name), lowered_for(model, board_name)
+    board = Board.load(board_name)
+    lowered = lowered_for(model, board_name)
     segments = lowered.partition.segments
-    return segments, target_sources(lowered.graph, segments, cores_of(board, board.targets[0]), rules)
+    return segments, target_sources(
+        lowered.graph, segments, cores_of(board, board.targets[0]), rules
+    )
 
 
 def _by_call(segment: Segment, source: CSource) -> dict[int, list[Op]]:
@@ -140,7 +177,9 @@ def _calls(index: int, segment: Segment, source: CSource) -> Iterator[Call]:
         op = max(several, key=lambda op: (op.spec.macs(op), op.outputs[0].type.size))
         also = tuple(other.kind for other in several if other is not op)
         macs = sum(op.spec.macs(op) for op in several)
-        yield Call((index, call), op.kind, op.inputs[0].type.dtype, _shapes(op), macs, also)
+        yield Call(
+            (index, call), op.kind, op.inputs[0].type.dtype, _shapes(op), macs, also
+        )
 
 
 def _shapes(op: Op) -> str:

@@ -1,23 +1,28 @@
-"""edgec's compiled code beside LiteRT (XNNPACK), onnxruntime and OpenVINO on this machine, in one run.
+"""edgec's compiled code beside LiteRT (XNNPACK), onnxruntime and OpenVINO on this
+machine, in one run.
 
-Per model one process for each engine (tests/tables/host_peer.py); they are asked in turn, forwards and backwards, so
-that a slow phase of the machine hits all. One thread: CPU time of the process. Two: wall time. The figure is the median
-of a round, and of the rounds the best. Only ratios mean something, and those of one run alone.
+Per model one process for each engine (tests/tables/host_peer.py); they are asked in
+turn, forwards and backwards, so that a slow phase of the machine hits all. One thread:
+CPU time of the process. Two: wall time. The figure is the median of a round, and of the
+rounds the best. Only ratios mean something, and those of one run alone.
 
     all     what the processor has; on some, AMX, which edgec does not use
     vnni    AVX-512 VNNI: AMX and half floats are hidden
     avx2    AVX-512 is hidden too
 
-Hidden by CPUID faults (cpu_level.c), for every engine alike and for edgec, which chooses its kernels by CPUID too. What
-glibc chose before (memcpy) is not hidden. An engine whose outputs are far from those that the data folder has for its
-file (cosine under 0.97 of int8, 0.999 of float; or as many labels) is marked ≠ and never the best: some int8 kernels
-saturate on AVX2.
+Hidden by CPUID faults (cpu_level.c), for every engine alike and for edgec, which
+chooses its kernels by CPUID too. What glibc chose before (memcpy) is not hidden. An
+engine whose outputs are far from those that the data folder has for its file (cosine
+under 0.97 of int8, 0.999 of float; or as many labels) is marked ≠ and never the best:
+some int8 kernels saturate on AVX2.
 
-onnxruntime reads no .tflite: it runs the ONNX file of the same network where the data folder has one, as OpenVINO does
-with a .tflite that it refuses. LiteRT runs the .tflite twin of an ONNX file, where there is one. On the screen and in
-build/bench-host.json; needs the data folder (EDGEC_SHARED, default ../shared).
+onnxruntime reads no .tflite: it runs the ONNX file of the same network where the data
+folder has one, as OpenVINO does with a .tflite that it refuses. LiteRT runs the .tflite
+twin of an ONNX file, where there is one. On the screen and in build/bench-host.json;
+needs the data folder (EDGEC_SHARED, default ../shared).
 
-    python -m tests.tables.bench_host [--models a,b] [--levels all,vnni,avx2] [--threads 1,2] [--rounds 5]
+    python -m tests.tables.bench_host [--models a,b] [--levels all,vnni,avx2] [--threads 1,2]
+        [--rounds 5]
 """
 
 from __future__ import annotations
@@ -46,14 +51,20 @@ WORK = ROOT / "build" / "bench-host"
 LEVELS = ("all", "vnni", "avx2")
 PEERS = ("litert", "onnxruntime", "openvino")
 ENGINES = ("edgec", *PEERS)
-PACKAGES = {"litert": "ai-edge-litert", "onnxruntime": "onnxruntime", "openvino": "openvino"}
+PACKAGES = {
+    "litert": "ai-edge-litert",
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+}
 LIMIT_S = 900  # of one answer
 ALIKE = {"int8": 0.97, "float": 0.999}
 
 
 @dataclass
 class Row:
-    """One model at one level with so many threads. ms by engine; why an engine has none, or a note on what it ran."""
+    """One model at one level with so many threads. ms by engine; why an engine has
+    none, or a note on what it ran.
+    """
 
     model: str
     level: str
@@ -67,7 +78,9 @@ class Row:
         return "int8" if self.model.endswith(("_i8", "_u8")) else "float"
 
     def ratio(self, peer: str) -> float:
-        """How many times as fast as a peer edgec is; nan where one of them has no figure."""
+        """How many times as fast as a peer edgec is; nan where one of them has no
+        figure.
+        """
         return self.ms.get(peer, math.nan) / self.ms.get("edgec", math.nan)
 
     @property
@@ -77,12 +90,15 @@ class Row:
         return min(right, default=math.nan)
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------
+# ---- files
+# --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model: for each engine the files that it may read with their inputs, the likeliest first; why it has none."""
+    """A model: for each engine the files that it may read with their inputs, the
+    likeliest first; why it has none.
+    """
 
     name: str
     files: dict[str, list[tuple[Path, Path]]]
@@ -96,7 +112,10 @@ def prepare(name: str, entries: dict[str, Any], threads: int) -> Case:
     for one in NETWORKS.get(name, (name,)):
         path = SHARED / "models" / entries[one]["file"]
         data = _inputs(one, path.parent / "ref.npz")
-        for engine in ("litert" if path.suffix == ".tflite" else "onnxruntime", "openvino"):
+        for engine in (
+            "litert" if path.suffix == ".tflite" else "onnxruntime",
+            "openvino",
+        ):
             files[engine].append((path, data))
         if not files["edgec"]:
             bundle = WORK / f"{name}-{threads}.edgec"
@@ -105,7 +124,11 @@ def prepare(name: str, entries: dict[str, Any], threads: int) -> Case:
                 _compile(path, bundle, threads)
             except RuntimeError as e:
                 left_out["edgec"] = str(e)
-    left_out |= {engine: "there is no file of it that this engine reads" for engine in ENGINES if not files[engine]}
+    left_out |= {
+        engine: "there is no file of it that this engine reads"
+        for engine in ENGINES
+        if not files[engine]
+    }
     return Case(name, files, left_out)
 
 
@@ -113,41 +136,73 @@ def _inputs(name: str, reference: Path) -> Path:
     """The first photo's tensors, in the model's order."""
     path = WORK / f"{name}.npz"
     with np.load(reference) as data:
-        np.savez(path, *[data[key] for key in sorted(data.files) if key.startswith("in0_")])
+        np.savez(
+            path, *[data[key] for key in sorted(data.files) if key.startswith("in0_")]
+        )
     return path
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
+    )
     if done.returncode:
         raise RuntimeError(" ".join(done.stderr.split())[:300])
 
 
 def _compile(model: Path, bundle: Path, threads: int) -> None:
     options = [] if threads == 1 else ["--threads", str(threads)]
-    command = ("compile", str(model), "--target", "host", "--allow-float", "-o", str(bundle), "-q", *options)
+    command = (
+        "compile",
+        str(model),
+        "--target",
+        "host",
+        "--allow-float",
+        "-o",
+        str(bundle),
+        "-q",
+        *options,
+    )
     _run(sys.executable, "-m", "edgec", *command)
 
 
-# ---- measuring ------------------------------------------------------------------------------------------------------
+# ---- measuring
+# --------------------------------------------------------------------------------------
 
 
 class Child:
     """An engine in its process, ready to be asked."""
 
-    def __init__(self, engine: str, model: Path, inputs: Path, level: str, threads: int) -> None:
+    def __init__(
+        self, engine: str, model: Path, inputs: Path, level: str, threads: int
+    ) -> None:
         self.model = inputs.stem
         self.outputs = WORK / f"{inputs.stem}-{engine}-out.npz"
         environment = dict(os.environ)
         if level != "all":
-            environment |= {"LD_PRELOAD": str(WORK / "cpu_level.so"), "CPU_LEVEL": level}
-        command = [sys.executable, "-m", "tests.tables.host_peer", engine, str(model), str(threads)]
+            environment |= {
+                "LD_PRELOAD": str(WORK / "cpu_level.so"),
+                "CPU_LEVEL": level,
+            }
+        command = [
+            sys.executable,
+            "-m",
+            "tests.tables.host_peer",
+            engine,
+            str(model),
+            str(threads),
+        ]
         self._errors = (WORK / f"{inputs.stem}-{engine}.log").open("w+")
         self._process = subprocess.Popen(
             [*command, str(inputs), str(self.outputs)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1,
-            cwd=ROOT, env=environment,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            bufsize=1,
+            cwd=ROOT,
+            env=environment,
+        )
         try:
             self._answer("ready")
         except RuntimeError:
@@ -186,7 +241,9 @@ def measure(case: Case, level: str, threads: int, rounds: int, seconds: float) -
     children = dict[str, Child]()
     try:
         for engine in ENGINES:
-            for model, inputs in case.files[engine] if engine not in row.left_out else ():
+            for model, inputs in (
+                case.files[engine] if engine not in row.left_out else ()
+            ):
                 try:
                     children[engine] = Child(engine, model, inputs, level, threads)
                     break
@@ -195,9 +252,13 @@ def measure(case: Case, level: str, threads: int, rounds: int, seconds: float) -
         found: dict[str, list[float]] = {engine: [] for engine in children}
         for i in range(rounds):
             for engine in list(children)[:: -1 if i % 2 else 1]:
-                found[engine].append(children[engine].ask(seconds)["cpu" if threads == 1 else "wall"])
+                found[engine].append(
+                    children[engine].ask(seconds)["cpu" if threads == 1 else "wall"]
+                )
         row.ms = {engine: min(ms) for engine, ms in found.items()}
-        row.differs = list(_differing(row, {e: (c.model, c.outputs) for e, c in children.items()}))
+        row.differs = list(
+            _differing(row, {e: (c.model, c.outputs) for e, c in children.items()})
+        )
     finally:
         for child in children.values():
             child.close()
@@ -205,11 +266,23 @@ def measure(case: Case, level: str, threads: int, rounds: int, seconds: float) -
 
 
 def _differing(row: Row, outputs: dict[str, tuple[str, Path]]) -> Iterator[str]:
-    """Engines whose outputs are not near those that the data folder has for the file that they read."""
+    """Engines whose outputs are not near those that the data folder has for the file
+    that they read.
+    """
     for engine, (name, path) in outputs.items():
-        with np.load(path) as data, np.load(SHARED / "models" / name / "ref.npz") as reference:
-            law = [reference[key] for key in sorted(reference.files) if key.startswith("out0_")]
-            if any(_likeness(a, data[f"arr_{i}"]) < ALIKE[row.kind] for i, a in enumerate(law)):
+        with (
+            np.load(path) as data,
+            np.load(SHARED / "models" / name / "ref.npz") as reference,
+        ):
+            law = [
+                reference[key]
+                for key in sorted(reference.files)
+                if key.startswith("out0_")
+            ]
+            if any(
+                _likeness(a, data[f"arr_{i}"]) < ALIKE[row.kind]
+                for i, a in enumerate(law)
+            ):
                 yield engine
 
 
@@ -223,19 +296,28 @@ def _likeness(a: Any, b: Any) -> float:
     return float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y) or 1.0))
 
 
-# ---- printing -------------------------------------------------------------------------------------------------------
+# ---- printing
+# --------------------------------------------------------------------------------------
 
 
 def header() -> Iterator[str]:
     """Of a table: Markdown."""
-    yield "| model | " + " | ".join(f"{p} ms" for p in PEERS) + " | edgec ms | x LiteRT | x best |"
+    yield (
+        "| model | "
+        + " | ".join(f"{p} ms" for p in PEERS)
+        + " | edgec ms | x LiteRT | x best |"
+    )
     yield "|---" * (len(PEERS) + 4) + "|"
 
 
 def line(row: Row) -> str:
     """One model. Ratios above 1: edgec is faster."""
     cells = [_ms(row, e) for e in (*PEERS, "edgec")]
-    return f"| {row.model} | " + " | ".join([*cells, _times(row.ratio("litert")), _times(row.best)]) + " |"
+    return (
+        f"| {row.model} | "
+        + " | ".join([*cells, _times(row.ratio("litert")), _times(row.best)])
+        + " |"
+    )
 
 
 def means(rows: Sequence[Row]) -> Iterator[str]:
@@ -243,12 +325,21 @@ def means(rows: Sequence[Row]) -> Iterator[str]:
     for kind in ("int8", "float"):
         some = [r for r in rows if r.kind == kind]
         if some:
-            to_litert, to_best = (_times(_mean(v)) for v in ([r.ratio("litert") for r in some], [r.best for r in some]))
-            yield f"| **geo-mean {kind}** |" + " |" * (len(PEERS) + 1) + f" **{to_litert}** | **{to_best}** |"
+            to_litert, to_best = (
+                _times(_mean(v))
+                for v in ([r.ratio("litert") for r in some], [r.best for r in some])
+            )
+            yield (
+                f"| **geo-mean {kind}** |"
+                + " |" * (len(PEERS) + 1)
+                + f" **{to_litert}** | **{to_best}** |"
+            )
 
 
 def _ms(row: Row, engine: str) -> str:
-    return f"{row.ms[engine]:.3f}{' ≠' if engine in row.differs else ''}" if engine in row.ms else "–"
+    if engine in row.ms:
+        return f"{row.ms[engine]:.3f}{' ≠' if engine in row.differs else ''}"
+    return "–"
 
 
 def _times(ratio: float) -> str:
@@ -260,11 +351,18 @@ def _mean(ratios: Iterable[float]) -> float:
     return statistics.geometric_mean(known) if known else math.nan
 
 
-def measure_all(levels: Sequence[str], cases: dict[int, list[Case]], rounds: int, seconds: float) -> Iterator[Row]:
+def measure_all(
+    levels: Sequence[str], cases: dict[int, list[Case]], rounds: int, seconds: float
+) -> Iterator[Row]:
     """Every model at every level with every number of threads, printed as they come."""
     for level in levels:
         for threads, some in cases.items():
-            print(f"\n{level}, {threads} thread{'s' * (threads > 1)}\n", *header(), sep="\n", flush=True)
+            print(
+                f"\n{level}, {threads} thread{'s' * (threads > 1)}\n",
+                *header(),
+                sep="\n",
+                flush=True,
+            )
             rows = []
             for case in some:
                 rows.append(measure(case, level, threads, rounds, seconds))
@@ -274,30 +372,58 @@ def measure_all(levels: Sequence[str], cases: dict[int, list[Case]], rounds: int
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", default=",".join(NETWORKS))
     parser.add_argument("--levels", default=",".join(LEVELS))
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of a round, for each engine")
+    parser.add_argument(
+        "--seconds", type=float, default=0.2, help="of a round, for each engine"
+    )
     o = parser.parse_args()
     if not (SHARED / "models").is_dir():
         sys.exit(f"no data folder at {SHARED} (set EDGEC_SHARED)")
     levels = o.levels.split(",")
-    if levels != ["all"] and "cpuid_fault" not in Path("/proc/cpuinfo").read_text().split():
-        sys.exit("this processor cannot hide instructions (no cpuid_fault in /proc/cpuinfo): give --levels all")
-    entries = {m["name"]: m for m in json.loads((SHARED / "models" / "index.json").read_text())}
+    if (
+        levels != ["all"]
+        and "cpuid_fault" not in Path("/proc/cpuinfo").read_text().split()
+    ):
+        sys.exit(
+            "this processor cannot hide instructions (no cpuid_fault in "
+            "/proc/cpuinfo): give --levels all"
+        )
+    entries = {
+        m["name"]: m for m in json.loads((SHARED / "models" / "index.json").read_text())
+    }
     WORK.mkdir(parents=True, exist_ok=True)
     shim = Path(__file__).with_name("cpu_level.c")
-    _run("cc", "-O2", "-shared", "-fPIC", str(shim), "-o", str(WORK / "cpu_level.so"), "-ldl")
+    _run(
+        "cc",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        str(shim),
+        "-o",
+        str(WORK / "cpu_level.so"),
+        "-ldl",
+    )
     counts = [int(n) for n in o.threads.split(",")]
-    cases = {n: [prepare(name, entries, n) for name in o.models.split(",")] for n in counts}
+    cases = {
+        n: [prepare(name, entries, n) for name in o.models.split(",")] for n in counts
+    }
     print(", ".join(f"{p} {version(PACKAGES[p])}" for p in PEERS), flush=True)
     rows = list(measure_all(levels, cases, o.rounds, o.seconds))
-    for text in dict.fromkeys(f"- {r.model}, {e}: {why}" for r in rows for e, why in r.left_out.items()):
+    for text in dict.fromkeys(
+        f"- {r.model}, {e}: {why}" for r in rows for e, why in r.left_out.items()
+    ):
         print(text)
     path = ROOT / "build" / "bench-host.json"
-    data = [{**asdict(r), "kind": r.kind, "to_litert": r.ratio("litert"), "to_best": r.best} for r in rows]
+    data = [
+        {**asdict(r), "kind": r.kind, "to_litert": r.ratio("litert"), "to_best": r.best}
+        for r in rows
+    ]
     path.write_text(json.dumps(data, indent=1) + "\n")
     print(f"\nwritten to {path.relative_to(ROOT)}")
     return 0

@@ -1,4 +1,6 @@
-"""Bundles whose times are known: segments that wait, and a real one that was made slower."""
+"""Bundles whose times are known: segments that wait, and a real one that was made
+slower.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 _BINARIES = (("lib", "libmodel.so"), ("bin", "main"))
 _PERIOD = 33
 _GOLDEN = 0x9E3779B9
-"""2^32 over the golden ratio: its multiples fill a range evenly, whatever part of the sequence is looked at."""
+"""2^32 over the golden ratio: its multiples fill a range evenly, whatever part of the
+sequence is looked at.
+"""
 
 _CLOCK = """#define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
@@ -84,33 +88,48 @@ def one_wait(path: Path, ms: float) -> Path:
 
 
 def known_waits(path: Path) -> tuple[Path, list[float]]:
-    """2 to 3 ms, evenly, but every 33rd inference 8 ms. The bundle, and the times in ms of many periods."""
-    body = f"return i % {_PERIOD} == 0 ? 8000000u : 2000000u + (uint32_t)((uint64_t)(i * {_GOLDEN}u) * 1000000u >> 32);"
+    """2 to 3 ms, evenly, but every 33rd inference 8 ms.
+
+    The bundle, and the times in ms of many periods.
+    """
+    body = (
+        f"return i % {_PERIOD} == 0 ? 8000000u : "
+        "2000000u + (uint32_t)((uint64_t)(i "
+        f"* {_GOLDEN}u) * 1000000u >> 32);"
+    )
     i = np.arange(_PERIOD * 1000, dtype=np.uint64)
     jitter = (i * _GOLDEN % 2**32).astype(np.float64) / 2**32
     return _waiting(path, body), np.where(i % _PERIOD == 0, 8.0, 2.0 + jitter).tolist()
 
 
 def slowed(bundle: Path, path: Path, factor: float) -> Path:
-    """The bundle with each of its segments `factor` times as slow: after its work a segment keeps the processor.
+    """The bundle with each of its segments `factor` times as slow: after its work a
+    segment keeps the processor.
 
-    By the clock of the processor's time, so that it is as much slower on a busy machine. Its C is what the bundle has
-    in src/, compiled again; only the entry points are renamed.
+    By the clock of the processor's time, so that it is as much slower on a busy
+    machine. Its C is what the bundle has in src/, compiled again; only the entry points
+    are renamed.
     """
     with Bundle.open(bundle) as opened:
         segments = opened.manifest.segments
         here = f"src/{machine_target()}/"
-        sources = {n.removeprefix(here): opened.read(n).decode() for n in opened.names if n.startswith(here)}
+        sources = {
+            n.removeprefix(here): opened.read(n).decode()
+            for n in opened.names
+            if n.startswith(here)
+        }
         for s in segments:
             if f"{s.name}.c" in sources:
                 sources[f"{s.name}.c"] = sources[f"{s.name}.c"].replace(
                     f"edgec_{s.name}_run(", f"edgec_{s.name}_plain("
                 )
             else:  # the model's table chooses among cores
-                entry, plain = f"\nint edgec_{s.name}_run(", f"\nint edgec_{s.name}_plain("
+                entry = f"\nint edgec_{s.name}_run("
+                plain = f"\nint edgec_{s.name}_plain("
                 sources["model.c"] = sources["model.c"].replace(entry, plain)
-            sources[f"{s.name}_slowed.c"] = _CLOCK % "CLOCK_PROCESS_CPUTIME_ID" + _SLOWED.format(
-                name=s.name, factor=factor
+            sources[f"{s.name}_slowed.c"] = (
+                _CLOCK % "CLOCK_PROCESS_CPUTIME_ID"
+                + _SLOWED.format(name=s.name, factor=factor)
             )
         manifest = opened.manifest_fields()
         files = {name: opened.read(name) for name in opened.names}
@@ -119,10 +138,16 @@ def slowed(bundle: Path, path: Path, factor: float) -> Path:
 
 def _waiting(path: Path, body: str) -> Path:
     """body: of a function that returns ns for inference i."""
-    segment = f"{_CLOCK % 'CLOCK_MONOTONIC'}\nstatic uint32_t wait_ns(uint32_t i)\n{{\n    {body}\n}}\n{_WAITING}"
+    segment = (
+        f"{_CLOCK % 'CLOCK_MONOTONIC'}\nstatic uint32_t wait_ns(uint32_t "
+        f"i)\n{{\n    {body}\n}}\n{_WAITING}"
+    )
     tensors = {name: TensorType((1,), "int8") for name in ("x", "y")}
     entry = SegmentEntry("wait", "cpu", ("x",), ("y",), 64, 1)
-    sources = {"wait.c": segment, "model.c": model_source("wait", tensors, [entry], ["x"], ["y"])}
+    sources = {
+        "wait.c": segment,
+        "model.c": model_source("wait", tensors, [entry], ["x"], ["y"]),
+    }
     manifest = {
         "edgec": edgec.__version__,
         "name": path.stem,
@@ -130,8 +155,19 @@ def _waiting(path: Path, body: str) -> Path:
         "board": "host",
         "inputs": ["x"],
         "outputs": ["y"],
-        "tensors": {name: {"shape": [1], "dtype": "|i1", "quant": None} for name in tensors},
-        "segments": [{"name": "wait", "place": "cpu", "inputs": ["x"], "outputs": ["y"], "arena": 64, "macs": 0}],
+        "tensors": {
+            name: {"shape": [1], "dtype": "|i1", "quant": None} for name in tensors
+        },
+        "segments": [
+            {
+                "name": "wait",
+                "place": "cpu",
+                "inputs": ["x"],
+                "outputs": ["y"],
+                "arena": 64,
+                "macs": 0,
+            }
+        ],
         "labels": None,
         "preprocess": {},
         "toolchain": {},
@@ -140,11 +176,24 @@ def _waiting(path: Path, body: str) -> Path:
     return _write(path, manifest, sources, {})
 
 
-def _write(path: Path, manifest: Mapping[str, Any], sources: Mapping[str, str], files: Mapping[str, bytes]) -> Path:
+def _write(
+    path: Path,
+    manifest: Mapping[str, Any],
+    sources: Mapping[str, str],
+    files: Mapping[str, bytes],
+) -> Path:
     """Compiled for this machine."""
     compilers = compilers_for(Board.load("host"), None)
     made = build(dict.fromkeys(compilers, sources), CSRC, compilers)
-    libraries, programs = ({t: f"{kind}/{t}/{name}" for t in made} for kind, name in _BINARIES)
-    binaries = {libraries[t]: b.library for t, b in made.items()} | {programs[t]: b.program for t, b in made.items()}
-    write_bundle(path, {**manifest, "libraries": libraries, "programs": programs}, {**files, **binaries})
+    libraries, programs = (
+        {t: f"{kind}/{t}/{name}" for t in made} for kind, name in _BINARIES
+    )
+    binaries = {libraries[t]: b.library for t, b in made.items()} | {
+        programs[t]: b.program for t, b in made.items()
+    }
+    write_bundle(
+        path,
+        {**manifest, "libraries": libraries, "programs": programs},
+        {**files, **binaries},
+    )
     return path

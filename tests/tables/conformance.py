@@ -1,9 +1,12 @@
-"""ONNX's own node tests through edgec's generated C, as a table: passed, failed, out of scope, by operator.
+"""ONNX's own node tests through edgec's generated C, as a table: passed, failed, out of
+scope, by operator.
 
-python -m tests.tables.conformance [--cases PATTERN] [--device INTERP]        # make conformance
+python -m tests.tables.conformance [--cases PATTERN] [--device INTERP]        # make
+conformance
 
-Writes build/conformance.json and build/conformance.md. Results are kept in build/conformance/ under a digest of edgec's
-sources, so that a run that was stopped goes on where it was.
+Writes build/conformance.json and build/conformance.md. Results are kept in
+build/conformance/ under a digest of edgec's sources, so that a run that was stopped
+goes on where it was.
 """
 
 from __future__ import annotations
@@ -46,8 +49,10 @@ AS_ONNXRUNTIME = "as onnxruntime, not as the case has it"
 
 @dataclass
 class Result:
-    """What became of a case. outcome: passed, failed or out of scope. how: in C at run time, with inputs that count as
-    constants, or computed when it was compiled. reason: also what a case that passed differs from."""
+    """What became of a case. outcome: passed, failed or out of scope. how: in C at run
+    time, with inputs that count as constants, or computed when it was compiled. reason:
+    also what a case that passed differs from.
+    """
 
     name: str
     operator: str
@@ -72,18 +77,22 @@ def cases() -> list[Case]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return [
-            Case(t.name, _operator(t.name, t.model), t.model, *t.data_sets[0]) for t in load_model_tests(kind="node")
+            Case(t.name, _operator(t.name, t.model), t.model, *t.data_sets[0])
+            for t in load_model_tests(kind="node")
         ]
 
 
 def _operator(name: str, model: ModelProto) -> str:
-    """The operator that a case is about; an expansion has none of its own, and counts by its name."""
+    """The operator that a case is about; an expansion has none of its own, and counts
+    by its name.
+    """
     if "_expanded" not in name:
         return str(max(model.graph.node, key=lambda n: n.op_type != "Constant").op_type)
     return "(expanded)"
 
 
-# ---- scope ---------------------------------------------------------------------------------------------------------
+# ---- scope
+# --------------------------------------------------------------------------------------
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomUniform")
 _TRAINING = ("ai.onnx.preview.training",)
 _SMALL = ("FLOAT8", "INT4", "INT2", "FLOAT4", "BFLOAT16", "COMPLEX")
@@ -93,7 +102,9 @@ def out_of_scope(case: Case) -> str:
     """Why a case is none of edgec's business; empty: it is in scope."""
     nodes = [n for f in (case.model.graph, *case.model.functions) for n in f.node]
     for node in nodes:
-        if node.domain in _TRAINING or (node.op_type == "BatchNormalization" and "training" in case.name):
+        if node.domain in _TRAINING or (
+            node.op_type == "BatchNormalization" and "training" in case.name
+        ):
             return "training"
         if node.domain == "ai.onnx.ml":
             return "classical machine learning (ai.onnx.ml)"
@@ -101,19 +112,28 @@ def out_of_scope(case: Case) -> str:
             return "random: dropout in training"
         if node.op_type.startswith(_RANDOM):
             return "random"
-        if node.op_type.startswith(("Sequence", "SplitToSequence", "ConcatFromSequence")):
+        if node.op_type.startswith(
+            ("Sequence", "SplitToSequence", "ConcatFromSequence")
+        ):
             return "sequences"
         if node.op_type.startswith("Optional"):
             return "optional"
-        if node.op_type.startswith("String") or node.op_type in ("RegexFullMatch", "TfIdfVectorizer"):
+        if node.op_type.startswith("String") or node.op_type in (
+            "RegexFullMatch",
+            "TfIdfVectorizer",
+        ):
             return "strings"
-    opset = max(o.version for o in case.model.opset_import if o.domain in ("", "ai.onnx"))
+    opset = max(
+        o.version for o in case.model.opset_import if o.domain in ("", "ai.onnx")
+    )
     if opset < 7:
         return f"opset {opset}"
     for info in (*case.model.graph.input, *case.model.graph.output):
         kind = info.type.WhichOneof("value")
         if kind != "tensor_type":
-            return {"sequence_type": "sequences", "optional_type": "optional"}.get(kind or "", kind or "no type")
+            return {"sequence_type": "sequences", "optional_type": "optional"}.get(
+                kind or "", kind or "no type"
+            )
         name = TensorProto.DataType.Name(info.type.tensor_type.elem_type)
         if name == "STRING":
             return "strings"
@@ -127,14 +147,17 @@ def out_of_scope(case: Case) -> str:
         if node.op_type == "ImageDecoder":
             return "pictures as files"
         for a in node.attribute:
-            if a.name == "to" and TensorProto.DataType.Name(a.i).startswith(("UINT4", "UINT2", *_SMALL)):
+            if a.name == "to" and TensorProto.DataType.Name(a.i).startswith(
+                ("UINT4", "UINT2", *_SMALL)
+            ):
                 return f"element type {TensorProto.DataType.Name(a.i).lower()}"
             if a.name in ("value_string", "value_strings"):
                 return "strings"
     return ""
 
 
-# ---- running -------------------------------------------------------------------------------------------------------
+# ---- running
+# --------------------------------------------------------------------------------------
 @dataclass
 class _Ready:
     """A case on its way through C."""
@@ -156,13 +179,27 @@ def _prepare(case: Case, device: str) -> _Ready | Result:
             warnings.simplefilter("ignore")
             prepared = Prepared(case.model, device)
             names = [i.name for i in case.model.graph.input]
-            feeds = {n: _array(a) for n, a in zip(names, case.inputs, strict=False) if not scope or _plain(a)}
+            feeds = {
+                n: _array(a)
+                for n, a in zip(names, case.inputs, strict=False)
+                if not scope or _plain(a)
+            }
             special = prepared.specialised(feeds)
     except EdgecError as e:
-        return Result(case.name, case.operator, "out of scope" if scope else "failed", reason=scope or e.what)
+        return Result(
+            case.name,
+            case.operator,
+            "out of scope" if scope else "failed",
+            reason=scope or e.what,
+        )
     except Exception as e:
         reason = f"{type(e).__name__}: {e}"[:300]
-        return Result(case.name, case.operator, "crashed", reason=f"{scope}: {reason}" if scope else reason)
+        return Result(
+            case.name,
+            case.operator,
+            "crashed",
+            reason=f"{scope}: {reason}" if scope else reason,
+        )
     how = "run time" if special.graph.ops else "compile time"
     if special.constants and special.graph.ops:
         how = f"run time, but {', '.join(special.constants)}"
@@ -175,41 +212,71 @@ def _plain(a: Any) -> bool:
 
 def _judge(ready: _Ready, got: dict[str, Array]) -> Result:
     case = ready.case
-    wanted = {info.name: _array(y) for info, y in zip(case.model.graph.output, case.outputs, strict=False)}
+    wanted = {
+        info.name: _array(y)
+        for info, y in zip(case.model.graph.output, case.outputs, strict=False)
+    }
     reason = _differences(got, wanted)
-    if reason and (other := _by_onnxruntime(ready)) is not None and not _differences(got, other):
-        return Result(case.name, case.operator, "passed", ready.how, f"{AS_ONNXRUNTIME}: {reason}")
-    return Result(case.name, case.operator, "failed" if reason else "passed", ready.how, reason)
+    if (
+        reason
+        and (other := _by_onnxruntime(ready)) is not None
+        and not _differences(got, other)
+    ):
+        return Result(
+            case.name, case.operator, "passed", ready.how, f"{AS_ONNXRUNTIME}: {reason}"
+        )
+    return Result(
+        case.name, case.operator, "failed" if reason else "passed", ready.how, reason
+    )
 
 
 def _differences(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> str:
-    """Of the first output that differs; empty: none does. Integers are equal, floats as far as their precision goes."""
+    """Of the first output that differs; empty: none does.
+
+    Integers are equal, floats as far as their precision goes.
+    """
     for name, want in wanted.items():
         y = got[name]
         if (want.shape, want.dtype) != (y.shape, y.dtype):
             return f"{name} is {y.dtype}{list(y.shape)}, not {want.dtype}{list(want.shape)}"
         if want.dtype.kind in "biu" and not np.array_equal(want, y):
             return f"{name} differs in {int((want != y).sum())} of {want.size} elements"
-        if want.dtype.kind not in "biu" and want.size and (reason := _difference(name, y.astype(np.float64), want)):
+        if (
+            want.dtype.kind not in "biu"
+            and want.size
+            and (reason := _difference(name, y.astype(np.float64), want))
+        ):
             return reason
     return ""
 
 
 def _by_onnxruntime(ready: _Ready) -> dict[str, Array] | None:
-    """What onnxruntime gives: ONNX's outputs are rounded in some cases, and of another reading in others."""
+    """What onnxruntime gives: ONNX's outputs are rounded in some cases, and of another
+    reading in others.
+    """
     options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     try:
         session = onnxruntime.InferenceSession(
-            ready.case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            ready.case.model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
         )
-        return dict(zip((o.name for o in session.get_outputs()), session.run(None, ready.feeds), strict=True))
+        return dict(
+            zip(
+                (o.name for o in session.get_outputs()),
+                session.run(None, ready.feeds),
+                strict=True,
+            )
+        )
     except Exception:  # an operator, a type or an opset that it does not have
         return None
 
 
 def _difference(name: str, y: Array, given: Array) -> str:
-    want, tolerance = given.astype(np.float64), _PRECISION.get(str(given.dtype), _TOLERANCE)
+    want = given.astype(np.float64)
+    tolerance = _PRECISION.get(str(given.dtype), _TOLERANCE)
     finite = want[np.isfinite(want)]
     scale = float(np.abs(finite).max(initial=1e-6))
     if np.allclose(y, want, rtol=0, atol=tolerance * scale, equal_nan=True):
@@ -217,11 +284,16 @@ def _difference(name: str, y: Array, given: Array) -> str:
     return f"{name} differs by up to {np.nanmax(np.abs(y - want)):.3g} of {scale:.3g}"
 
 
-def _by_c(ready: Sequence[_Ready], outputs: Sequence[CSource], folder: Path) -> list[Result]:
+def _by_c(
+    ready: Sequence[_Ready], outputs: Sequence[CSource], folder: Path
+) -> list[Result]:
     library = folder / LIBRARY
     found = []
     for r, source in zip(ready, outputs, strict=True):
-        feeds = {v.name: np.ascontiguousarray(r.feeds[v.name], v.type.np_dtype) for v in r.graph.inputs}
+        feeds = {
+            v.name: np.ascontiguousarray(r.feeds[v.name], v.type.np_dtype)
+            for v in r.graph.inputs
+        }
         got = run_segment(library, source, r.graph, feeds)
         got |= {v.name: v.const for v in r.graph.outputs if v.const is not None}
         got |= {v.name: feeds[v.name] for v in r.graph.outputs if v.name in feeds}
@@ -241,7 +313,8 @@ def batch(some: Sequence[Case], device: str) -> list[Result]:
             done.append(_judge(made, interp(made.graph, made.feeds)))
         else:
             ready.append(made)
-    kept, sources = [], []
+    kept = []
+    sources = []
     for i, r in enumerate(ready):
         try:
             sources.append(segment_source(r.graph, f"seg{i}"))
@@ -249,7 +322,15 @@ def batch(some: Sequence[Case], device: str) -> list[Result]:
         except EdgecError as e:
             done.append(Result(r.case.name, r.case.operator, "failed", r.how, e.what))
         except Exception as e:
-            done.append(Result(r.case.name, r.case.operator, "crashed", r.how, f"{type(e).__name__}: {e}"[:300]))
+            done.append(
+                Result(
+                    r.case.name,
+                    r.case.operator,
+                    "crashed",
+                    r.how,
+                    f"{type(e).__name__}: {e}"[:300],
+                )
+            )
     return [*done, *_compiled(kept, sources)]
 
 
@@ -264,13 +345,26 @@ def _compiled(ready: list[_Ready], sources: list[CSource]) -> list[Result]:
         except (AssertionError, KeyError) as e:
             if len(ready) == 1:
                 error = re.search(r"error: (.*)", str(e))
-                reason = f"the C does not compile: {error.group(1) if error else e}"[:300]
-                return [Result(ready[0].case.name, ready[0].case.operator, "crashed", ready[0].how, reason)]
+                reason = f"the C does not compile: {error.group(1) if error else e}"[
+                    :300
+                ]
+                return [
+                    Result(
+                        ready[0].case.name,
+                        ready[0].case.operator,
+                        "crashed",
+                        ready[0].how,
+                        reason,
+                    )
+                ]
     half = len(ready) // 2
-    return _compiled(ready[:half], sources[:half]) + _compiled(ready[half:], sources[half:])
+    return _compiled(ready[:half], sources[:half]) + _compiled(
+        ready[half:], sources[half:]
+    )
 
 
-# ---- the table -----------------------------------------------------------------------------------------------------
+# ---- the table
+# --------------------------------------------------------------------------------------
 _CASES: list[Case] = []
 
 
@@ -283,10 +377,19 @@ def _task(indices: Sequence[int], device: str) -> list[Result]:
 
 
 def run(names: re.Pattern[str] | None, device: str, store: Path) -> list[Result]:
-    """All cases whose name matches, in two processes; what a stopped run has found is taken from `store`."""
+    """All cases whose name matches, in two processes; what a stopped run has found is
+    taken from `store`.
+    """
     _load()
-    known = {r["name"]: Result(**r) for r in json.loads(store.read_text())} if store.exists() else {}
-    todo = [i for i, c in enumerate(_CASES) if c.name not in known and (names is None or names.search(c.name))]
+    if store.exists():
+        known = {r["name"]: Result(**r) for r in json.loads(store.read_text())}
+    else:
+        known = {}
+    todo = [
+        i
+        for i, c in enumerate(_CASES)
+        if c.name not in known and (names is None or names.search(c.name))
+    ]
     batches = [todo[i : i + _BATCH] for i in range(0, len(todo), _BATCH)]
     found = dict(known)
     while batches:
@@ -298,10 +401,20 @@ def run(names: re.Pattern[str] | None, device: str, store: Path) -> list[Result]
                     results = task.result()
                 except BrokenProcessPool:  # the C of a case ended its process
                     if len(indices) > 1:
-                        batches += [indices[: len(indices) // 2], indices[len(indices) // 2 :]]
+                        batches += [
+                            indices[: len(indices) // 2],
+                            indices[len(indices) // 2 :],
+                        ]
                         continue
                     case = _CASES[indices[0]]
-                    results = [Result(case.name, case.operator, "crashed", reason="the process ended")]
+                    results = [
+                        Result(
+                            case.name,
+                            case.operator,
+                            "crashed",
+                            reason="the process ended",
+                        )
+                    ]
                 found |= {r.name: r for r in results}
                 if names is None:
                     store.parent.mkdir(parents=True, exist_ok=True)
@@ -312,7 +425,13 @@ def run(names: re.Pattern[str] | None, device: str, store: Path) -> list[Result]
 def digest() -> str:
     """Of all that a result hangs on."""
     made = hashlib.sha256()
-    for path in sorted([*(ROOT / "edgec").rglob("*.py"), *(ROOT / "runtime").rglob("*.h"), Path(__file__)]):
+    for path in sorted(
+        [
+            *(ROOT / "edgec").rglob("*.py"),
+            *(ROOT / "runtime").rglob("*.h"),
+            Path(__file__),
+        ]
+    ):
         made.update(path.read_bytes())
     return made.hexdigest()[:16]
 
@@ -325,33 +444,57 @@ def markdown(results: Sequence[Result]) -> Iterator[str]:
     passed = [r for r in results if r.outcome == "passed"]
     in_c = [r for r in passed if r.how.startswith("run time")]
     frozen = sum("," in r.how for r in in_c)
-    yield f"In C, at run time: {len(in_c)}, in {frozen} of them with some inputs as constants. "
-    yield f"The other {len(passed) - len(in_c)} have no op left: all is known when they are compiled.\n"
+    yield (
+        f"In C, at run time: {len(in_c)}, in {frozen} of them with some inputs as "
+        "constants. "
+    )
+    yield (
+        f"The other {len(passed) - len(in_c)} have no op left: "
+        "all is known when "
+        "they are compiled.\n"
+    )
     other = sum(r.reason.startswith(AS_ONNXRUNTIME) for r in passed)
-    yield f"{other} of those that passed give what onnxruntime gives, which is not what the case has.\n"
+    yield (
+        f"{other} of those that passed give what onnxruntime gives, "
+        "which is not what the case has.\n"
+    )
     operators = {r.operator for r in in_c} - {"(expanded)"}
     yield f"{len(operators)} operators have a case that passes in C.\n\n"
     yield "| operator | in C | when compiled | failed | out of scope | why |\n"
     yield "| --- | ---: | ---: | ---: | ---: | --- |\n"
     for operator in sorted({r.operator for r in results}):
         own = [r for r in results if r.operator == operator]
-        n, c = Counter(r.outcome for r in own), sum(r in in_c for r in own)
-        why = "; ".join(sorted({r.reason.replace("|", "/")[:120] for r in own if r.reason})[:4])
+        n = Counter(r.outcome for r in own)
+        c = sum(r in in_c for r in own)
+        why = "; ".join(
+            sorted({r.reason.replace("|", "/")[:120] for r in own if r.reason})[:4]
+        )
         failed = n["failed"] + n["crashed"]
-        yield f"| {operator} | {c} | {n['passed'] - c} | {failed} | {n['out of scope']} | {why} |\n"
+        yield (
+            f"| {operator} | {c} | {n['passed'] - c} | {failed} | "
+            f"{n['out of scope']} | {why} |\n"
+        )
 
 
 def main() -> int:
     """Run, write, print; 1 where a case in scope fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=re.compile, help="only those whose name matches")
+    parser.add_argument(
+        "--cases", type=re.compile, help="only those whose name matches"
+    )
     parser.add_argument("--device", default="CPU", choices=("CPU", "INTERP"))
     args = parser.parse_args()
     build = ROOT / "build"
-    results = run(args.cases, args.device, build / "conformance" / f"{args.device}-{digest()}.json")
+    results = run(
+        args.cases,
+        args.device,
+        build / "conformance" / f"{args.device}-{digest()}.json",
+    )
     text = "".join(markdown(results))
     build.mkdir(exist_ok=True)
-    (build / "conformance.json").write_text(json.dumps([asdict(r) for r in results], indent=1))
+    (build / "conformance.json").write_text(
+        json.dumps([asdict(r) for r in results], indent=1)
+    )
     (build / "conformance.md").write_text(text)
     bad = [r for r in results if r.outcome in ("failed", "crashed")]
     print(text.split("\n\n| operator")[0])

@@ -1,4 +1,6 @@
-"""Fits of the cost model to published times and to sizes in compiled files, with cross-validation. numpy only."""
+"""Fits of the cost model to published times and to sizes in compiled files, with
+cross-validation. numpy only.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ TIMES = ("usb3_ms", "usb2_ms")
 
 
 def nonnegative(a: Matrix, b: Matrix) -> Matrix:
-    """Least squares; as long as a coefficient is negative, the most negative one is left out."""
+    """Least squares; as long as a coefficient is negative, the most negative one is
+    left out.
+    """
     active = list(range(a.shape[1]))
     while True:
         x = np.linalg.lstsq(a[:, active], b, rcond=None)[0]
@@ -37,18 +41,29 @@ def relative(a: Matrix, t: Matrix) -> Matrix:
 
 
 def logarithmic(a: Matrix, t: Matrix) -> Matrix:
-    """Least squares of the errors' logarithms, by reweighting: for quantities that are known to a factor only."""
+    """Least squares of the errors' logarithms, by reweighting: for quantities that are
+    known to a factor only.
+    """
     x = relative(a, t)
     for _ in range(100):
         error = a @ x / t - 1
-        weight = np.where(np.abs(error) > 1e-6, np.log1p(error) / np.where(error == 0, 1, error), 1.0) / t
+        weight = (
+            np.where(
+                np.abs(error) > 1e-6,
+                np.log1p(error) / np.where(error == 0, 1, error),
+                1.0,
+            )
+            / t
+        )
         x = (x + nonnegative(a * weight[:, None], t * weight)) / 2
     return x
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Coefficients, what they give for each row, and what those give that were fitted without the row's group."""
+    """Coefficients, what they give for each row, and what those give that were fitted
+    without the row's group.
+    """
 
     coefficients: Matrix
     truth: Matrix
@@ -64,14 +79,17 @@ class Fitted:
         return int((np.abs(self.errors()) <= share).sum())
 
     def factors(self, *quantiles: float) -> list[float]:
-        """Quantiles of how many times too large or too small the cross-validated estimates are."""
+        """Quantiles of how many times too large or too small the cross-validated
+        estimates are.
+        """
         spread = np.exp(np.abs(np.log(np.maximum(self.held_out, 1e-9) / self.truth)))
         return [float(np.quantile(spread, q)) for q in quantiles]
 
 
 def cross_validate(a: Matrix, t: Matrix, groups: Sequence[str], fit: Fit) -> Fitted:
     """Fit, and fit again without each group in turn."""
-    names, held_out = np.array(groups), np.empty(len(t))
+    names = np.array(groups)
+    held_out = np.empty(len(t))
     for name in dict.fromkeys(groups):
         out = names == name
         held_out[out] = a[out] @ fit(a[~out], t[~out])
@@ -79,10 +97,13 @@ def cross_validate(a: Matrix, t: Matrix, groups: Sequence[str], fit: Fit) -> Fit
     return Fitted(x, t, a @ x, held_out)
 
 
-# ---- times ----------------------------------------------------------------------------------------------------------
+# ---- times
+# --------------------------------------------------------------------------------------
 def points(shared: Path) -> list[dict[str, Any]]:
     """The published times with the sizes of the compiled files."""
-    found: list[dict[str, Any]] = json.loads((shared / "edgetpu" / "cost_points.json").read_text())["points"]
+    found: list[dict[str, Any]] = json.loads(
+        (shared / "edgetpu" / "cost_points.json").read_text()
+    )["points"]
     return found
 
 
@@ -90,7 +111,8 @@ def points(shared: Path) -> list[dict[str, Any]]:
 class TimeFit:
     """Both links fitted together, since the chip's own time is the same for both.
 
-    The coefficients: USB 3's invoke, in, out and sent; USB 2's; ms for 1e6 cycles; ms for 1 MB of cached parameters.
+    The coefficients: USB 3's invoke, in, out and sent; USB 2's; ms for 1e6 cycles; ms
+    for 1 MB of cached parameters.
     """
 
     names: tuple[str, ...]
@@ -110,15 +132,24 @@ class TimeFit:
 
 def fit_times(shared: Path) -> TimeFit:
     """Relative errors; a model is left out of both links at once."""
-    rows, times, names, links = [], [], [], []
+    rows = []
+    times = []
+    names = []
+    links = []
     for i, link in enumerate(TIMES):
         for p in points(shared):
             if p[link] is None:
                 continue
             sent = p["instr_bytes"] + p["streamed_param_bytes"]
-            own = [1.0, *(n / 1e6 for n in (p["in_bytes"], p["out_bytes_padded"], sent))]
+            own = [
+                1.0,
+                *(n / 1e6 for n in (p["in_bytes"], p["out_bytes_padded"], sent)),
+            ]
             rows.append(
-                [0.0] * 4 * i + own + [0.0] * 4 * (1 - i) + [p["est_cycles"] / 1e6, p["cached_param_bytes"] / 1e6]
+                [0.0] * 4 * i
+                + own
+                + [0.0] * 4 * (1 - i)
+                + [p["est_cycles"] / 1e6, p["cached_param_bytes"] / 1e6]
             )
             times.append(p[link])
             names.append(p["model"])
@@ -127,10 +158,13 @@ def fit_times(shared: Path) -> TimeFit:
     return TimeFit(tuple(names), tuple(links), fitted)
 
 
-# ---- sizes in compiled files ----------------------------------------------------------------------------------------
+# ---- sizes in compiled files
+# --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled file: the work of the ops in its Edge TPU segment, and what the compiler made of them."""
+    """One compiled file: the work of the ops in its Edge TPU segment, and what the
+    compiler made of them.
+    """
 
     source: str
     name: str
@@ -141,7 +175,9 @@ class Compiled:
 
 
 def compiled(shared: Path) -> list[Compiled]:
-    """The files with one Edge TPU segment, those of one source that differ in nothing once."""
+    """The files with one Edge TPU segment, those of one source that differ in nothing
+    once.
+    """
     found: dict[tuple[Any, ...], Compiled] = {}
     for m in json.loads((shared / "edgetpu" / "ground_truth.json").read_text()):
         if len(m["custom_ops"]) != 1:
@@ -151,8 +187,13 @@ def compiled(shared: Path) -> list[Compiled]:
         run = next(e for e in parts if e["type"] != "PARAMETER_CACHING")
         ops = tuple(record_work(op) for op in m["ops"] if op["mapped"])
         c = Compiled(
-            m["source"], m["compiled"], ops, run["instr_bytes"], run["est_cycles"], sum(e["param_bytes"] for e in parts)
-        )  # fmt: skip
+            m["source"],
+            m["compiled"],
+            ops,
+            run["instr_bytes"],
+            run["est_cycles"],
+            sum(e["param_bytes"] for e in parts),
+        )
         found.setdefault((m["source"], m["n_ops"], c.code, c.cycles), c)
     return list(found.values())
 
@@ -170,7 +211,10 @@ def record_work(op: dict[str, Any]) -> OpWork:
         deep = written * _size(shapes[1][1:3])
     elif op["opcode"] == "TRANSPOSE_CONV":
         dense = _size(shapes[2]) * _size(shapes[1][:3])
-    bias = {2} if op["opcode"] in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") else set()
+    if op["opcode"] in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
+        bias = {2}
+    else:
+        bias = set()
     constants = sum(_size(shapes[i]) * (4 if i in bias else 1) for i in constant)
     return OpWork(dense, deep, written, read + written, constants)
 
@@ -182,21 +226,46 @@ def _size(shape: Sequence[int]) -> int:
 def fit_cycles(files: Sequence[Compiled]) -> Fitted:
     """Segment, dense MAC, depthwise MAC, element; only old compilers write an estimate."""
     rows = [c for c in files if c.cycles > 1000]
-    a = [[1, *(sum(getattr(o, f) for o in c.ops) for f in ("dense_macs", "depthwise_macs", "elements"))] for c in rows]
+    a = [
+        [
+            1,
+            *(
+                sum(getattr(o, f) for o in c.ops)
+                for f in ("dense_macs", "depthwise_macs", "elements")
+            ),
+        ]
+        for c in rows
+    ]
     truth = np.array([c.cycles for c in rows], np.float64)
-    return cross_validate(np.array(a, np.float64), truth, [c.name for c in rows], relative)
+    return cross_validate(
+        np.array(a, np.float64), truth, [c.name for c in rows], relative
+    )
 
 
 def fit_code(files: Sequence[Compiled]) -> Fitted:
-    """Segment, operation, byte beyond LARGE; whole sources are left out, since their files are alike."""
+    """Segment, operation, byte beyond LARGE; whole sources are left out, since their
+    files are alike.
+    """
     a = [[1, len(c.ops), sum(max(0, o.touched - LARGE) for o in c.ops)] for c in files]
     truth = np.array([c.code for c in files], np.float64)
-    return cross_validate(np.array(a, np.float64), truth, [c.source for c in files], logarithmic)
+    return cross_validate(
+        np.array(a, np.float64), truth, [c.source for c in files], logarithmic
+    )
 
 
 def fit_layout(files: Sequence[Compiled]) -> Fitted:
-    """Byte of constants, byte of a depthwise convolution's; small files are mostly rounding."""
+    """Byte of constants, byte of a depthwise convolution's; small files are mostly
+    rounding.
+    """
     rows = [c for c in files if c.parameters > 20_000]
-    a = [[sum(o.constants for o in c.ops if bool(o.depthwise_macs) is deep) for deep in (False, True)] for c in rows]
+    a = [
+        [
+            sum(o.constants for o in c.ops if bool(o.depthwise_macs) is deep)
+            for deep in (False, True)
+        ]
+        for c in rows
+    ]
     truth = np.array([c.parameters for c in rows], np.float64)
-    return cross_validate(np.array(a, np.float64), truth, [c.source for c in rows], relative)
+    return cross_validate(
+        np.array(a, np.float64), truth, [c.source for c in rows], relative
+    )

@@ -1,6 +1,8 @@
-"""The cost model of the Edge TPU: its fits, how well they predict what they have not seen, and published times.
+"""The cost model of the Edge TPU: its fits, how well they predict what they have not
+seen, and published times.
 
-Markdown on the screen, build/cost-table.json. Needs the data folder (EDGEC_SHARED, default ../shared).
+Markdown on the screen, build/cost-table.json. Needs the data folder (EDGEC_SHARED,
+default ../shared).
 
     python -m tests.tables.cost_table
 """
@@ -15,7 +17,16 @@ from typing import Any
 
 from edgec_partitioner import cost
 
-from tests.tables.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_code, fit_cycles, fit_layout, fit_times
+from tests.tables.cost_fit import (
+    TIMES,
+    Compiled,
+    TimeFit,
+    compiled,
+    fit_code,
+    fit_cycles,
+    fit_layout,
+    fit_times,
+)
 from tests.tables.published import Prediction, predictions
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +34,16 @@ SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
 LINK_FIELDS = ("invoke", "per_mb_in", "per_mb_out", "per_mb_sent")
 
 
-def coefficients(times: TimeFit, files: Sequence[Compiled]) -> list[tuple[str, float, float]]:
+def coefficients(
+    times: TimeFit, files: Sequence[Compiled]
+) -> list[tuple[str, float, float]]:
     """Name, what the fit gives, and what cost.py has."""
     rows = [
-        (f"{link} {name}", float(x), float(getattr(cost.LINKS[link.removesuffix("_ms")], name)))
+        (
+            f"{link} {name}",
+            float(x),
+            float(getattr(cost.LINKS[link.removesuffix("_ms")], name)),
+        )
         for link in TIMES
         for name, x in zip(LINK_FIELDS, times.link(link), strict=True)
     ]
@@ -40,12 +57,17 @@ def coefficients(times: TimeFit, files: Sequence[Compiled]) -> list[tuple[str, f
         ("code", fit_code(files), cost.CODE),
         ("layout", fit_layout(files), cost.LAYOUT),
     ):
-        rows += [(f"{what}: {n}", float(x), v) for (n, v), x in zip(table.items(), fitted.coefficients, strict=True)]
+        rows += [
+            (f"{what}: {n}", float(x), v)
+            for (n, v), x in zip(table.items(), fitted.coefficients, strict=True)
+        ]
     return rows
 
 
 def sizes(files: Sequence[Compiled]) -> list[tuple[str, int, list[float]]]:
-    """What is estimated from a graph, files, and the factor by which half, three in four and nine in ten are off."""
+    """What is estimated from a graph, files, and the factor by which half, three in
+    four and nine in ten are off.
+    """
     fits = (
         ("cycles", fit_cycles(files)),
         ("instruction bytes", fit_code(files)),
@@ -55,14 +77,26 @@ def sizes(files: Sequence[Compiled]) -> list[tuple[str, int, list[float]]]:
 
 
 def main() -> None:
-    times, files = fit_times(SHARED), compiled(SHARED)
+    times = fit_times(SHARED)
+    files = compiled(SHARED)
     known = coefficients(times, files)
-    _print("Coefficients", ("", "fitted", "in cost.py"), ((n, f"{x:.4g}", f"{v:.4g}") for n, x, v in known))
+    _print(
+        "Coefficients",
+        ("", "fitted", "in cost.py"),
+        ((n, f"{x:.4g}", f"{v:.4g}") for n, x, v in known),
+    )
     _print(
         "Published times, each model left out in turn",
         ("model", "link", "ms", "estimate", "left out", "error"),
         (
-            (n.split("/")[-1], link.removesuffix("_ms"), f"{t:.3f}", f"{e:.3f}", f"{h:.3f}", f"{h / t - 1:+.1%}")
+            (
+                n.split("/")[-1],
+                link.removesuffix("_ms"),
+                f"{t:.3f}",
+                f"{e:.3f}",
+                f"{h:.3f}",
+                f"{h / t - 1:+.1%}",
+            )
             for n, link, t, e, h in _points(times)
         ),
     )
@@ -75,7 +109,11 @@ def main() -> None:
         ((n, str(k), *(f"{x:.2f}" for x in q)) for n, k, q in sizes(files)),
     )
     found = predictions()
-    _print("Published figures of boards", ("network", "where", "ms", "predicted", "error", "parts"), map(_row, found))
+    _print(
+        "Published figures of boards",
+        ("network", "where", "ms", "predicted", "error", "parts"),
+        map(_row, found),
+    )
     path = ROOT / "build" / "cost-table.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(_json(times, known, files, found), indent=1) + "\n")
@@ -84,26 +122,48 @@ def main() -> None:
 
 def _points(times: TimeFit) -> Iterable[tuple[str, str, float, float, float]]:
     f = times.fitted
-    return zip(times.names, times.links, *(map(float, v) for v in (f.truth, f.estimate, f.held_out)), strict=True)
+    return zip(
+        times.names,
+        times.links,
+        *(map(float, v) for v in (f.truth, f.estimate, f.held_out)),
+        strict=True,
+    )
 
 
 def _row(p: Prediction) -> tuple[str, ...]:
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in p.parts.items() if ms >= 0.05)
-    return p.what, p.where, f"{p.published:g}", f"{p.predicted:.1f}", f"{p.error:+.0%}", parts
+    return (
+        p.what,
+        p.where,
+        f"{p.published:g}",
+        f"{p.predicted:.1f}",
+        f"{p.error:+.0%}",
+        parts,
+    )
 
 
 def _json(
-    times: TimeFit, known: Sequence[tuple[str, float, float]], files: Sequence[Compiled], found: Iterable[Prediction]
+    times: TimeFit,
+    known: Sequence[tuple[str, float, float]],
+    files: Sequence[Compiled],
+    found: Iterable[Prediction],
 ) -> dict[str, Any]:
     return {
         "coefficients": {n: {"fitted": x, "used": v} for n, x, v in known},
         "points": [
-            {"model": n, "link": link, "ms": t, "estimate": e, "left_out": h} for n, link, t, e, h in _points(times)
+            {"model": n, "link": link, "ms": t, "estimate": e, "left_out": h}
+            for n, link, t, e, h in _points(times)
         ],
         "within_10_percent": {link: times.count(link) for link in TIMES},
         "sizes": {n: {"files": k, "factors": q} for n, k, q in sizes(files)},
         "published": [
-            {"network": p.what, "where": p.where, "ms": p.published, "predicted": p.predicted, "parts": p.parts}
+            {
+                "network": p.what,
+                "where": p.where,
+                "ms": p.published,
+                "predicted": p.predicted,
+                "parts": p.parts,
+            }
             for p in found
         ],
     }

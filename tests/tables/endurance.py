@@ -1,9 +1,12 @@
-"""Whether a Session bears what long-running apps do to it: threads, openings, forks while others run, a bad Edge TPU.
+"""Whether a Session bears what long-running apps do to it: threads, openings, forks
+while others run, a bad Edge TPU.
 
-Every result is compared; memory, descriptors, threads and children must not grow meanwhile: "wrong" has what did.
-Markdown on the screen; exit code 1 where something of this does not hold.  Needs a C compiler.
+Every result is compared; memory, descriptors, threads and children must not grow
+meanwhile: "wrong" has what did. Markdown on the screen; exit code 1 where something of
+this does not hold.  Needs a C compiler.
 
-    python -m tests.tables.endurance [--runs 100000] [--threads 8] [--openings 10000] [--forks 500] [--faults 1000]
+    python -m tests.tables.endurance [--runs 100000] [--threads 8] [--openings 10000] [--forks
+        500] [--faults 1000]
 """
 
 from __future__ import annotations
@@ -32,15 +35,27 @@ from tests.tables import delegate_faults
 
 IMAGES = 64
 HANGS_S = 60
-DEFAULTS = {"runs": 100_000, "threads": 8, "openings": 10_000, "forks": 500, "faults": 1000, "seed": 0}
+DEFAULTS = {
+    "runs": 100_000,
+    "threads": 8,
+    "openings": 10_000,
+    "forks": 500,
+    "faults": 1000,
+    "seed": 0,
+}
 WAYS: tuple[dict[str, Any], ...] = (
     {"tpu": "c"},
     {"tpu": "interpreter", "interpreter": always},
     {"tpu": "delegate", "interpreter": always, "delegate": no_delegate},
 )
-OPENINGS_MB = 3.0  # CPython builds its table of interned strings (0.9 MB) anew at times; flat after 12,000 openings
-LANES = max(2, os.cpu_count() or 1)  # of a session at most, made when runs first meet: some of them after the warm-up
-WARM = 20  # openings, or runs of each thread, before what the process has is looked at for the first time
+# CPython builds its table of interned strings (0.9 MB) anew at times; flat after 12,000
+# openings
+OPENINGS_MB = 3.0
+# of a session at most, made when runs first meet: some of them after the warm-up
+LANES = max(2, os.cpu_count() or 1)
+# openings, or runs of each thread, before what the process has is looked at for the
+# first time
+WARM = 20
 
 
 class Images:
@@ -52,10 +67,14 @@ class Images:
 
     def right(self, session: Session, i: int) -> bool:
         found = session.run({"image": self._given[i % IMAGES]})
-        return all(np.array_equal(found[k], v) for k, v in self._expected[i % IMAGES].items())
+        return all(
+            np.array_equal(found[k], v) for k, v in self._expected[i % IMAGES].items()
+        )
 
 
-def runs(bundle: Path, images: Images, total: int, threads: int, seed: int) -> list[str]:
+def runs(
+    bundle: Path, images: Images, total: int, threads: int, seed: int
+) -> list[str]:
     """Of one session of each kind, from many threads."""
     wrong: list[str] = []
     for way in WAYS:
@@ -63,11 +82,20 @@ def runs(bundle: Path, images: Images, total: int, threads: int, seed: int) -> l
             work(session, images, threads * WARM, threads, seed, wrong)
             before = Resources.now()
             work(session, images, total // len(WAYS), threads, seed, wrong)
-            wrong += [f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)]
+            wrong += [
+                f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)
+            ]
     return wrong
 
 
-def work(session: Session, images: Images, total: int, threads: int, seed: int, wrong: list[str]) -> None:
+def work(
+    session: Session,
+    images: Images,
+    total: int,
+    threads: int,
+    seed: int,
+    wrong: list[str],
+) -> None:
     numbers = count()
 
     def thread(k: int) -> None:
@@ -87,7 +115,9 @@ def work(session: Session, images: Images, total: int, threads: int, seed: int, 
 
 
 def openings(bundle: Path, images: Images, total: int) -> list[str]:
-    """Opened, run and closed; every tenth is forgotten, every hundredth has an Edge TPU's process."""
+    """Opened, run and closed; every tenth is forgotten, every hundredth has an Edge
+    TPU's process.
+    """
     wrong: list[str] = []
     before = Resources.now()
     for i in range(WARM + total):
@@ -108,7 +138,10 @@ def forks(bundle: Path, images: Images, total: int, threads: int) -> list[str]:
     for n, way in enumerate(WAYS):
         stop = threading.Event()
         with Session(bundle, **way) as session:
-            busy = [threading.Thread(target=run_until, args=(session, images, stop, wrong)) for _ in range(threads)]
+            busy = [
+                threading.Thread(target=run_until, args=(session, images, stop, wrong))
+                for _ in range(threads)
+            ]
             for t in busy:
                 t.start()
             before: Resources | None = None
@@ -119,14 +152,18 @@ def forks(bundle: Path, images: Images, total: int, threads: int) -> list[str]:
                 if i // len(WAYS) == min(WARM, total // len(WAYS) // 2):
                     before = Resources.now()
             assert before is not None
-            wrong += [f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)]
+            wrong += [
+                f"{way['tpu']}: {w}" for w in Resources.now().beyond(before, LANES)
+            ]
             stop.set()
             for t in busy:
                 t.join()
     return wrong
 
 
-def run_until(session: Session, images: Images, stop: threading.Event, wrong: list[str]) -> None:
+def run_until(
+    session: Session, images: Images, stop: threading.Event, wrong: list[str]
+) -> None:
     for i in count():
         if stop.is_set():
             return
@@ -148,12 +185,17 @@ def child(good: Callable[[], bool]) -> int:
 
 
 def faults(bundle: Path, folder: Path, total: int, seed: int) -> list[str]:
-    """Error, garbage, crash, hang, vanish, while a stream runs; how long each took is for make delegate-faults."""
+    """Error, garbage, crash, hang, vanish, while a stream runs; how long each took is
+    for make delegate-faults.
+    """
     if not total:
         return []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that the Edge TPU stopped answering
-        return delegate_faults.check(bundle, folder, total, seed, 5.0, times=False).wrong
+        # that the Edge TPU stopped answering
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return delegate_faults.check(
+            bundle, folder, total, seed, 5.0, times=False
+        ).wrong
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,27 +204,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, default in DEFAULTS.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     o = parser.parse_args(arguments)
-    images, failed = Images(o.seed), False
+    images = Images(o.seed)
+    failed = False
     with builds.apart() as folder:
         os.environ["EDGEC_CACHE"] = str(folder / "cache")
         bundle = tiny_bundle(folder / "bundle")
         parts: dict[str, Callable[[], list[str]]] = {
-            f"{o.runs} runs from {o.threads} threads": lambda: runs(bundle, images, o.runs, o.threads, o.seed),
+            f"{o.runs} runs from {o.threads} threads": lambda: runs(
+                bundle, images, o.runs, o.threads, o.seed
+            ),
             f"{o.openings} openings": lambda: openings(bundle, images, o.openings),
-            f"{o.forks} forks while {o.threads} threads run": lambda: forks(bundle, images, o.forks, o.threads),
+            f"{o.forks} forks while {o.threads} threads run": lambda: forks(
+                bundle, images, o.forks, o.threads
+            ),
             f"{o.faults} faults of the Edge TPU in a stream": lambda: faults(
                 bundle, folder / "stick", o.faults, o.seed
             ),
         }
-        print(row("what", "MB", "descriptors", "s", "wrong"), row(*["---"] * 5), sep="\n")
+        print(
+            row("what", "MB", "descriptors", "s", "wrong"), row(*["---"] * 5), sep="\n"
+        )
         for title, part in parts.items():
-            start, before = monotonic(), Resources.now()
+            start = monotonic()
+            before = Resources.now()
             wrong = part()
             failed |= bool(wrong)
-            now, verdict = Resources.now(), f"{len(wrong)}: {'; '.join(wrong[:5])}" if wrong else "nothing"
+            now = Resources.now()
+            verdict = f"{len(wrong)}: {'; '.join(wrong[:5])}" if wrong else "nothing"
             megabytes = f"{before.megabytes:.1f} → {now.megabytes:.1f}"
             descriptors = f"{before.descriptors} → {now.descriptors}"
-            print(row(title, megabytes, descriptors, f"{monotonic() - start:.0f}", verdict), flush=True)
+            print(
+                row(
+                    title, megabytes, descriptors, f"{monotonic() - start:.0f}", verdict
+                ),
+                flush=True,
+            )
     return 1 if failed else 0
 
 

@@ -1,11 +1,13 @@
-"""One engine with one model, as a child of tests/tables/bench_host.py: it times inferences when asked to.
+"""One engine with one model, as a child of tests/tables/bench_host.py: it times
+inferences when asked to.
 
     python -m tests.tables.host_peer ENGINE MODEL THREADS INPUTS OUTPUTS
 
-ENGINE: edgec (MODEL is a bundle), litert, onnxruntime or openvino. INPUTS: .npz of the arrays in the model's order;
-what comes out is written to OUTPUTS. Then, for each line of the standard input (seconds), inferences for as long, and a
-line of JSON: the medians of an inference's CPU time and wall time in ms, and how many. An inference is: hand over the
-inputs, run, take the outputs, all from Python.
+ENGINE: edgec (MODEL is a bundle), litert, onnxruntime or openvino. INPUTS: .npz of the
+arrays in the model's order; what comes out is written to OUTPUTS. Then, for each line
+of the standard input (seconds), inferences for as long, and a line of JSON: the medians
+of an inference's CPU time and wall time in ms, and how many. An inference is: hand over
+the inputs, run, take the outputs, all from Python.
 """
 
 from __future__ import annotations
@@ -54,8 +56,11 @@ def _onnxruntime(model: str, threads: int, inputs: Sequence[Array]) -> Call:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
     given = {i.name: x for i, x in zip(session.get_inputs(), inputs, strict=True)}
 
     def call() -> list[Array]:
@@ -71,8 +76,14 @@ def _openvino(model: str, threads: int, inputs: Sequence[Array]) -> Call:
     core = openvino.Core()
     graph = core.read_model(model)
     graph.reshape({i: list(x.shape) for i, x in enumerate(inputs)})
-    options = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
-    compiled = core.compile_model(graph, "CPU", {**options, "INFERENCE_PRECISION_HINT": "f32"})
+    options = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": threads,
+    }
+    compiled = core.compile_model(
+        graph, "CPU", {**options, "INFERENCE_PRECISION_HINT": "f32"}
+    )
     request = compiled.create_infer_request()
     given = dict(enumerate(inputs))
 
@@ -92,15 +103,23 @@ ENGINES: dict[str, Callable[[str, int, Sequence[Array]], Call]] = {
 
 
 def timed(call: Call, seconds: float) -> dict[str, float]:
-    """CPU time of the process, since an engine may compute in a thread of its own also where it is given one."""
-    cpu, wall = list[int](), list[int]()
+    """CPU time of the process, since an engine may compute in a thread of its own also
+    where it is given one.
+    """
+    cpu = list[int]()
+    wall = list[int]()
     end = time.monotonic() + seconds
     while not wall or time.monotonic() < end:
-        c, w = time.process_time_ns(), time.monotonic_ns()
+        c = time.process_time_ns()
+        w = time.monotonic_ns()
         call()
         wall.append(time.monotonic_ns() - w)
         cpu.append(time.process_time_ns() - c)
-    return {"cpu": statistics.median(cpu) / 1e6, "wall": statistics.median(wall) / 1e6, "runs": len(wall)}
+    return {
+        "cpu": statistics.median(cpu) / 1e6,
+        "wall": statistics.median(wall) / 1e6,
+        "runs": len(wall),
+    }
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
-"""How many times as fast as numpy the compiled code is: every model of the data folder on this machine, one thread.
+"""How many times as fast as numpy the compiled code is: every model of the data folder
+on this machine, one thread.
 
-Both compute the same graph, edgec's own after its passes: `interp` with numpy, whose matrix products (BLAS) have one
-thread too, and the bundle's program.  They take turns; each has the CPU time of its thread, and the least of the
-rounds.  Markdown on the screen, build/interp-table.json; 1 if a model is not WANTED times as fast.
+Both compute the same graph, edgec's own after its passes: `interp` with numpy, whose
+matrix products (BLAS) have one thread too, and the bundle's program.  They take turns;
+each has the CPU time of its thread, and the least of the rounds.  Markdown on the
+screen, build/interp-table.json; 1 if a model is not WANTED times as fast.
 
     python -m tests.tables.interp_table [--models a,b,FILE] [--rounds 3]
 """
@@ -33,7 +35,9 @@ WORK = ROOT / "build" / "interp-table"
 WANTED = 23.0
 LONG_S = 20.0
 """Of all rounds of interp: a model that takes longer has fewer."""
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,11 @@ def measure(model: str, file: Path, rounds: int) -> Row:
     main = program.write(WORK / model)
     graphs = [s.graph for s in lowered_for(file, "host").partition.segments]
     rng = np.random.default_rng(0)
-    given = {v.name: _noise(v.type, rng) for v in lowered_for(file, "host").graph.inputs}
-    slow, fast = list[float](), list[float]()
+    given = {
+        v.name: _noise(v.type, rng) for v in lowered_for(file, "host").graph.inputs
+    }
+    slow = list[float]()
+    fast = list[float]()
     while len(slow) < rounds and sum(slow) < LONG_S * 1e3:
         slow.append(_interp(graphs, given))
         fast.append(_compiled(main))
@@ -86,9 +93,22 @@ def _interp(graphs: Sequence[Graph], given: dict[str, Array]) -> float:
 
 def _compiled(main: Path) -> float:
     """The median of the CPU time in ms of some inferences by the program."""
-    command = [str(main), "--json", "--runs", "200", "--seconds", "0.5", "--warmup", "0.05"]
-    done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    runs = zip(done["total"][done["warmup"] :], done["waited"][done["warmup"] :], strict=True)
+    command = [
+        str(main),
+        "--json",
+        "--runs",
+        "200",
+        "--seconds",
+        "0.5",
+        "--warmup",
+        "0.05",
+    ]
+    done = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
+    runs = zip(
+        done["total"][done["warmup"] :], done["waited"][done["warmup"] :], strict=True
+    )
     return float(statistics.median(total - waited for total, waited in runs)) / 1e6
 
 
@@ -97,29 +117,53 @@ def markdown(rows: Sequence[Row]) -> Iterator[str]:
     yield "| model | MMAC | interp, ms | compiled, ms | times as fast |"
     yield "| --- | --- | --- | --- | --- |"
     for r in rows:
-        yield f"| {r.model} | {r.macs / 1e6:.1f} | {r.interp_ms:.1f} | {r.compiled_ms:.3f} | {r.ratio:.1f} |"
-    least, ratios = min(rows, key=lambda r: r.ratio), [r.ratio for r in rows]
+        yield (
+            f"| {r.model} | {r.macs / 1e6:.1f} | {r.interp_ms:.1f} | "
+            f"{r.compiled_ms:.3f} "
+            f"| {r.ratio:.1f} |"
+        )
+    least = min(rows, key=lambda r: r.ratio)
+    ratios = [r.ratio for r in rows]
     below = [r.model for r in rows if r.ratio < WANTED]
     yield ""
-    yield f"{len(rows)} models: geometric mean {geo_mean(ratios):.0f}, at least {least.ratio:.1f} ({least.model})"
+    yield (
+        f"{len(rows)} models: geometric mean {geo_mean(ratios):.0f}, "
+        "at least "
+        f"{least.ratio:.1f} ({least.model})"
+    )
     yield f"below {WANTED:g}: {', '.join(below) or 'none'}"
 
 
 def main() -> int:
     """Prints the table and writes build/interp-table.json."""
-    if not ONE_THREAD.items() <= os.environ.items():  # numpy reads them when it is loaded
+    # numpy reads them when it is loaded
+    if not ONE_THREAD.items() <= os.environ.items():
         os.execve(
             sys.executable,
             [sys.executable, "-m", "tests.tables.interp_table", *sys.argv[1:]],
             {**os.environ, **ONE_THREAD},
         )
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     there = SHARED / "models"
-    names = sorted(p.name for p in there.iterdir() if p.is_dir()) if there.is_dir() else []
-    parser.add_argument("--models", default=",".join(names), help="names, or files, with commas")
+    if there.is_dir():
+        names = sorted(p.name for p in there.iterdir() if p.is_dir())
+    else:
+        names = []
+    parser.add_argument(
+        "--models", default=",".join(names), help="names, or files, with commas"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "interp-table.json", metavar="FILE")
-    given, rows, failed = parser.parse_args(), list[Row](), False
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=ROOT / "build" / "interp-table.json",
+        metavar="FILE",
+    )
+    given = parser.parse_args()
+    rows = list[Row]()
+    failed = False
     if not given.models:
         sys.exit(f"no data folder at {SHARED} (set EDGEC_SHARED)")
     for model, file in files(given.models.split(",")):
@@ -131,7 +175,9 @@ def main() -> int:
             print(f"{model}: {e}", file=sys.stderr)
     print("\n".join(markdown(rows)))
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps([asdict(r) | {"ratio": r.ratio} for r in rows], indent=1) + "\n")
+    given.json.write_text(
+        json.dumps([asdict(r) | {"ratio": r.ratio} for r in rows], indent=1) + "\n"
+    )
     return int(failed or any(r.ratio < WANTED for r in rows))
 
 

@@ -1,8 +1,9 @@
-"""Every real model of the data folder: read, printed and parsed, compiled, and its C compared with references; some
-through the whole line: the C under sanitizers, run on an emulated Pi, with an Edge TPU.
+"""Every real model of the data folder: read, printed and parsed, compiled, and its C
+compared with references; some through the whole line: the C under sanitizers, run on an
+emulated Pi, with an Edge TPU.
 
-Markdown on the screen, build/models-table.json. Beside the text form only public commands of edgec are used. Needs the
-data folder (EDGEC_SHARED, default ../shared).
+Markdown on the screen, build/models-table.json. Beside the text form only public
+commands of edgec are used. Needs the data folder (EDGEC_SHARED, default ../shared).
 
     python -m tests.tables.models_table [--models a,b] [--targets host,pi4] [--no-sanitizers]
 """
@@ -43,13 +44,16 @@ WHOLE_LINE = (
 """Those that go through all of it; the others are compiled for this machine alone."""
 TARGETS = "host,pi4,pi4+coral"
 FLOAT_TOLERANCE = 1e-4
-OWN_SECONDS, OWN_MB = 60, 1000
+OWN_SECONDS = 60
+OWN_MB = 1000
 """What a compile may take of one core, without the C compiler."""
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Why a model cannot be compiled, or is not as near to its reference as others, and how far it may be."""
+    """Why a model cannot be compiled, or is not as near to its reference as others, and
+    how far it may be.
+    """
 
     why: str
     up_to: float | None = None
@@ -57,13 +61,16 @@ class Explained:
 
 EXPLAINED = {
     "yunet_n_320": Explained(
-        "the scores of its coarsest grid are all below 0.0005 on this photo, and the last bit of onnxruntime's "
+        "the scores of its coarsest grid are all below 0.0005 on this photo, "
+        "and the last bit of onnxruntime's "
         "sigmoid, 1.1e-7, is 2.5e-4 of that range; all other outputs are within 2e-6",
         3e-4,
     ),
     "kws_dscnn_f32": Explained(
-        "its convolutions have int8 weights beside float activations, which TFLite's kernels round to int8 as they "
-        "go: behind the first they are 2 % of the range from what the file's weights give in doubles, edgec 2e-7",
+        "its convolutions have int8 weights beside float activations, "
+        "which TFLite's kernels round to int8 as they "
+        "go: behind the first they are 2 % of the range from what the file's weights "
+        "give in doubles, edgec 2e-7",
         2e-4,
     ),
 }
@@ -72,7 +79,9 @@ ALLOCATORS = re.compile(r"\b(malloc|calloc|realloc|free|aligned_alloc|mmap|sbrk)
 
 @dataclass
 class Row:
-    """One model on one target. local, emulated: the largest difference from the reference (see `difference`)."""
+    """One model on one target. local, emulated: the largest difference from the
+    reference (see `difference`).
+    """
 
     model: str
     target: str
@@ -94,24 +103,40 @@ class Row:
 
 def run(*command: str | Path, timeout: int = 3600) -> subprocess.CompletedProcess[str]:
     """A command with its output; raises RuntimeError with its last lines when it fails."""
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, timeout=timeout
+    )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, command[:6]))}: exit {done.returncode}: {done.stderr[-600:]}")
+        raise RuntimeError(
+            f"{' '.join(map(str, command[:6]))}: exit {done.returncode}: "
+            f"{done.stderr[-600:]}"
+        )
     return done
 
 
 def measure(model: str, target: str, sanitizers: bool) -> Row:
     """Everything about one model on one target."""
-    row, whole = Row(model, target), sanitizers and model in WHOLE_LINE.split(",")
-    entry = next(m for m in json.loads((SHARED / "models" / "index.json").read_text()) if m["name"] == model)
-    bundle, file = WORK / f"{model}-{target}.edgec", SHARED / "models" / entry["file"]
+    row = Row(model, target)
+    whole = sanitizers and model in WHOLE_LINE.split(",")
+    entry = next(
+        m
+        for m in json.loads((SHARED / "models" / "index.json").read_text())
+        if m["name"] == model
+    )
+    bundle = WORK / f"{model}-{target}.edgec"
+    file = SHARED / "models" / entry["file"]
     reference = SHARED / "models" / entry["ref"]["file"] if "ref" in entry else None
     started = time.monotonic()
     try:
         shapes = frozen(entry, reference)
         read_and_print(row, file, shapes)
-        given = [f"--input-shape={name}={'x'.join(map(str, shape))}" for name, shape in shapes.items()]
-        compile_model(row, file, "--target", target, "--allow-float", *given, "-o", bundle)
+        given = [
+            f"--input-shape={name}={'x'.join(map(str, shape))}"
+            for name, shape in shapes.items()
+        ]
+        compile_model(
+            row, file, "--target", target, "--allow-float", *given, "-o", bundle
+        )
         row.compile_s = round(time.monotonic() - started, 1)
         describe(row, bundle)
         if whole:
@@ -126,22 +151,34 @@ def measure(model: str, target: str, sanitizers: bool) -> Row:
 
 
 def wrong(row: Row, what: str, off: float | None = None) -> None:
-    """A problem, or what is known of this model. off: of a result that is too far from its reference, how far."""
+    """A problem, or what is known of this model. off: of a result that is too far from
+    its reference, how far.
+    """
     known = EXPLAINED.get(row.model)
-    if known is not None and (off is None) == (known.up_to is None) and (off or 0.0) <= (known.up_to or 0.0):
+    if (
+        known is not None
+        and (off is None) == (known.up_to is None)
+        and (off or 0.0) <= (known.up_to or 0.0)
+    ):
         row.explained = f"{what}: {known.why}"
     else:
         row.problems.append(what)
 
 
 def frozen(entry: dict[str, Any], reference: Path | None) -> dict[str, tuple[int, ...]]:
-    """The shapes of inputs that are dynamic in more than the batch, as the reference has them."""
+    """The shapes of inputs that are dynamic in more than the batch, as the reference
+    has them.
+    """
     if reference is None:
         return {}
     with np.load(reference) as ref:
         shapes = [ref[f"in0_{j}"].shape for j in range(len(entry["inputs"]))]
     pairs = zip(entry["inputs"], shapes, strict=True)
-    return {i["name"]: s for i, s in pairs if any(not isinstance(d, int) for d in i["shape"][1:])}
+    return {
+        i["name"]: s
+        for i, s in pairs
+        if any(not isinstance(d, int) for d in i["shape"][1:])
+    }
 
 
 def read_and_print(row: Row, file: Path, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -156,7 +193,9 @@ def read_and_print(row: Row, file: Path, shapes: dict[str, tuple[int, ...]]) -> 
 def compile_model(row: Row, *args: str | Path) -> None:
     """A compile, and what its own process took."""
     command = [*EDGEC, "compile", *map(str, args)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         said: list[str] = []
         reader = Thread(target=lambda: said.extend(process.stdout or ()))
         reader.start()
@@ -167,13 +206,20 @@ def compile_model(row: Row, *args: str | Path) -> None:
         reader.join()
     text = "".join(said)
     if process.returncode:
-        raise RuntimeError(next((line for line in said if line.startswith("error:")), text[-300:]))
+        raise RuntimeError(
+            next((line for line in said if line.startswith("error:")), text[-300:])
+        )
     if row.own_s > OWN_SECONDS or row.own_mb > OWN_MB:
-        row.problems.append(f"compile took {row.own_s:.0f} s of one core without the C compiler, and {row.own_mb} MB")
+        row.problems.append(
+            f"compile took {row.own_s:.0f} s of one core without the C compiler, "
+            f"and {row.own_mb} MB"
+        )
 
 
 def taken(pid: int) -> tuple[float, int]:
-    """The seconds of a core and the most MB that a process took, without those that it started."""
+    """The seconds of a core and the most MB that a process took, without those that it
+    started.
+    """
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     most = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     seconds = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
@@ -189,7 +235,12 @@ def describe(row: Row, bundle: Path) -> None:
     row.segments = " ".join(s["place"] for s in segments)
     row.arena = max(s["arena"] for s in segments)
     macs = sum(s["macs"] for s in segments)
-    row.edgetpu_macs = sum(s["macs"] for s in segments if s["place"] == "edgetpu") / macs if macs else 0.0
+    if macs:
+        row.edgetpu_macs = (
+            sum(s["macs"] for s in segments if s["place"] == "edgetpu") / macs
+        )
+    else:
+        row.edgetpu_macs = 0.0
 
 
 _BUILD = """include src/{target}/model.mk
@@ -201,8 +252,11 @@ main.o: src/main.c
 
 
 def check_c(row: Row, bundle: Path) -> None:
-    """The bundle's own src/: no warning, no allocation, no .bss, clean under both sanitizers."""
-    out, here = WORK / f"{bundle.stem}-c", machine_target()
+    """The bundle's own src/: no warning, no allocation, no .bss, clean under both
+    sanitizers.
+    """
+    out = WORK / f"{bundle.stem}-c"
+    here = machine_target()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with zipfile.ZipFile(bundle) as z:
@@ -216,24 +270,40 @@ def check_c(row: Row, bundle: Path) -> None:
     warnings = "-Wall -Wextra -Werror"
     run("make", "-C", out, "program", "CC=gcc", f"CFLAGS={warnings}")
     for object_file in sorted(out.glob("edgec-seg*.o")):
-        match = re.search(r"^\.bss\s+(\d+)", run("size", "-A", object_file).stdout, re.M)
+        match = re.search(
+            r"^\.bss\s+(\d+)", run("size", "-A", object_file).stdout, re.M
+        )
         if match and int(match[1]):
             row.problems.append(f"{object_file.name}: .bss {match[1]}")
         if found := ALLOCATORS.search(run("nm", object_file).stdout):
             row.problems.append(f"{object_file.name} refers to {found[1]}")
-    sanitize = "-g -fsanitize=address,undefined -fno-sanitize-recover=all -DEK_ARENAS_APART"
+    sanitize = (
+        "-g -fsanitize=address,undefined -fno-sanitize-recover=all -DEK_ARENAS_APART"
+    )
     run("make", "-B", "-C", out, "program", "CC=gcc", f"CFLAGS={warnings} {sanitize}")
     run(out / "program", "--runs", "1")
     row.sanitizers = "clean"
 
 
 def compare(row: Row, bundle: Path, reference: Path, device: str) -> float:
-    """The largest difference over the reference's samples; a problem when it is more than allowed."""
+    """The largest difference over the reference's samples; a problem when it is more
+    than allowed.
+    """
     ref = np.load(reference)
     worst = 0.0
-    for k in sorted({int(m[1]) for n in ref.files if (m := re.fullmatch(r"in(\d+)_0", n))}):
-        given, result = WORK / "input.npz", WORK / "output.npz"
-        np.savez(given, **{f"in0_{n.split('_')[1]}": ref[n] for n in ref.files if n.startswith(f"in{k}_")})
+    for k in sorted(
+        {int(m[1]) for n in ref.files if (m := re.fullmatch(r"in(\d+)_0", n))}
+    ):
+        given = WORK / "input.npz"
+        result = WORK / "output.npz"
+        np.savez(
+            given,
+            **{
+                f"in0_{n.split('_')[1]}": ref[n]
+                for n in ref.files
+                if n.startswith(f"in{k}_")
+            },
+        )
         run(*EDGEC, "run", bundle, "--input", given, "--output", result, "--on", device)
         got = list(np.load(result).values())
         kind = "kref" if f"kref{k}_0" in ref.files else "out"
@@ -247,7 +317,9 @@ def compare(row: Row, bundle: Path, reference: Path, device: str) -> float:
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> float:
-    """Steps for integers; for floats a part of the range, or of the magnitude where one number has no range."""
+    """Steps for integers; for floats a part of the range, or of the magnitude where one
+    number has no range.
+    """
     if want.dtype.kind != "f":
         return float(np.abs(got.astype(int) - want.astype(int)).max())
     span = float(want.max() - want.min()) or float(np.abs(want).max()) or 1.0
@@ -273,12 +345,29 @@ def markdown(rows: list[Row]) -> Iterator[str]:
     yield "| --- " * len(heads) + "|"
     for r in rows:
         numbers = ["-" if e is None else f"{e:.3g}" for e in (r.local, r.emulated)]
-        cells = [r.model, r.target, str(r.ops), r.text, r.segments, f"{r.edgetpu_macs:.1%}", str(r.arena), *numbers]
-        cells += [r.reference, r.sanitizers, str(r.compile_s), f"{r.own_s:.1f}", str(r.own_mb)]
+        cells = [
+            r.model,
+            r.target,
+            str(r.ops),
+            r.text,
+            r.segments,
+            f"{r.edgetpu_macs:.1%}",
+            str(r.arena),
+            *numbers,
+        ]
+        cells += [
+            r.reference,
+            r.sanitizers,
+            str(r.compile_s),
+            f"{r.own_s:.1f}",
+            str(r.own_mb),
+        ]
         yield f"| {' | '.join(cells)} |"
     yield ""
     yield from (f"- {r.model} {r.target}: {r.explained}" for r in rows if r.explained)
-    yield from (f"- PROBLEM {r.model} {r.target}: {p}" for r in rows for p in r.problems)
+    yield from (
+        f"- PROBLEM {r.model} {r.target}: {p}" for r in rows for p in r.problems
+    )
 
 
 def main() -> int:
@@ -286,21 +375,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", help="names, with commas (default: all)")
     parser.add_argument("--targets", default=TARGETS)
-    parser.add_argument("--no-sanitizers", action="store_true", help="which take most of the time")
+    parser.add_argument(
+        "--no-sanitizers", action="store_true", help="which take most of the time"
+    )
     args = parser.parse_args()
     if not (SHARED / "models").is_dir():
         print(f"no data folder at {SHARED}: set EDGEC_SHARED")
         return 2
     WORK.mkdir(parents=True, exist_ok=True)
     rows = []
-    known = [m["name"] for m in json.loads((SHARED / "models" / "index.json").read_text())]
+    known = [
+        m["name"] for m in json.loads((SHARED / "models" / "index.json").read_text())
+    ]
     for model in args.models.split(",") if args.models else known:
-        for target in args.targets.split(",") if model in WHOLE_LINE.split(",") else ["host"]:
+        for target in (
+            args.targets.split(",") if model in WHOLE_LINE.split(",") else ["host"]
+        ):
             rows.append(measure(model, target, not args.no_sanitizers))
-            print(f"{model} {target}: {rows[-1].problems or 'ok'}", file=sys.stderr, flush=True)
+            print(
+                f"{model} {target}: {rows[-1].problems or 'ok'}",
+                file=sys.stderr,
+                flush=True,
+            )
     print("\n".join(markdown(rows)))
-    (ROOT / "build" / "models-table.json").write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
-    print(f"\n{sum(not (r.problems or r.explained) for r in rows)} of {len(rows)} rows as promised", file=sys.stderr)
+    (ROOT / "build" / "models-table.json").write_text(
+        json.dumps([asdict(r) for r in rows], indent=1) + "\n"
+    )
+    print(
+        f"\n{sum(not (r.problems or r.explained) for r in rows)} of {len(rows)} rows "
+        "as promised",
+        file=sys.stderr,
+    )
     return 1 if any(r.problems for r in rows) else 0
 
 

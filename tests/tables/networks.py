@@ -21,4 +21,6 @@ NETWORKS = {
     "yolox_nano": ("yolox_nano_416",),
     "pfld_ghostone": ("pfld_ghostone",),
 }
-"""By name: what the data folder calls its files, one for each format; what LiteRT reads is first."""
+"""By name: what the data folder calls its files, one for each format; what LiteRT reads
+is first.
+"""

@@ -1,4 +1,5 @@
-"""Every node test of the onnx package through edgec: no result is wrong, nothing ends as a bug of edgec.
+"""Every node test of the onnx package through edgec: no result is wrong, nothing ends
+as a bug of edgec.
 
 python -m tests.tables.onnx_sweep        # make onnx-sweep
 """
@@ -20,7 +21,10 @@ def main() -> int:
         outcomes[outcome.split(":")[0]] += 1
         if outcome.startswith("wrong"):
             bad.append(f"{case}: {outcome}")
-    print(f"outputs of {len(cases())} models: " + ", ".join(f"{n} {what}" for what, n in outcomes.most_common()))
+    print(
+        f"outputs of {len(cases())} models: "
+        + ", ".join(f"{n} {what}" for what, n in outcomes.most_common())
+    )
     compiles: Counter[str] = Counter()
     for case in cases():
         if not case.model.graph.input or "expanded" in case.name:
@@ -32,7 +36,10 @@ def main() -> int:
                 outcome = "bug"
                 bad.append(f"{case} as {name}: {type(e).__name__}: {e}")
             compiles[outcome.split(":")[0]] += 1
-    print(f"C of {compiles.total()} models: " + ", ".join(f"{n} {what}" for what, n in compiles.most_common()))
+    print(
+        f"C of {compiles.total()} models: "
+        + ", ".join(f"{n} {what}" for what, n in compiles.most_common())
+    )
     print("\n".join(bad))
     return 1 if bad else 0
 

@@ -1,7 +1,9 @@
-"""How much of real models reaches the Edge TPU: the stock compiler against edgec, before and after each rewrite.
+"""How much of real models reaches the Edge TPU: the stock compiler against edgec,
+before and after each rewrite.
 
-Markdown on the screen, build/partition-table.json. Only public commands of edgec are used. Needs the data folder
-(EDGEC_SHARED, default ../shared). Float models are quantized with their reference inputs as calibration data.
+Markdown on the screen, build/partition-table.json. Only public commands of edgec are
+used. Needs the data folder (EDGEC_SHARED, default ../shared). Float models are
+quantized with their reference inputs as calibration data.
 
     python tests/tables/partition_table.py [--models a,b] [--jobs 2]
 """
@@ -31,16 +33,22 @@ PROMISED_MODELS = """
     ultraface_rfb320_tflite yolox_nano_416 sinet_portrait_onnx fastestdet_onnx prisma_i8 prisma_f32 prisma_onnx
     deeplab_dm05_u8 movenet_lightning_i8 fns_udnie_std_256
 """.split()  # noqa: SIM905 (a list in quotes reads better)
-"""Of these the Edge TPU is to be able to run at least `PROMISED` of the multiply-accumulates, or the row says why not:
-what goes there is another matter, and what the CPU is faster at does not."""
+"""Of these the Edge TPU is to be able to run at least `PROMISED` of the
+multiply-accumulates, or the row says why not: what goes there is another matter, and
+what the CPU is faster at does not.
+"""
 
 
 @dataclass
 class Row:
-    """One model. Shares of operations and multiply-accumulates on the Edge TPU, and estimated ms of the whole model.
+    """One model.
 
-    able: with all there that it can run. ablation: by rewrite, what leaving it out costs in the share of MACs and ms.
-    blockers: what keeps MACs, or most ops, from being able, worst first.
+    Shares of operations and multiply-accumulates on the Edge TPU, and estimated ms of
+    the whole model.
+
+    able: with all there that it can run. ablation: by rewrite, what leaving it out
+    costs in the share of MACs and ms. blockers: what keeps MACs, or most ops, from
+    being able, worst first.
     """
 
     model: str
@@ -56,9 +64,20 @@ class Row:
     problem: str = ""
 
 
-def explain(entry: Mapping[str, Any], *without: str, edgetpu: str = "auto") -> dict[str, Any]:
-    """What `edgec explain --json` says, with rewrites switched off; RuntimeError with its message when it fails."""
-    command = [*EDGEC, "explain", str(SHARED / "models" / entry["file"]), "--target", TARGET, "--json"]
+def explain(
+    entry: Mapping[str, Any], *without: str, edgetpu: str = "auto"
+) -> dict[str, Any]:
+    """What `edgec explain --json` says, with rewrites switched off; RuntimeError with
+    its message when it fails.
+    """
+    command = [
+        *EDGEC,
+        "explain",
+        str(SHARED / "models" / entry["file"]),
+        "--target",
+        TARGET,
+        "--json",
+    ]
     command += ["--edgetpu", edgetpu]
     reference = SHARED / "models" / (entry.get("ref") or {}).get("file", "-")
     if reference.is_file():
@@ -67,7 +86,11 @@ def explain(entry: Mapping[str, Any], *without: str, edgetpu: str = "auto") -> d
         command += ["--disable-pass", name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[0] if done.stderr.strip() else f"exit {done.returncode}")
+        raise RuntimeError(
+            done.stderr.strip().splitlines()[0]
+            if done.stderr.strip()
+            else f"exit {done.returncode}"
+        )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -77,7 +100,10 @@ def frozen(entry: Mapping[str, Any], reference: Path) -> Iterator[str]:
     arrays = np.load(reference)
     for j, given in enumerate(entry["inputs"]):
         if not all(isinstance(d, int) for d in given["shape"]):
-            yield from ("--input-shape", f"{given['name']}={'x'.join(map(str, arrays[f'in0_{j}'].shape))}")
+            yield from (
+                "--input-shape",
+                f"{given['name']}={'x'.join(map(str, arrays[f'in0_{j}'].shape))}",
+            )
 
 
 def measure(entry: Mapping[str, Any]) -> Row:
@@ -86,17 +112,30 @@ def measure(entry: Mapping[str, Any]) -> Row:
     try:
         whole = explain(entry)
         names = sorted({a["rewrite"] for a in whole["applied"]})
-        plain, able = explain(entry, *names) if names else whole, explain(entry, edgetpu="all")
-        row.kind = "int8 made by edgec" if whole["comparison"]["basis"] == "int8" else "int8 file"
+        plain = explain(entry, *names) if names else whole
+        able = explain(entry, edgetpu="all")
+        if whole["comparison"]["basis"] == "int8":
+            row.kind = "int8 made by edgec"
+        else:
+            row.kind = "int8 file"
         own = whole["comparison"]["cpu_only"]["macs"]
         row.stock = figures(whole["comparison"]["stock"], own)
-        row.plain, row.edgec, row.able = (figures(r["comparison"]["edgec"], own) for r in (plain, whole, able))
-        row.segments = "".join({"edgetpu": "T", "cpu": "c"}[s["place"]] for s in whole["segments"])
-        row.rewrites = {n: sum(a["rewrite"] == n for a in whole["applied"]) for n in names}
+        row.plain, row.edgec, row.able = (
+            figures(r["comparison"]["edgec"], own) for r in (plain, whole, able)
+        )
+        row.segments = "".join(
+            {"edgetpu": "T", "cpu": "c"}[s["place"]] for s in whole["segments"]
+        )
+        row.rewrites = {
+            n: sum(a["rewrite"] == n for a in whole["applied"]) for n in names
+        }
         for name in names:
             less = plain if len(names) == 1 else explain(entry, name)
             figure = figures(less["comparison"]["edgec"], own)
-            row.ablation = {**row.ablation, name: {k: row.edgec[k] - figure[k] for k in ("macs", "ops", "ms")}}
+            row.ablation = {
+                **row.ablation,
+                name: {k: row.edgec[k] - figure[k] for k in ("macs", "ops", "ms")},
+            }
         row.blockers = list(blockers(able))
     except (RuntimeError, subprocess.TimeoutExpired) as e:
         row.problem = str(e)
@@ -104,20 +143,30 @@ def measure(entry: Mapping[str, Any]) -> Row:
 
 
 def figures(column: Mapping[str, Any], own: int) -> dict[str, float]:
-    """Of a column of the comparison. What is left on the CPU is set against the model's `own` multiply-accumulates:
+    """Of a column of the comparison.
+
+    What is left on the CPU is set against the model's `own` multiply-accumulates:
     rewrites may add some, and that must not flatter the share.
     """
     left = column["macs"] - column["tpu_macs"]
-    return {"ops": column["tpu_ops_share"], "macs": max(0.0, 1 - left / own) if own else 0.0, "ms": column["est_ms"]}
+    return {
+        "ops": column["tpu_ops_share"],
+        "macs": max(0.0, 1 - left / own) if own else 0.0,
+        "ms": column["est_ms"],
+    }
 
 
 def blockers(report: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps ops on the CPU: those with MACs, most first, then the most frequent; at most three."""
+    """What keeps ops on the CPU: those with MACs, most first, then the most frequent;
+    at most three.
+    """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for op in report["ops"]:
         if op["place"] == "cpu" and op["refusals"]:
             groups.setdefault((op["kind"], op["refusals"][0]["rule"]), []).append(op)
-    ordered = sorted(groups.items(), key=lambda g: (-sum(op["macs"] for op in g[1]), -len(g[1])))
+    ordered = sorted(
+        groups.items(), key=lambda g: (-sum(op["macs"] for op in g[1]), -len(g[1]))
+    )
     total = max(1, sum(op["macs"] for op in report["ops"]))
     for (kind, rule), ops in ordered[:3]:
         share = sum(op["macs"] for op in ops) / total
@@ -127,8 +176,23 @@ def blockers(report: Mapping[str, Any]) -> Iterator[str]:
 
 def markdown(rows: Iterable[Row]) -> Iterator[str]:
     """The table, what each rewrite brings, and the rows that miss what was promised."""
-    heads = ["model", "stock ops", "stock MACs", "stock ms", "edgec without rewrites: ops", "MACs", "ms"]
-    heads += ["edgec ops", "edgec MACs", "edgec ms", "MACs that could", "ms with those", "segments"]
+    heads = [
+        "model",
+        "stock ops",
+        "stock MACs",
+        "stock ms",
+        "edgec without rewrites: ops",
+        "MACs",
+        "ms",
+    ]
+    heads += [
+        "edgec ops",
+        "edgec MACs",
+        "edgec ms",
+        "MACs that could",
+        "ms with those",
+        "segments",
+    ]
     yield f"| {' | '.join(heads)} |"
     yield "| --- " * len(heads) + "|"
     rows = list(rows)
@@ -136,8 +200,14 @@ def markdown(rows: Iterable[Row]) -> Iterator[str]:
         if r.problem:
             yield f"| {r.model} | {r.problem} |" + " |" * (len(heads) - 2)
             continue
-        cells = [f"{c['ops']:.0%} | {c['macs']:.1%} | {c['ms']:.1f}" for c in (r.stock, r.plain, r.edgec)]
-        yield f"| {r.model} | {' | '.join(cells)} | {r.able['macs']:.1%} | {r.able['ms']:.1f} | {r.segments} |"
+        cells = [
+            f"{c['ops']:.0%} | {c['macs']:.1%} | {c['ms']:.1f}"
+            for c in (r.stock, r.plain, r.edgec)
+        ]
+        yield (
+            f"| {r.model} | {' | '.join(cells)} | {r.able['macs']:.1%} | "
+            f"{r.able['ms']:.1f} | {r.segments} |"
+        )
     yield ""
     yield "| model | rewrite | times | MACs on the TPU without it | ops | est. ms |"
     yield "| --- | --- | --- | --- | --- | --- |"
@@ -148,7 +218,12 @@ def markdown(rows: Iterable[Row]) -> Iterator[str]:
     yield ""
     for r in rows:
         if r.model in PROMISED_MODELS and r.able and r.able["macs"] < PROMISED:
-            yield f"below {PROMISED:.0%} of the MACs: {r.model} ({r.able['macs']:.1%}): {'; '.join(r.blockers)}"
+            yield (
+                f"below {PROMISED:.0%} of the MACs: "
+                f"{r.model} "
+                f"({r.able['macs']:.1%}): "
+                f"{'; '.join(r.blockers)}"
+            )
 
 
 def main() -> int:
@@ -162,7 +237,9 @@ def main() -> int:
         print(f"no data folder at {SHARED}: set EDGEC_SHARED")
         return 2
     wanted = [n for n in args.models.split(",") if n]
-    entries = [e for e in json.loads(index.read_text()) if not wanted or e["name"] in wanted]
+    entries = [
+        e for e in json.loads(index.read_text()) if not wanted or e["name"] in wanted
+    ]
     with ThreadPoolExecutor(args.jobs) as pool:
         rows = []
         for row in pool.map(measure, entries):
@@ -170,7 +247,9 @@ def main() -> int:
             print(f"{row.model}: {row.problem or 'ok'}", file=sys.stderr, flush=True)
     print("\n".join(markdown(rows)))
     (ROOT / "build").mkdir(exist_ok=True)
-    (ROOT / "build" / "partition-table.json").write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+    (ROOT / "build" / "partition-table.json").write_text(
+        json.dumps([asdict(r) for r in rows], indent=1) + "\n"
+    )
     return 1 if any(r.problem for r in rows if r.model in PROMISED_MODELS) else 0
 
 

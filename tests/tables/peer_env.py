@@ -1,4 +1,6 @@
-"""An environment of its own for each peer of a table: made by pip from the configured index, once, under build/."""
+"""An environment of its own for each peer of a table: made by pip from the configured
+index, once, under build/.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,15 @@ REQUIREMENTS: Mapping[str, Sequence[str]] = {
     "esp-ppq": ("esp-ppq==1.3.12", "onnxruntime==1.32.0", "torch==2.13.0"),
     "ai-edge-quantizer": ("ai-edge-quantizer==0.10.0", "ai-edge-litert==2.3.0"),
     "litert-quantizer": ("litert-quantizer==0.11.0", "ai-edge-litert==2.3.0"),
-    "tf2onnx": ("tf2onnx==1.17.0", "tensorflow-cpu==2.21.0"),  # for peers that read no .tflite
+    "tf2onnx": (
+        "tf2onnx==1.17.0",
+        "tensorflow-cpu==2.21.0",
+    ),  # for peers that read no .tflite
     "published": ("ai-edge-litert==2.3.0", "numpy"),
 }
-"""What is compared, as of its writing: the peers' newest, and torch by a version that wheels without CUDA exist of."""
+"""What is compared, as of its writing: the peers' newest, and torch by a version that
+wheels without CUDA exist of.
+"""
 
 
 def version(peer: str) -> str:
@@ -29,10 +36,14 @@ def version(peer: str) -> str:
 
 
 def environment(peer: str, requirements: Sequence[str] | None = None) -> Path:
-    """The Python of a peer's environment. Raises RuntimeError with pip's own reason when there is none to be had."""
+    """The Python of a peer's environment.
+
+    Raises RuntimeError with pip's own reason when there is none to be had.
+    """
     wanted = requirements or REQUIREMENTS[peer]
     folder = ROOT / "build" / f"venv-{peer}"
-    python, stamp = folder / "bin" / "python", folder / ".installed"
+    python = folder / "bin" / "python"
+    stamp = folder / ".installed"
     digest = sha256("\n".join(wanted).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest:
         return python
@@ -44,9 +55,15 @@ def environment(peer: str, requirements: Sequence[str] | None = None) -> Path:
 
 def _run(peer: str, *command: str | Path) -> None:
     try:
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(
+            [str(c) for c in command], capture_output=True, text=True, timeout=LIMIT_S
+        )
     except subprocess.TimeoutExpired as e:
-        raise RuntimeError(f"{peer} cannot be installed: no end after {LIMIT_S} s") from e
+        raise RuntimeError(
+            f"{peer} cannot be installed: no end after {LIMIT_S} s"
+        ) from e
     if done.returncode:
-        said = [s for s in done.stderr.splitlines() if s.startswith("ERROR")] or done.stderr.splitlines()[-1:]
+        said = [
+            s for s in done.stderr.splitlines() if s.startswith("ERROR")
+        ] or done.stderr.splitlines()[-1:]
         raise RuntimeError(f"{peer} cannot be installed: {' '.join(said)[:200]}")

@@ -1,7 +1,9 @@
-"""The data folder's armlab: `picycles`, which estimates the cycles of a program on a board, and LiteRT under it.
+"""The data folder's armlab: `picycles`, which estimates the cycles of a program on a
+board, and LiteRT under it.
 
-picycles has llvm-mca's cycles of every block, with simulated caches and branches, and was itself compared with
-published latencies (its README).  It needs qemu-user, llvm-mca and gcc.
+picycles has llvm-mca's cycles of every block, with simulated caches and branches, and
+was itself compared with published latencies (its README).  It needs qemu-user, llvm-mca
+and gcc.
 """
 
 from __future__ import annotations
@@ -36,11 +38,24 @@ def missing() -> str:
 
 
 def _skips() -> bool:
-    """Whether the llvm-mca that picycles takes can skip what it does not know, as older ones (Debian 12's) cannot."""
-    found = next(filter(None, (shutil.which(f"llvm-mca{v}") for v in ("-19", "-20", "-21", "-18", "-17", ""))), None)
+    """Whether the llvm-mca that picycles takes can skip what it does not know, as older
+    ones (Debian 12's) cannot.
+    """
+    found = next(
+        filter(
+            None,
+            (
+                shutil.which(f"llvm-mca{v}")
+                for v in ("-19", "-20", "-21", "-18", "-17", "")
+            ),
+        ),
+        None,
+    )
     if not found:
         return False
-    done = subprocess.run([found, "--help-hidden"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [found, "--help-hidden"], capture_output=True, text=True, check=False
+    )
     return "skip-unsupported-instructions" in done.stdout
 
 
@@ -51,7 +66,8 @@ class Picycles:
     """
 
     def __init__(self, cache: Path) -> None:
-        (cache / "rootfs-arm64").mkdir(parents=True, exist_ok=True)  # our programs are static: an empty one will do
+        # our programs are static: an empty one will do
+        (cache / "rootfs-arm64").mkdir(parents=True, exist_ok=True)
         self._home = os.environ.get("ARMLAB_CACHE")
         os.environ["ARMLAB_CACHE"] = str(cache)
         sys.path.insert(0, str(LAB))
@@ -63,7 +79,8 @@ class Picycles:
         loader.exec_module(self._tool)
         lab: Any = importlib.import_module("armlab")
         with (cache / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two that make a board's folder at once would be in each other's way
+            # two that make a board's folder at once would be in each other's way
+            fcntl.flock(lock, fcntl.LOCK_EX)
             for board in self._tool.BOARDS.values():
                 lab.sysroot(board)
 
@@ -72,13 +89,20 @@ class Picycles:
         return self._run(board, [], command, os.environ)
 
     def litert(self, board: str, model: Path) -> float | None:
-        """Cycles of one inference of a .tflite file by LiteRT, one thread; None where LiteRT is not or cannot."""
+        """Cycles of one inference of a .tflite file by LiteRT, one thread; None where
+        LiteRT is not or cannot.
+        """
         home = Path(self._home or Path.home() / ".cache" / "armlab")
         if model.suffix != ".tflite" or not (home / "site" / "litert").exists():
             return None
         command = ["python3", str(LAB / "guest_tflite.py"), str(model)]
         try:
-            return self._run(board, ["--site", "litert"], command, {**os.environ, "ARMLAB_CACHE": str(home)})
+            return self._run(
+                board,
+                ["--site", "litert"],
+                command,
+                {**os.environ, "ARMLAB_CACHE": str(home)},
+            )
         except subprocess.CalledProcessError:
             return None
 
@@ -86,18 +110,46 @@ class Picycles:
         """Cycles in each place of the last inference."""
         facts = self._tool.BOARDS[board]
         buckets = counts.inferences[-1]
-        codes = {n: counts.blocks[n].code.hex() for b in buckets.values() for n in b.ran}
+        codes = {
+            n: counts.blocks[n].code.hex() for b in buckets.values() for n in b.ran
+        }
         each = self._tool.mca(facts.mca_cpu, sorted(set(codes.values())))
-        slow = {c: facts.sadalp * self._tool.sadalps(c) if facts.sadalp else 0 for c in each}
+        slow = {
+            c: facts.sadalp * self._tool.sadalps(c) if facts.sadalp else 0 for c in each
+        }
         found = {}
         for place, bucket in buckets.items():
-            core = sum(n * (each[codes[b]] + slow[codes[b]]) for b, n in bucket.ran.items())
+            core = sum(
+                n * (each[codes[b]] + slow[codes[b]]) for b, n in bucket.ran.items()
+            )
             costs = zip(bucket.misses, facts.stream_cost, facts.miss_cost, strict=True)
             memory = sum(f * near + m * far for (f, m), near, far in costs)
             found[place] = core + memory + bucket.mispredicted * facts.mispredict
         return found
 
-    def _run(self, board: str, options: Sequence[str], command: Sequence[str | Path], env: Any) -> float:
-        words = [sys.executable, str(LAB / "picycles"), "run", "--board", board, *options, "--json", "-", "--"]
-        done = subprocess.run([*words, *map(str, command)], check=True, capture_output=True, text=True, env=env)
+    def _run(
+        self,
+        board: str,
+        options: Sequence[str],
+        command: Sequence[str | Path],
+        env: Any,
+    ) -> float:
+        words = [
+            sys.executable,
+            str(LAB / "picycles"),
+            "run",
+            "--board",
+            board,
+            *options,
+            "--json",
+            "-",
+            "--",
+        ]
+        done = subprocess.run(
+            [*words, *map(str, command)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
         return float(json.loads(done.stdout[done.stdout.rindex("{\n") :])["cycles"])

@@ -1,12 +1,14 @@
-"""The pipeline model against the reference of the data folder: per network and per kernel, on each core.
+"""The pipeline model against the reference of the data folder: per network and per
+kernel, on each core.
 
-The reference is armlab's `picycles`: llvm-mca's cycles of every block, with simulated caches and branches, itself
-compared with published latencies.  Networks are compared with what its command says of the same program.  Kernels, the
-ops of those networks, are compared by the blocks that ran in them: the same executions, misses and mispredictions, its
-cycles of a block against ours.
+The reference is armlab's `picycles`: llvm-mca's cycles of every block, with simulated
+caches and branches, itself compared with published latencies.  Networks are compared
+with what its command says of the same program.  Kernels, the ops of those networks, are
+compared by the blocks that ran in them: the same executions, misses and mispredictions,
+its cycles of a block against ours.
 
-Markdown on the screen, build/pipeline-table.json.  Needs the data folder (EDGEC_SHARED, default ../shared), qemu-user
-and what picycles needs: llvm-mca and gcc.
+Markdown on the screen, build/pipeline-table.json.  Needs the data folder (EDGEC_SHARED,
+default ../shared), qemu-user and what picycles needs: llvm-mca and gcc.
 
     python -m tests.tables.pipeline_table [--models a,b] [--boards pi3,pi4,pi5]
 """
@@ -39,14 +41,19 @@ MODELS = (
     "deeplabv3_257_f32,fns_udnie_std_256"
 )
 SMALLEST = 10_000
-"""Instructions of a kernel that is counted: below, it is mostly the profile's own marks."""
+"""Instructions of a kernel that is counted: below, it is mostly the profile's own
+marks.
+"""
 INSIDE = 1.3
 """The factor for which the share of those that are not further off is shown."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One network, or one kernel of it, on one board.  Cycles.  unknown: share of the instructions."""
+    """One network, or one kernel of it, on one board.
+
+    Cycles.  unknown: share of the instructions.
+    """
 
     board: str
     model: str
@@ -63,10 +70,18 @@ class Row:
 
 
 def program(model: str, board: str) -> tuple[Path, dict[tuple[int, int], str]]:
-    """The board's program of a model, and the kinds of the ops that its functions compute."""
-    entry = next(e for e in json.loads((SHARED / "models/index.json").read_text()) if e["name"] == model)
+    """The board's program of a model, and the kinds of the ops that its functions
+    compute.
+    """
+    entry = next(
+        e
+        for e in json.loads((SHARED / "models/index.json").read_text())
+        if e["name"] == model
+    )
     made = compile_for(SHARED / "models" / entry["file"], board)
-    return made.write(WORK / f"{model}-{board}"), {c.place: "+".join((c.kind, *c.also)) for c in made.calls}
+    return made.write(WORK / f"{model}-{board}"), {
+        c.place: "+".join((c.kind, *c.also)) for c in made.calls
+    }
 
 
 def counted(main: Path, board: Board) -> Counts:
@@ -76,7 +91,11 @@ def counted(main: Path, board: Board) -> Counts:
     option = plugin_option(block_count_plugin(), out, board.caches)
     target = board.targets[0]
     command = [target.qemu, "-cpu", target.qemu_cpu, "-plugin", option, str(main)]
-    subprocess.run([*command, "--runs", "1", "--warmup", "0", "--profile", "1"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [*command, "--runs", "1", "--warmup", "0", "--profile", "1"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return Counts.read(out)
 
 
@@ -95,11 +114,21 @@ def measure(model: str, name: str, reference: Picycles) -> Iterator[Row]:
 
 
 def _row(board: str, model: str, kernel: str, e: Estimate, reference: float) -> Row:
-    return Row(board, model, kernel, e.instructions, e.cycles, reference, e.unknown / max(1, e.instructions))
+    return Row(
+        board,
+        model,
+        kernel,
+        e.instructions,
+        e.cycles,
+        reference,
+        e.unknown / max(1, e.instructions),
+    )
 
 
 def statistics(rows: Sequence[Row]) -> dict[str, Any]:
-    """Of the ratios: how many, the median, the median and the 90th percentile of the factor off, and more."""
+    """Of the ratios: how many, the median, the median and the 90th percentile of the
+    factor off, and more.
+    """
     off = sorted(rows, key=lambda r: abs(math.log(r.ratio)))
     ratios = sorted(r.ratio for r in rows)
     factor = [max(r.ratio, 1 / r.ratio) for r in off]
@@ -112,7 +141,8 @@ def statistics(rows: Sequence[Row]) -> dict[str, Any]:
         "inside": sum(f <= INSIDE for f in factor) / len(rows),
         "worst": worst.ratio,
         "worst_is": f"{worst.model} {worst.kernel}".strip(),
-        "unknown": sum(r.unknown * r.instructions for r in rows) / sum(r.instructions for r in rows),
+        "unknown": sum(r.unknown * r.instructions for r in rows)
+        / sum(r.instructions for r in rows),
     }
 
 
@@ -123,10 +153,17 @@ def markdown(rows: Sequence[Row], boards: Iterable[str]) -> Iterator[str]:
     for r in rows:
         if not r.kernel:
             core = Board.load(r.board).core
-            figures = f"{r.instructions / 1e6:.2f} | {r.ours / 1e6:.2f} | {r.reference / 1e6:.2f} | {r.ratio:.2f}"
+            figures = (
+                f"{r.instructions / 1e6:.2f} | {r.ours / 1e6:.2f} | "
+                f"{r.reference / 1e6:.2f} "
+                f"| {r.ratio:.2f}"
+            )
             yield f"| {r.model} | {core} | {figures} |"
     yield ""
-    yield "| core | of | n | median ratio | half within | 90 % within | within 30 % | worst | which | unknown |"
+    yield (
+        "| core | of | n | median ratio | half within | 90 % within | within 30 % | "
+        "worst | which | unknown |"
+    )
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for board in boards:
         for what, some in (("networks", False), ("kernels", True)):
@@ -134,7 +171,9 @@ def markdown(rows: Sequence[Row], boards: Iterable[str]) -> Iterator[str]:
             if chosen:
                 s = statistics(chosen)
                 figures = (
-                    f"{s['n']} | {s['median']:.2f} | {s['off_50'] - 1:.0%} | {s['off_90'] - 1:.0%} | {s['inside']:.1%}"
+                    f"{s['n']} | {s['median']:.2f} | {s['off_50'] - 1:.0%} | "
+                    f"{s['off_90'] - 1:.0%} "
+                    f"| {s['inside']:.1%}"
                 )
                 worst = f"{s['worst']:.2f} | {s['worst_is']} | {s['unknown']:.2%}"
                 yield f"| {Board.load(board).core} | {what} | {figures} | {worst} |"
@@ -142,7 +181,9 @@ def markdown(rows: Sequence[Row], boards: Iterable[str]) -> Iterator[str]:
 
 def main() -> None:
     """Prints the table and writes build/pipeline-table.json."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--boards", default=BOARDS)
     given = parser.parse_args()
@@ -157,7 +198,9 @@ def main() -> None:
             rows += measure(model, board, reference)
     print("\n".join(markdown(rows, boards)))
     out = ROOT / "build" / "pipeline-table.json"
-    out.write_text(json.dumps([asdict(r) | {"ratio": r.ratio} for r in rows], indent=1) + "\n")
+    out.write_text(
+        json.dumps([asdict(r) | {"ratio": r.ratio} for r in rows], indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""The schedule fuzzer: random layers by random legal schedules of every core, against what the ops mean.
+"""The schedule fuzzer: random layers by random legal schedules of every core, against
+what the ops mean.
 
-Integers must be equal bit for bit, floats within 1e-5 of the range; each call is computed in 1 to 4 parts, one after
-the other; tensors and the arena lie between pages that nobody may touch.  Arm cores run under QEMU.  Markdown on the
-screen, build/schedule-fuzz.json; 1 if anything is wrong.
+Integers must be equal bit for bit, floats within 1e-5 of the range; each call is
+computed in 1 to 4 parts, one after the other; tensors and the arena lie between pages
+that nobody may touch.  Arm cores run under QEMU.  Markdown on the screen,
+build/schedule-fuzz.json; 1 if anything is wrong.
 
-    python -m tests.tables.schedule_fuzz [--cases 10000] [--cores cortex_a53,…] [--seed 0] [--jobs 2] [--batch 250]
+    python -m tests.tables.schedule_fuzz [--cases 10000] [--cores cortex_a53,…] [--seed 0] [--jobs
+        2] [--batch 250]
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ def seed_of(name: str, seed: int) -> int:
 
 def markdown(found: Sequence[tuple[str, Verdict]]) -> Iterator[str]:
     """By family and variant, and by core."""
-    cases, wrong = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    cases = Counter[tuple[str, str]]()
+    wrong = Counter[tuple[str, str]]()
     functions = defaultdict[tuple[str, str], set[str]](set)
     for _, v in found:
         for variant, function in v.used:
@@ -76,12 +80,22 @@ def markdown(found: Sequence[tuple[str, Verdict]]) -> Iterator[str]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     here = [name for name in BUILDS if name not in FEATURES or has(FEATURES[name])]
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--cores", default=",".join(here), help="names, with commas")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same cases")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="of each core, leave out so many cases")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="the same seed gives the same cases"
+    )
+    parser.add_argument(
+        "--first",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of each core, leave out so many cases",
+    )
     parser.add_argument("--batch", type=int, default=250, help="cases of one program")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     return parser.parse_args()
@@ -90,23 +104,37 @@ def _parse() -> argparse.Namespace:
 def main() -> int:
     """Prints what is wrong as it becomes known, then the table."""
     given = _parse()
-    cores, found = given.cores.split(","), list[tuple[str, Verdict]]()
+    cores = given.cores.split(",")
+    found = list[tuple[str, Verdict]]()
     if unknown := [name for name in cores if name not in BUILDS]:
         sys.exit(f"there is no core {unknown[0]}: there are {', '.join(BUILDS)}")
-    todo = [(name, given.first + first, count) for name, first, count in jobs(cores, given.cases, given.batch)]
+    todo = [
+        (name, given.first + first, count)
+        for name, first, count in jobs(cores, given.cases, given.batch)
+    ]
     with ProcessPoolExecutor(max(1, given.jobs)) as pool:
-        running = {pool.submit(partial(tried, seed=given.seed), job): job for job in todo}
+        running = {
+            pool.submit(partial(tried, seed=given.seed), job): job for job in todo
+        }
         for future in as_completed(running):
             name = running[future][0]
             found += [(name, v) for v in future.result()]
             for v in (v for v in future.result() if v.why):
-                print(f"{name} --first {v.number}: {v.what}, {v.used}: {v.why[:400]}", file=sys.stderr)
+                print(
+                    f"{name} --first {v.number}: {v.what}, {v.used}: {v.why[:400]}",
+                    file=sys.stderr,
+                )
             print(f"{len(found)} of {given.cases}", file=sys.stderr)
     print("\n".join(markdown(found)))
     path = ROOT / "build" / "schedule-fuzz.json"
     path.parent.mkdir(exist_ok=True)
     wrong = [{"core": name, **asdict(v)} for name, v in found if v.why]
-    path.write_text(json.dumps({"seed": given.seed, "cases": len(found), "mismatches": wrong}, indent=1) + "\n")
+    path.write_text(
+        json.dumps(
+            {"seed": given.seed, "cases": len(found), "mismatches": wrong}, indent=1
+        )
+        + "\n"
+    )
     return int(bool(wrong))
 
 

@@ -1,4 +1,6 @@
-"""Ops of the data folder's networks, each alone, in one program for a core: what its cycles can be counted of."""
+"""Ops of the data folder's networks, each alone, in one program for a core: what its
+cycles can be counted of.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,17 @@ from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
 
-MOST_MACS, HUGE = 16e6, 64e6
-"""Of an op that is measured: larger ones take emulators long, and are as fast. Those of a kernel for large ones are
-measured up to the second."""
-EACH, EACH_DENSE = 8, 20
-"""Ops of a kernel that are measured; of one that multiplies and accumulates, where networks spend their time."""
+MOST_MACS = 16e6
+HUGE = 64e6
+"""Of an op that is measured: larger ones take emulators long, and are as fast.
+
+Those of a kernel for large ones are measured up to the second.
+"""
+EACH = 8
+EACH_DENSE = 20
+"""Ops of a kernel that are measured; of one that multiplies and accumulates, where
+networks spend their time.
+"""
 EACH_FUSED = 4
 """Of those that follow at once, for each kernel that they follow."""
 ROOM = Rules(spare=False)
@@ -43,7 +51,9 @@ IN_ONE = 24
 
 @dataclass(frozen=True)
 class Unit:
-    """An op, or one and those that are computed at once with it. kernel: of the first; then: plain ones that follow."""
+    """An op, or one and those that are computed at once with it. kernel: of the first;
+    then: plain ones that follow.
+    """
 
     kernel: str
     then: tuple[str, ...]
@@ -56,25 +66,36 @@ class Unit:
 
 
 def graphs_of(models: Iterable[Path]) -> Iterator[Graph]:
-    """Networks as they are computed; of float ones also what int8 with made-up scales is."""
+    """Networks as they are computed; of float ones also what int8 with made-up scales
+    is.
+    """
     for path in models:
-        for options, assume in ((Options("pi4"), False), (Options("pi4+coral", edgetpu="all"), True)):
+        for options, assume in (
+            (Options("pi4"), False),
+            (Options("pi4+coral", edgetpu="all"), True),
+        ):
             with contextlib.suppress(EdgecError):
                 yield lower(path, options, assume=assume).graph
 
 
 def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
-    """The functions of a graph that can stand alone, and what is the same for all that are alike."""
+    """The functions of a graph that can stand alone, and what is the same for all that
+    are alike.
+    """
     for step in asked(graph, on, ROOM).asked:
         ops = tuple(graph.ops[i] for i in step.ops)
         if len(step.calls) == len(ops[0].spec.calls(ops[0])):
             then = tuple(call.kernel for call in step.calls[0].then)
-            yield "".join(map(signature, step.calls)), Unit("+".join(chosen_names(step.calls, on)), then, ops)
+            yield (
+                "".join(map(signature, step.calls)),
+                Unit("+".join(chosen_names(step.calls, on)), then, ops),
+            )
 
 
 def chosen(graphs: Iterable[Graph], on: Core) -> list[Unit]:
-    """Of every kernel that the core uses for them, some that differ, from small to large; the first of those that are
-    done at once alone too."""
+    """Of every kernel that the core uses for them, some that differ, from small to
+    large; the first of those that are done at once alone too.
+    """
     found: dict[tuple[str, ...], dict[str, Unit]] = {}
     for graph in graphs:
         for same, unit in units(graph, on):
@@ -83,23 +104,40 @@ def chosen(graphs: Iterable[Graph], on: Core) -> list[Unit]:
     picked = []
     for alike in found.values():
         ordered = sorted(alike.values(), key=lambda u: tuple(u.work[[1, 2, 3]]))
-        ordered = [u for i, u in enumerate(ordered) if i < EACH // 2 or u.work[1] <= MOST_MACS]
-        most = EACH_FUSED if ordered[0].then else EACH_DENSE if ordered[-1].work[1] else EACH
-        some = [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int))]
+        ordered = [
+            u for i, u in enumerate(ordered) if i < EACH // 2 or u.work[1] <= MOST_MACS
+        ]
+        if ordered[0].then:
+            most = EACH_FUSED
+        else:
+            most = EACH_DENSE if ordered[-1].work[1] else EACH
+        some = [
+            ordered[i]
+            for i in np.unique(
+                np.linspace(0, len(ordered) - 1, most).round().astype(int)
+            )
+        ]
         picked += [*some, *(Unit(u.kernel, (), u.ops[:1]) for u in some if u.then)]
     return picked
 
 
-def program(several: Sequence[Unit], board: Board, on: Core, folder: Path) -> list[tuple[Unit, list[tuple[int, int]]]]:
-    """Write the program of a board's best target that computes every unit once; where each is, as profiles have it."""
+def program(
+    several: Sequence[Unit], board: Board, on: Core, folder: Path
+) -> list[tuple[Unit, list[tuple[int, int]]]]:
+    """Write the program of a board's best target that computes every unit once; where
+    each is, as profiles have it.
+    """
     groups = [several[at : at + IN_ONE] for at in range(0, len(several), IN_ONE)]
     parts = [_apart(f"part{i}", group) for i, group in enumerate(groups)]
-    inputs, outputs = [v for s in parts for v in s.graph.inputs], [v for s in parts for v in s.graph.outputs]
+    inputs = [v for s in parts for v in s.graph.inputs]
+    outputs = [v for s in parts for v in s.graph.outputs]
     whole = Graph("ops", inputs, outputs, [op for s in parts for op in s.graph.ops])
     target = board.targets[0]
     sources = target_sources(whole, parts, (on,), ROOM)
     compiler = Compiler.zig(target.library, target.program, target.mcpu)
-    made = build({target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags)[target.name]
+    made = build(
+        {target.name: sources.texts}, CSRC, {target.name: compiler}, flags=sources.flags
+    )[target.name]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "weights.bin").write_bytes(sources.weights)
     (folder / "main").unlink(missing_ok=True)
@@ -108,7 +146,9 @@ def program(several: Sequence[Unit], board: Board, on: Core, folder: Path) -> li
     return [
         (unit, [(i, call) for call in calls])
         for i, (part, group) in enumerate(zip(parts, groups, strict=True))
-        for unit, calls in _functions(part, group, sources.segments[part.name].calls, on)
+        for unit, calls in _functions(
+            part, group, sources.segments[part.name].calls, on
+        )
     ]
 
 
@@ -118,33 +158,57 @@ def _functions(
     """The functions of the units of a segment that are computed at once there too."""
     for step in asked(part.graph, on, ROOM).asked:
         sources = {part.graph.ops[i].source for i in step.ops}
-        unit = group[int(min(sources))] if min(sources).isdigit() and len(sources) == 1 else None
+        if min(sources).isdigit() and len(sources) == 1:
+            unit = group[int(min(sources))]
+        else:
+            unit = None
         if unit is not None and len(step.ops) == len(unit.ops):
             yield unit, [call for i in step.ops if (call := calls[i]) is not None]
 
 
 def _apart(name: str, group: Sequence[Unit]) -> Segment:
-    """A segment of units that have nothing to do with one another; an op's source is the unit that it is of.
+    """A segment of units that have nothing to do with one another; an op's source is
+    the unit that it is of.
 
-    As in networks, what each reads was just written, and what it writes lies in the arena: by an op before it, and one
-    behind it that reads a little of each, so that it stays apart.
+    As in networks, what each reads was just written, and what it writes lies in the
+    arena: by an op before it, and one behind it that reads a little of each, so that it
+    stays apart.
     """
-    inputs, outputs, made = list[Value](), list[Value](), list[Op]()
+    inputs = list[Value]()
+    outputs = list[Value]()
+    made = list[Op]()
     for i, unit in enumerate(group):
         values = dict.fromkeys(v for op in unit.ops for v in (*op.inputs, *op.outputs))
-        own = {v: Value(f"{name}_{i}_{n}", v.type, v.const) for n, v in enumerate(values)}
-        written, read = {v for op in unit.ops for v in op.outputs}, {v for op in unit.ops for v in op.inputs}
-        near = [v for v in values if v.type.dtype in ("int8", "float32") and v.type.rank]
+        own = {
+            v: Value(f"{name}_{i}_{n}", v.type, v.const) for n, v in enumerate(values)
+        }
+        written = {v for op in unit.ops for v in op.outputs}
+        read = {v for op in unit.ops for v in op.inputs}
+        near = [
+            v for v in values if v.type.dtype in ("int8", "float32") and v.type.rank
+        ]
         for v in values:
             if v.const is None and v not in written:
-                inputs.append(Value(f"{own[v].name}_in", v.type) if v in near else own[v])
+                inputs.append(
+                    Value(f"{own[v].name}_in", v.type) if v in near else own[v]
+                )
                 if v in near:
                     made.append(Op(Maximum(), [inputs[-1]] * 2, [own[v]], "before"))
-        made += [Op(op.spec, [own[v] for v in op.inputs], [own[v] for v in op.outputs], str(i)) for op in unit.ops]
+        made += [
+            Op(
+                op.spec,
+                [own[v] for v in op.inputs],
+                [own[v] for v in op.outputs],
+                str(i),
+            )
+            for op in unit.ops
+        ]
         for v in values:
             if v.const is None and (v not in written or v not in read):
                 if v in near:
-                    one = Slice((0,) * v.type.rank, (1,) * v.type.rank, (1,) * v.type.rank)
+                    one = Slice(
+                        (0,) * v.type.rank, (1,) * v.type.rank, (1,) * v.type.rank
+                    )
                     outputs.append(Value(f"{own[v].name}_out", one.infer(v.type)[0]))
                     made.append(Op(one, [own[v]], [outputs[-1]], "behind"))
                 elif v in written:

@@ -1,6 +1,8 @@
-"""A small convolution net, trained in numpy from a fixed seed in seconds, as an ONNX file: what labelled data needs.
+"""A small convolution net, trained in numpy from a fixed seed in seconds, as an ONNX
+file: what labelled data needs.
 
-Three convolutions of 3×3 with relu, a linear layer and softmax; input (1, 1, side, side), the side a multiple of 4.
+Three convolutions of 3×3 with relu, a linear layer and softmax; input (1, 1, side,
+side), the side a multiple of 4.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ RATE = 4e-3
 
 
 def train(x: Array, y: Array, path: Path, epochs: int = 20, seed: int = 0) -> None:
-    """x: [n, 1, side, side] in 0..1; y: [n] of ten classes; path: where the network goes."""
+    """x: [n, 1, side, side] in 0..1; y: [n] of ten classes; path: where the network
+    goes.
+    """
     rng = np.random.default_rng(seed)
     weights = start(rng, x.shape[2] // 4)
     moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
@@ -37,23 +41,39 @@ def train(x: Array, y: Array, path: Path, epochs: int = 20, seed: int = 0) -> No
         for w, g, (m, v) in zip(weights, slopes, moments, strict=True):  # Adam
             m += 0.1 * (g - m)
             v += 0.001 * (g * g - v)
-            w -= rate * (m / (1 - 0.9 ** (step + 1))) / (np.sqrt(v / (1 - 0.999 ** (step + 1))) + 1e-8)
+            w -= (
+                rate
+                * (m / (1 - 0.9 ** (step + 1)))
+                / (np.sqrt(v / (1 - 0.999 ** (step + 1))) + 1e-8)
+            )
     _write(weights, x.shape[2], path)
 
 
 def start(rng: np.random.Generator, side: int) -> list[Array]:
-    """side: of the last convolution's result. Weights [out, in, 3, 3] and biases, by turns; the linear layer's last."""
+    """side: of the last convolution's result.
+
+    Weights [out, in, 3, 3] and biases, by turns; the linear layer's last.
+    """
     found: list[Array] = []
     for inputs, outputs in pairwise(CHANNELS):
-        found += [rng.normal(0, np.sqrt(2 / (9 * inputs)), (outputs, inputs, 3, 3)), np.zeros(outputs)]
+        found += [
+            rng.normal(0, np.sqrt(2 / (9 * inputs)), (outputs, inputs, 3, 3)),
+            np.zeros(outputs),
+        ]
     inputs = side * side * CHANNELS[-1]
-    return [w.astype(np.float32) for w in (*found, rng.normal(0, inputs**-0.5, (10, inputs)), np.zeros(10))]
+    return [
+        w.astype(np.float32)
+        for w in (*found, rng.normal(0, inputs**-0.5, (10, inputs)), np.zeros(10))
+    ]
 
 
 def slopes_of(weights: list[Array], x: Array, y: Array) -> tuple[float, list[Array]]:
     """The mean cross entropy, and its slopes with respect to each of the weights."""
-    seen = list[tuple[Array, Array]]()  # of each convolution its windows [n, h, w, in·9] and its result
-    for (w, b), stride in zip(zip(weights[:-2:2], weights[1:-2:2], strict=True), STRIDES, strict=True):
+    # of each convolution its windows [n, h, w, in·9] and its result
+    seen = list[tuple[Array, Array]]()
+    for (w, b), stride in zip(
+        zip(weights[:-2:2], weights[1:-2:2], strict=True), STRIDES, strict=True
+    ):
         windows = _windows(x, stride)
         x = np.maximum(windows @ w.reshape(len(w), -1).T + b, 0).transpose(0, 3, 1, 2)
         seen.append((windows, x))
@@ -73,14 +93,18 @@ def slopes_of(weights: list[Array], x: Array, y: Array) -> tuple[float, list[Arr
         slope = local.reshape(-1, len(w)).T @ windows.reshape(-1, windows.shape[-1])
         slopes = [slope.reshape(w.shape), local.sum((0, 1, 2)), *slopes]
         if i:
-            back = _folded(local @ w.reshape(len(w), -1), seen[i - 1][1].shape, STRIDES[i])
+            back = _folded(
+                local @ w.reshape(len(w), -1), seen[i - 1][1].shape, STRIDES[i]
+            )
     return loss, slopes
 
 
 def _windows(x: Array, stride: int) -> Array:
     """[n, c, h, w] to [n, h', w', c·9], padded by one."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    found = sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::stride, ::stride].transpose(0, 2, 3, 1, 4, 5)
+    found = sliding_window_view(padded, (3, 3), (2, 3))[
+        :, :, ::stride, ::stride
+    ].transpose(0, 2, 3, 1, 4, 5)
     return np.ascontiguousarray(found).reshape(*found.shape[:3], -1)
 
 
@@ -91,25 +115,39 @@ def _folded(slopes: Array, shape: tuple[int, ...], stride: int) -> Array:
     taps = slopes.reshape(n, rows, columns, c, 3, 3)
     padded = np.zeros((n, c, h + 2, w + 2), slopes.dtype)
     for i, j in np.ndindex(3, 3):
-        place = padded[:, :, i : i + stride * rows : stride, j : j + stride * columns : stride]
+        place = padded[
+            :, :, i : i + stride * rows : stride, j : j + stride * columns : stride
+        ]
         place += taps[..., i, j].transpose(0, 3, 1, 2)
     return padded[:, :, 1:-1, 1:-1]
 
 
 def _write(weights: list[Array], side: int, path: Path) -> None:
-    nodes, x = [], "input"
+    nodes = []
+    x = "input"
     for i, stride in enumerate(STRIDES):
         given = [x, f"w{2 * i}", f"w{2 * i + 1}"]
-        nodes.append(helper.make_node("Conv", given, [f"c{i}"], strides=[stride] * 2, pads=[1] * 4))
+        nodes.append(
+            helper.make_node(
+                "Conv", given, [f"c{i}"], strides=[stride] * 2, pads=[1] * 4
+            )
+        )
         nodes.append(helper.make_node("Relu", [f"c{i}"], [x := f"r{i}"]))
     nodes.append(helper.make_node("Flatten", [x], ["flat"]))
     nodes.append(helper.make_node("Gemm", ["flat", "w6", "w7"], ["scores"], transB=1))
     nodes.append(helper.make_node("Softmax", ["scores"], ["output"], axis=1))
     graph = helper.make_graph(
-        nodes, "small_net", [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 1, side, side])],
+        nodes,
+        "small_net",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 1, side, side])],
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1, 10])],
-        [numpy_helper.from_array(np.ascontiguousarray(w, np.float32), f"w{i}") for i, w in enumerate(weights)],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        [
+            numpy_helper.from_array(np.ascontiguousarray(w, np.float32), f"w{i}")
+            for i, w in enumerate(weights)
+        ],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, str(path))

@@ -1,10 +1,12 @@
-"""Ten networks from file to result (reads ../shared), beside the result of their reference outputs.
+"""Ten networks from file to result (reads ../shared), beside the result of their
+reference outputs.
 
     make task-table ARGS='--models mp_selfie_land_f16'
 
-Each is compiled with its family, run on its reference inputs, and its result compared; then it is run on a photo, timed
-in stages on this machine, and what it found is drawn into build/tasks. Exit code 1 where boxes or masks agree by less
-than 0.99, or points are off by more than half a pixel.
+Each is compiled with its family, run on its reference inputs, and its result compared;
+then it is run on a photo, timed in stages on this machine, and what it found is drawn
+into build/tasks. Exit code 1 where boxes or masks agree by less than 0.99, or points
+are off by more than half a pixel.
 """
 
 from __future__ import annotations
@@ -50,10 +52,15 @@ LABELS = {"ssd_mnv1_coco_u8": "coco_labels.txt", "mnv2_tf2_i8": "imagenet_labels
 
 
 def agreement(mine: Result, reference: Result) -> tuple[float, bool]:
-    """How far two results are the same, by the measure of their kind, and whether that is enough."""
+    """How far two results are the same, by the measure of their kind, and whether that
+    is enough.
+    """
     if isinstance(mine, Boxes) and isinstance(reference, Boxes):
         pairs = zip(mine.boxes, reference.boxes, strict=False)
-        least = min((iou(a.corners, b.corners) * (a.index == b.index) for a, b in pairs), default=1.0)
+        least = min(
+            (iou(a.corners, b.corners) * (a.index == b.index) for a, b in pairs),
+            default=1.0,
+        )
         same = least if len(mine.boxes) == len(reference.boxes) else 0.0
         return same, same >= 0.99
     if isinstance(mine, Points) and isinstance(reference, Points):
@@ -68,9 +75,9 @@ def agreement(mine: Result, reference: Result) -> tuple[float, bool]:
         return off, off <= 1
     assert isinstance(mine, Classes)
     assert isinstance(reference, Classes)
-    return float(mine.classes[0].index == reference.classes[0].index), mine.classes[0].index == reference.classes[
+    return float(mine.classes[0].index == reference.classes[0].index), mine.classes[
         0
-    ].index
+    ].index == reference.classes[0].index
 
 
 def _best(call: Callable[[], object], rounds: int = 7) -> float:
@@ -89,13 +96,19 @@ def row(name: str, out: Path) -> bool:
     bundle = out / f"{name}.edgec"
     labels = SHARED / "data" / "labels" / LABELS[name] if name in LABELS else None
     edgec.compile(net.file, output=bundle, task=family, labels=labels)
-    worst, good = "", True
+    worst = ""
+    good = True
     with Session(bundle) as session:
-        for given, reference in zip(net.inputs(), net.samples(kernels=True), strict=True):
-            made = session.run({session.inputs[0].name: _as(given, session.inputs[0].numpy_dtype)})
+        for given, reference in zip(
+            net.inputs(), net.samples(kernels=True), strict=True
+        ):
+            made = session.run(
+                {session.inputs[0].name: _as(given, session.inputs[0].numpy_dtype)}
+            )
             held = net.result(reference, FRAME)
             figure, enough = agreement(session.vision.result(made, FRAME), held)
-            worst, good = f"{figure:.4f}", good and enough
+            worst = f"{figure:.4f}"
+            good = good and enough
         photo = read_photo(SHARED / "data" / "photos" / photo_name)
         size = photo.shape[1], photo.shape[0]
         inputs = session.vision.prepare(photo)
@@ -112,7 +125,10 @@ def row(name: str, out: Path) -> bool:
             painter = Painter(session.vision.painting)
             beach = SHARED / "data" / "photos" / "test_data__sunflower.png"
             for what in ("blur", f"replace={beach}"):
-                _drawn(out / f"{name}_{what.partition('=')[0]}.png", effect(what, painter)(photo, result))
+                _drawn(
+                    out / f"{name}_{what.partition('=')[0]}.png",
+                    effect(what, painter)(photo, result),
+                )
         kind = type(result).__name__.lower()
         shape = f"{size[0]}x{size[1]}"
         print(f"{name:24}{kind:10}{worst:>8} {'' if good else 'NO':2}", end="")
@@ -122,7 +138,9 @@ def row(name: str, out: Path) -> bool:
 
 def _as(array: Array, dtype: np.dtype[np.generic]) -> Array:
     """Bytes as an input takes them."""
-    return (array.astype(np.int16) - 128).astype(dtype) if array.dtype == np.uint8 and dtype == np.int8 else array
+    if array.dtype == np.uint8 and dtype == np.int8:
+        return (array.astype(np.int16) - 128).astype(dtype)
+    return array
 
 
 def _drawn(path: Path, picture: Array) -> None:
@@ -135,7 +153,10 @@ def main() -> int:
     out = Path(os.environ.get("EDGEC_BUILD", "build")) / "tasks"
     out.mkdir(parents=True, exist_ok=True)
     print(f"{'network':24}{'result':10}{'same':>8}   {'photo':>11}", end="")
-    print("".join(f"{stage:>9}" for stage in ("prepare", "run", "decode", "draw")) + "   (ms)")
+    print(
+        "".join(f"{stage:>9}" for stage in ("prepare", "run", "decode", "draw"))
+        + "   (ms)"
+    )
     good = [row(name, out) for name in parser.parse_args().models.split(",")]
     return 0 if all(good) else 1
 

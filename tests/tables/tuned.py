@@ -1,8 +1,11 @@
-"""The schedules that edgec comes with: edgec/schedule/tuned/<core>.json, for cores where a search beats analysis.
+"""The schedules that edgec comes with: edgec/schedule/tuned/<core>.json, for cores
+where a search beats analysis.
 
-Compiles networks of the data folder as analysis has it, runs `edgec tune` on each emulated board, and keeps what is
-more than 3 % faster. What was tried is kept in build/tuned.json: stop it when you like. Then each network is compiled
-by what is kept: what lies in a network that takes more of the arena so, or longer as a whole, is dropped.
+Compiles networks of the data folder as analysis has it, runs `edgec tune` on each
+emulated board, and keeps what is more than 3 % faster. What was tried is kept in
+build/tuned.json: stop it when you like. Then each network is compiled by what is kept:
+what lies in a network that takes more of the arena so, or longer as a whole, is
+dropped.
 
     python -m tests.tables.tuned [--models a,b] [--boards pi3,pi4,pi5] [--ops 12] [--jobs 2]
 """
@@ -31,14 +34,23 @@ BUILD = Path(__file__).parents[2] / "build"
 FOUND = BUILD / "tuned.json"
 
 
-def search(models: Sequence[tuple[str, Path]], board: str, ops: int, jobs: int) -> dict[str, Path]:
+def search(
+    models: Sequence[tuple[str, Path]], board: str, ops: int, jobs: int
+) -> dict[str, Path]:
     """Tune all networks; their bundles as analysis has them."""
     bundles = {}
     for name, path in models:
         bundles[name] = BUILD / f"tuned-{name}-{board}.edgec"
         edgec.compile(path, board, bundles[name], tuned="none", allow_float=True)
         with progress() as say:
-            done = edgec.tune(bundles[name], f"emulated:{board}", ops=ops, workers=jobs, output=FOUND, progress=say)
+            done = edgec.tune(
+                bundles[name],
+                f"emulated:{board}",
+                ops=ops,
+                workers=jobs,
+                output=FOUND,
+                progress=say,
+            )
         print(f"{name}: {to_text(done)}\n", flush=True)
     return bundles
 
@@ -46,23 +58,43 @@ def search(models: Sequence[tuple[str, Path]], board: str, ops: int, jobs: int) 
 def better(core: str) -> Database:
     """What was found for a core and is worth a line."""
     known = Database.load(FOUND).of(core)
-    return Database(cores={core: {key: f for key, f in known.items() if f.default_ms > WORTH_SHOWING * f.ms}})
+    return Database(
+        cores={
+            core: {
+                key: f
+                for key, f in known.items()
+                if f.default_ms > WORTH_SHOWING * f.ms
+            }
+        }
+    )
 
 
-def without_harm(models: Sequence[tuple[str, Path]], board: str, core: str, bundles: dict[str, Path]) -> Database:
+def without_harm(
+    models: Sequence[tuple[str, Path]], board: str, core: str, bundles: dict[str, Path]
+) -> Database:
     """What is better, but for networks as a whole that it does no good."""
-    kept, url = better(core), f"emulated:{board}"
+    kept = better(core)
+    url = f"emulated:{board}"
     aside = BUILD / "tuned-kept.json"
     for name, path in models:
         write_whole(aside, json.dumps(kept.to_json()))
         after = BUILD / "tuned.edgec"
         edgec.compile(path, board, after, tuned=aside, allow_float=True)
         both = bundles[name], after
-        arenas, ms = list(map(_arena, both)), [_estimate(b, url) for b in both]
-        print(f"{name} on {board}: est. {ms[0]:.3f} -> {ms[1]:.3f} ms, arena {arenas[0]} -> {arenas[1]}", flush=True)
+        arenas = list(map(_arena, both))
+        ms = [_estimate(b, url) for b in both]
+        print(
+            f"{name} on {board}: est. {ms[0]:.3f} -> {ms[1]:.3f} ms, "
+            f"arena {arenas[0]} -> {arenas[1]}",
+            flush=True,
+        )
         if arenas[1] > arenas[0] or ms[1] > ms[0]:
             own = _signatures(bundles[name])
-            kept = Database(cores={core: {key: f for key, f in kept.of(core).items() if key not in own}})
+            kept = Database(
+                cores={
+                    core: {key: f for key, f in kept.of(core).items() if key not in own}
+                }
+            )
             print(f"{name} on {board}: what it has of that is dropped", flush=True)
     return kept
 
@@ -81,22 +113,35 @@ def _estimate(path: Path, url: str) -> float:
 def _signatures(path: Path) -> set[str]:
     with Bundle.open(path) as bundle:
         targets = json.loads(bundle.read(CALLS_FILE))["targets"]
-    return {call["signature"] for cores in targets.values() for calls in cores.values() for call in calls}
+    return {
+        call["signature"]
+        for cores in targets.values()
+        for calls in cores.values()
+        for call in calls
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", default=",".join(NETWORKS))
     parser.add_argument("--boards", default=",".join(BOARDS))
-    parser.add_argument("--ops", type=int, default=12, help="of each network, the largest")
+    parser.add_argument(
+        "--ops", type=int, default=12, help="of each network, the largest"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     models = list(files(asked.models.split(",")))
     for board in asked.boards.split(","):
         core = Board.load(board).targets[0].mcpu
-        kept = without_harm(models, board, core, search(models, board, asked.ops, asked.jobs))
-        write_whole(SHIPPED / f"{core}.json", json.dumps(kept.to_json(), indent=1) + "\n")
+        kept = without_harm(
+            models, board, core, search(models, board, asked.ops, asked.jobs)
+        )
+        write_whole(
+            SHIPPED / f"{core}.json", json.dumps(kept.to_json(), indent=1) + "\n"
+        )
         print(f"{SHIPPED / core}.json: {len(kept.of(core))} schedules", flush=True)
     return 0
 

@@ -1,4 +1,6 @@
-"""The C of frames, boxes and mattes as a program of any target, which writes what it made to standard output."""
+"""The C of frames, boxes and mattes as a program of any target, which writes what it
+made to standard output.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,31 @@ from edgec.ir import Array
 def c_array(kind: str, name: str, array: Array) -> str:
     """As a constant of C."""
     flat = np.ascontiguousarray(array).reshape(-1)
-    texts = [float(v).hex() for v in flat] if flat.dtype.kind == "f" else [str(int(v)) for v in flat]
+    if flat.dtype.kind == "f":
+        texts = [float(v).hex() for v in flat]
+    else:
+        texts = [str(int(v)) for v in flat]
     return f"static const {kind} {name}[] = {{{', '.join(texts) or '0'}}};\n"
 
 
 def frame_calls(
-    frames: Sequence[CameraFrame], infos: Sequence[TensorInfo], how: Sequence[Preprocess]
+    frames: Sequence[CameraFrame],
+    infos: Sequence[TensorInfo],
+    how: Sequence[Preprocess],
 ) -> tuple[str, str]:
     """Constants, and statements that make every input of every frame and write it."""
-    data, calls = "", ""
+    data = ""
+    calls = ""
     for f, frame in enumerate(frames):
-        planes, strides = ["NULL", "NULL"], [0, 0]
+        planes = ["NULL", "NULL"]
+        strides = [0, 0]
         for i, plane in enumerate(frame.planes):
             data += c_array("uint8_t", f"plane_{f}_{i}", plane)
             planes[i], strides[i] = f"plane_{f}_{i}", plane.strides[0]
         width, height = frame.size
         data += (
-            f"static const ek_frame_t frame_{f} = {{{FORMATS.index(frame.format)}, {width}, {height}, "
+            f"static const ek_frame_t frame_{f} = {{{FORMATS.index(frame.format)}, "
+            f"{width}, {height}, "
             f"{{{', '.join(planes)}}}, {{{strides[0]}, {strides[1]}}}}};\n"
         )
         for n, (info, p) in enumerate(zip(infos, how, strict=True)):
@@ -47,11 +57,18 @@ def frame_calls(
             ):
                 first, weights = padded(p.filter, length, *at, count)
                 own = f"{axis}_{f}_{n}"
-                data += c_array("int32_t", f"first_{own}", first) + c_array("int16_t", f"weights_{own}", weights)
-                data += f"static const ek_taps_t {own} = {{{count}, {weights.shape[1]}, first_{own}, weights_{own}}};\n"
+                data += c_array("int32_t", f"first_{own}", first) + c_array(
+                    "int16_t", f"weights_{own}", weights
+                )
+                data += (
+                    f"static const ek_taps_t {own} = {{{count}, "
+                    f"{weights.shape[1]}, "
+                    f"first_{own}, weights_{own}}};\n"
+                )
                 names.append(f"&{own}")
             calls += (
-                f"    if (edgec_frame_{n}(&frame_{f}, {', '.join(names)}, {place.target[0]}, {place.target[1]}, "
+                f"    if (edgec_frame_{n}(&frame_{f}, {', '.join(names)}, "
+                f"{place.target[0]}, {place.target[1]}, "
                 f"scratch, made)) return 1;\n    fwrite(made, 1, {info.nbytes}, stdout);\n"
             )
     return data, calls

@@ -1,4 +1,6 @@
-"""Boxes found by generated C: the same as tasks.detection.found, which is compared with a plain loop."""
+"""Boxes found by generated C: the same as tasks.detection.found, which is compared with
+a plain loop.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +20,99 @@ IMAGE = (64, 48)
 GRID = Anchors(strides=(8, 16), offset=0.0)  # 48 + 12 cells
 ROWS: list[tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = [
     ({"threshold": 0.3}, {"b": (1, 300, 4), "s": (1, 300, 5)}),
-    ({"order": "xyxy", "background": True, "suppression": "all"}, {"b": (1, 200, 4), "s": (1, 200, 2)}),
-    ({"order": "yxyx", "units": "pixels", "activation": "sigmoid"}, {"b": (1, 200, 4), "s": (1, 200, 3)}),
-    ({"anchors": GRID, "objectness": 4, "score_column": 5, "threshold": 0.2}, {"o": (1, 60, 11)}),
     (
-        {"anchors": GRID, "exponential": False, "points": 2, "suppression": "weighted", "scales": (4.0, 4.0, 2.0, 2.0)},
+        {"order": "xyxy", "background": True, "suppression": "all"},
+        {"b": (1, 200, 4), "s": (1, 200, 2)},
+    ),
+    (
+        {"order": "yxyx", "units": "pixels", "activation": "sigmoid"},
+        {"b": (1, 200, 4), "s": (1, 200, 3)},
+    ),
+    (
+        {"anchors": GRID, "objectness": 4, "score_column": 5, "threshold": 0.2},
+        {"o": (1, 60, 11)},
+    ),
+    (
+        {
+            "anchors": GRID,
+            "exponential": False,
+            "points": 2,
+            "suppression": "weighted",
+            "scales": (4.0, 4.0, 2.0, 2.0),
+        },
         {"b": (1, 60, 8), "s": (1, 60, 1)},
     ),
-    ({"transposed": True, "units": "pixels", "score_column": 4, "threshold": 0.4}, {"o": (1, 9, 250)}),
-    ({"activation": "softmax", "background": True, "threshold": 0.1}, {"b": (1, 150, 4), "s": (1, 150, 6)}),
-    ({"suppression": "none", "limit": 7, "order": "yxhw"}, {"b": (1, 99, 4), "s": (1, 99, 1)}),
+    (
+        {"transposed": True, "units": "pixels", "score_column": 4, "threshold": 0.4},
+        {"o": (1, 9, 250)},
+    ),
+    (
+        {"activation": "softmax", "background": True, "threshold": 0.1},
+        {"b": (1, 150, 4), "s": (1, 150, 6)},
+    ),
+    (
+        {"suppression": "none", "limit": 7, "order": "yxhw"},
+        {"b": (1, 99, 4), "s": (1, 99, 1)},
+    ),
     ({"limit": 3, "iou": 0.0}, {"b": (150, 4), "s": (150,)}),
     ({"several": True, "threshold": 0.7}, {"b": (1, 80, 4), "s": (1, 80, 3)}),
-    ({"several": True, "activation": "softmax", "background": True, "threshold": 0.2}, {"b": (90, 4), "s": (90, 5)}),
-    ({"class_column": -1, "score_column": 4, "suppression": "none", "threshold": 0.2}, {"o": (1, 60, 6)}),
-    ({"score_column": 4, "points": 2, "point_numbers": 3, "point_column": -6, "threshold": 0.4}, {"o": (1, 99, 13)}),
-    ({"transposed": True, "score_column": 4, "angle_column": -1, "threshold": 0.3}, {"o": (1, 8, 120)}),
-    ({"score_column": 4, "angle_column": 6, "iou": 0.2, "threshold": 0.2, "suppression": "all"}, {"o": (1, 120, 7)}),
+    (
+        {
+            "several": True,
+            "activation": "softmax",
+            "background": True,
+            "threshold": 0.2,
+        },
+        {"b": (90, 4), "s": (90, 5)},
+    ),
+    (
+        {
+            "class_column": -1,
+            "score_column": 4,
+            "suppression": "none",
+            "threshold": 0.2,
+        },
+        {"o": (1, 60, 6)},
+    ),
+    (
+        {
+            "score_column": 4,
+            "points": 2,
+            "point_numbers": 3,
+            "point_column": -6,
+            "threshold": 0.4,
+        },
+        {"o": (1, 99, 13)},
+    ),
+    (
+        {"transposed": True, "score_column": 4, "angle_column": -1, "threshold": 0.3},
+        {"o": (1, 8, 120)},
+    ),
+    (
+        {
+            "score_column": 4,
+            "angle_column": 6,
+            "iou": 0.2,
+            "threshold": 0.2,
+            "suppression": "all",
+        },
+        {"o": (1, 120, 7)},
+    ),
 ]
 
 
-def _bound(how: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> tuple[Detection, dict[str, TensorInfo]]:
+def _bound(
+    how: dict[str, Any], shapes: dict[str, tuple[int, ...]]
+) -> tuple[Detection, dict[str, TensorInfo]]:
     outputs = {n: TensorInfo(n, shape, "<f4") for n, shape in shapes.items()}
-    return Detection(**{"boxes": "b" if "b" in shapes else None, **how}).bind(outputs, IMAGE), outputs
+    return Detection(**{"boxes": "b" if "b" in shapes else None, **how}).bind(
+        outputs, IMAGE
+    ), outputs
 
 
-def _arrays(task: Detection, outputs: dict[str, TensorInfo], seed: int) -> tuple[Array, Array, Array]:
+def _arrays(
+    task: Detection, outputs: dict[str, TensorInfo], seed: int
+) -> tuple[Array, Array, Array]:
     """Boxes that overlap, and probabilities or what becomes some."""
     rng = np.random.default_rng(seed)
     made = {n: rng.random(o.shape).astype(np.float32) for n, o in outputs.items()}
@@ -52,10 +121,18 @@ def _arrays(task: Detection, outputs: dict[str, TensorInfo], seed: int) -> tuple
         boxes = boxes * np.float32(0.5)
         if task.order in ("xyxy", "yxyx"):
             boxes[..., 2:] += boxes[..., :2]
-        boxes = boxes * np.float32(48) if task.units == "pixels" and not task.transposed else boxes
+        if task.units == "pixels" and not task.transposed:
+            boxes = boxes * np.float32(48)
+        else:
+            boxes = boxes
     made[str(task.boxes)] = boxes
-    scores = made[str(task.scores)] * (8 if task.activation != "none" else 1) - (4 if task.activation != "none" else 0)
-    anchors = np.zeros((0, 4), np.float32) if task.anchors is None else task.anchors.made(IMAGE, {})
+    scores = made[str(task.scores)] * (8 if task.activation != "none" else 1) - (
+        4 if task.activation != "none" else 0
+    )
+    if task.anchors is None:
+        anchors = np.zeros((0, 4), np.float32)
+    else:
+        anchors = task.anchors.made(IMAGE, {})
     return boxes, np.asarray(scores, np.float32), anchors
 
 
@@ -66,9 +143,12 @@ def test_c_finds_what_numpy_finds(tmp_path: Path) -> None:
     for (task, outputs), call in zip(bound, calls, strict=True):
         for seed in range(20):
             arrays = _arrays(task, outputs, seed)
-            expected, got = found(task, *arrays, IMAGE), call(*arrays)
+            expected = found(task, *arrays, IMAGE)
+            got = call(*arrays)
             assert 0 < len(expected) == len(got), (task, seed)
-            np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5, err_msg=str(task))
+            np.testing.assert_allclose(
+                got, expected, rtol=2e-5, atol=2e-5, err_msg=str(task)
+            )
 
 
 @pytest.mark.cc
@@ -78,7 +158,11 @@ def test_nothing_and_nan_are_found_nowhere(tmp_path: Path) -> None:
     boxes, _, anchors = _arrays(task, outputs, 0)
     for value in (0.0, np.nan):
         nothing = np.full_like(boxes, value)
-        assert len(call(nothing, nothing, anchors)) == len(found(task, nothing, nothing, anchors, IMAGE)) == 0
+        assert (
+            len(call(nothing, nothing, anchors))
+            == len(found(task, nothing, nothing, anchors, IMAGE))
+            == 0
+        )
 
 
 def _iou(a: Array, b: Array) -> float:
@@ -95,11 +179,19 @@ def test_suppression_is_greedy(seed: int) -> None:
     every = []
     for box, own in zip(boxes[0], scores[0], strict=True):
         x, y, w, h = box * np.array([64, 48, 64, 48])
-        every.append((float(own.max()), int(own.argmax()), np.array([x - w / 2, y - h / 2, x + w / 2, y + h / 2])))
+        every.append(
+            (
+                float(own.max()),
+                int(own.argmax()),
+                np.array([x - w / 2, y - h / 2, x + w / 2, y + h / 2]),
+            )
+        )
     every.sort(key=lambda e: -e[0])
     kept: list[tuple[float, int, Array]] = []
     for score, label, corners in every:
-        if score >= 0.3 and not any(k[1] == label and _iou(k[2], corners) > 0.5 for k in kept):
+        if score >= 0.3 and not any(
+            k[1] == label and _iou(k[2], corners) > 0.5 for k in kept
+        ):
             kept.append((score, label, corners))
     kept = kept[: task.limit]
     np.testing.assert_allclose(rows[:, 4], [k[0] for k in kept], rtol=1e-6)
@@ -109,6 +201,8 @@ def test_suppression_is_greedy(seed: int) -> None:
 
 def test_anchors_that_do_not_fit_the_output_are_refused() -> None:
     with pytest.raises(InputError, match="60 anchors are not for 61 boxes"):
-        _bound({"anchors": GRID, "objectness": 4, "score_column": 5}, {"o": (1, 61, 11)})
+        _bound(
+            {"anchors": GRID, "objectness": 4, "score_column": 5}, {"o": (1, 61, 11)}
+        )
     with pytest.raises(InputError, match="as many sizes"):
         Anchors(strides=(8, 16), sizes=(((4.0, 4.0),),)).made(IMAGE, {})

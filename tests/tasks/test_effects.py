@@ -22,7 +22,8 @@ from edgec.emit.vision import vision_source
 from edgec.ir import Array
 from tests.tasks.vision import library
 
-SMALL, LARGE = (64, 36), (640, 360)
+SMALL = (64, 36)
+LARGE = (640, 360)
 INFO = TensorInfo("x", (1, 36, 64, 3), "<f4")
 
 
@@ -38,20 +39,30 @@ def painting(tmp_path_factory: pytest.TempPathFactory) -> Painting:
 
 
 def _strands() -> tuple[Array, Array]:
-    """A dark head with strands of hair before something bright: a frame, and how much of each pixel is the head."""
+    """A dark head with strands of hair before something bright: a frame, and how much
+    of each pixel is the head.
+    """
     x, y = np.meshgrid(np.arange(LARGE[0]) / LARGE[1], np.arange(LARGE[1]) / LARGE[1])
     angle = np.arctan2(y - 0.6, x - 0.9)
     reach = 0.28 + 0.045 * np.sin(23 * angle) + 0.02 * np.sin(71 * angle)
-    alpha = np.clip((reach - np.hypot(x - 0.9, y - 0.6)) * LARGE[1] + 0.5, 0, 1).astype(np.float32)
+    alpha = np.clip((reach - np.hypot(x - 0.9, y - 0.6)) * LARGE[1] + 0.5, 0, 1).astype(
+        np.float32
+    )
     noise = np.random.default_rng(0).normal(0, 3, (*alpha.shape, 3))
-    colors = np.array([40, 30, 25]) * alpha[..., None] + np.array([210, 220, 235]) * (1 - alpha[..., None])
+    colors = np.array([40, 30, 25]) * alpha[..., None] + np.array([210, 220, 235]) * (
+        1 - alpha[..., None]
+    )
     return np.clip(colors + noise, 0, 255).astype(np.uint8), alpha
 
 
-def _segments(alpha: Array, frame: tuple[int, int] = LARGE, fit: Fit | None = None) -> Segments:
+def _segments(
+    alpha: Array, frame: tuple[int, int] = LARGE, fit: Fit | None = None
+) -> Segments:
     """What a network makes of it at its size."""
     small = np.asarray(Image.fromarray(alpha).resize(SMALL, Image.Resampling.BOX))
-    return Segments(small, None, View.of(frame, SMALL, fit or Fit()), 0.5, ((0, "person"),))
+    return Segments(
+        small, None, View.of(frame, SMALL, fit or Fit()), 0.5, ((0, "person"),)
+    )
 
 
 @pytest.mark.cc
@@ -68,20 +79,31 @@ def test_a_matte_follows_the_frames_edges(painting: Painting) -> None:
 @pytest.mark.cc
 @pytest.mark.parametrize("size", [LARGE, (97, 61), (64, 36)])
 @pytest.mark.parametrize("fit", [Fit(), Fit("letterbox"), Fit("crop", 0.8)])
-def test_c_paints_what_numpy_paints(painting: Painting, size: tuple[int, int], fit: Fit) -> None:
+def test_c_paints_what_numpy_paints(
+    painting: Painting, size: tuple[int, int], fit: Fit
+) -> None:
     whole, alpha = _strands()
     frame = np.asarray(Image.fromarray(whole).resize(size))
     segments = _segments(alpha, size, fit)
     background = np.random.default_rng(1).integers(0, 256, (50, 80, 3), np.uint8)
-    by_c, by_numpy = Painter(painting), Painter()
-    off = np.abs(by_c.matte(frame, segments).astype(int) - by_numpy.matte(frame, segments))
+    by_c = Painter(painting)
+    by_numpy = Painter()
+    off = np.abs(
+        by_c.matte(frame, segments).astype(int) - by_numpy.matte(frame, segments)
+    )
     assert off.max() <= 2
     assert off.mean() < 0.05
     for made, law in (
         (by_c.blurred(frame), by_numpy.blurred(frame)),
         (by_c.blur(frame, segments), by_numpy.blur(frame, segments)),
-        (by_c.replace(frame, segments, background), by_numpy.replace(frame, segments, background)),
-        (by_c.resized(frame, (33, 21), "bicubic"), by_numpy.resized(frame, (33, 21), "bicubic")),
+        (
+            by_c.replace(frame, segments, background),
+            by_numpy.replace(frame, segments, background),
+        ),
+        (
+            by_c.resized(frame, (33, 21), "bicubic"),
+            by_numpy.resized(frame, (33, 21), "bicubic"),
+        ),
     ):
         assert made.shape == law.shape
         assert np.abs(made.astype(int) - law).max() <= 2
@@ -91,7 +113,9 @@ def test_the_background_is_replaced_and_the_rest_is_left() -> None:
     frame, alpha = _strands()
     green = np.zeros((10, 10, 3), np.uint8) + np.array([0, 255, 0], np.uint8)
     made = Painter().replace(frame, _segments(alpha), green)
-    inside, outside = (np.asarray(Image.fromarray(m).resize(LARGE)) for m in (alpha == 1, alpha == 0))
+    inside, outside = (
+        np.asarray(Image.fromarray(m).resize(LARGE)) for m in (alpha == 1, alpha == 0)
+    )
     assert np.abs(made[inside].astype(int) - frame[inside]).mean() < 8
     assert np.abs(made[outside].astype(int) - (0, 255, 0)).mean() < 8
     with pytest.raises(InputError, match="a background is uint8"):
@@ -100,10 +124,15 @@ def test_the_background_is_replaced_and_the_rest_is_left() -> None:
 
 def test_effects_by_name(tmp_path: Path) -> None:
     frame, alpha = _strands()
-    segments, painter = _segments(alpha), Painter()
+    segments = _segments(alpha)
+    painter = Painter()
     Image.new("RGB", (20, 20), (0, 255, 0)).save(tmp_path / "g.png")
-    np.testing.assert_array_equal(effect("blur", painter)(frame, segments), painter.blur(frame, segments))
-    np.testing.assert_array_equal(effect("overlay", painter)(frame, segments), segments.draw(frame))
+    np.testing.assert_array_equal(
+        effect("blur", painter)(frame, segments), painter.blur(frame, segments)
+    )
+    np.testing.assert_array_equal(
+        effect("overlay", painter)(frame, segments), segments.draw(frame)
+    )
     green = effect(f"replace={tmp_path / 'g.png'}", painter)(frame, segments)
     np.testing.assert_array_equal(green[0, 0], (0, 255, 0))
     for text, said in (
@@ -127,16 +156,22 @@ def test_blurring_takes_detail_away_and_keeps_the_light() -> None:
 
 
 def _picture(of: tuple[int, int], fit: Fit) -> tuple[Array, Picture]:
-    """A frame with a thin black line on colours, and a network's picture of it: the same with red for blue."""
+    """A frame with a thin black line on colours, and a network's picture of it: the
+    same with red for blue.
+    """
     frame = np.zeros((*of[::-1], 3), np.uint8) + np.array([60, 120, 200], np.uint8)
     frame[:, of[0] // 3 : of[0] // 3 + 3] = 0
     small = prepare(frame, bind(INFO, replace(parse("0_255"), fit=fit)), INFO)[0]
-    return frame, Picture(small[..., ::-1].astype(np.uint8).copy(), View.of(of, SMALL, fit))
+    return frame, Picture(
+        small[..., ::-1].astype(np.uint8).copy(), View.of(of, SMALL, fit)
+    )
 
 
 @pytest.mark.cc
 @pytest.mark.parametrize("fit", [Fit(), Fit("letterbox"), Fit("crop", 0.8)])
-def test_a_cartoon_has_the_networks_colours_and_the_frames_lines(painting: Painting, fit: Fit) -> None:
+def test_a_cartoon_has_the_networks_colours_and_the_frames_lines(
+    painting: Painting, fit: Fit
+) -> None:
     frame, picture = _picture((400, 300), fit)
     for painter in (Painter(painting), Painter()):
         made = painter.cartoon(frame, picture)
@@ -157,12 +192,18 @@ def test_a_picture_larger_than_the_frame_stays_as_it_is() -> None:
 def test_each_effect_says_what_it_is_for() -> None:
     frame, picture = _picture((400, 300), Fit())
     _, alpha = _strands()
-    results: dict[str, Result] = {"image": picture, "segmentation": _segments(alpha), "classification": Classes(())}
+    results: dict[str, Result] = {
+        "image": picture,
+        "segmentation": _segments(alpha),
+        "classification": Classes(()),
+    }
     assert effects_for("image") == ["overlay", "cartoon"]
     assert effects_for("segmentation") == ["overlay", "blur", "replace"]
     assert effects_for("pose") == ["overlay"]
     for task, result in results.items():
         for name in {*EFFECTS} - {"replace"} - {*effects_for(task)}:
-            with pytest.raises(InputError, match=f"{name} is for an? {EFFECTS[name].task}, not for ") as e:
+            with pytest.raises(
+                InputError, match=f"{name} is for an? {EFFECTS[name].task}, not for "
+            ) as e:
                 effect(name, Painter())(frame, result)
             assert f"--task {EFFECTS[name].task}" in str(e.value.hint)

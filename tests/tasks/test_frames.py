@@ -1,4 +1,6 @@
-"""Frames made into inputs by generated C: the same bits as numpy, from every format, and close to Pillow."""
+"""Frames made into inputs by generated C: the same bits as numpy, from every format,
+and close to Pillow.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.tasks.vision import frame_inputs
 WAYS = {
     "0_255,bgr,letterbox,topleft": TensorInfo("a", (1, 3, 56, 40), "<f4"),
     "0_1": TensorInfo("b", (1, 36, 64, 3), "<f4"),
-    "imagenet,crop=0.875": TensorInfo("c", (1, 32, 32, 3), "|i1", Quant((1 / 127,), (3,))),
+    "imagenet,crop=0.875": TensorInfo(
+        "c", (1, 32, 32, 3), "|i1", Quant((1 / 127,), (3,))
+    ),
     "0_1,bicubic": TensorInfo("d", (1, 24, 24, 1), "<f4"),
     "0_255,area,letterbox=1/20/200": TensorInfo("e", (2, 3, 30, 30), "<f4"),
     "raw,nearest,crop": TensorInfo("f", (1, 19, 48, 3), "|u1"),
@@ -37,31 +41,47 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FrameInput]:
 
 def frame(format: str, width: int, height: int, seed: int = 0) -> CameraFrame:
     each = {"gray": 2, "rgba": 8, "yuyv": 4, "nv12": 3}.get(format, 6)
-    data = np.random.default_rng(seed).integers(0, 256, width * height * each // 2, np.uint8)
+    data = np.random.default_rng(seed).integers(
+        0, 256, width * height * each // 2, np.uint8
+    )
     return CameraFrame.packed(format, data, width, height)
 
 
 @pytest.mark.cc
 @pytest.mark.parametrize("text", WAYS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_c_makes_the_same_bits(made: dict[str, FrameInput], text: str, format: str) -> None:
+def test_c_makes_the_same_bits(
+    made: dict[str, FrameInput], text: str, format: str
+) -> None:
     info = WAYS[text]
     for n, (width, height) in enumerate(SIZES):
         given = frame(format, width, height, n)
         out = np.empty(info.shape, info.numpy_dtype)
         assert made[text](given, out)
-        np.testing.assert_array_equal(out, prepare(given.rgb(), bind(info, parse(text)), info))
+        np.testing.assert_array_equal(
+            out, prepare(given.rgb(), bind(info, parse(text)), info)
+        )
 
 
 @pytest.mark.cc
 def test_odd_sizes_and_rows_that_are_apart(made: dict[str, FrameInput]) -> None:
     wide = np.random.default_rng(1).integers(0, 256, (33, 61, 3), np.uint8)
     turned = np.ascontiguousarray(wide.transpose(1, 0, 2)).transpose(1, 0, 2)
-    for pixels in (wide, wide[3:20, 5:28], wide[::2], wide[::-1], wide[:, ::-1], wide[:1, :1], turned):
+    for pixels in (
+        wide,
+        wide[3:20, 5:28],
+        wide[::2],
+        wide[::-1],
+        wide[:, ::-1],
+        wide[:1, :1],
+        turned,
+    ):
         for text, info in WAYS.items():
             out = np.empty(info.shape, info.numpy_dtype)
             assert made[text](CameraFrame.of(pixels), out)
-            np.testing.assert_array_equal(out, prepare(pixels, bind(info, parse(text)), info))
+            np.testing.assert_array_equal(
+                out, prepare(pixels, bind(info, parse(text)), info)
+            )
 
 
 @pytest.mark.cc
@@ -74,7 +94,9 @@ def test_what_c_has_no_room_for_is_left_to_numpy(made: dict[str, FrameInput]) ->
 
 @pytest.mark.parametrize("how", ["bilinear", "bicubic", "area", "nearest"])
 @pytest.mark.parametrize(("length", "count"), [(1, 5), (7, 7), (640, 224), (20, 333)])
-def test_padded_weights_stay_within_and_sum_to_one(how: str, length: int, count: int) -> None:
+def test_padded_weights_stay_within_and_sum_to_one(
+    how: str, length: int, count: int
+) -> None:
     first, weights = padded(how, length, 0.25, length - 0.25, count)
     assert (first >= 0).all()
     assert (first + weights.shape[1] <= length).all()
@@ -83,7 +105,9 @@ def test_padded_weights_stay_within_and_sum_to_one(how: str, length: int, count:
 
 def _float_rgb(luma: Array, u: Array, v: Array) -> Array:
     """BT.601 with Y in 16…235, as its equations are."""
-    y, u, v = 255 / 219 * (luma.astype(np.float64) - 16), u.astype(np.float64) - 128, v.astype(np.float64) - 128
+    y = 255 / 219 * (luma.astype(np.float64) - 16)
+    u = u.astype(np.float64) - 128
+    v = v.astype(np.float64) - 128
     red = y + 1.402 * 255 / 224 * v
     blue = y + 1.772 * 255 / 224 * u
     green = (y - 0.299 * red - 0.114 * blue) / 0.587
@@ -96,18 +120,25 @@ def test_yuv_is_within_one_level_of_its_equations() -> None:
     u, v = (np.repeat(p[:, i::2, 1], 2, axis=1) for i in (0, 1))
     assert np.abs(packed.rgb() - _float_rgb(p[..., 0], u, v)).max() <= 1
     planar = frame("nv12", 256, 64, 6)
-    u, v = (np.repeat(np.repeat(planar.planes[1][:, i::2], 2, axis=1), 2, axis=0) for i in (0, 1))
+    u, v = (
+        np.repeat(np.repeat(planar.planes[1][:, i::2], 2, axis=1), 2, axis=0)
+        for i in (0, 1)
+    )
     assert np.abs(planar.rgb() - _float_rgb(planar.planes[0], u, v)).max() <= 1
 
 
 @pytest.mark.cc
 @pytest.mark.parametrize("size", [(64, 48), (400, 300), (1280, 720)])
-def test_c_is_within_one_level_of_pillow(made: dict[str, FrameInput], size: tuple[int, int]) -> None:
+def test_c_is_within_one_level_of_pillow(
+    made: dict[str, FrameInput], size: tuple[int, int]
+) -> None:
     pixels = frame("rgb", *size).rgb()
     info = WAYS["0_1"]
     out = np.empty(info.shape, np.float32)
     assert made["0_1"](CameraFrame.of(pixels), out)
-    by_pillow = np.asarray(Image.fromarray(pixels).resize((64, 36), Image.Resampling.BILINEAR))
+    by_pillow = np.asarray(
+        Image.fromarray(pixels).resize((64, 36), Image.Resampling.BILINEAR)
+    )
     assert np.abs(out[0] * 255 - by_pillow).max() <= 1.001
 
 
@@ -124,7 +155,9 @@ def test_frames_of_the_wrong_size_are_refused() -> None:
 def test_a_jpeg_is_decoded(tmp_path: Path) -> None:
     path = tmp_path / "p.jpg"
     smooth = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)
-    Image.fromarray(np.stack([smooth, smooth + 40, smooth + 80], -1)).save(path, quality=95)
+    Image.fromarray(np.stack([smooth, smooth + 40, smooth + 80], -1)).save(
+        path, quality=95
+    )
     decoded = decode_jpeg(path.read_bytes()).rgb()
     assert decoded.shape == (48, 64, 3)
     assert np.abs(decoded[..., 1].astype(int) - smooth - 40).mean() < 3

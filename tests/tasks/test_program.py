@@ -1,4 +1,6 @@
-"""The C of frames and boxes as the boards' code, and under sanitizers: what numpy makes, bit for bit."""
+"""The C of frames and boxes as the boards' code, and under sanitizers: what numpy
+makes, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +26,42 @@ SIZES = [(38, 26), (50, 34), (14, 90)]
 
 
 def _text() -> tuple[str, bytes]:
-    """A program, and what it has to write before the boxes: inputs of frames in all formats."""
+    """A program, and what it has to write before the boxes: inputs of frames in all
+    formats.
+    """
     infos = [*WAYS.values()]
     how = [bind(info, parse(text)) for text, info in WAYS.items()]
     frames = [frame(format, *SIZES[i % 3], i) for i, format in enumerate(FORMATS)]
     image = TensorInfo("x", (1, 48, 64, 3), "|u1")
     boxes = {"o": TensorInfo("o", (1, 60, 11), "<f4")}
     grid = Anchors(strides=(8, 16), offset=0.0)
-    task = Detection(anchors=grid, objectness=4, score_column=5, threshold=0.2).bind(boxes, (64, 48))
+    task = Detection(anchors=grid, objectness=4, score_column=5, threshold=0.2).bind(
+        boxes, (64, 48)
+    )
     output = np.random.default_rng(3).random((1, 60, 11)).astype(np.float32)
     anchors = grid.made((64, 48), {})
-    vision = vision_source(infos, {i.name: p for i, p in zip(infos, how, strict=True)}, None, [])
+    vision = vision_source(
+        infos, {i.name: p for i, p in zip(infos, how, strict=True)}, None, []
+    )
     own = vision_source([image], {"x": bind(image)}, task, [*boxes.values()])
     vision += '#include "ek_boxes.h"\n' + own[own.index("\nEK_API int edgec_boxes") :]
     data, calls = frame_calls(frames, infos, how)
     data += c_array("float", "output", output) + c_array("float", "anchors", anchors)
     data += "static float rows[60 * 7];\nstatic ek_candidate_t candidates[60];\n"
-    calls += "    const int n = edgec_boxes(output, output, anchors, candidates, made, rows);\n"
+    calls += (
+        "    const int n = edgec_boxes(output, output, anchors, candidates, "
+        "made, "
+        "rows);\n"
+    )
     calls += "    fwrite(rows, 28, (size_t)n, stdout);\n"
-    expected = b"".join(prepare(f.rgb(), p, i).tobytes() for f in frames for i, p in zip(infos, how, strict=True))
-    return program(vision, data, calls), expected + found(task, output, output, anchors, (64, 48)).tobytes()
+    expected = b"".join(
+        prepare(f.rgb(), p, i).tobytes()
+        for f in frames
+        for i, p in zip(infos, how, strict=True)
+    )
+    return program(vision, data, calls), expected + found(
+        task, output, output, anchors, (64, 48)
+    ).tobytes()
 
 
 def _same(made: bytes, expected: bytes) -> None:
@@ -64,9 +82,15 @@ def test_boards_make_the_same(tmp_path: Path, target: str) -> None:
     text, expected = _text()
     (tmp_path / "main.c").write_text(text)
     cc = Compiler.zig(board.library, board.program, board.mcpu)
-    cc.compile(tmp_path / "main.c", [CSRC], tmp_path / "main.o", ["-Wno-unused-function"])
+    cc.compile(
+        tmp_path / "main.c", [CSRC], tmp_path / "main.o", ["-Wno-unused-function"]
+    )
     cc.link_program([tmp_path / "main.o"], tmp_path / "main")
-    done = subprocess.run([board.qemu, "-cpu", board.qemu_cpu, tmp_path / "main"], capture_output=True, timeout=120)
+    done = subprocess.run(
+        [board.qemu, "-cpu", board.qemu_cpu, tmp_path / "main"],
+        capture_output=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     _same(done.stdout, expected)
 
@@ -76,8 +100,22 @@ def test_boards_make_the_same(tmp_path: Path, target: str) -> None:
 def test_nothing_is_written_elsewhere(tmp_path: Path) -> None:
     text, expected = _text()
     (tmp_path / "main.c").write_text(text)
-    flags = ["-std=c11", "-O2", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command = ["gcc", *flags, f"-I{CSRC}", str(tmp_path / "main.c"), "-lm", "-o", str(tmp_path / "main")]
+    flags = [
+        "-std=c11",
+        "-O2",
+        "-g",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ]
+    command = [
+        "gcc",
+        *flags,
+        f"-I{CSRC}",
+        str(tmp_path / "main.c"),
+        "-lm",
+        "-o",
+        str(tmp_path / "main"),
+    ]
     built = subprocess.run(command, capture_output=True, text=True)
     if built.returncode and "sanitize" in built.stderr:
         pytest.skip("this gcc has no sanitizers")

@@ -1,4 +1,6 @@
-"""Each family of networks: edgec's result of the reference outputs beside the published post-processing of the same."""
+"""Each family of networks: edgec's result of the reference outputs beside the published
+post-processing of the same.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ FRAMES: list[Size] = [(640, 480), (480, 853)]
 class Network:
     """A model of the shared folder: its task, and reference outputs."""
 
-    def __init__(self, shared: Path, name: str, family: str, labels: str | None = None) -> None:
+    def __init__(
+        self, shared: Path, name: str, family: str, labels: str | None = None
+    ) -> None:
         index = json.loads((shared / "models" / "index.json").read_text())
         row = next(r for r in index if r["name"] == name)
         self.file = shared / "models" / row["file"]
@@ -40,7 +44,9 @@ class Network:
             self.arrays = dict(file)
         first = [self.arrays[f"out0_{i}"] for i in range(len(row["outputs"]))]
         self.outputs = {
-            o["name"]: TensorInfo(o["name"], a.shape, a.dtype.str, _quant(o.get("quant")))
+            o["name"]: TensorInfo(
+                o["name"], a.shape, a.dtype.str, _quant(o.get("quant"))
+            )
             for o, a in zip(row["outputs"], first, strict=True)
         }
         _, *shape = self.arrays["in0_0"].shape
@@ -52,20 +58,29 @@ class Network:
         self.labels = wanted.labels
 
     def samples(self, kernels: bool = False) -> Iterator[list[Array]]:
-        """The outputs for each reference input; kernels: of TFLite's reference kernels, where there are such."""
+        """The outputs for each reference input; kernels: of TFLite's reference kernels,
+        where there are such.
+        """
         for k, _ in enumerate(self.inputs()):
             way = "kref" if kernels and f"kref{k}_0" in self.arrays else "out"
             yield [self.arrays[f"{way}{k}_{i}"] for i in range(len(self.outputs))]
 
     def inputs(self) -> Iterator[Array]:
         """The first reference input of each sample."""
-        for k in range(sum(name.startswith("in") and name.endswith("_0") for name in self.arrays)):
+        for k in range(
+            sum(name.startswith("in") and name.endswith("_0") for name in self.arrays)
+        ):
             yield self.arrays[f"in{k}_0"]
 
     def result(self, arrays: list[Array], frame: Size, detect: Any = None) -> Result:
-        real = {n: reals(a, info) for (n, info), a in zip(self.outputs.items(), arrays, strict=True)}
+        real = {
+            n: reals(a, info)
+            for (n, info), a in zip(self.outputs.items(), arrays, strict=True)
+        }
         setting = Setting(self.image, self.outputs, self.labels, {}, detect)
-        result: Result = self.task.decoder(setting)(real, View.of(frame, self.image, self.fit))
+        result: Result = self.task.decoder(setting)(
+            real, View.of(frame, self.image, self.fit)
+        )
         return result
 
 
@@ -95,7 +110,9 @@ def _same_boxes(got: Result, expected: list[Found], frame: Size) -> None:
         ("ssd_mnv1_coco_u8", "tflite-ssd", published.tflite_ssd),
     ],
 )
-def test_boxes(shared: Path, tmp_path: Path, name: str, family: str, way: Any, frame: Size) -> None:
+def test_boxes(
+    shared: Path, tmp_path: Path, name: str, family: str, way: Any, frame: Size
+) -> None:
     net = Network(shared, name, family)
     assert isinstance(net.task, Detection)
     calls: list[Any] = [None]
@@ -112,14 +129,23 @@ def test_boxes(shared: Path, tmp_path: Path, name: str, family: str, way: Any, f
 
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize(
-    "name", ["mp_selfie_land_f16", "mp_selfie_land_onnx", "prisma_f32", "prisma_i8", "prisma_onnx"]
+    "name",
+    [
+        "mp_selfie_land_f16",
+        "mp_selfie_land_onnx",
+        "prisma_f32",
+        "prisma_i8",
+        "prisma_onnx",
+    ],
 )
 def test_masks(shared: Path, name: str, frame: Size) -> None:
     net = Network(shared, name, "selfie")
     for arrays in net.samples():
         got = net.result(arrays, frame)
         assert isinstance(got, Segments)
-        real = reals(arrays[0], next(iter(net.outputs.values()))).reshape(net.image[1], net.image[0])
+        real = reals(arrays[0], next(iter(net.outputs.values()))).reshape(
+            net.image[1], net.image[0]
+        )
         expected = published.mask(real, frame)
         mine = got.mask() >= 0.5
         assert mine.shape == (frame[1], frame[0])
@@ -140,7 +166,9 @@ def test_landmarks(shared: Path, name: str, frame: Size) -> None:
         expected = published.facemesh(arrays[0], frame)
         assert np.hypot(*(got.points - expected).T).max() <= 0.5
         assert got.shown.all()
-        assert got.score == pytest.approx(1 / (1 + np.exp(-float(arrays[1].ravel()[0]))))
+        assert got.score == pytest.approx(
+            1 / (1 + np.exp(-float(arrays[1].ravel()[0])))
+        )
 
 
 @pytest.mark.parametrize("frame", FRAMES)
@@ -160,8 +188,14 @@ def test_pictures(shared: Path) -> None:
     (arrays,) = net.samples()
     got = net.result(arrays, (256, 256))
     assert isinstance(got, Picture)
-    assert np.abs(got.draw(np.zeros((256, 256, 3), np.uint8)) - published.style(arrays[0])).max() <= 0.5
-    assert got.draw(np.zeros((480, 640, 3), np.uint8)).shape == (256, 256, 3)  # of the frame that `result` was told of
+    assert (
+        np.abs(
+            got.draw(np.zeros((256, 256, 3), np.uint8)) - published.style(arrays[0])
+        ).max()
+        <= 0.5
+    )
+    # of the frame that `result` was told of
+    assert got.draw(np.zeros((480, 640, 3), np.uint8)).shape == (256, 256, 3)
 
 
 def test_labels(shared: Path) -> None:

@@ -24,7 +24,9 @@ def _points(xy: Array) -> Points:
 
 
 def test_points_at_rest_are_calm() -> None:
-    rng, smoother, made = np.random.default_rng(0), Smoother(), []
+    rng = np.random.default_rng(0)
+    smoother = Smoother()
+    made = []
     base = np.array([[100, 100], [300, 260]])
     for i in range(150):
         result = smoother(_points(base + rng.normal(0, 2, base.shape)), i / FPS)
@@ -37,8 +39,11 @@ def test_points_at_rest_are_calm() -> None:
 @pytest.mark.parametrize("speed", [0.02, 0.2, 1.0])
 def test_what_moves_is_late_by_what_is_stated(speed: float) -> None:
     """Sampled finely, a ramp is late by the filter's time constant at that speed."""
-    strength, step, side = Strength(), 1 / 1000, 200.0
-    one, velocity = OneEuro(strength, side), speed * side
+    strength = Strength()
+    step = 1 / 1000
+    side = 200.0
+    one = OneEuro(strength, side)
+    velocity = speed * side
     for i in range(6000):
         value = float(one(np.array([velocity * i * step]), i * step)[0])
     late = 5999 * step - value / velocity
@@ -63,7 +68,9 @@ def _box(x: float, index: int = 0, y: float = 50.0) -> Box:
 
 
 def test_boxes_keep_to_their_own_tracks() -> None:
-    rng, smoother, made = np.random.default_rng(1), Smoother(), []
+    rng = np.random.default_rng(1)
+    smoother = Smoother()
+    made = []
     for i in range(120):
         jitter = rng.normal(0, 1, 2)
         boxes = [_box(100 + jitter[0]), _box(400 + jitter[1])]
@@ -74,7 +81,8 @@ def test_boxes_keep_to_their_own_tracks() -> None:
     assert np.std(made[30:], axis=0).max() < 0.5
     jumped = smoother(Boxes((_box(250), _box(100, index=1))), 121 / FPS)
     assert isinstance(jumped, Boxes)
-    assert [b.corners[0] for b in jumped.boxes] == [250, 100]  # what is new is where it is at once
+    # what is new is where it is at once
+    assert [b.corners[0] for b in jumped.boxes] == [250, 100]
 
 
 def test_time_that_stands_still_or_a_result_without_a_rule_changes_nothing() -> None:

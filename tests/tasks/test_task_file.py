@@ -1,4 +1,6 @@
-"""What a task's file, --task, --labels and --anchors say, and what becomes of what they cannot say."""
+"""What a task's file, --task, --labels and --anchors say, and what becomes of what they
+cannot say.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,15 @@ def test_every_name_is_a_task_that_the_schema_takes_and_json_keeps(name: str) ->
         ("palm", 192, 2016, 18),
     ],
 )
-def test_detectors_of_mediapipe_have_the_boxes_of_its_files(name: str, side: int, boxes: int, numbers: int) -> None:
+def test_detectors_of_mediapipe_have_the_boxes_of_its_files(
+    name: str, side: int, boxes: int, numbers: int
+) -> None:
     task = task_file(Path("m.tflite"), name).task
     assert isinstance(task, Detection)
-    outputs = {n: TensorInfo(n, (1, boxes, size), "float32") for n, size in (("r", numbers), ("c", 1))}
+    outputs = {
+        n: TensorInfo(n, (1, boxes, size), "float32")
+        for n, size in (("r", numbers), ("c", 1))
+    }
     bound = task.bind(outputs, (side, side))
     assert bound.anchors is not None
     assert len(bound.anchors.made((side, side), {})) == boxes
@@ -62,11 +69,17 @@ def test_detectors_of_mediapipe_have_the_boxes_of_its_files(name: str, side: int
     [
         ({"task": "detecton"}, 'did you mean "detection"?'),
         ({"task": "detection", "treshold": 0.5}, 'did you mean "threshold"?'),
-        ({"task": "detection", "threshold": 1.5}, "threshold is 1.5, not at least 0 and at most 1"),
+        (
+            {"task": "detection", "threshold": 1.5},
+            "threshold is 1.5, not at least 0 and at most 1",
+        ),
         ({"task": "detection", "threshold": True}, "threshold is True, not a number"),
         ({"task": "detection", "threshold": float("nan")}, "threshold is nan"),
         ({"task": "detection", "order": "xy"}, "not xywh or xyxy or yxyx or yxhw"),
-        ({"task": "detection", "anchors": {"strides": [8, "16"]}}, "anchors.strides[1] is '16', not an integer"),
+        (
+            {"task": "detection", "anchors": {"strides": [8, "16"]}},
+            "anchors.strides[1] is '16', not an integer",
+        ),
         ({"task": "detection", "anchors": 8}, "anchors is not an object"),
         ({"task": "landmarks", "lines": [[0, 1, 2]] * 9999}, "a list of at most 4096"),
         ({"task": "classification", "schema": 2}, "schema 2, this edgec reads 1"),
@@ -86,13 +99,18 @@ def test_a_file_beside_the_model_is_read(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("a\n\nb\n")
     np.save(tmp_path / "a.npy", np.full((3, 4), 0.5))
     text = (
-        'format = "yolox"\nthreshold = 0.25\nlabels = "names.txt"\npreprocess = "0_255,letterbox"\n'
+        'format = "yolox"\nthreshold = 0.25\nlabels = "names.txt"\npreprocess = '
+        '"0_255,letterbox"\n'
         '[anchors]\nfile = "a.npy"\n'
     )
     (tmp_path / "net.edgec-task.toml").write_text(text)
     found = task_file(model)
     assert isinstance(found.task, Detection)
-    assert (found.task.threshold, found.task.iou, found.labels) == (0.25, 0.45, ("a", "b"))
+    assert (found.task.threshold, found.task.iou, found.labels) == (
+        0.25,
+        0.45,
+        ("a", "b"),
+    )
     assert found.task.anchors == Anchors(file=ANCHORS_FILE)
     assert np.load(io.BytesIO(found.files[ANCHORS_FILE])).dtype == np.float32
     assert {p.name for p in found.read} == {"net.edgec-task.toml", "names.txt", "a.npy"}
@@ -107,7 +125,11 @@ def test_a_file_beside_the_model_is_read(tmp_path: Path) -> None:
     [
         ("t.json", "{", "the task's file is damaged"),
         ("t.json", "[1]", "the task's file is damaged: Expected `object`, got `array`"),
-        ("t.json", '{"task": "pose", "labels": "\\ud800"}', "the task's file is damaged"),
+        (
+            "t.json",
+            '{"task": "pose", "labels": "\\ud800"}',
+            "the task's file is damaged",
+        ),
         ("t.json", "{}", "is no task: None"),
         ("t.json", '{"format": "yolo"}', 'there is no task "yolo"'),
         ("t.json", '{"task": "pose", "labels": 3}', "labels are 3"),
@@ -115,14 +137,20 @@ def test_a_file_beside_the_model_is_read(tmp_path: Path) -> None:
         ("t.json", '{"task": "pose", "labels": "a\\u0000b"}', "cannot read the labels"),
         ("t.json", '{"task": "pose", "preprocess": "0_2"}', 'no preprocessing "0_2"'),
         ("t.json", '{"task": "pose", "preprocess": 3}', "preprocess is 3"),
-        ("t.json", '{"task": "detection", "anchors": {"file": "gone.npy"}}', "anchors cannot be read"),
+        (
+            "t.json",
+            '{"task": "detection", "anchors": {"file": "gone.npy"}}',
+            "anchors cannot be read",
+        ),
         ("t.toml", "task = ", "cannot read t.toml"),
         ("t.toml", "task = 'detection'\nthreshold = inf", "threshold is inf"),
         ("t.toml", ".".join(["a"] * 60_000) + " = 1", "a line of 120003 characters"),
         ("t.toml", "a = " + "[" * 1900, "cannot read t.toml"),
     ],
 )
-def test_files_that_say_nothing(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_files_that_say_nothing(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as e:
         task_file(tmp_path / "m.onnx", str(tmp_path / name))
@@ -131,7 +159,9 @@ def test_files_that_say_nothing(tmp_path: Path, name: str, text: str, said: str)
         task_file(tmp_path / "m.onnx", str(tmp_path / "gone.json"))
 
 
-def test_anchors_beyond_float32(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_anchors_beyond_float32(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     (tmp_path / "a.csv").write_text("0.5,0.5,1,1e+308\n0.25,0.5,1,2\n")
     with pytest.raises(InputError, match="anchors are finite numbers"):
         task_file(tmp_path / "m.onnx", "yolox", tmp_path / "a.csv")
@@ -139,21 +169,33 @@ def test_anchors_beyond_float32(tmp_path: Path, recwarn: pytest.WarningsRecorder
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("a.csv", "0.5,0.5,1,1\n0,0,1,1\n"), ("a.json", "[[0.5, 0.5, 1, 1], [0, 0, 1, 1]]")]
+    ("name", "text"),
+    [
+        ("a.csv", "0.5,0.5,1,1\n0,0,1,1\n"),
+        ("a.json", "[[0.5, 0.5, 1, 1], [0, 0, 1, 1]]"),
+    ],
 )
 def test_anchors_of_other_files(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     found = task_file(tmp_path / "m.onnx", "detection", tmp_path / name)
-    np.testing.assert_array_equal(np.load(io.BytesIO(found.files[ANCHORS_FILE])), [[0.5, 0.5, 1, 1], [0, 0, 1, 1]])
+    np.testing.assert_array_equal(
+        np.load(io.BytesIO(found.files[ANCHORS_FILE])), [[0.5, 0.5, 1, 1], [0, 0, 1, 1]]
+    )
     for wrong in ("1,2,3\n", "a,b,c,d\n", "1,2,3,inf\n", ""):
         (tmp_path / "wrong.csv").write_text(wrong)
         with pytest.raises(InputError, match="anchors"):
             task_file(tmp_path / "m.onnx", "detection", tmp_path / "wrong.csv")
-    for odd in (f"[[1{'0' * 400}, 1, 1, 1]]", "[[[[", "[[NaN, 1, 1, 1]]", '[["a", 1, 1, 1]]'):
+    for odd in (
+        f"[[1{'0' * 400}, 1, 1, 1]]",
+        "[[[[",
+        "[[NaN, 1, 1, 1]]",
+        '[["a", 1, 1, 1]]',
+    ):
         (tmp_path / "wrong.json").write_text(odd)
         with pytest.raises(InputError, match="anchors"):
             task_file(tmp_path / "m.onnx", "detection", tmp_path / "wrong.json")
-    (tmp_path / "wrong.csv").write_text('"' + "1" * 200_000)  # more than a field of csv may have
+    # more than a field of csv may have
+    (tmp_path / "wrong.csv").write_text('"' + "1" * 200_000)
     with pytest.raises(InputError, match="anchors"):
         task_file(tmp_path / "m.onnx", "detection", tmp_path / "wrong.csv")
     with pytest.raises(InputError, match="anchors are for a detection"):
@@ -161,7 +203,10 @@ def test_anchors_of_other_files(tmp_path: Path, name: str, text: str) -> None:
 
 
 def test_outputs_that_do_not_suit_are_refused_with_what_there_is() -> None:
-    outputs = {"a": TensorInfo("a", (1, 10, 4), "<f4"), "b": TensorInfo("b", (1, 10, 4), "<f4")}
+    outputs = {
+        "a": TensorInfo("a", (1, 10, 4), "<f4"),
+        "b": TensorInfo("b", (1, 10, 4), "<f4"),
+    }
     with pytest.raises(InputError, match="2 outputs could be the boxes") as e:
         parse_task({"task": "detection"}).bind(outputs, (8, 8))
     assert '"a" [1, 10, 4]' in (e.value.hint or "")

@@ -1,5 +1,6 @@
-"""YOLO networks as Ultralytics exports them today: what they are is read from the file, and what is found is compared
-with plain loops over what onnxruntime computes."""
+"""YOLO networks as Ultralytics exports them today: what they are is read from the file,
+and what is found is compared with plain loops over what onnxruntime computes.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +29,18 @@ ort = pytest.importorskip("onnxruntime")
 KINDS = tuple(EXTRA)
 PHOTOS = ROOT / "fixtures" / "photos"
 FRAME = (96, 48)
-"""Width and height: letterboxed into SIDE x SIDE, it is 64 x 32 with 16 rows of gray above."""
-SCALE, ABOVE = SIDE / FRAME[0], 16
-THRESHOLD, IOU = 0.25, 0.7
+"""Width and height: letterboxed into SIDE x SIDE, it is 64 x 32 with 16 rows of gray
+above.
+"""
+SCALE = SIDE / FRAME[0]
+ABOVE = 16
+THRESHOLD = 0.25
+IOU = 0.7
 
 
-def result(model: Path, folder: Path, **options: Any) -> tuple[Any, dict[str, Array], Array]:
+def result(
+    model: Path, folder: Path, **options: Any
+) -> tuple[Any, dict[str, Array], Array]:
     """What is found in a frame by the compiled model, the model's input, and the frame."""
     edgec.compile(model, output=folder / "y.edgec", **options)
     y, x = np.mgrid[0 : FRAME[1], 0 : FRAME[0]]
@@ -50,18 +57,35 @@ def in_frame(x: float, y: float) -> tuple[float, float]:
 
 
 def rows_of(outputs: list[Array], kind: str, end_to_end: bool) -> list[dict[str, Any]]:
-    """Boxes of the model's own outputs, in pixels of its input: as its exporter's documentation has them."""
+    """Boxes of the model's own outputs, in pixels of its input: as its exporter's
+    documentation has them.
+    """
     if end_to_end:
         found = []
         for row in outputs[0][0]:
             if row[4] >= THRESHOLD:
-                found.append({"box": row[:4], "score": row[4], "class": int(row[5]), "extra": row[6:]})
-        return [{**f, "corners": corners(f["box"]) if kind == "obb" else f["box"]} for f in found]
+                found.append(
+                    {
+                        "box": row[:4],
+                        "score": row[4],
+                        "class": int(row[5]),
+                        "extra": row[6:],
+                    }
+                )
+        return [
+            {**f, "corners": corners(f["box"]) if kind == "obb" else f["box"]}
+            for f in found
+        ]
     every = []
     for row in outputs[0][0].T:
         best = int(np.argmax(row[4 : 4 + CLASSES]))
         if row[4 + best] >= THRESHOLD:
-            one = {"box": row[:4], "score": row[4 + best], "class": best, "extra": row[4 + CLASSES :]}
+            one = {
+                "box": row[:4],
+                "score": row[4 + best],
+                "class": best,
+                "extra": row[4 + CLASSES :],
+            }
             every.append({**one, "corners": corners(row[:4])})
     kept: list[dict[str, Any]] = []
     for one in sorted(every, key=lambda r: -r["score"]):
@@ -77,48 +101,72 @@ def corners(box: Array) -> Array:
 
 
 def overlap(a: dict[str, Any], b: dict[str, Any], turned: bool) -> float:
-    """Of upright boxes the intersection over the union; of turned ones 1 less the Hellinger distance, by matrices."""
+    """Of upright boxes the intersection over the union; of turned ones 1 less the
+    Hellinger distance, by matrices.
+    """
     if not turned:
-        one, two = a["corners"], b["corners"]
-        w, h = (max(0.0, float(min(one[i + 2], two[i + 2]) - max(one[i], two[i]))) for i in (0, 1))
+        one = a["corners"]
+        two = b["corners"]
+        w, h = (
+            max(0.0, float(min(one[i + 2], two[i + 2]) - max(one[i], two[i])))
+            for i in (0, 1)
+        )
         areas = [float((c[2] - c[0]) * (c[3] - c[1])) for c in (one, two)]
         return w * h / (sum(areas) - w * h)
-    means, matrices = [], []
+    means = []
+    matrices = []
     for row in (a, b):
         x, y, w, h = row["box"].astype(np.float64)
         angle = float(row["extra"][0])
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        turn = np.array(
+            [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+        )
         means.append(np.array([x, y]))
         matrices.append(turn @ np.diag([w * w / 12, h * h / 12]) @ turn.T)
     mean = (matrices[0] + matrices[1]) / 2
     apart = means[0] - means[1]
     distance = apart @ np.linalg.inv(mean) @ apart / 8
-    distance += np.log(np.linalg.det(mean) / np.sqrt(np.linalg.det(matrices[0]) * np.linalg.det(matrices[1]))) / 2
+    distance += (
+        np.log(
+            np.linalg.det(mean)
+            / np.sqrt(np.linalg.det(matrices[0]) * np.linalg.det(matrices[1]))
+        )
+        / 2
+    )
     return float(1 - np.sqrt(max(0.0, 1 - np.exp(-distance))))
 
 
-def compare(found: Boxes, expected: list[dict[str, Any]], kind: str, planes: Array | None) -> None:
+def compare(
+    found: Boxes, expected: list[dict[str, Any]], kind: str, planes: Array | None
+) -> None:
     assert len(found.boxes) == len(expected) > 3
     for box, one in zip(found.boxes, expected, strict=True):
         assert box.index == one["class"]
         assert box.label == f"thing {box.index}"
         assert box.score == pytest.approx(one["score"], abs=1e-5)
-        {"detect": upright, "segment": masked, "pose": posed, "obb": turned}[kind](box, one, planes)
+        {"detect": upright, "segment": masked, "pose": posed, "obb": turned}[kind](
+            box, one, planes
+        )
 
 
 def upright(box: Box, one: dict[str, Any], planes: Array | None = None) -> None:
     x1, y1, x2, y2 = (float(v) for v in one["corners"])
-    low, high = in_frame(x1, y1), in_frame(x2, y2)
+    low = in_frame(x1, y1)
+    high = in_frame(x2, y2)
     expected = [np.clip(v, 0, FRAME[i % 2]) for i, v in enumerate((*low, *high))]
     np.testing.assert_allclose(box.corners, expected, atol=1e-3)
 
 
 def masked(box: Box, one: dict[str, Any], planes: Array | None) -> None:
-    """The logits of all pixels of the input, made larger, and cut off where the box ends."""
+    """The logits of all pixels of the input, made larger, and cut off where the box
+    ends.
+    """
     upright(box, one)
     assert box.mask is not None
     assert planes is not None
-    logits = np.tensordot(one["extra"].astype(np.float64), planes[0].astype(np.float64), 1)
+    logits = np.tensordot(
+        one["extra"].astype(np.float64), planes[0].astype(np.float64), 1
+    )
     side = logits.shape[0]
     across = [((x + 0.5) * SCALE) * side / SIDE - 0.5 for x in range(FRAME[0])]
     down = [((y + 0.5) * SCALE + ABOVE) * side / SIDE - 0.5 for y in range(FRAME[1])]
@@ -133,7 +181,9 @@ def masked(box: Box, one: dict[str, Any], planes: Array | None) -> None:
 def posed(box: Box, one: dict[str, Any], planes: Array | None = None) -> None:
     upright(box, one)
     points = one["extra"].reshape(POINTS, 3)
-    np.testing.assert_allclose(box.points, [in_frame(x, y) for x, y, _ in points], atol=1e-3)
+    np.testing.assert_allclose(
+        box.points, [in_frame(x, y) for x, y, _ in points], atol=1e-3
+    )
     np.testing.assert_allclose(box.point_scores, points[:, 2], atol=1e-5)
 
 
@@ -143,8 +193,13 @@ def turned(box: Box, one: dict[str, Any], planes: Array | None = None) -> None:
     assert box.angle == pytest.approx(angle, abs=1e-5)
     expected = []
     for dx, dy in ((-w, -h), (w, -h), (w, h), (-w, h)):
-        sine, cosine = np.sin(angle), np.cos(angle)
-        expected.append(in_frame(x + (dx * cosine - dy * sine) / 2, y + (dx * sine + dy * cosine) / 2))
+        sine = np.sin(angle)
+        cosine = np.cos(angle)
+        expected.append(
+            in_frame(
+                x + (dx * cosine - dy * sine) / 2, y + (dx * sine + dy * cosine) / 2
+            )
+        )
     np.testing.assert_allclose(box.polygon, expected, atol=2e-3)
 
 
@@ -159,14 +214,23 @@ def reference(model: Path, inputs: dict[str, Array]) -> list[Array]:
     ids=["candidates", "end-to-end", "a head that cannot be read"],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_float_model_finds(kind: str, end_to_end: bool, unknown: bool, tmp_path: Path) -> None:
+def test_what_a_float_model_finds(
+    kind: str, end_to_end: bool, unknown: bool, tmp_path: Path
+) -> None:
     """Where the head is left out, the same boxes as by the head, from all candidates."""
     whole = yolo(tmp_path / "whole.onnx", kind, end_to_end)
-    found, inputs, _ = result(yolo(tmp_path / "y.onnx", kind, end_to_end, unknown=unknown), tmp_path)
+    found, inputs, _ = result(
+        yolo(tmp_path / "y.onnx", kind, end_to_end, unknown=unknown), tmp_path
+    )
     with Bundle.open(tmp_path / "y.edgec") as bundle:
         assert (bundle.manifest.outputs[0] == "output0") != unknown
     outputs = reference(whole, inputs)
-    compare(found, rows_of(outputs, kind, end_to_end), kind, outputs[1] if kind == "segment" else None)
+    compare(
+        found,
+        rows_of(outputs, kind, end_to_end),
+        kind,
+        outputs[1] if kind == "segment" else None,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,7 +241,11 @@ def test_int8_ends_before_the_head(kind: str, tmp_path: Path) -> None:
     expected = rows_of(reference(model, inputs), kind, True)
     hits = 0
     for one in expected:
-        near = [b for b in found.boxes if b.index == one["class"] and abs(b.score - one["score"]) < 0.05]
+        near = [
+            b
+            for b in found.boxes
+            if b.index == one["class"] and abs(b.score - one["score"]) < 0.05
+        ]
         if kind == "obb":
             middle = np.array(in_frame(*one["box"][:2]))
             middles = [np.mean(b.polygon, axis=0) for b in near]
@@ -197,7 +265,9 @@ def test_explain_and_compile_say_what_is_left_out(tmp_path: Path) -> None:
     assert said.code == 0, said
     assert "end-to-end head" in said.out + said.err
     assert "topk" not in said.out
-    compiled = verb("compile", "y.onnx", *on, "--quantize", "fast", "-o", "y.edgec", cwd=tmp_path)
+    compiled = verb(
+        "compile", "y.onnx", *on, "--quantize", "fast", "-o", "y.edgec", cwd=tmp_path
+    )
     assert compiled.code == 0, compiled
     assert "end-to-end head" in compiled.out + compiled.err
     kept = verb("explain", "y.onnx", *on, "--keep-head", cwd=tmp_path)
@@ -207,11 +277,22 @@ def test_explain_and_compile_say_what_is_left_out(tmp_path: Path) -> None:
 def test_a_task_that_a_person_gives_keeps_the_head(tmp_path: Path) -> None:
     model = yolo(tmp_path / "y.onnx", "detect", True)
     with pytest.raises(EdgecError, match="output output0"):
-        edgec.compile(model, output=tmp_path / "y.edgec", task="yolo26", calibrate=PHOTOS, quantize="fast")
+        edgec.compile(
+            model,
+            output=tmp_path / "y.edgec",
+            task="yolo26",
+            calibrate=PHOTOS,
+            quantize="fast",
+        )
 
 
-@pytest.mark.parametrize("said", [{"args": "{'batch': 1, 'nms': True}", "end2end": "False"}, {"end2end": "True"}])
-def test_two_classes_are_no_doubt_where_the_file_says_that_it_picks(said: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [{"args": "{'batch': 1, 'nms': True}", "end2end": "False"}, {"end2end": "True"}],
+)
+def test_two_classes_are_no_doubt_where_the_file_says_that_it_picks(
+    said: dict[str, str],
+) -> None:
     """An RT-DETR of two classes has rows of six numbers, too."""
     told = {"author": "Ultralytics", "task": "detect", "names": "{0: 'a', 1: 'b'}"}
     boxes = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 300, 6])
@@ -244,7 +325,9 @@ def test_classification(tmp_path: Path) -> None:
     ],
     ids=["not-end-to-end", "no-points", "another-task", "another-number-of-names"],
 )
-def test_what_leaves_a_doubt_is_no_task(metadata: dict[str, str], shape: bool, tmp_path: Path) -> None:
+def test_what_leaves_a_doubt_is_no_task(
+    metadata: dict[str, str], shape: bool, tmp_path: Path
+) -> None:
     model = yolo(tmp_path / "y.onnx", "detect", shape, metadata=metadata)
     edgec.compile(model, output=tmp_path / "y.edgec")
     with Bundle.open(tmp_path / "y.edgec") as bundle:
@@ -253,8 +336,12 @@ def test_what_leaves_a_doubt_is_no_task(metadata: dict[str, str], shape: bool, t
 
 @pytest.mark.parametrize("family", ["yolov8", "yolo26"])
 @pytest.mark.parametrize(("kind", "suffix"), [("detect", ""), ("obb", "-obb")])
-def test_families_without_metadata(family: str, kind: str, suffix: str, tmp_path: Path) -> None:
-    model = yolo(tmp_path / "y.onnx", kind, family == "yolo26", metadata={"author": "somebody"})
+def test_families_without_metadata(
+    family: str, kind: str, suffix: str, tmp_path: Path
+) -> None:
+    model = yolo(
+        tmp_path / "y.onnx", kind, family == "yolo26", metadata={"author": "somebody"}
+    )
     found, inputs, _ = result(model, tmp_path, task=family + suffix)
     expected = rows_of(reference(model, inputs), kind, family == "yolo26")
     assert len(found.boxes) == len(expected) > 3
@@ -273,10 +360,15 @@ def test_a_result_is_told_and_drawn(kind: str, tmp_path: Path) -> None:
     for box, one in zip(found.boxes, told, strict=True):
         if kind == "segment":
             assert box.mask is not None
-            flat = np.repeat(np.arange(len(one["mask"]["counts"])) % 2 == 1, one["mask"]["counts"])
+            flat = np.repeat(
+                np.arange(len(one["mask"]["counts"])) % 2 == 1, one["mask"]["counts"]
+            )
             whole = flat.reshape(one["mask"]["size"][::-1]).T
             left, top, inside = box.mask.inside(box.corners)
             assert whole.sum() == inside.sum()
-            np.testing.assert_array_equal(whole[top : top + inside.shape[0], left : left + inside.shape[1]], inside)
+            np.testing.assert_array_equal(
+                whole[top : top + inside.shape[0], left : left + inside.shape[1]],
+                inside,
+            )
         assert ("points" in one) == ("point_scores" in one) == (kind == "pose")
         assert ("polygon" in one) == (kind == "obb")

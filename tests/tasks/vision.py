@@ -25,7 +25,9 @@ def library(text: str, folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
-def frame_inputs(infos: Sequence[TensorInfo], how: Mapping[str, Preprocess], folder: Path) -> list[FrameInput]:
+def frame_inputs(
+    infos: Sequence[TensorInfo], how: Mapping[str, Preprocess], folder: Path
+) -> list[FrameInput]:
     """A function for each input."""
     lib = library(vision_source(infos, how, None, []), folder)
     found = []
@@ -34,11 +36,15 @@ def frame_inputs(infos: Sequence[TensorInfo], how: Mapping[str, Preprocess], fol
         assert layout is not None
         size = layout.width, layout.height
         call = function(lib, f"edgec_frame_{i}")
-        found.append(FrameInput(call, info, size, how[info.name].fit, how[info.name].filter))
+        found.append(
+            FrameInput(call, info, size, how[info.name].fit, how[info.name].filter)
+        )
     return found
 
 
-def found_boxes(rows: Sequence[tuple[Detection, Mapping[str, TensorInfo], Size]], folder: Path) -> list[FoundBoxes]:
+def found_boxes(
+    rows: Sequence[tuple[Detection, Mapping[str, TensorInfo], Size]], folder: Path
+) -> list[FoundBoxes]:
     """A function for each bound task."""
     text = ""
     for i, (task, outputs, image) in enumerate(rows):
@@ -46,8 +52,14 @@ def found_boxes(rows: Sequence[tuple[Detection, Mapping[str, TensorInfo], Size]]
         info = TensorInfo(f"in{i}", (1, image[1], image[0], 3), "|u1")
         from edgec_runtime.preprocess import bind
 
-        own = vision_source([info], {info.name: bind(info)}, task, list(outputs.values()))
-        text += re.sub(r"(edgec_boxes|edgec_frame|edgec_vision_for|table)(_0)?\b", rf"\g<1>\g<2>_{i}", own)
+        own = vision_source(
+            [info], {info.name: bind(info)}, task, list(outputs.values())
+        )
+        text += re.sub(
+            r"(edgec_boxes|edgec_frame|edgec_vision_for|table)(_0)?\b",
+            rf"\g<1>\g<2>_{i}",
+            own,
+        )
     lib = library(text, folder)
     return [
         FoundBoxes(function(lib, f"edgec_boxes_{i}"), task.most(outputs), task.width)

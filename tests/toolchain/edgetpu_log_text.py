@@ -1,8 +1,9 @@
-"""Writes logs of edgetpu_compiler from their figures, in the layouts that its versions really print.
+"""Writes logs of edgetpu_compiler from their figures, in the layouts that its versions
+really print.
 
-A record has the keys of shared/edgetpu/logs.json. The layouts are those of published logs: the .log file of every
-version; the output of 1.0 and 2.0 (memory "available", then "used"); of 2.1 to 15 ("used", then "remaining"); of 16
-(with its timer).
+A record has the keys of shared/edgetpu/logs.json. The layouts are those of published
+logs: the .log file of every version; the output of 1.0 and 2.0 (memory "available",
+then "used"); of 2.1 to 15 ("used", then "remaining"); of 16 (with its timer).
 """
 
 from __future__ import annotations
@@ -12,18 +13,26 @@ from typing import Any
 
 Record = Mapping[str, Any]
 MAPPED = "Mapped to Edge TPU"
-V16, V15, V2_1, V1 = "16.0.384591198", "15.0.340273435", "2.1.302470888", "1.0.249710469"
+V16 = "16.0.384591198"
+V15 = "15.0.340273435"
+V2_1 = "2.1.302470888"
+V1 = "1.0.249710469"
 
 _PARTLY = (
-    "Model successfully compiled but not all operations are supported by the Edge TPU. A percentage of the model will "
-    "instead run on the CPU, which is slower. If possible, consider updating your model to use only operations "
+    "Model successfully compiled but not all operations are supported by the Edge TPU. "
+    "A percentage of the model will "
+    "instead run on the CPU, which is slower. If possible, "
+    "consider updating your model to use only operations "
     "supported by the Edge TPU. For details, visit g.co/coral/model-reqs."
 )
 
 
 def log_file(r: Record) -> str:
     """The _edgetpu.log beside the compiled file."""
-    head = f"{version_line(r['compiler_version'])}Input: {r['input']}\nOutput: {r['output']}\n"
+    head = (
+        f"{version_line(r['compiler_version'])}Input: {r['input']}\nOutput: "
+        f"{r['output']}\n"
+    )
     return f"{head}\n{table(r['rows'])}"
 
 
@@ -34,10 +43,16 @@ def screen(records: Sequence[Record], operations: bool = True) -> str:
     text = version_line(version)
     if _major(version) >= 16:
         text += "Started a compilation timeout timer of 180 seconds.\n"
-    text += f"\nModel{'s' * (len(records) > 1)} compiled successfully in {first['compile_ms']} ms.\n"
+    text += (
+        f"\nModel{'s' * (len(records) > 1)} compiled successfully in "
+        f"{first['compile_ms']} ms.\n"
+    )
     text += "".join(f"\n{_block(r, operations)}" for r in records)
     if _major(version) >= 16:
-        text += "Compilation child process completed within timeout period.\nCompilation succeeded! \n"
+        text += (
+            "Compilation child process completed within timeout "
+            "period.\nCompilation succeeded! \n"
+        )
     return text
 
 
@@ -60,13 +75,20 @@ def version_line(version: str) -> str:
 
 def _block(r: Record, operations: bool) -> str:
     text = f"Input model: {r['input']}\nInput size: {r['input_size']}\n"
-    text += f"Output model: {r['output']}\nOutput size: {r['output_size']}\n{_memory(r)}"
-    text += f"Number of Edge TPU subgraphs: {r['n_subgraphs']}\nTotal number of operations: {r['n_ops']}\n"
+    text += (
+        f"Output model: {r['output']}\nOutput size: {r['output_size']}\n{_memory(r)}"
+    )
+    text += (
+        f"Number of Edge TPU subgraphs: {r['n_subgraphs']}\nTotal number of "
+        f"operations: {r['n_ops']}\n"
+    )
     text += f"Operation log: {r['output'].removesuffix('.tflite')}.log\n"
     if "n_tpu" in r:
         text += f"\n{_PARTLY}\n{_split(r)}"
     return text + (
-        f"\n{table(r['rows'])}" if operations else "See the operation log file for individual operation details.\n"
+        f"\n{table(r['rows'])}"
+        if operations
+        else "See the operation log file for individual operation details.\n"
     )
 
 
@@ -74,11 +96,16 @@ def _memory(r: Record) -> str:
     if "onchip_used" not in r:
         return ""
     used = f"On-chip memory used for caching model parameters: {r['onchip_used']}\n"
-    streamed = f"Off-chip memory used for streaming uncached model parameters: {r['offchip_streamed']}\n"
+    streamed = (
+        "Off-chip memory used for streaming uncached model parameters: "
+        f"{r['offchip_streamed']}\n"
+    )
     if "onchip_remaining" not in r:
         return used + streamed
     word = "available" if has_available(r["compiler_version"]) else "remaining"
-    other = f"On-chip memory {word} for caching model parameters: {r['onchip_remaining']}\n"
+    other = (
+        f"On-chip memory {word} for caching model parameters: {r['onchip_remaining']}\n"
+    )
     return (other + used if word == "available" else used + other) + streamed
 
 
@@ -90,7 +117,9 @@ def _split(r: Record) -> str:
 
 
 def has_available(version: str) -> bool:
-    """Whether this version prints the memory before it takes its part; later ones print what is left."""
+    """Whether this version prints the memory before it takes its part; later ones print
+    what is left.
+    """
     return _major(version) == 1 or version.startswith("2.0")
 
 

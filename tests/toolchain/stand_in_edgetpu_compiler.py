@@ -1,8 +1,10 @@
-"""A stand-in for edgetpu_compiler: a test double that behaves as the real one is known to, by rules that a test sets.
+"""A stand-in for edgetpu_compiler: a test double that behaves as the real one is known
+to, by rules that a test sets.
 
-It gives each operator a yes or no by the rules, maps the first set of operators that TFLite would give to a delegate
-(all sets with -a), writes a file in which every mapped set is one custom op and every other operator keeps its names,
-and prints in the layout of the version that it plays. It compiles nothing for real.
+It gives each operator a yes or no by the rules, maps the first set of operators that
+TFLite would give to a delegate (all sets with -a), writes a file in which every mapped
+set is one custom op and every other operator keeps its names, and prints in the layout
+of the version that it plays. It compiles nothing for real.
 """
 
 from __future__ import annotations
@@ -24,22 +26,43 @@ ONE_SUBGRAPH = "More than one subgraph is not supported"
 CALLS = "calls.jsonl"
 _NAMES = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
 _FLAGS = {
-    "-s": 0, "--show_operations": 0, "-a": 0, "--enable_multiple_subgraphs": 0, "-d": 0, "--search_delegate": 0,
-    "-o": 1, "--out_dir": 1, "-m": 1, "--min_runtime_version": 1, "-n": 1, "--num_segments": 1, "-t": 1,
-    "--timeout_sec": 1, "-k": 1, "--delegate_search_step": 1, "-i": 1, "--intermediate_tensors": 1,
-}  # fmt: skip
-_LONG = {"-s": "--show_operations", "-a": "--enable_multiple_subgraphs", "-o": "--out_dir"}
+    "-s": 0,
+    "--show_operations": 0,
+    "-a": 0,
+    "--enable_multiple_subgraphs": 0,
+    "-d": 0,
+    "--search_delegate": 0,
+    "-o": 1,
+    "--out_dir": 1,
+    "-m": 1,
+    "--min_runtime_version": 1,
+    "-n": 1,
+    "--num_segments": 1,
+    "-t": 1,
+    "--timeout_sec": 1,
+    "-k": 1,
+    "--delegate_search_step": 1,
+    "-i": 1,
+    "--intermediate_tensors": 1,
+}
+_LONG = {
+    "-s": "--show_operations",
+    "-a": "--enable_multiple_subgraphs",
+    "-o": "--out_dir",
+}
 
 
 @dataclass(frozen=True)
 class Rules:
     """What it does.
 
-    refuse: a status by the name of the tensor that the operator writes, or by opcode. newest: the newest version of
-    an opcode that it knows. breaks_on: it dies with `failure` on any file in which one of these tensors is
-    written; breaks_above: or on one with more operators; unless it has failed `failures` times.
-    together: whether it compiles several files at once. hangs: seconds to wait (with a child). says: prints this and
-    writes nothing. writes: what every compiled file is replaced by (hexadecimal). lies: it says that all is mapped.
+    refuse: a status by the name of the tensor that the operator writes, or by opcode.
+    newest: the newest version of an opcode that it knows. breaks_on: it dies with
+    `failure` on any file in which one of these tensors is written; breaks_above: or on
+    one with more operators; unless it has failed `failures` times. together: whether it
+    compiles several files at once. hangs: seconds to wait (with a child). says: prints
+    this and writes nothing. writes: what every compiled file is replaced by
+    (hexadecimal). lies: it says that all is mapped.
     """
 
     version: str = V16
@@ -57,12 +80,17 @@ class Rules:
 
 
 class StandInEdgetpuCompiler:
-    """An executable called edgetpu_compiler in a folder, which a test may put on a PATH."""
+    """An executable called edgetpu_compiler in a folder, which a test may put on a
+    PATH.
+    """
 
     def __init__(self, folder: Path, rules: Rules | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.program = folder, folder / "edgetpu_compiler"
-        self.program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" "$0.json" "$@"\n')
+        self.folder = folder
+        self.program = folder / "edgetpu_compiler"
+        self.program.write_text(
+            f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" "$0.json" "$@"\n'
+        )
         self.program.chmod(0o755)
         self.set(rules or Rules())
 
@@ -73,7 +101,9 @@ class StandInEdgetpuCompiler:
     def calls(self) -> list[list[str]]:
         """The models of each call so far."""
         path = self.folder / CALLS
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        if path.exists():
+            return [json.loads(line) for line in path.read_text().splitlines()]
+        return []
 
 
 def stand_in(arguments: list[str], rules: Rules, calls: int = 0) -> tuple[str, int]:
@@ -85,7 +115,8 @@ def stand_in(arguments: list[str], rules: Rules, calls: int = 0) -> tuple[str, i
         time.sleep(rules.hangs)
     if rules.says is not None:
         return rules.says, 1
-    out, records = Path(flags.get("--out_dir", ".")), []
+    out = Path(flags.get("--out_dir", "."))
+    records = []
     loaded = [schema.ModelT.InitFromPackedBuf(m.read_bytes()) for m in models]
     for path, model in zip(models, loaded, strict=True):
         failure = _failure(model, rules, calls, len(models), path)
@@ -102,7 +133,9 @@ def stand_in(arguments: list[str], rules: Rules, calls: int = 0) -> tuple[str, i
 
 
 def parse(arguments: list[str]) -> tuple[dict[str, str], list[Path]]:
-    """Flags by their long names, and the models; a flag that the program does not have is an error."""
+    """Flags by their long names, and the models; a flag that the program does not have
+    is an error.
+    """
     flags: dict[str, str] = {}
     models: list[Path] = []
     rest = list(arguments)
@@ -117,35 +150,58 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[Path]]:
     return flags, models
 
 
-def _failure(model: Any, rules: Rules, calls: int, models: int, path: Path) -> str | None:
+def _failure(
+    model: Any, rules: Rules, calls: int, models: int, path: Path
+) -> str | None:
     ops = model.subgraphs[0].operators
     for op in ops:
-        name, version = _opcode(model, op), int(model.operatorCodes[op.opcodeIndex].version)
+        name = _opcode(model, op)
+        version = int(model.operatorCodes[op.opcodeIndex].version)
         if version > rules.newest.get(name, version):
             return (
-                f"ERROR: Didn't find op for builtin opcode '{name}' version '{version}'. An older version of this "
-                f"builtin might be supported.\n\nERROR: Registration failed.\n\nInvalid model: {path}\n"
+                f"ERROR: Didn't find op for builtin opcode '{name}' version "
+                f"'{version}'. An older version of this "
+                "builtin might be supported.\n\nERROR: "
+                f"Registration failed.\n\nInvalid model: {path}\n"
                 "Model could not be parsed\n"
             )
-    bad = any(_writes(model, op) in rules.breaks_on for op in ops) or len(ops) > rules.breaks_above
-    return rules.failure if (bad and calls < rules.failures) or (models > 1 and not rules.together) else None
+    bad = (
+        any(_writes(model, op) in rules.breaks_on for op in ops)
+        or len(ops) > rules.breaks_above
+    )
+    if (bad and calls < rules.failures) or (models > 1 and not rules.together):
+        return rules.failure
+    return None
 
 
-def _record(path: Path, rows: list[dict[str, Any]], sets: int, size: int, out: int, rules: Rules) -> dict[str, Any]:
+def _record(
+    path: Path, rows: list[dict[str, Any]], sets: int, size: int, out: int, rules: Rules
+) -> dict[str, Any]:
     if rules.lies:
         rows = [r | {"status": MAPPED} for r in rows]
     total = sum(r["count"] for r in rows)
     on_tpu = sum(r["count"] for r in rows if r["status"] == MAPPED)
     split = {} if on_tpu == total else {"n_tpu": on_tpu, "n_cpu": total - on_tpu}
     return {
-        "compiler_version": rules.version, "compile_ms": 12, "input": str(path), "input_size": f"{size / 1024:.2f}KiB",
-        "output": f"{path.stem}_edgetpu.tflite", "output_size": f"{out / 1024:.2f}KiB", "onchip_used": "10.25KiB",
-        "onchip_remaining": "7.50MiB", "offchip_streamed": "0.00B", "n_subgraphs": sets, "n_ops": total, "rows": rows,
-    } | split  # fmt: skip
+        "compiler_version": rules.version,
+        "compile_ms": 12,
+        "input": str(path),
+        "input_size": f"{size / 1024:.2f}KiB",
+        "output": f"{path.stem}_edgetpu.tflite",
+        "output_size": f"{out / 1024:.2f}KiB",
+        "onchip_used": "10.25KiB",
+        "onchip_remaining": "7.50MiB",
+        "offchip_streamed": "0.00B",
+        "n_subgraphs": sets,
+        "n_ops": total,
+        "rows": rows,
+    } | split
 
 
 def _compile(model: Any, rules: Rules, every: bool) -> tuple[list[dict[str, Any]], int]:
-    """Replace the mapped sets in the model; the rows of the table, and how many sets were mapped."""
+    """Replace the mapped sets in the model; the rows of the table, and how many sets
+    were mapped.
+    """
     graph = model.subgraphs[0]
     counts: dict[tuple[str, str], int] = {}
     result: list[Any] = []
@@ -155,16 +211,22 @@ def _compile(model: Any, rules: Rules, every: bool) -> tuple[list[dict[str, Any]
         mapped += take
         for op in ops:
             status = MAPPED if take else _refusal(model, op, rules) or ONE_SUBGRAPH
-            counts[_opcode(model, op), status] = counts.get((_opcode(model, op), status), 0) + 1
+            counts[_opcode(model, op), status] = (
+                counts.get((_opcode(model, op), status), 0) + 1
+            )
         result += [_custom(model, ops)] if take else ops
     graph.operators = result
     for code in model.operatorCodes:
         code.version = 1
-    return [{"op": op, "count": n, "status": status} for (op, status), n in counts.items()], mapped
+    return [
+        {"op": op, "count": n, "status": status} for (op, status), n in counts.items()
+    ], mapped
 
 
 def _sets(model: Any, rules: Rules) -> list[tuple[bool, list[Any]]]:
-    """TFLite's partition: grow a set of one kind with every operator whose inputs are ready, then start the next."""
+    """TFLite's partition: grow a set of one kind with every operator whose inputs are
+    ready, then start the next.
+    """
     pending = list(model.subgraphs[0].operators)
     made: set[int] = set()
     late = {int(i) for op in pending for i in op.outputs}
@@ -190,19 +252,26 @@ def _refusal(model: Any, op: Any, rules: Rules) -> str | None:
 
 
 def _custom(model: Any, ops: list[Any]) -> Any:
-    """One operator in place of `ops`: reads what they read from elsewhere, writes what is read elsewhere."""
+    """One operator in place of `ops`: reads what they read from elsewhere, writes what
+    is read elsewhere.
+    """
     graph = model.subgraphs[0]
     own = {int(i) for op in ops for i in op.outputs}
     inside = {id(op) for op in ops}
     wanted = {int(i) for i in graph.outputs}
-    wanted |= {int(i) for op in graph.operators if id(op) not in inside for i in op.inputs}
+    wanted |= {
+        int(i) for op in graph.operators if id(op) not in inside for i in op.inputs
+    }
     code = schema.OperatorCodeT()
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+    code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+    code.builtinCode = code.deprecatedBuiltinCode
     code.customCode = "edgetpu-custom-op"
     model.operatorCodes.append(code)
     custom = schema.OperatorT()
     custom.opcodeIndex = len(model.operatorCodes) - 1
-    read = dict.fromkeys(int(i) for op in ops for i in op.inputs if i >= 0 and int(i) not in own)
+    read = dict.fromkeys(
+        int(i) for op in ops for i in op.inputs if i >= 0 and int(i) not in own
+    )
     custom.inputs = [i for i in read if not _constant(model, i)]
     custom.outputs = [int(i) for op in ops for i in op.outputs if int(i) in wanted]
     custom.customOptions = list(b"stand-in")

@@ -12,11 +12,16 @@ from edgec_runtime.cache import cache_dir
 
 from edgec.toolchain.cc import Compiler
 
-SAYS = "import json, os, sys; open(sys.argv[-1], 'w').write(json.dumps([os.getcwd(), sys.argv[1:]]))"
+SAYS = (
+    "import json, os, sys; open(sys.argv[-1], 'w').write(json.dumps([os.getcwd(), "
+    "sys.argv[1:]]))"
+)
 
 
 @pytest.mark.parametrize("how", ["compile", "link_library", "link_program"])
-def test_in_one_folder_wherever_edgec_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_in_one_folder_wherever_edgec_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """zig would build its C library anew, a minute of a core."""
     compiler = Compiler((sys.executable, "-c", SAYS))
     said = []
@@ -29,17 +34,25 @@ def test_in_one_folder_wherever_edgec_is_started(tmp_path: Path, monkeypatch: py
         else:
             getattr(compiler, how)([given], Path("out"))
         where, args = json.loads((folder / "out").read_text())
-        paths = [os.path.normpath(a.removeprefix("-I")) for a in args if "x" in a.removeprefix("-I").split("/")[-1:]]
+        paths = [
+            os.path.normpath(a.removeprefix("-I"))
+            for a in args
+            if "x" in a.removeprefix("-I").split("/")[-1:]
+        ]
         said.append((where, paths))
     assert said[0] == said[1]
     assert said[0][0] == str(cache_dir("zig"))
     assert set(said[0][1]) == {str(tmp_path / "x")}
 
 
-def test_python_files_of_a_folder_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_files_of_a_folder_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """That of a model from somewhere, in which edgec is started."""
     (tmp_path / "ziglang.py").write_text("raise SystemExit('not this one')")
     (tmp_path / "a.c").write_text("int a;")
     monkeypatch.chdir(tmp_path)
-    Compiler.zig("x86_64-linux-gnu.2.28", "x86_64-linux-musl", "x86_64_v3").compile(Path("a.c"), [], Path("a.o"))
+    Compiler.zig("x86_64-linux-gnu.2.28", "x86_64-linux-musl", "x86_64_v3").compile(
+        Path("a.c"), [], Path("a.o")
+    )
     assert Path("a.o").stat().st_size > 0

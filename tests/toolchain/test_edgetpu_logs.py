@@ -1,4 +1,6 @@
-"""Reading what edgetpu_compiler prints: 213 real logs in their real layouts, failures, and what people do to logs."""
+"""Reading what edgetpu_compiler prints: 213 real logs in their real layouts, failures,
+and what people do to logs.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,27 @@ from typing import Any
 
 import pytest
 
-from edgec.toolchain.edgetpu.log import CompilerLog, LogRow, Trouble, failed, parse_block, parse_logs
+from edgec.toolchain.edgetpu.log import (
+    CompilerLog,
+    LogRow,
+    Trouble,
+    failed,
+    parse_block,
+    parse_logs,
+)
 from edgec.toolchain.edgetpu.statuses import UNKNOWN_FIX, known, status
 from tests.conftest import SHARED
-from tests.toolchain.edgetpu_log_text import MAPPED, V1, V15, V16, Record, fragment, has_available, log_file, screen
+from tests.toolchain.edgetpu_log_text import (
+    MAPPED,
+    V1,
+    V15,
+    V16,
+    Record,
+    fragment,
+    has_available,
+    log_file,
+    screen,
+)
 
 LOGS = SHARED / "edgetpu" / "logs.json"
 RECORDS: list[dict[str, Any]] = json.loads(LOGS.read_text()) if LOGS.is_file() else []
@@ -23,10 +42,21 @@ ROWS: list[dict[str, Any]] = [
     {"op": "RESHAPE", "count": 2, "status": "Operation not supported"},
 ]
 RECORD: Record = {
-    "compiler_version": V16, "compile_ms": 542, "input": "/tmp/x y/a.tflite", "input_size": "3.17MiB",
-    "output": "a_edgetpu.tflite", "output_size": "4.18MiB", "onchip_used": "3.33MiB", "onchip_remaining": "4.19MiB",
-    "offchip_streamed": "64.00B", "n_subgraphs": 1, "n_ops": 37, "n_tpu": 35, "n_cpu": 2, "rows": ROWS,
-}  # fmt: skip
+    "compiler_version": V16,
+    "compile_ms": 542,
+    "input": "/tmp/x y/a.tflite",
+    "input_size": "3.17MiB",
+    "output": "a_edgetpu.tflite",
+    "output_size": "4.18MiB",
+    "onchip_used": "3.33MiB",
+    "onchip_remaining": "4.19MiB",
+    "offchip_streamed": "64.00B",
+    "n_subgraphs": 1,
+    "n_ops": 37,
+    "n_tpu": 35,
+    "n_cpu": 2,
+    "rows": ROWS,
+}
 
 
 def size(n: int | None) -> str:
@@ -49,13 +79,17 @@ def record(log: CompilerLog, keys: set[str]) -> dict[str, Any]:
         "input_size": lambda: size(log.input_bytes),
         "output_size": lambda: size(log.output_bytes),
         "onchip_used": lambda: size(log.cached_bytes),
-        "onchip_remaining": lambda: size(log.available_bytes if available else log.remaining_bytes),
+        "onchip_remaining": lambda: size(
+            log.available_bytes if available else log.remaining_bytes
+        ),
         "offchip_streamed": lambda: size(log.streamed_bytes),
         "n_subgraphs": lambda: log.subgraphs,
         "n_ops": lambda: log.total_ops,
         "n_tpu": lambda: log.tpu_ops,
         "n_cpu": lambda: log.cpu_ops,
-        "rows": lambda: [{"op": r.op, "count": r.count, "status": r.status} for r in log.rows],
+        "rows": lambda: [
+            {"op": r.op, "count": r.count, "status": r.status} for r in log.rows
+        ],
     }
     return {key: values[key]() for key in keys}
 
@@ -73,7 +107,9 @@ def test_all_real_logs_are_there() -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("r", RECORDS, ids=[f"{i}-{r['source']}" for i, r in enumerate(RECORDS)])
+@pytest.mark.parametrize(
+    "r", RECORDS, ids=[f"{i}-{r['source']}" for i, r in enumerate(RECORDS)]
+)
 def test_a_real_log_comes_back(r: dict[str, Any]) -> None:
     text = written(r)
     keys = set(r) - NOT_PRINTED
@@ -88,11 +124,16 @@ def test_a_real_log_comes_back(r: dict[str, Any]) -> None:
 
 @pytest.mark.shared
 def test_real_models_compiled_together() -> None:
-    group = [r for r in RECORDS if r["path"].endswith("fm30_log.txt") and "compile_ms" in r]
+    group = [
+        r for r in RECORDS if r["path"].endswith("fm30_log.txt") and "compile_ms" in r
+    ]
     assert len(group) > 10
     logs = parse_logs(screen(group))
     assert [log.input for log in logs.values()] == [r["input"] for r in group]
-    assert all(record(logs[r["input"]], {"rows", "n_ops", "onchip_used"}).items() <= r.items() for r in group)
+    assert all(
+        record(logs[r["input"]], {"rows", "n_ops", "onchip_used"}).items() <= r.items()
+        for r in group
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +142,9 @@ def test_real_models_compiled_together() -> None:
         lambda text: text.replace("\n", "\r\n"),
         lambda text: "".join(f"> {line}" for line in text.splitlines(keepends=True)),
         lambda text: "".join(f"    {line}" for line in text.splitlines(keepends=True)),
-        lambda text: text.replace("Mapped", "\x1b[32mMapped").replace("TPU\n", "TPU\x1b[0m\n"),
+        lambda text: text.replace("Mapped", "\x1b[32mMapped").replace(
+            "TPU\n", "TPU\x1b[0m\n"
+        ),
         lambda text: text.replace("          ", "\t"),
         lambda text: "$ edgetpu_compiler -s a.tflite\n" + text + "$ \n",
         lambda text: text.replace("\n\n", "\n"),
@@ -126,30 +169,43 @@ def test_the_log_file_fills_in_what_the_screen_leaves_out() -> None:
 
 
 def test_a_model_is_whole_only_without_anything_on_the_cpu() -> None:
-    whole = {k: v for k, v in RECORD.items() if k not in ("n_tpu", "n_cpu")} | {"rows": ROWS[:1], "n_ops": 35}
+    whole = {k: v for k, v in RECORD.items() if k not in ("n_tpu", "n_cpu")} | {
+        "rows": ROWS[:1],
+        "n_ops": 35,
+    }
     for operations in (True, False):
         (log,) = parse_logs(screen([whole], operations)).values()
         assert log.whole
         assert not next(iter(parse_logs(screen([RECORD], operations)).values())).whole
 
 
-_16 = f"Edge TPU Compiler version {V16}\nStarted a compilation timeout timer of 180 seconds.\n"
-_END = "Compilation child process completed within timeout period.\nCompilation failed! \n"
+_16 = (
+    f"Edge TPU Compiler version {V16}\nStarted a compilation timeout timer of 180 "
+    "seconds.\n"
+)
+_END = (
+    "Compilation child process completed within timeout period.\nCompilation failed! \n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "trouble", "said"),
     [
         (
-            f"{_16}ERROR: Restored original execution plan after delegate application failure.\n"
-            f"Compilation failed: Compilation failed due to large activation tensors in model.\n{_END}",
+            f"{_16}ERROR: Restored original execution plan after delegate application "
+            "failure.\n"
+            "Compilation failed: Compilation failed due to large activation tensors "
+            f"in model.\n{_END}",
             Trouble.SIZE,
             "Compilation failed due to large activation tensors in model",
         ),
         (
-            f"Edge TPU Compiler version {V16}\nERROR: Didn't find op for builtin opcode 'CONV_2D' version '6'. "
-            "An older version of this builtin might be supported.\nAre you using an old TFLite binary?\n\n"
-            "ERROR: Registration failed.\n\nInvalid model: a.tflite\nModel could not be parsed\n",
+            f"Edge TPU Compiler version {V16}\nERROR: Didn't find op for builtin "
+            "opcode 'CONV_2D' version '6'. "
+            "An older version of this builtin might be supported.\nAre you using an "
+            "old TFLite binary?\n\n"
+            "ERROR: Registration failed.\n\nInvalid model: "
+            "a.tflite\nModel could not be parsed\n",
             Trouble.OPCODE,
             "Didn't find op for builtin opcode 'CONV_2D' version '6'",
         ),
@@ -159,23 +215,28 @@ _END = "Compilation child process completed within timeout period.\nCompilation 
             "Internal compiler error",
         ),
         (
-            f"{_16}Compilation timeout. This is usually caused by large activations.\nCompilation failed! \n",
+            f"{_16}Compilation timeout. This is usually caused by large "
+            "activations.\nCompilation failed! \n",
             Trouble.SIZE,
             "Compilation timeout. This is usually caused by large activations",
         ),
         (
-            f"{_16}ERROR: Encountered unresolved custom op: Atan.\nERROR: Node number 1 (Atan) failed to prepare.\n\n"
-            f"Compilation failed: Model failed in Tflite interpreter. Please ensure model can be loaded/run.\n{_END}",
+            f"{_16}ERROR: Encountered unresolved custom op: Atan.\nERROR: "
+            "Node number 1 (Atan) failed to prepare.\n\n"
+            "Compilation failed: Model failed in Tflite interpreter. Please ensure "
+            f"model can be loaded/run.\n{_END}",
             Trouble.NODE,
             "Node number 1 (Atan) failed to prepare",
         ),
         (
-            f"Edge TPU Compiler version {V15}\nInvalid model: a.tflite\nModel not quantized\n",
+            f"Edge TPU Compiler version {V15}\nInvalid model: "
+            "a.tflite\nModel not quantized\n",
             Trouble.MODEL,
             "Invalid model: a.tflite Model not quantized",
         ),
         (
-            f"{_16}libc++abi: terminating with uncaught exception of type std::out_of_range: vector\n{_END}",
+            f"{_16}libc++abi: terminating with uncaught exception of type "
+            f"std::out_of_range: vector\n{_END}",
             Trouble.SIZE,
             "terminating with uncaught exception of type std::out_of_range: vector",
         ),
@@ -185,11 +246,15 @@ _END = "Compilation child process completed within timeout period.\nCompilation 
             "'tfl.strided_slice' op is not supported on DarwiNN",
         ),
         (f"{_16}{_END}", Trouble.SIZE, "Compilation failed!"),
-        (f"Edge TPU Compiler version {V15}\n", Trouble.SIZE, "it printed its version and no more"),
+        (
+            f"Edge TPU Compiler version {V15}\n",
+            Trouble.SIZE,
+            "it printed its version and no more",
+        ),
         ("", Trouble.SIZE, "it printed nothing"),
         ("\x00\x01 \ufffd rubbish", Trouble.SIZE, 'it said "\ufffd rubbish"'),
     ],
-)  # fmt: skip
+)
 def test_failures(text: str, trouble: Trouble, said: str) -> None:
     assert parse_logs(text) == {}
     for spoiled in (text, text.replace("\n", "\r\n")):
@@ -199,7 +264,9 @@ def test_failures(text: str, trouble: Trouble, said: str) -> None:
 
 
 def test_a_failure_names_its_operator() -> None:
-    failure = failed("ERROR: Didn't find op for builtin opcode 'CONV_2D' version '6'.").failure
+    failure = failed(
+        "ERROR: Didn't find op for builtin opcode 'CONV_2D' version '6'."
+    ).failure
     assert failure is not None
     assert (failure.opcode, failure.version) == ("CONV_2D", 6)
     failure = failed("ERROR: Node number 12 (MUL) failed to prepare.").failure
@@ -208,7 +275,10 @@ def test_a_failure_names_its_operator() -> None:
 
 
 def test_the_search_for_a_delegate_ends_in_success() -> None:
-    tries = f"Searching for valid delegate with step 1\nTry to compile segment with 9 ops\n{_16}{_END}"
+    tries = (
+        "Searching for valid delegate with step 1\nTry to compile segment with 9 "
+        f"ops\n{_16}{_END}"
+    )
     (log,) = parse_logs(tries + screen([RECORD])).values()
     assert log.failure is None
     assert log.total_ops == 37
@@ -229,7 +299,11 @@ def test_an_unknown_status_is_passed_on() -> None:
     assert log.rows == (LogRow("MUL", 3, "The moon  is too full"),)
     assert not log.whole
     found = status(log.rows[0].status)
-    assert (found.text, found.fix, found.own) == ("The moon is too full", UNKNOWN_FIX, True)
+    assert (found.text, found.fix, found.own) == (
+        "The moon is too full",
+        UNKNOWN_FIX,
+        True,
+    )
 
 
 def test_parsing_leaves_the_path_of_the_input_alone(tmp_path: Path) -> None:
@@ -266,7 +340,12 @@ def test_a_number_that_is_none_is_passed_over(number: str) -> None:
         f"CONV_2D {number} Mapped to Edge TPU",
     )
     log = parse_logs("\n".join(lines))["a.tflite"]
-    assert (log.subgraphs, log.rows, log.compile_ms, log.input_bytes) == (None, (), None, None)
+    assert (log.subgraphs, log.rows, log.compile_ms, log.input_bytes) == (
+        None,
+        (),
+        None,
+        None,
+    )
     assert failed(f"Node number {number} (ADD) failed to prepare").failure
 
 

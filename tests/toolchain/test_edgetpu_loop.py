@@ -1,4 +1,6 @@
-"""The loop with the stand-in compiler: what it refuses or chokes on goes to the CPU, and the answers stay the same."""
+"""The loop with the stand-in compiler: what it refuses or chokes on goes to the CPU,
+and the answers stay the same.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,21 @@ from edgec.ops.shape import Reshape
 from edgec.quantize.quantize import quantize
 from edgec.toolchain.edgetpu.runners import Answer, LocalRunner, answer
 from tests.quantize.nets import Net
-from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler, stand_in
+from tests.toolchain.stand_in_edgetpu_compiler import (
+    Rules,
+    StandInEdgetpuCompiler,
+    stand_in,
+)
 
-UNSPECIFIED = "Operation is otherwise supported, but not mapped due to some unspecified limitation"
+UNSPECIFIED = (
+    "Operation is otherwise supported, but not mapped due to some "
+    "unspecified limitation"
+)
 LARGE = (
-    "Started a compilation timeout timer of 180 seconds.\nERROR: Restored original execution plan after delegate "
-    "application failure.\nCompilation failed: Compilation failed due to large activation tensors in model.\n"
+    "Started a compilation timeout timer of 180 seconds.\nERROR: "
+    "Restored original execution plan after delegate "
+    "application failure.\nCompilation failed: Compilation failed due to large "
+    "activation tensors in model.\n"
     "Compilation child process completed within timeout period.\nCompilation failed! \n"
 )
 
@@ -38,21 +49,31 @@ class StandInRunner:
     name = "the stand-in"
 
     def __init__(self, rules: Rules) -> None:
-        self.rules, self.calls = rules, list[list[str]]()
+        self.rules = rules
+        self.calls = list[list[str]]()
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
         with tempfile.TemporaryDirectory() as tmp:
             folder = Path(tmp)
             for name, data in models.items():
                 (folder / f"{name}.tflite").write_bytes(data)
-            arguments = ["-s", "-o", tmp, *(str(folder / f"{n}.tflite") for n in models)]
+            arguments = [
+                "-s",
+                "-o",
+                tmp,
+                *(str(folder / f"{n}.tflite") for n in models),
+            ]
             text, _ = stand_in(arguments, self.rules, len(self.calls))
             self.calls.append(list(models))
-            return answer(text, models, {p.name: p.read_bytes() for p in folder.iterdir()})
+            return answer(
+                text, models, {p.name: p.read_bytes() for p in folder.iterdir()}
+            )
 
 
 def chain(convs: int = 6) -> Graph:
-    """Convolutions one after the other, with enough work for the Edge TPU; op i writes "y<i>"."""
+    """Convolutions one after the other, with enough work for the Edge TPU; op i writes
+    "y<i>".
+    """
     net = Net("chain", 3)
     x = net.input(1, 48, 48, 8)
     for _ in range(convs):
@@ -64,22 +85,34 @@ def branches() -> Graph:
     """Two branches of convolutions of one input, added."""
     net = Net("branches", 4)
     x = net.conv(net.input(1, 48, 48, 8), 48)
-    left, right = net.conv(net.conv(x, 48), 48), net.conv(net.conv(x, 48), 48)
+    left = net.conv(net.conv(x, 48), 48)
+    right = net.conv(net.conv(x, 48), 48)
     return net.done(net.conv(net.op(Add(), left, right), 48))
 
 
 def lowered(graph: Graph) -> Lowered:
     """As `lower` leaves a quantized model for a board with an Edge TPU."""
     rng = np.random.default_rng(5)
-    samples = [{v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs} for _ in range(2)]
-    done, target = quantize(graph, samples), Target.parse("pi4+coral")
+    samples = [
+        {v.name: rng.normal(size=v.type.shape).astype(np.float32) for v in graph.inputs}
+        for _ in range(2)
+    ]
+    done = quantize(graph, samples)
+    target = Target.parse("pi4+coral")
     parts = place(done, target, Wishes())
-    return Lowered(target, {}, graph, done, samples, "test", True, False, (), Wishes(), parts)
+    return Lowered(
+        target, {}, graph, done, samples, "test", True, False, (), Wishes(), parts
+    )
 
 
 def names(model: Lowered) -> list[str]:
     """The first output of each op on the Edge TPU, in order."""
-    return [op.outputs[0].name for s in model.partition.segments if s.place == "edgetpu" for op in s.graph.ops]
+    return [
+        op.outputs[0].name
+        for s in model.partition.segments
+        if s.place == "edgetpu"
+        for op in s.graph.ops
+    ]
 
 
 def run(model: Lowered) -> dict[str, Array]:
@@ -93,7 +126,8 @@ def run(model: Lowered) -> dict[str, Array]:
 def asked(model: Lowered, rules: Rules) -> tuple[Lowered, Outcome, StandInRunner]:
     runner = StandInRunner(rules)
     after, outcome = ask(model, runner, lambda text: None, needed=True)
-    want, got = interp(model.graph, model.samples[0]), run(after)
+    want = interp(model.graph, model.samples[0])
+    got = run(after)
     for name, y in want.items():  # whatever goes where, the numbers stay
         np.testing.assert_array_equal(got[name], y)
     return after, outcome, runner
@@ -104,7 +138,12 @@ def test_all_maps_at_once() -> None:
     after, outcome, runner = asked(model, Rules())
     assert len(names(after)) >= 6
     assert after is model
-    assert (outcome.rounds, outcome.calls, outcome.found, outcome.warning) == (1, 1, (), None)
+    assert (outcome.rounds, outcome.calls, outcome.found, outcome.warning) == (
+        1,
+        1,
+        (),
+        None,
+    )
     (result,) = outcome.segments.values()
     assert result.data is not None
     assert b"edgetpu-custom-op" in result.data
@@ -112,18 +151,24 @@ def test_all_maps_at_once() -> None:
     assert runner.calls == [list(outcome.segments)]
 
 
-@pytest.mark.parametrize("version", ["1.0.249710469", "2.1.302470888", "14.1.317412892", "16.0.384591198"])
+@pytest.mark.parametrize(
+    "version", ["1.0.249710469", "2.1.302470888", "14.1.317412892", "16.0.384591198"]
+)
 def test_a_refused_op_goes_to_the_cpu_with_the_compilers_reason(version: str) -> None:
     model = lowered(chain())
     victim = names(model)[3]
-    after, outcome, _ = asked(model, Rules(version=version, refuse={victim: UNSPECIFIED}))
+    after, outcome, _ = asked(
+        model, Rules(version=version, refuse={victim: UNSPECIFIED})
+    )
     assert victim not in names(after)
     assert [f.op for f in outcome.found] == [victim]
     assert outcome.rounds == 2
     assert len(outcome.segments) == 2
     assert all(r.data is not None for r in outcome.segments.values())
     assert outcome.together
-    (verdict,) = [v for op, v in after.partition.verdicts.items() if op.outputs[0].name == victim]
+    (verdict,) = [
+        v for op, v in after.partition.verdicts.items() if op.outputs[0].name == victim
+    ]
     (refusal,) = verdict.refusals
     assert (refusal.rule, refusal.seen) == ("edgetpu_compiler", UNSPECIFIED)
     assert "smaller" in (refusal.fix or "")
@@ -137,7 +182,9 @@ def test_what_only_comes_after_a_refused_op_is_not_blamed() -> None:
 
 
 def test_of_one_opcode_those_are_blamed_that_were_ready() -> None:
-    """The log counts refused and left-out convolutions, and does not say which is which."""
+    """The log counts refused and left-out convolutions, and does not say which is
+    which.
+    """
     model = lowered(chain())
     victims = names(model)[1::2]
     _, outcome, _ = asked(model, Rules(refuse=dict.fromkeys(victims, UNSPECIFIED)))
@@ -148,7 +195,9 @@ def test_of_one_opcode_those_are_blamed_that_were_ready() -> None:
 
 def test_an_opcode_that_is_refused_wherever_it_is() -> None:
     model = lowered(chain())
-    after, outcome, _ = asked(model, Rules(refuse={"CONV_2D": "Operation not supported"}))
+    after, outcome, _ = asked(
+        model, Rules(refuse={"CONV_2D": "Operation not supported"})
+    )
     assert names(after) == []
     assert outcome.segments == {}
     assert (outcome.rounds, outcome.version) == (1, "16.0.384591198")
@@ -160,17 +209,28 @@ def test_a_version_that_it_does_not_know_takes_the_opcode_away() -> None:
     after, outcome, runner = asked(model, Rules(newest={"CONV_2D": 0}))
     assert names(after) == []
     assert len(runner.calls) == 1
-    assert "Didn't find op for builtin opcode 'CONV_2D'" in outcome.found[0].refusal.seen
+    assert (
+        "Didn't find op for builtin opcode 'CONV_2D'" in outcome.found[0].refusal.seen
+    )
 
 
-@pytest.mark.parametrize("failure", ["\nInternal compiler error. Aborting! \n", LARGE], ids=["internal", "large"])
+@pytest.mark.parametrize(
+    "failure",
+    ["\nInternal compiler error. Aborting! \n", LARGE],
+    ids=["internal", "large"],
+)
 @pytest.mark.parametrize("at", [0, 2, 5])
-def test_an_op_that_breaks_the_compiler_is_found_by_halves(failure: str, at: int) -> None:
+def test_an_op_that_breaks_the_compiler_is_found_by_halves(
+    failure: str, at: int
+) -> None:
     model = lowered(chain())
     victim = names(model)[at]
     after, outcome, runner = asked(model, Rules(breaks_on=(victim,), failure=failure))
     assert [f.op for f in outcome.found] == [victim]
-    assert "edgetpu_compiler must compile the region" in outcome.found[0].refusal.constraint
+    assert (
+        "edgetpu_compiler must compile the region"
+        in outcome.found[0].refusal.constraint
+    )
     assert all(r.data is not None for r in outcome.segments.values())
     assert len(names(after)) >= len(names(model)) - 2
     assert outcome.calls == len(runner.calls) <= 9
@@ -205,13 +265,17 @@ def test_an_internal_error_that_does_not_come_again() -> None:
 def test_segments_that_do_not_compile_together_are_compiled_alone() -> None:
     model = lowered(chain())
     victim = names(model)[3]
-    _, outcome, runner = asked(model, Rules(refuse={victim: UNSPECIFIED}, together=False))
+    _, outcome, runner = asked(
+        model, Rules(refuse={victim: UNSPECIFIED}, together=False)
+    )
     assert not outcome.together
     assert all(r.data is not None for r in outcome.segments.values())
     assert [len(c) for c in runner.calls] == [1, 2, 1, 1]
 
 
-@pytest.mark.parametrize("writes", ["", "00" * 64, (b"\0\0\0\0TFL3" + b"\xff" * 90).hex()])
+@pytest.mark.parametrize(
+    "writes", ["", "00" * 64, (b"\0\0\0\0TFL3" + b"\xff" * 90).hex()]
+)
 def test_a_file_that_is_none_is_not_used(writes: str) -> None:
     after, outcome, _ = asked(lowered(chain()), Rules(writes=writes))
     (result,) = outcome.segments.values()
@@ -228,7 +292,9 @@ def test_a_compiler_that_says_whole_but_left_ops_is_not_believed() -> None:
     assert outcome.found[0].refusal.seen == "it gave no reason"
 
 
-@pytest.mark.parametrize("says", ["", "rubbish\x00\n", "Edge TPU Compiler version 16.0.384591198\n"])
+@pytest.mark.parametrize(
+    "says", ["", "rubbish\x00\n", "Edge TPU Compiler version 16.0.384591198\n"]
+)
 def test_a_compiler_that_never_answers_sensibly_blames_no_op(says: str) -> None:
     model = lowered(chain())
     after, outcome, runner = asked(model, Rules(says=says))
@@ -241,7 +307,10 @@ def test_a_compiler_that_never_answers_sensibly_blames_no_op(says: str) -> None:
 
 def test_an_invalid_file_is_not_cut_up() -> None:
     model = lowered(chain())
-    says = "Edge TPU Compiler version 15.0.340273435\nInvalid model: seg1.tflite\nModel not quantized\n"
+    says = (
+        "Edge TPU Compiler version 15.0.340273435\nInvalid model: "
+        "seg1.tflite\nModel not quantized\n"
+    )
     after, outcome, runner = asked(model, Rules(says=says))
     assert after is model
     assert len(runner.calls) == 1
@@ -269,7 +338,8 @@ def test_uint8_files_are_understood_by_their_inner_names() -> None:
     graph = net.done(net.op(Reshape((1, 48 * 48, 48)), net.conv(x, 48)))
     model = lowered(graph)
     segment = next(s for s in model.partition.segments if s.place == "edgetpu").graph
-    first, last = segment.ops[0], segment.ops[-1]
+    first = segment.ops[0]
+    last = segment.ops[-1]
     of = edgetpu_loop._op_of
     assert of(segment, first.outputs[0].name) is first
     assert of(segment, f"{last.outputs[0].name}_inner") is last
@@ -281,12 +351,19 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> N
     double = StandInEdgetpuCompiler(tmp_path)
     double.program.write_text("#!/bin/sh\nsleep 60 & echo started >&2\nwait\n")
     model = lowered(chain(2))
-    _, outcome = ask(model, LocalRunner(str(double.program), timeout=0.2), lambda text: None, needed=True)
+    _, outcome = ask(
+        model,
+        LocalRunner(str(double.program), timeout=0.2),
+        lambda text: None,
+        needed=True,
+    )
     (result,) = outcome.segments.values()
     assert "no result after 0.2 s" in (result.problem or "")
 
 
-def test_a_program_that_cannot_run_is_an_error_only_when_it_was_asked_for(tmp_path: Path) -> None:
+def test_a_program_that_cannot_run_is_an_error_only_when_it_was_asked_for(
+    tmp_path: Path,
+) -> None:
     model = lowered(chain(2))
     runner = LocalRunner(str(tmp_path / "absent"))
     with pytest.raises(ToolError, match="cannot run"):
@@ -299,6 +376,11 @@ def test_a_program_that_cannot_run_is_an_error_only_when_it_was_asked_for(tmp_pa
 def test_progress_says_what_is_asked() -> None:
     said: list[str] = []
     model = lowered(chain())
-    ask(model, StandInRunner(Rules(breaks_on=(names(model)[2],))), said.append, needed=True)
+    ask(
+        model,
+        StandInRunner(Rules(breaks_on=(names(model)[2],))),
+        said.append,
+        needed=True,
+    )
     assert said[0].startswith("asking edgetpu_compiler: seg")
     assert any(", operations 1 to " in text for text in said)

@@ -1,4 +1,6 @@
-"""Where edgetpu_compiler runs: on the PATH, by its path, over ssh (a double of ssh), by a hand-off folder."""
+"""Where edgetpu_compiler runs: on the PATH, by its path, over ssh (a double of ssh), by
+a hand-off folder.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +35,34 @@ def double(tmp_path: Path) -> StandInEdgetpuCompiler:
 
 
 class StandInSsh:
-    """An executable called ssh, first on the PATH, that runs the command here, in a home and with a PATH of its own."""
+    """An executable called ssh, first on the PATH, that runs the command here, in a
+    home and with a PATH of its own.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.home = folder, folder / "home"
+        self.folder = folder
+        self.home = folder / "home"
         self.home.mkdir(parents=True)
         self.says("")
         monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
-    def says(self, text: str, code: int | None = None, before: str = "", path: Path | None = None) -> None:
-        """code: fail at once with this text on stderr. before: what a login script prints. path: of programs there."""
+    def says(
+        self,
+        text: str,
+        code: int | None = None,
+        before: str = "",
+        path: Path | None = None,
+    ) -> None:
+        """code: fail at once with this text on stderr. before: what a login script
+        prints. path: of programs there.
+        """
         end = "" if code is None else f"printf '%s\\n' {text!r} >&2; exit {code}\n"
         there = f"{path}:/usr/bin:/bin" if path else "/usr/bin:/bin"
         script = (
-            f'#!/bin/sh\nprintf "%s\\n" "$@" >{self.folder}/arguments\n{end}printf "%s" {before!r}\n'
-            f'for command; do :; done\ncd {self.home} && TMPDIR={self.home} PATH={there} exec sh -c "$command"\n'
+            f'#!/bin/sh\nprintf "%s\\n" "$@" >{self.folder}/arguments\n{end}printf '
+            f'"%s" {before!r}\n'
+            f"for command; do :; done\ncd {self.home} && TMPDIR={self.home} "
+            f'PATH={there} exec sh -c "$command"\n'
         )
         program = self.folder / "ssh"
         program.write_text(script)
@@ -62,7 +77,9 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandInSsh:
     return StandInSsh(tmp_path / "ssh", monkeypatch)
 
 
-def test_the_path_is_the_default(double: StandInEdgetpuCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_is_the_default(
+    double: StandInEdgetpuCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert runner_for(None, {}) is None
     monkeypatch.setenv("PATH", str(double.folder), prepend=os.pathsep)
@@ -99,7 +116,8 @@ def test_a_program_that_only_fails(tmp_path: Path) -> None:
     assert "it ended with exit code 3" in (result.problem or "")
 
 
-# ---- ssh -------------------------------------------------------------------------------------------------------------
+# ---- ssh
+# --------------------------------------------------------------------------------------
 
 
 def test_over_ssh(ssh: StandInSsh, double: StandInEdgetpuCompiler) -> None:
@@ -114,13 +132,19 @@ def test_over_ssh(ssh: StandInSsh, double: StandInEdgetpuCompiler) -> None:
     assert list(ssh.home.iterdir()) == []  # nothing stays there
 
 
-def test_over_ssh_with_a_path_and_a_chatty_login(ssh: StandInSsh, double: StandInEdgetpuCompiler) -> None:
+def test_over_ssh_with_a_path_and_a_chatty_login(
+    ssh: StandInSsh, double: StandInEdgetpuCompiler
+) -> None:
     ssh.says("", before="Welcome to there!\n0 updates\n")
-    (result,) = compile_segments({"seg1": MODEL}, SshRunner(f"ssh://there{double.program}")).values()
+    (result,) = compile_segments(
+        {"seg1": MODEL}, SshRunner(f"ssh://there{double.program}")
+    ).values()
     assert result.data is not None
 
 
-def test_a_failure_over_ssh_is_the_compilers(ssh: StandInSsh, double: StandInEdgetpuCompiler) -> None:
+def test_a_failure_over_ssh_is_the_compilers(
+    ssh: StandInSsh, double: StandInEdgetpuCompiler
+) -> None:
     double.set(Rules(breaks_above=0))
     ssh.says("", path=double.folder)
     (result,) = compile_segments({"seg1": MODEL}, SshRunner("ssh://there")).values()
@@ -131,11 +155,21 @@ def test_a_failure_over_ssh_is_the_compilers(ssh: StandInSsh, double: StandInEdg
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("Host key verification failed.", "connect once by hand to accept its key: ssh me@there"),
-        ("@@@ REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification failed.", "ssh-keygen -R there"),
+        (
+            "Host key verification failed.",
+            "connect once by hand to accept its key: ssh me@there",
+        ),
+        (
+            "@@@ REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nHost key verification "
+            "failed.",
+            "ssh-keygen -R there",
+        ),
         ("ssh: connect to host there port 22: Connection refused", "ssh://there:PORT"),
         ("me@there: Permission denied (publickey,password).", "ssh-copy-id me@there"),
-        ("ssh: Could not resolve hostname there: Name or service not known", "check the name"),
+        (
+            "ssh: Could not resolve hostname there: Name or service not known",
+            "check the name",
+        ),
         ("ssh: connect to host there port 22: Connection timed out", "reachable"),
         ("something else", "try: ssh me@there"),
     ],
@@ -155,7 +189,9 @@ def test_no_program_over_there(ssh: StandInSsh) -> None:
     assert "ssh://there/path/of/edgetpu_compiler" in (e.value.hint or "")
 
 
-def test_a_hanging_machine_is_given_up(ssh: StandInSsh, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_machine_is_given_up(
+    ssh: StandInSsh, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("edgec.toolchain.edgetpu.ssh.GRACE_S", 0.0)
     monkeypatch.setattr("edgec.toolchain.edgetpu.ssh.CONNECT_S", 0)
     (ssh.folder / "ssh").write_text("#!/bin/sh\nsleep 60\n")
@@ -165,27 +201,43 @@ def test_a_hanging_machine_is_given_up(ssh: StandInSsh, monkeypatch: pytest.Monk
     assert time.monotonic() - before < 20
 
 
-def test_a_compiler_that_hangs_over_there_is_stopped_there(ssh: StandInSsh, double: StandInEdgetpuCompiler) -> None:
+def test_a_compiler_that_hangs_over_there_is_stopped_there(
+    ssh: StandInSsh, double: StandInEdgetpuCompiler
+) -> None:
     double.set(Rules(hangs=60))
     ssh.says("", path=double.folder)
-    (result,) = compile_segments({"seg1": MODEL}, SshRunner("ssh://there", timeout=1)).values()
+    (result,) = compile_segments(
+        {"seg1": MODEL}, SshRunner("ssh://there", timeout=1)
+    ).values()
     assert "no result after 1 s" in (result.problem or "")
     assert list(ssh.home.iterdir()) == []
 
 
-@pytest.mark.parametrize("url", ["ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://h:port", "ssh://-x@h"])
+@pytest.mark.parametrize(
+    "url",
+    ["ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://h:port", "ssh://-x@h"],
+)
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(InputError, match="is no address"):
         runner_for(url, {})
 
 
-# ---- the folder ------------------------------------------------------------------------------------------------------
+# ---- the folder
+# --------------------------------------------------------------------------------------
 
 
-def compile_there(folder: Path, double: StandInEdgetpuCompiler) -> subprocess.CompletedProcess[str]:
+def compile_there(
+    folder: Path, double: StandInEdgetpuCompiler
+) -> subprocess.CompletedProcess[str]:
     """The person runs compile.sh where the program is."""
     path = f"{double.folder}:/usr/bin:/bin"
-    return subprocess.run(["sh", folder / "compile.sh"], env={"PATH": path}, capture_output=True, text=True, cwd="/")
+    return subprocess.run(
+        ["sh", folder / "compile.sh"],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
 
 
 def asked_folder(folder: Path) -> Path:
@@ -194,22 +246,35 @@ def asked_folder(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_goes_there_and_comes_back(tmp_path: Path, double: StandInEdgetpuCompiler) -> None:
+def test_a_folder_goes_there_and_comes_back(
+    tmp_path: Path, double: StandInEdgetpuCompiler
+) -> None:
     folder = asked_folder(tmp_path / "out")
-    assert {p.name for p in folder.iterdir()} >= {"README.txt", "compile.sh", "handoff.json", "call-01"}
+    assert {p.name for p in folder.iterdir()} >= {
+        "README.txt",
+        "compile.sh",
+        "handoff.json",
+        "call-01",
+    }
     with pytest.raises(Pending, match="has not run on call-01 yet"):
         compile_segments(TWO, HandOff.open(folder))
     done = compile_there(folder, double)
     assert done.returncode == 0
     assert "edgec finish out" in done.stdout
-    assert double.calls() == [["seg1", "seg3"]]  # each alone is not needed, since together worked
+    # each alone is not needed, since together worked
+    assert double.calls() == [["seg1", "seg3"]]
     hand = HandOff.open(folder)
     assert hand.recipe == {"how": "to go on"}
     results = compile_segments(TWO, hand)
-    assert all(r.data is not None and r.log.version == "16.0.384591198" for r in results.values())
+    assert all(
+        r.data is not None and r.log.version == "16.0.384591198"
+        for r in results.values()
+    )
 
 
-def test_alone_where_together_failed_without_another_round(tmp_path: Path, double: StandInEdgetpuCompiler) -> None:
+def test_alone_where_together_failed_without_another_round(
+    tmp_path: Path, double: StandInEdgetpuCompiler
+) -> None:
     double.set(Rules(together=False))
     folder = asked_folder(tmp_path / "out")
     compile_there(folder, double)
@@ -220,29 +285,45 @@ def test_alone_where_together_failed_without_another_round(tmp_path: Path, doubl
     assert double.calls() == [["seg1", "seg3"], ["seg1"], ["seg3"]]
 
 
-def test_the_script_runs_only_what_is_new(tmp_path: Path, double: StandInEdgetpuCompiler) -> None:
+def test_the_script_runs_only_what_is_new(
+    tmp_path: Path, double: StandInEdgetpuCompiler
+) -> None:
     folder = asked_folder(tmp_path / "out")
     compile_there(folder, double)
     with pytest.raises(Pending, match="has to run once more"):
         compile_segments({"other": MODEL}, HandOff.open(folder))
     compile_there(folder, double)
     assert double.calls() == [["seg1", "seg3"], ["other"]]
-    assert compile_segments({"other": MODEL}, HandOff.open(folder))["other"].data is not None
+    assert (
+        compile_segments({"other": MODEL}, HandOff.open(folder))["other"].data
+        is not None
+    )
 
 
-def test_the_script_says_what_it_misses(tmp_path: Path, double: StandInEdgetpuCompiler) -> None:
+def test_the_script_says_what_it_misses(
+    tmp_path: Path, double: StandInEdgetpuCompiler
+) -> None:
     folder = asked_folder(tmp_path / "out")
-    done = subprocess.run(["sh", folder / "compile.sh"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", folder / "compile.sh"],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 127
     assert "there is no edgetpu_compiler here" in done.stderr
     env = {"PATH": "/usr/bin:/bin", "EDGETPU_COMPILER": "bin/edgetpu_compiler"}
-    done = subprocess.run(["sh", "out/compile.sh"], env=env, capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        ["sh", "out/compile.sh"], env=env, capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0
     assert double.calls() == [["seg1", "seg3"]]
 
 
 @pytest.mark.parametrize("change", ["model", "missing", "state", "json", "name"])
-def test_a_folder_that_was_changed(tmp_path: Path, double: StandInEdgetpuCompiler, change: str) -> None:
+def test_a_folder_that_was_changed(
+    tmp_path: Path, double: StandInEdgetpuCompiler, change: str
+) -> None:
     folder = asked_folder(tmp_path / "out")
     state = folder / "handoff.json"
     if change == "model":
@@ -255,7 +336,8 @@ def test_a_folder_that_was_changed(tmp_path: Path, double: StandInEdgetpuCompile
         state.write_text("{")
     else:
         data = json.loads(state.read_text())
-        data["calls"][0]["folder"] = "../../elsewhere"  # by someone who knows how the hash is made
+        # by someone who knows how the hash is made
+        data["calls"][0]["folder"] = "../../elsewhere"
         del data["sha256"]
         state.write_text(json.dumps({**data, "sha256": handoff._digest(data)}))
     with pytest.raises(InputError, match=r"changed|missing|damaged") as e:
@@ -270,7 +352,9 @@ def _terabyte(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["handoff.json", "call-01/seg1.tflite"])
 @pytest.mark.parametrize("make", [os.mkfifo, _terabyte, Path.mkdir])
-def test_a_folder_with_something_else_in_it(tmp_path: Path, name: str, make: Callable[[Path], object]) -> None:
+def test_a_folder_with_something_else_in_it(
+    tmp_path: Path, name: str, make: Callable[[Path], object]
+) -> None:
     folder = asked_folder(tmp_path / "out")
     (folder / name).unlink()
     make(folder / name)
@@ -279,15 +363,21 @@ def test_a_folder_with_something_else_in_it(tmp_path: Path, name: str, make: Cal
 
 
 @pytest.mark.parametrize("name", ["edgec.out", "seg1_edgetpu.tflite"])
-def test_an_answer_without_end(tmp_path: Path, double: StandInEdgetpuCompiler, name: str) -> None:
+def test_an_answer_without_end(
+    tmp_path: Path, double: StandInEdgetpuCompiler, name: str
+) -> None:
     folder = asked_folder(tmp_path / "out")
     compile_there(folder, double)
     _terabyte(folder / "call-01" / name)
-    with pytest.raises(InputError, match=f"{name} cannot be read: it has 1099511627776 bytes"):
+    with pytest.raises(
+        InputError, match=f"{name} cannot be read: it has 1099511627776 bytes"
+    ):
         compile_segments(TWO, HandOff.open(folder))
 
 
-def test_an_exit_code_that_is_no_text(tmp_path: Path, double: StandInEdgetpuCompiler) -> None:
+def test_an_exit_code_that_is_no_text(
+    tmp_path: Path, double: StandInEdgetpuCompiler
+) -> None:
     folder = asked_folder(tmp_path / "out")
     compile_there(folder, double)
     (folder / "call-01" / "edgec.out").write_text("")

@@ -1,4 +1,6 @@
-"""What was compiled once is taken from the cache: by all that it depends on, undamaged, and not without bound."""
+"""What was compiled once is taken from the cache: by all that it depends on, undamaged,
+and not without bound.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +61,21 @@ EK_API const ek_model edgec_model = {"m", 2, tensors, 1, segments, 1, 1, first, 
 
 
 class Counted:
-    """gcc behind a script that writes down each source and each output that it is asked for."""
+    """gcc behind a script that writes down each source and each output that it is asked
+    for.
+    """
 
     def __init__(self, folder: Path, version: str = "gcc 1") -> None:
-        self._log, self._script = folder / "log", folder / "counted-cc"
+        self._log = folder / "log"
+        self._script = folder / "counted-cc"
         self._log.write_text("")
         self.say(version)
 
     def say(self, version: str) -> None:
         """What --version prints."""
         self._script.write_text(
-            f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" && exit\necho "$@" >>{self._log}\nexec gcc "$@"\n'
+            f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" && exit\necho "$@" '
+            f'>>{self._log}\nexec gcc "$@"\n'
         )
         self._script.chmod(0o700)
 
@@ -127,7 +133,9 @@ def test_each_target_has_its_own_sources(counted: Counted) -> None:
     assert found["one"] != found["two"]
 
 
-def test_headers_count_where_they_are_included(counted: Counted, tmp_path: Path) -> None:
+def test_headers_count_where_they_are_included(
+    counted: Counted, tmp_path: Path
+) -> None:
     """Also those that are included by one that is, and in a folder."""
     csrc = tmp_path / "csrc"
     shutil.copytree(CSRC, csrc)
@@ -135,7 +143,10 @@ def test_headers_count_where_they_are_included(counted: Counted, tmp_path: Path)
     (csrc / "part" / "deep.h").write_text("#define STEP 1\n")
     (csrc / "part" / "near.h").write_text('#include "deep.h"\n')
     (csrc / "apart.h").write_text("#define STEP 5\n")
-    texts = {"seg0.c": '#include "part/near.h"\n' + SEGMENT.replace("ADD", "STEP"), "model.c": MODEL}
+    texts = {
+        "seg0.c": '#include "part/near.h"\n' + SEGMENT.replace("ADD", "STEP"),
+        "model.c": MODEL,
+    }
     first = made(counted, texts, csrc)
     counted.runs()
     (csrc / "apart.h").write_text("#define STEP 6\n")
@@ -203,7 +214,9 @@ def test_the_oldest_go_and_what_is_used_stays(tmp_path: Path) -> None:
     assert {p.name for p in folder.iterdir()} == {keys[0], *keys[6:]}
 
 
-def test_the_cache_of_objects_has_a_bound(counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_objects_has_a_bound(
+    counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(building, "CACHED_BYTES", 150_000)
     for add in range(8):
         made(counted, sources(add))
@@ -218,7 +231,9 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
         Store(folder, 1000)
 
 
-def test_where_nothing_can_be_written_it_compiles(counted: Counted, tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_it_compiles(
+    counted: Counted, tmp_path: Path
+) -> None:
     """A full disk, or one that cannot be written to: here a file that is a folder."""
     first = made(counted, sources())
     for path in objects(tmp_path / "cache"):
@@ -231,7 +246,8 @@ def test_where_nothing_can_be_written_it_compiles(counted: Counted, tmp_path: Pa
 
 def _many(limit: int, rounds: int, seed: int) -> set[str]:
     building.CACHED_BYTES = limit
-    compiler, found = Compiler.native("gcc"), set()
+    compiler = Compiler.native("gcc")
+    found = set()
     for i in range(rounds):
         add = (i * seed) % 3
         one = build({"here": sources(add)}, CSRC, {"here": compiler})["here"]
@@ -241,7 +257,9 @@ def _many(limit: int, rounds: int, seed: int) -> set[str]:
 
 @pytest.mark.slow
 def test_processes_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three at once in a cache that holds less than one build: they take from each other what they are about to use."""
+    """Three at once in a cache that holds less than one build: they take from each
+    other what they are about to use.
+    """
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
     with ProcessPoolExecutor(3) as pool:
         results = list(pool.map(partial(_many, 100_000, 6), (1, 2, 5)))
@@ -249,12 +267,15 @@ def test_processes_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_an_interrupted_compile_leaves_nothing_wrong(counted: Counted, tmp_path: Path) -> None:
+def test_an_interrupted_compile_leaves_nothing_wrong(
+    counted: Counted, tmp_path: Path
+) -> None:
     """Killed at any moment."""
     code = "from tests.toolchain.test_objects import _many; _many(10**9, 100, 1)"
     for wait in (0.4, 0.6, 0.8):
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         time.sleep(wait)
         process.kill()
@@ -265,15 +286,20 @@ def test_an_interrupted_compile_leaves_nothing_wrong(counted: Counted, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_second_compile_of_a_model_costs_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_compile_of_a_model_costs_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For all targets of a board; the bundles are equal."""
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path / "cache"))
-    bundles, spent = [], []
+    bundles = []
+    spent = []
     for name in ("first.edgec", "second.edgec"):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         edgec.compile(DIGITS, "pi4", tmp_path / name)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        spent.append(
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        )
         bundles.append((tmp_path / name).read_bytes())
     assert bundles[0] == bundles[1]
     assert spent[0] > 0.5
@@ -281,9 +307,19 @@ def test_a_second_compile_of_a_model_costs_no_compiler(tmp_path: Path, monkeypat
 
 
 def test_boards_share_the_c_library_that_zig_builds() -> None:
-    """Those of a Raspberry Pi 3, 4 and 5 are linked for one core; what is in them is compiled for each."""
-    for target, boards in {"linux-aarch64": ("pi3", "pi4", "pi5"), "linux-armv7": ("pi3", "pi4")}.items():
-        made = [compilers_for(Board.load(name).with_optional(ALSO.get(target, ())), None)[target] for name in boards]
+    """Those of a Raspberry Pi 3, 4 and 5 are linked for one core; what is in them is
+    compiled for each.
+    """
+    for target, boards in {
+        "linux-aarch64": ("pi3", "pi4", "pi5"),
+        "linux-armv7": ("pi3", "pi4"),
+    }.items():
+        made = [
+            compilers_for(Board.load(name).with_optional(ALSO.get(target, ())), None)[
+                target
+            ]
+            for name in boards
+        ]
         assert len({one.library for one in made}) == 1
         assert len({one.program for one in made}) == 1
         assert len({one.objects for one in made}) == len(boards)
@@ -292,11 +328,17 @@ def test_boards_share_the_c_library_that_zig_builds() -> None:
 ALSO = {"linux-armv7": ["armv7"]}
 
 
-def test_a_signal_as_a_thread_starts_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pool does not wait for such a thread, which goes on when the build's folder is removed."""
+def test_a_signal_as_a_thread_starts_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pool does not wait for such a thread, which goes on when the build's folder
+    is removed.
+    """
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("EDGEC_CACHE", str(tmp_path.parent / "cache"))
-    gone, started, start = threading.Event(), list[threading.Thread](), threading.Thread.start
+    gone = threading.Event()
+    started = list[threading.Thread]()
+    start = threading.Thread.start
 
     def start_and_end(thread: threading.Thread) -> None:
         started.append(thread)

@@ -1,4 +1,6 @@
-"""Networks whose results are images, boxes, points or lines of text, in the styles that people export from PyTorch."""
+"""Networks whose results are images, boxes, points or lines of text, in the styles that
+people export from PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,17 @@ from torch.nn import functional as F
 from tests.torch.layers import Branches, Of, Residual, Several, block, conv, head, net
 
 
-# ---- dense prediction ----------------------------------------------------------------------------------------------
+# ---- dense prediction
+# --------------------------------------------------------------------------------------
 @net
 def unet() -> nn.Module:
     class Unet(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.a, self.b, self.up, self.c = conv(3, 8), conv(8, 16), nn.ConvTranspose2d(16, 8, 2, 2), conv(16, 8)
+            self.a = conv(3, 8)
+            self.b = conv(8, 16)
+            self.up = nn.ConvTranspose2d(16, 8, 2, 2)
+            self.c = conv(16, 8)
             self.out = nn.Conv2d(8, 1, 1)
 
         def forward(self, x: Tensor) -> Tensor:
@@ -31,10 +37,16 @@ def fcn() -> nn.Module:
     class Fcn(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.body, self.out = nn.Sequential(conv(3, 8, s=2), conv(8, 16, s=2)), nn.Conv2d(16, 5, 1)
+            self.body = nn.Sequential(conv(3, 8, s=2), conv(8, 16, s=2))
+            self.out = nn.Conv2d(16, 5, 1)
 
         def forward(self, x: Tensor) -> Tensor:
-            return F.interpolate(self.out(self.body(x)), size=x.shape[-2:], mode="bilinear", align_corners=False)
+            return F.interpolate(
+                self.out(self.body(x)),
+                size=x.shape[-2:],
+                mode="bilinear",
+                align_corners=False,
+            )
 
     return Fcn()
 
@@ -47,20 +59,30 @@ def deeplab_aspp() -> nn.Module:
             self.c = conv(16, 8, 1)
 
         def forward(self, x: Tensor) -> Tensor:
-            return F.interpolate(self.c(F.adaptive_avg_pool2d(x, 1)), size=x.shape[-2:], mode="bilinear")
+            return F.interpolate(
+                self.c(F.adaptive_avg_pool2d(x, 1)), size=x.shape[-2:], mode="bilinear"
+            )
 
     aspp = Branches(conv(16, 8, 1), conv(16, 8, d=2), conv(16, 8, d=4), Pool())
-    return nn.Sequential(conv(3, 16, s=2), aspp, nn.Conv2d(32, 5, 1), Of(lambda x: x.argmax(1)))
+    return nn.Sequential(
+        conv(3, 16, s=2), aspp, nn.Conv2d(32, 5, 1), Of(lambda x: x.argmax(1))
+    )
 
 
 @net
 def pspnet() -> nn.Module:
     def level(n: int) -> nn.Module:
         return nn.Sequential(
-            nn.AdaptiveAvgPool2d(n), conv(16, 4, 1), nn.Upsample((16, 16), mode="bilinear", align_corners=True)
+            nn.AdaptiveAvgPool2d(n),
+            conv(16, 4, 1),
+            nn.Upsample((16, 16), mode="bilinear", align_corners=True),
         )
 
-    return nn.Sequential(conv(3, 16, s=2), Branches(nn.Identity(), level(1), level(2), level(4)), nn.Conv2d(28, 5, 1))
+    return nn.Sequential(
+        conv(3, 16, s=2),
+        Branches(nn.Identity(), level(1), level(2), level(4)),
+        nn.Conv2d(28, 5, 1),
+    )
 
 
 @net
@@ -68,12 +90,10 @@ def fpn() -> nn.Module:
     class Fpn(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.a, self.b, self.la, self.lb = (
-                conv(3, 8, s=2),
-                conv(8, 16, s=2),
-                nn.Conv2d(8, 8, 1),
-                nn.Conv2d(16, 8, 1),
-            )
+            self.a = conv(3, 8, s=2)
+            self.b = conv(8, 16, s=2)
+            self.la = nn.Conv2d(8, 8, 1)
+            self.lb = nn.Conv2d(16, 8, 1)
 
         def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
             a = self.a(x)
@@ -86,7 +106,9 @@ def fpn() -> nn.Module:
 @net
 def hourglass() -> nn.Module:
     inner = nn.Sequential(nn.MaxPool2d(2), conv(8, 8), nn.Upsample(scale_factor=2))
-    return nn.Sequential(conv(3, 8, s=2), Residual(inner, conv(8, 8)), nn.Conv2d(8, 4, 1))
+    return nn.Sequential(
+        conv(3, 8, s=2), Residual(inner, conv(8, 8)), nn.Conv2d(8, 4, 1)
+    )
 
 
 @net
@@ -94,28 +116,34 @@ def segformer() -> nn.Module:
     class Stage(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.patch, self.block = nn.Conv2d(3, 32, 7, 4, 3), block(32)
+            self.patch = nn.Conv2d(3, 32, 7, 4, 3)
+            self.block = block(32)
 
         def forward(self, x: Tensor) -> Tensor:
             y = self.patch(x)
             n, c, h, w = y.shape
-            z: Tensor = self.block(y.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(n, c, h, w)
+            z: Tensor = (
+                self.block(y.flatten(2).transpose(1, 2))
+                .transpose(1, 2)
+                .reshape(n, c, h, w)
+            )
             return z
 
-    return nn.Sequential(Stage(), nn.Conv2d(32, 5, 1), nn.Upsample(scale_factor=4, mode="bilinear"))
+    return nn.Sequential(
+        Stage(), nn.Conv2d(32, 5, 1), nn.Upsample(scale_factor=4, mode="bilinear")
+    )
 
 
-# ---- detection -----------------------------------------------------------------------------------------------------
+# ---- detection
+# --------------------------------------------------------------------------------------
 @net
 def yolo_csp() -> nn.Module:
     class C2f(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.a, self.b, self.c = (
-                conv(16, 16, 1, act=nn.SiLU()),
-                conv(8, 8, act=nn.SiLU()),
-                conv(24, 16, 1, act=nn.SiLU()),
-            )
+            self.a = conv(16, 16, 1, act=nn.SiLU())
+            self.b = conv(8, 8, act=nn.SiLU())
+            self.c = conv(24, 16, 1, act=nn.SiLU())
 
         def forward(self, x: Tensor) -> Tensor:
             y = list(self.a(x).split((8, 8), 1))
@@ -130,7 +158,11 @@ def yolo_csp() -> nn.Module:
             return torch.cat([x, a, b], 1)
 
     return nn.Sequential(
-        conv(3, 16, s=2, act=nn.SiLU()), C2f(), Sppf(), nn.Conv2d(48, 9, 1), Of(lambda x: x.flatten(2))
+        conv(3, 16, s=2, act=nn.SiLU()),
+        C2f(),
+        Sppf(),
+        nn.Conv2d(48, 9, 1),
+        Of(lambda x: x.flatten(2)),
     )
 
 
@@ -145,16 +177,24 @@ def yolo_decode() -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             y = x.flatten(2)
             xy = (y[:, :2] + self.grid) * 4
-            return torch.cat([xy, torch.exp(y[:, 2:4].clamp(max=4)) * 4, y[:, 4:].sigmoid()], 1).transpose(1, 2)
+            return torch.cat(
+                [xy, torch.exp(y[:, 2:4].clamp(max=4)) * 4, y[:, 4:].sigmoid()], 1
+            ).transpose(1, 2)
 
-    return nn.Sequential(conv(3, 16, s=2), conv(16, 16, s=2, act=nn.LeakyReLU(0.1)), nn.Conv2d(16, 7, 1), Decode())
+    return nn.Sequential(
+        conv(3, 16, s=2),
+        conv(16, 16, s=2, act=nn.LeakyReLU(0.1)),
+        nn.Conv2d(16, 7, 1),
+        Decode(),
+    )
 
 
 @net
 def ssd_heads() -> nn.Module:
     def flat(o: int) -> nn.Module:
         return nn.Sequential(
-            nn.Conv2d(16, o, 3, padding=1), Of(lambda x: x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, 4))
+            nn.Conv2d(16, o, 3, padding=1),
+            Of(lambda x: x.permute(0, 2, 3, 1).reshape(x.shape[0], -1, 4)),
         )
 
     scores = nn.Sequential(flat(16), nn.Softmax(-1))
@@ -184,33 +224,59 @@ def soft_argmax() -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             n, c, h, w = x.shape
             p = torch.softmax(x.reshape(n, c, h * w), -1).reshape(n, c, h, w)
-            xs, ys = torch.linspace(0, 1, w), torch.linspace(0, 1, h)
+            xs = torch.linspace(0, 1, w)
+            ys = torch.linspace(0, 1, h)
             return torch.stack([(p.sum(2) * xs).sum(-1), (p.sum(3) * ys).sum(-1)], -1)
 
     return nn.Sequential(conv(3, 16, s=2), nn.Conv2d(16, 4, 1), Points())
 
 
-# ---- images --------------------------------------------------------------------------------------------------------
+# ---- images
+# --------------------------------------------------------------------------------------
 @net
 def espcn() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 16, 5, padding=2), nn.Tanh(), nn.Conv2d(16, 12, 3, padding=1), nn.PixelShuffle(2))
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 5, padding=2),
+        nn.Tanh(),
+        nn.Conv2d(16, 12, 3, padding=1),
+        nn.PixelShuffle(2),
+    )
 
 
 @net
 def edsr() -> nn.Module:
-    f = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), Of(lambda x: 0.1 * x))
-    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Residual(f), nn.Conv2d(8, 12, 3, padding=1), nn.PixelShuffle(2))
+    f = nn.Sequential(
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1),
+        Of(lambda x: 0.1 * x),
+    )
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        Residual(f),
+        nn.Conv2d(8, 12, 3, padding=1),
+        nn.PixelShuffle(2),
+    )
 
 
 @net
 def style() -> nn.Module:
     def layer(i: int, o: int, k: int, s: int = 1) -> nn.Module:
         return nn.Sequential(
-            nn.ReflectionPad2d(k // 2), nn.Conv2d(i, o, k, s), nn.InstanceNorm2d(o, affine=True), nn.ReLU()
+            nn.ReflectionPad2d(k // 2),
+            nn.Conv2d(i, o, k, s),
+            nn.InstanceNorm2d(o, affine=True),
+            nn.ReLU(),
         )
 
     up = nn.Upsample(scale_factor=2, mode="nearest")
-    return nn.Sequential(layer(3, 8, 9), layer(8, 16, 3, 2), Residual(layer(16, 16, 3)), up, layer(16, 3, 3))
+    return nn.Sequential(
+        layer(3, 8, 9),
+        layer(8, 16, 3, 2),
+        Residual(layer(16, 16, 3)),
+        up,
+        layer(16, 3, 3),
+    )
 
 
 @net
@@ -222,8 +288,17 @@ def gan_generator() -> nn.Module:
 
 @net
 def cartoon() -> nn.Module:
-    side = nn.Sequential(conv(3, 8, s=2, act=nn.PReLU(8)), conv(8, 8, act=nn.ELU()), conv(8, 8, act=nn.Mish()))
-    return nn.Sequential(side, nn.Upsample(scale_factor=2, mode="bicubic"), nn.Conv2d(8, 3, 3, padding=1), nn.Sigmoid())
+    side = nn.Sequential(
+        conv(3, 8, s=2, act=nn.PReLU(8)),
+        conv(8, 8, act=nn.ELU()),
+        conv(8, 8, act=nn.Mish()),
+    )
+    return nn.Sequential(
+        side,
+        nn.Upsample(scale_factor=2, mode="bicubic"),
+        nn.Conv2d(8, 3, 3, padding=1),
+        nn.Sigmoid(),
+    )
 
 
 @net
@@ -251,18 +326,23 @@ def warp() -> nn.Module:
         def forward(self, x: Tensor) -> Tensor:
             theta = 0.1 * self.where(x).view(-1, 2, 3) + torch.eye(2, 3)
             grid = F.affine_grid(theta, list(x.shape), align_corners=False)
-            return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+            return F.grid_sample(
+                x, grid, mode="bilinear", padding_mode="border", align_corners=False
+            )
 
     return Warp()
 
 
-# ---- sequences -----------------------------------------------------------------------------------------------------
+# ---- sequences
+# --------------------------------------------------------------------------------------
 class _Rows(nn.Module):
     """The columns of a feature map, read by a recurrent network."""
 
     def __init__(self, rnn: nn.Module, out: int) -> None:
         super().__init__()
-        self.body, self.rnn, self.out = conv(3, 8, s=4), rnn, nn.Linear(out, 7)
+        self.body = conv(3, 8, s=4)
+        self.rnn = rnn
+        self.out = nn.Linear(out, 7)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.body(x).flatten(1, 2).permute(0, 2, 1)
@@ -283,10 +363,17 @@ def crnn_gru() -> nn.Module:
 def temporal() -> nn.Module:
     line = Of(lambda x: x.flatten(2))
     return nn.Sequential(
-        line, nn.Conv1d(3, 8, 9, 4, 4), nn.GLU(1), nn.Conv1d(4, 8, 3, dilation=2), nn.MaxPool1d(4), head_1d()
+        line,
+        nn.Conv1d(3, 8, 9, 4, 4),
+        nn.GLU(1),
+        nn.Conv1d(4, 8, 3, dilation=2),
+        nn.MaxPool1d(4),
+        head_1d(),
     )
 
 
 def head_1d() -> nn.Module:
     """Mean of the line, and a linear layer."""
-    return nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 5), nn.Softplus())
+    return nn.Sequential(
+        nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 5), nn.Softplus()
+    )

@@ -17,24 +17,41 @@ def net(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
     return make
 
 
-def conv(i: int, o: int, k: int = 3, s: int = 1, g: int = 1, act: nn.Module | None = None, d: int = 1) -> nn.Sequential:
+def conv(
+    i: int,
+    o: int,
+    k: int = 3,
+    s: int = 1,
+    g: int = 1,
+    act: nn.Module | None = None,
+    d: int = 1,
+) -> nn.Sequential:
     """Convolution, batch norm, and ReLU unless something else is asked for."""
     pad = d * (k // 2)
-    parts = [nn.Conv2d(i, o, k, s, pad, dilation=d, groups=g, bias=False), nn.BatchNorm2d(o)]
+    parts = [
+        nn.Conv2d(i, o, k, s, pad, dilation=d, groups=g, bias=False),
+        nn.BatchNorm2d(o),
+    ]
     return nn.Sequential(*parts, nn.ReLU() if act is None else act)
 
 
 def head(channels: int, classes: int = 10) -> nn.Sequential:
     """Mean of the image, and a linear layer."""
-    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+    return nn.Sequential(
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    )
 
 
 class Residual(nn.Module):
     """x + f(x), and an activation after it."""
 
-    def __init__(self, f: nn.Module, skip: nn.Module | None = None, act: nn.Module | None = None) -> None:
+    def __init__(
+        self, f: nn.Module, skip: nn.Module | None = None, act: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.f, self.skip, self.act = f, skip or nn.Identity(), act or nn.Identity()
+        self.f = f
+        self.skip = skip or nn.Identity()
+        self.act = act or nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.act(self.f(x) + self.skip(x))
@@ -57,11 +74,14 @@ class SqueezeExcite(nn.Module):
 
     def __init__(self, channels: int, gate: nn.Module | None = None) -> None:
         super().__init__()
-        self.down, self.up = nn.Conv2d(channels, channels // 4, 1), nn.Conv2d(channels // 4, channels, 1)
+        self.down = nn.Conv2d(channels, channels // 4, 1)
+        self.up = nn.Conv2d(channels // 4, channels, 1)
         self.gate = gate or nn.Sigmoid()
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = x * self.gate(self.up(F.relu(self.down(x.mean((2, 3), keepdim=True)))))
+        y: Tensor = x * self.gate(
+            self.up(F.relu(self.down(x.mean((2, 3), keepdim=True))))
+        )
         return y
 
 
@@ -70,12 +90,20 @@ class Attention(nn.Module):
 
     def __init__(self, channels: int, heads: int = 4) -> None:
         super().__init__()
-        self.heads, self.qkv, self.out = heads, nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
+        self.heads = heads
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.out = nn.Linear(channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         b, n, c = x.shape
-        q, k, v = self.qkv(x).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        y: Tensor = self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c))
+        q, k, v = (
+            self.qkv(x)
+            .reshape(b, n, 3, self.heads, c // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
+        y: Tensor = self.out(
+            F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c)
+        )
         return y
 
 
@@ -93,7 +121,9 @@ class Tokens(nn.Module):
 
 def block(channels: int, mixer: nn.Module | None = None) -> nn.Sequential:
     """A transformer's: mixing of tokens, then of channels."""
-    mlp = nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels))
+    mlp = nn.Sequential(
+        nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels)
+    )
     return nn.Sequential(
         Residual(nn.Sequential(nn.LayerNorm(channels), mixer or Attention(channels))),
         Residual(nn.Sequential(nn.LayerNorm(channels), mlp)),
@@ -117,7 +147,8 @@ class Several(nn.Module):
 
     def __init__(self, backbone: nn.Module, *heads: nn.Module) -> None:
         super().__init__()
-        self.backbone, self.heads = backbone, nn.ModuleList(heads)
+        self.backbone = backbone
+        self.heads = nn.ModuleList(heads)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         y = self.backbone(x)

@@ -1,4 +1,6 @@
-"""Networks of PyTorch through both of its exporters, and as modules: the same outputs as torch's."""
+"""Networks of PyTorch through both of its exporters, and as modules: the same outputs
+as torch's.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,13 @@ from edgec.ir import Array, Graph
 from edgec.passes.pipeline import optimize
 from tests.cli.verbs import edgec as verb
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgec[torch]' runs these")
-pytest.importorskip("onnxscript", reason="onnxscript is not installed: pip install 'edgec[torch]' runs these")
+torch = pytest.importorskip(
+    "torch", reason="PyTorch is not installed: pip install 'edgec[torch]' runs these"
+)
+pytest.importorskip(
+    "onnxscript",
+    reason="onnxscript is not installed: pip install 'edgec[torch]' runs these",
+)
 if torch is not None:
     from tests.torch import classify, dense  # noqa: F401 (they enter their networks)
     from tests.torch.layers import NETS
@@ -41,7 +48,9 @@ def _agree(graph: Graph, module: Any, x: Any) -> None:
     run = NativeGraph(optimize(graph), native_compiler("gcc"))
     (name,) = [v.name for v in graph.inputs]
     got = run({name: x.numpy()}, None)
-    for v, want in zip(graph.outputs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+    for v, want in zip(
+        graph.outputs, wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    ):
         _near(got[v.name], want.numpy())
 
 
@@ -56,7 +65,8 @@ def _near(got: Array, want: Array) -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_both_exporters(name: str, tmp_path: Path) -> None:
-    module, x = _module(name), torch.rand(1, 3, 32, 32)
+    module = _module(name)
+    x = torch.rand(1, 3, 32, 32)
     torch.export.save(torch.export.export(module, (x,)), tmp_path / "new.pt2")
     torch.onnx.export(module, (x,), tmp_path / "old.onnx", dynamo=False)
     for file in ("new.pt2", "old.onnx"):
@@ -67,9 +77,12 @@ def test_forty_networks() -> None:
     assert len(NETS) >= 40
 
 
-def test_a_module_becomes_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_becomes_a_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    module, x = _module("squeezenet").train(), np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
+    module = _module("squeezenet").train()
+    x = np.random.default_rng(0).random((1, 3, 32, 32), np.float32)
     done = edgec.compile(module, example_inputs=[x])
     assert done.path == Path("Sequential.edgec")
     assert module.training
@@ -79,7 +92,10 @@ def test_a_module_becomes_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_pt2_file_on_the_command_line(tmp_path: Path) -> None:
-    torch.export.save(torch.export.export(_module("vgg"), (torch.rand(1, 3, 32, 32),)), tmp_path / "vgg.pt2")
+    torch.export.save(
+        torch.export.export(_module("vgg"), (torch.rand(1, 3, 32, 32),)),
+        tmp_path / "vgg.pt2",
+    )
     done = verb("compile", "vgg.pt2", cwd=tmp_path)
     assert (done.code, (tmp_path / "vgg.edgec").exists()) == (0, True), done.err
 

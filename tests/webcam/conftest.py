@@ -15,21 +15,39 @@ from PIL import Image
 import edgec
 
 
-def compiled(folder: Path, name: str, kind: str, output: tuple[int, ...], task: str, target: str = "host") -> Path:
+def compiled(
+    folder: Path,
+    name: str,
+    kind: str,
+    output: tuple[int, ...],
+    task: str,
+    target: str = "host",
+) -> Path:
     """One operator on x [1,3,24,32] as a bundle."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 24, 32))
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, output)
     attributes = {"axes": [1]} if kind == "ReduceMax" else {}
     node = helper.make_node(kind, ["x"], ["y"], name="n", **attributes)
-    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)])
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
     save(model, folder / f"{name}.onnx")
-    edgec.compile(folder / f"{name}.onnx", target, output=folder / f"{name}.edgec", task=task, preprocess="0_1")
+    edgec.compile(
+        folder / f"{name}.onnx",
+        target,
+        output=folder / f"{name}.edgec",
+        task=task,
+        preprocess="0_1",
+    )
     return folder / f"{name}.edgec"
 
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """An image task that changes nothing, a segmentation of what is bright, and a bundle without a task."""
+    """An image task that changes nothing, a segmentation of what is bright, and a
+    bundle without a task.
+    """
     folder = tmp_path_factory.mktemp("bundles")
     same = compiled(folder, "same", "Relu", (1, 3, 24, 32), "image")
     bright = compiled(folder, "bright", "ReduceMax", (1, 1, 24, 32), "segmentation")
@@ -43,19 +61,28 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine photos, each brighter than the one before."""
     folder = tmp_path_factory.mktemp("photos")
     for i in range(9):
-        Image.fromarray(np.full((48, 64, 3), 20 + 20 * i, np.uint8)).save(folder / f"{i}.png")
+        Image.fromarray(np.full((48, 64, 3), 20 + 20 * i, np.uint8)).save(
+            folder / f"{i}.png"
+        )
     return folder
 
 
 @pytest.fixture(scope="session")
 def dark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image task that makes all of it black."""
-    return compiled(tmp_path_factory.mktemp("dark"), "dark", "Neg", (1, 3, 24, 32), "image")
+    return compiled(
+        tmp_path_factory.mktemp("dark"), "dark", "Neg", (1, 3, 24, 32), "image"
+    )
 
 
 @pytest.fixture
 def show(bundles: list[Path], photos: Path) -> Iterator[Show]:
-    show = Show(open_source(str(photos)), {p.stem: str(p) for p in bundles[:2]}, loop=True, pace=True)
+    show = Show(
+        open_source(str(photos)),
+        {p.stem: str(p) for p in bundles[:2]},
+        loop=True,
+        pace=True,
+    )
     thread = threading.Thread(target=lambda: [None for _ in show])
     thread.start()
     yield show

@@ -1,4 +1,6 @@
-"""The page as Chromium shows it: it moves, slides, switches, counts and tells, and nobody else's page sees it."""
+"""The page as Chromium shows it: it moves, slides, switches, counts and tells, and
+nobody else's page sees it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from edgec_runtime.webcam.server import Server
 from edgec_runtime.webcam.show import Show
 from edgec_runtime.webcam.sources import open_source
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="no playwright: pip install playwright"
+)
 Page = Any
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -53,14 +57,18 @@ READ = """async (url) => {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        chromium = started.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         yield chromium
         chromium.close()
 
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens an address in a window of a width: the page, and what it logged or failed with."""
+    """Opens an address in a window of a width: the page, and what it logged or failed
+    with.
+    """
     pages: list[Page] = []
 
     def open_(url: str, width: int = 1280) -> tuple[Page, list[str]]:
@@ -68,7 +76,12 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
         page.set_default_timeout(MS)
         pages.append(page)
         logged: list[str] = []
-        page.on("console", lambda message: logged.append(message.text) if OURS not in message.text else None)
+        page.on(
+            "console",
+            lambda message: (
+                logged.append(message.text) if OURS not in message.text else None
+            ),
+        )
         page.on("pageerror", lambda error: logged.append(str(error)))
         page.goto(url)
         return page, logged
@@ -109,23 +122,36 @@ def _shows(page: Page) -> None:
 def _changes(page: Page, what: str) -> None:
     """A value of the page is soon another one."""
     before = page.evaluate(what)
-    _until(page, f"(before) => JSON.stringify(({what})()) !== JSON.stringify(before)", before)
+    _until(
+        page,
+        f"(before) => JSON.stringify(({what})()) !== JSON.stringify(before)",
+        before,
+    )
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_picture_moves_and_numbers_are_new(server: Server, opened: Any, width: int, tmp_path: Path) -> None:
+def test_the_picture_moves_and_numbers_are_new(
+    server: Server, opened: Any, width: int, tmp_path: Path
+) -> None:
     page, logged = opened(server.url, width)
     _shows(page)
     _changes(page, f"() => ({PIXELS})([0.1, 0.5])")  # a brighter photo
     for name in ("fps", "stages", "dropped"):
-        _until(page, "(name) => !['', '–'].includes(document.getElementById(name).textContent)", name)
+        _until(
+            page,
+            "(name) => !['', '–'].includes(document.getElementById(name).textContent)",
+            name,
+        )
     _changes(page, "() => document.getElementById('stages').textContent")
     assert float(page.inner_text("#fps")) > 0
     assert "prepare" in page.inner_text("#stages")
     assert page.inner_text("#found") == "a picture of 32 x 24 pixels"
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     assert not page.inner_text("#message")
-    beside = page.locator("#big").bounding_box()["x"] > page.locator("#stage").bounding_box()["x"] + 300
+    beside = (
+        page.locator("#big").bounding_box()["x"]
+        > page.locator("#stage").bounding_box()["x"] + 300
+    )
     assert beside is (width == 1280)
     page.screenshot(path=tmp_path / f"page-{width}.png")
     assert logged == []
@@ -153,20 +179,30 @@ def test_the_slider_parts_before_from_after(server: Server, opened: Any) -> None
     assert logged == []
 
 
-def test_bundle_and_effect_are_switched(server: Server, show: Show, opened: Any) -> None:
+def test_bundle_and_effect_are_switched(
+    server: Server, show: Show, opened: Any
+) -> None:
     page, logged = opened(server.url)
     _shows(page)
-    offers = "(names) => [...document.getElementById('effect').options].map((o) => o.value).join() === names"
+    offers = (
+        "(names) => [...document.getElementById('effect').options].map((o) => "
+        "o.value).join() === names"
+    )
     _until(page, offers, "overlay,cartoon")
     page.select_option("#effect", "cartoon")
     _until(page, "() => document.getElementById('effect').value === 'cartoon'")
     page.select_option("#bundle", "bright")
     _until(page, offers, "overlay,blur")
     assert show.choice[:2] == ("bright", "overlay")
-    _until(page, "() => document.getElementById('found').textContent.includes('of the picture: mask')")
+    _until(
+        page,
+        "() => document.getElementById('found').textContent.includes('of the picture: "
+        "mask')",
+    )
     page.select_option("#effect", "blur")
     _until(page, f"() => ({PIXELS})([0.75, 0.5])[0] >= 16")  # no longer black
-    _soon(lambda: show.choice[:2] == ("bright", "blur"))  # the page shows the choice before the server has it
+    # the page shows the choice before the server has it
+    _soon(lambda: show.choice[:2] == ("bright", "blur"))
     _until(page, "() => document.getElementById('effect').value === 'blur'")
     assert (page.inner_text("#refused"), logged) == ("", [])
 
@@ -186,11 +222,16 @@ def test_it_says_what_is_wrong(server: Server, show: Show, opened: Any) -> None:
 def test_a_wrong_token_shows_nothing(server: Server, opened: Any, browser: Any) -> None:
     page = browser.new_page()
     answer = page.goto(server.url[:-1])
-    assert (answer.status, "the token is not the one" in page.inner_text("body")) == (403, True)
+    assert (answer.status, "the token is not the one" in page.inner_text("body")) == (
+        403,
+        True,
+    )
     page.close()
 
 
-def test_a_page_of_another_origin_reads_nothing(server: Server, show: Show, opened: Any) -> None:
+def test_a_page_of_another_origin_reads_nothing(
+    server: Server, show: Show, opened: Any
+) -> None:
     """Even with the token."""
 
     class Other(BaseHTTPRequestHandler):

@@ -1,4 +1,6 @@
-"""What the page says of the machine's temperature, and whether it is slowed down, on a Pi with and without the file."""
+"""What the page says of the machine's temperature, and whether it is slowed down, on a
+Pi with and without the file.
+"""
 
 from __future__ import annotations
 
@@ -44,4 +46,7 @@ def test_where_no_file_tells_the_firmware_is_asked_now_and_then(
 
 
 def test_nothing_tells(tmp_path: Path) -> None:
-    assert _heat(Machine(tmp_path / "none", {})).glance() == {"celsius": None, "throttled": None}
+    assert _heat(Machine(tmp_path / "none", {})).glance() == {
+        "celsius": None,
+        "throttled": None,
+    }

@@ -1,4 +1,6 @@
-"""edgec webcam --on: the show runs at the device end, the page comes through the link, and all of it ends together."""
+"""edgec webcam --on: the show runs at the device end, the page comes through the link,
+and all of it ends together.
+"""
 
 from __future__ import annotations
 
@@ -52,18 +54,36 @@ def test_figures_come_back(bundles: list[Path], photos: Path, tmp_path: Path) ->
     assert shown.text().startswith("9 frames, 0 dropped, ")
 
 
-def test_a_background_of_this_machine(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
+def test_a_background_of_this_machine(
+    bundles: list[Path], photos: Path, tmp_path: Path
+) -> None:
     shutil.copy(photos / "8.png", tmp_path / "beach.png")
-    words = (bundles[1], "--on", "local:", "--source", photos, "--no-display", "--effect")
+    words = (
+        bundles[1],
+        "--on",
+        "local:",
+        "--source",
+        photos,
+        "--no-display",
+        "--effect",
+    )
     assert typed("webcam", *words, "replace=beach.png", cwd=tmp_path).code == 0
-    assert "cannot read none.png: No such file" in typed("webcam", *words, "replace=none.png", cwd=tmp_path).err
+    assert (
+        "cannot read none.png: No such file"
+        in typed("webcam", *words, "replace=none.png", cwd=tmp_path).err
+    )
 
 
-def test_what_the_device_refuses(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
+def test_what_the_device_refuses(
+    bundles: list[Path], photos: Path, tmp_path: Path
+) -> None:
     for words, said in (
         ((bundles[0], "--source", "none.mp4"), "no such file: "),
         ((bundles[2], "--source", photos), "does not say what its outputs mean"),
-        ((bundles[0], "--source", photos, "--effect", "blur"), "blur is for a segmentation"),
+        (
+            (bundles[0], "--source", photos, "--effect", "blur"),
+            "blur is for a segmentation",
+        ),
         (("--demo",), "--demo is for this machine"),
         ((bundles[0], "--host", "0.0.0.0"), "--host is for this machine"),
         ((bundles[0], "--out", tmp_path), "--out is for this machine"),
@@ -76,7 +96,9 @@ def test_what_the_device_refuses(bundles: list[Path], photos: Path, tmp_path: Pa
     assert "a page cannot come through this line" in done.err
 
 
-def test_only_what_is_signed_is_shown(bundles: list[Path], photos: Path, tmp_path: Path, root: Path) -> None:
+def test_only_what_is_signed_is_shown(
+    bundles: list[Path], photos: Path, tmp_path: Path, root: Path
+) -> None:
     fields = {"source": str(photos), "effect": "overlay"}
     show_on("local:", bundles[:1], fields, b"", None, print)
     new_key(tmp_path / "key")
@@ -84,7 +106,8 @@ def test_only_what_is_signed_is_shown(bundles: list[Path], photos: Path, tmp_pat
     with pytest.raises(BundleError, match="is not signed"):
         show_on("local:", bundles[:1], fields, b"", None, print)
     sign(bundles[0], tmp_path / "key", tmp_path / "signed.edgec")
-    with pytest.raises(InputError, match="not signed"):  # the runtime, which came before the key
+    # the runtime, which came before the key
+    with pytest.raises(InputError, match="not signed"):
         show_on("local:", [tmp_path / "signed.edgec"], fields, b"", None, print)
     (root / "trusted").rename(root / "no-more")
     next(root.glob("*/site/*/edgec_runtime/webcam/page.html")).write_text("another")
@@ -93,15 +116,33 @@ def test_only_what_is_signed_is_shown(bundles: list[Path], photos: Path, tmp_pat
 
 
 class Typed:
-    """`edgec webcam --on …` as a person has it in a terminal: a process group that hears Ctrl-C."""
+    """`edgec webcam --on …` as a person has it in a terminal: a process group that
+    hears Ctrl-C.
+    """
 
     def __init__(self, *words: object, on: str = "local:") -> None:
-        command = [sys.executable, "-m", "edgec", "webcam", *map(str, words), "--on", on, "--port", "0", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "edgec",
+            "webcam",
+            *map(str, words),
+            "--on",
+            on,
+            "--port",
+            "0",
+            "--json",
+        ]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self.process.stderr is not None
-        self.url, said = "", ""
+        self.url = ""
+        said = ""
         for line in self.process.stderr:
             said += line
             if found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
@@ -110,7 +151,9 @@ class Typed:
         assert self.url, said
 
     def figures(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.load(urllib.request.urlopen(self.url.replace("/?", "/figures?"), timeout=30))
+        found: dict[str, Any] = json.load(
+            urllib.request.urlopen(self.url.replace("/?", "/figures?"), timeout=30)
+        )
         return found
 
     def until_frame(self) -> None:
@@ -121,10 +164,15 @@ class Typed:
 
     def children(self) -> list[int]:
         """Processes below it: the device end, what that started."""
-        found, todo = [], [self.process.pid]
+        found = []
+        todo = [self.process.pid]
         while todo:
             pid = todo.pop()
-            below = [int(w) for t in Path(f"/proc/{pid}/task").glob("*/children") for w in t.read_text().split()]
+            below = [
+                int(w)
+                for t in Path(f"/proc/{pid}/task").glob("*/children")
+                for w in t.read_text().split()
+            ]
             found += below
             todo += below
         return found
@@ -173,7 +221,11 @@ def test_a_show_ends_with_whoever_started_it(shown: Typed, which: str) -> None:
 
 
 def test_a_show_that_is_killed_is_an_error(shown: Typed) -> None:
-    show = next(p for p in shown.children() if b"edgec_runtime.webcam" in Path(f"/proc/{p}/cmdline").read_bytes())
+    show = next(
+        p
+        for p in shown.children()
+        if b"edgec_runtime.webcam" in Path(f"/proc/{p}/cmdline").read_bytes()
+    )
     os.kill(show, signal.SIGKILL)
     _, err = shown.process.communicate(timeout=60)
     assert shown.process.returncode == 1
@@ -185,14 +237,38 @@ def test_a_show_that_is_killed_is_an_error(shown: Typed) -> None:
     [
         ({"said": 7, "status": None, "error_output": ""}, "nonsense"),
         ({"said": "{}\n", "status": 0, "error_output": ""}, "ended with status 0"),
-        ({"said": '{"figures": 3}\n', "status": 0, "error_output": ""}, "what the webcam says is damaged"),
-        ({"said": "x" * (2 << 20), "status": None, "error_output": ""}, "says 2097152 bytes"),
-        ({"said": '{"url": "/?token=\\u001b[2J"}\n', "status": None, "error_output": ""}, "where its page is"),
-        ({"said": '{"error": {"kind": "?", "what": "w"}}\n', "status": 1, "error_output": ""}, "error: w"),
+        (
+            {"said": '{"figures": 3}\n', "status": 0, "error_output": ""},
+            "what the webcam says is damaged",
+        ),
+        (
+            {"said": "x" * (2 << 20), "status": None, "error_output": ""},
+            "says 2097152 bytes",
+        ),
+        (
+            {
+                "said": '{"url": "/?token=\\u001b[2J"}\n',
+                "status": None,
+                "error_output": "",
+            },
+            "where its page is",
+        ),
+        (
+            {
+                "said": '{"error": {"kind": "?", "what": "w"}}\n',
+                "status": 1,
+                "error_output": "",
+            },
+            "error: w",
+        ),
     ],
 )
 def test_a_device_that_lies(
-    lie: dict[str, object], said: str, bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch
+    lie: dict[str, object],
+    said: str,
+    bundles: list[Path],
+    photos: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     request = Connection.request
 
@@ -206,7 +282,9 @@ def test_a_device_that_lies(
     assert said in str(e.value)
 
 
-def test_a_page_that_does_not_come_through(bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_does_not_come_through(
+    bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("edgec_devices.showing._free_port", lambda: 9)
     carry = LocalStream.carry_page
     monkeypatch.setattr(LocalStream, "carry_page", lambda self, port: carry(self, 0))
@@ -214,8 +292,12 @@ def test_a_page_that_does_not_come_through(bundles: list[Path], photos: Path, mo
         show_on("local:", bundles[:1], {"source": str(photos)}, b"", 0, print)
 
 
-def test_a_link_that_is_silent(bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped, as a device is whose network is gone: an error within the timeout and some."""
+def test_a_link_that_is_silent(
+    bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, as a device is whose network is gone: an error within the timeout and
+    some.
+    """
 
     streams: list[LocalStream] = []
     start = LocalStream.start
@@ -232,11 +314,15 @@ def test_a_link_that_is_silent(bundles: list[Path], photos: Path, monkeypatch: p
     monkeypatch.setattr(LocalStream, "start", started)
     began = time.monotonic()
     with pytest.raises(LinkLost, match="has not answered"):
-        show_on("local:", bundles[:1], {"source": str(photos)}, b"", 0, stop, timeout=2.0)
+        show_on(
+            "local:", bundles[:1], {"source": str(photos)}, b"", 0, stop, timeout=2.0
+        )
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("name", ["", "../x", "A" * 32, "0" * 31, "0" * 33, "0" * 31 + "/"])
+@pytest.mark.parametrize(
+    "name", ["", "../x", "A" * 32, "0" * 31, "0" * 33, "0" * 31 + "/"]
+)
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(Exception, match="no name of a show"):
         page_folder(name)

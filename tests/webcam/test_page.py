@@ -18,9 +18,17 @@ from PIL import Image
 pytestmark = pytest.mark.slow
 
 
-def _ask(server: Server, path: str, query: str = "", body: bytes | None = None, **headers: str) -> Any:
+def _ask(
+    server: Server,
+    path: str,
+    query: str = "",
+    body: bytes | None = None,
+    **headers: str,
+) -> Any:
     base, token = server.url.split("/?token=")
-    request = urllib.request.Request(f"{base}{path}?token={token}{query}", body, headers)
+    request = urllib.request.Request(
+        f"{base}{path}?token={token}{query}", body, headers
+    )
     return urllib.request.urlopen(request, timeout=20)
 
 
@@ -40,30 +48,49 @@ def test_pictures_are_before_and_after_of_one_frame(server: Server) -> None:
         seen = int(answer.headers["X-Number"])
         both = np.asarray(Image.open(io.BytesIO(answer.read()))).astype(int)
         cut = int(answer.headers["X-Before"])
-        before, after = both[24, 2 : cut - 2].mean(), both[24, cut + 2 : -2].mean()
+        before = both[24, 2 : cut - 2].mean()
+        after = both[24, cut + 2 : -2].mean()
         assert abs(before - after) < 4
 
 
 def test_figures_and_switches(server: Server, show: Show) -> None:
     figures = json.load(_ask(server, "/figures"))
-    assert (figures["bundles"], figures["bundle"], figures["effect"]) == (["same", "bright"], "same", "overlay")
-    assert _ask(server, "/switch", body=b'{"bundle": "bright", "effect": "blur"}').status == 200
+    assert (figures["bundles"], figures["bundle"], figures["effect"]) == (
+        ["same", "bright"],
+        "same",
+        "overlay",
+    )
+    assert (
+        _ask(server, "/switch", body=b'{"bundle": "bright", "effect": "blur"}').status
+        == 200
+    )
     assert show.choice[:2] == ("bright", "blur")
     assert json.load(_ask(server, "/figures"))["effects"] == ["overlay", "blur"]
     assert "no bundle" in _refused(server, 400, "/switch", "", b'{"bundle": "other"}')
-    assert "names no files" in _refused(server, 400, "/switch", "", b'{"effect": "replace=/etc/passwd"}')
+    assert "names no files" in _refused(
+        server, 400, "/switch", "", b'{"effect": "replace=/etc/passwd"}'
+    )
     assert "the body is" in _refused(server, 400, "/switch", "", b"[" * 4000)
     assert "there is no /x" in _refused(server, 404, "/x")
 
 
 def test_nobody_else_may_ask(server: Server) -> None:
     base, token = server.url.split("/?token=")
-    for path in ("/", "/picture", "/figures", "/?token=", f"/?token={token}x", "/figures?token=%ff"):
+    for path in (
+        "/",
+        "/picture",
+        "/figures",
+        "/?token=",
+        f"/?token={token}x",
+        "/figures?token=%ff",
+    ):
         with pytest.raises(urllib.error.HTTPError) as e:
             urllib.request.urlopen(base + path, timeout=20)
         assert e.value.code == 403
     assert "token" in _refused(server, 403, "/figures", Host="example.com")
-    assert "token" in _refused(server, 403, "/switch", "", b"{}", Origin="http://example.com")
+    assert "token" in _refused(
+        server, 403, "/switch", "", b"{}", Origin="http://example.com"
+    )
     assert _ask(server, "/switch", body=b"{}", Origin=base).status == 200
     assert "Access-Control-Allow-Origin" not in _ask(server, "/figures").headers
 

@@ -1,4 +1,6 @@
-"""What somebody does who reaches the port of a show's page but does not know its token, or does and sends anything."""
+"""What somebody does who reaches the port of a show's page but does not know its token,
+or does and sends anything.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class _Show:
     """Of nothing, for the server."""
 
     bundles = {"tiny": "tiny.edgec"}
-    choice, source = Choice("tiny", "overlay", "image"), SimpleNamespace(name="none", lost=0)
+    choice = Choice("tiny", "overlay", "image")
+    source = SimpleNamespace(name="none", lost=0)
 
     def __init__(self) -> None:
         self.switched: list[Any] = []
@@ -83,10 +86,16 @@ def _alive(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 200 "), answer[:200]
 
 
-def _request(server: Server, method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+def _request(
+    server: Server, method: str, path: str, body: bytes = b"", **headers: str
+) -> bytes:
     host = {"Host": f"localhost:{urlsplit(server.url).port}", **headers}
     lines = "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in host.items())
-    return f"{method} {path}?token={server.token} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode("latin-1") + body
+    return (
+        f"{method} {path}?token={server.token} HTTP/1.1\r\n{lines}Connection: "
+        "close\r\n\r\n".encode("latin-1")
+        + body
+    )
 
 
 REQUESTS: dict[str, tuple[str, dict[str, str], bytes, tuple[int, ...]]] = {
@@ -95,15 +104,45 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes, tuple[int, ...]]] = {
     "out of the folder": ("GET /../../../etc/passwd", {}, b"", (404,)),
     "out of the folder, quoted": ("GET /%2e%2e/%2e%2e/etc/passwd", {}, b"", (404,)),
     "a file beside the page": ("GET /server.py", {}, b"", (404,)),
-    "digits of another script": ("POST /switch", {"Content_Length": "\xb2"}, b"", (400,)),
+    "digits of another script": (
+        "POST /switch",
+        {"Content_Length": "\xb2"},
+        b"",
+        (400,),
+    ),
     "a negative length": ("POST /switch", {"Content_Length": "-1"}, b"{}", (400,)),
-    "an endless length": ("POST /switch", {"Content_Length": "9" * 4000}, b"{}", (400,)),
-    "in pieces": ("POST /switch", {"Transfer_Encoding": "chunked"}, b"2\r\n{}\r\n0\r\n\r\n", (400,)),
+    "an endless length": (
+        "POST /switch",
+        {"Content_Length": "9" * 4000},
+        b"{}",
+        (400,),
+    ),
+    "in pieces": (
+        "POST /switch",
+        {"Transfer_Encoding": "chunked"},
+        b"2\r\n{}\r\n0\r\n\r\n",
+        (400,),
+    ),
     "a nested body": ("POST /switch", {"Content_Length": "4000"}, b"[" * 4000, (400,)),
-    "a body that is no text": ("POST /switch", {"Content_Length": "2"}, b"\xff\xfe", (400,)),
-    "a length that cuts the body": ("POST /switch", {"Content_Length": "19"}, b'{"effect":"cartoon"}', (400,)),
+    "a body that is no text": (
+        "POST /switch",
+        {"Content_Length": "2"},
+        b"\xff\xfe",
+        (400,),
+    ),
+    "a length that cuts the body": (
+        "POST /switch",
+        {"Content_Length": "19"},
+        b'{"effect":"cartoon"}',
+        (400,),
+    ),
     "another host": ("GET /figures", {"Host": "evil.example"}, b"", (403,)),
-    "a host that ends alike": ("GET /figures", {"Host": "localhost.evil.example:80"}, b"", (403,)),
+    "a host that ends alike": (
+        "GET /figures",
+        {"Host": "localhost.evil.example:80"},
+        b"",
+        (403,),
+    ),
     "a method of its own": ("PROPFIND /", {}, b"", (501,)),
     "a long header": ("GET /figures", {"X": "x" * LONG}, b"", (431,)),
     "many headers": ("GET /figures", {f"X{i}": "x" for i in range(200)}, b"", (431,)),
@@ -119,8 +158,11 @@ def test_requests_that_no_page_of_ours_makes(
     method, path = line.split(" ", 1)
     show.switched.clear()
     answer = _say(server, _request(server, method, path, body, **headers))
-    if len(line) + len(str(headers)) < LONG or answer:  # else it may be closed before all of it was sent
-        assert answer.startswith(tuple(f"HTTP/1.1 {code} ".encode() for code in codes)), answer[:200]
+    # else it may be closed before all of it was sent
+    if len(line) + len(str(headers)) < LONG or answer:
+        assert answer.startswith(
+            tuple(f"HTTP/1.1 {code} ".encode() for code in codes)
+        ), answer[:200]
     assert b"root:" not in answer
     assert b"import " not in answer
     assert not show.switched
@@ -130,10 +172,18 @@ def test_requests_that_no_page_of_ours_makes(
 
 def test_what_is_not_read_is_no_next_request(server: Server, show: _Show) -> None:
     show.switched.clear()
-    hidden = _request(server, "POST", "/switch", b'{"bundle": "tiny"}', Content_Length="18")
-    for more in ({"Content_Length": "5000"}, {"Content_Length": "x"}, {"Transfer_Encoding": "chunked"}):
+    hidden = _request(
+        server, "POST", "/switch", b'{"bundle": "tiny"}', Content_Length="18"
+    )
+    for more in (
+        {"Content_Length": "5000"},
+        {"Content_Length": "x"},
+        {"Transfer_Encoding": "chunked"},
+    ):
         for method, path in (("POST", "/switch"), ("GET", "/figures")):
-            asked = _request(server, method, path, b"", **more).replace(b"Connection: close\r\n", b"")
+            asked = _request(server, method, path, b"", **more).replace(
+                b"Connection: close\r\n", b""
+            )
             answer = _say(server, asked + hidden)
             assert answer.count(b"HTTP/1.1 ") == 1
             assert b"Connection: close" in answer
@@ -141,21 +191,46 @@ def test_what_is_not_read_is_no_next_request(server: Server, show: _Show) -> Non
 
 
 def test_without_the_token_nothing_is_told(server: Server) -> None:
-    for token in ("", "x", server.token[:-1], server.token + "x", server.token.upper(), "%00", "\xe9"):
+    for token in (
+        "",
+        "x",
+        server.token[:-1],
+        server.token + "x",
+        server.token.upper(),
+        "%00",
+        "\xe9",
+    ):
         for path in ("/", "/picture", "/figures"):
-            asked = f"GET {path}?token={token} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            asked = (
+                f"GET {path}?token={token} HTTP/1.1\r\nHost: "
+                "localhost\r\nConnection: "
+                "close\r\n\r\n"
+            )
             assert _say(server, asked.encode("latin-1")).startswith(b"HTTP/1.1 403 ")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.binary(max_size=300), st.booleans())
-def test_any_bytes(server: Server, capfd: pytest.CaptureFixture[str], data: bytes, after: bool) -> None:
-    _say(server, _request(server, "POST", "/switch", Content_Length="3") + data if after else data + b"\r\n\r\n")
+def test_any_bytes(
+    server: Server, capfd: pytest.CaptureFixture[str], data: bytes, after: bool
+) -> None:
+    _say(
+        server,
+        _request(server, "POST", "/switch", Content_Length="3") + data
+        if after
+        else data + b"\r\n\r\n",
+    )
     _alive(server)
     assert capfd.readouterr() == ("", "")
 
 
-def test_one_who_is_slow_is_sent_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_who_is_slow_is_sent_away(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A byte now and then keeps no connection."""
     monkeypatch.setattr(listening, "REQUEST_S", 0.4)
     with _connected(server) as s:

@@ -1,4 +1,6 @@
-"""A Raspberry Pi's own camera, as picamera2 (0.3) gives it: names, what is asked of it, colours, its end."""
+"""A Raspberry Pi's own camera, as picamera2 (0.3) gives it: names, what is asked of it,
+colours, its end.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Picamera2:
         self.state = "open"
         Picamera2.made.append(self)
 
-    def create_video_configuration(self, main: dict[str, Any], controls: dict[str, Any]) -> dict[str, Any]:
+    def create_video_configuration(
+        self, main: dict[str, Any], controls: dict[str, Any]
+    ) -> dict[str, Any]:
         return {"main": main, "controls": controls}
 
     def configure(self, configuration: dict[str, Any]) -> None:
@@ -50,7 +54,9 @@ class Picamera2:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> list[Picamera2]:
     """Those that were made."""
-    module = SimpleNamespace(Picamera2=Picamera2, __spec__=SimpleNamespace(name="picamera2"))
+    module = SimpleNamespace(
+        Picamera2=Picamera2, __spec__=SimpleNamespace(name="picamera2")
+    )
     monkeypatch.setitem(sys.modules, "picamera2", module)
     monkeypatch.setattr(Picamera2, "made", [])
     return Picamera2.made
@@ -68,7 +74,9 @@ def test_its_frames(library: list[Picamera2]) -> None:
     assert library[0].state == "closed"
 
 
-def test_it_is_waited_for(library: list[Picamera2], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_waited_for(
+    library: list[Picamera2], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sources, "RETRY_S", 0.01)
     frames = open_source("picamera").frames()
     next(frames)
@@ -78,13 +86,19 @@ def test_it_is_waited_for(library: list[Picamera2], monkeypatch: pytest.MonkeyPa
     frames.close()  # type: ignore[attr-defined]
 
 
-def test_it_is_the_camera_where_v4l2_reads_none(library: list[Picamera2], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_camera_where_v4l2_reads_none(
+    library: list[Picamera2], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sources, "CAMERA", "/dev/null")
     assert open_source(None).name == "picamera"
 
 
-def test_what_is_not_there(library: list[Picamera2], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeviceError, match="picamera2 does not open camera 1: list index out of range"):
+def test_what_is_not_there(
+    library: list[Picamera2], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        DeviceError, match="picamera2 does not open camera 1: list index out of range"
+    ):
         open_source("picamera:1")
     with pytest.raises(InputError, match="picamera has one format"):
         open_source("picamera?format=jpeg")

@@ -1,4 +1,6 @@
-"""`make webcam-check` on a small sample: what the command keeps of a photo is what the reference outputs mean."""
+"""`make webcam-check` on a small sample: what the command keeps of a photo is what the
+reference outputs mean.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def test_the_judges_see_what_is_off(tmp_path: Path) -> None:
     assert not judged([10, 10, 110, 90], 0.8, there).holds
     assert not judged([10, 10, 110, 90], 0.9, there, Found((0, 0, 9, 9), 0.6, 1)).holds
     assert not judged([10, 10, 110, 90], 0.9).holds
-    assert judged([10, 10, 110, 90], 0.5004).holds  # at the threshold it may be there or not
+    # at the threshold it may be there or not
+    assert judged([10, 10, 110, 90], 0.5004).holds
     half = np.zeros((1, 10, 20, 1), np.float32)
     half[:, :, :10] = 1
     seen = mask(_kept(tmp_path, [0, 0, 1, 1], 0.9), [half])

@@ -1,4 +1,6 @@
-"""A source through a bundle: every frame of a file in order, other bundles while it runs, sources that are none."""
+"""A source through a bundle: every frame of a file in order, other bundles while it
+runs, sources that are none.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def test_every_photo_of_a_folder_in_order(bundles: list[Path], photos: Path) -> 
     shown = list(_show(bundles[:1], open_source(str(photos))))
     assert [p.number for p in shown] == list(range(1, 10))
     assert [int(np.median(p.before)) for p in shown] == [20 + 20 * i for i in range(9)]
-    assert np.abs(np.array(_levels(iter(shown))) - [20 + 20 * i for i in range(9)]).max() <= 1
+    assert (
+        np.abs(np.array(_levels(iter(shown))) - [20 + 20 * i for i in range(9)]).max()
+        <= 1
+    )
 
 
 def test_ctrl_c_before_the_first_frame_is_no_error(bundles: list[Path]) -> None:
@@ -58,10 +63,17 @@ def test_ctrl_c_before_the_first_frame_is_no_error(bundles: list[Path]) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            play(_show(bundles[:1], Source("slow", True, 25.0, never)), None, None, print)
+            play(
+                _show(bundles[:1], Source("slow", True, 25.0, never)), None, None, print
+            )
         ended.set()
         with pytest.raises(InputError, match="there was no frame to show"):
-            play(_show(bundles[:1], Source("empty", False, 25.0, lambda _: iter(()))), None, None, print)
+            play(
+                _show(bundles[:1], Source("empty", False, 25.0, lambda _: iter(()))),
+                None,
+                None,
+                print,
+            )
     finally:
         ended.set()
         signal.signal(signal.SIGINT, before)
@@ -69,7 +81,10 @@ def test_ctrl_c_before_the_first_frame_is_no_error(bundles: list[Path]) -> None:
 
 def test_a_switch_goes_on_with_the_next_frames(bundles: list[Path]) -> None:
     gray = [np.full((48, 64, 3), i, np.uint8) for i in range(200)]
-    show = _show(bundles[:2], Source("gray", False, 25.0, lambda _: iter([CameraFrame.of(g) for g in gray])))
+    show = _show(
+        bundles[:2],
+        Source("gray", False, 25.0, lambda _: iter([CameraFrame.of(g) for g in gray])),
+    )
     before: list[int] = []
     for picture in show:
         before.append(int(picture.before[0, 0, 0]))
@@ -82,19 +97,26 @@ def test_a_switch_goes_on_with_the_next_frames(bundles: list[Path]) -> None:
     assert show.found()[1]["areas"][0]["label"] == "mask"
 
 
-def test_a_picture_grows_to_the_frame_by_the_bundles_c_as_by_numpy(bundles: list[Path]) -> None:
+def test_a_picture_grows_to_the_frame_by_the_bundles_c_as_by_numpy(
+    bundles: list[Path],
+) -> None:
     frame = np.random.default_rng(0).integers(0, 256, (96, 120, 3), np.uint8)
     with Bundle.open(bundles[0]) as bundle, Session(bundle) as session:
         vision = Vision(bundle)
         assert vision.painting is not None
         result = vision.result(session.run(vision.prepare(frame)), (120, 96))
-        by_c, by_numpy = (effect("overlay", Painter(p))(frame, result) for p in (vision.painting, None))
+        by_c, by_numpy = (
+            effect("overlay", Painter(p))(frame, result)
+            for p in (vision.painting, None)
+        )
     assert by_c.shape == (96, 120, 3)
     np.testing.assert_array_equal(by_c, by_numpy)
     np.testing.assert_array_equal(by_c, result.draw(frame))
 
 
-def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], photos: Path) -> None:
+def test_what_cannot_be_shown_is_refused_before_it_begins(
+    bundles: list[Path], photos: Path
+) -> None:
     with pytest.raises(InputError, match="does not say what its outputs mean"):
         _show(bundles[2:], open_source(str(photos)))
     with pytest.raises(InputError, match="blur is for a segmentation"):
@@ -107,10 +129,15 @@ def test_what_cannot_be_shown_is_refused_before_it_begins(bundles: list[Path], p
     assert show.choice[:2] == ("same", "overlay")
 
 
-def test_switches_at_the_same_time_lose_nothing(bundles: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An effect that takes long to try, and meanwhile a bundle: once the last choice of the two was gone."""
+def test_switches_at_the_same_time_lose_nothing(
+    bundles: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An effect that takes long to try, and meanwhile a bundle: once the last choice of
+    the two was gone.
+    """
     show = _show(bundles[:2], Source("gray", False, 25.0, lambda _: iter(())))
-    tried, slow = show._tried_out, threading.Event()
+    tried = show._tried_out
+    slow = threading.Event()
 
     def _slowly(bundle: str, how: str) -> Choice:
         if how == "cartoon":
@@ -127,25 +154,48 @@ def test_switches_at_the_same_time_lose_nothing(bundles: list[Path], monkeypatch
     assert show.choice[:2] == ("bright", "overlay")
 
 
-def test_effects_that_suit_while_it_runs(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
+def test_effects_that_suit_while_it_runs(
+    bundles: list[Path], photos: Path, tmp_path: Path
+) -> None:
     Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(tmp_path / "light.png")
     light = f"replace={tmp_path / 'light.png'}"
     source = Source(
-        "gray", False, 25.0, lambda _: (CameraFrame.of(np.full((48, 64, 3), 30, np.uint8)) for _ in range(40))
+        "gray",
+        False,
+        25.0,
+        lambda _: (
+            CameraFrame.of(np.full((48, 64, 3), 30, np.uint8)) for _ in range(40)
+        ),
     )
     show = Show(source, {p.stem: str(p) for p in (bundles[1], bundles[0])}, light)
     assert show.effects(show.choice.task) == ["overlay", "blur", light]
     seen: dict[str, int] = {}
-    wishes = {5: ("same", None), 15: (None, "cartoon"), 25: ("bright", None), 30: (None, light)}
+    wishes = {
+        5: ("same", None),
+        15: (None, "cartoon"),
+        25: ("bright", None),
+        30: (None, light),
+    }
     for picture in show:
-        seen.setdefault(f"{show.choice.bundle} {show.choice.effect.partition('=')[0]}", int(np.median(picture.after)))
+        seen.setdefault(
+            f"{show.choice.bundle} {show.choice.effect.partition('=')[0]}",
+            int(np.median(picture.after)),
+        )
         if picture.number in wishes:
             show.switch(*wishes[picture.number])
         if show.choice.bundle == "same":
             assert show.effects(show.choice.task) == ["overlay", "cartoon"]
-    assert seen == {"bright replace": 200, "same overlay": 30, "same cartoon": 30, "bright overlay": 30}
+    assert seen == {
+        "bright replace": 200,
+        "same overlay": 30,
+        "same cartoon": 30,
+        "bright overlay": 30,
+    }
     assert show.choice[:2] == ("bright", light)
-    for how, said in (("cartoon", "cartoon is for an image, not for segments"), ("replace=/etc/passwd", "no files")):
+    for how, said in (
+        ("cartoon", "cartoon is for an image, not for segments"),
+        ("replace=/etc/passwd", "no files"),
+    ):
         with pytest.raises(InputError, match=said):
             show.switch(effect=how)
 
@@ -167,8 +217,12 @@ def test_sources_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_video_file_is_read_to_its_end_and_again(tmp_path: Path) -> None:
-    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed: pip install 'edgec[webcam]'")
-    writer = cv2.VideoWriter(str(tmp_path / "v.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10.0, (64, 48))
+    cv2 = pytest.importorskip(
+        "cv2", reason="OpenCV is not installed: pip install 'edgec[webcam]'"
+    )
+    writer = cv2.VideoWriter(
+        str(tmp_path / "v.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 10.0, (64, 48)
+    )
     for i in range(12):
         writer.write(np.full((48, 64, 3), (10 * i, 50, 200 - 10 * i), np.uint8))
     writer.release()
@@ -185,7 +239,9 @@ class _Camera:
     """A camera whose cable is pulled after some frames."""
 
     def __init__(self, frames: int) -> None:
-        self.left, self.closed, self.rate = frames, False, 30.0
+        self.left = frames
+        self.closed = False
+        self.rate = 30.0
 
     def read(self) -> CameraFrame:
         self.left -= 1
@@ -197,9 +253,12 @@ class _Camera:
         self.closed = True
 
 
-def test_a_camera_that_was_unplugged_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_camera_that_was_unplugged_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """tests/pi unplugs real ones."""
-    first, second = _Camera(3), _Camera(3)
+    first = _Camera(3)
+    second = _Camera(3)
     later: Iterator[_Camera | None] = iter([first, None, second])
 
     def opened(path: str, *asked: object) -> _Camera:
@@ -247,10 +306,17 @@ def test_files_that_are_no_cameras() -> None:
 
 
 def test_a_picture_as_yuyv() -> None:
-    picture = np.repeat(np.random.default_rng(0).integers(0, 256, (6, 4, 3)).astype(np.uint8), 2, axis=1)
+    picture = np.repeat(
+        np.random.default_rng(0).integers(0, 256, (6, 4, 3)).astype(np.uint8), 2, axis=1
+    )
     again = CameraFrame("yuyv", (v4l2.yuyv(picture),)).rgb()
     assert np.abs(again.astype(int) - picture).max() <= 3
-    assert [*v4l2.yuyv(np.full((1, 2, 3), 255, np.uint8)).ravel()] == [235, 128, 235, 128]
+    assert [*v4l2.yuyv(np.full((1, 2, 3), 255, np.uint8)).ravel()] == [
+        235,
+        128,
+        235,
+        128,
+    ]
 
 
 def test_the_clip_moves() -> None:
@@ -261,7 +327,17 @@ def test_the_clip_moves() -> None:
 
 
 def test_without_a_page(bundles: list[Path], photos: Path, tmp_path: Path) -> None:
-    done = typed("webcam", bundles[1], "--source", photos, "--no-display", "--frames", 5, "--json", cwd=tmp_path)
+    done = typed(
+        "webcam",
+        bundles[1],
+        "--source",
+        photos,
+        "--no-display",
+        "--frames",
+        5,
+        "--json",
+        cwd=tmp_path,
+    )
     assert done.code == 0, done.err
     told = json.loads(done.out)
     assert (told["delivered"], told["dropped"]) == (5, 0)

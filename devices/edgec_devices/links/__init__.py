@@ -1,1 +1,4 @@
-"""One file per kind of device.  Each has `USAGE` and `open_device(rest of the URL) -> Device`."""
+"""One file per kind of device.
+
+Each has `USAGE` and `open_device(rest of the URL) -> Device`.
+"""

@@ -1,9 +1,12 @@
-"""emulated:<board> - the bundle's program under QEMU's user-mode emulation, on a CPU like the board's.
+"""emulated:<board> - the bundle's program under QEMU's user-mode emulation, on a CPU
+like the board's.
 
-Outputs are exactly the board's: the same program, the same instructions.  Latencies are estimates and say so:
+Outputs are exactly the board's: the same program, the same instructions.  Latencies are
+estimates and say so:
 
-    C segments          cycles of a model of the core (pipeline/, with its error) for what one inference executes
-    Edge TPU segments   the cost model's figure in the manifest
+    C segments         cycles of a model of the core (pipeline/, with its error) for what one
+                       inference executes
+    Edge TPU segments  the cost model's figure in the manifest
 
 Wall time under an emulator says nothing about a board and is never shown.
 """
@@ -14,7 +17,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +31,13 @@ from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.device import Device, Progress
 from edgec_devices.estimating import BARRIER_US, backend, estimated
 from edgec_devices.links.ssh import SshStream
-from edgec_devices.measurement import Identity, Measurement, Plan, SegmentEstimate, on_threads
+from edgec_devices.measurement import (
+    Identity,
+    Measurement,
+    Plan,
+    SegmentEstimate,
+    on_threads,
+)
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
 from edgec_devices.stream import Stream
@@ -47,7 +56,8 @@ def open_device(rest: str) -> Device:
 
 
 def open_stream(rest: str, ask: bool = False) -> Stream:
-    """To the whole machine of that board, if one is on: a program alone is nothing that a bundle can be put on.
+    """To the whole machine of that board, if one is on: a program alone is nothing that
+    a bundle can be put on.
 
     Raises InputError with the command that boots one.
     """
@@ -55,11 +65,20 @@ def open_stream(rest: str, ask: bool = False) -> Stream:
     on = [m for m in there.machines() if m.settings.board == board]
     on = [m for m in on if m.folder.name == board] or on
     if not on:
-        what = f"nothing can be put on emulated:{board}: programs alone are emulated, until its whole machine is on"
-        raise InputError(what, at=f"emulated:{rest}", hint=there.boot_command(board, board))
+        what = (
+            f"nothing can be put on emulated:{board}: programs alone are emulated, "
+            "until its whole machine is on"
+        )
+        raise InputError(
+            what, at=f"emulated:{rest}", hint=there.boot_command(board, board)
+        )
     if len(on) > 1:
         urls = " or ".join(m.ssh_url for m in on)
-        raise InputError(f"{len(on)} machines of {board} are on", at=f"emulated:{rest}", hint=f"say which: {urls}")
+        raise InputError(
+            f"{len(on)} machines of {board} are on",
+            at=f"emulated:{rest}",
+            hint=f"say which: {urls}",
+        )
     return SshStream(f"emulated:{rest}", on[0].alias, None, None, ask)
 
 
@@ -71,23 +90,32 @@ class Emulated(Device):
         self.url = f"emulated:{board.name}" + (f"/{target}" if target else "")
         self._target = board.target(target) if target else None
 
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
+    def run(
+        self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
+    ) -> dict[str, Array]:
         """One inference, really executed as the board's code."""
         bundle.manifest.check_threads(threads, str(bundle.path))
         with temporary_folder("device") as folder:
-            self._execute(bundle, inputs, folder, options=("--runs", "1", *on_threads(threads)))
+            self._execute(
+                bundle, inputs, folder, options=("--runs", "1", *on_threads(threads))
+            )
             return _outputs(bundle, folder / "out")
 
     def segments(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """One inference: the outputs of every segment, by name."""
         with temporary_folder("device") as folder:
-            self._execute(bundle, inputs, folder, options=("--runs", "0", "--json", "--segments"))
+            self._execute(
+                bundle, inputs, folder, options=("--runs", "0", "--json", "--segments")
+            )
             files = {
                 f"{s.name}_{i}": bundle.manifest.tensors[n]
                 for s in bundle.manifest.segments
                 for i, n in enumerate(s.outputs)
             }
-            return {info.name: _written(bundle, folder / "out", file, info) for file, info in files.items()}
+            return {
+                info.name: _written(bundle, folder / "out", file, info)
+                for file, info in files.items()
+            }
 
     def lacks(self, bundle: Bundle) -> str:
         """What must be installed here before it runs the bundle's program; "": nothing."""
@@ -96,15 +124,28 @@ class Emulated(Device):
             emulator = _emulator(target)
         except ToolError as e:
             return f"{e.what} ({e.hint})"
-        known = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True, check=False).stdout
-        return "" if target.qemu_cpu in known.split() else f"{target.qemu} has no {target.qemu_cpu}: it is too old"
+        known = subprocess.run(
+            [emulator, "-cpu", "help"], capture_output=True, text=True, check=False
+        ).stdout
+        if target.qemu_cpu in known.split():
+            return ""
+        return f"{target.qemu} has no {target.qemu_cpu}: it is too old"
 
-    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
-        """Estimated.  One inference is counted, whatever the plan: instruction counts do not vary.  With threads the
-        parts of each op are counted one after the other, and the slowest of them counts."""
+    def measure(
+        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+    ) -> Measurement:
+        """Estimated.
+
+        One inference is counted, whatever the plan: instruction counts do not vary.
+        With threads the parts of each op are counted one after the other, and the
+        slowest of them counts.
+        """
         bundle.manifest.check_threads(plan.threads, str(bundle.path))
         target = self._program(bundle)
-        notes = [f"est.: {self.board.model} is not there; counted instructions and models of its parts, not measured."]
+        notes = [
+            f"est.: {self.board.model} is not there; counted instructions and models "
+            "of its parts, not measured."
+        ]
         say(f"{bundle.manifest.name} on {self.url}: counting one inference")
         counts: Counts | None = None
         try:
@@ -115,20 +156,34 @@ class Emulated(Device):
             counts = self.counts(bundle, plugin, plan.threads)
         segments, between = estimated(bundle, self.board, counts)
         if counts is not None and plan.threads > 1:
-            say(f"{bundle.manifest.name} on {self.url}: counting one inference on one core")
+            say(
+                f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
+            )
             one, rest = estimated(bundle, self.board, self.counts(bundle, plugin))
-            notes.append(_cores(plan.threads, _whole(segments, between), _whole(one, rest)))
+            notes.append(
+                _cores(plan.threads, _whole(segments, between), _whole(one, rest))
+            )
         core = self.board.core or target.qemu_cpu
         about = Identity(self.url, self.board.model, core, "", "", target.name, True)
         by = tuple(map(backend, bundle.manifest.segments))
         return Measurement(about, "program", by, (), segments, between, tuple(notes))
 
     def counts(self, bundle: Bundle, plugin: Path, threads: int = 1) -> Counts:
-        """What one profiled inference executes, by segment and op; with threads, by part too."""
+        """What one profiled inference executes, by segment and op; with threads, by
+        part too.
+        """
         with temporary_folder("device") as folder:
             out = folder / "counts"
             option = plugin_option(plugin, out, self.board.caches)
-            options = ("--runs", "0", "--profile", "1", "--json", *on_threads(threads), "--in-turn")
+            options = (
+                "--runs",
+                "0",
+                "--profile",
+                "1",
+                "--json",
+                *on_threads(threads),
+                "--in-turn",
+            )
             self._execute(bundle, None, folder, ("-plugin", option), options)
             return Counts.read(out)
 
@@ -140,18 +195,33 @@ class Emulated(Device):
         emulator: tuple[str, ...] = (),
         options: tuple[str, ...] = ("--runs", "1"),
     ) -> None:
-        """Runs the program in `folder`, where its outputs go to out/; emulator, options: further ones of each.
+        """Runs the program in `folder`, where its outputs go to out/; emulator,
+        options: further ones of each.
 
         Raises DeviceError when it fails.
         """
         target = self._program(bundle)
-        arrays = check_inputs(bundle.manifest, inputs).values() if inputs is not None else ()
+        arrays: Iterable[Array] = ()
+        if inputs is not None:
+            arrays = check_inputs(bundle.manifest, inputs).values()
         program = program_command(bundle, target.name)
         files = []
         for i, array in enumerate(arrays):
-            np.save(folder / f"input{i}.npy", np.ascontiguousarray(array).reshape(array.shape))
+            np.save(
+                folder / f"input{i}.npy",
+                np.ascontiguousarray(array).reshape(array.shape),
+            )
             files.append(f"input{i}.npy")
-        command = [_emulator(target), "-cpu", target.qemu_cpu, *emulator, *program, *options, "--output", "out"]
+        command = [
+            _emulator(target),
+            "-cpu",
+            target.qemu_cpu,
+            *emulator,
+            *program,
+            *options,
+            "--output",
+            "out",
+        ]
         try:
             # A fixed environment: the size of the guest's stack depends on it.
             done = subprocess.run(
@@ -165,7 +235,9 @@ class Emulated(Device):
             )
         except subprocess.TimeoutExpired:
             raise DeviceError(
-                f"the program did not end within {TIMEOUT_S:.0f} s", at=self.url, hint="try a smaller model"
+                f"the program did not end within {TIMEOUT_S:.0f} s",
+                at=self.url,
+                hint="try a smaller model",
             ) from None
         self._judge(done)
 
@@ -193,7 +265,8 @@ class Emulated(Device):
                 return target
         there = ", ".join(bundle.manifest.programs) or "none"
         raise InputError(
-            f"the bundle has no program for {' or '.join(t.name for t in wanted)}; it has {there}",
+            f"the bundle has no program for {' or '.join(t.name for t in wanted)}; "
+            f"it has {there}",
             at=str(bundle.path),
             hint=f"compile it with --target {self.board.name}",
         )
@@ -206,8 +279,10 @@ def _whole(segments: Sequence[SegmentEstimate], between: float) -> float:
 def _cores(threads: int, ms: float, alone: float) -> str:
     """What the estimate for several cores is, beside that for one."""
     return (
-        f"{threads}-core estimate: {ms:.2f} ms, {alone / ms:.2f} times as fast as one core ({alone:.2f} ms). Each op "
-        f"takes as long as its slowest part, or as the memory for all parts, and {BARRIER_US:g} µs where it is shared."
+        f"{threads}-core estimate: {ms:.2f} ms, {alone / ms:.2f} times as fast as one "
+        f"core ({alone:.2f} ms). Each op "
+        "takes as long as its slowest part, or as the memory for all parts, "
+        f"and {BARRIER_US:g} µs where it is shared."
     )
 
 
@@ -215,24 +290,37 @@ def _emulator(target: ArchTarget) -> str:
     for name in (target.qemu, f"{target.qemu}-static"):
         if found := shutil.which(name):
             return found
-    raise ToolError(f"{target.qemu} is not installed", hint="sudo apt-get install qemu-user")
+    raise ToolError(
+        f"{target.qemu} is not installed", hint="sudo apt-get install qemu-user"
+    )
 
 
 def _outputs(bundle: Bundle, folder: Path) -> dict[str, Array]:
     return {
-        info.name: _written(bundle, folder, f"output{i}", info) for i, info in enumerate(bundle.manifest.output_infos())
+        info.name: _written(bundle, folder, f"output{i}", info)
+        for i, info in enumerate(bundle.manifest.output_infos())
     }
 
 
 def _written(bundle: Bundle, folder: Path, file: str, info: TensorInfo) -> Array:
-    """A tensor that the program wrote as <file>.npy. Raises DeviceError where it is not what the manifest says."""
+    """A tensor that the program wrote as <file>.npy.
+
+    Raises DeviceError where it is not what the manifest says.
+    """
     hint = "compile the model again"
     try:
         with (folder / f"{file}.npy").open("rb") as written:
             array = read_array(written)
     except (OSError, ValueError) as e:
-        raise DeviceError(f'the program wrote no tensor "{info.name}": {e}', at=str(bundle.path), hint=hint) from e
+        raise DeviceError(
+            f'the program wrote no tensor "{info.name}": {e}',
+            at=str(bundle.path),
+            hint=hint,
+        ) from e
     if array.dtype != info.numpy_dtype or array.shape != info.shape:
-        what = f'tensor "{info.name}" is {array.dtype.str} {array.shape}, the manifest says {info}'
+        what = (
+            f'tensor "{info.name}" is {array.dtype.str} {array.shape}, '
+            f"the manifest says {info}"
+        )
         raise DeviceError(what, at=str(bundle.path), hint=hint)
     return array

@@ -21,7 +21,14 @@ from edgec_runtime.inputs import Array
 from edgec_runtime.session import TPU_MODES, machine_target
 
 from edgec_devices.device import Device, Progress
-from edgec_devices.measurement import Identity, Measurement, Plan, measured, program_report, streamed
+from edgec_devices.measurement import (
+    Identity,
+    Measurement,
+    Plan,
+    measured,
+    program_report,
+    streamed,
+)
 from edgec_devices.stream import Page, PipeStream, Stream, bootstrap
 from edgec_devices.temporary import temporary_folder
 
@@ -30,70 +37,117 @@ LIMIT_S = 600.0  # of one launch
 
 
 def open_device(rest: str) -> Device:
-    """rest: empty, or how to run Edge TPU segments: "auto", "delegate", "interpreter", "c"."""
+    """rest: empty, or how to run Edge TPU segments: "auto", "delegate", "interpreter",
+    "c".
+    """
     tpu = rest or "auto"
     if tpu not in TPU_MODES:
         what = f'"local:{rest}" is no way to run{did_you_mean(rest, TPU_MODES)}'
-        raise InputError(what, hint=f"use local: or local: and one of {', '.join(TPU_MODES)}")
+        raise InputError(
+            what, hint=f"use local: or local: and one of {', '.join(TPU_MODES)}"
+        )
     return Local(tpu)
 
 
 class Local(Device):
-    """Runs a bundle in this process, and measures it in processes of its own, as on any device."""
+    """Runs a bundle in this process, and measures it in processes of its own, as on any
+    device.
+    """
 
     def __init__(self, tpu: str = "auto") -> None:
         self.url = "local:" if tpu == "auto" else f"local:{tpu}"
         self._tpu = tpu
 
-    def run(self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1) -> dict[str, Array]:
+    def run(
+        self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
+    ) -> dict[str, Array]:
         """One inference."""
         with Session(bundle, tpu=self._tpu, threads=threads) as session:
             return session.run(inputs)
 
-    def measure(self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None) -> Measurement:
-        """Measured: by a Session where segments may run on an Edge TPU or an interpreter, by the program otherwise."""
+    def measure(
+        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+    ) -> Measurement:
+        """Measured: by a Session where segments may run on an Edge TPU or an
+        interpreter, by the program otherwise.
+        """
         compiled = any(s.edgetpu for s in bundle.manifest.segments)
-        session = self._tpu in ("delegate", "interpreter") or (self._tpu == "auto" and compiled)
+        session = self._tpu in ("delegate", "interpreter") or (
+            self._tpu == "auto" and compiled
+        )
         program = self._program(bundle)
-        timed = [sys.executable, "-m", "edgec_runtime", str(bundle.path.resolve()), "--tpu", self._tpu]
+        timed = [
+            sys.executable,
+            "-m",
+            "edgec_runtime",
+            str(bundle.path.resolve()),
+            "--tpu",
+            self._tpu,
+        ]
 
-        def launch(by_session: bool, options: tuple[str, ...]) -> tuple[dict[str, Any], Any]:
-            return self._launch([*(timed if by_session else program), "--json", *options])
+        def launch(
+            by_session: bool, options: tuple[str, ...]
+        ) -> tuple[dict[str, Any], Any]:
+            return self._launch(
+                [*(timed if by_session else program), "--json", *options]
+            )
 
         launches = measured(plan, bundle, self.url, session, launch, say)
         about = Identity(url=self.url, target=machine_target(), **identity())
         stream = streamed(plan, bundle, self.url, launch, say)
-        return Measurement(about, "session" if session else "program", launches[0].backends, launches, stream=stream)
+        return Measurement(
+            about,
+            "session" if session else "program",
+            launches[0].backends,
+            launches,
+            stream=stream,
+        )
 
     def _program(self, bundle: Bundle) -> list[str]:
         if machine_target() not in bundle.manifest.programs:
             there = ", ".join(bundle.manifest.programs) or "none"
             raise DeviceError(
-                f"the bundle has no program for this machine, {machine_target()}; it has {there}",
+                f"the bundle has no program for this machine, {machine_target()}; "
+                f"it has {there}",
                 at=str(bundle.path),
-                hint=f"compile with --target host, or bench it on emulated:{bundle.manifest.board}",
+                hint="compile with --target host, "
+                f"or bench it on emulated:{bundle.manifest.board}",
             )
         return program_command(bundle, machine_target())
 
     def _launch(self, command: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         """One launch: the program's report, and the vitals of the machine."""
-        paths = [str(Path(edgec_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        paths = [
+            str(Path(edgec_runtime.__file__).parents[1]),
+            os.environ.get("PYTHONPATH", ""),
+        ]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with temporary_folder("device") as folder, Watch() as watch:
             try:
                 done = subprocess.run(
                     [*command, "--launched", str(time.monotonic_ns())],
-                    cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                    cwd=folder,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
                     timeout=LIMIT_S,
-                )  # fmt: skip
+                )
             except subprocess.TimeoutExpired:
                 what = f"the program did not end within {LIMIT_S:.0f} s"
-                raise DeviceError(what, at=self.url, hint="try fewer runs or a smaller model") from None
-        return program_report(done.returncode, done.stdout, done.stderr, self.url), watch.as_dict()
+                raise DeviceError(
+                    what, at=self.url, hint="try fewer runs or a smaller model"
+                ) from None
+        return program_report(
+            done.returncode, done.stdout, done.stderr, self.url
+        ), watch.as_dict()
 
 
 def open_stream(rest: str, ask: bool = False) -> Stream:
-    """The device end as a process of this machine; its folder is ~/.edgec or EDGEC_ROOT.  rest, ask: not used."""
+    """The device end as a process of this machine; its folder is ~/.edgec or
+    EDGEC_ROOT.  rest, ask: not used.
+    """
     return LocalStream("local:", [sys.executable, "-S", "-u", "-c", bootstrap()[0]])
 
 

@@ -1,8 +1,10 @@
-"""serial:///dev/ttyUSB0?baud=115200 - a console with a login shell, over USB gadget or UART.
+"""serial:///dev/ttyUSB0?baud=115200 - a console with a login shell, over USB gadget or
+UART.
 
-Whatever the console says first is looked at: a login prompt gets user and password (EDGEC_SERIAL_USER,
-EDGEC_SERIAL_PASSWORD, or asked), a shell gets one line of Python that takes the device end in lines with check sums.
-A device end that a killed host left running answers the greeting instead.
+Whatever the console says first is looked at: a login prompt gets user and password
+(EDGEC_SERIAL_USER, EDGEC_SERIAL_PASSWORD, or asked), a shell gets one line of Python
+that takes the device end in lines with check sums. A device end that a killed host left
+running answers the greeting instead.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ PYTHON = "python3"
 LINE = 192  # bytes of the device end in a line
 LINES_AHEAD = 8
 QUIET_S = 2.0
-FORGET = b"\x15"  # ^U: away with what was typed so far, a greeting to nobody, for a shell as for a login prompt
+# ^U: away with what was typed so far, a greeting to nobody, for a shell as for a login
+# prompt
+FORGET = b"\x15"
 
 _LOGIN = re.compile(r"(?<!Last )login: *")
 _PASSWORD = re.compile(r"[Pp]assword: *")
@@ -44,8 +48,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\^U")  # and the echo of FO
 _NOT_FOUND = re.compile(r"not found|No such file")
 _TAKEN = re.compile(r"#(\d+)!")
 
-# What the one line of Python unpacks to.  The console is raw from here on, and given back when all is over or when
-# nothing comes for a minute.  A line is #number:base64:crc32; what the console mixes in has no check sum.
+# What the one line of Python unpacks to.  The console is raw from here on, and given
+# back when all is over or when nothing comes for a minute.  A line is
+# #number:base64:crc32; what the console mixes in has no check sum.
 LOADER = """
 import base64, hashlib, os, signal, sys, termios, tty, zlib
 before = termios.tcgetattr(0)
@@ -85,11 +90,14 @@ def open_stream(rest: str, ask: bool = False) -> Stream:
     """Not opened yet.  Raises InputError for a URL that cannot be one."""
     url = f"serial:{rest}"
     parts = urlsplit(url)
-    port, options = parts.netloc + parts.path, parse_qs(parts.query, keep_blank_values=True)
+    port = parts.netloc + parts.path
+    options = parse_qs(parts.query, keep_blank_values=True)
     for name in options:
         if name != "baud":
             raise InputError(
-                f'"{name}" is no option of a serial link{did_you_mean(name, ["baud"])}', at=url, hint=USAGE
+                f'"{name}" is no option of a serial link{did_you_mean(name, ["baud"])}',
+                at=url,
+                hint=USAGE,
             )
     text = options.get("baud", [str(BAUD)])[-1]
     if not port or not text.isdecimal() or not 50 <= int(text) <= 4_000_000:
@@ -101,13 +109,18 @@ def open_stream(rest: str, ask: bool = False) -> Stream:
 class SerialStream(Stream):
     """A serial port with a console at its other end."""
 
-    chunk, window = 1024, 8
+    chunk = 1024
+    window = 8
 
     def __init__(self, url: str, port: str, baud: int, ask: bool = False) -> None:
-        self.url, self._name, self._baud, self._ask = url, port, baud, ask
+        self.url = url
+        self._name = port
+        self._baud = baud
+        self._ask = ask
         self.rate = baud / 10
         self.silence_hint = (
-            f"check the wiring, the speed ({baud} baud) and that the device has a console on it: "
+            f"check the wiring, the speed ({baud} baud) and that the device has a "
+            "console on it: "
             "systemctl status 'serial-getty@*'"
         )
         self._port: Any = None
@@ -121,23 +134,31 @@ class SerialStream(Stream):
 
         if not hasattr(serial, "Serial"):
             hint = "pip uninstall serial; pip install --force-reinstall pyserial"
-            raise ToolError('the installed Python package "serial" is not pyserial', hint=hint)
+            raise ToolError(
+                'the installed Python package "serial" is not pyserial', hint=hint
+            )
         try:
-            self._port = serial.Serial(self._name, self._baud, timeout=0, write_timeout=10, exclusive=True)
+            self._port = serial.Serial(
+                self._name, self._baud, timeout=0, write_timeout=10, exclusive=True
+            )
         except (OSError, ValueError) as e:
             raise self._cannot_open(e) from e
 
     def _cannot_open(self, error: Exception) -> EdgecError:
         number = getattr(error, "errno", None)
         if isinstance(error, FileNotFoundError) or number == 2:
-            return InputError(f"there is no serial port {self._name}", at=self.url, hint=_ports_hint())
+            return InputError(
+                f"there is no serial port {self._name}", at=self.url, hint=_ports_hint()
+            )
         if number == 13:
             hint = "sudo usermod -aG dialout $USER, then log in again"
             return InputError(f"you may not open {self._name}", at=self.url, hint=hint)
         if number in (11, 16):
             hint = "close the terminal program that has it open"
             return DeviceError(f"{self._name} is in use", at=self.url, hint=hint)
-        return InputError(f"cannot open {self._name}: {error}", at=self.url, hint=_ports_hint())
+        return InputError(
+            f"cannot open {self._name}: {error}", at=self.url, hint=_ports_hint()
+        )
 
     def read(self, timeout: float) -> bytes:
         """What has come."""
@@ -151,7 +172,11 @@ class SerialStream(Stream):
                     time.sleep(0.002)
             data: bytes = self._port.read(1 << 16)
         except OSError as e:
-            raise LinkLost(f"the serial port is gone: {e}", at=self.url, hint="plug it in and try again") from e
+            raise LinkLost(
+                f"the serial port is gone: {e}",
+                at=self.url,
+                hint="plug it in and try again",
+            ) from e
         return data
 
     def write(self, data: bytes) -> None:
@@ -159,7 +184,11 @@ class SerialStream(Stream):
         try:
             self._port.write(data)
         except OSError as e:
-            raise LinkLost(f"the serial port takes no more: {e}", at=self.url, hint="check the cable") from e
+            raise LinkLost(
+                f"the serial port takes no more: {e}",
+                at=self.url,
+                hint="check the cable",
+            ) from e
 
     def close(self) -> None:
         """Logs out if it logged in."""
@@ -193,8 +222,9 @@ class SerialStream(Stream):
             self.write(FORGET + b"\r")
             said = self._wait(_asks, QUIET_S)
             if said is None or not said.strip():
-                # A device end talks or, silent, skips what is no frame: the greeting will tell.  It may be one that
-                # is about to end, or a console that takes its time to say anything.
+                # A device end talks or, silent, skips what is no frame: the greeting
+                # will tell.  It may be one that is about to end, or a console that
+                # takes its time to say anything.
                 self.supposed = True
                 return
             if _LOGIN.search(said):
@@ -204,12 +234,22 @@ class SerialStream(Stream):
             if self._is_shell():
                 self._load()
                 return
-        hint = "log in by hand once, for example with: screen " + f"{self._name} {self._baud}"
-        raise DeviceError("the console answers, but not as a shell", at=self.url, hint=hint)
+        hint = (
+            "log in by hand once, for example with: screen "
+            + f"{self._name} {self._baud}"
+        )
+        raise DeviceError(
+            "the console answers, but not as a shell", at=self.url, hint=hint
+        )
 
     def _wait(self, enough: Callable[[str], bool], seconds: float) -> str | None:
-        """What the console says until it is enough or the time is over.  None: a device end is talking."""
-        text, end, frames = b"", time.monotonic() + seconds, Decoder()
+        """What the console says until it is enough or the time is over.
+
+        None: a device end is talking.
+        """
+        text = b""
+        end = time.monotonic() + seconds
+        frames = Decoder()
         while (left := end - time.monotonic()) > 0:
             data = self.read(left)
             if any(f.kind & FROM_DEVICE for f in frames.feed(data)):
@@ -228,10 +268,16 @@ class SerialStream(Stream):
         if _PASSWORD.search(said):
             self._settle()
             self.write(password.encode() + b"\r")
-            said = self._wait(lambda t: bool(_AFTER_LOGIN.search(t)), self.timeout) or ""
+            said = (
+                self._wait(lambda t: bool(_AFTER_LOGIN.search(t)), self.timeout) or ""
+            )
             if _INCORRECT.search(said) or _LOGIN.search(said):
                 hint = "set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD"
-                raise InputError(f'the console refuses user "{user}" or the password', at=self.url, hint=hint)
+                raise InputError(
+                    f'the console refuses user "{user}" or the password',
+                    at=self.url,
+                    hint=hint,
+                )
         self._logged_in = True
 
     def _secret(self, variable: str, what: str, ask: Callable[[str], str]) -> str:
@@ -240,11 +286,15 @@ class SerialStream(Stream):
         if self._ask:
             return ask(f"{what} for {self.url}: ")
         raise InputError(
-            f"the console wants a {what}", at=self.url, hint="set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD"
+            f"the console wants a {what}",
+            at=self.url,
+            hint="set EDGEC_SERIAL_USER and EDGEC_SERIAL_PASSWORD",
         )
 
     def _settle(self) -> None:
-        """Until it waits for us: login and shells throw away what was typed before they ask."""
+        """Until it waits for us: login and shells throw away what was typed before they
+        ask.
+        """
         end = time.monotonic() + self.timeout
         while self.read(0.3) and time.monotonic() < end:
             pass
@@ -258,7 +308,12 @@ class SerialStream(Stream):
         for _ in range(3):
             self._interrupt()
             self.write(b" echo 'edgec''-shell'\r")
-            said = self._wait(lambda text: "edgec-shell" in text or _asks(text), self.timeout / 2) or ""
+            said = (
+                self._wait(
+                    lambda text: "edgec-shell" in text or _asks(text), self.timeout / 2
+                )
+                or ""
+            )
             if "edgec-shell" in said:
                 return True
             if _asks(said):  # the first words were those of a login prompt
@@ -269,25 +324,44 @@ class SerialStream(Stream):
         packed = zlib.compress(device_end()[0], 9)
         pieces = [packed[i : i + LINE] for i in range(0, len(packed), LINE)]
         sha = hashlib.sha256(packed).hexdigest()
-        loader = zlib.compress(LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9)
+        loader = zlib.compress(
+            LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9
+        )
         code = (
-            f"{HOME}import base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
+            f"{HOME}import "
+            f"base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
         )
         for _ in range(3):
             self.write(f' {PYTHON} -S -u -c "{code}"\r'.encode())
-            said = self._wait(lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)), self.timeout) or ""
+            said = (
+                self._wait(
+                    lambda t: "edgec-ready#" in t or bool(_NOT_FOUND.search(t)),
+                    self.timeout,
+                )
+                or ""
+            )
             if "edgec-ready#" in said:
                 self._send_lines(pieces)
                 return
             if _NOT_FOUND.search(said):
-                raise DeviceError("there is no python3 on the device", at=self.url, hint=NO_PYTHON)
+                raise DeviceError(
+                    "there is no python3 on the device", at=self.url, hint=NO_PYTHON
+                )
             self._interrupt()
-        raise DeviceError("Python does not start on the device", at=self.url, hint="try there: python3 --version")
+        raise DeviceError(
+            "Python does not start on the device",
+            at=self.url,
+            hint="try there: python3 --version",
+        )
 
     def _send_lines(self, pieces: list[bytes]) -> None:
-        lines = [b"#%d:%s:%d;" % (i, base64.b64encode(p), zlib.crc32(p)) for i, p in enumerate(pieces)]
+        lines = [
+            b"#%d:%s:%d;" % (i, base64.b64encode(p), zlib.crc32(p))
+            for i, p in enumerate(pieces)
+        ]
         due = dict.fromkeys(range(len(lines)), 0.0)  # when to send it (again)
-        heard, text = time.monotonic(), b""
+        heard = time.monotonic()
+        text = b""
         while due:
             now = time.monotonic()
             for i in list(due)[:LINES_AHEAD]:
@@ -300,7 +374,11 @@ class SerialStream(Stream):
                 if due.pop(int(match[1]), None) is not None:
                     heard = now
             if now - heard > self.timeout:
-                raise LinkLost("the device end could not be sent", at=self.url, hint=self.silence_hint)
+                raise LinkLost(
+                    "the device end could not be sent",
+                    at=self.url,
+                    hint=self.silence_hint,
+                )
 
 
 def _asks(text: str) -> bool:
@@ -316,4 +394,6 @@ def _ports_hint() -> str:
     from serial.tools.list_ports import comports
 
     there = [p.device for p in comports()]
-    return f"use {' or '.join(f'serial://{p}' for p in there[:4])}" if there else "plug the cable in; none is there now"
+    if there:
+        return f"use {' or '.join(f'serial://{p}' for p in there[:4])}"
+    return "plug the cable in; none is there now"

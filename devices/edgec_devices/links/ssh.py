@@ -1,6 +1,8 @@
-"""ssh://[user@]host[:port] - the system's OpenSSH, so ~/.ssh/config, agents and jump hosts work as they do by hand.
+"""ssh://[user@]host[:port] - the system's OpenSSH, so ~/.ssh/config, agents and jump
+hosts work as they do by hand.
 
-EDGEC_SSH_CONFIG names another configuration file, as ssh's -F does.  An emulated machine that is on needs neither.
+EDGEC_SSH_CONFIG names another configuration file, as ssh's -F does.  An emulated
+machine that is on needs neither.
 """
 
 from __future__ import annotations
@@ -21,23 +23,63 @@ from edgec_devices.stream import Page, PipeStream, Stream, bootstrap
 
 USAGE = "ssh://pi@host"
 
-# What OpenSSH says, ours, whether the person must change something, and what to do.  {login}: as ssh takes it;
-# {known}: as known_hosts has it.
+# What OpenSSH says, ours, whether the person must change something, and what to do.
+# {login}: as ssh takes it; {known}: as known_hosts has it.
 SAYS = (
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "the host key of {host} is another than before", True,
-     "make sure that it is your device, then: ssh-keygen -R {known}"),
-    ("Host key verification failed", "the host key of {host} is not known here", True,
-     "connect once by hand and compare the key: ssh {login}"),
-    ("Permission denied", "{host} refuses the login", True, "give it your key: ssh-copy-id {login}"),
-    ("Too many authentication failures", "{host} refuses the login", True, "name one key in ~/.ssh/config"),
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host key of {host} is another than before",
+        True,
+        "make sure that it is your device, then: ssh-keygen -R {known}",
+    ),
+    (
+        "Host key verification failed",
+        "the host key of {host} is not known here",
+        True,
+        "connect once by hand and compare the key: ssh {login}",
+    ),
+    (
+        "Permission denied",
+        "{host} refuses the login",
+        True,
+        "give it your key: ssh-copy-id {login}",
+    ),
+    (
+        "Too many authentication failures",
+        "{host} refuses the login",
+        True,
+        "name one key in ~/.ssh/config",
+    ),
     ("Bad configuration option", "~/.ssh/config has an error", True, "ssh -G {login}"),
-    ("cannot listen to port", "port {port} of this machine is taken", True, "give another --port"),
-    ("Connection refused", "{host} refuses the connection", False, "start its server: sudo systemctl enable --now ssh"),
-    ("No route to host", "{host} cannot be reached", False, "check its power and network: ping {host}"),
-    ("timed out", "{host} does not answer", False, "check its power and network: ping {host}"),
-)  # fmt: skip
+    (
+        "cannot listen to port",
+        "port {port} of this machine is taken",
+        True,
+        "give another --port",
+    ),
+    (
+        "Connection refused",
+        "{host} refuses the connection",
+        False,
+        "start its server: sudo systemctl enable --now ssh",
+    ),
+    (
+        "No route to host",
+        "{host} cannot be reached",
+        False,
+        "check its power and network: ping {host}",
+    ),
+    (
+        "timed out",
+        "{host} does not answer",
+        False,
+        "check its power and network: ping {host}",
+    ),
+)
 UNKNOWN_HOST = "Could not resolve hostname"
-CHATTER = re.compile(rb"debug\d: |OpenSSH_|Authenticated to |Transferred: |Bytes per second: ")
+CHATTER = re.compile(
+    rb"debug\d: |OpenSSH_|Authenticated to |Transferred: |Bytes per second: "
+)
 STAGES = (  # what ssh -v says, and what it does then
     (b"OpenSSH_", "ssh was connecting"),
     (b"Connection established", "ssh was logging in"),
@@ -45,7 +87,9 @@ STAGES = (  # what ssh -v says, and what it does then
 )
 ALIVE_COUNT = 4
 _NAMED = re.compile(r"(?!-)[\w.:%+@~-]+")
-"""Hosts and users: not what OpenSSH takes for an option, and refuses itself since 9.6 as a shell could mistake it."""
+"""Hosts and users: not what OpenSSH takes for an option, and refuses itself since 9.6
+as a shell could mistake it.
+"""
 
 
 def open_device(rest: str) -> Device:
@@ -54,29 +98,47 @@ def open_device(rest: str) -> Device:
 
 
 def open_stream(rest: str, ask: bool = False) -> Stream:
-    """Not connected yet.  ask: ssh may ask a person for a password.  Raises InputError for a URL that cannot be one."""
+    """Not connected yet.  ask: ssh may ask a person for a password.
+
+    Raises InputError for a URL that cannot be one.
+    """
     url = f"ssh:{rest}"
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError as e:
-        raise InputError(f"this is no URL: {e}", at=url, hint=f"for example {USAGE}:22") from e
-    named = bool(_NAMED.fullmatch(host or "") and _NAMED.fullmatch(parts.username or "pi"))
+        raise InputError(
+            f"this is no URL: {e}", at=url, hint=f"for example {USAGE}:22"
+        ) from e
+    named = bool(
+        _NAMED.fullmatch(host or "") and _NAMED.fullmatch(parts.username or "pi")
+    )
     if not named or parts.path.strip("/") or parts.query:
         raise InputError("this names no host", at=url, hint=f"for example {USAGE}")
     if parts.password is not None:
-        raise InputError("a password has no place in a URL", at=url, hint=f"use a key: ssh-copy-id {host}")
+        raise InputError(
+            "a password has no place in a URL",
+            at=url,
+            hint=f"use a key: ssh-copy-id {host}",
+        )
     # urlsplit() makes host names lower case; names in ~/.ssh/config are not
     name = parts.netloc.rpartition("@")[2].removesuffix(f":{port}").strip("[]")
     return SshStream(url, name, parts.username, port, ask)
 
 
 class SshStream(PipeStream):
-    """The device end's standard input and output through ssh, which is asked to say what it does."""
+    """The device end's standard input and output through ssh, which is asked to say
+    what it does.
+    """
 
-    def __init__(self, url: str, host: str, user: str | None, port: int | None, ask: bool) -> None:
+    def __init__(
+        self, url: str, host: str, user: str | None, port: int | None, ask: bool
+    ) -> None:
         super().__init__(url, [])
-        self._host, self._user, self._port = host, user, port
+        self._host = host
+        self._user = user
+        self._port = port
         self._batch = not (ask and sys.stdin.isatty())
         self._stage = STAGES[0][1]
         self._forward: list[str] = []
@@ -89,27 +151,60 @@ class SshStream(PipeStream):
         }
 
     def carry_page(self, port: int) -> Page:
-        """By ssh's own forwarding: from a port here to a socket in a folder there that only this user may enter."""
+        """By ssh's own forwarding: from a port here to a socket in a folder there that
+        only this user may enter.
+        """
         name = secrets.token_hex(16)
-        self._forward = ["-L", f"127.0.0.1:{port}:{page_socket(name)}", "-o", "ExitOnForwardFailure=yes"]
+        self._forward = [
+            "-L",
+            f"127.0.0.1:{port}:{page_socket(name)}",
+            "-o",
+            "ExitOnForwardFailure=yes",
+        ]
         self._words["port"] = str(port)
         return Page(name, "socket")
 
     def command(self) -> list[str]:
-        """ssh gives up by itself, too: when no connection comes about, and when the other end says nothing any more."""
-        every = max(1, int(self.timeout / (ALIVE_COUNT + 2)))  # so that ssh, which can say why, is sooner than we
-        options = [f"ConnectTimeout={max(1, round(self.timeout))}", f"ServerAliveInterval={every}"]
-        options += [f"ServerAliveCountMax={ALIVE_COUNT}", *(["BatchMode=yes"] if self._batch else [])]
-        port, user = ["-p", str(self._port)] if self._port else [], ["-l", self._user] if self._user else []
+        """ssh gives up by itself, too: when no connection comes about, and when the
+        other end says nothing any more.
+        """
+        # so that ssh, which can say why, is sooner than we
+        every = max(1, int(self.timeout / (ALIVE_COUNT + 2)))
+        options = [
+            f"ConnectTimeout={max(1, round(self.timeout))}",
+            f"ServerAliveInterval={every}",
+        ]
+        options += [
+            f"ServerAliveCountMax={ALIVE_COUNT}",
+            *(["BatchMode=yes"] if self._batch else []),
+        ]
+        port = ["-p", str(self._port)] if self._port else []
+        user = ["-l", self._user] if self._user else []
         given = [word for o in options for word in ("-o", o)]
         start = f'exec python3 -S -u -c "{bootstrap()[0]}"'
-        return ["ssh", *config_options(self._host), "-v", "-T", *self._forward, *given, *port, *user, self._host, start]
+        return [
+            "ssh",
+            *config_options(self._host),
+            "-v",
+            "-T",
+            *self._forward,
+            *given,
+            *port,
+            *user,
+            self._host,
+            start,
+        ]
 
     @property
     def silence_hint(self) -> str:  # type: ignore[override]
         """What shows whether it is the network or the device."""
-        by_hand = " ".join(["ssh", *config_options(self._host), self._words["login"], "true"])
-        return f"see whether this works: {by_hand}; if it is only slow, add --timeout {4 * self.timeout:g}"
+        by_hand = " ".join(
+            ["ssh", *config_options(self._host), self._words["login"], "true"]
+        )
+        return (
+            f"see whether this works: {by_hand}; if it is only slow, "
+            f"add --timeout {4 * self.timeout:g}"
+        )
 
     @property
     def stage(self) -> str:
@@ -127,20 +222,32 @@ class SshStream(PipeStream):
         """Why ssh ended."""
         if status is None and said.startswith("ssh: "):
             return InputError(
-                "there is no ssh on this machine", at=self.url, hint="sudo apt-get install openssh-client"
+                "there is no ssh on this machine",
+                at=self.url,
+                hint="sudo apt-get install openssh-client",
             )
         if status == 255 and UNKNOWN_HOST in said:
-            return InputError(f"there is no host {self._host}", at=self.url, hint=there.instead_of_host(self._host))
+            return InputError(
+                f"there is no host {self._host}",
+                at=self.url,
+                hint=there.instead_of_host(self._host),
+            )
         if status == 255:
             for words, what, input_error, hint in SAYS:
                 if words in said:
                     kind = InputError if input_error else DeviceError
-                    return kind(what.format(**self._words), at=self.url, hint=hint.format(**self._words))
+                    return kind(
+                        what.format(**self._words),
+                        at=self.url,
+                        hint=hint.format(**self._words),
+                    )
         return super().explain(status, said)
 
 
 def config_options(host: str) -> list[str]:
-    """ssh's -F, if need be: EDGEC_SSH_CONFIG, or what edgec wrote for the emulated machine that is on by this name."""
+    """ssh's -F, if need be: EDGEC_SSH_CONFIG, or what edgec wrote for the emulated
+    machine that is on by this name.
+    """
     named = os.environ.get("EDGEC_SSH_CONFIG")
     if named:
         return ["-F", named]

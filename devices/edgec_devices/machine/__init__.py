@@ -1,14 +1,36 @@
-"""A whole emulated Raspberry Pi: Debian on QEMU with a serial console, sshd and a disk that outlives a power cut.
+"""A whole emulated Raspberry Pi: Debian on QEMU with a serial console, sshd and a disk
+that outlives a power cut.
 
     with boot("pi4") as machine:
         flash(bundle, [machine.ssh_url])
 
-debian.py fetches packages with apt; image.py makes kernel, initial RAM disk and root file system of them, once; qemu.py
-says how QEMU is started; machine.py starts, restarts and ends it.
+debian.py fetches packages with apt; image.py makes kernel, initial RAM disk and root
+file system of them, once; qemu.py says how QEMU is started; machine.py starts, restarts
+and ends it.
 """
 
 from __future__ import annotations
 
-from .machine import PASSWORD, USER, Machine, Settings, State, boot, find, machines, start
+from .machine import (
+    PASSWORD,
+    USER,
+    Machine,
+    Settings,
+    State,
+    boot,
+    find,
+    machines,
+    start,
+)
 
-__all__ = ["PASSWORD", "USER", "Machine", "Settings", "State", "boot", "find", "machines", "start"]
+__all__ = [
+    "PASSWORD",
+    "USER",
+    "Machine",
+    "Settings",
+    "State",
+    "boot",
+    "find",
+    "machines",
+    "start",
+]

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-USER, PASSWORD = "pi", "raspberry"
+USER = "pi"
+PASSWORD = "raspberry"
 UID = 1000
 SHADOW_GID = 42  # in base-passwd's list
 # openssl passwd -6 -salt edgecpi raspberry
-_HASH = "$6$edgecpi$21pVyMqRuvV4EHzKpOW6TzmAFIV48XqKx3rJoFl9mqI/kMa0OMirCCenCwxIpIqfIp/3jrtDh2ZEOl/Ea3jEN0"
+_HASH = (
+    "$6$edgecpi$21pVyMqRuvV4EHzKpOW6TzmAFIV48XqKx3rJoFl9mqI"
+    "/kMa0OMirCCenCwxIpIqfIp/3jrtDh2ZEOl/Ea3jEN0"
+)
 _GROUPS = ("adm", "dialout", "sudo", "video", "plugdev")
-_SERVICES = {"messagebus": 101, "sshd": 102}  # their packages make these when they are configured
+# their packages make these when they are configured
+_SERVICES = {"messagebus": 101, "sshd": 102}
 
 
 def passwd(master: str) -> str:
     """/etc/passwd.  master: base-passwd's."""
     master = "".join(line + "\n" for line in master.replace(":*:", ":x:").splitlines())
-    services = "".join(f"{n}:x:{i}:{i}::/run/{n}:/usr/sbin/nologin\n" for n, i in _SERVICES.items())
+    services = "".join(
+        f"{n}:x:{i}:{i}::/run/{n}:/usr/sbin/nologin\n" for n, i in _SERVICES.items()
+    )
     return f"{master}{services}{USER}:x:{UID}:{UID}:,,,:/home/{USER}:/bin/bash\n"
 
 
@@ -29,4 +36,6 @@ def group(master: str) -> str:
 def shadow(passwd_file: str) -> str:
     """/etc/shadow: only the first user has a password."""
     names = [line.split(":")[0] for line in passwd_file.splitlines()]
-    return "".join(f"{n}:{_HASH if n == USER else '*'}:19000:0:99999:7:::\n" for n in names)
+    return "".join(
+        f"{n}:{_HASH if n == USER else '*'}:19000:0:99999:7:::\n" for n in names
+    )

@@ -1,7 +1,9 @@
-"""Debian packages of another release and architecture, fetched with this machine's apt and nothing of it changed.
+"""Debian packages of another release and architecture, fetched with this machine's apt
+and nothing of it changed.
 
-apt gets sources, state and cache folders of its own, so no root is needed and the host's packages, lists and
-architectures stay as they are.  Mirrors and proxies are those of /etc/apt; apt checks signatures with Debian's keys.
+apt gets sources, state and cache folders of its own, so no root is needed and the
+host's packages, lists and architectures stay as they are.  Mirrors and proxies are
+those of /etc/apt; apt checks signatures with Debian's keys.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from .programs import require, run
 
 ARCHITECTURE = "arm64"
 RELEASES = ("trixie", "bookworm")
-"""Debian 13 with Python 3.13, as Raspberry Pi OS is now; Debian 12 with Python 3.11, as it was until October 2025."""
-KERNEL = "linux-image-cloud-arm64"  # Debian's kernel with drivers for virtual machines only: a third of the size
+"""Debian 13 with Python 3.13, as Raspberry Pi OS is now; Debian 12 with Python 3.11, as
+it was until October 2025.
+"""
+# Debian's kernel with drivers for virtual machines only: a third of the size
+KERNEL = "linux-image-cloud-arm64"
 PACKAGES = (
     "?essential",
     "usr-is-merged",
@@ -34,46 +39,95 @@ PACKAGES = (
     "busybox-static",  # for the initial RAM disk
 )
 CAMERA_KERNEL = "linux-image-arm64"  # Debian's full one, which has drivers of cameras
-CAMERA_PACKAGES = ("python3-numpy", "python3-pil")  # as a person installs them on a Pi for its webcam
+# as a person installs them on a Pi for its webcam
+CAMERA_PACKAGES = ("python3-numpy", "python3-pil")
 # What /etc/apt may call a release of Debian
-_SUITES = (*RELEASES, "bullseye", "forky", "sid", "stable", "oldstable", "testing", "unstable")
+_SUITES = (
+    *RELEASES,
+    "bullseye",
+    "forky",
+    "sid",
+    "stable",
+    "oldstable",
+    "testing",
+    "unstable",
+)
 _HINT = (
-    "this needs Debian's arm64 packages; try: sudo apt-get install debian-archive-keyring, and see that /etc/apt names "
+    "this needs Debian's arm64 packages; try: "
+    "sudo apt-get install debian-archive-keyring, and see that /etc/apt names "
     "a Debian mirror"
 )
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Where /etc/apt names no mirror of Debian, as on Ubuntu
-_MIRRORS = (("http://deb.debian.org/debian/", ""), ("http://deb.debian.org/debian-security/", "-security"))
+_MIRRORS = (
+    ("http://deb.debian.org/debian/", ""),
+    ("http://deb.debian.org/debian-security/", "-security"),
+)
 
 
 def fetch(folder: Path, release: str, cameras: bool = False) -> tuple[Path, list[Path]]:
-    """The kernel's package and those of the root file system, downloaded into `folder`.  Raises ToolError.
+    """The kernel's package and those of the root file system, downloaded into `folder`.
 
-    release: one of RELEASES.  cameras: a kernel that has drivers of them, and what a webcam needs.
+    Raises ToolError.
+
+    release: one of RELEASES.  cameras: a kernel that has drivers of them, and what a
+    webcam needs.
     """
     require("apt-get", "apt-cache", "dpkg-deb")
     options = _private(folder, release, ARCHITECTURE)
     packages = (*PACKAGES, *(CAMERA_PACKAGES if cameras else ()))
     run("apt-get", *options, "update", hint=_HINT)
-    run("apt-get", *options, "install", "-y", "--download-only", "--no-install-recommends", *packages, hint=_HINT)
+    run(
+        "apt-get",
+        *options,
+        "install",
+        "-y",
+        "--download-only",
+        "--no-install-recommends",
+        *packages,
+        hint=_HINT,
+    )
     archives = sorted((folder / "cache" / "archives").glob("*.deb"))
     return _kernel(folder, options, CAMERA_KERNEL if cameras else KERNEL), archives
 
 
 def fetch_python(folder: Path, release: str) -> list[Path]:
-    """The release's Python interpreter for this machine and the libraries that it is linked with, downloaded into
-    `folder`.  Raises ToolError."""
-    options = _private(folder, release, run("dpkg", "--print-architecture", hint=_HINT).stdout.strip())
+    """The release's Python interpreter for this machine and the libraries that it is
+    linked with, downloaded into `folder`.  Raises ToolError.
+    """
+    options = _private(
+        folder, release, run("dpkg", "--print-architecture", hint=_HINT).stdout.strip()
+    )
     run("apt-get", *options, "update", hint=_HINT)
     python = _dependency(options, "python3-minimal", r"python3\.\d+-minimal")
-    run("apt-get", *options, "download", python, "libc6", "libexpat1", "zlib1g", cwd=folder, hint=_HINT)
+    run(
+        "apt-get",
+        *options,
+        "download",
+        python,
+        "libc6",
+        "libexpat1",
+        "zlib1g",
+        cwd=folder,
+        hint=_HINT,
+    )
     return sorted(folder.glob("*.deb"))
 
 
 def _mirrors() -> Collection[tuple[str, str]]:
-    """Debian's mirrors of /etc/apt, each with what follows a release's name there: "" or "-security"."""
+    """Debian's mirrors of /etc/apt, each with what follows a release's name there: ""
+    or "-security".
+    """
     wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
-    listed = run("apt-get", "indextargets", "--no-release-info", "--format", wanted, "Created-By: Packages", hint=_HINT)
+    listed = run(
+        "apt-get",
+        "indextargets",
+        "--no-release-info",
+        "--format",
+        wanted,
+        "Created-By: Packages",
+        hint=_HINT,
+    )
     found = set()
     for line in listed.stdout.splitlines():
         mirror, suite, component = line.split()
@@ -89,7 +143,10 @@ def _private(folder: Path, release: str, architecture: str) -> list[str]:
         (folder / name).mkdir(parents=True)
     (folder / "state" / "status").touch()
     sources = folder / "sources.list"
-    lines = [f"deb [signed-by={_KEYS}] {mirror} {release}{suffix} main\n" for mirror, suffix in sorted(_mirrors())]
+    lines = [
+        f"deb [signed-by={_KEYS}] {mirror} {release}{suffix} main\n"
+        for mirror, suffix in sorted(_mirrors())
+    ]
     sources.write_text("".join(lines))
     settings = {
         "Dir::Etc::sourcelist": sources,
@@ -107,7 +164,9 @@ def _private(folder: Path, release: str, architecture: str) -> list[str]:
         "Acquire::Languages": "none",
         "Acquire::Retries": "3",
     }
-    return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    return [
+        word for name, value in settings.items() for word in ("-o", f"{name}={value}")
+    ]
 
 
 def _kernel(folder: Path, options: Sequence[str], kernel: str) -> Path:
@@ -119,8 +178,13 @@ def _kernel(folder: Path, options: Sequence[str], kernel: str) -> Path:
 
 
 def _dependency(options: Sequence[str], package: str, pattern: str) -> str:
-    """What a package that stands for the newest of its kind depends on.  Raises ToolError where that is nothing."""
-    listed = run("apt-cache", *options, "depends", "--important", package, hint=_HINT).stdout
+    """What a package that stands for the newest of its kind depends on.
+
+    Raises ToolError where that is nothing.
+    """
+    listed = run(
+        "apt-cache", *options, "depends", "--important", package, hint=_HINT
+    ).stdout
     found = re.search(rf"Depends: ({pattern})", listed)
     if found is None:
         raise ToolError(f"apt knows no package that {package} stands for", hint=_HINT)

@@ -1,4 +1,6 @@
-"""Kernel, initial RAM disk and root file system of the emulated machine, made once and kept in edgec's cache."""
+"""Kernel, initial RAM disk and root file system of the emulated machine, made once and
+kept in edgec's cache.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,19 @@ class Image:
     disk: Path
 
 
-def image(release: str, progress: Callable[[str], None] = lambda _: None, cameras: bool = False) -> Image:
-    """Made if need be: some 75 MB of Debian packages are downloaded then, 170 MB for one with cameras.
+def image(
+    release: str,
+    progress: Callable[[str], None] = lambda _: None,
+    cameras: bool = False,
+) -> Image:
+    """Made if need be: some 75 MB of Debian packages are downloaded then, 170 MB for
+    one with cameras.
 
     release: one of debian.RELEASES.  Raises ToolError.
     """
-    folder = cache_dir("machine-images", f"{release}-{_recipe()}" + ("-cameras" if cameras else ""))
+    folder = cache_dir(
+        "machine-images", f"{release}-{_recipe()}" + ("-cameras" if cameras else "")
+    )
     found = Image(folder / "vmlinuz", folder / "initrd.gz", folder / "root.ext4")
     if not found.disk.exists():
         with alone(folder):
@@ -44,7 +53,13 @@ def image(release: str, progress: Callable[[str], None] = lambda _: None, camera
     return found
 
 
-def _make(folder: Path, made: Image, release: str, progress: Callable[[str], None], cameras: bool) -> None:
+def _make(
+    folder: Path,
+    made: Image,
+    release: str,
+    progress: Callable[[str], None],
+    cameras: bool,
+) -> None:
     require("apt-get", "apt-cache", "dpkg-deb", "mke2fs", "debugfs")
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -54,7 +69,9 @@ def _make(folder: Path, made: Image, release: str, progress: Callable[[str], Non
         progress("making the disk")
         kernel = read_kernel(kernel_package)
         tree = root_tree(work / "root", packages)
-        compile_python(tree, debian.fetch_python(work / "python-apt", release), work / "python")
+        compile_python(
+            tree, debian.fetch_python(work / "python-apt", release), work / "python"
+        )
         if cameras:
             add_modules(tree, kernel, CAMERA_MODULES)
         aside = work / "root.ext4"
@@ -72,9 +89,20 @@ def _recipe() -> str:
     here = Path(__file__).parent
     sources = [
         here / f"{name}.py"
-        for name in ("accounts", "bytecode", "debian", "disk", "image", "initramfs", "rootfs", "tree")
+        for name in (
+            "accounts",
+            "bytecode",
+            "debian",
+            "disk",
+            "image",
+            "initramfs",
+            "rootfs",
+            "tree",
+        )
     ]
     digest = hashlib.sha256()
-    for path in sorted([*sources, *(p for p in (here / "guest").rglob("*") if p.is_file())]):
+    for path in sorted(
+        [*sources, *(p for p in (here / "guest").rglob("*") if p.is_file())]
+    ):
         digest.update(str(path.relative_to(here)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

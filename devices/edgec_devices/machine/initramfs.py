@@ -1,4 +1,6 @@
-"""The initial RAM disk: busybox, the kernel modules that QEMU's devices need, and guest/init."""
+"""The initial RAM disk: busybox, the kernel modules that QEMU's devices need, and
+guest/init.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,23 @@ from edgec_runtime import ToolError
 
 from .tree import package_files
 
-MODULES = ("virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "crc32c_generic", "ext4")
+MODULES = (
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_net",
+    "virtio_rng",
+    "crc32c_generic",
+    "ext4",
+)
 """What is in some kernels and a module of others."""
 NEEDED = ("virtio_net", "virtio_rng")
 CAMERA_MODULES = ("vivid", "uvcvideo", "vhci_hcd")
-"""A program is a USB camera by USB/IP.  Not a gadget on dummy_hcd: usb_f_uvc is isochronous, which dummy_hcd is not,
-and gadgetfs ends a SET_CUR before its program has read it, which stalls the GET_CUR that follows."""
+"""A program is a USB camera by USB/IP.
+
+Not a gadget on dummy_hcd: usb_f_uvc is isochronous, which dummy_hcd is not, and
+gadgetfs ends a SET_CUR before its program has read it, which stalls the GET_CUR that
+follows.
+"""
 GUEST = Path(__file__).parent / "guest"
 _FOLDERS = ("bin", "dev", "proc", "sys", "disk", "modules")
 
@@ -35,9 +48,13 @@ def initramfs(busybox: bytes, modules: Mapping[str, bytes]) -> bytes:
 
 
 def cpio(entries: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """A "newc" archive (kernel: driver-api/early-userspace/buffer-format) of path -> (mode, content), all root's."""
+    """A "newc" archive (kernel: driver-api/early-userspace/buffer-format) of path ->
+    (mode, content), all root's.
+    """
     out = bytearray()
-    for number, (path, (mode, data)) in enumerate([*entries.items(), ("TRAILER!!!", (0, b""))], 1):
+    for number, (path, (mode, data)) in enumerate(
+        [*entries.items(), ("TRAILER!!!", (0, b""))], 1
+    ):
         name = path.encode() + b"\0"
         fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name), 0)
         out += b"070701" + b"".join(b"%08x" % n for n in fields) + name
@@ -48,14 +65,19 @@ def cpio(entries: Mapping[str, tuple[int, bytes]]) -> bytes:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Of a Debian kernel package.  modules: all it has, by name, as files.  version: of the folder that they are in."""
+    """Of a Debian kernel package.  modules: all it has, by name, as files.  version: of
+    the folder that they are in.
+    """
 
     image: bytes
     version: str
     modules: Mapping[str, bytes]
 
     def ordered(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Those and what they depend on, each after its own; by file name.  What is built in is not among them."""
+        """Those and what they depend on, each after its own; by file name.
+
+        What is built in is not among them.
+        """
         order: dict[str, bytes] = {}
 
         def add(name: str) -> None:
@@ -71,22 +93,29 @@ class Kernel:
     def depends(self, name: str) -> list[str]:
         """What a module says that it depends on."""
         found = re.search(rb"\0depends=([^\0]*)\0", self.modules[name])
-        return [w.replace("-", "_") for w in found[1].decode().split(",") if w] if found else []
+        if found:
+            return [w.replace("-", "_") for w in found[1].decode().split(",") if w]
+        return []
 
 
 def read_kernel(package: Path) -> Kernel:
     """Raises ToolError for a package that is none for QEMU's machine."""
-    kernel, version, found = b"", "", {}
+    kernel = b""
+    version = ""
+    found = {}
     with package_files(package) as members:
         for member, read in members:
             name = PurePosixPath(member.name)
             if member.isfile() and name.name.startswith("vmlinuz-"):
-                kernel, version = read(), name.name.removeprefix("vmlinuz-")
+                kernel = read()
+                version = name.name.removeprefix("vmlinuz-")
             elif member.isfile() and re.search(r"/kernel/.*\.ko(\.xz)?$", member.name):
                 data = read()
                 found[name.name.split(".")[0].replace("-", "_")] = (
                     lzma.decompress(data) if name.suffix == ".xz" else data
                 )
     if not kernel or any(m not in found for m in NEEDED):
-        raise ToolError(f"{package.name} has no kernel for QEMU's machine", hint="report it")
+        raise ToolError(
+            f"{package.name} has no kernel for QEMU's machine", hint="report it"
+        )
     return Kernel(kernel, version, found)

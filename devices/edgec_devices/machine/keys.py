@@ -6,16 +6,32 @@ from pathlib import Path
 
 from .programs import run
 
-USER_KEY, HOST_KEY = "id_ed25519", "host_ed25519"
+USER_KEY = "id_ed25519"
+HOST_KEY = "host_ed25519"
 CONFIG = "ssh_config"
 
 
 def make_keys(folder: Path) -> None:
-    """The user's and the host's key pair, made unless they are there.  Raises ToolError."""
+    """The user's and the host's key pair, made unless they are there.
+
+    Raises ToolError.
+    """
     for name in (USER_KEY, HOST_KEY):
         if not (folder / name).exists():
             hint = "see that the folder can be written to"
-            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "edgec", "-f", folder / name, hint=hint)
+            run(
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                "edgec",
+                "-f",
+                folder / name,
+                hint=hint,
+            )
 
 
 def guest_files(folder: Path, user_id: int) -> dict[str, tuple[Path, int, int]]:
@@ -28,7 +44,9 @@ def guest_files(folder: Path, user_id: int) -> dict[str, tuple[Path, int, int]]:
 
 
 def write_config(folder: Path, alias: str, user: str, port: int) -> Path:
-    """A file for `ssh -F` or an Include line of ~/.ssh/config: the host `alias` with its key, checked strictly."""
+    """A file for `ssh -F` or an Include line of ~/.ssh/config: the host `alias` with
+    its key, checked strictly.
+    """
     known = folder / "known_hosts"
     known.write_text(f"{alias} {(folder / f'{HOST_KEY}.pub').read_text()}")
     config = folder / CONFIG

@@ -1,8 +1,10 @@
-"""A program: the serial line between a machine and whoever opens it, as `line.py DEVICE BAUD`.
+"""A program: the serial line between a machine and whoever opens it, as `line.py DEVICE
+BAUD`.
 
-Prints the name of a new pty and passes baud / 10 bytes a second each way (a start bit, eight bits, a stop bit), or all
-there are for a BAUD of 0, until DEVICE is gone.  Like a UART it loses what is said to nobody: QEMU's own pty loses the
-first second after it was opened, too.  Standard library only.
+Prints the name of a new pty and passes baud / 10 bytes a second each way (a start bit,
+eight bits, a stop bit), or all there are for a BAUD of 0, until DEVICE is gone.  Like a
+UART it loses what is said to nobody: QEMU's own pty loses the first second after it was
+opened, too.  Standard library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Starts, restarts and ends whole emulated machines; each has a folder of its own and is found again by its name."""
+"""Starts, restarts and ends whole emulated machines; each has a folder of its own and
+is found again by its name.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from .qemu import launch
 BOOT_S = 240.0
 PASSWORD = accounts.PASSWORD
 USER = accounts.USER
-_DISK, _STATE, _SERIAL = "disk.ext4", "state.json", "serial"
+_DISK = "disk.ext4"
+_STATE = "state.json"
+_SERIAL = "serial"
 
 Progress = Callable[[str], None]
 
@@ -41,11 +45,13 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a machine is.  baud: the speed of its serial line, None for as fast as it goes.  memory: MiB.
+    """What a machine is.  baud: the speed of its serial line, None for as fast as it
+    goes.  memory: MiB.
 
-    release: of Debian, one of RELEASES; None for what is on its disk, or the newest where there is no disk yet.
-    icount: the guest's clock advances a nanosecond an instruction, so latencies measured in the guest repeat.
-    cameras: Debian's full kernel with drivers of cameras that are none, and what a webcam needs.
+    release: of Debian, one of RELEASES; None for what is on its disk, or the newest
+    where there is no disk yet. icount: the guest's clock advances a nanosecond an
+    instruction, so latencies measured in the guest repeat. cameras: Debian's full
+    kernel with drivers of cameras that are none, and what a webcam needs.
     """
 
     board: str = "pi4"
@@ -68,7 +74,10 @@ class State:
 
 
 class Machine:
-    """One machine, on or off; its disk is kept in its folder.  Processes are ended only while they are its own."""
+    """One machine, on or off; its disk is kept in its folder.
+
+    Processes are ended only while they are its own.
+    """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder.resolve()
@@ -85,7 +94,9 @@ class Machine:
 
     @property
     def ssh_config(self) -> Path:
-        """OpenSSH's configuration for this machine: ssh -F, EDGEC_SSH_CONFIG, or Include in ~/.ssh/config."""
+        """OpenSSH's configuration for this machine: ssh -F, EDGEC_SSH_CONFIG, or
+        Include in ~/.ssh/config.
+        """
         return self.folder / keys.CONFIG
 
     @property
@@ -102,7 +113,13 @@ class Machine:
     def state(self) -> State | None:
         """None where it was never started or was stopped."""
         try:
-            return from_json((self.folder / _STATE).read_bytes(), State, _STATE, str(self.folder), "boot it again")
+            return from_json(
+                (self.folder / _STATE).read_bytes(),
+                State,
+                _STATE,
+                str(self.folder),
+                "boot it again",
+            )
         except (OSError, InputError):
             return None
 
@@ -137,14 +154,18 @@ class Machine:
     # ---- on and off
 
     def start(self, fresh: bool = False, progress: Progress = _silent) -> None:
-        """Switches it on and waits until it can be logged in to.  fresh: with a new disk.
+        """Switches it on and waits until it can be logged in to.  fresh: with a new
+        disk.
 
-        Raises ToolError where a program or package is missing, DeviceError when it does not come up.
+        Raises ToolError where a program or package is missing, DeviceError when it does
+        not come up.
         """
         require("qemu-system-aarch64", "ssh", "ssh-keygen", "debugfs")
         with alone(self.folder):
             if self.running:
-                raise InputError(f"{self.alias} is on", at=str(self.folder), hint="stop it first")
+                raise InputError(
+                    f"{self.alias} is on", at=str(self.folder), hint="stop it first"
+                )
             release = self._release(fresh)
             made = image(release, progress, self.settings.cameras)
             if fresh or not (self.folder / _DISK).exists():
@@ -164,21 +185,28 @@ class Machine:
             self._save(replace(state, boot_seconds=round(time.monotonic() - began, 1)))
 
     def power_cut(self) -> None:
-        """Takes the power away: what the guest had not written to its disk is lost.  start() boots it again."""
+        """Takes the power away: what the guest had not written to its disk is lost.
+        start() boots it again.
+        """
         state = self.state
         if state is None or not end(state.pid, self._mark):
             raise InputError(f"{self.alias} is off", hint="start it first")
         self.cut()
 
     def reboot(self) -> None:
-        """Restarts the system in the guest, which writes everything first, and waits until it can be logged in to."""
+        """Restarts the system in the guest, which writes everything first, and waits
+        until it can be logged in to.
+        """
         before = self._boot_id()
         with contextlib.suppress(DeviceError):
-            self.run("sudo systemctl reboot")  # the connection may end before the answer
+            # the connection may end before the answer
+            self.run("sudo systemctl reboot")
         self._wait_for_login(lambda: self._boot_id() != before)
 
     def stop(self) -> None:
-        """Writes what is unwritten, ends its processes and forgets that it was on; the disk stays."""
+        """Writes what is unwritten, ends its processes and forgets that it was on; the
+        disk stays.
+        """
         if self.running:
             with contextlib.suppress(DeviceError):
                 self.run("sudo sync", timeout=20)
@@ -193,17 +221,40 @@ class Machine:
             end(state.line_pid, self._mark)
 
     def run(self, command: str, timeout: float = 60.0) -> str:
-        """Standard output of a shell command in the guest, through ssh.  Raises DeviceError when it fails."""
-        words = [program("ssh"), "-F", str(self.ssh_config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+        """Standard output of a shell command in the guest, through ssh.
+
+        Raises DeviceError when it fails.
+        """
+        words = [
+            program("ssh"),
+            "-F",
+            str(self.ssh_config),
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "ConnectTimeout=10",
+        ]
         try:
             done = subprocess.run(
-                [*words, self.alias, command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+                [*words, self.alias, command],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
             )
         except subprocess.TimeoutExpired:
-            raise DeviceError(f"no answer within {timeout:.0f} s", at=self.alias, hint="look at its console") from None
+            raise DeviceError(
+                f"no answer within {timeout:.0f} s",
+                at=self.alias,
+                hint="look at its console",
+            ) from None
         if done.returncode:
             said = done.stderr.strip()[-400:] or "no message"
-            raise DeviceError(f"status {done.returncode}: {said}", at=self.alias, hint=f"try by hand: {command}")
+            raise DeviceError(
+                f"status {done.returncode}: {said}",
+                at=self.alias,
+                hint=f"try by hand: {command}",
+            )
         return done.stdout
 
     # ---- parts of it
@@ -213,29 +264,46 @@ class Machine:
         asked = self.settings.release
         if asked not in (None, *RELEASES):
             hint = f"use {' or '.join(RELEASES)}"
-            raise InputError(f'"{asked}" is no release of Debian that can be booted', hint=hint)
+            raise InputError(
+                f'"{asked}" is no release of Debian that can be booted', hint=hint
+            )
         there = self.folder / _DISK
         if fresh or not there.exists():
             return asked or RELEASES[0]
         found = disk.release(there)
         if asked and asked != found:
             hint = f"--fresh makes a new disk; --name {asked} keeps this one"
-            raise InputError(f"the disk of {self.alias} has Debian {found}, not {asked}", at=str(there), hint=hint)
+            raise InputError(
+                f"the disk of {self.alias} has Debian {found}, not {asked}",
+                at=str(there),
+                hint=hint,
+            )
         return found
 
     def _make_disk(self, source: Path) -> None:
         """A disk of its own, with its keys and the name of the board."""
         keys.make_keys(self.folder)
-        aside, model = self.folder / "disk.new", self.folder / "board-model"
+        aside = self.folder / "disk.new"
+        model = self.folder / "board-model"
         model.write_bytes(self._model.encode() + b"\0")
         disk.copy(source, aside)
-        disk.write(aside, {**keys.guest_files(self.folder, accounts.UID), "/etc/board-model": (model, 0o644, 0)})
+        disk.write(
+            aside,
+            {
+                **keys.guest_files(self.folder, accounts.UID),
+                "/etc/board-model": (model, 0o644, 0),
+            },
+        )
         aside.replace(self.folder / _DISK)
 
     def _switch_on(self, made: Image, port: int | None) -> None:
-        """Starts the emulator; makes the name for the serial line and the ssh configuration."""
+        """Starts the emulator; makes the name for the serial line and the ssh
+        configuration.
+        """
         settings = self.settings
-        started = launch(made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port)
+        started = launch(
+            made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port
+        )
         state = State(settings, started.pid, None, started.port)
         self._save(state)  # at once, so that cut() finds it
         keys.write_config(self.folder, self.alias, USER, started.port)
@@ -251,7 +319,13 @@ class Machine:
 
     def _lay_line(self, pty: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, line.__file__, pty, str(self.settings.baud or 0), self._mark],
+            [
+                sys.executable,
+                line.__file__,
+                pty,
+                str(self.settings.baud or 0),
+                self._mark,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -281,11 +355,16 @@ class Machine:
                 why = "the emulator ended"
                 break
             time.sleep(0.3)
-        lines = self.console_log.read_text(errors="replace").strip().splitlines() if self.console_log.exists() else []
+        if self.console_log.exists():
+            lines = self.console_log.read_text(errors="replace").strip().splitlines()
+        else:
+            lines = []
         raise DeviceError(
-            f"{self.alias} does not come up: {why}; its console says: {'; '.join(lines[-3:])[-300:] or 'nothing'}",
-            at=str(self.console_log), hint="start it again with a new disk (--fresh)",
-        )  # fmt: skip
+            f"{self.alias} does not come up: {why}; its console says: "
+            f"{'; '.join(lines[-3:])[-300:] or 'nothing'}",
+            at=str(self.console_log),
+            hint="start it again with a new disk (--fresh)",
+        )
 
 
 def find(name: str) -> Machine | None:
@@ -304,11 +383,20 @@ def machines() -> tuple[Machine, ...]:
     return tuple(found)
 
 
-def start(settings: Settings, name: str | None = None, fresh: bool = False, progress: Progress = _silent) -> Machine:
-    """Boots a machine that goes on when this program ends.  name: its board's by default."""
+def start(
+    settings: Settings,
+    name: str | None = None,
+    fresh: bool = False,
+    progress: Progress = _silent,
+) -> Machine:
+    """Boots a machine that goes on when this program ends.  name: its board's by
+    default.
+    """
     name = name or settings.board
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
-        raise InputError(f'"{name}" is no name for a machine', hint="use a-z, 0-9 and -")
+        raise InputError(
+            f'"{name}" is no name for a machine', hint="use a-z, 0-9 and -"
+        )
     _hardware(settings.board)
     machine = Machine(cache_dir("machines", name), settings)
     machine.start(fresh, progress)
@@ -325,7 +413,9 @@ def boot(
     cameras: bool = False,
     release: str | None = None,
 ) -> Iterator[Machine]:
-    """A machine that is on in a `with` block.  folder: where its disk stays (default: by board, in edgec's cache)."""
+    """A machine that is on in a `with` block.  folder: where its disk stays (default:
+    by board, in edgec's cache).
+    """
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(board, baud, icount, cameras=cameras, release=release)
@@ -338,11 +428,17 @@ def boot(
 
 
 def _hardware(board: str) -> tuple[str, str]:
-    """QEMU's name of a board's CPU, and the board's model.  Raises InputError for a board that cannot be emulated."""
+    """QEMU's name of a board's CPU, and the board's model.
+
+    Raises InputError for a board that cannot be emulated.
+    """
     facts = Board.load(board)
     cpus = [t.qemu_cpu for t in facts.targets if t.name == "linux-aarch64"]
     if not cpus or board == "host":
-        raise InputError(f"{board} cannot be emulated as a whole machine", hint="use pi4, for example")
+        raise InputError(
+            f"{board} cannot be emulated as a whole machine",
+            hint="use pi4, for example",
+        )
     return cpus[0], facts.model
 
 

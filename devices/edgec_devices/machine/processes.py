@@ -1,4 +1,6 @@
-"""Processes that outlive the program that started them, known by what is on their command line."""
+"""Processes that outlive the program that started them, known by what is on their
+command line.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from pathlib import Path
 
 
 def runs(pid: int | None, mark: str) -> bool:
-    """Whether the process is alive and has `mark` on its command line: a number alone may be another's by now."""
+    """Whether the process is alive and has `mark` on its command line: a number alone
+    may be another's by now.
+    """
     if pid is None:
         return False
     try:
@@ -23,13 +27,16 @@ def runs(pid: int | None, mark: str) -> bool:
 
 
 def end(pid: int | None, mark: str, timeout: float = 10.0) -> bool:
-    """Kills the process if it is ours and waits until it is gone.  False: there was none."""
+    """Kills the process if it is ours and waits until it is gone.
+
+    False: there was none.
+    """
     if pid is None:
         return False
     try:
-        handle = os.pidfd_open(
-            pid
-        )  # from here on it is this process that is checked and killed, whoever gets the number
+        # from here on it is this process that is checked and killed, whoever gets the
+        # number
+        handle = os.pidfd_open(pid)
     except OSError:
         return False
     try:

@@ -28,7 +28,9 @@ def program(name: str) -> str:
     """The path of a program.  Raises ToolError with the command that installs it."""
     found = _which(name)
     if not found:
-        raise ToolError(f"{name} is not installed", hint=f"sudo apt-get install {PACKAGES[name]}")
+        raise ToolError(
+            f"{name} is not installed", hint=f"sudo apt-get install {PACKAGES[name]}"
+        )
     return found
 
 
@@ -37,12 +39,16 @@ def require(*names: str) -> None:
     missing = [n for n in names if not _which(n)]
     if missing:
         packages = " ".join(sorted({PACKAGES[n] for n in missing}))
-        raise ToolError(f"{', '.join(missing)}: not installed", hint=f"sudo apt-get install {packages}")
+        raise ToolError(
+            f"{', '.join(missing)}: not installed",
+            hint=f"sudo apt-get install {packages}",
+        )
 
 
 def _which(name: str) -> str | None:
     folders = os.environ.get("PATH", os.defpath)
-    return shutil.which(name, path=os.pathsep.join((folders, "/usr/sbin", "/sbin")))  # where mke2fs is
+    # where mke2fs is
+    return shutil.which(name, path=os.pathsep.join((folders, "/usr/sbin", "/sbin")))
 
 
 def run(
@@ -67,13 +73,22 @@ def run(
             errors="replace",
             timeout=timeout,
             cwd=cwd,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **(variables or {})},
+            env={
+                **os.environ,
+                "LC_ALL": "C.UTF-8",
+                "DEBIAN_FRONTEND": "noninteractive",
+                **(variables or {}),
+            },
         )
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{command[0]} did not end within {timeout:.0f} s", hint=hint) from None
+        raise ToolError(
+            f"{command[0]} did not end within {timeout:.0f} s", hint=hint
+        ) from None
     if done.returncode:
         said = [s for s in (done.stderr or done.stdout).strip().splitlines() if s]
         errors = [s for s in said if s.startswith("E:")] or said
         last = "; ".join(errors[-2:])[-400:] or "no message"
-        raise ToolError(f"{command[0]} ended with status {done.returncode}: {last}", hint=hint)
+        raise ToolError(
+            f"{command[0]} ended with status {done.returncode}: {last}", hint=hint
+        )
     return done

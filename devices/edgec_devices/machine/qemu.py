@@ -18,46 +18,98 @@ CPUS = 2
 
 @dataclass(frozen=True)
 class Started:
-    """A machine that was switched on: QEMU's process, its pty and the port that leads to sshd."""
+    """A machine that was switched on: QEMU's process, its pty and the port that leads
+    to sshd.
+    """
 
     pid: int
     pty: str
     port: int
 
 
-def launch(image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int | None) -> Started:
-    """Switches a machine on.  memory: MiB.  port: the one it had before, taken again if it is free.
+def launch(
+    image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int | None
+) -> Started:
+    """Switches a machine on.  memory: MiB.  port: the one it had before, taken again if
+    it is free.
 
-    The process is nobody's child and writes the console's text to console.log beside the disk.  Raises ToolError.
+    The process is nobody's child and writes the console's text to console.log beside
+    the disk.  Raises ToolError.
     """
     said = ""
     for chosen in (port or free_port(), free_port(), free_port()):
         pid_file = disk.with_name("qemu.pid")
         pid_file.unlink(missing_ok=True)
-        command = [program("qemu-system-aarch64"), *arguments(image, disk, cpu, memory, icount, chosen)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        command = [
+            program("qemu-system-aarch64"),
+            *arguments(image, disk, cpu, memory, icount, chosen),
+        ]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
         said = (done.stdout + done.stderr).strip()
         pty = re.search(r"redirected to (/dev/\S+)", said)
         if done.returncode == 0 and pty:
             return Started(int(pid_file.read_text()), pty[1], chosen)
         if "forward" not in said:
             break
-    raise ToolError(f"qemu-system-aarch64 does not start: {said[-400:] or 'no message'}", hint="see that 1 GB is free")
+    raise ToolError(
+        f"qemu-system-aarch64 does not start: {said[-400:] or 'no message'}",
+        hint="see that 1 GB is free",
+    )
 
 
-def arguments(image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int) -> list[str]:
+def arguments(
+    image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int
+) -> list[str]:
     """What follows the program's name."""
     folder = disk.parent
     return [
-        *("-M", "virt,gic-version=2", "-cpu", cpu, "-m", str(memory), "-nodefaults", "-no-user-config"),
+        *(
+            "-M",
+            "virt,gic-version=2",
+            "-cpu",
+            cpu,
+            "-m",
+            str(memory),
+            "-nodefaults",
+            "-no-user-config",
+        ),
         # counted instructions need one thread for all CPUs
-        *("-accel", "tcg,thread=single" if icount else "tcg,thread=multi", "-smp", "1" if icount else str(CPUS)),
+        *(
+            "-accel",
+            "tcg,thread=single" if icount else "tcg,thread=multi",
+            "-smp",
+            "1" if icount else str(CPUS),
+        ),
         *(("-icount", "shift=0,sleep=on") if icount else ()),
-        *("-display", "none", "-monitor", "none", "-daemonize", "-pidfile", str(folder / "qemu.pid")),
+        *(
+            "-display",
+            "none",
+            "-monitor",
+            "none",
+            "-daemonize",
+            "-pidfile",
+            str(folder / "qemu.pid"),
+        ),
         *("-kernel", str(image.kernel), "-initrd", str(image.initrd)),
         *("-append", "console=ttyAMA0,115200 quiet panic=1"),
-        *("-chardev", f"pty,id=console,logfile={_escaped(folder / 'console.log')}", "-serial", "chardev:console"),
-        *("-drive", f"file={_escaped(disk)},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk"),
+        *(
+            "-chardev",
+            f"pty,id=console,logfile={_escaped(folder / 'console.log')}",
+            "-serial",
+            "chardev:console",
+        ),
+        *(
+            "-drive",
+            f"file={_escaped(disk)},format=raw,if=none,id=disk",
+            "-device",
+            "virtio-blk-pci,drive=disk",
+        ),
         *("-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
         *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
     ]

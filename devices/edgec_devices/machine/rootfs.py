@@ -1,7 +1,9 @@
-"""The root file system: Debian packages, unpacked, and what their installation scripts would have set up.
+"""The root file system: Debian packages, unpacked, and what their installation scripts
+would have set up.
 
-The scripts are not run: they are arm64 programs, and this machine is not.  What they do that matters here is said in
-guest/etc, accounts.py and below; dpkg's database has every package as installed, so dpkg -i works in the guest.
+The scripts are not run: they are arm64 programs, and this machine is not.  What they do
+that matters here is said in guest/etc, accounts.py and below; dpkg's database has every
+package as installed, so dpkg -i works in the guest.
 """
 
 from __future__ import annotations
@@ -17,9 +19,21 @@ from .tree import MERGED, Tree
 # Nobody reads these on an emulated board, and they are half the files.
 _LEFT_OUT = tuple(
     f"usr/share/{n}/"
-    for n in ("doc", "man", "locale", "info", "lintian", "bash-completion", "bug", "zsh", "apport", "menu")
+    for n in (
+        "doc",
+        "man",
+        "locale",
+        "info",
+        "lintian",
+        "bash-completion",
+        "bug",
+        "zsh",
+        "apport",
+        "menu",
+    )
 )
-# Units that nothing here needs, each for a second or more of emulated time: caches filled at the first boot, sessions.
+# Units that nothing here needs, each for a second or more of emulated time: caches
+# filled at the first boot, sessions.
 _MASKED = (
     "dev-hugepages.mount",
     "dev-mqueue.mount",
@@ -64,7 +78,10 @@ def root_tree(folder: Path, packages: Iterable[Path]) -> Tree:
         tree.link(name, f"usr/{name}")
     status = []
     for package in packages:
-        names = tree.unpack(package, lambda name: not name.startswith(_LEFT_OUT) or name.endswith("/copyright"))
+        names = tree.unpack(
+            package,
+            lambda name: not name.startswith(_LEFT_OUT) or name.endswith("/copyright"),
+        )
         status.append(_installed(tree, package, names))
     tree.write("var/lib/dpkg/status", "\n".join(status).encode())
     _configure(tree)
@@ -72,11 +89,18 @@ def root_tree(folder: Path, packages: Iterable[Path]) -> Tree:
 
 
 def add_modules(tree: Tree, kernel: Kernel, names: Iterable[str]) -> None:
-    """Modules of the kernel, and what they depend on, for `busybox modprobe`; nothing loads them by itself."""
-    folder, rows = f"usr/lib/modules/{kernel.version}", []
+    """Modules of the kernel, and what they depend on, for `busybox modprobe`; nothing
+    loads them by itself.
+    """
+    folder = f"usr/lib/modules/{kernel.version}"
+    rows = []
     for file, data in kernel.ordered(names).items():
         tree.write(f"{folder}/extra/{file}", data)
-        below = [f"extra/{f}" for f in reversed(kernel.ordered([file.removesuffix(".ko")])) if f != file]
+        below = [
+            f"extra/{f}"
+            for f in reversed(kernel.ordered([file.removesuffix(".ko")]))
+            if f != file
+        ]
         rows.append(f"extra/{file}: {' '.join(below)}\n")
     tree.write(f"{folder}/modules.dep", "".join(rows).encode())
 
@@ -84,10 +108,21 @@ def add_modules(tree: Tree, kernel: Kernel, names: Iterable[str]) -> None:
 def _installed(tree: Tree, package: Path, names: list[str]) -> str:
     """The package's paragraph of dpkg's database, whose list of files is written."""
     control = run("dpkg-deb", "--field", package, hint="try again").stdout
-    fields = dict(line.split(": ", 1) for line in control.splitlines() if not line.startswith(" ") and ": " in line)
-    name = fields["Package"] + (f":{fields['Architecture']}" if fields.get("Multi-Arch") == "same" else "")
-    tree.write(f"var/lib/dpkg/info/{name}.list", "".join(f"/{n}\n" for n in (n or "." for n in names)).encode())
-    return control.rstrip("\n").replace("\n", "\nStatus: install ok installed\n", 1) + "\n"
+    fields = dict(
+        line.split(": ", 1)
+        for line in control.splitlines()
+        if not line.startswith(" ") and ": " in line
+    )
+    name = fields["Package"] + (
+        f":{fields['Architecture']}" if fields.get("Multi-Arch") == "same" else ""
+    )
+    tree.write(
+        f"var/lib/dpkg/info/{name}.list",
+        "".join(f"/{n}\n" for n in (n or "." for n in names)).encode(),
+    )
+    return (
+        control.rstrip("\n").replace("\n", "\nStatus: install ok installed\n", 1) + "\n"
+    )
 
 
 def _configure(tree: Tree) -> None:
@@ -104,8 +139,12 @@ def _configure(tree: Tree) -> None:
     masters = tree.folder / "usr/share/base-passwd"
     passwd = accounts.passwd((masters / "passwd.master").read_text())
     tree.write("etc/passwd", passwd.encode())
-    tree.write("etc/group", accounts.group((masters / "group.master").read_text()).encode())
-    tree.write("etc/shadow", accounts.shadow(passwd).encode(), 0o640, (0, accounts.SHADOW_GID))
+    tree.write(
+        "etc/group", accounts.group((masters / "group.master").read_text()).encode()
+    )
+    tree.write(
+        "etc/shadow", accounts.shadow(passwd).encode(), 0o640, (0, accounts.SHADOW_GID)
+    )
     tree.write("etc/machine-id", b"")
     for name, target in _LINKS.items():
         tree.link(name, target)

@@ -1,4 +1,6 @@
-"""A folder that becomes a file system: files as this user can write them, owners and modes as they shall be there."""
+"""A folder that becomes a file system: files as this user can write them, owners and
+modes as they shall be there.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,22 @@ from edgec_runtime import ToolError
 
 from .programs import program
 
-MERGED = ("bin", "sbin", "lib")  # folders of / that are links into /usr on a system with a merged /usr
+# folders of / that are links into /usr on a system with a merged /usr
+MERGED = ("bin", "sbin", "lib")
 
 
 @dataclass
 class Tree:
-    """`owners` holds (mode, user id, group id) by path relative to `folder`, for all but symbolic links."""
+    """`owners` holds (mode, user id, group id) by path relative to `folder`, for all
+    but symbolic links.
+    """
 
     folder: Path
     owners: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
-    def make_folder(self, name: str, mode: int = 0o755, owner: tuple[int, int] = (0, 0)) -> None:
+    def make_folder(
+        self, name: str, mode: int = 0o755, owner: tuple[int, int] = (0, 0)
+    ) -> None:
         """A folder and those above it."""
         for parent in reversed(PurePosixPath(name).parents):
             if str(parent) != "." and str(parent) not in self.owners:
@@ -35,7 +42,9 @@ class Tree:
         (self.folder / name).mkdir(exist_ok=True)
         self.owners[name] = (stat.S_IFDIR | mode, *owner)
 
-    def write(self, name: str, data: bytes, mode: int = 0o644, owner: tuple[int, int] = (0, 0)) -> None:
+    def write(
+        self, name: str, data: bytes, mode: int = 0o644, owner: tuple[int, int] = (0, 0)
+    ) -> None:
         """A file, in place of what was there."""
         parent = str(PurePosixPath(name).parent)
         if parent != "." and parent not in self.owners:
@@ -59,7 +68,9 @@ class Tree:
         self.owners.pop(name, None)
 
     def unpack(self, package: Path, wanted: Callable[[str], bool]) -> list[str]:
-        """The files of a Debian package for which `wanted` of the name says so; their names.  Raises ToolError."""
+        """The files of a Debian package for which `wanted` of the name says so; their
+        names.  Raises ToolError.
+        """
         names = []
         with package_files(package) as members:
             for member, read in members:
@@ -69,7 +80,9 @@ class Tree:
                     names.append(name)
         return names
 
-    def _unpack(self, name: str, member: tarfile.TarInfo, read: Callable[[], bytes]) -> None:
+    def _unpack(
+        self, name: str, member: tarfile.TarInfo, read: Callable[[], bytes]
+    ) -> None:
         owner = (member.uid, member.gid)
         if member.isdir():
             if not (self.folder / name).is_symlink():
@@ -85,29 +98,48 @@ class Tree:
 
 
 def merged(name: str) -> str:
-    """A package's "./bin/sh" as "usr/bin/sh", "." as ""; never a name that leaves the folder."""
+    """A package's "./bin/sh" as "usr/bin/sh", "." as ""; never a name that leaves the
+    folder.
+    """
     parts = [p for p in PurePosixPath(name).parts if p not in (".", "/")]
     if ".." in parts:
-        raise ToolError(f'a package has a file named "{name}"', hint="its mirror is not to be trusted")
+        raise ToolError(
+            f'a package has a file named "{name}"',
+            hint="its mirror is not to be trusted",
+        )
     if parts and parts[0] in MERGED:
         parts.insert(0, "usr")
     return "/".join(parts)
 
 
 @contextmanager
-def package_files(package: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]]:
-    """The members of a Debian package, each with what reads it, in the archive's order.  Raises ToolError."""
-    with subprocess.Popen([program("dpkg-deb"), "--fsys-tarfile", package], stdout=subprocess.PIPE) as process:
+def package_files(
+    package: Path,
+) -> Iterator[Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]]:
+    """The members of a Debian package, each with what reads it, in the archive's order.
+
+    Raises ToolError.
+    """
+    with subprocess.Popen(
+        [program("dpkg-deb"), "--fsys-tarfile", package], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         try:
             with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
                 yield ((m, _reader(archive, m)) for m in archive)
         except tarfile.TarError as e:
-            raise ToolError(f"cannot read {package.name}: {e}", hint="try again: it is downloaded anew") from e
+            raise ToolError(
+                f"cannot read {package.name}: {e}",
+                hint="try again: it is downloaded anew",
+            ) from e
         finally:
             shutil.copyfileobj(process.stdout, _Nowhere())
     if process.returncode:
-        raise ToolError(f"dpkg-deb ended with status {process.returncode}", at=package.name, hint="try again")
+        raise ToolError(
+            f"dpkg-deb ended with status {process.returncode}",
+            at=package.name,
+            hint="try again",
+        )
 
 
 def _reader(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[], bytes]:

@@ -13,11 +13,13 @@
     [times]              # by kind of instruction (decode*.py)
     fp_fma_q = "7 +4 V V"
 
-A time is: the cycles until the result can be used; `+4`: the accumulator, or the data of a store, is needed 4 cycles
-after the start; `@2`: so are the other operands, 2 cycles after it; then the pipes that its micro-operations need,
-`F0*2` for two cycles, `-` for a micro-operation that needs none.  On a core that issues in order, which has neither
-`dispatch` nor `window`: `first`, it must be the first of the instructions that start in its cycle; `alone`, the only
-one.  A kind that ends in `_q` and has no time of its own has that of the kind without.
+A time is: the cycles until the result can be used; `+4`: the accumulator, or the data
+of a store, is needed 4 cycles after the start; `@2`: so are the other operands, 2
+cycles after it; then the pipes that its micro-operations need, `F0*2` for two cycles,
+`-` for a micro-operation that needs none.  On a core that issues in order, which has
+neither `dispatch` nor `window`: `first`, it must be the first of the instructions that
+start in its cycle; `alone`, the only one.  A kind that ends in `_q` and has no time of
+its own has that of the kind without.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ CORES = Path(__file__).parent / "cores"
 
 @dataclass(frozen=True)
 class Time:
-    """How long an instruction of one kind takes.  uses: (numbers of the pipes it may take, cycles), one per use."""
+    """How long an instruction of one kind takes.  uses: (numbers of the pipes it may
+    take, cycles), one per use.
+    """
 
     latency: int
     micro_ops: int = 1
@@ -63,15 +67,24 @@ class Core:
     @staticmethod
     @cache
     def load(name: str) -> Core:
-        """The core of cores/<name>.toml.  Raises InputError with the nearest name for any other."""
+        """The core of cores/<name>.toml.
+
+        Raises InputError with the nearest name for any other.
+        """
         known = sorted(p.stem for p in CORES.glob("*.toml"))
         if name not in known:
             raise InputError(
-                f'there is no pipeline model of "{name}"{did_you_mean(name, known)}', hint=f"use {', '.join(known)}"
+                f'there is no pipeline model of "{name}"{did_you_mean(name, known)}',
+                hint=f"use {', '.join(known)}",
             )
         facts = tomllib.loads((CORES / f"{name}.toml").read_text())
         pipes: dict[str, list[str]] = facts.pop("pipes")
-        numbers = {p: i for i, p in enumerate(dict.fromkeys(p for names in pipes.values() for p in names))}
+        numbers = {
+            p: i
+            for i, p in enumerate(
+                dict.fromkeys(p for names in pipes.values() for p in names)
+            )
+        }
         groups = {g: tuple(numbers[p] for p in names) for g, names in pipes.items()}
         times = {kind: _time(text, groups) for kind, text in facts.pop("times").items()}
         return Core(name=name, n_pipes=len(numbers), times=times, **facts)
@@ -82,7 +95,9 @@ class Core:
 
     @property
     def unknown(self) -> Time:
-        """What an instruction counts as that the decoder or the core's file does not know."""
+        """What an instruction counts as that the decoder or the core's file does not
+        know.
+        """
         return self.times[UNKNOWN]
 
 

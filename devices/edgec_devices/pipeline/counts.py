@@ -1,4 +1,6 @@
-"""What csrc/block_count.c wrote: which blocks ran how often, in which op, and how many cache lines missed."""
+"""What csrc/block_count.c wrote: which blocks ran how often, in which op, and how many
+cache lines missed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from edgec_runtime.errors import ToolError
 from edgec_devices.boards import Cache
 
 Place = tuple[int, int]
-"""(segment, op), from 0.  op -1: the segment's own code outside of its ops.  (-1, -1): what lies between segments.
+"""(segment, op), from 0.  op -1: the segment's own code outside of its ops.
+
+(-1, -1): what lies between segments.
 
 In a profiled inference a segment of n ops has one more, n: its own code after the last.
 """
@@ -19,7 +23,9 @@ In a profiled inference a segment of n ops has one more, n: its own code after t
 
 @dataclass(frozen=True)
 class Bucket:
-    """What happened in one place.  ran: times by block.  misses: lines per cache, (foreseen by a prefetcher, other)."""
+    """What happened in one place.  ran: times by block.  misses: lines per cache,
+    (foreseen by a prefetcher, other).
+    """
 
     ran: Mapping[int, int]
     mispredicted: int
@@ -36,8 +42,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one launch.  target: QEMU's name of what it emulated, "aarch64" or "arm".  inferences: the timed ones.
-    parts: for each of them, those of ops that threads would share, which are not in `inferences`.
+    """Of one launch.  target: QEMU's name of what it emulated, "aarch64" or "arm".
+    inferences: the timed ones. parts: for each of them, those of ops that threads would
+    share, which are not in `inferences`.
     """
 
     target: str
@@ -47,7 +54,9 @@ class Counts:
 
     @staticmethod
     def read(path: Path) -> Counts:
-        """Raises ToolError when there is no such file, or it is not what the plugin writes, or it ends too early."""
+        """Raises ToolError when there is no such file, or it is not what the plugin
+        writes, or it ends too early.
+        """
         try:
             return _parse(path.read_text())
         except (OSError, ValueError, KeyError, IndexError) as e:
@@ -60,12 +69,20 @@ class Counts:
     def instructions(self, place: Place, inference: int = -1) -> int:
         """Instructions that ran in a place, not those of parts; 0 where nothing did."""
         bucket = self.inferences[inference].get(place)
-        return sum(n * self.blocks[b].instructions for b, n in bucket.ran.items()) if bucket else 0
+        if bucket:
+            return sum(n * self.blocks[b].instructions for b, n in bucket.ran.items())
+        return 0
 
 
 def plugin_option(plugin: Path, out: Path, caches: tuple[Cache, ...] = ()) -> str:
-    """What comes after QEMU's -plugin.  Without caches neither misses nor mispredicted branches are counted."""
-    simulated = ",caches=" + "+".join(f"{c.kib}:{c.ways}" for c in caches) if caches else ""
+    """What comes after QEMU's -plugin.
+
+    Without caches neither misses nor mispredicted branches are counted.
+    """
+    if caches:
+        simulated = ",caches=" + "+".join(f"{c.kib}:{c.ways}" for c in caches)
+    else:
+        simulated = ""
     return f"{plugin},out={out}{simulated}"
 
 
@@ -98,7 +115,10 @@ def _parse(text: str) -> Counts:
             raise ValueError(f"unexpected line {line[:60]!r}")
     if not inferences:
         raise ValueError("no inference was marked")
-    every = [*(b for i in inferences for b in i.values()), *(b for i in parts for each in i.values() for b in each)]
+    every = [
+        *(b for i in inferences for b in i.values()),
+        *(b for i in parts for each in i.values() for b in each),
+    ]
     if missing := {b for bucket in every for b in bucket.ran} - set(blocks):
         raise ValueError(f"{len(missing)} blocks lack their code")
     return Counts(target, tuple(inferences), blocks, tuple(parts))
@@ -106,4 +126,6 @@ def _parse(text: str) -> Counts:
 
 def _bucket(ran: dict[int, int], numbers: Sequence[int]) -> Bucket:
     """ran: is filled later."""
-    return Bucket(ran, numbers[0], tuple(zip(numbers[1::2], numbers[2::2], strict=True)))
+    return Bucket(
+        ran, numbers[0], tuple(zip(numbers[1::2], numbers[2::2], strict=True))
+    )

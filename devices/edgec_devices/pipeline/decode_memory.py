@@ -1,15 +1,24 @@
 """A64 loads and stores to Insn.
 
-Kinds: `load`, `load_signed`, `load_pair` (32-bit), `load_pair_64`, and for vector registers `load_v` (up to 64 bits),
-`load_v_q`, `load_pair_v`, `load_pair_v_q`; stores alike.  `load_1x2_q` is LD1 of two 128-bit registers, `load_2x2_q` is
-LD2, which takes the elements apart; `load_lane` fills one element, `load_all_lanes` repeats one.
+Kinds: `load`, `load_signed`, `load_pair` (32-bit), `load_pair_64`, and for vector
+registers `load_v` (up to 64 bits), `load_v_q`, `load_pair_v`, `load_pair_v_q`; stores
+alike.  `load_1x2_q` is LD1 of two 128-bit registers, `load_2x2_q` is LD2, which takes
+the elements apart; `load_lane` fills one element, `load_all_lanes` repeats one.
 """
 
 from __future__ import annotations
 
 from edgec_devices.pipeline.insn import UNKNOWN, Insn, field, general, vector
 
-_STRUCTURES = {0: (4, 4), 2: (1, 4), 4: (3, 3), 6: (1, 3), 7: (1, 1), 8: (2, 2), 10: (1, 2)}
+_STRUCTURES = {
+    0: (4, 4),
+    2: (1, 4),
+    4: (3, 3),
+    6: (1, 3),
+    7: (1, 1),
+    8: (2, 2),
+    10: (1, 2),
+}
 """LD1-LD4 of whole registers, by opcode: elements of a structure, registers."""
 
 
@@ -25,7 +34,8 @@ def memory(word: int) -> Insn:
     base = field(word, 5, 5)
     if kind == 0x39000000:  # an unsigned offset
         return _sized(word, (base,), None)
-    if kind == 0x38000000 and not word & 1 << 21:  # a signed offset; or the base moves on
+    # a signed offset; or the base moves on
+    if kind == 0x38000000 and not word & 1 << 21:
         return _sized(word, (base,), base if word & 1 << 10 else None)
     if word & 0x3B200C00 == 0x38200800:  # an offset in a register
         return _sized(word, (base, *general(field(word, 16, 5))), None)
@@ -35,7 +45,9 @@ def memory(word: int) -> Insn:
 
 
 def _sized(word: int, address: tuple[int, ...], base: int | None) -> Insn:
-    size, opc, is_vector = field(word, 30, 2), field(word, 22, 2), bool(word & 1 << 26)
+    size = field(word, 30, 2)
+    opc = field(word, 22, 2)
+    is_vector = bool(word & 1 << 26)
     if is_vector:
         return _one(word, bool(opc & 1), opc >= 2, address, base)
     if opc >= 2 and size == 3:
@@ -45,39 +57,62 @@ def _sized(word: int, address: tuple[int, ...], base: int | None) -> Insn:
     return _one(word, bool(opc), False, address, base)
 
 
-def _one(word: int, load: bool, wide: bool, address: tuple[int, ...], base: int | None) -> Insn:
-    rt, is_vector = field(word, 0, 5), bool(word & 1 << 26)
+def _one(
+    word: int, load: bool, wide: bool, address: tuple[int, ...], base: int | None
+) -> Insn:
+    rt = field(word, 0, 5)
+    is_vector = bool(word & 1 << 26)
     data = vector(rt) if is_vector else general(rt)
-    kind = ("load" if load else "store") + ("_v" if is_vector else "") + ("_q" if is_vector and wide else "")
-    return Insn(kind, address, data, (), base) if load else Insn(kind, address, (), data, base)
+    kind = (
+        ("load" if load else "store")
+        + ("_v" if is_vector else "")
+        + ("_q" if is_vector and wide else "")
+    )
+    if load:
+        return Insn(kind, address, data, (), base)
+    return Insn(kind, address, (), data, base)
 
 
 def _pair(word: int) -> Insn:
-    rt, rn, rt2 = field(word, 0, 5), field(word, 5, 5), field(word, 10, 5)
-    opc, is_vector, load = field(word, 30, 2), bool(word & 1 << 26), bool(word & 1 << 22)
+    rt = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rt2 = field(word, 10, 5)
+    opc = field(word, 30, 2)
+    is_vector = bool(word & 1 << 26)
+    load = bool(word & 1 << 22)
     base = rn if word & 1 << 23 else None
     if is_vector:
-        data, suffix = vector(rt, rt2), "_v_q" if opc == 2 else "_v"
+        data = vector(rt, rt2)
+        suffix = "_v_q" if opc == 2 else "_v"
     else:
-        data, suffix = general(rt, rt2), "_64" if opc == 2 else ""
+        data = general(rt, rt2)
+        suffix = "_64" if opc == 2 else ""
     kind = ("load_pair" if load else "store_pair") + suffix
-    return Insn(kind, (rn,), data, (), base) if load else Insn(kind, (rn,), (), data, base)
+    if load:
+        return Insn(kind, (rn,), data, (), base)
+    return Insn(kind, (rn,), (), data, base)
 
 
 def _structures(word: int) -> Insn:
-    rt, rn, load = field(word, 0, 5), field(word, 5, 5), bool(word & 1 << 22)
+    rt = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    load = bool(word & 1 << 22)
     base = rn if word & 1 << 23 else None
-    verb, suffix = "load" if load else "store", "_q" if word & 1 << 30 else ""
+    verb = "load" if load else "store"
+    suffix = "_q" if word & 1 << 30 else ""
     if word & 1 << 24:  # one element of each register
         opcode = field(word, 13, 3)
         n = 1 + (opcode & 1) * 2 + field(word, 21, 1)
-        kind, merges = (f"{verb}_all_lanes", False) if opcode >= 6 else (f"{verb}_lane", True)
+        kind, merges = (
+            (f"{verb}_all_lanes", False) if opcode >= 6 else (f"{verb}_lane", True)
+        )
         kind = kind if n == 1 else f"{verb}_{n}x{n}{suffix}"
     else:
         elements, n = _STRUCTURES.get(field(word, 12, 4), (0, 0))
         if not n:
             return Insn(UNKNOWN)
-        kind, merges = (f"{verb}_v{suffix}" if n == 1 else f"{verb}_{elements}x{n}{suffix}"), False
+        kind = f"{verb}_v{suffix}" if n == 1 else f"{verb}_{elements}x{n}{suffix}"
+        merges = False
     data = vector(*((rt + i) % 32 for i in range(n)))
     if load:
         return Insn(kind, (rn, *(data if merges else ())), data, (), base)

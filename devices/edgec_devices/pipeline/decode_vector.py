@@ -1,6 +1,7 @@
 """A64 floating point and Advanced SIMD to Insn.
 
-A kind ends in `_q` when the operation is on 128 bits.  Scalar forms count as 64-bit vectors.
+A kind ends in `_q` when the operation is on 128 bits.  Scalar forms count as 64-bit
+vectors.
 """
 
 from __future__ import annotations
@@ -8,7 +9,20 @@ from __future__ import annotations
 from edgec_devices.pipeline.insn import FLAGS, UNKNOWN, Insn, field, general, vector
 
 _THREE_SAME = {
-    **dict.fromkeys((0b00000, 0b00010, 0b00100, 0b00110, 0b00111, 0b10000, 0b10001, 0b01110, 0b10111), "v_int"),
+    **dict.fromkeys(
+        (
+            0b00000,
+            0b00010,
+            0b00100,
+            0b00110,
+            0b00111,
+            0b10000,
+            0b10001,
+            0b01110,
+            0b10111,
+        ),
+        "v_int",
+    ),
     **dict.fromkeys((0b01100, 0b01101, 0b10100, 0b10101), "v_minmax"),
     **dict.fromkeys((0b00001, 0b00101), "v_saturating"),
     0b00011: "v_logic",
@@ -78,7 +92,9 @@ _ELEMENT = {
 """Operations of a vector with one element of another."""
 
 _SLOWER_IF_DOUBLE = ("fp_div", "fp_sqrt", "fp_convert", "fp_resize", "fp_round")
-"""On vectors too, the time of these depends on the elements: the kind gets `_64` for those of 64 bits."""
+"""On vectors too, the time of these depends on the elements: the kind gets `_64` for
+those of 64 bits.
+"""
 
 _ACCUMULATING = ("fp_fma", "v_mla", "v_mla_long", "v_abd_acc", "v_dot")
 _TWO_SOURCES = ("fp_mul", "fp_div", "fp_add", "fp_add", *("fp_minmax",) * 4, "fp_mul")
@@ -91,8 +107,12 @@ def _insn(kind: str, q: bool, rd: int, *sources: int, keeps: bool = False) -> In
 
 
 def scalar_float(word: int) -> Insn:
-    """A word whose bits 30, 28 to 25 are 0 1111: floating point on one number, and conversions."""
-    rd, rn, rm = field(word, 0, 5), field(word, 5, 5), field(word, 16, 5)
+    """A word whose bits 30, 28 to 25 are 0 1111: floating point on one number, and
+    conversions.
+    """
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
     wide = "_64" if field(word, 22, 2) == 1 else ""
     if word & 1 << 24:  # fmadd and its like
         return Insn("fp_fma", vector(rn, rm), vector(rd), vector(field(word, 10, 5)))
@@ -100,10 +120,15 @@ def scalar_float(word: int) -> Insn:
         return _to_or_from_general(word)
     if field(word, 10, 5) == 0b10000:
         op = field(word, 15, 6)
-        kind = f"fp_sqrt{wide}" if op == 3 else "fp_sign" if op < 3 else "fp_resize" if op < 8 else "fp_round"
+        if op == 3:
+            kind = f"fp_sqrt{wide}"
+        else:
+            kind = "fp_sign" if op < 3 else "fp_resize" if op < 8 else "fp_round"
         return _insn(kind, False, rd, rn)
     if field(word, 10, 4) == 0b1000:  # fcmp; bit 3: with zero
-        return Insn("fp_compare_flags", vector(rn, *(() if word & 1 << 3 else (rm,))), (FLAGS,))
+        return Insn(
+            "fp_compare_flags", vector(rn, *(() if word & 1 << 3 else (rm,))), (FLAGS,)
+        )
     if field(word, 10, 3) == 0b100:
         return Insn("v_move", (), vector(rd))
     last = field(word, 10, 2)
@@ -117,12 +142,14 @@ def scalar_float(word: int) -> Insn:
 
 
 def _to_or_from_general(word: int) -> Insn:
-    rd, rn, op = field(word, 0, 5), field(word, 5, 5), field(word, 16, 3)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 16, 3)
     fixed_point = not word & 1 << 21
     if op in (6, 7) and not fixed_point:  # fmov
-        return (
-            Insn("general_to_v", general(rn), vector(rd)) if op == 7 else Insn("v_to_general", vector(rn), general(rd))
-        )
+        if op == 7:
+            return Insn("general_to_v", general(rn), vector(rd))
+        return Insn("v_to_general", vector(rn), general(rd))
     if op in (2, 3):  # scvtf, ucvtf
         return Insn("convert_from_general", general(rn), vector(rd))
     return Insn("convert_to_general", vector(rn), general(rd))
@@ -157,8 +184,12 @@ def _accumulating(kind: str, q: bool, rd: int, rn: int, rm: int) -> Insn:
 
 
 def _three_same(word: int, q: bool) -> Insn:
-    rd, rn, rm, op = field(word, 0, 5), field(word, 5, 5), field(word, 16, 5), field(word, 11, 5)
-    other, second = bool(word & 1 << 29), bool(word & 1 << 23)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+    op = field(word, 11, 5)
+    other = bool(word & 1 << 29)
+    second = bool(word & 1 << 23)
     if op >= 0b11000:
         kind = _THREE_SAME_FLOAT[op]
         if op == 0b11111 and other:
@@ -178,16 +209,26 @@ def _three_same(word: int, q: bool) -> Insn:
 
 
 def _three_same_half(word: int, q: bool) -> Insn:
-    rd, rn, rm, op = field(word, 0, 5), field(word, 5, 5), field(word, 16, 5), field(word, 11, 3)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+    op = field(word, 11, 3)
     kind = _THREE_SAME_FLOAT[0b11000 + op]
     if op == 0b111 and word & 1 << 29:
         kind = "fp_div"
-    return _accumulating(kind, q, rd, rn, rm) if op == 0b001 else _insn(kind, q, rd, rn, rm)
+    if op == 0b001:
+        return _accumulating(kind, q, rd, rn, rm)
+    return _insn(kind, q, rd, rn, rm)
 
 
 def _three_different(word: int, upper: bool) -> Insn:
-    """upper: the form that takes the upper halves of its sources, or fills the upper half of its result."""
-    rd, rn, rm, op = field(word, 0, 5), field(word, 5, 5), field(word, 16, 5), field(word, 12, 4)
+    """upper: the form that takes the upper halves of its sources, or fills the upper
+    half of its result.
+    """
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
+    op = field(word, 12, 4)
     kind = _THREE_DIFFERENT.get(op, UNKNOWN)
     if kind in _ACCUMULATING:
         return _accumulating(kind, True, rd, rn, rm)
@@ -195,7 +236,10 @@ def _three_different(word: int, upper: bool) -> Insn:
 
 
 def _one_source(word: int, q: bool) -> Insn:
-    rd, rn, op, table = field(word, 0, 5), field(word, 5, 5), field(word, 12, 5), field(word, 17, 5)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 12, 5)
+    table = field(word, 17, 5)
     if table == 0b11000:  # over the lanes; in the scalar form, of two lanes
         floating = op in (0b01100, 0b01101, 0b01111)
         if word & 1 << 28:
@@ -212,12 +256,15 @@ def _one_source(word: int, q: bool) -> Insn:
         kind = "v_narrow_saturating"
     narrowing = op in (18, 20, 22)
     wide = narrowing or op in (19, 23)
-    kind = _by_elements(kind, word) if table == 0b10000 else kind  # the other table is of half precision
+    # the other table is of half precision
+    kind = _by_elements(kind, word) if table == 0b10000 else kind
     return _insn(kind, q or wide, rd, rn, keeps=narrowing and q)
 
 
 def _dot_or_extra(word: int, q: bool) -> Insn:
-    rd, rn, rm = field(word, 0, 5), field(word, 5, 5), field(word, 16, 5)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
     if field(word, 10, 6) in (0b100101, 0b100111):  # sdot, udot, usdot
         return _accumulating("v_dot", q, rd, rn, rm)
     if field(word, 10, 6) in (0b100001, 0b100011):  # sqrdmlah, sqrdmlsh
@@ -226,20 +273,28 @@ def _dot_or_extra(word: int, q: bool) -> Insn:
 
 
 def _copy(word: int, q: bool) -> Insn:
-    rd, rn, op = field(word, 0, 5), field(word, 5, 5), field(word, 11, 4)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 11, 4)
     if word & 1 << 29:  # ins, from an element
         return _insn("v_insert", True, rd, rn, keeps=True)
     if op == 0:
         return _insn("v_dup", q, rd, rn)
     if op == 1:
-        return Insn("v_dup_general_q" if q else "v_dup_general", general(rn), vector(rd))
+        return Insn(
+            "v_dup_general_q" if q else "v_dup_general", general(rn), vector(rd)
+        )
     if op == 3:
         return Insn("v_insert_general", (*general(rn), *vector(rd)), vector(rd))
-    return Insn("v_element_to_general", vector(rn), general(rd)) if op in (5, 7) else Insn(UNKNOWN)
+    if op in (5, 7):
+        return Insn("v_element_to_general", vector(rn), general(rd))
+    return Insn(UNKNOWN)
 
 
 def _permute(word: int, q: bool) -> Insn:
-    rd, rn, rm = field(word, 0, 5), field(word, 5, 5), field(word, 16, 5)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    rm = field(word, 16, 5)
     if word & 1 << 29:
         return _insn("v_ext", q, rd, rn, rm)
     if field(word, 10, 2) == 2:
@@ -250,10 +305,18 @@ def _permute(word: int, q: bool) -> Insn:
 
 
 def _immediate(word: int, q: bool) -> Insn:
-    rd, rn, op = field(word, 0, 5), field(word, 5, 5), field(word, 11, 5)
-    if not field(word, 19, 4):  # movi, mvni, fmov; an odd cmode below 12 keeps the destination
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 11, 5)
+    # movi, mvni, fmov; an odd cmode below 12 keeps the destination
+    if not field(word, 19, 4):
         mode = field(word, 12, 4)
-        return _insn("v_logic" if mode < 12 and mode & 1 else "v_move", q, rd, keeps=mode < 12 and bool(mode & 1))
+        return _insn(
+            "v_logic" if mode < 12 and mode & 1 else "v_move",
+            q,
+            rd,
+            keeps=mode < 12 and bool(mode & 1),
+        )
     if op in (16, 17, 18, 19):  # to half the width
         plain = op == 16 and not word & 1 << 29
         return _insn("v_shift" if plain else "v_shift_round", True, rd, rn, keeps=q)
@@ -265,7 +328,10 @@ def _immediate(word: int, q: bool) -> Insn:
 
 
 def _by_element(word: int, q: bool) -> Insn:
-    rd, rn, op, size = field(word, 0, 5), field(word, 5, 5), field(word, 12, 4), field(word, 22, 2)
+    rd = field(word, 0, 5)
+    rn = field(word, 5, 5)
+    op = field(word, 12, 4)
+    size = field(word, 22, 2)
     kind = _ELEMENT.get(op, UNKNOWN)
     halves = (size == 1 and kind != "v_dot") or size == 0
     rm = field(word, 16, 4 if halves else 5)

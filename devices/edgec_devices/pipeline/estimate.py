@@ -14,9 +14,10 @@ from edgec_devices.pipeline.steady import cycles
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one place.  instructions: exact.  cycles: core + memory + branches.  unknown: the instructions among them that
-    the model has no time for; they count as the core's file says under `unknown`.  bus: cycles in which lines come from
-    memory, at the best, for one core or another.
+    """Of one place.  instructions: exact.  cycles: core + memory + branches.  unknown:
+    the instructions among them that the model has no time for; they count as the core's
+    file says under `unknown`.  bus: cycles in which lines come from memory, at the
+    best, for one core or another.
     """
 
     instructions: int
@@ -42,24 +43,36 @@ class Estimate:
         )
 
 
-def estimate(counts: Counts, core: str, caches: tuple[Cache, ...], inference: int = -1) -> dict[Place, Estimate]:
-    """The model's cycles of one counted inference on a core of cores/ behind these caches.
+def estimate(
+    counts: Counts, core: str, caches: tuple[Cache, ...], inference: int = -1
+) -> dict[Place, Estimate]:
+    """The model's cycles of one counted inference on a core of cores/ behind these
+    caches.
 
-    The counts must be of A64 code, made with the same caches.  Raises InputError for a core that is not there.
+    The counts must be of A64 code, made with the same caches.  Raises InputError for a
+    core that is not there.
     """
     model = Core.load(core)
     times: dict[bytes, tuple[float, int]] = {}
-    return {p: _of(b, counts.blocks, model, caches, times) for p, b in counts.inferences[inference].items()}
+    return {
+        p: _of(b, counts.blocks, model, caches, times)
+        for p, b in counts.inferences[inference].items()
+    }
 
 
 def estimate_parts(
     counts: Counts, core: str, caches: tuple[Cache, ...], inference: int = -1
 ) -> dict[Place, list[Estimate]]:
-    """As `estimate`, of the parts of each op that threads would share, as if each ran with the caches for itself."""
+    """As `estimate`, of the parts of each op that threads would share, as if each ran
+    with the caches for itself.
+    """
     model = Core.load(core)
     times: dict[bytes, tuple[float, int]] = {}
     shared = counts.parts[inference].items() if counts.parts else ()
-    return {p: [_of(b, counts.blocks, model, caches, times) for b in parts] for p, parts in shared}
+    return {
+        p: [_of(b, counts.blocks, model, caches, times) for b in parts]
+        for p, parts in shared
+    }
 
 
 def _of(
@@ -75,11 +88,24 @@ def _of(
         block = blocks[number]
         if block.code not in times:
             insns = decode_block(block.code)
-            times[block.code] = cycles(insns, core), sum(core.time(i.kind) in (None, core.unknown) for i in insns)
+            times[block.code] = (
+                cycles(insns, core),
+                sum(core.time(i.kind) in (None, core.unknown) for i in insns),
+            )
         each, strange = times[block.code]
         instructions += n * block.instructions
         spent += n * each
         unknown += n * strange
-    memory = sum(f * c.foreseen + m * c.missed for (f, m), c in zip(bucket.misses, caches, strict=True))
+    memory = sum(
+        f * c.foreseen + m * c.missed
+        for (f, m), c in zip(bucket.misses, caches, strict=True)
+    )
     bus = sum(bucket.misses[-1]) * caches[-1].foreseen if caches else 0.0
-    return Estimate(instructions, spent, memory, bucket.mispredicted * core.mispredicted, unknown, bus)
+    return Estimate(
+        instructions,
+        spent,
+        memory,
+        bucket.mispredicted * core.mispredicted,
+        unknown,
+        bus,
+    )

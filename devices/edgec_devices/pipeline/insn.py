@@ -1,11 +1,16 @@
-"""What the model knows of an instruction: its kind, and the registers it reads and writes."""
+"""What the model knows of an instruction: its kind, and the registers it reads and
+writes.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-SP, VECTOR, FLAGS = 31, 32, 64
-"""Registers are numbers: x0-x30 are 0-30, the stack pointer 31, v0-v31 32-63, the condition flags 64.
+SP = 31
+VECTOR = 32
+FLAGS = 64
+"""Registers are numbers: x0-x30 are 0-30, the stack pointer 31, v0-v31 32-63, the
+condition flags 64.
 
 The zero register is none: it makes nobody wait.
 """
@@ -16,9 +21,10 @@ UNKNOWN = "unknown"
 class Insn(NamedTuple):
     """One A64 instruction.
 
-    kind: a name that cores/*.toml gives times for, with `_q` at its end if it works on 128-bit vectors.
-    late: the registers needed later than `reads`: the accumulator of a multiplication, the data of a store.
-    base: the address register that a load or store also moves on, ready one cycle after the start; or None.
+    kind: a name that cores/*.toml gives times for, with `_q` at its end if it works on
+    128-bit vectors. late: the registers needed later than `reads`: the accumulator of a
+    multiplication, the data of a store. base: the address register that a load or store
+    also moves on, ready one cycle after the start; or None.
     """
 
     kind: str

@@ -1,7 +1,8 @@
-"""The steps that recipes are made of: one in each file, with its options as the fields of a dataclass.
+"""The steps that recipes are made of: one in each file, with its options as the fields
+of a dataclass.
 
-A step says what it may change ("graph", "ranges", "precision", "weights" or "biases"); whatever else it changes is an
-error. A new step is a file with a class STEP.
+A step says what it may change ("graph", "ranges", "precision", "weights" or "biases");
+whatever else it changes is an error. A new step is a file with a class STEP.
 """
 
 from __future__ import annotations

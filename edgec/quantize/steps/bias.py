@@ -19,22 +19,28 @@ from edgec.quantize.rewrite import Rounded, renew
 from edgec.quantize.work import Work
 
 _AT_ONCE_BYTES = 512 << 20
-"""Of the values of the int8 model that are alive at once, of all samples that run through it."""
+"""Of the values of the int8 model that are alive at once, of all samples that run
+through it.
+"""
 
 
 @dataclass(frozen=True)
 class BiasCorrection:
-    """The mean of every product of rounded weights and rounded inputs becomes that of the float model.
+    """The mean of every product of rounded weights and rounded inputs becomes that of
+    the float model.
 
-    It does so as far as samples agree on how far it is off: what one of them alone would have changed is noise to the
-    others, which all layers behind would inherit (yolox_nano, ranges that clip little: 9 dB without biases, 2 with the
-    whole mean, 8 with this). An op's inputs are the float model's, rounded; or, with `inherited`, the int8 model runs
-    on at most `samples` of the samples, op after op, and each op takes in what those before it still leave: noise in
-    front of a relu is no noise of mean zero behind it.
+    It does so as far as samples agree on how far it is off: what one of them alone
+    would have changed is noise to the others, which all layers behind would inherit
+    (yolox_nano, ranges that clip little: 9 dB without biases, 2 with the whole mean, 8
+    with this). An op's inputs are the float model's, rounded; or, with `inherited`, the
+    int8 model runs on at most `samples` of the samples, op after op, and each op takes
+    in what those before it still leave: noise in front of a relu is no noise of mean
+    zero behind it.
 
-    whole: biases of ops whose readers can make up for it (`links`) are rounded to steps of what they write: where an op
-    reads zeros, as behind a relu most are, its result is its bias, and is then exact in all such places, where else it
-    would be off by the same part of a step in all of them.
+    whole: biases of ops whose readers can make up for it (`links`) are rounded to steps
+    of what they write: where an op reads zeros, as behind a relu most are, its result
+    is its bias, and is then exact in all such places, where else it would be off by the
+    same part of a step in all of them.
     """
 
     inherited: bool = True
@@ -48,22 +54,30 @@ class BiasCorrection:
         layers = products(work.int8().twins)
         if layers:
             work.biases = {op: _bias(op) for op in layers}
-            work.biases = self._one_by_one(work, layers) if self.inherited else _alone(work, layers)
+            if self.inherited:
+                work.biases = self._one_by_one(work, layers)
+            else:
+                work.biases = _alone(work, layers)
 
     def _one_by_one(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
         """Each from what the int8 model reads there that has those before it."""
-        int8, biases = work.int8(), dict(work.biases)
+        int8 = work.int8()
+        biases = dict(work.biases)
         count = min(self.samples, max(1, _AT_ONCE_BYTES // living(int8.graph)))
         numbers = spread(len(work.samples), count)
-        some, floats = chosen(work.samples, numbers), _float_means(work, numbers)
+        some = chosen(work.samples, numbers)
+        floats = _float_means(work, numbers)
         run = work.runners.int8(int8.graph, len(some))
         floats_of = {int8.twins[op]: op for op in layers}
-        by_value, moved = readers(floats_of), _Moved(work.graph, layers if self.whole else {})
+        by_value = readers(floats_of)
+        moved = _Moved(work.graph, layers if self.whole else {})
 
         def correct(x: Value, arrays: Sequence[Array]) -> None:
             for twin in by_value[x]:
                 op = floats_of[twin]
-                matrices, more, off = _matrices(layers[op], twin), moved.window(layers[op]), _Off()
+                matrices = _matrices(layers[op], twin)
+                more = moved.window(layers[op])
+                off = _Off()
                 for wanted, array in zip(floats, arrays, strict=True):
                     got = layers[op].mean(array, x.type.zero_point) * x.type.scale
                     off.add(_off(matrices, wanted[op], got - more))
@@ -78,7 +92,9 @@ class BiasCorrection:
 
 
 class _Moved:
-    """What was added to values to bring them to whole steps, and must be taken from the biases of their readers."""
+    """What was added to values to bring them to whole steps, and must be taken from the
+    biases of their readers.
+    """
 
     def __init__(self, graph: Graph, layers: Mapping[Op, Products]) -> None:
         self._by = dict[Value, Array]()
@@ -94,7 +110,9 @@ class _Moved:
         return np.zeros((p.groups, p.depth)) if by is None else p.everywhere(by)
 
     def to_whole_steps(self, op: Op, bias: Array, quant: Quant | None) -> Array:
-        """The bias as near to `bias` as it makes an integer of nothing at all; itself where it must be what it is."""
+        """The bias as near to `bias` as it makes an integer of nothing at all; itself
+        where it must be what it is.
+        """
         if op.output not in self._free or quant is None:
             return bias
         whole: Array = np.rint(bias / quant.scale[0]) * quant.scale[0]
@@ -106,16 +124,26 @@ class _Off:
     """How far the means of an op's products are off, sample by sample."""
 
     def __init__(self) -> None:
-        self._count, self._sum, self._squares = 0, np.zeros(1), np.zeros(1)
+        self._count = 0
+        self._sum = np.zeros(1)
+        self._squares = np.zeros(1)
 
     def add(self, off: Array) -> None:
         """Of one more sample, [O]."""
-        self._count, self._sum, self._squares = self._count + 1, self._sum + off, self._squares + off * off
+        self._count = self._count + 1
+        self._sum = self._sum + off
+        self._squares = self._squares + off * off
 
     def agreed(self) -> Array:
-        """Their mean, by the share of its square in the mean square, [O]: 1 where all samples say the same."""
-        mean, square = self._sum / self._count, self._squares / self._count
-        return np.asarray(mean * np.divide(mean * mean, square, out=np.zeros_like(mean), where=square > 0))
+        """Their mean, by the share of its square in the mean square, [O]: 1 where all
+        samples say the same.
+        """
+        mean = self._sum / self._count
+        square = self._squares / self._count
+        return np.asarray(
+            mean
+            * np.divide(mean * mean, square, out=np.zeros_like(mean), where=square > 0)
+        )
 
 
 def _bias(op: Op) -> Array:
@@ -131,7 +159,9 @@ ByOp = dict[Op, Array]
 
 
 def _float_means(work: Work, numbers: Sequence[int]) -> list[ByOp]:
-    """The mean window of each op, [G, D], in the float model, of the samples of these numbers."""
+    """The mean window of each op, [G, D], in the float model, of the samples of these
+    numbers.
+    """
 
     def find() -> list[ByOp]:
         layers = products(work.graph.ops)
@@ -153,7 +183,9 @@ def _float_means(work: Work, numbers: Sequence[int]) -> list[ByOp]:
 
 def _alone(work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
     """Each from the float model's values, rounded to int8."""
-    int8, by_value, offs = work.int8(), readers(layers), {op: _Off() for op in layers}
+    int8 = work.int8()
+    by_value = readers(layers)
+    offs = {op: _Off() for op in layers}
 
     def of_sample(i: int) -> tuple[ByOp, Observe]:
         found = ByOp()
@@ -166,7 +198,9 @@ def _alone(work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
                 if q not in known:
                     known[q] = quantize_activation(array, q)
                 got = layers[op].mean(known[q], q.zero_point[0]) * q.scale[0]
-                found[op] = _off(_matrices(layers[op], int8.twins[op]), layers[op].mean(array), got)
+                found[op] = _off(
+                    _matrices(layers[op], int8.twins[op]), layers[op].mean(array), got
+                )
 
         return found, observe
 
@@ -181,14 +215,20 @@ def _matrices(p: Products, twin: Op) -> tuple[Array, Array]:
 
     def matrix(w: Value) -> Array:
         assert w.const is not None
-        return p.matrix(dequantize(w.const, w.type) if w.type.is_quantized else w.const).astype(np.float64)
+        return p.matrix(
+            dequantize(w.const, w.type) if w.type.is_quantized else w.const
+        ).astype(np.float64)
 
     return matrix(p.op.inputs[1]), matrix(twin.inputs[1])
 
 
 def _off(matrices: tuple[Array, Array], wanted: Array, got: Array) -> Array:
-    """[O]: by how much the products of one sample's mean windows, [G, D], are less in the int8 model."""
-    one, two = (product(m, window) for m, window in zip(matrices, (wanted, got), strict=True))
+    """[O]: by how much the products of one sample's mean windows, [G, D], are less in
+    the int8 model.
+    """
+    one, two = (
+        product(m, window) for m, window in zip(matrices, (wanted, got), strict=True)
+    )
     return np.asarray(one - two)
 
 

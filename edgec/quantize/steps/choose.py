@@ -19,7 +19,9 @@ from edgec.quantize.products import Products, products, readers
 from edgec.quantize.work import Work
 
 FEW = 256
-"""Vectors of channels: those of samples that were not seen may need less than so few, or more. Nothing is clipped."""
+"""Vectors of channels: those of samples that were not seen may need less than so few,
+or more. Nothing is clipped.
+"""
 _GROUPED = 1 << 20
 """Elements of one layer's windows, where it has groups: 4 MB."""
 _ROWS = 256
@@ -28,14 +30,18 @@ _ROWS = 256
 
 @dataclass(frozen=True)
 class Choose:
-    """A method for each value: the one with the least error in what is computed from it.
+    """A method for each value: the one with the least error in what is computed from
+    it.
 
-    That is the products of the layers that read it, measured on `windows` of each; what an activation function makes of
-    it, which may be flat where the value is large; elsewhere the value itself. Values that share a scale are judged
-    together. than: a method must be so much better than min/max: what it clips is judged on few samples, of which
-    others may have several times as much, and in all layers at once. clipping: how many times what is clipped counts.
-    room: how many times as far as what was seen the range goes of a value that has one vector in each sample, logits
-    say: those of mobilenet_v1 0.25 reached 17 in 21 photos and 23 in others, whose best classes would become equal.
+    That is the products of the layers that read it, measured on `windows` of each; what
+    an activation function makes of it, which may be flat where the value is large;
+    elsewhere the value itself. Values that share a scale are judged together. than: a
+    method must be so much better than min/max: what it clips is judged on few samples,
+    of which others may have several times as much, and in all layers at once. clipping:
+    how many times what is clipped counts. room: how many times as far as what was seen
+    the range goes of a value that has one vector in each sample, logits say: those of
+    mobilenet_v1 0.25 reached 17 in 21 photos and 23 in others, whose best classes would
+    become equal.
     """
 
     windows: int = 1024
@@ -48,13 +54,19 @@ class Choose:
 
     def __post_init__(self) -> None:
         if unknown := [m for m in self.methods if m not in METHODS]:
-            raise ValueError(f'step choose has no method "{unknown[0]}"; it has {", ".join(METHODS)}')
+            raise ValueError(
+                f'step choose has no method "{unknown[0]}"; it has {", ".join(METHODS)}'
+            )
 
     def run(self, work: Work) -> None:
         """Of every value."""
-        found, layers = histograms(work), products(work.graph.ops)
-        windows = work.keep(("windows", self.windows), lambda: self._windows(work, layers))
-        chosen, users = int8_ops(work.graph, work.extremes()), work.graph.users()
+        found = histograms(work)
+        layers = products(work.graph.ops)
+        windows = work.keep(
+            ("windows", self.windows), lambda: self._windows(work, layers)
+        )
+        chosen = int8_ops(work.graph, work.extremes())
+        users = work.graph.users()
         same = {op for op in chosen if op.spec.quant is QuantRule.SAME}
         ranges: dict[Value, Range] = {}
         for values in shared(found, scale_groups(work.graph, same)):
@@ -63,27 +75,46 @@ class Choose:
                 room = self.room if most == 1 else 1.0
                 ranges.update(dict.fromkeys(values, (room * seen[0], room * seen[1])))
                 continue
-            told = [judges(work.graph, users, v, found[v], windows, same, self.clipping) for v in values]
+            told = [
+                judges(work.graph, users, v, found[v], windows, same, self.clipping)
+                for v in values
+            ]
             tries = [union(METHODS[m](found[v]) for v in values) for m in self.methods]
             if self.clipping != 1:
                 tries.append(union(mse(found[v], self.clipping) for v in values))
             # where functions are flat, a range may end
-            flat = [(found[v], total(some)) for v, t in zip(values, told, strict=True) if (some := t.of_functions)]
-            flat += [(found[v], total(some)) for v, t in zip(values, told, strict=True) if (some := t.of_rows)]
+            flat = [
+                (found[v], total(some))
+                for v, t in zip(values, told, strict=True)
+                if (some := t.of_functions)
+            ]
+            flat += [
+                (found[v], total(some))
+                for v, t in zip(values, told, strict=True)
+                if (some := t.of_rows)
+            ]
             tries += [search(h, cost) for h, cost in flat]
             best = self._best(seen, tries, [judge for t in told for judge in t])
             ranges.update(dict.fromkeys(values, best))
         work.ranges = ranges
 
-    def _best(self, seen: Range, tries: Sequence[Range], every: Sequence[Judge]) -> Range:
+    def _best(
+        self, seen: Range, tries: Sequence[Range], every: Sequence[Judge]
+    ) -> Range:
         cost = total(every)
         totals = {r: cost(r) for r in (seen, *tries)}
         best = min(totals, key=lambda r: totals[r])
         return best if totals[best] < self.than * totals[seen] else seen
 
     def _count(self, p: Products) -> int:
-        """Of windows. Fewer where each has many groups: a wide depthwise layer has as many of its own in one place."""
-        return self.windows if p.groups == 1 else max(1, min(self.windows, _GROUPED // (p.groups * p.depth)))
+        """Of windows.
+
+        Fewer where each has many groups: a wide depthwise layer has as many of its own
+        in one place.
+        """
+        if p.groups == 1:
+            return self.windows
+        return max(1, min(self.windows, _GROUPED // (p.groups * p.depth)))
 
     def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Drawn]:
         """Some of each layer, [n, G, D]; of a softmax some rows, [n, C]."""
@@ -116,7 +147,9 @@ class Choose:
         return {op: Drawn.of(some) for op in [*parts] if (some := parts.pop(op))}
 
 
-def shared(found: Iterable[Value], number: Mapping[Value, int]) -> Iterable[Sequence[Value]]:
+def shared(
+    found: Iterable[Value], number: Mapping[Value, int]
+) -> Iterable[Sequence[Value]]:
     """Values in lists of those with the same number."""
     groups: dict[int, list[Value]] = {}
     for v in found:

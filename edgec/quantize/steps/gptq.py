@@ -1,4 +1,6 @@
-"""Weights: each rounded up or down so that later ones make up for the error of earlier ones (GPTQ)."""
+"""Weights: each rounded up or down so that later ones make up for the error of earlier
+ones (GPTQ).
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,20 @@ _BATCH_BYTES = 256 << 20
 """Of the second moments that are summed up at a time."""
 _BLOCK = 64
 _EXACT = 256
-"""Products of integers of 255 at most, of which the sum is exact in float32, in any order."""
+"""Products of integers of 255 at most, of which the sum is exact in float32, in any
+order.
+"""
 
 
 @dataclass(frozen=True)
 class Gptq:
-    """Layer by layer, the error of the products on calibration windows is least (Frantar et al., 2022).
+    """Layer by layer, the error of the products on calibration windows is least
+    (Frantar et al., 2022).
 
-    damping: of the windows' second moments, as a part of their mean diagonal: how little few windows are believed.
-    rows: windows of a layer, over all samples, at least twice as many as a window has elements. The mean of the windows
-    is left out: what it makes of rounding is a constant, which belongs to the bias.
+    damping: of the windows' second moments, as a part of their mean diagonal: how
+    little few windows are believed. rows: windows of a layer, over all samples, at
+    least twice as many as a window has elements. The mean of the windows is left out:
+    what it makes of rounding is a constant, which belongs to the bias.
     """
 
     damping: float = 0.1
@@ -40,23 +46,39 @@ class Gptq:
     def run(self, work: Work) -> None:
         """Of convolutions and fully connected layers."""
         int8 = work.int8()
-        layers = {op: p for op, p in products(int8.twins).items() if _bytes(p) <= _BATCH_BYTES}
+        layers = {
+            op: p for op, p in products(int8.twins).items() if _bytes(p) <= _BATCH_BYTES
+        }
         found: dict[Op, Array] = {}
         for batch in _batches(layers):
-            moments = self._moments(work, batch, {op: int8.twins[op].inputs[0].type.quant for op in batch})
+            moments = self._moments(
+                work, batch, {op: int8.twins[op].inputs[0].type.quant for op in batch}
+            )
             for op, p in batch.items():
                 twin = int8.twins[op]
-                w, scales = p.op.inputs[1].const, twin.inputs[1].type.quant
+                w = p.op.inputs[1].const
+                scales = twin.inputs[1].type.quant
                 assert w is not None
                 assert scales is not None
                 steps = w.astype(np.float64) / scales.broadcast(w.ndim)[0]
-                found[op] = p.weights(rounded(p.matrix(steps), moments[op], self.damping)).astype(np.int8)
+                found[op] = p.weights(
+                    rounded(p.matrix(steps), moments[op], self.damping)
+                ).astype(np.int8)
         work.weights = found
 
-    def _moments(self, work: Work, batch: Mapping[Op, Products], quants: Mapping[Op, Quant | None]) -> dict[Op, Array]:
-        """[G, D, D] of each op's windows, in steps of its input: integers, whose sums are exact in any order."""
+    def _moments(
+        self,
+        work: Work,
+        batch: Mapping[Op, Products],
+        quants: Mapping[Op, Quant | None],
+    ) -> dict[Op, Array]:
+        """[G, D, D] of each op's windows, in steps of its input: integers, whose sums
+        are exact in any order.
+        """
         by_value = readers(batch)
-        seconds = {op: np.zeros((p.groups, p.depth, p.depth)) for op, p in batch.items()}
+        seconds = {
+            op: np.zeros((p.groups, p.depth, p.depth)) for op, p in batch.items()
+        }
         firsts = {op: np.zeros((p.groups, p.depth)) for op, p in batch.items()}
         counts = dict.fromkeys(batch, 0)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
@@ -66,15 +88,19 @@ class Gptq:
         def of_sample(i: int) -> tuple[None, Observe]:
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
-                    p, q = batch[op], quants[op]
+                    p = batch[op]
+                    q = quants[op]
                     assert q is not None
                     rng = np.random.default_rng((work.seed, i, numbers[op]))
                     rows = -(-max(self.rows, 2 * p.depth) // len(work.samples))
                     some = p.windows(array, rows, rng)
-                    ints = quantize_activation(some, q).astype(np.float32) - np.float32(q.zero_point[0])
+                    ints = quantize_activation(some, q).astype(np.float32) - np.float32(
+                        q.zero_point[0]
+                    )
                     for start in range(0, len(ints), _EXACT):
                         part = ints[start : start + _EXACT].transpose(1, 2, 0)
-                        second, first = part @ part.transpose(0, 2, 1), part.sum(2)
+                        second = part @ part.transpose(0, 2, 1)
+                        first = part.sum(2)
                         with locks[op]:  # sums are exact: any order will do
                             seconds[op] += second
                             firsts[op] += first
@@ -87,15 +113,18 @@ class Gptq:
             pass
         if self.centred:
             for op in batch:
-                seconds[op] -= firsts[op][:, :, None] * firsts[op][:, None, :] / counts[op]
+                seconds[op] -= (
+                    firsts[op][:, :, None] * firsts[op][:, None, :] / counts[op]
+                )
         return seconds
 
 
 def rounded(w: Array, moments: Array, damping: float) -> Array:
     """Weights [G, O, D] in steps to integers in [-127, 127]; moments: [G, D, D].
 
-    Columns are rounded from the one with the largest moment to the smallest, in blocks; what is left of a column's
-    error goes to those that are not yet rounded, by the Cholesky factor of the inverse.
+    Columns are rounded from the one with the largest moment to the smallest, in blocks;
+    what is left of a column's error goes to those that are not yet rounded, by the
+    Cholesky factor of the inverse.
     """
     result = np.empty_like(w)
     for g in range(len(w)):
@@ -137,8 +166,11 @@ def _batches(layers: Mapping[Op, Products]) -> Iterator[Mapping[Op, Products]]:
     """As many layers at a time as memory is meant for."""
     waiting: Sequence[tuple[Op, Products]] = [*layers.items()]
     while waiting:
-        taken, total = 0, 0
-        while taken < len(waiting) and (not taken or total + _bytes(waiting[taken][1]) <= _BATCH_BYTES):
+        taken = 0
+        total = 0
+        while taken < len(waiting) and (
+            not taken or total + _bytes(waiting[taken][1]) <= _BATCH_BYTES
+        ):
             total += _bytes(waiting[taken][1])
             taken += 1
         yield dict(waiting[:taken])

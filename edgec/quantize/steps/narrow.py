@@ -27,13 +27,16 @@ _TINY = 1e-30
 
 @dataclass(frozen=True)
 class Narrow:
-    """What int8 makes of a value is judged by the outputs of the model, with all other values in float.
+    """What int8 makes of a value is judged by the outputs of the model, with all other
+    values in float.
 
-    Layers that read a value cannot know what is flat far behind them: the last sums of a network that draws masks
-    (prisma) reach 3,500 where the sigmoid behind them says 0 or 1 of all beyond 600. Both ends are cut by `cut` as long
-    as the noise at the outputs of `samples` samples falls; the last cut is taken back, since other samples reach
-    further. Values that make up less than `least` of the noise stay as they are, and those that two cuts do not help
-    on `few` samples: most, and they would take most of the time.
+    Layers that read a value cannot know what is flat far behind them: the last sums of
+    a network that draws masks (prisma) reach 3,500 where the sigmoid behind them says 0
+    or 1 of all beyond 600. Both ends are cut by `cut` as long as the noise at the
+    outputs of `samples` samples falls; the last cut is taken back, since other samples
+    reach further. Values that make up less than `least` of the noise stay as they are,
+    and those that two cuts do not help on `few` samples: most, and they would take most
+    of the time.
     """
 
     samples: int = 8
@@ -47,8 +50,11 @@ class Narrow:
     def run(self, work: Work) -> None:
         """Of values that share a scale together, one set after the other."""
         work.say("narrow ranges")
-        few, many = (_Noise(work, spread(len(work.samples), n)) for n in (self.few, self.samples))
-        ranges, groups = dict(work.ranges), _groups(work)
+        few, many = (
+            _Noise(work, spread(len(work.samples), n)) for n in (self.few, self.samples)
+        )
+        ranges = dict(work.ranges)
+        groups = _groups(work)
         seen = [union(ranges[v] for v in values) for values in groups]
         first = [few.of(values, r) for values, r in zip(groups, seen, strict=True)]
         total = np.maximum(np.sum(first, 0), _TINY)
@@ -58,13 +64,18 @@ class Narrow:
 
         for values, r, before in zip(groups, seen, first, strict=True):
             part = _part(before, total)
-            if part >= self.least and len(self._cuts(r, part, partial(cost, few, values), 2)) == 2:
+            if (
+                part >= self.least
+                and len(self._cuts(r, part, partial(cost, few, values), 2)) == 2
+            ):
                 of_many = partial(cost, many, values)
                 worth = [r, *self._cuts(r, of_many(r), of_many, self.cuts)]
                 ranges.update(dict.fromkeys(values, worth[max(0, len(worth) - 2)]))
         work.ranges = ranges
 
-    def _cuts(self, r: Range, part: float, cost: Callable[[Range], float], most: int) -> list[Range]:
+    def _cuts(
+        self, r: Range, part: float, cost: Callable[[Range], float], most: int
+    ) -> list[Range]:
         """Ever narrower ranges, each better than the one before. part: what `r` costs."""
         found = list[Range]()
         for _ in range(most):
@@ -78,14 +89,22 @@ class Narrow:
 
 
 def _groups(work: Work) -> list[Sequence[Value]]:
-    """Values that become int8 in a scale that is theirs to choose, and of which many vectors were seen."""
+    """Values that become int8 in a scale that is theirs to choose, and of which many
+    vectors were seen.
+    """
     ops = int8_ops(work.graph, work.extremes())
-    groups = scale_groups(work.graph, {op for op in ops if op.spec.quant is QuantRule.SAME})
+    groups = scale_groups(
+        work.graph, {op for op in ops if op.spec.quant is QuantRule.SAME}
+    )
     there = {v for op in ops for v in (*op.inputs, *op.outputs)}
     fixed = {v for op in ops if op.spec.quant is QuantRule.FIXED for v in op.outputs}
     every = shared((v for v in work.ranges if v in there), groups)
     count = len(work.samples)
-    return [values for values in every if not fixed & {*values} and max(map(vectors, values)) * count >= FEW]
+    return [
+        values
+        for values in every
+        if not fixed & {*values} and max(map(vectors, values)) * count >= FEW
+    ]
 
 
 def _part(noise: Array, total: Array) -> float:
@@ -96,16 +115,20 @@ class _Noise:
     """At the outputs of the float model, where values are rounded."""
 
     def __init__(self, work: Work, numbers: Sequence[int]) -> None:
-        self._samples, self._run = chosen(work.samples, numbers), work.run()
+        self._samples = chosen(work.samples, numbers)
+        self._run = work.run()
         self._want = [*outputs(self._run, self._samples)]
 
     def of(self, values: Sequence[Value], r: Range) -> Array:
-        """[outputs]: the mean power over samples; more where few have all of it, as others may have several times
-        that.
+        """[outputs]: the mean power over samples; more where few have all of it, as
+        others may have several times that.
         """
         q = activation_quant(r)
         got = outputs(rounding(self._run, {v.name: q for v in values}), self._samples)
-        each = [[tally(y, g[name]).powers()[1] for name, y in w.items()] for w, g in zip(self._want, got, strict=True)]
+        each = [
+            [tally(y, g[name]).powers()[1] for name, y in w.items()]
+            for w, g in zip(self._want, got, strict=True)
+        ]
         return np.asarray(np.sqrt(np.square(each).mean(0)))
 
 

@@ -19,7 +19,8 @@ FLOAT = "float"
 class Precision:
     """The ops of these names stay float32, between conversions.
 
-    floats: of nodes or of results as the model's file, or `edgec explain`, has them; with * and ? for any characters.
+    floats: of nodes or of results as the model's file, or `edgec explain`, has them;
+    with * and ? for any characters.
     """
 
     floats: tuple[str, ...] = ()
@@ -34,20 +35,32 @@ class Precision:
             if not named:
                 known = [name for op in work.graph.ops for name in _names(op)]
                 what = f"no operation is called {text}{did_you_mean(text, known)}"
-                raise InputError(what, "--float-ops", "edgec explain lists operations and the nodes that they are from")
+                raise InputError(
+                    what,
+                    "--float-ops",
+                    "edgec explain lists operations and the nodes that they are from",
+                )
             found |= dict.fromkeys(named, FLOAT)
         work.precision = found
 
 
 def _called(ops: Sequence[Op], text: str) -> list[Op]:
-    """Those that write a result of this name; else those from a node of this name; else those of names like it."""
-    writing = [op for op in ops if any(text in (v.name, whole(v.name)) for v in op.outputs)]
+    """Those that write a result of this name; else those from a node of this name; else
+    those of names like it.
+    """
+    writing = [
+        op for op in ops if any(text in (v.name, whole(v.name)) for v in op.outputs)
+    ]
     exact = writing or [op for op in ops if text in _names(op)]
-    return exact or [op for op in ops if any(fnmatchcase(name, text) for name in _names(op))]
+    return exact or [
+        op for op in ops if any(fnmatchcase(name, text) for name in _names(op))
+    ]
 
 
 def _names(op: Op) -> list[str]:
-    """Of its results, also before `separate` parted them, and of the nodes that it came from: all of them, and each."""
+    """Of its results, also before `separate` parted them, and of the nodes that it came
+    from: all of them, and each.
+    """
     return [
         *(name for v in op.outputs for name in (v.name, whole(v.name))),
         *([op.source, *op.source.split("+")] if op.source else []),

@@ -19,7 +19,9 @@ class Ranges:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise ValueError(f'step ranges has no method "{self.method}"; it has {", ".join(METHODS)}')
+            raise ValueError(
+                f'step ranges has no method "{self.method}"; it has {", ".join(METHODS)}'
+            )
 
     def run(self, work: Work) -> None:
         """Of every value."""

@@ -1,4 +1,6 @@
-"""Rewrite: channels of unlike sizes that can have no factor get tensors, and so scales, of their own."""
+"""Rewrite: channels of unlike sizes that can have no factor get tensors, and so scales,
+of their own.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from edgec.quantize.strands import Parts, Strand, part, strands, whole
 from edgec.quantize.work import Ends, Work, over_all
 
 _UNITS = 4, 16
-"""Channels: parts are multiples of the largest power of two in an eighth of the channels, between these: kernels
-compute vectors of channels, and fewer in the end cost more than few in a row.
+"""Channels: parts are multiples of the largest power of two in an eighth of the
+channels, between these: kernels compute vectors of channels, and fewer in the end cost
+more than few in a row.
 """
 
 
@@ -26,9 +29,10 @@ compute vectors of channels, and fewer in the end cost more than few in a row.
 class Separate:
     """Channels that reach about as far stay together, in at most `most` tensors.
 
-    Counted is what int8 makes of what a depthwise convolution reads, as noise in its result: each channel's by its
-    weights and by the range of the tensor that it is in; and what rounding that result adds. One more part must leave
-    at most 1 / `worth` of it. Not where few vectors of channels were seen.
+    Counted is what int8 makes of what a depthwise convolution reads, as noise in its
+    result: each channel's by its weights and by the range of the tensor that it is in;
+    and what rounding that result adds. One more part must leave at most 1 / `worth` of
+    it. Not where few vectors of channels were seen.
     """
 
     most: int = 3
@@ -39,7 +43,9 @@ class Separate:
     def run(self, work: Work) -> None:
         """All strands for which it pays."""
         graph = work.graph.copy()
-        every = (s for s in strands(graph) if whole(s.maker.output.name) not in work.parts)
+        every = (
+            s for s in strands(graph) if whole(s.maker.output.name) not in work.parts
+        )
         found = [s for s in every if vectors(s.last) * len(work.samples) >= FEW]
         if not found:
             return
@@ -51,12 +57,15 @@ class Separate:
             if len(parts) > 1 and part(graph, strand, parts) is not None:
                 done[strand.maker.output.name] = parts
         if done:
-            work.graph, work.parts = graph, {**work.parts, **done}
+            work.graph = graph
+            work.parts = {**work.parts, **done}
 
     def _parts(self, strand: Strand, widths: Mapping[str, Array]) -> Parts:
         """All in one where more do not pay."""
-        reach, result = widths[strand.last.name], widths[strand.reader.output.name]
-        weights, added = _weights(strand.reader), len(result) * result.max() ** 2
+        reach = widths[strand.last.name]
+        result = widths[strand.reader.output.name]
+        weights = _weights(strand.reader)
+        added = len(result) * result.max() ** 2
         best: Parts = [np.arange(len(reach))]
         noise = weights.sum() * reach.max() ** 2 + added
         for count in range(2, self.most + 1):
@@ -64,7 +73,8 @@ class Separate:
             then = sum(weights[p].sum() * reach[p].max() ** 2 for p in parts) + added
             if not parts or then * self.worth > noise:
                 break
-            best, noise = parts, then
+            best = parts
+            noise = then
         return best
 
 
@@ -75,25 +85,36 @@ def _widths(every: Sequence[Ends]) -> Array:
 
 
 def _weights(op: Op) -> Array:
-    """[C]: how much the noise of a channel of an image is in that of a depthwise convolution."""
+    """[C]: how much the noise of a channel of an image is in that of a depthwise
+    convolution.
+    """
     w = op.inputs[1].const
     assert w is not None
     return np.asarray(np.square(Products(op).matrix(w.astype(np.float64))).sum((1, 2)))
 
 
 def _divided(reach: Array, weights: Array, count: int) -> Parts:
-    """So many parts, of the narrowest channels to the widest, that the noise of all is least; none where that many are
-    too many.
+    """So many parts, of the narrowest channels to the widest, that the noise of all is
+    least; none where that many are too many.
     """
-    every, order = len(reach), np.argsort(reach, kind="stable")
-    sums, squares = np.concatenate([[0.0], weights[order].cumsum()]), np.square(reach[order])
+    every = len(reach)
+    order = np.argsort(reach, kind="stable")
+    sums = np.concatenate([[0.0], weights[order].cumsum()])
+    squares = np.square(reach[order])
     unit = int(np.clip(2.0 ** (every.bit_length() - 4), *_UNITS))
 
     def noise(cuts: tuple[int, ...]) -> float:
-        return sum(float((sums[b] - sums[a]) * squares[b - 1]) for a, b in pairwise((0, *cuts, every)))
+        return sum(
+            float((sums[b] - sums[a]) * squares[b - 1])
+            for a, b in pairwise((0, *cuts, every))
+        )
 
-    cuts = min(combinations(range(unit, every, unit), count - 1), key=noise, default=None)
-    return [] if cuts is None else [np.sort(order[a:b]) for a, b in pairwise((0, *cuts, every))]
+    cuts = min(
+        combinations(range(unit, every, unit), count - 1), key=noise, default=None
+    )
+    if cuts is None:
+        return []
+    return [np.sort(order[a:b]) for a, b in pairwise((0, *cuts, every))]
 
 
 STEP = Separate

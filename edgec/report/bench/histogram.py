@@ -14,7 +14,9 @@ _USUAL = 95  # per cent; what is much slower than these is far away
 
 @dataclass(frozen=True)
 class Bin:
-    """How many latencies are in [low, high), ms; those on the highest edge of equal bins are in the last of these."""
+    """How many latencies are in [low, high), ms; those on the highest edge of equal
+    bins are in the last of these.
+    """
 
     low: float
     high: float
@@ -22,10 +24,13 @@ class Bin:
 
 
 def histogram(samples: Sequence[float], bins: int) -> tuple[Bin, ...]:
-    """Bins of equal width; where the slowest are far away, they share one wider last bin. Empty without samples."""
+    """Bins of equal width; where the slowest are far away, they share one wider last
+    bin. Empty without samples.
+    """
     if not samples:
         return ()
-    low, high = min(samples), max(samples)
+    low = min(samples)
+    high = max(samples)
     near = percentile(samples, _USUAL)
     fence = near + (near - low) / 2
     usual = max(ms for ms in samples if ms <= fence) if near > low else high

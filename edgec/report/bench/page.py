@@ -1,4 +1,5 @@
-"""A bench's report as one HTML page that opens from a disk: verdicts, latencies, segments, operations, graph, vitals.
+"""A bench's report as one HTML page that opens from a disk: verdicts, latencies,
+segments, operations, graph, vitals.
 
 The form is bench.html.
 """
@@ -18,7 +19,13 @@ from edgec.benching.result import EMULATOR, BenchReport, OpReport, SegmentReport
 from edgec.benching.verdicts import WORDS, passed, verdicts
 from edgec.emit.graph_file import GraphFile, GraphOp
 from edgec.report.bench import wording
-from edgec.report.bench.charts import Launched, Line, histogram_svg, inferences_svg, over_time_svg
+from edgec.report.bench.charts import (
+    Launched,
+    Line,
+    histogram_svg,
+    inferences_svg,
+    over_time_svg,
+)
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.timeline import moments
 from edgec.report.bench.wording import mark, ms
@@ -29,7 +36,9 @@ from edgec.report.wording import count, plain, shortened
 
 _TILES = ("p50", "p95", "p99", "fps", "first", "load", "rss", "celsius")
 _UNITS = {"fps": "", "C": "°C"}
-_BINS, _SHOWN, _NAME = 32, 25, 34
+_BINS = 32
+_SHOWN = 25
+_NAME = 34
 
 
 def page(r: BenchReport, graph: GraphFile, m: Measurement) -> str:
@@ -67,13 +76,18 @@ def page(r: BenchReport, graph: GraphFile, m: Measurement) -> str:
 # ---- of the whole
 
 _KEY = html(
-    '<p class="key"><span class="warm">yellow</span>: before it was steady; the slowest are on the upper edge</p>'
+    '<p class="key"><span class="warm">yellow</span>: before it was steady; '
+    "the slowest are on the upper edge</p>"
 )
 
 
 def _warning(r: BenchReport) -> str:
-    """What must be known before a figure is read: an emulator's say nothing of a board, but its models do."""
-    return plain(" ".join((f"Each time on this page is {EMULATOR}.", *r.notes))) if r.emulated else ""
+    """What must be known before a figure is read: an emulator's say nothing of a board,
+    but its models do.
+    """
+    if r.emulated:
+        return plain(" ".join((f"Each time on this page is {EMULATOR}.", *r.notes)))
+    return ""
 
 
 def _tiles(r: BenchReport) -> Iterator[dict[str, str]]:
@@ -82,22 +96,37 @@ def _tiles(r: BenchReport) -> Iterator[dict[str, str]]:
     alone = len(r.latency.samples) == 1  # it has no percentiles to speak of
     for name in _TILES:
         figure = found[name]
-        if isinstance(figure, Absent) or (alone and name in ("p95", "p99")) or (r.estimated and name == "fps"):
+        if (
+            isinstance(figure, Absent)
+            or (alone and name in ("p95", "p99"))
+            or (r.estimated and name == "fps")
+        ):
             continue
         if figure.estimated and r.emulated:
             continue
         mega = figure.unit == "B"
-        text = amount(round(figure.value / 1e6, 2), "MB") if mega else amount(figure.value, figure.unit)
+        if mega:
+            text = amount(round(figure.value / 1e6, 2), "MB")
+        else:
+            text = amount(figure.value, figure.unit)
         number, _, unit = text.partition(" ")
         label = "latency" if alone and name == "p50" else name
         marked = mark(r, figure.estimated).strip()
-        yield {"name": label, "mark": marked, "number": number, "unit": _UNITS.get(unit, unit)}
+        yield {
+            "name": label,
+            "mark": marked,
+            "number": number,
+            "unit": _UNITS.get(unit, unit),
+        }
 
 
 def _verdicts(r: BenchReport) -> dict[str, Any]:
     rows = verdicts(r)
     return {
-        "verdicts": [(WORDS[v.state], plain(v.name), v.value, v.margin, plain(v.why)) for v in rows],
+        "verdicts": [
+            (WORDS[v.state], plain(v.name), v.value, v.margin, plain(v.why))
+            for v in rows
+        ],
         "states": [v.state for v in rows],
         "outcome": "pass" if passed(r) else "fail",
     }
@@ -109,27 +138,58 @@ def _histogram(r: BenchReport) -> Markup:
         return Markup()
     marks = [("p50", found.p50), ("p95", found.p95), ("p99", found.p99)]
     bins = min(_BINS, max(6, round(2 * math.sqrt(found.n))))
-    return histogram_svg(histogram(r.latency.samples, bins), marks, f"{mark(r, r.estimated)}ms")
+    return histogram_svg(
+        histogram(r.latency.samples, bins), marks, f"{mark(r, r.estimated)}ms"
+    )
 
 
 def _latency(r: BenchReport) -> dict[str, Any]:
     """A table, or where there is not enough for one, a sentence."""
-    found, table, said = r.latency.summary(), [], ""
+    found = r.latency.summary()
+    table = []
+    said = ""
     if found is None:
         said = f"There is no latency: {plain(r.latency.how)}."
     elif found.n == 1:
-        said = f"{ms(found.p50, mark(r, r.latency.estimated))} ms: {plain(r.latency.how)}."
+        said = (
+            f"{ms(found.p50, mark(r, r.latency.estimated))} ms: {plain(r.latency.how)}."
+        )
     else:
-        values = (found.min, found.p50, found.p90, found.p95, found.p99, found.max, found.mean, spread(found))
-        header = (f"{mark(r, r.estimated)}ms", "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
+        values = (
+            found.min,
+            found.p50,
+            found.p90,
+            found.p95,
+            found.p99,
+            found.max,
+            found.mean,
+            spread(found),
+        )
+        header = (
+            f"{mark(r, r.estimated)}ms",
+            "min",
+            "p50",
+            "p90",
+            "p95",
+            "p99",
+            "max",
+            "mean",
+            "p95-p50",
+        )
         table = [header, ("latency", *map(ms, values))]
-    return {"latency": table, "latency_said": said, "latency_terms": explained(wording.latency_terms(r))}
+    return {
+        "latency": table,
+        "latency_said": said,
+        "latency_terms": explained(wording.latency_terms(r)),
+    }
 
 
 def _inferences(r: BenchReport, m: Measurement) -> Markup:
     rounds = r.latency.rounds
     pairs = zip(m.timed, rounds, strict=bool(m.launches))
-    launches = [Launched(_ms(one), len(one.total) - len(steady)) for one, steady in pairs]
+    launches = [
+        Launched(_ms(one), len(one.total) - len(steady)) for one, steady in pairs
+    ]
     return inferences_svg(launches, f"{mark(r, r.estimated)}ms")
 
 
@@ -140,7 +200,8 @@ def _ms(one: Launch) -> list[float]:
 def _about(r: BenchReport) -> list[str]:
     told = [
         wording.machine(r),
-        f"bundle {r.bundle_sha256[:16]}, compiled for {plain(r.target)}; edgec {r.edgec}, {r.when}",
+        f"bundle {r.bundle_sha256[:16]}, compiled for {plain(r.target)}; "
+        f"edgec {r.edgec}, {r.when}",
         *r.notes,
         *(r.vitals.notes if r.vitals else ()),
     ]
@@ -151,29 +212,59 @@ def _about(r: BenchReport) -> list[str]:
 
 
 def _segments(r: BenchReport) -> Iterator[dict[str, Any]]:
-    longest = max((s.p95 for one in r.segments if (s := one.latency.summary())), default=0.0)
+    longest = max(
+        (s.p95 for one in r.segments if (s := one.latency.summary())), default=0.0
+    )
     for one in r.segments:
-        found, marked = one.latency.summary(), mark(r, one.latency.estimated)
-        bar = {"place": _place(one), "name": plain(one.name), "small": f"{wording.place(one)}, {plain(one.backend)}"}
+        found = one.latency.summary()
+        marked = mark(r, one.latency.estimated)
+        bar = {
+            "place": _place(one),
+            "name": plain(one.name),
+            "small": f"{wording.place(one)}, {plain(one.backend)}",
+        }
         if found is None:
-            yield {**bar, "value": 0, "to": 0, "said": f"none: {plain(one.latency.how)}"}
+            yield {
+                **bar,
+                "value": 0,
+                "to": 0,
+                "said": f"none: {plain(one.latency.how)}",
+            }
             continue
-        high = f", p95 {ms(found.p95, marked)} ms" if found.n > 1 else f", {plain(one.latency.how)}"
+        if found.n > 1:
+            high = f", p95 {ms(found.p95, marked)} ms"
+        else:
+            high = f", {plain(one.latency.how)}"
         said = f"{ms(found.p50, marked)} ms, {wording.share(found.p50, r)}{high}"
-        yield {**bar, "value": _part(found.p50, longest), "to": _part(found.p95, longest), "said": said}
+        yield {
+            **bar,
+            "value": _part(found.p50, longest),
+            "to": _part(found.p95, longest),
+            "said": said,
+        }
 
 
 def _spent(r: BenchReport, graph: GraphFile) -> list[dict[str, Any]]:
-    """Bars of operations, and of whole segments where their operations have no times: Edge TPU and CPU alike."""
-    spent, ops = wording.ranked(r), [op.segment for op in graph.ops]
+    """Bars of operations, and of whole segments where their operations have no times:
+    Edge TPU and CPU alike.
+    """
+    spent = wording.ranked(r)
+    ops = [op.segment for op in graph.ops]
     rows = []
     for one in spent:
         n = ops.count(one.segment.name)
         kind = f"{n} operations together" if one.whole and n else one.kind
         macs = f", {count(one.macs)} MACs" if one.macs else ""
-        said = f"{ms(one.ms, mark(r, one.estimated))} ms, {wording.share(one.ms, r)}{macs}"
+        said = (
+            f"{ms(one.ms, mark(r, one.estimated))} ms, {wording.share(one.ms, r)}{macs}"
+        )
         small = shortened(plain(one.source), _NAME)
-        bar = {"place": _place(one.segment), "name": f"{plain(one.name)} {plain(kind)}", "small": small, "said": said}
+        bar = {
+            "place": _place(one.segment),
+            "name": f"{plain(one.name)} {plain(kind)}",
+            "small": small,
+            "said": said,
+        }
         rows.append({**bar, "value": _part(one.ms, spent[0].ms), "to": 0})
     return rows
 
@@ -186,7 +277,10 @@ def _part(value: float, longest: float) -> float:
 def _overhead(r: BenchReport) -> str:
     if r.profile_overhead is None:
         return ""
-    return f"Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies are not profiled."
+    return (
+        f"Profiling changes an inference by {r.profile_overhead:+.1%}; "
+        "the latencies are not profiled."
+    )
 
 
 def _place(s: SegmentReport) -> str:
@@ -199,12 +293,15 @@ def _place(s: SegmentReport) -> str:
 _Ops = Mapping[tuple[str, int | None], tuple[SegmentReport, OpReport]]
 
 
-def _by_call(r: BenchReport) -> dict[tuple[str, int | None], tuple[SegmentReport, OpReport]]:
+def _by_call(
+    r: BenchReport,
+) -> dict[tuple[str, int | None], tuple[SegmentReport, OpReport]]:
     return {(s.name, i): (s, op) for s in r.segments for i, op in enumerate(s.ops)}
 
 
 def _graph(r: BenchReport, graph: GraphFile, timed: _Ops) -> Markup:
-    ops, segments = graph.ops, {s.name: s for s in r.segments}
+    ops = graph.ops
+    segments = {s.name: s for s in r.segments}
     longest = max((op.ms for _, op in timed.values()), default=0.0)
     boxes = []
     for op in ops:
@@ -212,16 +309,30 @@ def _graph(r: BenchReport, graph: GraphFile, timed: _Ops) -> Markup:
         s = segments.get(op.segment)
         place = _place(s) if s else op.place
         weight = found[1].ms / longest if found and longest else None
-        boxes.append(Box(short(plain(op.kind)), _below(r, op, found), f"op {place}", op.index, weight))
+        boxes.append(
+            Box(
+                short(plain(op.kind)),
+                _below(r, op, found),
+                f"op {place}",
+                op.index,
+                weight,
+            )
+        )
     edges = {
-        (read, op.index): ops[read].segment != op.segment for op in ops for read in op.reads
-    }  # fmt: skip
+        (read, op.index): ops[read].segment != op.segment
+        for op in ops
+        for read in op.reads
+    }
     return picture(boxes, edges, f"graph of {plain(r.model)}")
 
 
-def _below(r: BenchReport, op: GraphOp, found: tuple[SegmentReport, OpReport] | None) -> str:
+def _below(
+    r: BenchReport, op: GraphOp, found: tuple[SegmentReport, OpReport] | None
+) -> str:
     """Its time, or its type where it has none of its own."""
-    return f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else short(plain(op.type))
+    if found:
+        return f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms"
+    return short(plain(op.type))
 
 
 def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
@@ -236,7 +347,9 @@ def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
         "macs": op.macs,
         "segment": plain(op.segment),
         "function": plain(found[1].name) if found else "",
-        "time": f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms" if found else "",
+        "time": f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms"
+        if found
+        else "",
     }
 
 
@@ -245,16 +358,30 @@ def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
 
 def _vitals(r: BenchReport, m: Measurement) -> dict[str, Any]:
     if r.vitals is None:
-        return {"vitals_said": "Nothing was read of a device's clock and temperature.", "alarms": [], "vitals": []}
+        return {
+            "vitals_said": "Nothing was read of a device's clock and temperature.",
+            "alarms": [],
+            "vitals": [],
+        }
     seen = moments(m.launches)
     charts = []
     if seen:
         start = seen[0].ns
         span = (0.0, (seen[-1].ns - start) / 1e9)
-        marks = [((one.ns - start) / 1e9, plain("; ".join(one.reasons))) for one in seen if one.reasons]
+        marks = [
+            ((one.ns - start) / 1e9, plain("; ".join(one.reasons)))
+            for one in seen
+            if one.reasons
+        ]
         times: Sequence[float] = [(one.ns - start) / 1e9 for one in seen]
-        clock = Line(list(zip(times, [one.mhz for one in seen], strict=True)), "clock", "MHz")
-        heat = Line(list(zip(times, [one.celsius for one in seen], strict=True)), "heat", "°C")
-        charts = [(line.unit, over_time_svg(line, span, marks)) for line in (clock, heat)]
+        clock = Line(
+            list(zip(times, [one.mhz for one in seen], strict=True)), "clock", "MHz"
+        )
+        heat = Line(
+            list(zip(times, [one.celsius for one in seen], strict=True)), "heat", "°C"
+        )
+        charts = [
+            (line.unit, over_time_svg(line, span, marks)) for line in (clock, heat)
+        ]
     alarms = [plain(text) for text in r.vitals.reasons]
     return {"vitals_said": plain(r.vitals.table()), "alarms": alarms, "vitals": charts}

@@ -1,4 +1,6 @@
-"""A bench's report as Markdown: what a terminal shows, and what CI systems put on the page of a run."""
+"""A bench's report as Markdown: what a terminal shows, and what CI systems put on the
+page of a run.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,26 @@ from edgec.report.terms import legend
 from edgec.report.wording import count, plain, shortened
 
 _SLOWEST = 10
-_BAR, _BINS = 40, 8
+_BAR = 40
+_BINS = 8
 _NAME = 36
 
 
 def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
-    """GitHub's Markdown. verdicts_last: for a terminal, where the end stays on the screen."""
-    head, judged = _headline(r), _verdicts(r, verdicts_last)
-    rest = [_latency(r), _segments(r), _slowest(r), _stream(r), _memory(r), _device(r), _notes(r)]
+    """GitHub's Markdown. verdicts_last: for a terminal, where the end stays on the
+    screen.
+    """
+    head = _headline(r)
+    judged = _verdicts(r, verdicts_last)
+    rest = [
+        _latency(r),
+        _segments(r),
+        _slowest(r),
+        _stream(r),
+        _memory(r),
+        _device(r),
+        _notes(r),
+    ]
     blocks = [head, *rest, judged] if verdicts_last else [head, judged, *rest]
     return "\n\n".join(b for b in blocks if b) + "\n"
 
@@ -34,17 +48,28 @@ def _headline(r: BenchReport) -> str:
 
 
 def _told(r: BenchReport) -> list[str]:
-    """The figures of the whole; no rate of a board that was not run, and none at all of an emulator's."""
+    """The figures of the whole; no rate of a board that was not run, and none at all of
+    an emulator's.
+    """
     if r.emulated:
-        return ["its times are an emulator's, and nothing follows from them for a board"]
+        return [
+            "its times are an emulator's, and nothing follows from them for a board"
+        ]
     found = figures(r)
     said = []
     for name in ("p50", "p95", "fps") if not r.estimated else ("p50",):
         figure = found[name]
         if isinstance(figure, Absent):
             return [f"no latency: {_prose(figure.why)}"]
-        label = "" if r.estimated else f"{name} " if name != "fps" else "stream " if r.stream is not None else ""
-        said.append(f"{label}{mark(r, figure.estimated)}{amount(figure.value, figure.unit)}")
+        if r.estimated:
+            label = ""
+        elif name != "fps":
+            label = f"{name} "
+        else:
+            label = "stream " if r.stream is not None else ""
+        said.append(
+            f"{label}{mark(r, figure.estimated)}{amount(figure.value, figure.unit)}"
+        )
     return said if len(r.latency.samples) > 1 or r.estimated else said[:1]
 
 
@@ -52,12 +77,18 @@ def _verdicts(r: BenchReport, last: bool) -> str:
     rows = verdicts(r)
     if not rows:
         return ""
-    hold, failed, unknown = (sum(v.state == state for v in rows) for state in ("pass", "fail", "skipped"))
+    hold, failed, unknown = (
+        sum(v.state == state for v in rows) for state in ("pass", "fail", "skipped")
+    )
     if failed:
         line = f"FAIL: {failed} of {len(rows)} do{'es' * (failed == 1)} not hold"
     else:
-        line = f"PASS: {f'{hold} hold' if hold else 'nothing failed'}" + (f", {unknown} unknown" if unknown else "")
-    cells = [(WORDS[v.state], _code(v.name), v.value, v.margin, _cell(v.why)) for v in rows]
+        line = f"PASS: {f'{hold} hold' if hold else 'nothing failed'}" + (
+            f", {unknown} unknown" if unknown else ""
+        )
+    cells = [
+        (WORDS[v.state], _code(v.name), v.value, v.margin, _cell(v.why)) for v in rows
+    ]
     table = _table(("", "must hold", "value", "margin", ""), cells, "llrrl")
     return f"{table}\n\n{line}" if last else f"{line}\n\n{table}"
 
@@ -66,14 +97,30 @@ def _latency(r: BenchReport) -> str:
     found = r.latency.summary()
     if found is None:
         return ""
-    figures = (found.min, found.p50, found.p90, found.p95, found.p99, found.max, found.mean, spread(found))
+    figures = (
+        found.min,
+        found.p50,
+        found.p90,
+        found.p95,
+        found.p99,
+        found.max,
+        found.mean,
+        spread(found),
+    )
     unit = f"{mark(r, r.latency.estimated)}ms"
     header = (unit, "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
-    table = _table(header, [("latency", *(ms(v) for v in figures))], "l" + "r" * len(figures))
+    table = _table(
+        header, [("latency", *(ms(v) for v in figures))], "l" + "r" * len(figures)
+    )
     if found.n == 1:
-        table = f"Latency {ms(found.p50, mark(r, r.latency.estimated))} ms: {_prose(r.latency.how)}."
+        table = (
+            f"Latency {ms(found.p50, mark(r, r.latency.estimated))} ms: "
+            f"{_prose(r.latency.how)}."
+        )
     said = _sentence(wording.conditions(r))
-    return "\n\n".join(filter(None, [table, legend(wording.latency_terms(r)), said, _bars(r)]))
+    return "\n\n".join(
+        filter(None, [table, legend(wording.latency_terms(r)), said, _bars(r)])
+    )
 
 
 def _bars(r: BenchReport) -> str:
@@ -86,7 +133,10 @@ def _bars(r: BenchReport) -> str:
     lines = []
     for b in bins:
         bar = "█" * round(_BAR * b.count / most) or ("▏" if b.count else "")
-        lines.append(f"{marked}{ms(b.low):>{edge}} to {ms(b.high):>{edge}} ms  {bar:<{_BAR}}  {b.count:>6,}")
+        lines.append(
+            f"{marked}{ms(b.low):>{edge}} to {ms(b.high):>{edge}} ms  {bar:<{_BAR}}  "
+            f"{b.count:>6,}"
+        )
     return "\n".join(["```", *lines, "```"])
 
 
@@ -94,16 +144,45 @@ def _segments(r: BenchReport) -> str:
     rows = []
     alone = len(r.latency.samples) <= 1  # then p95 is the same again
     for s in r.segments:
-        found, marked = s.latency.summary(), mark(r, s.latency.estimated)
-        times = [ms(found.p50, marked), ms(found.p95, marked), wording.share(found.p50, r)] if found else [""] * 3
+        found = s.latency.summary()
+        marked = mark(r, s.latency.estimated)
+        if found:
+            times = [
+                ms(found.p50, marked),
+                ms(found.p95, marked),
+                wording.share(found.p50, r),
+            ]
+        else:
+            times = [""] * 3
         how = _cell(s.latency.how)
-        rows.append((_code(s.name), wording.place(s), _cell(s.backend), *(times[::2] if alone else times), how))
+        rows.append(
+            (
+                _code(s.name),
+                wording.place(s),
+                _cell(s.backend),
+                *(times[::2] if alone else times),
+                how,
+            )
+        )
     if not rows:
         return ""
-    header = ("segment", "place", "by", "p50 ms", *([] if alone else ["p95 ms"]), "share", "how")
+    header = (
+        "segment",
+        "place",
+        "by",
+        "p50 ms",
+        *([] if alone else ["p95 ms"]),
+        "share",
+        "how",
+    )
     table = _table(header, rows, "lllrrl" if alone else "lllrrrl")
     parts = [f"- {_prose(said)}" for s in r.segments if (said := wording.parts(s))]
-    told = [table, legend(wording.segment_terms(r)), "\n".join(parts), legend(wording.part_terms(r))]
+    told = [
+        table,
+        legend(wording.segment_terms(r)),
+        "\n".join(parts),
+        legend(wording.part_terms(r)),
+    ]
     return "\n\n".join(filter(None, told))
 
 
@@ -115,19 +194,41 @@ def _slowest(r: BenchReport) -> str:
     for one in spent[:_SLOWEST]:
         kind, macs = (one.kind, "") if one.whole else (_code(one.kind), count(one.macs))
         times = (ms(one.ms, mark(r, one.estimated)), wording.share(one.ms, r))
-        rows.append((_code(one.name), wording.place(one.segment), kind, _code(one.source), macs, *times))
-    header = ("slowest" if len(spent) > _SLOWEST else "op", "place", "kind", "in the model", "MACs", "ms", "share")
+        rows.append(
+            (
+                _code(one.name),
+                wording.place(one.segment),
+                kind,
+                _code(one.source),
+                macs,
+                *times,
+            )
+        )
+    header = (
+        "slowest" if len(spent) > _SLOWEST else "op",
+        "place",
+        "kind",
+        "in the model",
+        "MACs",
+        "ms",
+        "share",
+    )
     table = _table(header, rows, "llllrrr")
     said = []
     if len(spent) > _SLOWEST:
         rest = sum(one.ms for one in spent[_SLOWEST:])
         marked = mark(r, any(one.estimated for one in spent))
-        said.append(f"{len(spent) - _SLOWEST} more take {ms(rest, marked)} ms together.")
+        said.append(
+            f"{len(spent) - _SLOWEST} more take {ms(rest, marked)} ms together."
+        )
     if any(one.whole for one in spent):
-        said.append("A segment on the Edge TPU has no times per op and stands there as a whole.")
+        said.append(
+            "A segment on the Edge TPU has no times per op and stands there as a whole."
+        )
     if r.profile_overhead is not None:
         said.append(
-            f"Profiling changes an inference by {r.profile_overhead:+.1%}; the latencies above are not profiled."
+            f"Profiling changes an inference by {r.profile_overhead:+.1%}; "
+            "the latencies above are not profiled."
         )
     return "\n\n".join(filter(None, [table, " ".join(said)]))
 
@@ -138,9 +239,17 @@ def _stream(r: BenchReport) -> str:
         return ""
     marked = mark(r, False)
     late = "" if s.latency is None else f", latency p95 {ms(s.latency.p95, marked)} ms"
-    head = f"Stream of {s.delivered} frames: {marked}{s.fps:.1f} frames/s{late}, {s.dropped} dropped."
+    head = (
+        f"Stream of {s.delivered} frames: {marked}{s.fps:.1f} frames/s{late}, "
+        f"{s.dropped} dropped."
+    )
     rows = [
-        (_code(x.name), _cell(", ".join(x.backends)), ms(x.ms.p50, marked), ms(x.ms.p95, marked))
+        (
+            _code(x.name),
+            _cell(", ".join(x.backends)),
+            ms(x.ms.p50, marked),
+            ms(x.ms.p95, marked),
+        )
         for x in s.stages
         if x.ms is not None
     ]
@@ -151,7 +260,8 @@ def _memory(r: BenchReport) -> str:
     rows = list(wording.memory_rows(r))
     if not rows:
         return ""
-    return f"{_table(('memory', 'size', 'planned'), rows, 'lrr')}\n\n{legend(wording.memory_terms(r))}"
+    table = _table(("memory", "size", "planned"), rows, "lrr")
+    return f"{table}\n\n{legend(wording.memory_terms(r))}"
 
 
 def _device(r: BenchReport) -> str:
@@ -160,7 +270,10 @@ def _device(r: BenchReport) -> str:
     if v is not None:
         after = "" if v.celsius_after is None else f", {v.celsius_after:.1f} °C after"
         said.append(f"- vitals: {_prose(v.table())}{after}")
-    said.append(f"- bundle: {r.bundle_sha256[:16]}, compiled for {_prose(r.target)}; edgec {r.edgec}, {r.when}")
+    said.append(
+        f"- bundle: {r.bundle_sha256[:16]}, compiled for {_prose(r.target)}; "
+        f"edgec {r.edgec}, {r.when}"
+    )
     return "\n".join(said)
 
 
@@ -174,14 +287,22 @@ def _notes(r: BenchReport) -> str:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> str:
     """A table that is aligned as text too. sides: "l" or "r" for each column."""
-    widths = [max(3, *(len(row[i]) for row in [header, *rows])) for i in range(len(header))]
+    widths = [
+        max(3, *(len(row[i]) for row in [header, *rows])) for i in range(len(header))
+    ]
     widths[-1] = 3 if sides[-1] == "l" else widths[-1]  # nothing stands behind it
 
     def line(cells: Sequence[str]) -> str:
-        padded = [c.ljust(w) if side == "l" else c.rjust(w) for c, w, side in zip(cells, widths, sides, strict=True)]
+        padded = [
+            c.ljust(w) if side == "l" else c.rjust(w)
+            for c, w, side in zip(cells, widths, sides, strict=True)
+        ]
         return f"| {' | '.join(padded)} |"
 
-    rule = [f"{'-' * (w - 1)}{':' if side == 'r' else '-'}" for w, side in zip(widths, sides, strict=True)]
+    rule = [
+        f"{'-' * (w - 1)}{':' if side == 'r' else '-'}"
+        for w, side in zip(widths, sides, strict=True)
+    ]
     return "\n".join([line(header), f"| {' | '.join(rule)} |", *map(line, rows)])
 
 
@@ -192,8 +313,15 @@ def _code(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Words that may have names in them. What means nothing where it stands stays as it is: commands are copied."""
-    text = re.sub(r"`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|\](?=\()|~(?=~)", r"\\\g<0>", plain(text))
+    """Words that may have names in them.
+
+    What means nothing where it stands stays as it is: commands are copied.
+    """
+    text = re.sub(
+        r"`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|\](?=\()|~(?=~)",
+        r"\\\g<0>",
+        plain(text),
+    )
     text = text.replace("*", "\\*") if text.count("*") > 1 else text
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
 

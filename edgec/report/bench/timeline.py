@@ -1,4 +1,6 @@
-"""What was seen of a device's clock, temperature and throttling, moment by moment of its own clock."""
+"""What was seen of a device's clock, temperature and throttling, moment by moment of
+its own clock.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from edgec_runtime.device_end.vitals import FLAGS_NOW
 
 @dataclass(frozen=True)
 class Moment:
-    """ns: of the device's CLOCK_MONOTONIC. mhz: of the fastest CPU; None, as celsius, where the device does not tell.
-    reasons: what slowed it down since the moment before, in words.
+    """ns: of the device's CLOCK_MONOTONIC. mhz: of the fastest CPU; None, as celsius,
+    where the device does not tell. reasons: what slowed it down since the moment
+    before, in words.
     """
 
     ns: int
@@ -36,7 +39,9 @@ def moments(launches: Iterable[Launch]) -> list[Moment]:
 
 
 def _told_by_now(s: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a sample, what tells whether something has happened since then; what was so at that moment does not."""
+    """Of a sample, what tells whether something has happened since then; what was so at
+    that moment does not.
+    """
     word = s.get("throttled")
     gone = {"undervoltage": None, "cooling": None, "celsius": None}
     return {**s, **gone, "throttled": None if word is None else word & ~FLAGS_NOW}

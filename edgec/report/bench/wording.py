@@ -41,8 +41,16 @@ def machine(r: BenchReport) -> str:
     """What is known of the device and of what ran there."""
     d = r.device
     runner = "the bundle's program" if d.runner == "program" else "the Python runtime"
-    known = [d.cpu, d.os, f"kernel {d.kernel}" if d.kernel else "", d.target, "emulated" if d.emulated else ""]
-    return ", ".join(filter(None, [*map(plain, known), f"run by {runner}{_threads(r)}"]))
+    known = [
+        d.cpu,
+        d.os,
+        f"kernel {d.kernel}" if d.kernel else "",
+        d.target,
+        "emulated" if d.emulated else "",
+    ]
+    return ", ".join(
+        filter(None, [*map(plain, known), f"run by {runner}{_threads(r)}"])
+    )
 
 
 def _threads(r: BenchReport) -> str:
@@ -52,7 +60,9 @@ def _threads(r: BenchReport) -> str:
 
 def once(what: str, found: Once, r: BenchReport) -> str:
     """Something that happens once a launch: the worst of all launches."""
-    return "" if found.worst is None else f"{what} {ms(found.worst, mark(r, found.estimated))} ms"
+    if found.worst is None:
+        return ""
+    return f"{what} {ms(found.worst, mark(r, found.estimated))} ms"
 
 
 def conditions(r: BenchReport) -> str:
@@ -64,16 +74,23 @@ def conditions(r: BenchReport) -> str:
         once("first inference", r.first, r),
         warm and f"{warm} ({s.warmup_runs} inferences)",
     ]
-    launches, runs = len(r.latency.rounds), len(r.latency.samples)
+    launches = len(r.latency.rounds)
+    runs = len(r.latency.samples)
     if r.latency.estimated and not any(said):
         return "nothing was run on that hardware: every time is an estimate"
     steady = "steady" if s.reached else "NOT STEADY"
-    return ", ".join(filter(None, [*said, f"then {steady}: {runs:,} inferences in {launches} launches"]))
+    return ", ".join(
+        filter(
+            None, [*said, f"then {steady}: {runs:,} inferences in {launches} launches"]
+        )
+    )
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Where time was spent: an operation, or a segment whose operations have no times of their own. index: its op's."""
+    """Where time was spent: an operation, or a segment whose operations have no times
+    of their own. index: its op's.
+    """
 
     segment: SegmentReport
     index: int | None
@@ -91,15 +108,22 @@ class Spent:
     @property
     def name(self) -> str:
         """As budgets name it."""
-        return self.segment.name if self.whole else f"{self.segment.name}.op{self.index}"
+        if self.whole:
+            return self.segment.name
+        return f"{self.segment.name}.op{self.index}"
 
 
 def ranked(r: BenchReport) -> list[Spent]:
-    """All that takes time, the slowest first: together it is the whole, on the Edge TPU and on the CPU."""
+    """All that takes time, the slowest first: together it is the whole, on the Edge TPU
+    and on the CPU.
+    """
     found = []
     for s in r.segments:
         est = s.latency.estimated
-        found += [Spent(s, i, op.kind or op.name, op.source, op.macs, op.ms, est) for i, op in enumerate(s.ops)]
+        found += [
+            Spent(s, i, op.kind or op.name, op.source, op.macs, op.ms, est)
+            for i, op in enumerate(s.ops)
+        ]
         if not s.ops and (summary := s.latency.summary()):
             found.append(Spent(s, None, "whole segment", "", 0, summary.p50, est))
     return sorted(found, key=lambda one: -one.ms)
@@ -115,7 +139,9 @@ def memory_rows(r: BenchReport) -> Iterator[tuple[str, str, str]]:
         yield "code", size(m.code), ""
         yield "constants", size(m.constants), planned.get("constants", "")
         yield "written data", size(m.data), ""
-    yield from ((name, "", planned[name]) for name in ("arena", "tensors") if name in planned)
+    yield from (
+        (name, "", planned[name]) for name in ("arena", "tensors") if name in planned
+    )
 
 
 def share(part: float, r: BenchReport) -> str:
@@ -126,28 +152,44 @@ def share(part: float, r: BenchReport) -> str:
 
 def parts(s: SegmentReport) -> str:
     """Of what the cost model makes its time on the Edge TPU; empty where it has none."""
-    said = ", ".join(f"{name} {EST}{value:.2f} ms" for name, value in s.parts.items() if value)
+    said = ", ".join(
+        f"{name} {EST}{value:.2f} ms" for name, value in s.parts.items() if value
+    )
     return f"{plain(s.name)} by the cost model: {said}" if said else ""
 
 
 def latency_terms(r: BenchReport) -> list[str]:
     """What must be explained of the latencies of the whole."""
-    return [*(["p50, p95"] if len(r.latency.samples) > 1 else []), *([r.mark.strip()] if r.estimated else [])]
+    return [
+        *(["p50, p95"] if len(r.latency.samples) > 1 else []),
+        *([r.mark.strip()] if r.estimated else []),
+    ]
 
 
 def segment_terms(r: BenchReport) -> list[str]:
     """What must be explained of the segments' table."""
     by = dict.fromkeys(s.backend for s in r.segments)
     twin = "CPU, for Edge TPU"
-    named = [*by, *([twin] if any(place(s) == twin for s in r.segments) else []), "share"]
+    named = [
+        *by,
+        *([twin] if any(place(s) == twin for s in r.segments) else []),
+        "share",
+    ]
     return [name for name in named if name in TERMS]
 
 
 def part_terms(r: BenchReport) -> list[str]:
     """What must be explained of the cost model's parts."""
-    return list(dict.fromkeys(name for s in r.segments for name, value in s.parts.items() if value))
+    return list(
+        dict.fromkeys(
+            name for s in r.segments for name, value in s.parts.items() if value
+        )
+    )
 
 
 def memory_terms(r: BenchReport) -> list[str]:
     """What must be explained of the memory table."""
-    return ["planned", *(name for name in ("arena", "tensors") if name in r.memory.plan)]
+    return [
+        "planned",
+        *(name for name in ("arena", "tensors") if name in r.memory.plan),
+    ]

@@ -1,4 +1,5 @@
-"""`edgec diff --html`: one page that opens from a disk: the culprit, error along the graph, ranges, images.
+"""`edgec diff --html`: one page that opens from a disk: the culprit, error along the
+graph, ranges, images.
 
 The form is diff.html.
 """
@@ -35,7 +36,8 @@ from edgec.report.markup import rendered
 from edgec.report.terms import explained
 from edgec.report.wording import plain
 
-_GOOD_DB, _FAIR_DB = 30.0, 20.0
+_GOOD_DB = 30.0
+_FAIR_DB = 20.0
 _BADGES = (
     ("good", f"own ≥ {_GOOD_DB:g} dB", ""),
     ("fair", f"≥ {_FAIR_DB:g} dB", ""),
@@ -50,7 +52,10 @@ def page(found: Diff) -> str:
     return rendered(
         "diff/diff.html",
         title=plain(f"{_file(found.a)} and {_file(found.b)}"),
-        summary=plain(f"A {found.a} ({found.a_how}), B {found.b} ({found.b_how}); {samples(found)}; {compared(found)}"),
+        summary=plain(
+            f"A {found.a} ({found.a_how}), B {found.b} ({found.b_how}); "
+            f"{samples(found)}; {compared(found)}"
+        ),
         warning="",
         culprit=culprit_lines(found),
         nothing=nothing(found),
@@ -69,11 +74,9 @@ def page(found: Diff) -> str:
 
 
 def _file(name: str) -> str:
-    return (
-        name.replace("\\", "/").rsplit("/", 1)[-1]
-        if ":" not in name
-        else name.split(":")[0] + ":" + _file(name.split(":", 1)[1])
-    )
+    if ":" not in name:
+        return name.replace("\\", "/").rsplit("/", 1)[-1]
+    return name.split(":")[0] + ":" + _file(name.split(":", 1)[1])
 
 
 def _class(one: Layer) -> str:
@@ -112,35 +115,60 @@ def _data(found: Diff) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for one in found.layers:
         figures = [
-            ("value", plain(one.value)), ("from", plain(one.source)), ("type", one.type), ("in", one.part),
-            ("own", decibel(one.own_centred_db)), ("inherited", decibel(one.inherited_db)),
-            ("whole", decibel(one.sqnr_db)), ("centred", decibel(one.centred_db)), ("cosine", f"{one.cosine:.6f}"),
+            ("value", plain(one.value)),
+            ("from", plain(one.source)),
+            ("type", one.type),
+            ("in", one.part),
+            ("own", decibel(one.own_centred_db)),
+            ("inherited", decibel(one.inherited_db)),
+            ("whole", decibel(one.sqnr_db)),
+            ("centred", decibel(one.centred_db)),
+            ("cosine", f"{one.cosine:.6f}"),
             ("max error", f"{one.max_error:.4g}"),
             ("in steps", "" if one.steps is None else f"{one.steps:.2f} rms, own"),
             ("range used", "" if one.used is None else f"{one.used:.0%}"),
             ("clipped", "" if one.clipped is None else f"{one.clipped:.2%}"),
-        ]  # fmt: skip
+        ]
         said = [{"fault": f.fault, "text": f.text, "fix": f.fix} for f in one.findings]
-        shown = {"index": one.index, "kind": one.kind, "figures": figures, "findings": said}
+        shown = {
+            "index": one.index,
+            "kind": one.kind,
+            "figures": figures,
+            "findings": said,
+        }
         rows.append({**shown, "edges": _ends(one.edges), "a": one.a, "b": one.b})
     return rows
 
 
 def _ends(edges: Sequence[float]) -> list[float]:
     """The first and the last, and how many: bins are equal."""
-    return [float(f"{edges[0]:.6g}"), float(f"{edges[-1]:.6g}"), len(edges) - 1] if edges else []
+    if edges:
+        return [float(f"{edges[0]:.6g}"), float(f"{edges[-1]:.6g}"), len(edges) - 1]
+    return []
 
 
 def _images(found: Diff) -> Iterator[tuple[str, str, str, str]]:
-    """(output, A's, B's, ten times the difference) as data of pictures, for outputs that can be looked at."""
+    """(output, A's, B's, ten times the difference) as data of pictures, for outputs
+    that can be looked at.
+    """
     for name, (a, b) in found.images.items():
         pair = [_as_image(x) for x in (a, b)]
         if pair[0] is None or pair[1] is None:
             continue
-        low, high = float(pair[0].min()), float(pair[0].max())
+        low = float(pair[0].min())
+        high = float(pair[0].max())
         span = (0.0, 1.0) if low >= -0.01 and high <= 1.01 else (low, high)
-        scaled = [np.clip((x - span[0]) / max(1e-12, span[1] - span[0]), 0, 1) for x in pair if x is not None]
-        yield plain(name), _png(scaled[0]), _png(scaled[1]), _png(np.clip(10 * np.abs(scaled[0] - scaled[1]), 0, 1))
+        scaled = [
+            np.clip((x - span[0]) / max(1e-12, span[1] - span[0]), 0, 1)
+            for x in pair
+            if x is not None
+        ]
+        yield (
+            plain(name),
+            _png(scaled[0]),
+            _png(scaled[1]),
+            _png(np.clip(10 * np.abs(scaled[0] - scaled[1]), 0, 1)),
+        )
 
 
 def _as_image(array: Array) -> Array | None:

@@ -1,4 +1,6 @@
-"""`edgec diff` for a terminal: outputs, the culprit, the layers worst first or in order."""
+"""`edgec diff` for a terminal: outputs, the culprit, the layers worst first or in
+order.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,18 @@ if TYPE_CHECKING:
 ORDERS = ("worst", "graph")
 MOST = 15
 """Layers that the table of the worst has."""
-HEAD = ("#", "op", "value", "own", "inherited", "whole", "centred", "cosine", "max error", "what")
+HEAD = (
+    "#",
+    "op",
+    "value",
+    "own",
+    "inherited",
+    "whole",
+    "centred",
+    "cosine",
+    "max error",
+    "what",
+)
 TERMS = ("own", "inherited", "whole", "centred")
 _VALUE = 22
 _CHANGED = 4
@@ -36,7 +49,9 @@ LABELS = {
 
 
 def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
-    """At most 120 columns, but where the table is in the order of the graph, or of every layer, as long as it is."""
+    """At most 120 columns, but where the table is in the order of the graph, or of
+    every layer, as long as it is.
+    """
     lines = [
         f"A {plain(found.a)} ({found.a_how})",
         f"B {plain(found.b)} ({found.b_how})",
@@ -68,12 +83,20 @@ def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
     for name, o in found.outputs.items():
         a = o.agreement
         top1 = "" if a.top1 is None else f"{a.top1:.0%}"
-        yield plain(name), decibel(a.sqnr_db), decibel(o.centred_db), f"{a.cosine:.5f}", f"{o.max_error:.3g}", top1
+        yield (
+            plain(name),
+            decibel(a.sqnr_db),
+            decibel(o.centred_db),
+            f"{a.cosine:.5f}",
+            f"{o.max_error:.3g}",
+            top1,
+        )
 
 
 def task(found: Diff) -> Iterator[str]:
     """What the difference does to what the network is for."""
-    from edgec.comparing.tasks import FIGURES  # with it comes all of edgec.ops, which only a comparison needs
+    # with it comes all of edgec.ops, which only a comparison needs
+    from edgec.comparing.tasks import FIGURES
 
     for name, figure in found.task.items():
         yield f"{found.kind}: {name} {figure:.4g} ({FIGURES[name]})"
@@ -89,7 +112,9 @@ def changed(found: Diff) -> Iterator[str]:
         if not o.tops:
             continue
         said = [
-            f"{plain(found.names[s] if s < len(found.names) else str(s))} {label(a)} → {label(b)}" for s, a, b in o.tops
+            f"{plain(found.names[s] if s < len(found.names) else str(s))} {label(a)} → "
+            f"{label(b)}"
+            for s, a, b in o.tops
         ]
         rest = f" and {len(said) - _CHANGED} more" if len(said) > _CHANGED else ""
         yield f"top-1 of {plain(name)} changes: {', '.join(said[:_CHANGED])}{rest}"
@@ -100,10 +125,17 @@ def row(one: Layer, value: int) -> tuple[str, ...]:
     said = [LABELS[f.kind] for f in one.findings if f.kind in LABELS]
     what = f"FAULT: {said[0]}" if one.fault is not None else ", ".join(said)
     return (
-        str(one.index), one.kind, shortened(short_name(one.value), value), decibel(one.own_centred_db),
-        decibel(one.inherited_db), decibel(one.sqnr_db), decibel(one.centred_db), f"{one.cosine:.4f}",
-        f"{one.max_error:.3g}", what,
-    )  # fmt: skip
+        str(one.index),
+        one.kind,
+        shortened(short_name(one.value), value),
+        decibel(one.own_centred_db),
+        decibel(one.inherited_db),
+        decibel(one.sqnr_db),
+        decibel(one.centred_db),
+        f"{one.cosine:.4f}",
+        f"{one.max_error:.3g}",
+        what,
+    )
 
 
 def short_name(value: str) -> str:
@@ -145,9 +177,13 @@ def culprit_lines(found: Diff) -> list[tuple[str, str]]:
 def nothing(found: Diff) -> str:
     """Why no layer is named."""
     if not found.layers:
-        return "no layer has a name and shape that both have: only outputs were compared"
+        return (
+            "no layer has a name and shape that both have: only outputs were compared"
+        )
     exact = all(one.sqnr_db == math.inf for one in found.layers)
-    return "no layer differs" if exact else "no layer differs by more than rounding of float32"
+    if exact:
+        return "no layer differs"
+    return "no layer differs by more than rounding of float32"
 
 
 def _culprit(found: Diff) -> Iterator[str]:
@@ -155,7 +191,12 @@ def _culprit(found: Diff) -> Iterator[str]:
     if not lines:
         yield nothing(found)
     for name, text in lines:
-        yield from textwrap.wrap(shortened(text, 400), 120, initial_indent=f"{name}: ", subsequent_indent="  ")
+        yield from textwrap.wrap(
+            shortened(text, 400),
+            120,
+            initial_indent=f"{name}: ",
+            subsequent_indent="  ",
+        )
 
 
 def decibel(db: float | None) -> str:

@@ -1,4 +1,5 @@
-"""`edgec explain --html`: one page that opens from a disk: why not on the Edge TPU, the graph, columns, segments.
+"""`edgec explain --html`: one page that opens from a disk: why not on the Edge TPU, the
+graph, columns, segments.
 
 The form is explain.html.
 """
@@ -46,7 +47,9 @@ def page(r: Report) -> str:
         "explain/explain.html",
         title=plain(f"{r.model} for {r.target}"),
         summary="; ".join(filter(None, [_summary(r), assumptions(r)])),
-        warning=plain(f"edgec cannot compile this model yet: {r.obstacle}") if r.obstacle else "",
+        warning=plain(f"edgec cannot compile this model yet: {r.obstacle}")
+        if r.obstacle
+        else "",
         link=r.link,
         has_graph=bool(r.ops),
         shown=_SHOWN,
@@ -60,7 +63,10 @@ def page(r: Report) -> str:
         segment_places=[s.place for s in r.segments],
         segment_terms=explained(segment_terms(r.segments)),
         times=_times(r.segments),
-        rewrites=[(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)],
+        rewrites=[
+            (b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs))
+            for b in brought(r)
+        ],
         data=r.to_json(),
         **_reasons(r),
         **_source(r),
@@ -70,9 +76,13 @@ def page(r: Report) -> str:
 def _summary(r: Report) -> str:
     c = r.comparison.edgec
     if r.link is None:
-        return f"{c.ops} ops, {count(c.macs)} MACs, all on the CPU: an estimated {c.est_ms:.2f} ms"
+        return (
+            f"{c.ops} ops, {count(c.macs)} MACs, all on the CPU: "
+            f"an estimated {c.est_ms:.2f} ms"
+        )
     return (
-        f"{percent(c.tpu_ops_share)} of {c.ops} ops and {percent(c.tpu_macs_share)} of {count(c.macs)} MACs on the "
+        f"{percent(c.tpu_ops_share)} of {c.ops} ops and {percent(c.tpu_macs_share)} of "
+        f"{count(c.macs)} MACs on the "
         f"Edge TPU ({r.link}), an estimated {c.est_ms:.2f} ms"
     )
 
@@ -88,8 +98,16 @@ def _reasons(r: Report) -> dict[str, Any]:
     """Those that something can be done about, and the others."""
     found = reasons(r.ops)
     idle = [_reason(why) for why in found if not why.fix]
-    kinds = ", ".join(dict.fromkeys(kind for why in found if not why.fix for kind in why.kinds.split(", ")))
-    return {"open": [_reason(why) for why in found if why.fix], "idle": idle, "idle_kinds": kinds}
+    kinds = ", ".join(
+        dict.fromkeys(
+            kind for why in found if not why.fix for kind in why.kinds.split(", ")
+        )
+    )
+    return {
+        "open": [_reason(why) for why in found if why.fix],
+        "idle": idle,
+        "idle_kinds": kinds,
+    }
 
 
 def _reason(why: Reason) -> dict[str, Any]:
@@ -109,12 +127,26 @@ def _source(r: Report) -> dict[str, Any]:
     rows = []
     for s in r.source_ops:
         o = s.op
-        why = f"{in_words(o.rule)}: {o.seen}" + (f". Fix: {o.fix}" if o.fix else "") if o.rule else ""
+        if o.rule:
+            why = f"{in_words(o.rule)}: {o.seen}" + (f". Fix: {o.fix}" if o.fix else "")
+        else:
+            why = ""
         stock = "Edge TPU" if o.stock == "mapped" else "CPU"
-        rows.append((str(o.index), plain(o.opcode), PLACES[o.verdict], stock, PLACES[s.place], plain(why)))
+        rows.append(
+            (
+                str(o.index),
+                plain(o.opcode),
+                PLACES[o.verdict],
+                stock,
+                PLACES[s.place],
+                plain(why),
+            )
+        )
     used = {cell for row in rows for cell in row}
     return {
         "source": rows,
         "source_verdicts": [s.op.verdict for s in r.source_ops],
-        "source_terms": explained(name for name in ("uncertain", "folded away") if name in used),
+        "source_terms": explained(
+            name for name in ("uncertain", "folded away") if name in used
+        ),
     }

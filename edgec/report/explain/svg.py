@@ -1,4 +1,6 @@
-"""The graph of a partition report as an SVG picture: one box for each op, coloured by place."""
+"""The graph of a partition report as an SVG picture: one box for each op, coloured by
+place.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,35 @@ def graph_svg(r: Report) -> str:
 
 
 def _graph(ops: Sequence[OpRow]) -> tuple[list[Box], dict[tuple[int, int], bool]]:
-    """The nodes, the model's inputs first; the edges; and whether each edge crosses from one segment to another."""
+    """The nodes, the model's inputs first; the edges; and whether each edge crosses
+    from one segment to another.
+    """
     made = {name for op in ops for name in op.outputs}
-    entering = {n: t for op in ops for n, t in zip(op.inputs, op.input_types, strict=True) if n not in made}
+    entering = {
+        n: t
+        for op in ops
+        for n, t in zip(op.inputs, op.input_types, strict=True)
+        if n not in made
+    }
     boxes = [Box(short(name), type_, "io") for name, type_ in entering.items()]
     writer = {name: i for i, name in enumerate(entering)}
     edges: dict[tuple[int, int], bool] = {}
     for op in ops:
         node = len(boxes)
         boxes.append(
-            Box(op.kind, short(op.output), f"op {place_class(op)}{' rewritten' * bool(op.rewrites)}", op.index)
+            Box(
+                op.kind,
+                short(op.output),
+                f"op {place_class(op)}{' rewritten' * bool(op.rewrites)}",
+                op.index,
+            )
         )
         for name in op.inputs:
             first = writer[name]
-            edges[first, node] = first >= len(entering) and ops[first - len(entering)].segment != op.segment
+            edges[first, node] = (
+                first >= len(entering)
+                and ops[first - len(entering)].segment != op.segment
+            )
         writer.update(dict.fromkeys(op.outputs, node))
     return boxes, edges
 

@@ -1,4 +1,6 @@
-"""`edgec explain` for a terminal of 120 columns: columns, reasons, segments and rewrites, then each op."""
+"""`edgec explain` for a terminal of 120 columns: columns, reasons, segments and
+rewrites, then each op.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,28 @@ from edgec.report.terms import legend
 from edgec.report.wording import count, percent, plain, shortened, size
 
 COLUMN_TERMS = ("MACs", "estimated", "uncertain")
-SEGMENT_HEAD = ("segment", "place", "ops", "MACs", "parameters", "of 8 MB", "in", "out", "estimated ms")
-_RULES = {WORTHWHILE: "not worth the transfers", "supported_op": "not an op of the Edge TPU"}
-PLACES = {"edgetpu": "Edge TPU", "cpu": "CPU", "uncertain": "uncertain", "mixed": "both", "none": "folded away"}
+SEGMENT_HEAD = (
+    "segment",
+    "place",
+    "ops",
+    "MACs",
+    "parameters",
+    "of 8 MB",
+    "in",
+    "out",
+    "estimated ms",
+)
+_RULES = {
+    WORTHWHILE: "not worth the transfers",
+    "supported_op": "not an op of the Edge TPU",
+}
+PLACES = {
+    "edgetpu": "Edge TPU",
+    "cpu": "CPU",
+    "uncertain": "uncertain",
+    "mixed": "both",
+    "none": "folded away",
+}
 
 
 def to_text(r: Report, each_op: bool = True) -> str:
@@ -45,27 +66,39 @@ def assumptions(r: Report) -> str:
     else:
         scales = "calibrated scales" if stock and stock.basis != "file" else "nothing"
     ours = "edgec" if r.link is None else "CPU only, edgec"
-    return f"assumed: {ours}: {scales}" + (f"; stock compiler: {stock.assumed}" if stock else "")
+    return f"assumed: {ours}: {scales}" + (
+        f"; stock compiler: {stock.assumed}" if stock else ""
+    )
 
 
 def _head(r: Report) -> str:
     t = r.comparison.edgec
     line = f"{plain(r.model)} for {r.target}: {t.ops} ops, {count(t.macs)} MACs"
     if r.link is None:
-        return f"{line}\nno Edge TPU in this target: everything is compiled to C, an estimated {t.est_ms:.2f} ms"
+        return (
+            f"{line}\nno Edge TPU in this target: everything is compiled to C, "
+            f"an estimated {t.est_ms:.2f} ms"
+        )
     return (
-        f"{line}\non the Edge TPU ({r.link}): {t.tpu_ops} of {t.ops} ops ({percent(t.tpu_ops_share)}), "
-        f"{percent(t.tpu_macs_share)} of the MACs, in {t.tpu_segments} of {len(r.segments)} segments"
+        f"{line}\non the Edge TPU ({r.link}): {t.tpu_ops} of {t.ops} ops "
+        f"({percent(t.tpu_ops_share)}), "
+        f"{percent(t.tpu_macs_share)} of the MACs, "
+        f"in {t.tpu_segments} of {len(r.segments)} segments"
     )
 
 
 def _columns_table(r: Report) -> str:
     rows = comparison_rows(r)
-    return f"{table(rows[0], rows[1:], 'l' + 'r' * (len(rows[0]) - 1))}\n{legend(COLUMN_TERMS)}" if rows else ""
+    if rows:
+        return f"{table(rows[0], rows[1:], 'l' + 'r' * (len(rows[0]) - 1))}\n{legend(COLUMN_TERMS)}"
+    return ""
 
 
 def comparison_rows(r: Report) -> list[tuple[str, ...]]:
-    """The columns side by side: a header, then one row per figure. None without an Edge TPU."""
+    """The columns side by side: a header, then one row per figure.
+
+    None without an Edge TPU.
+    """
     c = r.comparison
     if r.link is None:
         return []
@@ -73,14 +106,26 @@ def comparison_rows(r: Report) -> list[tuple[str, ...]]:
     every = [c.cpu_only, stock, c.edgec] if stock else [c.cpu_only, c.edgec]
     gain = _gains(r)
     rows: list[tuple[str, ...]] = [
-        ("", "CPU only", *(["stock compiler"] if stock else []), "edgec", *(["gain"] if gain else []))
+        (
+            "",
+            "CPU only",
+            *(["stock compiler"] if stock else []),
+            "edgec",
+            *(["gain"] if gain else []),
+        )
     ]
 
     def add(name: str, cells: Iterable[str]) -> None:
         rows.append((name, *cells, *([gain.get(name, "")] if gain else [])))
 
-    add("ops on the Edge TPU", (f"{k.tpu_ops} of {k.ops} ({percent(k.tpu_ops_share)})" for k in every))
-    add("MACs on the Edge TPU", (f"{count(k.tpu_macs)} ({percent(k.tpu_macs_share)})" for k in every))
+    add(
+        "ops on the Edge TPU",
+        (f"{k.tpu_ops} of {k.ops} ({percent(k.tpu_ops_share)})" for k in every),
+    )
+    add(
+        "MACs on the Edge TPU",
+        (f"{count(k.tpu_macs)} ({percent(k.tpu_macs_share)})" for k in every),
+    )
     add("uncertain ops", (str(k.uncertain_ops) for k in every))
     add("Edge TPU segments", (str(k.tpu_segments) for k in every))
     add("estimated ms, Edge TPU", (f"{k.tpu_ms:.2f}" for k in every))
@@ -101,7 +146,10 @@ def _gains(r: Report) -> dict[str, str]:
 
 
 def _notes(r: Report) -> str:
-    return "\n".join(textwrap.fill(f"note: {plain(text)}", WIDTH, subsequent_indent="      ") for text in notes(r))
+    return "\n".join(
+        textwrap.fill(f"note: {plain(text)}", WIDTH, subsequent_indent="      ")
+        for text in notes(r)
+    )
 
 
 def notes(r: Report) -> Iterator[str]:
@@ -109,19 +157,29 @@ def notes(r: Report) -> Iterator[str]:
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     for remark in r.remarks:
-        yield "\n      ".join(wrap(remark, WIDTH - 6, break_long_words=False, break_on_hyphens=False))
+        yield "\n      ".join(
+            wrap(remark, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+        )
     if r.assumed_quantization:
-        yield "no calibration data was given: int8 scales are made up, which hardly changes what maps"
+        yield (
+            "no calibration data was given: int8 scales are made up, "
+            "which hardly changes what maps"
+        )
     if r.bound_ms is not None:
         yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
     stock = r.comparison.stock
     if stock is None:
         return
-    yield "stock compiler: what edgetpu_compiler would map of that file, by emulation of its rules"
+    yield (
+        "stock compiler: what edgetpu_compiler would map of that file, "
+        "by emulation of its rules"
+    )
     if stock.basis != "file":
         yield (
-            "that file has int8 inputs and outputs, channels last: what converts inputs and outputs is an op in no "
-            "column, but conversion from and to float is in the estimated ms; scales are assumed, uncertain ops taken "
+            "that file has int8 inputs and outputs, channels last: "
+            "what converts inputs and outputs is an op in no "
+            "column, but conversion from and to float is in the estimated ms; "
+            "scales are assumed, uncertain ops taken "
             "to map"
         )
     if stock.every_set.tpu_segments > stock.column.tpu_segments:
@@ -135,32 +193,47 @@ def _optimality(est_ms: float, bound_ms: float) -> str:
     slack = est_ms - bound_ms
     if slack <= 1e-3 * est_ms:
         return "no other choice of segments is estimated to be faster (proven)"
-    return f"another choice of segments might be at most {slack:.2f} ms faster, by the estimate"
+    return (
+        f"another choice of segments might be at most {slack:.2f} ms faster, "
+        "by the estimate"
+    )
 
 
 def _every_set(c: Column) -> str:
     return (
-        f"{c.tpu_ops} of {c.ops} ops, {percent(c.tpu_macs_share)} of the MACs, {c.tpu_segments} segments, "
+        f"{c.tpu_ops} of {c.ops} ops, {percent(c.tpu_macs_share)} of the MACs, "
+        f"{c.tpu_segments} segments, "
         f"an estimated {c.est_ms:.2f} ms"
     )
 
 
 def _segment_table(segments: Sequence[SegmentRow]) -> str:
     found = table(SEGMENT_HEAD, [segment_cells(s) for s in segments], "llrrrrrrr")
-    return "\n\n".join(filter(None, [found, _parts_table(segments), legend(segment_terms(segments))]))
+    return "\n\n".join(
+        filter(None, [found, _parts_table(segments), legend(segment_terms(segments))])
+    )
 
 
 def segment_cells(s: SegmentRow) -> tuple[str, ...]:
     """Below SEGMENT_HEAD."""
     share = percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else ""
     sizes = (size(s.parameter_bytes), share, size(s.bytes_in), size(s.bytes_out))
-    return (s.name, PLACES[s.place], str(s.ops), count(s.macs), *sizes, f"{s.est_ms:.2f}")
+    return (
+        s.name,
+        PLACES[s.place],
+        str(s.ops),
+        count(s.macs),
+        *sizes,
+        f"{s.est_ms:.2f}",
+    )
 
 
 def segment_terms(segments: Sequence[SegmentRow]) -> list[str]:
     """What must be explained of their tables."""
     parts = next((list(s.est_parts.parts()) for s in segments if s.est_parts), [])
-    return ["segment", "parameters", *(["of 8 MB", *parts] if parts else [])] if segments else []
+    if segments:
+        return ["segment", "parameters", *(["of 8 MB", *parts] if parts else [])]
+    return []
 
 
 def _parts_table(segments: Sequence[SegmentRow]) -> str:
@@ -169,13 +242,18 @@ def _parts_table(segments: Sequence[SegmentRow]) -> str:
     if not timed:
         return ""
     header = ("estimated ms", *timed[0][1].parts(), "together")
-    rows = [(s.name, *(f"{ms:.2f}" for ms in t.parts().values()), f"{t.ms:.2f}") for s, t in timed]
+    rows = [
+        (s.name, *(f"{ms:.2f}" for ms in t.parts().values()), f"{t.ms:.2f}")
+        for s, t in timed
+    ]
     return table(header, rows, "l" + "r" * (len(header) - 1))
 
 
 @dataclass(frozen=True)
 class Brought:
-    """What a rewrite did to a model: how often it was made, and what of its ops is on the Edge TPU."""
+    """What a rewrite did to a model: how often it was made, and what of its ops is on
+    the Edge TPU.
+    """
 
     rewrite: str
     times: int
@@ -196,13 +274,20 @@ def brought(r: Report) -> list[Brought]:
 
 
 def _rewrites(r: Report) -> str:
-    rows = [(b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)]
+    rows = [
+        (b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)
+    ]
     return table(("rewrite", "times", "its ops on the Edge TPU", "MACs"), rows, "lrrr")
 
 
 def _op_table(ops: Iterable[OpRow]) -> str:
-    """A line for each op: what it is, where it goes, and the rule that keeps it from the Edge TPU, or its rewrite."""
-    rows = [(str(r.index), r.kind, PLACES[_shown(r)], r.segment, r.output, _why(r)) for r in ops]
+    """A line for each op: what it is, where it goes, and the rule that keeps it from
+    the Edge TPU, or its rewrite.
+    """
+    rows = [
+        (str(r.index), r.kind, PLACES[_shown(r)], r.segment, r.output, _why(r))
+        for r in ops
+    ]
     return table(("op", "kind", "place", "segment", "output", "why"), rows, "llllll")
 
 
@@ -223,7 +308,9 @@ def in_words(rule: str) -> str:
 
 @dataclass(frozen=True)
 class Reason:
-    """Ops that one rule keeps on the CPU: of one kind, or of one region that does not pay."""
+    """Ops that one rule keeps on the CPU: of one kind, or of one region that does not
+    pay.
+    """
 
     kinds: str
     uncertain: bool
@@ -245,7 +332,11 @@ class Reason:
     def title(self, times: str) -> str:
         """How much of what. times: the sign."""
         macs = f"{count(self.macs)} MACs, " if self.macs else ""
-        return f"{len(self.ops)} {times} {self.kinds}: {macs}an estimated {self.cpu_ms:.2f} ms on the CPU"
+        return (
+            f"{len(self.ops)} {times} {self.kinds}: "
+            f"{macs}an estimated "
+            f"{self.cpu_ms:.2f} ms on the CPU"
+        )
 
 
 def reasons(ops: Iterable[OpRow]) -> list[Reason]:
@@ -254,21 +345,39 @@ def reasons(ops: Iterable[OpRow]) -> list[Reason]:
     for r in ops:
         if r.refusals:
             why = r.refusals[0]
-            groups.setdefault((why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []).append(r)
-    ordered = sorted(groups.items(), key=lambda g: (-sum(r.macs for r in g[1]), -sum(r.cpu_ms for r in g[1]), g[0]))
+            groups.setdefault(
+                (why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []
+            ).append(r)
+    ordered = sorted(
+        groups.items(),
+        key=lambda g: (-sum(r.macs for r in g[1]), -sum(r.cpu_ms for r in g[1]), g[0]),
+    )
     return [_reason(rows) for _, rows in ordered]
 
 
 def _reason(rows: Sequence[OpRow]) -> Reason:
-    first, why = rows[0], rows[0].refusals[0]
+    first = rows[0]
+    why = rows[0].refusals[0]
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    seen = shortened(plain(f"{why.seen} (op {first.index}, {first.source or first.name}{more})"), LONGEST)
+    seen = shortened(
+        plain(f"{why.seen} (op {first.index}, {first.source or first.name}{more})"),
+        LONGEST,
+    )
     kinds = ", ".join(dict.fromkeys(r.kind for r in rows))
-    return Reason(kinds, why.uncertain, " ".join(why.constraint.split()), seen, why.fix, tuple(rows))
+    return Reason(
+        kinds,
+        why.uncertain,
+        " ".join(why.constraint.split()),
+        seen,
+        why.fix,
+        tuple(rows),
+    )
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
-    """Those that something can be done about in full; of the others a line for each rule."""
+    """Those that something can be done about in full; of the others a line for each
+    rule.
+    """
     found = reasons(ops)
     if not found:
         return "every op goes to the Edge TPU"
@@ -278,7 +387,9 @@ def _reasons(ops: Iterable[OpRow]) -> str:
             unsure = "  (uncertain: --optimistic tries)" if r.uncertain else ""
             lines.append(f"  {r.title('x')}{unsure}")
             told = (("rule", r.constraint), ("seen", r.seen), ("fix", r.fix))
-            lines += [_hung(f"      {name + ':':<5} ", plain(text)) for name, text in told]
+            lines += [
+                _hung(f"      {name + ':':<5} ", plain(text)) for name, text in told
+            ]
     idle: dict[str, list[Reason]] = {}
     for r in found:
         if not r.fix:
@@ -286,11 +397,25 @@ def _reasons(ops: Iterable[OpRow]) -> str:
     for rule, group in idle.items():
         kinds = dict.fromkeys(kind for r in group for kind in r.kinds.split(", "))
         times = sum(len(r.ops) for r in group)
-        more = "; --edgetpu all puts it there" if group[0].ops[0].refusals[0].rule == WORTHWHILE else ""
-        lines.append(_hung("  no fix needed: ", plain(f"{times} x {', '.join(kinds)}: {rule}{more}")))
+        if group[0].ops[0].refusals[0].rule == WORTHWHILE:
+            more = "; --edgetpu all puts it there"
+        else:
+            more = ""
+        lines.append(
+            _hung(
+                "  no fix needed: ",
+                plain(f"{times} x {', '.join(kinds)}: {rule}{more}"),
+            )
+        )
     return "\n".join(lines)
 
 
 def _hung(start: str, text: str) -> str:
     margin = " " * len(start)
-    return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=margin, break_on_hyphens=False)
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=start,
+        subsequent_indent=margin,
+        break_on_hyphens=False,
+    )

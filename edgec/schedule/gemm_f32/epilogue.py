@@ -1,4 +1,6 @@
-"""What the float kernels do to a sum: clamp, add, clamp, PReLU, hard-swish or another function of it, in this order."""
+"""What the float kernels do to a sum: clamp, add, clamp, PReLU, hard-swish or another
+function of it, in this order.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,20 @@ from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import tensors
 from edgec.schedule.views import among
 
-_LOW, _HIGH, _ADD, _LOW_SUM, _HIGH_SUM, _PRELU, _HARD_SWISH = 1, 2, 4, 8, 16, 32, 64
+_LOW = 1
+_HIGH = 2
+_ADD = 4
+_LOW_SUM = 8
+_HIGH_SUM = 16
+_PRELU = 32
+_HARD_SWISH = 64
 """EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
 CLAMPS = _LOW | _HIGH
 """Of the sum itself."""
 
-BOUNDS = {f"ek_{name}_f32": bounds for name, bounds in ACTIVATIONS.items() if name != "none"}
+BOUNDS = {
+    f"ek_{name}_f32": bounds for name, bounds in ACTIVATIONS.items() if name != "none"
+}
 
 
 APART = 32
@@ -28,11 +38,12 @@ APART = 32
 
 @dataclass(frozen=True)
 class Epilogue:
-    """todo: the steps, as bits. bounds: of the sum and of what the addition gives. slope: [oc] of a PReLU.
+    """todo: the steps, as bits. bounds: of the sum and of what the addition gives.
+    slope: [oc] of a PReLU.
 
-    added: the tensor that is added, of the result's shape. after: the C function of what is stored, with its
-    coefficients. y: where the result goes. pitch: floats from pixel to pixel there, where these do not lie side by
-    side; else 0.
+    added: the tensor that is added, of the result's shape. after: the C function of
+    what is stored, with its coefficients. y: where the result goes. pitch: floats from
+    pixel to pixel there, where these do not lie side by side; else 0.
     """
 
     y: Pointer
@@ -49,39 +60,58 @@ class Epilogue:
         if low == -inf and high == inf:
             return self
         at = 2 if self.todo & _ADD else 0
-        low, high = max(low, self.bounds[at]), min(high, self.bounds[at + 1])
+        low = max(low, self.bounds[at])
+        high = min(high, self.bounds[at + 1])
         if self._last or low > high:
             return None
         ends = _LOW * (low > -inf) + _HIGH * (high < inf)
         if at:
-            return replace(self, todo=self.todo | ends * _LOW_SUM, bounds=(*self.bounds[:2], low, high))
-        return replace(self, todo=self.todo | ends, bounds=(low, high, *self.bounds[2:]))
+            return replace(
+                self,
+                todo=self.todo | ends * _LOW_SUM,
+                bounds=(*self.bounds[:2], low, high),
+            )
+        return replace(
+            self, todo=self.todo | ends, bounds=(low, high, *self.bounds[2:])
+        )
 
     def add(self, other: Pointer) -> Epilogue | None:
         """After another tensor is added."""
-        return None if self.todo >= _ADD or self.after else replace(self, todo=self.todo | _ADD, added=other)
+        if self.todo >= _ADD or self.after:
+            return None
+        return replace(self, todo=self.todo | _ADD, added=other)
 
     def prelu(self, slope: Array) -> Epilogue | None:
         """After a PReLU with one slope for each channel."""
-        return None if self._last else replace(self, todo=self.todo | _PRELU, slope=slope)
+        if self._last:
+            return None
+        return replace(self, todo=self.todo | _PRELU, slope=slope)
 
     def hard_swish(self) -> Epilogue | None:
         """After x * clamp(x + 3, 0, 6) / 6."""
         return None if self._last else replace(self, todo=self.todo | _HARD_SWISH)
 
-    def function(self, name: str, coefficients: Sequence[float] = ()) -> Epilogue | None:
+    def function(
+        self, name: str, coefficients: Sequence[float] = ()
+    ) -> Epilogue | None:
         """After a function of ek_unary_simd.h."""
         a, b = (*coefficients, 0.0, 0.0)[:2]
-        return None if self._last else replace(self, after=f"ek_{name}_f32_simd", coefficients=(a, b))
+        if self._last:
+            return None
+        return replace(self, after=f"ek_{name}_f32_simd", coefficients=(a, b))
 
     @property
     def clamps(self) -> bool:
-        """Whether there is nothing but clamps and a sum, and the result is as it would be alone."""
+        """Whether there is nothing but clamps and a sum, and the result is as it would
+        be alone.
+        """
         return not self._last and not self.pitch
 
     @property
     def end(self) -> str:
-        """What tiles that do nothing else with a sum have in their names; "" where it takes those that do anything."""
+        """What tiles that do nothing else with a sum have in their names; "" where it
+        takes those that do anything.
+        """
         if self.todo & ~(_LOW | _HIGH) or self.bounds[0] < 0 < self.todo:
             return ""
         return {0: "_sum", _LOW: "_low", _LOW | _HIGH: "_both"}.get(self.todo, "")
@@ -93,14 +123,21 @@ class Epilogue:
 
     def fields(self) -> dict[str, object]:
         """Those of the C structs."""
-        low, high, low_sum, high_sum = (bound + 0.0 for bound in self.bounds)  # no -0, which is less than 0 to integers
+        # no -0, which is less than 0 to integers
+        low, high, low_sum, high_sum = (bound + 0.0 for bound in self.bounds)
         bounds = {"low": low, "high": high, "low_sum": low_sum, "high_sum": high_sum}
-        return {"todo": self.todo, **bounds, "after": self.after or 0, "coef": self.coefficients}
+        return {
+            "todo": self.todo,
+            **bounds,
+            "after": self.after or 0,
+            "coef": self.coefficients,
+        }
 
 
 def epilogue(call: KernelCall) -> Epilogue | None:
-    """What a float convolution or fully connected layer does to its sums, and the calls that follow it; None when the
-    kernels cannot."""
+    """What a float convolution or fully connected layer does to its sums, and the calls
+    that follow it; None when the kernels cannot.
+    """
     y = call.operands[3]
     assert isinstance(y, Pointer)
     act = call.struct("ek_act_f32_t")
@@ -121,12 +158,21 @@ def following(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
 
 def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
     """The epilogue with a function that two calls are: v * f(v)."""
-    if [c.kernel for c in calls] not in (["ek_logistic_f32", "ek_mul_f32"], ["ek_hard_sigmoid_f32", "ek_mul_f32"]):
+    if [c.kernel for c in calls] not in (
+        ["ek_logistic_f32", "ek_mul_f32"],
+        ["ek_hard_sigmoid_f32", "ek_mul_f32"],
+    ):
         return None
     f, product = calls
-    (v, fv), (*factors, y) = (tensors([c]) for c in calls)  # a constant factor is no tensor
+    # a constant factor is no tensor
+    (v, fv), (*factors, y) = (tensors([c]) for c in calls)
     act = product.struct("ek_act_f32_t").fields
-    if e.pitch or v is not e.y.value or set(factors) != {v, fv} or y.type.shape != v.type.shape:
+    if (
+        e.pitch
+        or v is not e.y.value
+        or set(factors) != {v, fv}
+        or y.type.shape != v.type.shape
+    ):
         return None
     if (act["low"], act["high"]) != (-inf, inf):
         return None
@@ -134,7 +180,10 @@ def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
         after = e.function("silu")
     else:
         k = f.struct("ek_coef_t")
-        after = e.hard_swish() if np.allclose([k.real("a"), k.real("b")], [1 / 6, 0.5], 1e-6, 0) else None
+        if np.allclose([k.real("a"), k.real("b")], [1 / 6, 0.5], 1e-6, 0):
+            after = e.hard_swish()
+        else:
+            after = None
     return after and replace(after, y=Pointer(y))
 
 
@@ -159,7 +208,10 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
         after = e.add(other)
         after = after and after.clamp(act.real("low"), act.real("high"))
     elif call.kernel == "ek_prelu_f32":
-        slope = _per_channel(places[1].value, shape[-1]) if places[0].value is e.y.value else None
+        if places[0].value is e.y.value:
+            slope = _per_channel(places[1].value, shape[-1])
+        else:
+            slope = None
         after = None if slope is None else e.prelu(slope)
     elif call.kernel == "ek_leaky_relu_f32":
         factor = call.struct("ek_coef_t").real("a")
@@ -181,12 +233,20 @@ def _function(e: Epilogue, call: KernelCall) -> Epilogue | None:
     name = call.kernel.removeprefix("ek_").removesuffix("_f32")
     if name not in FLOATS:
         return None
-    known = [x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"]
-    return e.function(name, [k.real(at) for k in known for at in "ab" if at in k.fields])
+    known = [
+        x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"
+    ]
+    return e.function(
+        name, [k.real(at) for k in known for at in "ab" if at in k.fields]
+    )
 
 
 def _per_channel(v: Value, channels: int) -> Array | None:
     """A constant with one value for each channel, or for all."""
-    if v.const is None or v.type.size not in (1, v.type.shape[-1]) or v.type.size not in (1, channels):
+    if (
+        v.const is None
+        or v.type.size not in (1, v.type.shape[-1])
+        or v.type.size not in (1, channels)
+    ):
         return None
     return np.broadcast_to(v.const.reshape(-1), channels).astype(np.float32)

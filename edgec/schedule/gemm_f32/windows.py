@@ -1,4 +1,6 @@
-"""What float convolutions and matrix products go through: windows of an image, and the order in which."""
+"""What float convolutions and matrix products go through: windows of an image, and the
+order in which.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.shares import equal_blocks
 
-ROWS = {16: (8, 7, 6, 5, 4, 3, 2, 1), 32: (6, 5, 4, 3, 2, 1), 64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1)}
+ROWS = {
+    16: (8, 7, 6, 5, 4, 3, 2, 1),
+    32: (6, 5, 4, 3, 2, 1),
+    64: (14, 12, 10, 8, 7, 6, 5, 4, 3, 2, 1),
+}
 """Windows of the tiles of ek_tile_f32_simd.h, by the bytes of a vector."""
 
 _PARTIAL = {1: 4, 2: 2, 3: 2}
@@ -42,11 +48,16 @@ class Windows(Conv):
     @property
     def flat(self) -> bool:
         """Whether each pixel is a window, so that all are one row."""
-        return self.kh * self.kw * self.sh * self.sw == 1 and (self.oh, self.ow) == (self.ih, self.iw)
+        return self.kh * self.kw * self.sh * self.sw == 1 and (self.oh, self.ow) == (
+            self.ih,
+            self.iw,
+        )
 
     @property
     def known(self) -> str:
-        """What tiles that are written for these windows have in their names; "" where there are none."""
+        """What tiles that are written for these windows have in their names; "" where
+        there are none.
+        """
         if self.group_ic != self.ic:
             return ""
         if (self.kw, self.ic, self.sw, self.dw) == (3, 3, 2, 1):
@@ -68,15 +79,22 @@ class Windows(Conv):
 
     def padded(self, block: int) -> int:
         """Floats of the windows of a block, with what lies around the image."""
-        return self.kh * ((block - 1) * self.sw + (self.kw - 1) * self.dw + 1) * self.group_ic
+        return (
+            self.kh
+            * ((block - 1) * self.sw + (self.kw - 1) * self.dw + 1)
+            * self.group_ic
+        )
 
 
 @dataclass(frozen=True)
 class Walk:
-    """tile: windows of a tile. block: of those that meet one panel of weights after the other. panels: that all windows
-    meet before the next ones are read. by_panel: whether threads share panels rather than blocks: where panels are more
-    than image and result, so that each reads its own alone. touch: what is fetched before a block is computed: 1 the
-    image, 2 the result. blocks: that all groups meet before the next ones are read; 0 where that is all of them."""
+    """tile: windows of a tile. block: of those that meet one panel of weights after the
+    other. panels: that all windows meet before the next ones are read. by_panel:
+    whether threads share panels rather than blocks: where panels are more than image
+    and result, so that each reads its own alone. touch: what is fetched before a block
+    is computed: 1 the image, 2 the result. blocks: that all groups meet before the next
+    ones are read; 0 where that is all of them.
+    """
 
     tile: int
     block: int
@@ -87,8 +105,9 @@ class Walk:
 
 
 def scattered(channels: int) -> bool:
-    """Whether a core does not take the lines of pixels of so many floats for one stream, as a tile reads them: they are
-    far apart, or now one and now two."""
+    """Whether a core does not take the lines of pixels of so many floats for one
+    stream, as a tile reads them: they are far apart, or now one and now two.
+    """
     return channels >= 3 * LINE or (channels > LINE and channels % LINE > 0)
 
 
@@ -99,7 +118,10 @@ def beyond(core: Core, floats: int) -> bool:
 
 def tiles(c: Windows, core: Core) -> list[int]:
     """The windows of the tiles that fit a row, what analysis says is best first."""
-    return sorted((r for r in ROWS[core.vector] if r <= c.ow or r == 1), key=lambda r: (row_cycles(c, r), -r))
+    return sorted(
+        (r for r in ROWS[core.vector] if r <= c.ow or r == 1),
+        key=lambda r: (row_cycles(c, r), -r),
+    )
 
 
 def walks(c: Windows, core: Core) -> Iterator[Walk]:
@@ -107,18 +129,25 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
     floats = c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc)
-    many, by_panel = beyond(core, floats), int(c.taps * c.oc > floats)
+    many = beyond(core, floats)
+    by_panel = int(c.taps * c.oc > floats)
     apart = int(many and c.groups > 1)
     touch = many * (scattered(c.ic) + 2 * scattered(c.oc))
     for tile in tiles(c, core):
         best = _block(c, core, tile)
         if core.threads > 1 and c.n * c.oh == 1:
-            best = equal_blocks(c.ow, range(best, max(tile, best // 4) - 1, -tile), panels, core.threads)
-        for block in sorted({tile, 2 * tile, 4 * tile, best}, key=lambda b: abs(b - best)):
+            best = equal_blocks(
+                c.ow, range(best, max(tile, best // 4) - 1, -tile), panels, core.threads
+            )
+        for block in sorted(
+            {tile, 2 * tile, 4 * tile, best}, key=lambda b: abs(b - best)
+        ):
             if block > -(-c.ow // tile) * tile:
                 continue
             together = _panels(c, core, panels, -(-c.ow // block) * c.oh * c.n)
-            yield Walk(tile, block, together, by_panel, touch, apart * _blocks(c, core, block))
+            yield Walk(
+                tile, block, together, by_panel, touch, apart * _blocks(c, core, block)
+            )
 
 
 def row_cycles(c: Windows, tile: int) -> float:
@@ -133,7 +162,9 @@ def tile_cycles(taps: int, rows: int) -> float:
 
 
 def _block(c: Windows, core: Core, tile: int) -> int:
-    """Windows whose inputs share the first cache with the weights, or with a panel of them."""
+    """Windows whose inputs share the first cache with the weights, or with a panel of
+    them.
+    """
     per = 4 * c.taps + 64  # a line of the result
     weights = 4 * c.taps * (c.oc // c.groups)
     room = core.l1 * 3 // 4 - weights if weights < core.l1 // 2 else core.l1 // 2
@@ -142,8 +173,11 @@ def _block(c: Windows, core: Core, tile: int) -> int:
 
 
 def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
-    """Panels of one pass: all, unless the second cache does not keep them and reading the image again is less."""
-    weights, image = 4 * c.taps * c.oc // c.groups, 4 * c.n * c.ih * c.iw * c.ic
+    """Panels of one pass: all, unless the second cache does not keep them and reading
+    the image again is less.
+    """
+    weights = 4 * c.taps * c.oc // c.groups
+    image = 4 * c.n * c.ih * c.iw * c.ic
     passes = -(-weights // (core.l2 // 2))
     if passes == 1 or passes * image > (blocks - 1) * weights:
         return panels
@@ -151,13 +185,17 @@ def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
 
 
 def _blocks(c: Windows, core: Core, block: int) -> int:
-    """Those whose image and result the second cache keeps until all groups have met them."""
+    """Those whose image and result the second cache keeps until all groups have met
+    them.
+    """
     floats = block * (c.sh * c.sw * c.ic + c.oc)
     return max(1, core.l2 // 4 // (4 * floats))
 
 
 def pack(w: Array, groups: int, lanes: int) -> Array:
-    """Panels of the weights [kh, kw, group_ic, oc]: [groups][panels][taps][channels], flat."""
+    """Panels of the weights [kh, kw, group_ic, oc]: [groups][panels][taps][channels],
+    flat.
+    """
     oc = w.shape[3] // groups
     parts = []
     for g in range(groups):
@@ -174,16 +212,23 @@ def last_vectors(channels: int, lanes: int) -> int:
 
 
 def pad_channels(v: Array, groups: int, lanes: int) -> Array:
-    """One value for each channel, [oc], with those that panels add to each group: zeros."""
+    """One value for each channel, [oc], with those that panels add to each group:
+    zeros.
+    """
     own = v.reshape(groups, -1)
     return np.pad(own, ((0, 0), (0, -own.shape[1] % lanes))).ravel().astype(np.float32)
 
 
-def transposed_phases(w: Array, stride: tuple[int, int], pads: tuple[int, int]) -> list[Array]:
-    """The weights [kh, kw, ic, oc] of a transposed convolution as those of stride[0] * stride[1] plain ones."""
+def transposed_phases(
+    w: Array, stride: tuple[int, int], pads: tuple[int, int]
+) -> list[Array]:
+    """The weights [kh, kw, ic, oc] of a transposed convolution as those of stride[0] *
+    stride[1] plain ones.
+    """
     parts = []
     for py in range(stride[0]):
         for px in range(stride[1]):
-            ky, kx = (py + pads[0]) % stride[0], (px + pads[1]) % stride[1]
+            ky = (py + pads[0]) % stride[0]
+            kx = (px + pads[1]) % stride[1]
             parts.append(w[ky :: stride[0], kx :: stride[1]][::-1, ::-1])
     return parts

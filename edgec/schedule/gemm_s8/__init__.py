@@ -1,1 +1,3 @@
-"""Int8 convolutions and matrix products as packed GEMM: what csrc/ek_gemm_s8.h and the tiles of each ISA are given."""
+"""Int8 convolutions and matrix products as packed GEMM: what csrc/ek_gemm_s8.h and the
+tiles of each ISA are given.
+"""

@@ -13,22 +13,34 @@ def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
     found = right_shifts(q, bound, 0 if q.plain else 1)
     if found is None:
         return None
-    multiplier, right = found[0], found[1].astype(np.int64)
+    multiplier = found[0]
+    right = found[1].astype(np.int64)
     addend = (np.int64(1) << right >> 1) * (right > 0) + (q.y_zero << right)
     return [bias, multiplier, addend.astype(np.int32), (24 - right).astype(np.int32)]
 
 
 def weights(w: Array) -> Array:
-    """[panels, elements]: whole pieces of 16 elements of a tap [taps, run / 16, 4, nr, 4], then what is left of each
-    [taps, run % 16 / 4, nr, 4]."""
+    """[panels, elements]: whole pieces of 16 elements of a tap [taps, run / 16, 4, nr,
+    4], then what is left of each [taps, run % 16 / 4, nr, 4].
+    """
     panels, nr, taps, run = w.shape
     fours = w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
     whole = run // 16 * 4
-    return np.concatenate([fours[:, :, :whole].reshape(panels, -1), fours[:, :, whole:].reshape(panels, -1)], 1)
+    return np.concatenate(
+        [
+            fours[:, :, :whole].reshape(panels, -1),
+            fours[:, :, whole:].reshape(panels, -1),
+        ],
+        1,
+    )
 
 
-def _any(fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]) -> tuple[Tile, ...]:
-    """Tiles of any depth: heights of those of 16 and of 8 channels, for which there are registers."""
+def _any(
+    fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]
+) -> tuple[Tile, ...]:
+    """Tiles of any depth: heights of those of 16 and of 8 channels, for which there are
+    registers.
+    """
     return (
         *(Tile(mr, 16, 4, fixed=fixed, window=9) for mr in wide),
         *(Tile(mr, 8, 4, fixed=fixed, window=4.6) for mr in narrow),
@@ -36,9 +48,14 @@ def _any(fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]) -> tuple[
 
 
 def _lines(fixed: float, narrow: int, *depths: int) -> tuple[Tile, ...]:
-    """Tiles of a straight line, of which that for the first layer of an image also comes with 8 channels."""
+    """Tiles of a straight line, of which that for the first layer of an image also
+    comes with 8 channels.
+    """
     first = Tile(narrow, 8, 4, fixed=fixed, window=4, depth=28)
-    return (*(Tile(4, 16, 4, fixed=fixed, window=8, depth=depth) for depth in depths), first)
+    return (
+        *(Tile(4, 16, 4, fixed=fixed, window=8, depth=depth) for depth in depths),
+        first,
+    )
 
 
 DOT = Tiles(

@@ -17,7 +17,9 @@ UNIT = 8
 """Elements that a run is padded to."""
 
 MOST = 255
-"""The sum of magnitudes of weights whose products with any int8 values sum up within int16."""
+"""The sum of magnitudes of weights whose products with any int8 values sum up within
+int16.
+"""
 
 POINTER = 8
 """Bytes of a pointer in C."""
@@ -55,35 +57,64 @@ def _together(w: Array, pairing: Pairing) -> Array:
 def _panel(left: Array, pairing: Pairing) -> bytes:
     """Of weights [nr, taps, run], less their zero point."""
     wide, places, narrow, ends = _pieces(left)
-    main, last = _within(wide), np.clip(narrow, -128, 127)
+    main = _within(wide)
+    last = np.clip(narrow, -128, 127)
     pairs, alone = pairing(np.abs(main).sum(2))
     order = [i for pair in pairs for i in pair]
-    some = np.concatenate([places, ends])[:1]  # what is loaded behind the last four and the last two
+    # what is loaded behind the last four and the last two
+    some = np.concatenate([places, ends])[:1]
     at = np.concatenate([places[order], some, some, places[alone], some, ends])
-    rests = np.concatenate([_rests(wide - main, places), _rests((narrow - last)[:, :, None], ends)])
+    rests = np.concatenate(
+        [_rests(wide - main, places), _rests((narrow - last)[:, :, None], ends)]
+    )
     counts = np.array([len(pairs), len(alone), len(ends), len(rests)], "<i4")
     pieces = main.transpose(1, 0, 2, 3).astype(np.int8).reshape(-1, NR, 16)
     fours = pieces[order].reshape(-1, 2, NR, 16).transpose(0, 2, 1, 3)
-    parts = (counts, at, fours, pieces[alone], last.transpose(1, 0, 2).astype(np.int8), np.zeros(128, np.int8), rests)
+    parts = (
+        counts,
+        at,
+        fours,
+        pieces[alone],
+        last.transpose(1, 0, 2).astype(np.int8),
+        np.zeros(128, np.int8),
+        rests,
+    )
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
 
 def _pieces(w: Array) -> tuple[Array, Array, Array, Array]:
-    """Weights [nr, taps, run] in pieces [nr, pieces, 2, 8] and where those are, and [nr, pieces, 8] and where: these
-    for runs of 8 and for 24 elements in all. Else, where a run has 8 more than pieces of 16, the last of these begins
-    8 earlier, with weights of 0: it may fit another."""
+    """Weights [nr, taps, run] in pieces [nr, pieces, 2, 8] and where those are, and
+    [nr, pieces, 8] and where: these for runs of 8 and for 24 elements in all. Else,
+    where a run has 8 more than pieces of 16, the last of these begins 8 earlier, with
+    weights of 0: it may fit another.
+    """
     _, taps, run = w.shape
     if run < 16:
-        return np.zeros((NR, 0, 2, 8), np.int32), np.zeros(0, PIECE), w, _places(taps, [0])
+        return (
+            np.zeros((NR, 0, 2, 8), np.int32),
+            np.zeros(0, PIECE),
+            w,
+            _places(taps, [0]),
+        )
     if run == 24 and taps == 1:
-        return w[..., :16].reshape(NR, 1, 2, 8), _places(1, [0]), w[..., 16:], _places(1, [16])
+        return (
+            w[..., :16].reshape(NR, 1, 2, 8),
+            _places(1, [0]),
+            w[..., 16:],
+            _places(1, [16]),
+        )
     begins = list(range(0, run - 15, 16))
     parts = [w[..., e : e + 16] for e in begins]
     if run % 16:
         begins.append(run - 16)
         parts.append(np.concatenate([np.zeros_like(w[..., :8]), w[..., run - 8 :]], 2))
     wide = np.stack(parts, 2).reshape(NR, -1, 2, 8)
-    return wide, _places(taps, begins), np.zeros((NR, 0, 8), np.int32), np.zeros(0, PIECE)
+    return (
+        wide,
+        _places(taps, begins),
+        np.zeros((NR, 0, 8), np.int32),
+        np.zeros(0, PIECE),
+    )
 
 
 def _places(taps: int, begins: list[int]) -> Array:
@@ -94,11 +125,16 @@ def _places(taps: int, begins: list[int]) -> Array:
 
 
 def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within MOST together, and the others.
-    Greedy: the heaviest first, each with the heaviest that fits."""
-    lanes = np.ascontiguousarray(lanes.transpose(1, 0, 2).reshape(lanes.shape[1], NR * 8))
+    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within MOST
+    together, and the others. Greedy: the heaviest first, each with the heaviest that
+    fits.
+    """
+    lanes = np.ascontiguousarray(
+        lanes.transpose(1, 0, 2).reshape(lanes.shape[1], NR * 8)
+    )
     free = list(np.argsort(-lanes.max(1), kind="stable"))
-    pairs, alone = [], []
+    pairs = []
+    alone = []
     while free:
         first = free.pop(0)
         fit = np.nonzero((lanes[free] + lanes[first] <= MOST).all(1))[0]
@@ -106,20 +142,25 @@ def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
             pairs.append((int(first), int(free.pop(int(fit[0])))))
         else:
             alone.append(int(first))
-    if pairs and not alone:  # the tile begins with a piece alone, to which there is nothing to add
+    # the tile begins with a piece alone, to which there is nothing to add
+    if pairs and not alone:
         alone.extend(pairs.pop())
     return pairs, alone
 
 
 def _within(w: Array) -> Array:
-    """The largest parts of weights [nr, pieces, 2, 8] such that magnitudes of the two of a lane sum to at most MOST."""
+    """The largest parts of weights [nr, pieces, 2, 8] such that magnitudes of the two
+    of a lane sum to at most MOST.
+    """
     main = np.clip(w, -128, 127)
     main[:, :, 1] += np.abs(main).sum(2) > MOST  # -128 twice
     return main
 
 
 def _rests(lacks: Array, places: Array) -> Array:
-    """Rests of one panel: what its weights [nr, pieces, n, 8], which are at `places`, lack."""
+    """Rests of one panel: what its weights [nr, pieces, n, 8], which are at `places`,
+    lack.
+    """
     found = [np.zeros(0, REST)]
     while lacks.any():
         part = np.clip(lacks, -128, 127).reshape(NR, len(places), -1)
@@ -136,12 +177,22 @@ _IN_ORDER = {"cortex_a53"}
 
 
 def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles:
-    tiles = (Tile(2, NR, UNIT, fixed=20, window=16), Tile(1, NR, UNIT, fixed=1e6, window=16))  # of 1: for one alone
+    # of 1: for one alone
+    tiles = (
+        Tile(2, NR, UNIT, fixed=20, window=16),
+        Tile(1, NR, UNIT, fixed=1e6, window=16),
+    )
     isa = frozenset({"neon"})
     return Tiles(
-        suffix, isa, tiles, pack, tables,
-        wide=True, apart=True, takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order,
-    )  # fmt: skip
+        suffix,
+        isa,
+        tiles,
+        pack,
+        tables,
+        wide=True,
+        apart=True,
+        takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order,
+    )
 
 
 NEON = _tiles("neon", weights, in_order=True)
@@ -158,12 +209,26 @@ _LANES = Tile(8, NR, UNIT, fixed=30, window=8)
 
 
 def _few(c: Windows, q: Requant, core: Core) -> bool:
-    """What was faster: on the Cortex-A72 what has no room for a piece of 16, with a zero point to make it worse."""
-    most = {"cortex_a53": 96 if q.plain and not q.w_zero else 64, "cortex_a72": 8 if q.w_zero else 0}
+    """What was faster: on the Cortex-A72 what has no room for a piece of 16, with a
+    zero point to make it worse.
+    """
+    most = {
+        "cortex_a53": 96 if q.plain and not q.w_zero else 64,
+        "cortex_a72": 8 if q.w_zero else 0,
+    }
     taps, run = _LANES.runs(c.parts()[0])
     alone = run == 16 and not q.w_zero  # one piece, to which there is nothing to add
     return taps == 1 and _LANES.padded(run) <= most.get(core.name, 0) and not alone
 
 
-LANES = Tiles("lanes_neon", frozenset({"neon"}), (_LANES,), by_channel, tables, wide=True, apart=True, takes=_few)
+LANES = Tiles(
+    "lanes_neon",
+    frozenset({"neon"}),
+    (_LANES,),
+    by_channel,
+    tables,
+    wide=True,
+    apart=True,
+    takes=_few,
+)
 """For windows of few elements, on a core that does one product a cycle."""

@@ -9,7 +9,8 @@ import numpy as np
 from edgec.ir import Array
 from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles
 
-_SUMS, _RIGHT = 1 << 30, 23
+_SUMS = 1 << 30
+_RIGHT = 23
 """Sums are less, shifted to the left where they are; the largest shift to the right."""
 
 
@@ -19,11 +20,21 @@ def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
     assert q.shift is not None
     dead = q.multiplier == 0
     shift = np.where(dead, 1, -q.shift.astype(np.int64))
-    right, left = np.maximum(shift, 0), np.maximum(-shift, 0)
-    if (shift > _RIGHT).any() or (np.where(dead, 0, bound) >= _SUMS >> np.minimum(left, 31)).any():
+    right = np.maximum(shift, 0)
+    left = np.maximum(-shift, 0)
+    if (shift > _RIGHT).any() or (
+        np.where(dead, 0, bound) >= _SUMS >> np.minimum(left, 31)
+    ).any():
         return None
-    addend = (np.int64(1) << right >> 1) * (right > 0) + q.y_zero * (np.int64(1) << right)
-    return [bias, q.multiplier.astype(np.int32), addend.astype(np.int32), shift.astype(np.int32)]
+    addend = (np.int64(1) << right >> 1) * (right > 0) + q.y_zero * (
+        np.int64(1) << right
+    )
+    return [
+        bias,
+        q.multiplier.astype(np.int32),
+        addend.astype(np.int32),
+        shift.astype(np.int32),
+    ]
 
 
 def weights(w: Array) -> Array:
@@ -33,7 +44,10 @@ def weights(w: Array) -> Array:
 
 
 def _tiles(shapes: Mapping[int, Sequence[int]]) -> tuple[Tile, ...]:
-    """By channels, the windows of each. A window's channels take ten instructions to become int8, two a cycle."""
+    """By channels, the windows of each.
+
+    A window's channels take ten instructions to become int8, two a cycle.
+    """
     return tuple(
         Tile(mr, nr, 4, fixed=25, window=3 + nr / 16 * 5, converts=True)
         for nr, heights in shapes.items()
@@ -44,7 +58,14 @@ def _tiles(shapes: Mapping[int, Sequence[int]]) -> tuple[Tile, ...]:
 VNNI = Tiles(
     "vnni",
     frozenset({"vnni"}),
-    _tiles({64: (6, 5, 4, 3, 2, 1), 48: (8, 7, 6, 4, 1), 32: (12, 8, 7, 4, 1), 16: (12, 8, 7, 4, 1)}),
+    _tiles(
+        {
+            64: (6, 5, 4, 3, 2, 1),
+            48: (8, 7, 6, 4, 1),
+            32: (12, 8, 7, 4, 1),
+            16: (12, 8, 7, 4, 1),
+        }
+    ),
     weights,
     tables,
     zero=_tiles({64: (5, 4, 1), 48: (6, 4, 1), 32: (8, 4, 1), 16: (8, 4, 1)}),

@@ -1,4 +1,6 @@
-"""Geometry: the windows of convolutions, transposed ones and matrix products, as csrc/ek_gemm_s8.h sees them."""
+"""Geometry: the windows of convolutions, transposed ones and matrix products, as
+csrc/ek_gemm_s8.h sees them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ from edgec.schedule.conv import Conv
 
 @dataclass(frozen=True)
 class Windows(Conv):
-    """A convolution, as ek_conv2d_t has it; with `phases`, a transposed one (ek_transpose_conv2d_t), whose stride they
-    are: rows and columns of the result a phase apart are convolutions of stride 1 by every phase-th tap. phase: whether
-    it is one of those.
+    """A convolution, as ek_conv2d_t has it; with `phases`, a transposed one
+    (ek_transpose_conv2d_t), whose stride they are: rows and columns of the result a
+    phase apart are convolutions of stride 1 by every phase-th tap. phase: whether it is
+    one of those.
     """
 
     phases: tuple[int, int] | None = None
@@ -30,12 +33,21 @@ class Windows(Conv):
     @property
     def flat(self) -> bool:
         """Whether windows are pixels, one behind the other."""
-        one = (self.kh, self.kw, self.sh, self.sw, self.pt, self.pl) == (1, 1, 1, 1, 0, 0)
+        one = (self.kh, self.kw, self.sh, self.sw, self.pt, self.pl) == (
+            1,
+            1,
+            1,
+            1,
+            0,
+            0,
+        )
         return one and (self.oh, self.ow) == (self.ih, self.iw) and self.phases is None
 
     @property
     def taps(self) -> tuple[int, int]:
-        """Pointers of a window and elements behind each: taps of a row of the kernel may lie side by side."""
+        """Pointers of a window and elements behind each: taps of a row of the kernel
+        may lie side by side.
+        """
         if self.groups == 1 and (self.dw == 1 or self.kw == 1):
             return self.kh, self.kw * self.depth
         return self.kh * self.kw, self.depth
@@ -51,14 +63,31 @@ class Windows(Conv):
         return (self.ow - 1) * self.sw + (self.kw - 1) * self.dw + 1 - self.pl - self.iw
 
     def parts(self) -> list[Windows]:
-        """The convolutions of all phases, those of a row together; itself where there are none."""
+        """The convolutions of all phases, those of a row together; itself where there
+        are none.
+        """
         if self.phases is None:
             return [self]
         (sh, sw), out = self.phases, []
-        kh, kw = -(-self.kh // sh), -(-self.kw // sw)
+        kh = -(-self.kh // sh)
+        kw = -(-self.kw // sw)
         for a in range(sh):
             for b in range(sw):
-                oh, ow = -(-(self.oh - a) // sh), -(-(self.ow - b) // sw)
-                pt, pl = kh - 1 - (a + self.pt) // sh, kw - 1 - (b + self.pl) // sw
-                out.append(replace(self, kh=kh, kw=kw, oh=oh, ow=ow, pt=pt, pl=pl, phases=None, phase=True))
+                oh = -(-(self.oh - a) // sh)
+                ow = -(-(self.ow - b) // sw)
+                pt = kh - 1 - (a + self.pt) // sh
+                pl = kw - 1 - (b + self.pl) // sw
+                out.append(
+                    replace(
+                        self,
+                        kh=kh,
+                        kw=kw,
+                        oh=oh,
+                        ow=ow,
+                        pt=pt,
+                        pl=pl,
+                        phases=None,
+                        phase=True,
+                    )
+                )
         return out

@@ -12,9 +12,17 @@ _ROW = range(16, 33)
 
 def _rows(call: KernelCall) -> KernelCall | None:
     spec = call.struct("ek_arg_t")
-    if spec.number("inner") != 1 or spec.number("sign") < 0 or spec.number("n") not in _ROW:
+    if (
+        spec.number("inner") != 1
+        or spec.number("sign") < 0
+        or spec.number("n") not in _ROW
+    ):
         return None
     return KernelCall.of(f"{call.kernel}_simd", *call.operands, *WHOLE)
 
 
-VARIANTS: list[Variant] = [v for of in ("ek_arg_s8_s32", "ek_arg_s8_s64") for v in simd(of, f"{of}_simd", _rows)]
+VARIANTS: list[Variant] = [
+    v
+    for of in ("ek_arg_s8_s32", "ek_arg_s8_s64")
+    for v in simd(of, f"{of}_simd", _rows)
+]

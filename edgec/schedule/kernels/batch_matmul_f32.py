@@ -13,7 +13,9 @@ from edgec.schedule.variant import Schedule, Variant
 
 
 def _product(call: KernelCall) -> KernelCall | None:
-    """A product as such; that of a fully connected layer whose weights are computed, if it is no more than that."""
+    """A product as such; that of a fully connected layer whose weights are computed, if
+    it is no more than that.
+    """
     if call.kernel == "ek_batch_matmul_f32":
         return call
     x, w, bias, y, rows, k, o, act = call.operands
@@ -22,8 +24,21 @@ def _product(call: KernelCall) -> KernelCall | None:
     clamps = (act.fields["low"], act.fields["high"]) != (-np.inf, np.inf)
     if constant(w) is not None or added is None or added.any() or clamps:
         return None
-    one, none = (1, 1, 1, 1), (0, 0, 0, 0)
-    p = Struct("ek_batch_matmul_t", dim=one, a=none, b=none, m=rows, n=o, k=k, ar=k, ac=1, br=1, bc=k)
+    one = (1, 1, 1, 1)
+    none = (0, 0, 0, 0)
+    p = Struct(
+        "ek_batch_matmul_t",
+        dim=one,
+        a=none,
+        b=none,
+        m=rows,
+        n=o,
+        k=k,
+        ar=k,
+        ac=1,
+        br=1,
+        bc=k,
+    )
     return KernelCall("ek_batch_matmul_f32", (x, w, y, p))
 
 
@@ -35,15 +50,20 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     m, n, k = (p.number(name) for name in ("m", "n", "k"))
     if n < core.vector // 4 or k == 0:
         return []
-    return [{"tile": tile} for tile in tiles(Windows(1, 1, m, k, 1, m, n, group_ic=k), core)]
+    return [
+        {"tile": tile} for tile in tiles(Windows(1, 1, m, k, 1, m, n, group_ic=k), core)
+    ]
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     product = _product(call)
     assert product is not None
     a, b, y, p = product.operands
-    tile, panel = schedule["tile"], 2 * (core.vector // 4)
-    scratch = Scratch(4 * product.struct("ek_batch_matmul_t").number("k") * (tile + panel))
+    tile = schedule["tile"]
+    panel = 2 * (core.vector // 4)
+    scratch = Scratch(
+        4 * product.struct("ek_batch_matmul_t").number("k") * (tile + panel)
+    )
     name = "ek_batch_matmul_f32_simd"
     return KernelCall(name, (a, b, y, scratch, p, f"ek_tile_f32_{tile}x2", tile, 0, 1))
 

@@ -17,14 +17,27 @@ from edgec.schedule.simd import WHOLE, defined, simd
 from edgec.schedule.variant import Variant
 
 _SHORTEST = 16
-"""Elements of a row (and of a vector of Neon) from which on vectors are worth their beginning and end."""
+"""Elements of a row (and of a vector of Neon) from which on vectors are worth their
+beginning and end.
+"""
 _REPEATED = 256
 """Elements of a row from which on it is long."""
 _MOST_REPEATED = 512
 """EK_REPEATED: elements that several short rows may have together."""
 _NO_OVERFLOW = 1 << 30
 
-_KINDS = ("add", "sub", "mul", "add_even", "sub_even", "mul_even", "maximum", "minimum", "squared_difference", "prelu")
+_KINDS = (
+    "add",
+    "sub",
+    "mul",
+    "add_even",
+    "sub_even",
+    "mul_even",
+    "maximum",
+    "minimum",
+    "squared_difference",
+    "prelu",
+)
 FLOATS = defined("simd/ek_binary_simd.h", r"EK_ROWS(?:_F32)?\(ek_(\w+)_f32_simd,")
 """Functions of two floats that have a kernel of vectors."""
 
@@ -36,14 +49,18 @@ def _dims(call: KernelCall, name: str) -> list[int]:
 
 
 def _one_constant(call: KernelCall) -> tuple[Array, Operand, Operand, int] | None:
-    """Where one input is a single constant: the table of the function of the other, that one, the output, its size."""
+    """Where one input is a single constant: the table of the function of the other,
+    that one, the output, its size.
+    """
     a, b, y = call.operands[:3]
     for place, (other, x) in enumerate(((b, a), (a, b))):
         const = constant(other)
         if const is not None and const.size == 1 and constant(x) is None:
             table = pairs(call).take(int(const.item()) + 128, 1 - place)
             size = prod(_dims(call, "dim"))
-            return (table, x, y, size) if _dims(call, "ab"[place]) == _dense(call) else None
+            if _dims(call, "ab"[place]) == _dense(call):
+                return (table, x, y, size)
+            return None
     return None
 
 
@@ -73,7 +90,9 @@ class _Rows:
 
 
 def _rows(call: KernelCall) -> _Rows | None:
-    """None where rows are too short or not dense. Many short rows with the same b become fewer long ones.
+    """None where rows are too short or not dense.
+
+    Many short rows with the same b become fewer long ones.
 
     Then a constant b is written repeatedly; another is repeated by the kernel.
     """
@@ -81,27 +100,40 @@ def _rows(call: KernelCall) -> _Rows | None:
     dim, sa, sb = (_dims(call, k) for k in ("dim", "a", "b"))
     if not {sa[5], sb[5]} <= {0, 1} or prod(dim) == 0:
         return None
-    rows, n = prod(dim[:5]), dim[5]
+    rows = prod(dim[:5])
+    n = dim[5]
     if rows == 1 or n >= _REPEATED or sb != [0] * 5 + [1] or sa != _dense(call):
-        return _Rows(a, b, {"nd": (dim, sa, sb), "repeat": 1}) if rows == 1 or n >= _SHORTEST else None
-    times = max((t for t in range(1, _MOST_REPEATED // n + 1) if rows % t == 0), default=1)
+        if rows == 1 or n >= _SHORTEST:
+            return _Rows(a, b, {"nd": (dim, sa, sb), "repeat": 1})
+        return None
+    times = max(
+        (t for t in range(1, _MOST_REPEATED // n + 1) if rows % t == 0), default=1
+    )
     if times * n < _SHORTEST:
         return None
     const = constant(b)
     if const is not None:
         b = Table(np.tile(const.reshape(-1), times), "repeated")
-    rows, n = rows // times, times * n
+    rows = rows // times
+    n = times * n
     nd = ([1, 1, 1, 1, rows, n], [0, 0, 0, 0, n, 1], [0, 0, 0, 0, 0, 1])
     return _Rows(a, b, {"nd": nd, "repeat": times if const is None else 1})
 
 
 def _sum(call: KernelCall) -> KernelCall | None:
-    rows, found = _rows(call), scaled_sum(call)
+    rows = _rows(call)
+    found = scaled_sum(call)
     if rows is None or found is None:
         return None
-    q = call.struct("ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t").fields
-    spec = Struct("ek_sum_s8_t", **rows.dims, low=q["low"], high=q["high"], sum=found.parts())
-    return KernelCall.of("ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+    q = call.struct(
+        "ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t"
+    ).fields
+    spec = Struct(
+        "ek_sum_s8_t", **rows.dims, low=q["low"], high=q["high"], sum=found.parts()
+    )
+    return KernelCall.of(
+        "ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+    )
 
 
 def _law(call: KernelCall) -> KernelCall | None:
@@ -110,16 +142,23 @@ def _law(call: KernelCall) -> KernelCall | None:
     if rows is None or not no_overflow(call):
         return None
     sign = -1 if call.kernel == "ek_sub_s8" else 1
-    spec = Struct("ek_law_s8_t", **rows.dims, **call.struct("ek_add_t").fields, sign=sign)
-    return KernelCall.of("ek_law_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+    spec = Struct(
+        "ek_law_s8_t", **rows.dims, **call.struct("ek_add_t").fields, sign=sign
+    )
+    return KernelCall.of(
+        "ek_law_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+    )
 
 
 def _product(call: KernelCall) -> KernelCall | None:
-    rows, q = _rows(call), call.struct("ek_mul_t")
+    rows = _rows(call)
+    q = call.struct("ek_mul_t")
     if rows is None or 255 * 255 << max(0, q.number("shift")) >= _NO_OVERFLOW:
         return None
     spec = Struct("ek_product_s8_t", **rows.dims, **q.fields)
-    return KernelCall.of("ek_mul_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+    return KernelCall.of(
+        "ek_mul_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+    )
 
 
 def _extremum(call: KernelCall) -> KernelCall | None:
@@ -127,7 +166,9 @@ def _extremum(call: KernelCall) -> KernelCall | None:
     if rows is None:
         return None
     spec = Struct("ek_extremum_s8_t", **rows.dims, low=-128, high=127)
-    return KernelCall.of(f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+    return KernelCall.of(
+        f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+    )
 
 
 def _floats(call: KernelCall) -> KernelCall | None:
@@ -135,13 +176,22 @@ def _floats(call: KernelCall) -> KernelCall | None:
     rows = _rows(call)
     if rows is None or (rows.dims["repeat"] == 1 and not isinstance(rows.b, Table)):
         return None
-    act = call.struct("ek_act_f32_t").fields if len(call.operands) > 4 else {"low": -math.inf, "high": math.inf}
+    if len(call.operands) > 4:
+        act = call.struct("ek_act_f32_t").fields
+    else:
+        act = {"low": -math.inf, "high": math.inf}
     spec = Struct("ek_binary_f32_t", **rows.dims, low=act["low"], high=act["high"])
-    return KernelCall.of(f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE)
+    return KernelCall.of(
+        f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+    )
 
 
 VARIANTS: list[Variant] = [
-    *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_offset_s8_simd", _offset)),
+    *(
+        v
+        for kind in _KINDS
+        for v in simd(f"ek_{kind}_s8", "ek_offset_s8_simd", _offset)
+    ),
     *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_lut_s8_simd", _table)),
     *simd("ek_add_s8", "ek_sum_s8_simd", _sum),
     *simd("ek_sub_s8", "ek_sum_s8_simd", _sum),
@@ -150,6 +200,14 @@ VARIANTS: list[Variant] = [
     *simd("ek_add_s8", "ek_law_s8_simd", _law),
     *simd("ek_sub_s8", "ek_law_s8_simd", _law),
     *simd("ek_mul_s8", "ek_mul_s8_simd", _product),
-    *(v for kind in ("maximum", "minimum") for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)),
-    *(v for kind in FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)),
+    *(
+        v
+        for kind in ("maximum", "minimum")
+        for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)
+    ),
+    *(
+        v
+        for kind in FLOATS
+        for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)
+    ),
 ]

@@ -10,12 +10,21 @@ import numpy as np
 from edgec.ir import KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, epilogue
-from edgec.schedule.gemm_f32.windows import Walk, Windows, last_vectors, pack, pad_channels, walks
+from edgec.schedule.gemm_f32.windows import (
+    Walk,
+    Windows,
+    last_vectors,
+    pack,
+    pad_channels,
+    walks,
+)
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
 _GAIN = 1.3
-"""Times as many multiplications as the products take, for it to pay that they are stored and added."""
+"""Times as many multiplications as the products take, for it to pay that they are
+stored and added.
+"""
 _DEPTH = 16
 """Multiplications of a product, at least."""
 
@@ -36,9 +45,12 @@ def _result(call: KernelCall) -> Epilogue | None:
 
 
 def _pays(c: Windows, core: Core) -> bool:
-    """Whether vectors of products are so much fuller, and there is something to multiply."""
+    """Whether vectors of products are so much fuller, and there is something to
+    multiply.
+    """
     lanes = core.vector // 4
-    products, direct = -(-c.kw * c.oc // lanes) * c.iw, c.kw * -(-c.oc // lanes) * c.ow
+    products = -(-c.kw * c.oc // lanes) * c.iw
+    direct = c.kw * -(-c.oc // lanes) * c.ow
     return c.kh * c.ic >= _DEPTH and _GAIN * products <= direct
 
 
@@ -51,47 +63,95 @@ def _cols(c: Windows, core: Core) -> int:
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     c = _windows(call)
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call) is None:
+    if (
+        constant(call.operands[1]) is None
+        or constant(call.operands[2]) is None
+        or _result(call) is None
+    ):
         return []
     if c.sw != 1 or c.groups > 1 or not _pays(c, core):
         return []
     cols = _cols(c, core)
-    found = dict.fromkeys(replace(w, by_panel=0, touch=0) for w in walks(_column(c, cols), core))
+    found = dict.fromkeys(
+        replace(w, by_panel=0, touch=0) for w in walks(_column(c, cols), core)
+    )
     return [{**asdict(w), "cols": cols} for w in found]
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c, done, cols = _windows(call), _result(call), schedule["cols"]
-    w, bias = constant(call.operands[1]), constant(call.operands[2])
+    c = _windows(call)
+    done = _result(call)
+    cols = schedule["cols"]
+    w = constant(call.operands[1])
+    bias = constant(call.operands[2])
     assert done is not None
     assert w is not None
     assert bias is not None
-    lanes, one = core.vector // 4, _column(c, cols)
+    lanes = core.vector // 4
+    one = _column(c, cols)
     walk = Walk(**{name: value for name, value in schedule.items() if name != "cols"})
-    products, patch = -(-(one.ow * one.oc + lanes) // 16) * 16, c.kh * max(walk.tile, walk.block) * c.ic
-    fields = {**asdict(replace(one, n=c.n)), "yx": one.oc, **asdict(walk), **Epilogue(done.y).fields()}
+    products = -(-(one.ow * one.oc + lanes) // 16) * 16
+    patch = c.kh * max(walk.tile, walk.block) * c.ic
+    fields = {
+        **asdict(replace(one, n=c.n)),
+        "yx": one.oc,
+        **asdict(walk),
+        **Epilogue(done.y).fields(),
+    }
     own = {f"p.{name}": value for name, value in fields.items()}
     low, high, *_ = done.bounds
     struct = Struct(
-        "ek_narrow_conv2d_f32_t", **own, oh=c.oh, ow=c.ow, oc=c.oc, kw=c.kw, dw=c.dw, pl=c.pl, yx=done.pitch or c.oc,
-        cols=cols, products=products, clamps=int(done.todo > 0), low=low, high=high, after=done.after or 0,
+        "ek_narrow_conv2d_f32_t",
+        **own,
+        oh=c.oh,
+        ow=c.ow,
+        oc=c.oc,
+        kw=c.kw,
+        dw=c.dw,
+        pl=c.pl,
+        yx=done.pitch or c.oc,
+        cols=cols,
+        products=products,
+        clamps=int(done.todo > 0),
+        low=low,
+        high=high,
+        after=done.after or 0,
         coef=done.coefficients,
-    )  # fmt: skip
+    )
     # [kh, 1, ic, kw * oc]: the columns beside each other, as channels
-    side = w.reshape(c.kh, c.kw, c.ic, c.oc).transpose(0, 2, 1, 3).reshape(c.kh, 1, c.ic, one.oc)
+    side = (
+        w.reshape(c.kh, c.kw, c.ic, c.oc)
+        .transpose(0, 2, 1, 3)
+        .reshape(c.kh, 1, c.ic, one.oc)
+    )
     zeros = np.zeros(one.oc, np.float32)
     tail = last_vectors(one.oc, lanes)
     return KernelCall(
         "ek_narrow_conv2d_f32_simd",
         (
-            call.operands[0], Table(pack(side, 1, lanes), "w"), Table(pad_channels(zeros, 1, lanes), "z"),
-            Table(pad_channels(bias, 1, lanes), "b"), done.y, Scratch(4 * (products + patch)),
-            struct, f"ek_tile_f32_{walk.tile}x2", f"ek_tile_f32_{walk.tile}x{tail}", 0, 1,
+            call.operands[0],
+            Table(pack(side, 1, lanes), "w"),
+            Table(pad_channels(zeros, 1, lanes), "z"),
+            Table(pad_channels(bias, 1, lanes), "b"),
+            done.y,
+            Scratch(4 * (products + patch)),
+            struct,
+            f"ek_tile_f32_{walk.tile}x2",
+            f"ek_tile_f32_{walk.tile}x{tail}",
+            0,
+            1,
         ),
-    )  # fmt: skip
+    )
 
 
 VARIANTS = [
-    Variant("ek_conv2d_f32", "ek_narrow_conv2d_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True)
+    Variant(
+        "ek_conv2d_f32",
+        "ek_narrow_conv2d_f32_simd",
+        frozenset({feature}),
+        _schedules,
+        _apply,
+        fuses=True,
+    )
     for feature in ("neon", "avx2")
 ]

@@ -1,4 +1,6 @@
-"""Depthwise int8 convolution on x86: units of csrc/vnni/ek_dwconv2d_s8_vnni.h and csrc/avx2/ek_dwconv2d_s8_avx2.h."""
+"""Depthwise int8 convolution on x86: units of csrc/vnni/ek_dwconv2d_s8_vnni.h and
+csrc/avx2/ek_dwconv2d_s8_avx2.h.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _MAX_TAPS = 128
 
 @dataclass(frozen=True)
 class Isa:
-    """How a unit of channels is packed: channels, taps zipped together, the channels in the order of the registers."""
+    """How a unit of channels is packed: channels, taps zipped together, the channels in
+    the order of the registers.
+    """
 
     suffix: str
     feature: str
@@ -29,8 +33,9 @@ class Isa:
     offset: int
     """What is added to elements before they are multiplied."""
     pack: Callable[[Array, Sequence[Array]], tuple[Array, int]]
-    """Weights [units, taps, unit] less their zero point, and tables [units, unit], in the order of the registers, to
-    bytes [units, bytes] and sets."""
+    """Weights [units, taps, unit] less their zero point, and tables [units, unit], in
+    the order of the registers, to bytes [units, bytes] and sets.
+    """
     slides: bool
     """Whether it has functions for 3x3 windows side by side."""
 
@@ -44,9 +49,15 @@ def _pack_vnni(w: Array, tables_: Sequence[Array]) -> tuple[Array, int]:
     parts = [np.clip(w, -128, 127)]
     while (rest := w - sum(parts)).any():
         parts.append(np.clip(rest, -128, 127))
-    groups = np.stack([p.reshape(units, -1, 4, 64).transpose(0, 1, 3, 2) for p in parts], 2)
-    right, left = (shift, shift) if of_even else (np.maximum(shift, 0), 1 - np.minimum(shift, 0))
-    return _rows(bias, multiplier, even, odd, right, left, groups.astype(np.int8)), len(parts)
+    groups = np.stack(
+        [p.reshape(units, -1, 4, 64).transpose(0, 1, 3, 2) for p in parts], 2
+    )
+    right, left = (
+        (shift, shift) if of_even else (np.maximum(shift, 0), 1 - np.minimum(shift, 0))
+    )
+    return _rows(bias, multiplier, even, odd, right, left, groups.astype(np.int8)), len(
+        parts
+    )
 
 
 def _pack_avx2(w: Array, tables_: Sequence[Array]) -> tuple[Array, int]:
@@ -56,7 +67,9 @@ def _pack_avx2(w: Array, tables_: Sequence[Array]) -> tuple[Array, int]:
 
 def _rows(*arrays: Array) -> Array:
     """Bytes [units, bytes] of arrays [units, ...], one behind the other."""
-    return np.concatenate([np.ascontiguousarray(a).reshape(len(a), -1).view(np.uint8) for a in arrays], 1)
+    return np.concatenate(
+        [np.ascontiguousarray(a).reshape(len(a), -1).view(np.uint8) for a in arrays], 1
+    )
 
 
 def _order(unit: int, lanes: int) -> Array:
@@ -69,14 +82,21 @@ AVX2 = Isa("avx2", "avx2", 16, 2, _order(16, 2), 0, _pack_avx2, False)
 
 
 def _tables(call: KernelCall, isa: Isa) -> tuple[Array, list[Array]] | None:
-    """Weights [taps, c] less their zero point, and the tables [c] of fast requantization; None where there are none."""
-    w, bias = call.operands[1], call.operands[2]
+    """Weights [taps, c] less their zero point, and the tables [c] of fast
+    requantization; None where there are none.
+    """
+    w = call.operands[1]
+    bias = call.operands[2]
     if not isinstance(w, Table) or not isinstance(bias, Table):
         return None
-    taps, biases, r = settled(w.array.reshape(-1, w.array.shape[-1]).T, bias.array, requant(call))
+    taps, biases, r = settled(
+        w.array.reshape(-1, w.array.shape[-1]).T, bias.array, requant(call)
+    )
     weights = taps.T.astype(np.int64) - r.w_zero
     folded = wrap(biases.astype(np.int64) - (r.x_zero + isa.offset) * weights.sum(0))
-    fast = _even(folded, r) if r.scale is not None else tables(folded, r, sums_bound(taps, biases, r))
+    if r.scale is not None:
+        return weights, _even(folded, r)
+    fast = tables(folded, r, sums_bound(taps, biases, r))
     return None if fast is None else (weights, fast)
 
 
@@ -94,7 +114,8 @@ def _legal(call: KernelCall, isa: Isa) -> list[Schedule]:
 
 
 def _apply(call: KernelCall, isa: Isa) -> KernelCall:
-    p, q = call.struct("ek_conv2d_t"), requant(call)
+    p = call.struct("ek_conv2d_t")
+    q = requant(call)
     found = _tables(call, isa)
     assert found is not None
     weights, fast = found
@@ -103,30 +124,60 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     c = p.number("oc")
     flat = p.number("sw") == 1 and c < isa.unit and isa.unit % c == 0
     copies = isa.unit // c if flat else 1
-    units, groups = -(-c * copies // isa.unit), -(-taps.shape[0] // isa.group)
+    units = -(-c * copies // isa.unit)
+    groups = -(-taps.shape[0] // isa.group)
 
     def ordered(array: Array) -> Array:
         """[..., c] as [units, ..., unit], in the order of the registers."""
         wide = np.zeros((*array.shape[:-1], units * isa.unit), array.dtype)
         wide[..., : c * copies] = np.tile(array, copies)
-        return np.moveaxis(wide.reshape(*array.shape[:-1], units, isa.unit), -2, 0)[..., isa.order]
+        return np.moveaxis(wide.reshape(*array.shape[:-1], units, isa.unit), -2, 0)[
+            ..., isa.order
+        ]
 
     full = np.zeros((groups * isa.group, c), np.int64)
     full[: taps.shape[0]] = taps
     packed, sets = isa.pack(ordered(full), [ordered(table) for table in fast])
     zeros = np.full(c * (p.number("ow") if flat else 1), q.x_zero, np.int8)
-    names = ("n", "ih", "iw", "oh", "ow", "kh", "kw", "sh", "sw", "dh", "dw", "pt", "pl")
+    names = (
+        "n",
+        "ih",
+        "iw",
+        "oh",
+        "ow",
+        "kh",
+        "kw",
+        "sh",
+        "sw",
+        "dh",
+        "dw",
+        "pt",
+        "pl",
+    )
     struct = Struct(
-        "ek_dw_taps_s8_t", c=c, **{n: p.number(n) for n in names}, low=q.low, high=q.high,
-        groups=groups, sets=sets, flat=int(flat), step=0 if flat else packed.shape[1], units=units,
-        by_units=by_channels(p.number("n") * p.number("ih") * p.number("iw"), c), zeros=Table(zeros, "z"),
-    )  # fmt: skip
+        "ek_dw_taps_s8_t",
+        c=c,
+        **{n: p.number(n) for n in names},
+        low=q.low,
+        high=q.high,
+        groups=groups,
+        sets=sets,
+        flat=int(flat),
+        step=0 if flat else packed.shape[1],
+        units=units,
+        by_units=by_channels(p.number("n") * p.number("ih") * p.number("iw"), c),
+        zeros=Table(zeros, "z"),
+    )
     ends = "e" if q.scale is not None else "p" if q.plain else ""
-    nine = ("nine" if weights.shape[0] == 9 and sets == 1 else "any") + ends.replace("p", "")
+    nine = ("nine" if weights.shape[0] == 9 and sets == 1 else "any") + ends.replace(
+        "p", ""
+    )
     windows = "flat" if flat else f"s{p.number('sh')}"
     which = f"k3{windows}{'z' if sets > 1 else ''}{ends}" if slide else nine
     name = f"ek_dwconv2d_{which}_s8_{isa.suffix}"
-    return KernelCall.of(name, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1)
+    return KernelCall.of(
+        name, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1
+    )
 
 
 def _slides(p: Struct, isa: Isa) -> bool:
@@ -136,8 +187,10 @@ def _slides(p: Struct, isa: Isa) -> bool:
 
 
 def _columns(w: Array) -> Array:
-    """Weights [9, c] of a 3x3 kernel as six columns of four rows [24, c]: those of the first row of windows, which does
-    not see the last row, and of the second, which does not see the first."""
+    """Weights [9, c] of a 3x3 kernel as six columns of four rows [24, c]: those of the
+    first row of windows, which does not see the last row, and of the second, which does
+    not see the first.
+    """
     rows = w.reshape(3, 3, -1)
     none = np.zeros_like(rows[:1])
     both = np.stack([np.concatenate([rows, none]), np.concatenate([none, rows])])
@@ -154,4 +207,8 @@ def _variant(isa: Isa, of: str) -> Variant:
     )
 
 
-VARIANTS = tuple(_variant(isa, of) for isa in (VNNI, AVX2) for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8"))
+VARIANTS = tuple(
+    _variant(isa, of)
+    for isa in (VNNI, AVX2)
+    for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8")
+)

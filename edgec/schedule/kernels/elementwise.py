@@ -13,14 +13,27 @@ from edgec.schedule.simd import WHOLE, Rewrite, defined, simd
 from edgec.schedule.variant import Variant
 
 _PLAIN = defined("ek_unary.h", r"EK_UNARY(?:_K)?\(ek_(\w+)_f32,")
-FLOATS = tuple(kind for kind in defined("simd/ek_unary_simd.h", r"EK_UNARY_SIMD\(ek_(\w+)_f32_simd,") if kind in _PLAIN)
-"""Functions of one float with a kernel of vectors, as clang makes none of them; the others are fast as they are."""
+FLOATS = tuple(
+    kind
+    for kind in defined("simd/ek_unary_simd.h", r"EK_UNARY_SIMD\(ek_(\w+)_f32_simd,")
+    if kind in _PLAIN
+)
+"""Functions of one float with a kernel of vectors, as clang makes none of them; the
+others are fast as they are.
+"""
 
 
 def _floats(kind: str) -> Rewrite:
     def rewrite(call: KernelCall) -> KernelCall:
         x, y, n, *k = call.operands
-        return KernelCall.of(f"ek_{kind}_f32_simd", x, y, n, *(k or [Struct("ek_coef_t", a=0.0, b=0.0)]), *WHOLE)
+        return KernelCall.of(
+            f"ek_{kind}_f32_simd",
+            x,
+            y,
+            n,
+            *(k or [Struct("ek_coef_t", a=0.0, b=0.0)]),
+            *WHOLE,
+        )
 
     return rewrite
 
@@ -30,12 +43,16 @@ def by_offset(table: Array, x: Operand, y: Operand, n: Operand) -> KernelCall | 
     found = offset(table.astype(np.int64))
     if found is None:
         return None
-    return KernelCall.of("ek_offset_s8_simd", x, y, n, Struct("ek_offset_s8_t", **asdict(found)), *WHOLE)
+    return KernelCall.of(
+        "ek_offset_s8_simd", x, y, n, Struct("ek_offset_s8_t", **asdict(found)), *WHOLE
+    )
 
 
 def by_table(table: Array, x: Operand, y: Operand, n: Operand) -> KernelCall:
     """What a table of 256 bytes does."""
-    return KernelCall.of("ek_lut_s8_simd", x, y, n, Table(table.astype(np.int8), "lut"), *WHOLE)
+    return KernelCall.of(
+        "ek_lut_s8_simd", x, y, n, Table(table.astype(np.int8), "lut"), *WHOLE
+    )
 
 
 def _of_call(call: KernelCall) -> Array:
@@ -55,22 +72,46 @@ def _table(call: KernelCall) -> KernelCall:
 
 
 def _affine(name: str) -> Rewrite:
-    """Between floats and bytes; unsigned ones are signed ones with the highest bit flipped."""
+    """Between floats and bytes; unsigned ones are signed ones with the highest bit
+    flipped.
+    """
 
     def rewrite(call: KernelCall) -> KernelCall:
         x, y, n, _ = call.operands
-        q, flip = call.struct("ek_affine_t"), -128 if call.kernel.endswith("_u8") else 0
-        return KernelCall.of(name, x, y, n, Struct("ek_affine_s8_t", **q.fields, flip=flip), *WHOLE)
+        q = call.struct("ek_affine_t")
+        flip = -128 if call.kernel.endswith("_u8") else 0
+        return KernelCall.of(
+            name, x, y, n, Struct("ek_affine_s8_t", **q.fields, flip=flip), *WHOLE
+        )
 
     return rewrite
 
 
-_TABLES = ("ek_lut_s8", *(f"ek_quantize_{x}_{y}" for x in ("s8", "u8") for y in ("s8", "u8")))
+_TABLES = (
+    "ek_lut_s8",
+    *(f"ek_quantize_{x}_{y}" for x in ("s8", "u8") for y in ("s8", "u8")),
+)
 
 VARIANTS: list[Variant] = [
-    *(v for kind in FLOATS for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats(kind))),
+    *(
+        v
+        for kind in FLOATS
+        for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats(kind))
+    ),
     *(v for of in _TABLES for v in simd(of, "ek_offset_s8_simd", _offset)),
     *(v for of in _TABLES for v in simd(of, "ek_lut_s8_simd", _table)),
-    *(v for t in ("s8", "u8") for v in simd(f"ek_dequantize_{t}", "ek_dequantize_simd", _affine("ek_dequantize_simd"))),
-    *(v for t in ("s8", "u8") for v in simd(f"ek_quantize_f32_{t}", "ek_quantize_simd", _affine("ek_quantize_simd"))),
+    *(
+        v
+        for t in ("s8", "u8")
+        for v in simd(
+            f"ek_dequantize_{t}", "ek_dequantize_simd", _affine("ek_dequantize_simd")
+        )
+    ),
+    *(
+        v
+        for t in ("s8", "u8")
+        for v in simd(
+            f"ek_quantize_f32_{t}", "ek_quantize_simd", _affine("ek_quantize_simd")
+        )
+    ),
 ]

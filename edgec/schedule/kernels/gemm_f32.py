@@ -1,4 +1,6 @@
-"""Dense float convolutions, transposed ones and fully connected layers by csrc/simd/ek_gemm_f32_simd.h."""
+"""Dense float convolutions, transposed ones and fully connected layers by
+csrc/simd/ek_gemm_f32_simd.h.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
-from edgec.schedule.gemm_f32.windows import Walk, Windows, last_vectors, pack, pad_channels, transposed_phases, walks
+from edgec.schedule.gemm_f32.windows import (
+    Walk,
+    Windows,
+    last_vectors,
+    pack,
+    pad_channels,
+    transposed_phases,
+    walks,
+)
 from edgec.schedule.variant import Schedule, Variant
 
 _FEWEST = 3
@@ -20,25 +30,32 @@ _FEWEST = 3
 def _merged(c: Windows, lanes: int) -> Windows:
     """As many groups in one as a vector has room for the results of.
 
-    A result takes as many products more as there are results more of one product, and one tile does what several did.
+    A result takes as many products more as there are results more of one product, and
+    one tile does what several did.
     """
     most = max(1, lanes // (c.oc // c.groups))
-    return replace(c, group_ic=c.group_ic * max(m for m in range(1, most + 1) if c.groups % m == 0))
+    return replace(
+        c, group_ic=c.group_ic * max(m for m in range(1, most + 1) if c.groups % m == 0)
+    )
 
 
 def _transposed(call: KernelCall) -> Windows:
     """Sizes of a transposed convolution.
 
-    Those of one whose results of a row are more channels instead, where each input makes a run of them alone.
+    Those of one whose results of a row are more channels instead, where each input
+    makes a run of them alone.
     """
-    c, done = Windows.of(call.struct("ek_transpose_conv2d_t")), epilogue(call)
+    c = Windows.of(call.struct("ek_transpose_conv2d_t"))
+    done = epilogue(call)
     if c.kw != c.sw or c.pl or c.ow != c.iw * c.sw or (done and done.pitch):
         return c
     return replace(c, kw=1, sw=1, ow=c.iw, oc=c.oc * c.sw)
 
 
 def _crosses(call: KernelCall) -> bool:
-    """Whether windows of a transposed convolution lie partly, or by a whole pixel, beside the image."""
+    """Whether windows of a transposed convolution lie partly, or by a whole pixel,
+    beside the image.
+    """
     if call.kernel != "ek_transpose_conv2d_f32":
         return False
     c = _transposed(call)
@@ -47,26 +64,43 @@ def _crosses(call: KernelCall) -> bool:
 
 
 def windows(call: KernelCall, lanes: int) -> Windows:
-    """What the call goes through by vectors of so many floats; a transposed convolution as the plain one of its widest
-    phase."""
+    """What the call goes through by vectors of so many floats; a transposed convolution
+    as the plain one of its widest phase.
+    """
     if call.kernel == "ek_fully_connected_f32":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return Windows(1, 1, rows, k, 1, rows, o, group_ic=k)
     if call.kernel == "ek_transpose_conv2d_f32":
         c = _transposed(call)
-        kh, kw = -(-c.kh // c.sh), -(-c.kw // c.sw)
-        oh, ow = -(-c.oh // c.sh), -(-c.ow // c.sw)
-        return replace(c, kh=kh, kw=kw, oh=oh, ow=ow, sh=1, sw=1, pt=kh - 1, pl=kw - 1, group_ic=c.ic)
+        kh = -(-c.kh // c.sh)
+        kw = -(-c.kw // c.sw)
+        oh = -(-c.oh // c.sh)
+        ow = -(-c.ow // c.sw)
+        return replace(
+            c,
+            kh=kh,
+            kw=kw,
+            oh=oh,
+            ow=ow,
+            sh=1,
+            sw=1,
+            pt=kh - 1,
+            pl=kw - 1,
+            group_ic=c.ic,
+        )
     return _merged(Windows.of(call.struct("ek_conv2d_t")).flattened(), lanes)
 
 
 def _weights(call: KernelCall, lanes: int) -> Array | None:
     """[kh, kw, group_ic, oc]; None when they are computed."""
-    w, c = constant(call.operands[1]), windows(call, lanes)
+    w = constant(call.operands[1])
+    c = windows(call, lanes)
     if w is None:
         return w
     if call.kernel == "ek_transpose_conv2d_f32":
-        return w.transpose(0, 2, 1, 3).reshape(w.shape[0], 1, c.ic, c.oc) if w.shape[3] < c.oc else w
+        if w.shape[3] < c.oc:
+            return w.transpose(0, 2, 1, 3).reshape(w.shape[0], 1, c.ic, c.oc)
+        return w
     if call.kernel == "ek_fully_connected_f32":
         return w.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
     w = w.reshape(c.kh, c.kw, -1, c.oc)
@@ -74,22 +108,33 @@ def _weights(call: KernelCall, lanes: int) -> Array | None:
 
 
 def _among(w: Array, merged: int, results: int) -> Array:
-    """The weights [kh, kw, ic, oc] of groups, so many of which are merged: zeros for the channels of the others."""
+    """The weights [kh, kw, ic, oc] of groups, so many of which are merged: zeros for
+    the channels of the others.
+    """
     own = np.arange(w.shape[3]) % results // (results // merged)
     parts = [np.where(own == m, w, 0) for m in range(merged)]
     return np.concatenate(parts, axis=2)
 
 
 def _result(call: KernelCall, lanes: int) -> Epilogue | None:
-    c, done = windows(call, lanes), epilogue(call)
-    together = c.groups == 1 and (call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1)
-    return done if done is None or not done.after or together or c.oc // c.groups >= APART else None
+    c = windows(call, lanes)
+    done = epilogue(call)
+    together = c.groups == 1 and (
+        call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1
+    )
+    if done is None or not done.after or together or c.oc // c.groups >= APART:
+        return done
+    return None
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     lanes = core.vector // 4
     c = windows(call, lanes)
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or _result(call, lanes) is None:
+    if (
+        constant(call.operands[1]) is None
+        or constant(call.operands[2]) is None
+        or _result(call, lanes) is None
+    ):
         return []
     if call.kernel == "ek_dwconv2d_f32" and c.ic > 1:
         return []
@@ -100,7 +145,10 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     lanes = core.vector // 4
-    c, walk, done, w = windows(call, lanes), Walk(**schedule), _result(call, lanes), _weights(call, lanes)
+    c = windows(call, lanes)
+    walk = Walk(**schedule)
+    done = _result(call, lanes)
+    w = _weights(call, lanes)
     bias = constant(call.operands[2])
     assert done is not None
     assert w is not None
@@ -108,33 +156,64 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     slope = done.slope
     if call.kernel == "ek_transpose_conv2d_f32":
         oc = _transposed(call).oc
-        bias, slope = np.resize(bias, oc), None if slope is None else np.resize(slope, oc)
-    patch = 4 * (c.padded(walk.block) if _crosses(call) else c.patch(walk.tile, walk.block))
+        bias = np.resize(bias, oc)
+        slope = None if slope is None else np.resize(slope, oc)
+    patch = 4 * (
+        c.padded(walk.block) if _crosses(call) else c.patch(walk.tile, walk.block)
+    )
     if call.kernel == "ek_transpose_conv2d_f32":
         t = _transposed(call)
-        packed = np.concatenate([pack(part, 1, lanes) for part in transposed_phases(w, (t.sh, t.sw), (t.pt, t.pl))])
+        packed = np.concatenate(
+            [
+                pack(part, 1, lanes)
+                for part in transposed_phases(w, (t.sh, t.sw), (t.pt, t.pl))
+            ]
+        )
         shape = {**asdict(t), "group_ic": c.ic}
-        name, kind = "ek_transpose_conv2d_f32_simd", done.end + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
+        name = "ek_transpose_conv2d_f32_simd"
+        kind = done.end + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
     else:
-        packed, shape, name = pack(w, c.groups, lanes), asdict(c), "ek_gemm_f32_simd"
+        packed = pack(w, c.groups, lanes)
+        shape = asdict(c)
+        name = "ek_gemm_f32_simd"
         kind = done.end + c.known
     pitch = done.pitch or c.oc
-    apart = {"yx": pitch, "yy": shape["ow"] * pitch, "yn": shape["oh"] * shape["ow"] * pitch}
+    apart = {
+        "yx": pitch,
+        "yy": shape["ow"] * pitch,
+        "yn": shape["oh"] * shape["ow"] * pitch,
+    }
     p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), **done.fields())
     slopes = 0 if slope is None else Table(pad_channels(slope, c.groups, lanes), "s")
     tail = last_vectors(c.oc // c.groups, lanes)
     return KernelCall(
         name,
         (
-            call.operands[0], Table(packed, "w"), Table(pad_channels(bias, c.groups, lanes), "b"), slopes,
-            done.added or 0, done.y, Scratch(patch) if patch else 0, p,
-            f"ek_tile_f32_{walk.tile}x2{kind}", f"ek_tile_f32_{walk.tile}x{tail}{kind}", 0, 1,
+            call.operands[0],
+            Table(packed, "w"),
+            Table(pad_channels(bias, c.groups, lanes), "b"),
+            slopes,
+            done.added or 0,
+            done.y,
+            Scratch(patch) if patch else 0,
+            p,
+            f"ek_tile_f32_{walk.tile}x2{kind}",
+            f"ek_tile_f32_{walk.tile}x{tail}{kind}",
+            0,
+            1,
         ),
-    )  # fmt: skip
+    )
 
 
 VARIANTS = [
-    Variant(of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True)
+    Variant(
+        of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True
+    )
     for feature in ("neon", "avx2")
-    for of in ("ek_conv2d_f32", "ek_transpose_conv2d_f32", "ek_fully_connected_f32", "ek_dwconv2d_f32")
+    for of in (
+        "ek_conv2d_f32",
+        "ek_transpose_conv2d_f32",
+        "ek_fully_connected_f32",
+        "ek_dwconv2d_f32",
+    )
 ]

@@ -1,4 +1,6 @@
-"""Dense int8 convolutions, transposed ones and fully connected layers by csrc/ek_gemm_s8.h, for each ISA with tiles."""
+"""Dense int8 convolutions, transposed ones and fully connected layers by
+csrc/ek_gemm_s8.h, for each ISA with tiles.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
 
 
 def geometry(call: KernelCall) -> Windows:
-    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes through; ek_dwconv2d_s8, which
-    has a group for each input channel, too; and of those that round otherwise (ek_conv2d_even_s8)."""
+    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes
+    through; ek_dwconv2d_s8, which has a group for each input channel, too; and of those
+    that round otherwise (ek_conv2d_even_s8).
+    """
     kernel = call.kernel.replace("_even", "")
     if kernel == "ek_fully_connected_s8":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
@@ -39,7 +43,10 @@ def geometry(call: KernelCall) -> Windows:
 def _weights(call: KernelCall, c: Windows) -> Array | None:
     """[o, kh, kw, depth]; None when they are computed."""
     array = constant(call.operands[1])
-    if array is None or call.kernel in ("ek_fully_connected_s8", "ek_fully_connected_even_s8"):
+    if array is None or call.kernel in (
+        "ek_fully_connected_s8",
+        "ek_fully_connected_even_s8",
+    ):
         return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
     return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
 
@@ -49,13 +56,18 @@ def requant(call: KernelCall) -> Requant:
     last = call.operands[-1]
     assert isinstance(last, Struct)
     numbers = (last.number(n) for n in ("x_zero", "w_zero", "y_zero", "low", "high"))
-    multiplier, shift, scale = (last.table(n) if n in last.fields else None for n in ("multiplier", "shift", "scale"))
+    multiplier, shift, scale = (
+        last.table(n) if n in last.fields else None
+        for n in ("multiplier", "shift", "scale")
+    )
     x_zero, w_zero, y_zero, low, high = numbers
     return Requant(x_zero, w_zero, y_zero, low, high, multiplier, shift, scale)
 
 
 def _result(call: KernelCall) -> tuple[Pointer, int] | None:
-    """Where the result goes, and bytes from pixel to pixel there; None if something else is to follow."""
+    """Where the result goes, and bytes from pixel to pixel there; None if something
+    else is to follow.
+    """
     y = call.operands[3]
     assert isinstance(y, Pointer)
     if not call.then:
@@ -72,12 +84,17 @@ def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]
     if call.kernel in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8") and c.oc == c.ic > 1:
         return []
     q = requant(call)
-    return [w.schedule for w in walks(c, tiles.of(q), core)] if tiles.takes(c, q, core) else []
+    if tiles.takes(c, q, core):
+        return [w.schedule for w in walks(c, tiles.of(q), core)]
+    return []
 
 
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
-    c, q, walk = geometry(call), requant(call), Walk(**schedule)
-    weights, bias = _weights(call, c), constant(call.operands[2])
+    c = geometry(call)
+    q = requant(call)
+    walk = Walk(**schedule)
+    weights = _weights(call, c)
+    bias = constant(call.operands[2])
     assert weights is not None
     assert bias is not None
     tile = walk.tile(tiles.of(q))
@@ -85,7 +102,9 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     result = _result(call)
     assert result is not None
     params = parameters(c, q, tile, walk, panels, result[1])
-    x, y, name = call.operands[0], result[0], tiles.function(tile, q.w_zero, panels.finish)
+    x = call.operands[0]
+    y = result[0]
+    name = tiles.function(tile, q.w_zero, panels.finish)
     scratch = Scratch(params.number("scratch_bytes"))
     return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 

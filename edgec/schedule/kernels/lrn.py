@@ -16,9 +16,12 @@ _NORMAL = 2.0**-126
 def _lrn(call: KernelCall) -> KernelCall | None:
     x, y, p = call.operands
     fields = call.struct("ek_lrn_t")
-    before, after, beta = fields.number("before"), fields.number("after"), fields.real("beta")
+    before = fields.number("before")
+    after = fields.number("after")
+    beta = fields.real("beta")
     power = int(4 * beta) if beta in (0.5, 0.75, 1.0) else 0
-    positive = fields.real("alpha") >= 0 and fields.real("bias") >= _NORMAL  # what is raised to any other power
+    # what is raised to any other power
+    positive = fields.real("alpha") >= 0 and fields.real("bias") >= _NORMAL
     if max(before, after) > _SIDE or after < 0 or not (power or positive):
         return None
     return KernelCall.of("ek_lrn_f32_simd", x, y, p, power, *WHOLE)

@@ -1,4 +1,6 @@
-"""Bilinear resizing: rows first, then columns; in 16 bits where the weights are few bits long."""
+"""Bilinear resizing: rows first, then columns; in 16 bits where the weights are few
+bits long.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,17 @@ _STRIP = 2048
 """EK_STRIP: elements of a strip, which two pixels must fit into."""
 _FIXED_BITS = 10
 _BITS = {"ek_resize_bilinear_u8": 4, "ek_resize_bilinear_s8": 3}
-"""The longest weights whose products stay within 16 bits; one less where ties go away from zero."""
+"""The longest weights whose products stay within 16 bits; one less where ties go away
+from zero.
+"""
 _EXACT = 256
-"""Parts of 1 in which weights are whole whose products with a byte and with each other float32 has exactly."""
+"""Parts of 1 in which weights are whole whose products with a byte and with each other
+float32 has exactly.
+"""
 _SLOWER_ON = {"ek_resize_bilinear_s8": ("cortex_a53",)}
-"""7.7 against 5.7 cycles an element: products of four int32 at once cost that core twice what they cost others."""
+"""7.7 against 5.7 cycles an element: products of four int32 at once cost that core
+twice what they cost others.
+"""
 
 _DYADIC = {
     "ek_resize_bilinear_u8": "ek_resize_dyadic_up_simd",
@@ -35,7 +43,13 @@ def _spec(call: KernelCall) -> Struct:
 
 def _offsets(spec: Struct) -> dict[str, object]:
     """The fields with columns as offsets in elements."""
-    return {**spec.fields, **{k: Table(spec.table(k) * np.int32(spec.number("c")), k) for k in ("x0", "x1")}}
+    return {
+        **spec.fields,
+        **{
+            k: Table(spec.table(k) * np.int32(spec.number("c")), k)
+            for k in ("x0", "x1")
+        },
+    }
 
 
 def _fits(spec: Struct) -> bool:
@@ -53,26 +67,44 @@ def _copy(call: KernelCall) -> KernelCall | None:
     spec = _spec(call)
     sizes = [(spec.number(f"i{k}"), spec.number(f"o{k}")) for k in "hw"]
     places = [spec.table(k) for k in ("y0", "x0")]
-    stays = all(i == o and np.array_equal(t, np.arange(o)) for (i, o), t in zip(sizes, places, strict=True))
+    stays = all(
+        i == o and np.array_equal(t, np.arange(o))
+        for (i, o), t in zip(sizes, places, strict=True)
+    )
     if not stays or any(w.any() for w in _weights(spec)):
         return None
-    size = prod(spec.number(k) for k in ("n", "oh", "ow", "c")) * (4 if call.kernel.endswith("f32") else 1)
+    size = prod(spec.number(k) for k in ("n", "oh", "ow", "c")) * (
+        4 if call.kernel.endswith("f32") else 1
+    )
     return KernelCall.of("ek_copy", *call.operands[:2], size)
 
 
 def _dyadic(call: KernelCall) -> KernelCall | None:
-    """Weights that are whole in 1 / 2^bits. At a border, where a pixel is blended with itself, any will do:
-    in integers; in float it is only near, which turns what is half way between two."""
-    spec, bits = _spec(call), _BITS[call.kernel]
-    one, inside = 1 << bits, [spec.table(f"{k}0") != spec.table(f"{k}1") for k in "yx"]
-    rows, columns = (np.where(i, w * one, 0) for i, w in zip(inside, _weights(spec), strict=True))
-    if not _fits(spec) or any((w % 1).any() or w.min() < 0 or w.max() > one for w in (rows, columns)):
+    """Weights that are whole in 1 / 2^bits.
+
+    At a border, where a pixel is blended with itself, any will do: in integers; in
+    float it is only near, which turns what is half way between two.
+    """
+    spec = _spec(call)
+    bits = _BITS[call.kernel]
+    one = 1 << bits
+    inside = [spec.table(f"{k}0") != spec.table(f"{k}1") for k in "yx"]
+    rows, columns = (
+        np.where(i, w * one, 0) for i, w in zip(inside, _weights(spec), strict=True)
+    )
+    if not _fits(spec) or any(
+        (w % 1).any() or w.min() < 0 or w.max() > one for w in (rows, columns)
+    ):
         return None
     inexact = [((w * _EXACT) % 1).any() for w in _weights(spec)]
     halves = (inexact[0] and columns.any()) or (inexact[1] and rows.any())
     if call.kernel == "ek_resize_bilinear_u8" and halves:
         return None
-    fields = {**_offsets(spec), "fy": Table(rows.astype(np.int32), "fy"), "fx": Table(columns.astype(np.int32), "fx")}
+    fields = {
+        **_offsets(spec),
+        "fy": Table(rows.astype(np.int32), "fy"),
+        "fx": Table(columns.astype(np.int32), "fx"),
+    }
     spec = Struct("ek_resize_dyadic_t", **fields, bits=bits)
     return KernelCall.of(_DYADIC[call.kernel], *call.operands[:2], spec, *WHOLE)
 
@@ -82,7 +114,9 @@ def _any_weights(name: str) -> Rewrite:
         spec = _spec(call)
         if not _fits(spec):
             return None
-        return KernelCall.of(name, *call.operands[:2], Struct(spec.ctype, **_offsets(spec)), *WHOLE)
+        return KernelCall.of(
+            name, *call.operands[:2], Struct(spec.ctype, **_offsets(spec)), *WHOLE
+        )
 
     return rewrite
 
@@ -92,5 +126,11 @@ _KERNELS = [f"ek_resize_bilinear_{t}" for t in ("f32", "s8", "u8")]
 VARIANTS: list[Variant] = [
     *(v for of in _KERNELS for v in simd(of, "ek_copy", _copy)),
     *(v for of, name in _DYADIC.items() for v in simd(of, name, _dyadic)),
-    *(v for of in _KERNELS for v in simd(of, f"{of}_simd", _any_weights(f"{of}_simd"), _SLOWER_ON.get(of, ()))),
+    *(
+        v
+        for of in _KERNELS
+        for v in simd(
+            of, f"{of}_simd", _any_weights(f"{of}_simd"), _SLOWER_ON.get(of, ())
+        )
+    ),
 ]

@@ -16,7 +16,9 @@ def _softmax(call: KernelCall) -> KernelCall:
 
 
 def _mean(call: KernelCall) -> KernelCall | None:
-    keep, strides = (call.struct("ek_reduce_t").fields[k] for k in ("keep", "keep_stride"))
+    keep, strides = (
+        call.struct("ek_reduce_t").fields[k] for k in ("keep", "keep_stride")
+    )
     assert isinstance(keep, list)
     assert isinstance(strides, list)
     if keep[2] < _WIDEST or strides[2] != 1:
@@ -28,15 +30,34 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     x, scale, bias, y, memory, p = call.operands
     assert isinstance(y, Pointer)
     done = following(Epilogue(y), call.then)
-    if call.struct("ek_norm_t").number("c") < _WIDEST or done is None or not done.clamps:
+    if (
+        call.struct("ek_norm_t").number("c") < _WIDEST
+        or done is None
+        or not done.clamps
+    ):
         return None
     low, high, low_sum, high_sum = done.bounds
-    end = Struct("ek_norm_end_t", low=low, high=high, low_sum=low_sum, high_sum=high_sum)
-    return KernelCall.of("ek_instance_norm_f32_simd", x, scale, bias, done.added or 0, done.y, memory, p, end, *WHOLE)
+    end = Struct(
+        "ek_norm_end_t", low=low, high=high, low_sum=low_sum, high_sum=high_sum
+    )
+    return KernelCall.of(
+        "ek_instance_norm_f32_simd",
+        x,
+        scale,
+        bias,
+        done.added or 0,
+        done.y,
+        memory,
+        p,
+        end,
+        *WHOLE,
+    )
 
 
 VARIANTS: list[Variant] = [
     *simd("ek_softmax_f32", "ek_softmax_f32_simd", _softmax),
-    *simd("ek_instance_norm_f32", "ek_instance_norm_f32_simd", _instance_norm, fuses=True),
+    *simd(
+        "ek_instance_norm_f32", "ek_instance_norm_f32_simd", _instance_norm, fuses=True
+    ),
     *simd("ek_mean_f32", "ek_mean_f32_simd", _mean),
 ]

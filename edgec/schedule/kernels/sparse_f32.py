@@ -1,4 +1,6 @@
-"""Float 1x1 convolutions whose weights are mostly zeros (pruned networks) by csrc/simd/ek_sparse_f32_simd.h."""
+"""Float 1x1 convolutions whose weights are mostly zeros (pruned networks) by
+csrc/simd/ek_sparse_f32_simd.h.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ _VECTORS = 8
 """EK_SPARSE_VECTORS."""
 
 _MOST = 0.4
-"""Part of the weights that are not zero with which it pays: a product takes more than a dense one does."""
+"""Part of the weights that are not zero with which it pays: a product takes more than a
+dense one does.
+"""
 
 _FEWEST = 24
 """Products of a sum that pay for what is done before and after them."""
 
 _LARGEST = 1 << 20
-"""Bytes of an image or a result: larger ones are better computed a few rows at a time, by bands."""
+"""Bytes of an image or a result: larger ones are better computed a few rows at a time,
+by bands.
+"""
 
 
 def _windows(call: KernelCall) -> Windows:
@@ -31,7 +37,8 @@ def _windows(call: KernelCall) -> Windows:
 
 def _matrix(call: KernelCall) -> Array | None:
     """The weights [oc, ic]; None where they are not known, or there are few zeros."""
-    w, c = constant(call.operands[1]), _windows(call)
+    w = constant(call.operands[1])
+    c = _windows(call)
     if w is None or not 0 < np.count_nonzero(w) <= _MOST * w.size:
         return None
     return w.reshape(c.ic, c.oc).T
@@ -39,20 +46,31 @@ def _matrix(call: KernelCall) -> Array | None:
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     c = _windows(call)
-    if not c.flat or c.pt or c.pl or c.groups > 1 or constant(call.operands[2]) is None or epilogue(call) is None:
+    if (
+        not c.flat
+        or c.pt
+        or c.pl
+        or c.groups > 1
+        or constant(call.operands[2]) is None
+        or epilogue(call) is None
+    ):
         return []
     return [] if _matrix(call) is None else [{}]
 
 
 def _leads(call: KernelCall, core: Core) -> bool:
-    c, w = _windows(call), _matrix(call)
+    c = _windows(call)
+    w = _matrix(call)
     if w is None or core.near < core.vector or np.count_nonzero(w) < _FEWEST * c.oc:
         return False
     return 4 * c.n * c.oh * c.ow * max(c.ic, c.oc) <= _LARGEST
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c, done, w, bias = _windows(call), epilogue(call), _matrix(call), constant(call.operands[2])
+    c = _windows(call)
+    done = epilogue(call)
+    w = _matrix(call)
+    bias = constant(call.operands[2])
     assert done is not None
     assert w is not None
     assert bias is not None
@@ -61,17 +79,40 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     channels, inputs = np.nonzero(w)
     ends = np.searchsorted(channels, np.arange(c.oc), "right")
     p = Struct(
-        "ek_sparse_f32_t", pixels=c.n * c.oh * c.ow, ic=c.ic, oc=c.oc, yx=done.pitch or c.oc, **done.fields()
-    )  # fmt: skip
+        "ek_sparse_f32_t",
+        pixels=c.n * c.oh * c.ow,
+        ic=c.ic,
+        oc=c.oc,
+        yx=done.pitch or c.oc,
+        **done.fields(),
+    )
     return KernelCall(
         "ek_sparse_f32_simd",
         (
-            call.operands[0], Table(w[channels, inputs], "w"), Table((inputs * pixels).astype(np.int32), "at"),
-            Table(ends.astype(np.int32), "ends"), Table(pad_channels(bias, 1, lanes), "b"),
-            0 if done.slope is None else Table(pad_channels(done.slope, 1, lanes), "s"), done.added or 0, done.y,
-            Scratch(4 * pixels * c.ic), p, 0, 1,
+            call.operands[0],
+            Table(w[channels, inputs], "w"),
+            Table((inputs * pixels).astype(np.int32), "at"),
+            Table(ends.astype(np.int32), "ends"),
+            Table(pad_channels(bias, 1, lanes), "b"),
+            0 if done.slope is None else Table(pad_channels(done.slope, 1, lanes), "s"),
+            done.added or 0,
+            done.y,
+            Scratch(4 * pixels * c.ic),
+            p,
+            0,
+            1,
         ),
-    )  # fmt: skip
+    )
 
 
-VARIANTS = [Variant("ek_conv2d_f32", "ek_sparse_f32_simd", frozenset({"neon"}), _schedules, _apply, True, _leads)]
+VARIANTS = [
+    Variant(
+        "ek_conv2d_f32",
+        "ek_sparse_f32_simd",
+        frozenset({"neon"}),
+        _schedules,
+        _apply,
+        True,
+        _leads,
+    )
+]

@@ -21,13 +21,21 @@ def _windows(call: KernelCall) -> Windows:
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     c = _windows(call)
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None or epilogue(call) is None:
+    if (
+        constant(call.operands[1]) is None
+        or constant(call.operands[2]) is None
+        or epilogue(call) is None
+    ):
         return []
     if (c.kh, c.kw, c.sh, c.sw, c.groups) != (3, 3, 1, 1, 1):
         return []
     room = None if core.room is None else max(core.room, STACK_BYTES)
     lanes = core.vector // 4
-    return [asdict(t) for t in tilings(c, core) if room is None or 4 * t.floats(c, lanes) <= room]
+    return [
+        asdict(t)
+        for t in tilings(c, core)
+        if room is None or 4 * t.floats(c, lanes) <= room
+    ]
 
 
 def _leads(call: KernelCall, core: Core) -> bool:
@@ -36,8 +44,11 @@ def _leads(call: KernelCall, core: Core) -> bool:
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c, t, done = _windows(call), Tiling(**schedule), epilogue(call)
-    w, bias = constant(call.operands[1]), constant(call.operands[2])
+    c = _windows(call)
+    t = Tiling(**schedule)
+    done = epilogue(call)
+    w = constant(call.operands[1])
+    bias = constant(call.operands[2])
     assert done is not None
     assert w is not None
     assert bias is not None
@@ -46,10 +57,19 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     squares, pitch, (down, across) = SQUARES[t.m], done.pitch or c.oc, t.counts(c)
     apart_v, apart_s = t.apart(c, lanes)
     p = Struct(
-        "ek_winograd_f32_t", **{name: getattr(c, name) for name in names},
-        yx=pitch, yy=c.ow * pitch, yn=c.oh * c.ow * pitch, down=down, across=across,
-        apart_v=apart_v, apart_s=apart_s, q=(*map(sqrt, squares), *squares), **asdict(t), **done.fields(),
-    )  # fmt: skip
+        "ek_winograd_f32_t",
+        **{name: getattr(c, name) for name in names},
+        yx=pitch,
+        yy=c.ow * pitch,
+        yn=c.oh * c.ow * pitch,
+        down=down,
+        across=across,
+        apart_v=apart_v,
+        apart_s=apart_s,
+        q=(*map(sqrt, squares), *squares),
+        **asdict(t),
+        **done.fields(),
+    )
     slope = 0 if done.slope is None else Table(pad_channels(done.slope, 1, lanes), "s")
     packed = pack(w.reshape(3, 3, c.ic, c.oc), t.m, lanes)
     few = "_few" * (c.ic < lanes)
@@ -57,14 +77,33 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     return KernelCall(
         "ek_winograd_f32_simd",
         (
-            call.operands[0], Table(packed, "w"), Table(pad_channels(bias, 1, lanes), "b"), slope, done.added or 0,
-            done.y, Scratch(4 * t.floats(c, lanes)), p, f"ek_winograd_in_{t.m}{few}", f"ek_winograd_out_{t.m}",
-            f"ek_tile_f32_{t.rows}x2", f"ek_tile_f32_{t.rows}x{tail}", 0, 1,
+            call.operands[0],
+            Table(packed, "w"),
+            Table(pad_channels(bias, 1, lanes), "b"),
+            slope,
+            done.added or 0,
+            done.y,
+            Scratch(4 * t.floats(c, lanes)),
+            p,
+            f"ek_winograd_in_{t.m}{few}",
+            f"ek_winograd_out_{t.m}",
+            f"ek_tile_f32_{t.rows}x2",
+            f"ek_tile_f32_{t.rows}x{tail}",
+            0,
+            1,
         ),
-    )  # fmt: skip
+    )
 
 
 VARIANTS = [
-    Variant("ek_conv2d_f32", "ek_winograd_f32_simd", frozenset({feature}), _schedules, _apply, True, _leads)
+    Variant(
+        "ek_conv2d_f32",
+        "ek_winograd_f32_simd",
+        frozenset({feature}),
+        _schedules,
+        _apply,
+        True,
+        _leads,
+    )
     for feature in ("neon", "avx2")
 ]

@@ -1,1 +1,3 @@
-"""Schedules that a search found to be better than what analysis says, a file for each core."""
+"""Schedules that a search found to be better than what analysis says, a file for each
+core.
+"""

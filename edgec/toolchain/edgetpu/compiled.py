@@ -1,7 +1,9 @@
-"""A look into a .tflite file: the operators, and what is left for the CPU in a file that edgetpu_compiler wrote.
+"""A look into a .tflite file: the operators, and what is left for the CPU in a file
+that edgetpu_compiler wrote.
 
-The compiler replaces what it maps by operators of one custom kind, and keeps every other operator with the names of
-its tensors; the inputs and outputs of the file keep name, type and shape.
+The compiler replaces what it maps by operators of one custom kind, and keeps every
+other operator with the names of its tensors; the inputs and outputs of the file keep
+name, type and shape.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ CUSTOM_OP = "edgetpu-custom-op"
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of a file: its opcode (CUSTOM:<name> for a custom one), and the names of what it reads and writes.
+    """One operator of a file: its opcode (CUSTOM:<name> for a custom one), and the
+    names of what it reads and writes.
 
     inputs: those that are computed or fed, without constants.
     """
@@ -58,8 +61,8 @@ class Outline:
     def ready(self, left: Iterable[Operator]) -> tuple[Operator, ...]:
         """Those of `left` that wait for none of `left`.
 
-        The compiler maps the first set of operators that it can, with everything that is ready by then; so what is
-        ready and not mapped was refused for its own sake.
+        The compiler maps the first set of operators that it can, with everything that
+        is ready by then; so what is ready and not mapped was refused for its own sake.
         """
         left = tuple(left)
         late = {name for op in left for name in op.outputs}
@@ -73,7 +76,10 @@ def read(data: bytes) -> Outline:
         with damage_told(path):
             file = TfliteFile.parse(data, path, any_type=True)
             operators = tuple(_operator(file, op) for op in file.operators())
-            inputs, outputs = (tuple(_border(file, i) for i in ends) for ends in (file.inputs, file.outputs))
+            inputs, outputs = (
+                tuple(_border(file, i) for i in ends)
+                for ends in (file.inputs, file.outputs)
+            )
             return Outline(operators, inputs, outputs)
     except InputError as e:
         raise ValueError(e.what) from e

@@ -1,4 +1,7 @@
-"""Where edgetpu_compiler runs: a program of this machine. (Others: `ssh`, `handoff`.)"""
+"""Where edgetpu_compiler runs: a program of this machine.
+
+(Others: `ssh`, `handoff`.)
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,17 @@ from edgec.errors import ToolError
 from edgec.toolchain.edgetpu import PROGRAM
 
 TIMEOUT_S = 900.0
-"""For one call; version 16 gives up on a model after 180 s by itself, older ones may run for hours."""
+"""For one call; version 16 gives up on a model after 180 s by itself, older ones may
+run for hours.
+"""
 SKIP = f"to do without it: --edgetpu-compiler none (the program is called {PROGRAM})"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one call. text: all that was printed, and the .log files. files: the compiled file of each model."""
+    """What came of one call. text: all that was printed, and the .log files. files: the
+    compiled file of each model.
+    """
 
     text: str
     files: Mapping[str, bytes]
@@ -36,9 +43,11 @@ class Runner(Protocol):
     name: str
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
-        """Compile .tflite files together, by name (a C identifier, so a safe file name), in the given order.
+        """Compile .tflite files together, by name (a C identifier, so a safe file
+        name), in the given order.
 
-        A model that the program does not compile is simply not in the answer. Raises ToolError when it cannot be run.
+        A model that the program does not compile is simply not in the answer. Raises
+        ToolError when it cannot be run.
         """
         ...
 
@@ -47,7 +56,9 @@ class LocalRunner:
     """A program of this machine; it exists for x86-64 Linux only."""
 
     def __init__(self, program: str, timeout: float = TIMEOUT_S) -> None:
-        self.name, self._program, self._timeout = program, program, timeout
+        self.name = program
+        self._program = program
+        self._timeout = timeout
 
     @staticmethod
     def on_path() -> LocalRunner | None:
@@ -61,13 +72,18 @@ class LocalRunner:
             for name, data in models.items():
                 (folder / f"{name}.tflite").write_bytes(data)
             text = run_group([self._program, *arguments(models)], folder, self._timeout)
-            return answer(text, models, {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()})
+            return answer(
+                text,
+                models,
+                {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()},
+            )
 
 
 def arguments(models: Iterable[str]) -> list[str]:
     """After the program's name, in the folder of the models.
 
-    -s prints the operator table. Files that are given together share the on-chip memory for parameters.
+    -s prints the operator table. Files that are given together share the on-chip memory
+    for parameters.
     """
     return ["-s", "-o", ".", *(f"{name}.tflite" for name in models)]
 
@@ -77,19 +93,37 @@ def answer(text: str, models: Iterable[str], files: Mapping[str, bytes]) -> Answ
     names = list(models)
     for log in (files.get(f"{name}_edgetpu.log") for name in names):
         text += "\n" + (log or b"").decode("utf-8", "replace")
-    return Answer(text, {n: files[f"{n}_edgetpu.tflite"] for n in names if f"{n}_edgetpu.tflite" in files})
+    return Answer(
+        text,
+        {
+            n: files[f"{n}_edgetpu.tflite"]
+            for n in names
+            if f"{n}_edgetpu.tflite" in files
+        },
+    )
 
 
 def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
-    """Everything a command prints. It forks, so on a timeout its whole process group is killed. Raises ToolError."""
+    """Everything a command prints.
+
+    It forks, so on a timeout its whole process group is killed. Raises ToolError.
+    """
     try:
         process = subprocess.Popen(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
     except OSError as e:
         what = f"cannot run {command[0]}: {e.strerror or e}"
-        raise ToolError(what, hint=f"give the path of the x86-64 Linux program; {SKIP}") from e
+        raise ToolError(
+            what, hint=f"give the path of the x86-64 Linux program; {SKIP}"
+        ) from e
     try:
         text, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -1,7 +1,8 @@
-"""edgetpu_compiler on another machine, over the system's OpenSSH: one connection, tar in, tar out.
+"""edgetpu_compiler on another machine, over the system's OpenSSH: one connection, tar
+in, tar out.
 
-The other machine needs sh, tar, mktemp and the program. The user's ssh configuration holds; nothing is asked
-(BatchMode).
+The other machine needs sh, tar, mktemp and the program. The user's ssh configuration
+holds; nothing is asked (BatchMode).
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from urllib.parse import urlsplit
 
 from edgec.errors import InputError, ToolError
 from edgec.toolchain.edgetpu import PROGRAM
-from edgec.toolchain.edgetpu.runners import SKIP, TIMEOUT_S, Answer, answer, arguments, kill_group
+from edgec.toolchain.edgetpu.runners import (
+    SKIP,
+    TIMEOUT_S,
+    Answer,
+    answer,
+    arguments,
+    kill_group,
+)
 
 CONNECT_S = 15
 GRACE_S = 60.0
@@ -28,8 +36,14 @@ _MISSING = 97
 """Exit code of our script where the program is not there."""
 
 _HINTS = (
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "if that is expected, remove the old key: ssh-keygen -R {host}"),
-    ("Host key verification failed", "connect once by hand to accept its key: ssh {to}"),
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "if that is expected, remove the old key: ssh-keygen -R {host}",
+    ),
+    (
+        "Host key verification failed",
+        "connect once by hand to accept its key: ssh {to}",
+    ),
     ("Permission denied", "set up a key, since no password is asked: ssh-copy-id {to}"),
     ("Connection refused", "start its ssh server, or give the port: ssh://{host}:PORT"),
     ("Could not resolve hostname", "check the name: ssh {to}"),
@@ -39,18 +53,33 @@ _HINTS = (
 
 
 class SshRunner:
-    """Runs the program of another machine. `url`: ssh://[user@]host[:port][/path/of/edgetpu_compiler]."""
+    """Runs the program of another machine.
+
+    `url`: ssh://[user@]host[:port][/path/of/edgetpu_compiler].
+    """
 
     def __init__(self, url: str, timeout: float = TIMEOUT_S) -> None:
         """Raises InputError for an address that is none."""
         try:
             parts = urlsplit(url)
-            host, user, port = parts.hostname or "", parts.username, parts.port
+            host = parts.hostname or ""
+            user = parts.username
+            port = parts.port
         except ValueError:
-            host, user, port = "", None, None
-        if not _NAME.fullmatch(host) or (user is not None and not _NAME.fullmatch(user)):
-            raise InputError(f"{url} is no address", "--edgetpu-compiler", "write ssh://[user@]host[:port]")
-        self.name, self._timeout, self._host = url, timeout, host
+            host = ""
+            user = None
+            port = None
+        if not _NAME.fullmatch(host) or (
+            user is not None and not _NAME.fullmatch(user)
+        ):
+            raise InputError(
+                f"{url} is no address",
+                "--edgetpu-compiler",
+                "write ssh://[user@]host[:port]",
+            )
+        self.name = url
+        self._timeout = timeout
+        self._host = host
         self._program = parts.path if len(parts.path) > 1 else PROGRAM
         self._to = f"{user}@{host}" if user else host
         self._port = [] if port is None else ["-p", str(port)]
@@ -58,7 +87,14 @@ class SshRunner:
     def compile(self, models: Mapping[str, bytes]) -> Answer:
         """See Runner. What it wrote on the other machine is removed there."""
         script = _script(self._program, models, self._timeout)
-        options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", "ServerAliveInterval=15"]
+        options = [
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            f"ConnectTimeout={CONNECT_S}",
+            "-o",
+            "ServerAliveInterval=15",
+        ]
         command = ["ssh", "-T", *options, *self._port, "--", self._to, script]
         files = self._exchange(command, _pack(models))
         text = files.pop("edgec.out", b"").decode("utf-8", "replace")
@@ -67,34 +103,54 @@ class SshRunner:
     def _exchange(self, command: list[str], data: bytes) -> dict[str, bytes]:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
         except OSError as e:
-            raise ToolError(f"cannot run ssh: {e.strerror}", self.name, "install OpenSSH") from e
+            raise ToolError(
+                f"cannot run ssh: {e.strerror}", self.name, "install OpenSSH"
+            ) from e
         try:
-            out, err = process.communicate(data, timeout=self._timeout + CONNECT_S + GRACE_S)
+            out, err = process.communicate(
+                data, timeout=self._timeout + CONNECT_S + GRACE_S
+            )
         except subprocess.TimeoutExpired as e:
             kill_group(process)
             limit = f"{self._timeout + CONNECT_S + GRACE_S:g} s"
-            raise ToolError(f"no result after {limit}", self.name, f"check the machine; {SKIP}") from e
+            raise ToolError(
+                f"no result after {limit}", self.name, f"check the machine; {SKIP}"
+            ) from e
         except BaseException:
             kill_group(process)
             raise
         before, mark, packed = out.partition(_MARK)
         if not mark:
-            raise self._error(process.returncode, err.decode("utf-8", "replace"), before.decode("utf-8", "replace"))
+            raise self._error(
+                process.returncode,
+                err.decode("utf-8", "replace"),
+                before.decode("utf-8", "replace"),
+            )
         return self._unpack(packed)
 
     def _error(self, code: int, err: str, out: str) -> ToolError:
         if code == _MISSING:
             hint = f"install it there, or name it: ssh://{self._to}/path/of/{PROGRAM}"
-            return ToolError(f"there is no {self._program} on {self._host}", self.name, hint)
+            return ToolError(
+                f"there is no {self._program} on {self._host}", self.name, hint
+            )
         for sign, hint in _HINTS:
             if sign in err:
-                return ToolError(_last(err), self.name, hint.format(to=self._to, host=self._host))
+                return ToolError(
+                    _last(err), self.name, hint.format(to=self._to, host=self._host)
+                )
         said = _last(err) or _last(out) or "nothing was said"
         return ToolError(
-            f"ssh ended with exit code {code}: {said}", self.name, f"try: ssh {self._to} {PROGRAM} --version"
+            f"ssh ended with exit code {code}: {said}",
+            self.name,
+            f"try: ssh {self._to} {PROGRAM} --version",
         )
 
     def _unpack(self, packed: bytes) -> dict[str, bytes]:
@@ -107,22 +163,30 @@ class SshRunner:
                         found[member.name.removeprefix("./")] = content.read()
         except tarfile.TarError as e:
             hint = f"check that tar works there, and the free space: ssh {self._to}"
-            raise ToolError(f"the results came back damaged: {e}", self.name, hint) from e
+            raise ToolError(
+                f"the results came back damaged: {e}", self.name, hint
+            ) from e
         return found
 
 
 def _script(program: str, models: Iterable[str], timeout: float) -> str:
-    """For the other machine's login shell, whichever it is: one sh command. Results come by tar on its output."""
-    p, limit = shlex.quote(program), f"{timeout:g}"
+    """For the other machine's login shell, whichever it is: one sh command.
+
+    Results come by tar on its output.
+    """
+    p = shlex.quote(program)
+    limit = f"{timeout:g}"
     lines = [
         f"command -v {p} >/dev/null 2>&1 || exit {_MISSING}",
-        'd=$(mktemp -d) || exit 1; trap \'rm -rf "$d"\' EXIT; trap "exit 1" HUP INT TERM; cd "$d" || exit 1',
+        "d=$(mktemp -d) || exit 1; trap 'rm -rf \"$d\"' EXIT; "
+        'trap "exit 1" HUP INT TERM; cd "$d" || exit 1',
         "tar xf - || exit 1",
         f"set -- {p} {' '.join(map(shlex.quote, arguments(models)))}",
         f'if command -v timeout >/dev/null 2>&1; then set -- timeout -k 5 {limit} "$@"; fi',
         '"$@" >edgec.out 2>&1 </dev/null; code=$?',
         f'if [ $code = 124 ]; then echo "no result after {limit} s" >edgec.out; '
-        'elif [ $code != 0 ] && [ ! -s edgec.out ]; then echo "it ended with exit code $code" >edgec.out; fi',
+        'elif [ $code != 0 ] && [ ! -s edgec.out ]; then echo "it ended with exit code '
+        '$code" >edgec.out; fi',
         f"echo {shlex.quote(_MARK.decode().strip())}",
         "tar cf - edgec.out $(ls | grep '_edgetpu\\.')",
     ]
@@ -131,7 +195,9 @@ def _script(program: str, models: Iterable[str], timeout: float) -> str:
 
 def _pack(models: Mapping[str, bytes]) -> bytes:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:", format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.open(
+        fileobj=packed, mode="w:", format=tarfile.USTAR_FORMAT
+    ) as archive:
         for name, data in models.items():
             info = tarfile.TarInfo(f"{name}.tflite")
             info.size = len(data)

@@ -1,7 +1,7 @@
 """What edgetpu_compiler says of an operator in its table, and what to do about it.
 
-The wordings are those of versions 1.0 to 16.0, from logs and issue threads; a wording that is not here is passed on as
-it is.
+The wordings are those of versions 1.0 to 16.0, from logs and issue threads; a wording
+that is not here is passed on as it is.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ UNKNOWN_FIX = "none known: edgec compiles it to C for the CPU"
 
 @dataclass(frozen=True)
 class Status:
-    """One wording. meaning: what was wrong with the operator. fix: what would get it onto the Edge TPU.
+    """One wording. meaning: what was wrong with the operator. fix: what would get it
+    onto the Edge TPU.
 
-    own: whether the operator itself was refused; else it was left out only because of another one.
+    own: whether the operator itself was refused; else it was left out only because of
+    another one.
     """
 
     text: str
@@ -30,7 +32,8 @@ _KNOWN = (
     Status(MAPPED, "the operator runs on the Edge TPU", "none needed", own=False),
     Status(
         ONE_SUBGRAPH,
-        "the operator comes after one that the compiler refused, and it compiles one piece of a file only",
+        "the operator comes after one that the compiler refused, "
+        "and it compiles one piece of a file only",
         "look at the operators that were refused for another reason",
         own=False,
     ),
@@ -47,7 +50,8 @@ _KNOWN = (
     Status(
         "Operation is working on an unsupported data type",
         "the operator reads or writes a type other than int8 or uint8",
-        "quantize it: give calibration data, and end the model before float or int32 operations",
+        "quantize it: give calibration data, and end the model before float or int32 "
+        "operations",
     ),
     Status(
         "Tensor has unsupported rank (up to 3 innermost dimensions mapped)",
@@ -55,7 +59,8 @@ _KNOWN = (
         "use a batch of 1 and reshape to three dimensions",
     ),
     Status(
-        "Operation is otherwise supported, but not mapped due to some unspecified limitation",
+        "Operation is otherwise supported, but not mapped due to some unspecified "
+        "limitation",
         "the Edge TPU has the operation, but not for these sizes or options",
         "make the tensor smaller, or split it",
     ),
@@ -84,7 +89,9 @@ _BY_TEXT = {s.text.casefold(): s for s in _KNOWN}
 
 
 def status(text: str) -> Status:
-    """What a wording means; one that is not known counts as a refusal of the operator itself."""
+    """What a wording means; one that is not known counts as a refusal of the operator
+    itself.
+    """
     plain = " ".join(text.split()).rstrip(".")
     return _BY_TEXT.get(plain.casefold()) or Status(plain, plain, UNKNOWN_FIX)
 

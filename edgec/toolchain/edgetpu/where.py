@@ -18,9 +18,11 @@ FORMS = "a path, ssh://[user@]host[:port], folder:DIR, or none"
 
 
 def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
-    """The runner of `--edgetpu-compiler`: None asks for the one on the PATH, if any; "none" for none.
+    """The runner of `--edgetpu-compiler`: None asks for the one on the PATH, if any;
+    "none" for none.
 
-    recipe: what a hand-off folder needs to go on. Raises InputError for what is nothing of this.
+    recipe: what a hand-off folder needs to go on. Raises InputError for what is nothing
+    of this.
     """
     if where is None:
         return LocalRunner.on_path()
@@ -33,5 +35,9 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
     found = shutil.which(where)
     if found is None or not os.path.isfile(found):
         why = "is not executable" if os.path.isfile(where) else "is no program"
-        raise InputError(f"{where} {why}", "--edgetpu-compiler", f"give {FORMS}; the program is {PROGRAM}")
+        raise InputError(
+            f"{where} {why}",
+            "--edgetpu-compiler",
+            f"give {FORMS}; the program is {PROGRAM}",
+        )
     return LocalRunner(os.path.abspath(found))

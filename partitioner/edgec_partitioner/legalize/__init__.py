@@ -1,13 +1,22 @@
-"""Rewrites what almost maps into what maps. One rewrite per file of this folder, found by its name.
+"""Rewrites what almost maps into what maps.
 
-The docstring of such a module says: pattern, condition, replacement, proof, and when it pays. The module has
+One rewrite per file of this folder, found by its name.
 
-    KINDS: tuple[str, ...]          the kinds of ops that it is asked about, and only when the rules refuse them
-    BOUND: float                    0: bit-exact on int8, so it is made on quantized graphs. Otherwise it is made on
-                                    float graphs before they are quantized, and this is the largest difference of the
-                                    results, relative to the largest magnitude of the original's
-    rewrite(r: Rewriter, op: Op) -> bool    edits around `op` where pattern and condition hold; False: nothing done
-    example(rng: numpy Generator) -> Graph  a random graph that it rewrites, for the generated tests
+The docstring of such a module says: pattern, condition, replacement, proof, and when it
+pays. The module has
+
+    KINDS: tuple[str, ...]                  the kinds of ops that it is asked about, and only when
+                                            the rules refuse them
+    BOUND: float                            0: bit-exact on int8, so it is made on quantized
+                                            graphs. Otherwise it is made on
+                                            float graphs before they are quantized, and this is
+                                            the largest difference of the
+                                            results, relative to the largest magnitude of the
+                                            original's
+    rewrite(r: Rewriter, op: Op) -> bool    edits around `op` where pattern and condition hold;
+                                            False: nothing done
+    example(rng: numpy Generator) -> Graph  a random graph that it rewrites, for the generated
+                                            tests
 """
 
 from __future__ import annotations
@@ -42,7 +51,8 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Applied:
-    """One rewrite that was made. at: the name of the first output of the op that did not map; source: its node.
+    """One rewrite that was made. at: the name of the first output of the op that did
+    not map; source: its node.
 
     made: the names of the first outputs of the ops that took its place.
     """
@@ -60,7 +70,9 @@ def rewrites() -> Mapping[str, Rewrite]:
     for info in pkgutil.iter_modules(__path__):
         if not info.name.startswith("_"):
             m = importlib.import_module(f"{__name__}.{info.name}")
-            found[info.name] = Rewrite(info.name, m.__doc__ or "", m.KINDS, m.BOUND, m.rewrite, m.example)
+            found[info.name] = Rewrite(
+                info.name, m.__doc__ or "", m.KINDS, m.BOUND, m.rewrite, m.example
+            )
     return found
 
 
@@ -72,22 +84,38 @@ def legalize(
     disabled: Collection[str] = (),
     skip: Collection[tuple[str, str]] = (),
 ) -> tuple[Graph, list[Applied]]:
-    """A copy of the graph in which ops that the rules refuse are rewritten, where a rewrite fits; and what was done.
+    """A copy of the graph in which ops that the rules refuse are rewritten, where a
+    rewrite fits; and what was done.
 
-    exact: make the bit-exact rewrites, for a quantized graph; else the others, for a float graph that will be
-    quantized. disabled: names of rewrites to leave out. skip: (rewrite, name of the op's first output) to leave out.
+    exact: make the bit-exact rewrites, for a quantized graph; else the others, for a
+    float graph that will be quantized. disabled: names of rewrites to leave out. skip:
+    (rewrite, name of the op's first output) to leave out.
     """
-    table = [w for w in rewrites().values() if (w.bound == 0) == exact and w.name not in disabled]
-    result, applied = graph.copy(), list[Applied]()
+    table = [
+        w
+        for w in rewrites().values()
+        if (w.bound == 0) == exact and w.name not in disabled
+    ]
+    result = graph.copy()
+    applied = list[Applied]()
     for _ in range(_ROUNDS):
         r = Rewriter(result)
         for op in r.ops():
             for w in table:
                 name = op.outputs[0].name
-                if op.kind in w.kinds and (w.name, name) not in skip and _refused(op, optimistic):
-                    before, source = set(result.ops), op.source
+                if (
+                    op.kind in w.kinds
+                    and (w.name, name) not in skip
+                    and _refused(op, optimistic)
+                ):
+                    before = set(result.ops)
+                    source = op.source
                     if w.apply(r, op):
-                        made = tuple(o.outputs[0].name for o in result.ops if o not in before or o is op)
+                        made = tuple(
+                            o.outputs[0].name
+                            for o in result.ops
+                            if o not in before or o is op
+                        )
                         applied.append(Applied(w.name, name, source, made))
                         break
         if not r.changed:
@@ -96,6 +124,8 @@ def legalize(
 
 
 def _refused(op: Op, optimistic: bool) -> bool:
-    """Whether the rules keep the op from the Edge TPU, apart from its not being quantized yet."""
+    """Whether the rules keep the op from the Edge TPU, apart from its not being
+    quantized yet.
+    """
     found = tuple(x for x in refusals(op) if x.rule != "int8_tensors")
     return Verdict(found).place(optimistic) == "cpu"

@@ -1,4 +1,6 @@
-"""A chain of ops on images, computed in horizontal bands: which rows each op needs for which rows of its result."""
+"""A chain of ops on images, computed in horizontal bands: which rows each op needs for
+which rows of its result.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _NO_PADS: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Band:
-    """What an op reads for a band of its result: rows first to last - 1 of its input, and zeros around them."""
+    """What an op reads for a band of its result: rows first to last - 1 of its input,
+    and zeros around them.
+    """
 
     first: int
     last: int
@@ -29,7 +33,9 @@ class Band:
 
 
 def chain(r: Rewriter, op: Op, limit: int) -> list[Op] | None:
-    """The ops from `op` on until a result has at most `limit` elements, if each can be computed in bands."""
+    """The ops from `op` on until a result has at most `limit` elements, if each can be
+    computed in bands.
+    """
     found = [op]
     while _banded(found[-1]):
         if found[-1].output.type.size <= limit:
@@ -42,7 +48,9 @@ def chain(r: Rewriter, op: Op, limit: int) -> list[Op] | None:
 
 
 def bands(ops: Sequence[Op], limit: int) -> list[tuple[int, int]] | None:
-    """The fewest equal bands of rows of the last op's result for which no tensor exceeds `limit` elements."""
+    """The fewest equal bands of rows of the last op's result for which no tensor
+    exceeds `limit` elements.
+    """
     rows = ops[-1].output.type.shape[1]
     for count in range(2, min(_MOST_BANDS, rows) + 1):
         edges = [rows * i // count for i in range(count + 1)]
@@ -52,13 +60,18 @@ def bands(ops: Sequence[Op], limit: int) -> list[tuple[int, int]] | None:
     return None
 
 
-def compute(r: Rewriter, before: Op, ops: Sequence[Op], rows: tuple[int, int], name: str) -> Value:
+def compute(
+    r: Rewriter, before: Op, ops: Sequence[Op], rows: tuple[int, int], name: str
+) -> Value:
     """Rows [first, last) of the result of a chain, from as many rows of its input."""
     needs = _needs(ops, rows)
     assert needs is not None
     x = ops[0].inputs[0]
     x = r.add(
-        before, slice_axes(x.type, {1: (needs[0].first, needs[0].last - needs[0].first, 1)}), [x], f"{x.name}_{name}"
+        before,
+        slice_axes(x.type, {1: (needs[0].first, needs[0].last - needs[0].first, 1)}),
+        [x],
+        f"{x.name}_{name}",
     )
     for op, need in zip(ops, needs, strict=True):
         inside = _inside(op, need)
@@ -67,35 +80,63 @@ def compute(r: Rewriter, before: Op, ops: Sequence[Op], rows: tuple[int, int], n
             pad = Pad(((0, 0), border[:2], border[2:], (0, 0)))
             x = r.add(before, pad, [x], f"{x.name}_padded", x.type.quant)
         if inside[0] is not None:
-            x = r.add(before, inside[0], [x, *op.inputs[1:]], f"{op.output.name}_{name}", op.output.type.quant)
+            x = r.add(
+                before,
+                inside[0],
+                [x, *op.inputs[1:]],
+                f"{op.output.name}_{name}",
+                op.output.type.quant,
+            )
     return x
 
 
 def _banded(op: Op) -> bool:
-    """Whether rows of the result are computed from rows of the input, and what else is read is constant."""
-    spec, x = op.spec, op.inputs[0].type
-    if any(v.const is None for v in op.inputs[1:]) or len(op.outputs) > 1 or x.rank != 4:
+    """Whether rows of the result are computed from rows of the input, and what else is
+    read is constant.
+    """
+    spec = op.spec
+    x = op.inputs[0].type
+    if (
+        any(v.const is None for v in op.inputs[1:])
+        or len(op.outputs) > 1
+        or x.rank != 4
+    ):
         return False
     if isinstance(spec, Pad):
-        return spec.mode == "constant" and spec.value == 0 and spec.pads[0] == spec.pads[3] == (0, 0)
+        return (
+            spec.mode == "constant"
+            and spec.value == 0
+            and spec.pads[0] == spec.pads[3] == (0, 0)
+        )
     if isinstance(spec, MaxPool2D | AveragePool2D):
         return spec.pads == _NO_PADS
-    constant = all(v.type.size == 1 or v.type.shape == (x.shape[3],) for v in op.inputs[1:])
+    constant = all(
+        v.type.size == 1 or v.type.shape == (x.shape[3],) for v in op.inputs[1:]
+    )
     alike = spec.elementwise and constant and op.output.type.shape == x.shape
     return isinstance(spec, Conv2D | DepthwiseConv2D) or alike
 
 
 def _need(op: Op, rows: tuple[int, int]) -> Band | None:
-    """What one op reads for rows [first, last) of its result; None where that is zeros alone."""
-    spec, height = op.spec, op.inputs[0].type.shape[1]
-    kernel, stride, pads = 1, 1, _NO_PADS
+    """What one op reads for rows [first, last) of its result; None where that is zeros
+    alone.
+    """
+    spec = op.spec
+    height = op.inputs[0].type.shape[1]
+    kernel = 1
+    stride = 1
+    pads = _NO_PADS
     if isinstance(spec, Pad):
         pads = (*spec.pads[1], *spec.pads[2])
     elif isinstance(spec, MaxPool2D | AveragePool2D):
-        kernel, stride = spec.kernel[0], spec.stride[0]
+        kernel = spec.kernel[0]
+        stride = spec.stride[0]
     elif isinstance(spec, Conv2D | DepthwiseConv2D):
-        kernel, stride, pads = (op.inputs[1].type.shape[1] - 1) * spec.dilation[0] + 1, spec.stride[0], spec.pads
-    first, last = rows[0] * stride - pads[0], (rows[1] - 1) * stride - pads[0] + kernel
+        kernel = (op.inputs[1].type.shape[1] - 1) * spec.dilation[0] + 1
+        stride = spec.stride[0]
+        pads = spec.pads
+    first = rows[0] * stride - pads[0]
+    last = (rows[1] - 1) * stride - pads[0] + kernel
     border = (max(0, -first), max(0, last - height), pads[2], pads[3])
     band = Band(max(0, first), min(height, last), border)
     return band if band.first < band.last else None
@@ -127,14 +168,19 @@ def _largest(ops: Sequence[Op], rows: tuple[int, int]) -> float:
 
 
 def _inside(op: Op, need: Band) -> tuple[OpDef | None, Pads]:
-    """The op on a band, and the border to put around the band first; no op where the border is all."""
-    spec, x = op.spec, op.inputs[0].type
+    """The op on a band, and the border to put around the band first; no op where the
+    border is all.
+    """
+    spec = op.spec
+    x = op.inputs[0].type
     if isinstance(spec, Pad):
         return None, need.border
     if not isinstance(spec, Conv2D | DepthwiseConv2D):
         return spec, _NO_PADS
     whole = replace(spec, pads=need.border)
-    band = Value("band", x.with_shape((x.shape[0], need.last - need.first, *x.shape[2:])))
+    band = Value(
+        "band", x.with_shape((x.shape[0], need.last - need.first, *x.shape[2:]))
+    )
     if whole.tflite_padding(Op(whole, [band, *op.inputs[1:]], [])) is not None:
         return whole, _NO_PADS
     return replace(spec, pads=_NO_PADS), need.border

@@ -1,4 +1,6 @@
-"""Into how many pieces a MEAN must be cut so that each maps, as the support rules have it."""
+"""Into how many pieces a MEAN must be cut so that each maps, as the support rules have
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ def mean_maps(spec: Mean, x: TensorType) -> bool:
 
 
 def cut(op: Op) -> tuple[int, list[int]] | None:
-    """An axis that a MEAN keeps, and the sizes of consecutive parts of it each of which maps; None: none does.
+    """An axis that a MEAN keeps, and the sizes of consecutive parts of it each of which
+    maps; None: none does.
 
-    As few as can be; all but the last a multiple of four where the axis is that of the channels and allows it.
+    As few as can be; all but the last a multiple of four where the axis is that of the
+    channels and allows it.
     """
-    spec, x = op.spec, op.inputs[0].type
+    spec = op.spec
+    x = op.inputs[0].type
     assert isinstance(spec, Mean)
     kept = [a for a in range(1, x.rank) if a not in spec.axes and x.shape[a] > 1]
     for axis in reversed(kept):
@@ -39,9 +44,14 @@ def cut(op: Op) -> tuple[int, list[int]] | None:
 
 def _largest(spec: Mean, x: TensorType, axis: int) -> int:
     """How much of an axis one MEAN takes."""
-    low, high = 0, x.shape[axis]
+    low = 0
+    high = x.shape[axis]
     while low < high:
         middle = (low + high + 1) // 2
         shape = (*x.shape[:axis], middle, *x.shape[axis + 1 :])
-        low, high = (middle, high) if mean_maps(spec, x.with_shape(shape)) else (low, middle - 1)
+        low, high = (
+            (middle, high)
+            if mean_maps(spec, x.with_shape(shape))
+            else (low, middle - 1)
+        )
     return low

@@ -1,8 +1,10 @@
-"""Convolutions that compute nothing: weights of a single 1 per output channel, so that they pick input elements.
+"""Convolutions that compute nothing: weights of a single 1 per output channel, so that
+they pick input elements.
 
-Exact on int8: the weight 1 has scale 1, so the accumulator is q - zero_point of the element picked, and input and
-output have one scale, so the multiplier is 1.0: in TFLite's fixed point (2^30, shift 1), with which
-MultiplyByQuantizedMultiplier gives round(2 acc * 2^30 / 2^31) = acc.
+Exact on int8: the weight 1 has scale 1, so the accumulator is q - zero_point of the
+element picked, and input and output have one scale, so the multiplier is 1.0: in
+TFLite's fixed point (2^30, shift 1), with which MultiplyByQuantizedMultiplier gives
+round(2 acc * 2^30 / 2^31) = acc.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _MOST_TAPS = 81
 
 @dataclass(frozen=True)
 class Pick:
-    """out[y, x, c] = in[stride[0] * y + rows[c], stride[1] * x + columns[c], channels[c]]."""
+    """out[y, x, c] = in[stride[0] * y + rows[c], stride[1] * x + columns[c],
+    channels[c]].
+    """
 
     stride: Pair
     rows: Array
@@ -42,14 +46,23 @@ class Pick:
     @classmethod
     def of(cls, index: Array, root: TensorType) -> Pick | None:
         """The pick that an index of an image into another one is; None when it is none."""
-        if index.ndim != 4 or root.rank != 4 or index.shape[0] != 1 or root.shape[0] != 1 or index.size == 0:
+        if (
+            index.ndim != 4
+            or root.rank != 4
+            or index.shape[0] != 1
+            or root.shape[0] != 1
+            or index.size == 0
+        ):
             return None
         _, _, width, depth = root.shape
-        y, x, c = index[0] // (width * depth), index[0] // depth % width, index[0] % depth
+        y = index[0] // (width * depth)
+        x = index[0] // depth % width
+        c = index[0] % depth
         stride = (_step(y[:, 0, 0]), _step(x[0, :, 0]))
         if min(stride) < 1:
             return None
-        grid_y, grid_x = np.arange(y.shape[0])[:, None, None], np.arange(y.shape[1])[None, :, None]
+        grid_y = np.arange(y.shape[0])[:, None, None]
+        grid_x = np.arange(y.shape[1])[None, :, None]
         found = cls(stride, y[0, 0], x[0, 0], c[0, 0])
         same = (
             (y == grid_y * stride[0] + found.rows).all()
@@ -64,7 +77,8 @@ def _step(places: Array) -> int:
 
 
 def pick_by_convolution(r: Rewriter, move: Op, root: Value, pick: Pick) -> bool:
-    """Let a convolution of `root` take the place of `move`, if not those that read it (see `fold_into_readers`).
+    """Let a convolution of `root` take the place of `move`, if not those that read it
+    (see `fold_into_readers`).
 
     False, and nothing done, when it would take too many weights.
     """
@@ -81,9 +95,11 @@ def pick_by_convolution(r: Rewriter, move: Op, root: Value, pick: Pick) -> bool:
 
 
 def fold_into_readers(r: Rewriter, move: Op, x: Value, pick: Pick, macs: int) -> bool:
-    """Let the readers of `move`'s output read `x`, if all are convolutions that can have the pick in their weights.
+    """Let the readers of `move`'s output read `x`, if all are convolutions that can
+    have the pick in their weights.
 
-    False, and nothing done, if they cannot, or would need more than `macs` multiply-accumulates more.
+    False, and nothing done, if they cannot, or would need more than `macs`
+    multiply-accumulates more.
     """
     if move.output in r.graph.outputs:
         return False
@@ -93,53 +109,92 @@ def fold_into_readers(r: Rewriter, move: Op, x: Value, pick: Pick, macs: int) ->
         if fold is None:
             return False
         folded.append((op, *fold))
-        macs += op.spec.macs(op) - fold[1].size * op.output.type.size // op.output.type.shape[3]
+        macs += (
+            op.spec.macs(op)
+            - fold[1].size * op.output.type.size // op.output.type.shape[3]
+        )
     if macs < 0:
         return False
     for op, spec, taps in folded:
         w = r.const(taps, f"{op.inputs[1].name}_picked", op.inputs[1].type.quant)
         image, spec = _padded(r, op, x, spec, w)
-        r.forward(op, r.add(op, spec, [image, w, *op.inputs[2:]], op.output.name, op.output.type.quant))
+        r.forward(
+            op,
+            r.add(
+                op,
+                spec,
+                [image, w, *op.inputs[2:]],
+                op.output.name,
+                op.output.type.quant,
+            ),
+        )
     return True
 
 
-def _padded(r: Rewriter, before: Op, x: Value, spec: Conv2D, w: Value) -> tuple[Value, Conv2D]:
+def _padded(
+    r: Rewriter, before: Op, x: Value, spec: Conv2D, w: Value
+) -> tuple[Value, Conv2D]:
     """The image with its pads in a PAD, where TFLite has no name for them."""
     shape, (top, bottom, left, right) = x.type.shape, spec.pads
     kernel = (w.type.shape[1], w.type.shape[2])
-    if tflite_padding(spec.pads, (shape[1], shape[2]), kernel, spec.stride, spec.dilation) is not None:
+    if (
+        tflite_padding(
+            spec.pads, (shape[1], shape[2]), kernel, spec.stride, spec.dilation
+        )
+        is not None
+    ):
         return x, spec
     pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
-    return r.add(before, pad, [x], f"{x.name}_padded", x.type.quant), replace(spec, pads=(0, 0, 0, 0))
+    return r.add(before, pad, [x], f"{x.name}_padded", x.type.quant), replace(
+        spec, pads=(0, 0, 0, 0)
+    )
 
 
-def one_hot(r: Rewriter, before: Op, spec: OpDef, x: Value, weights: Array, value: Value) -> Value:
-    """An op with weights that are 0 and 1, made before another; it gives what `value` holds."""
+def one_hot(
+    r: Rewriter, before: Op, spec: OpDef, x: Value, weights: Array, value: Value
+) -> Value:
+    """An op with weights that are 0 and 1, made before another; it gives what `value`
+    holds.
+    """
     inputs = [x, r.const(weights, f"{value.name}_pick", ONE)]
     if isinstance(spec, Conv2D):
         bias = Quant.per_tensor(x.type.scale, 0)
-        inputs.append(r.const(np.zeros(len(weights), np.int32), f"{value.name}_no_bias", bias))
+        inputs.append(
+            r.const(np.zeros(len(weights), np.int32), f"{value.name}_no_bias", bias)
+        )
     return r.add(before, spec, inputs, f"{value.name}_picked", value.type.quant)
 
 
-def _cropped(r: Rewriter, before: Op, root: Value, pick: Pick, size: Pair) -> tuple[Value, Pick]:
-    """The part of `root` on which a convolution gives `size` positions, and the pick from that part."""
+def _cropped(
+    r: Rewriter, before: Op, root: Value, pick: Pick, size: Pair
+) -> tuple[Value, Pick]:
+    """The part of `root` on which a convolution gives `size` positions, and the pick
+    from that part.
+    """
     ranges: dict[int, Range] = {}
     start = [0, 0]
     for i, places in enumerate((pick.rows, pick.columns)):
-        have, stride, low, high = root.type.shape[i + 1], pick.stride[i], int(places.min()), int(places.max())
+        have = root.type.shape[i + 1]
+        stride = pick.stride[i]
+        low = int(places.min())
+        high = int(places.max())
         if low >= stride or (have - high - 1) // stride + 1 != size[i]:
             start[i] = low
             ranges[i + 1] = (low, stride * (size[i] - 1) + high - low + 1, 1)
     if not ranges:
         return root, pick
     part = r.add(before, slice_axes(root.type, ranges), [root], f"{root.name}_part")
-    return part, replace(pick, rows=pick.rows - start[0], columns=pick.columns - start[1])
+    return part, replace(
+        pick, rows=pick.rows - start[0], columns=pick.columns - start[1]
+    )
 
 
 def _fold(op: Op, x: Value, pick: Pick) -> tuple[Conv2D, Array] | None:
-    """One convolution that picks and convolves: tap (i, j) of channel c reads place stride * (i, j) of the pick's c."""
-    spec, value = op.spec, op.inputs[0]
+    """One convolution that picks and convolves: tap (i, j) of channel c reads place
+    stride * (i, j) of the pick's c.
+    """
+    spec = op.spec
+    value = op.inputs[0]
     if not isinstance(spec, Conv2D):
         return None
     w = op.inputs[1].const
@@ -147,32 +202,60 @@ def _fold(op: Op, x: Value, pick: Pick) -> tuple[Conv2D, Array] | None:
         return None
     quant = op.inputs[1].type.quant
     plain = pick.kernel == pick.stride == (1, 1)
-    if quant is None or any(quant.zero_point) or (spec.dilation != (1, 1) and not plain):
+    if (
+        quant is None
+        or any(quant.zero_point)
+        or (spec.dilation != (1, 1) and not plain)
+    ):
         return None
     pads = _folded_pads(spec, op, x, pick)
     o, kh, kw, _ = w.shape
     (sh, sw), (ph, pw) = pick.stride, pick.kernel
-    taps = np.zeros((o, sh * (kh - 1) + ph, sw * (kw - 1) + pw, x.type.shape[3]), np.int32)
-    if pads is None or taps.shape[1] * taps.shape[2] > _MOST_TAPS or taps.size > MOST_WEIGHTS:
+    taps = np.zeros(
+        (o, sh * (kh - 1) + ph, sw * (kw - 1) + pw, x.type.shape[3]), np.int32
+    )
+    if (
+        pads is None
+        or taps.shape[1] * taps.shape[2] > _MOST_TAPS
+        or taps.size > MOST_WEIGHTS
+    ):
         return None
-    for c, (row, column, source) in enumerate(zip(pick.rows, pick.columns, pick.channels, strict=True)):
-        taps[:, row : row + sh * kh : sh, column : column + sw * kw : sw, source] += w[..., c]
+    for c, (row, column, source) in enumerate(
+        zip(pick.rows, pick.columns, pick.channels, strict=True)
+    ):
+        taps[:, row : row + sh * kh : sh, column : column + sw * kw : sw, source] += w[
+            ..., c
+        ]
     if np.abs(taps).max(initial=0) > 127:  # an element picked twice
         return None
-    return replace(spec, stride=(spec.stride[0] * sh, spec.stride[1] * sw), pads=pads), taps.astype(np.int8)
+    return replace(
+        spec, stride=(spec.stride[0] * sh, spec.stride[1] * sw), pads=pads
+    ), taps.astype(np.int8)
 
 
 def _folded_pads(spec: Conv2D, op: Op, x: Value, pick: Pick) -> Pads | None:
-    """The pads around `x` that make the same positions, if what is outside of the one image is outside of the other."""
+    """The pads around `x` that make the same positions, if what is outside of the one
+    image is outside of the other.
+    """
     pads: list[int] = []
     for i, places in enumerate((pick.rows, pick.columns)):
-        before, after = spec.pads[2 * i], spec.pads[2 * i + 1]
-        size, stride, have = op.inputs[0].type.shape[i + 1], pick.stride[i], x.type.shape[i + 1]
-        if (before and places.max() >= stride) or (after and stride * size + places.min() < have):
+        before = spec.pads[2 * i]
+        after = spec.pads[2 * i + 1]
+        size = op.inputs[0].type.shape[i + 1]
+        stride = pick.stride[i]
+        have = x.type.shape[i + 1]
+        if (before and places.max() >= stride) or (
+            after and stride * size + places.min() < have
+        ):
             return None
         window = stride * (op.inputs[1].type.shape[i + 1] - 1) + pick.kernel[i]
         if pick.stride == (1, 1):
-            window = (op.inputs[1].type.shape[i + 1] - 1) * spec.dilation[i] + 1 + pick.kernel[i] - 1
+            window = (
+                (op.inputs[1].type.shape[i + 1] - 1) * spec.dilation[i]
+                + 1
+                + pick.kernel[i]
+                - 1
+            )
         last = stride * spec.stride[i] * (op.output.type.shape[i + 1] - 1) + window
         pads += [stride * before, max(0, last - have - stride * before)]
     return pads[0], pads[1], pads[2], pads[3]

@@ -15,14 +15,27 @@ ALL = np.arange(-128, 128).astype(np.int8)
 
 def int8_table(op: Op) -> Array | None:
     """The outputs of an op for `ALL`; None unless it is a function of one int8 number."""
-    x, y = op.inputs[0].type, op.output.type
-    whole = all(t.dtype == "int8" and t.quant is not None and t.quant.axis is None for t in (x, y))
+    x = op.inputs[0].type
+    y = op.output.type
+    whole = all(
+        t.dtype == "int8" and t.quant is not None and t.quant.axis is None
+        for t in (x, y)
+    )
     return op.spec.table(x, y) if isinstance(op.spec, Unary) and whole else None
 
 
-def applied(spec: OpDef, q: Array, x: TensorType, y: TensorType, *constants: tuple[Array, TensorType]) -> Array:
-    """What an op makes of the integers `q` of type `x` and of scalar constants; the types give the scales alone."""
-    arrays, types = [q, *(c for c, _ in constants)], [x, *(t for _, t in constants)]
+def applied(
+    spec: OpDef,
+    q: Array,
+    x: TensorType,
+    y: TensorType,
+    *constants: tuple[Array, TensorType],
+) -> Array:
+    """What an op makes of the integers `q` of type `x` and of scalar constants; the
+    types give the scales alone.
+    """
+    arrays = [q, *(c for c, _ in constants)]
+    types = [x, *(t for _, t in constants)]
     return spec.ref(arrays, _like(types, arrays), _like([y], [q]))[0]
 
 

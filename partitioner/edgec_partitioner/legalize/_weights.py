@@ -1,4 +1,6 @@
-"""What the rewrites of ops with weights share: edits of constant weights, and whether an edit helps."""
+"""What the rewrites of ops with weights share: edits of constant weights, and whether
+an edit helps.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def array(v: Value) -> Array:
 
 
 def zeros(w: Value, shape: tuple[int, ...]) -> Array:
-    """Weights that add nothing, of the type of `w`: zero points where they are quantized."""
+    """Weights that add nothing, of the type of `w`: zero points where they are
+    quantized.
+    """
     zero = 0 if w.type.quant is None else w.type.quant.broadcast(len(shape))[1]
     return np.broadcast_to(np.asarray(zero, w.type.np_dtype), shape).copy()
 
@@ -34,8 +38,11 @@ def part_of(quant: Quant | None, part: slice) -> Quant | None:
     return Quant(quant.scale[part], quant.zero_point[part], quant.axis)
 
 
-def helps(op: Op, spec: OpDef, inputs: Sequence[Value], result: TensorType | None = None) -> bool:
-    """Whether the op would break fewer rules with this spec and these inputs, and none that it keeps now.
+def helps(
+    op: Op, spec: OpDef, inputs: Sequence[Value], result: TensorType | None = None
+) -> bool:
+    """Whether the op would break fewer rules with this spec and these inputs, and none
+    that it keeps now.
 
     result: the type of its output, if another one.
     """

@@ -1,9 +1,11 @@
 """A clamp to a range that has no name of its own becomes a change of scale.
 
-Pattern: an int8 min(max(x, low), high). Condition: equal results for all 256 inputs at the scales given, which are
-compared. Replacement: QUANTIZE to the output's scale; where that scale reaches beyond the range, MAXIMUM and MINIMUM
-with the bounds behind it. Proof: QUANTIZE rescales as the clamp does and saturates at the ends of int8, where the
-quantizer puts the bounds; the comparison covers every input. Pays always: the clamp has no TFLite form at all.
+Pattern: an int8 min(max(x, low), high). Condition: equal results for all 256 inputs at
+the scales given, which are compared. Replacement: QUANTIZE to the output's scale; where
+that scale reaches beyond the range, MAXIMUM and MINIMUM with the bounds behind it.
+Proof: QUANTIZE rescales as the clamp does and saturates at the ends of int8, where the
+quantizer puts the bounds; the comparison covers every input. Pays always: the clamp has
+no TFLite form at all.
 """
 
 from __future__ import annotations
@@ -23,10 +25,15 @@ BOUND = 0.0
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Rescale, then compare with the bounds that the scale does not keep by itself."""
-    x, y, want = op.inputs[0], op.output, int8_table(op)
+    x = op.inputs[0]
+    y = op.output
+    want = int8_table(op)
     if want is None or x.const is not None:
         return False
-    scaled = ALL if x.type.quant == y.type.quant else applied(Quantize(), ALL, x.type, y.type)
+    if x.type.quant == y.type.quant:
+        scaled = ALL
+    else:
+        scaled = applied(Quantize(), ALL, x.type, y.type)
     bounds: list[tuple[OpDef, int]] = []
     if scaled.min() < want.min():
         bounds.append((Maximum(), int(want.min())))
@@ -37,16 +44,26 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if not bounds:
         r.update(op, Quantize(), [x])
         return True
-    value = x if x.type.quant == y.type.quant else r.add(op, Quantize(), [x], f"{y.name}_scaled", y.type.quant)
-    operands = [r.const(np.array(q, np.int8), f"{y.name}_bound", y.type.quant) for _, q in bounds]
+    if x.type.quant == y.type.quant:
+        value = x
+    else:
+        value = r.add(op, Quantize(), [x], f"{y.name}_scaled", y.type.quant)
+    operands = [
+        r.const(np.array(q, np.int8), f"{y.name}_bound", y.type.quant)
+        for _, q in bounds
+    ]
     if len(bounds) == 2:
-        value = r.add(op, bounds[0][0], [value, operands[0]], f"{y.name}_low", y.type.quant)
+        value = r.add(
+            op, bounds[0][0], [value, operands[0]], f"{y.name}_low", y.type.quant
+        )
     r.update(op, bounds[-1][0], [value, operands[-1]])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """One bound or two, reached by the input or not; an output scale of its own or the input's."""
+    """One bound or two, reached by the input or not; an output scale of its own or the
+    input's.
+    """
     build = Builder("clamp")
     shape = (1, *map(int, rng.integers(1, 9, 3)))
     low, high = (float(v) for v in sorted(rng.normal(size=2)))
@@ -62,6 +79,7 @@ def example(rng: np.random.Generator) -> Graph:
 
 def _quant(low: float, high: float) -> Quant:
     """The scale of a range, widened so that it holds zero."""
-    low, high = min(low, 0.0), max(high, 0.0)
+    low = min(low, 0.0)
+    high = max(high, 0.0)
     scale = float(np.float32((high - low) / 255 or 1.0))
     return Quant.per_tensor(scale, round(-128 - low / scale))

@@ -1,10 +1,13 @@
 """A fully connected layer over many rows becomes a 1x1 convolution.
 
-Pattern: a fully connected layer whose output has more than one row. Condition: constant weights. Replacement: CONV_2D
-over the rows as an image, [1, 1, rows, C] or [1, a, b, C], between reshapes that only add or drop ones where the rows
-have at most two dimensions. Proof: both are the same sums of products. On int8 they are not: FULLY_CONNECTED rounds
-once, CONV_2D twice, and the results differ in the last bit at about every second step of the output; so it is made
-before quantization (see fully_connected_split for int8 files). Pays always: it maps, and gets a scale per channel.
+Pattern: a fully connected layer whose output has more than one row. Condition: constant
+weights. Replacement: CONV_2D over the rows as an image, [1, 1, rows, C] or [1, a, b,
+C], between reshapes that only add or drop ones where the rows have at most two
+dimensions. Proof: both are the same sums of products. On int8 they are not:
+FULLY_CONNECTED rounds once, CONV_2D twice, and the results differ in the last bit at
+about every second step of the output; so it is made before quantization (see
+fully_connected_split for int8 files). Pays always: it maps, and gets a scale per
+channel.
 """
 
 from __future__ import annotations
@@ -27,7 +30,11 @@ BOUND = 1e-5
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Lay the rows out as an image and convolve it."""
     x, w, *bias = op.inputs
-    if not isinstance(op.spec, FullyConnected) or x.const is not None or not constant_weights(op):
+    if (
+        not isinstance(op.spec, FullyConnected)
+        or x.const is not None
+        or not constant_weights(op)
+    ):
         return False
     rows = op.output.type.size // op.output.type.shape[-1]
     if rows == 1 or x.type.dtype != "float32":
@@ -40,10 +47,18 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Rows in one or two dimensions, kept or flattened, or of twice the last dimension; bias and activation."""
+    """Rows in one or two dimensions, kept or flattened, or of twice the last dimension;
+    bias and activation.
+    """
     build = Builder("fully_connected_rows")
-    lead = (1, *map(int, rng.integers(1, 6, int(rng.integers(0, 2)))), int(rng.integers(2, 6)) * 2)
-    k, o, keep = int(rng.integers(1, 20)), int(rng.integers(1, 20)), bool(rng.integers(2))
+    lead = (
+        1,
+        *map(int, rng.integers(1, 6, int(rng.integers(0, 2)))),
+        int(rng.integers(2, 6)) * 2,
+    )
+    k = int(rng.integers(1, 20))
+    o = int(rng.integers(1, 20))
+    keep = bool(rng.integers(2))
     x = build.input("x", TensorType((*lead, k)))
     if not keep and prod(lead) > 2 and rng.random() < 0.5:
         k *= 2

@@ -1,10 +1,13 @@
-"""A grouped convolution becomes dense: one convolution, or a few over slices of the channels.
+"""A grouped convolution becomes dense: one convolution, or a few over slices of the
+channels.
 
-Pattern: a convolution of several groups. Condition: constant weights. Replacement: groups of one channel each: a
-depthwise convolution. Else the groups are taken together in as many parts as an Edge TPU does soonest; each part is a
-dense convolution whose weights are zero between groups, and if there are several, they read slices and are
-concatenated. Proof: a zero weight adds nothing to an integer sum; each output channel keeps its weights, scale and
-bias. Pays while what the zeros cost (multiplications, parameters) is less than another transfer: `_parts` decides.
+Pattern: a convolution of several groups. Condition: constant weights. Replacement:
+groups of one channel each: a depthwise convolution. Else the groups are taken together
+in as many parts as an Edge TPU does soonest; each part is a dense convolution whose
+weights are zero between groups, and if there are several, they read slices and are
+concatenated. Proof: a zero weight adds nothing to an integer sum; each output channel
+keeps its weights, scale and bias. Pays while what the zeros cost (multiplications,
+parameters) is less than another transfer: `_parts` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ BOUND = 0.0
 
 _MACS_PER_MS = 1e9
 _MS_PER_PARAMETER = 1.9e-6
-"""Published: dense convolutions reach 1.0 TMAC/s, and USB 3 streams 520 MB of parameters a second."""
+"""Published: dense convolutions reach 1.0 TMAC/s, and USB 3 streams 520 MB of
+parameters a second.
+"""
 _MS_PER_PART = 0.05
 """Assumed: a slice, a convolution of its own and a share of the concatenation."""
 
@@ -46,9 +51,21 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         return True
     parts = _parts(op, groups)
     if parts == 1:
-        r.update(op, spec, [x, r.const(_dense(w, array(w), groups), f"{w.name}_dense", w.type.quant), *bias])
+        r.update(
+            op,
+            spec,
+            [
+                x,
+                r.const(_dense(w, array(w), groups), f"{w.name}_dense", w.type.quant),
+                *bias,
+            ],
+        )
     else:
-        r.update(op, Concat(3), [_part(r, op, i, parts, groups // parts) for i in range(parts)])
+        r.update(
+            op,
+            Concat(3),
+            [_part(r, op, i, parts, groups // parts) for i in range(parts)],
+        )
     return True
 
 
@@ -57,7 +74,10 @@ def _parts(op: Op, groups: int) -> int:
 
     def ms(parts: int) -> float:
         zeros_too = groups / parts
-        computed = op.spec.macs(op) * zeros_too / _MACS_PER_MS + op.inputs[1].type.size * zeros_too * _MS_PER_PARAMETER
+        computed = (
+            op.spec.macs(op) * zeros_too / _MACS_PER_MS
+            + op.inputs[1].type.size * zeros_too * _MS_PER_PARAMETER
+        )
         return computed + (_MS_PER_PART * parts if parts > 1 else 0)
 
     return min((n for n in range(1, groups + 1) if groups % n == 0), key=ms)
@@ -66,13 +86,25 @@ def _parts(op: Op, groups: int) -> int:
 def _part(r: Rewriter, op: Op, i: int, parts: int, groups: int) -> Value:
     """The i-th part: the convolution of `groups` groups."""
     x, w, *bias = op.inputs
-    ins, outs = x.type.shape[3] // parts, w.type.shape[0] // parts
+    ins = x.type.shape[3] // parts
+    outs = w.type.shape[0] // parts
     rows = slice(i * outs, (i + 1) * outs)
-    channels = r.add(op, slice_axes(x.type, {3: (i * ins, ins, 1)}), [x], f"{x.name}_part{i}")
+    channels = r.add(
+        op, slice_axes(x.type, {3: (i * ins, ins, 1)}), [x], f"{x.name}_part{i}"
+    )
     dense = _dense(w, array(w)[rows], groups, rows)
     weights = [r.const(dense, f"{w.name}_part{i}", part_of(w.type.quant, rows))]
-    weights += [r.const(array(b)[rows], f"{b.name}_part{i}", part_of(b.type.quant, rows)) for b in bias]
-    return r.add(op, op.spec, [channels, *weights], f"{op.output.name}_part{i}", op.output.type.quant)
+    weights += [
+        r.const(array(b)[rows], f"{b.name}_part{i}", part_of(b.type.quant, rows))
+        for b in bias
+    ]
+    return r.add(
+        op,
+        op.spec,
+        [channels, *weights],
+        f"{op.output.name}_part{i}",
+        op.output.type.quant,
+    )
 
 
 def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> Array:
@@ -87,20 +119,49 @@ def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> 
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Few or many groups, with and without bias, per tensor or per channel; large enough for parts now and then."""
+    """Few or many groups, with and without bias, per tensor or per channel; large
+    enough for parts now and then.
+    """
     build = Builder("grouped_conv")
-    groups, depth, wide = int(rng.choice([2, 3, 4])), int(rng.integers(1, 5)), int(rng.integers(1, 4))
-    size, kernel = int(rng.integers(3, 7)), int(rng.choice([1, 3]))
+    groups = int(rng.choice([2, 3, 4]))
+    depth = int(rng.integers(1, 5))
+    wide = int(rng.integers(1, 4))
+    size = int(rng.integers(3, 7))
+    kernel = int(rng.choice([1, 3]))
     if rng.random() < 0.2:
-        groups, depth, wide, kernel = 4, 64, 64, 3
-    c, o = groups * depth, groups * wide
-    x = build.input("x", TensorType((1, size, size, c), "int8", Quant.per_tensor(0.05, int(rng.integers(-128, 128)))))
+        groups = 4
+        depth = 64
+        wide = 64
+        kernel = 3
+    c = groups * depth
+    o = groups * wide
+    x = build.input(
+        "x",
+        TensorType(
+            (1, size, size, c),
+            "int8",
+            Quant.per_tensor(0.05, int(rng.integers(-128, 128))),
+        ),
+    )
     scales = tuple(float(np.float32(s)) for s in rng.uniform(0.001, 0.01, o))
-    quant = Quant(scales, (0,) * o, 0) if rng.random() < 0.5 else Quant.per_tensor(0.004)
-    w = build.const(rng.integers(-127, 128, (o, kernel, kernel, depth)).astype(np.int8), "w", quant)
-    of_bias = Quant(tuple(float(np.float32(0.05) * np.float32(s)) for s in quant.scale), quant.zero_point, quant.axis)
+    if rng.random() < 0.5:
+        quant = Quant(scales, (0,) * o, 0)
+    else:
+        quant = Quant.per_tensor(0.004)
+    w = build.const(
+        rng.integers(-127, 128, (o, kernel, kernel, depth)).astype(np.int8), "w", quant
+    )
+    of_bias = Quant(
+        tuple(float(np.float32(0.05) * np.float32(s)) for s in quant.scale),
+        quant.zero_point,
+        quant.axis,
+    )
     bias = build.const(rng.integers(-9000, 9000, o).astype(np.int32), "b", of_bias)
-    spec = Conv2D((1, 1), (kernel // 2,) * 4, act=str(rng.choice(["none", "relu", "relu6"])))
-    y = build.add(spec, [x, w, bias][: int(rng.integers(2, 4))], quant=Quant.per_tensor(0.3, 3))
+    spec = Conv2D(
+        (1, 1), (kernel // 2,) * 4, act=str(rng.choice(["none", "relu", "relu6"]))
+    )
+    y = build.add(
+        spec, [x, w, bias][: int(rng.integers(2, 4))], quant=Quant.per_tensor(0.3, 3)
+    )
     build.graph.outputs = [y]
     return build.graph

@@ -1,7 +1,8 @@
 """hard_swish(x) becomes x * (relu6(x + 3) / 6).
 
-Pattern: a hard-swish. Replacement: ADD, RELU6, MUL by a sixth, MUL, all of which map. Proof: it is the definition; only
-the order of the roundings differs. Pays always: MobileNetV3's other ops all map, and each hard-swish would cut it.
+Pattern: a hard-swish. Replacement: ADD, RELU6, MUL by a sixth, MUL, all of which map.
+Proof: it is the definition; only the order of the roundings differs. Pays always:
+MobileNetV3's other ops all map, and each hard-swish would cut it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,19 @@ BOUND = 1e-6
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Take the activation apart."""
     (x,), name = op.inputs, op.output.name
-    shifted = r.add(op, Add(), [x, r.const(np.array(3, np.float32), f"{name}_three")], f"{name}_shifted")
+    shifted = r.add(
+        op,
+        Add(),
+        [x, r.const(np.array(3, np.float32), f"{name}_three")],
+        f"{name}_shifted",
+    )
     gate = r.add(op, Relu6(), [shifted], f"{name}_gate")
-    scaled = r.add(op, Mul(), [gate, r.const(np.array(1 / 6, np.float32), f"{name}_sixth")], f"{name}_scaled")
+    scaled = r.add(
+        op,
+        Mul(),
+        [gate, r.const(np.array(1 / 6, np.float32), f"{name}_sixth")],
+        f"{name}_scaled",
+    )
     r.update(op, Mul(), [x, scaled])
     return True
 
@@ -30,6 +41,8 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 def example(rng: np.random.Generator) -> Graph:
     """One activation."""
     build = Builder("hard_swish")
-    x = build.input("x", TensorType((1, *map(int, rng.integers(1, 7, 2)), int(rng.integers(1, 9)))))
+    x = build.input(
+        "x", TensorType((1, *map(int, rng.integers(1, 7, 2)), int(rng.integers(1, 9))))
+    )
     build.graph.outputs = [build.add(HardSwish(), [x])]
     return build.graph

@@ -1,12 +1,14 @@
 """A chain of ops through tensors that are too large is computed in bands of rows.
 
-Pattern: an op whose result, but not its input, is larger than any tensor that was seen to map, and the ops behind it
-until the image is small enough again: convolutions, pools without pads, zero borders, and what treats every pixel
-alike. Condition: nothing else reads a tensor on the way; up to 64 bands make all of them small enough. Replacement: for
-each band of the last result a slice of the rows that it depends on, the ops on these rows, with the part of their pads
-that lies outside of the image; a concatenation of the bands. Proof: each row of the result is computed from the rows
-that it was computed from before. Pays where the model would not compile; neighbouring bands compute the rows of their
-overlap twice.
+Pattern: an op whose result, but not its input, is larger than any tensor that was seen
+to map, and the ops behind it until the image is small enough again: convolutions, pools
+without pads, zero borders, and what treats every pixel alike. Condition: nothing else
+reads a tensor on the way; up to 64 bands make all of them small enough. Replacement:
+for each band of the last result a slice of the rows that it depends on, the ops on
+these rows, with the part of their pads that lies outside of the image; a concatenation
+of the bands. Proof: each row of the result is computed from the rows that it was
+computed from before. Pays where the model would not compile; neighbouring bands compute
+the rows of their overlap twice.
 """
 
 from __future__ import annotations
@@ -22,7 +24,18 @@ from edgec.ops.pool import MaxPool2D
 from edgec.ops.unary import Relu
 from edgec_partitioner.legalize._bands import bands, chain, compute
 
-KINDS = ("conv2d", "depthwise_conv2d", "max_pool2d", "average_pool2d", "pad", "add", "mul", "relu", "relu6", "logistic")
+KINDS = (
+    "conv2d",
+    "depthwise_conv2d",
+    "max_pool2d",
+    "average_pool2d",
+    "pad",
+    "add",
+    "mul",
+    "relu",
+    "relu6",
+    "logistic",
+)
 BOUND = 0.0
 
 
@@ -33,7 +46,8 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
 def in_bands(r: Rewriter, op: Op, limit: int) -> bool:
     """`rewrite` for another size."""
-    x, y = op.inputs[0], op.outputs[0]
+    x = op.inputs[0]
+    y = op.outputs[0]
     if x.const is not None or x.type.size > limit or y.type.size <= limit:
         return False
     ops = chain(r, op, limit)
@@ -47,17 +61,21 @@ def in_bands(r: Rewriter, op: Op, limit: int) -> bool:
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """A border that makes an image too large, sometimes an activation, and a maximum pool."""
+    """A border that makes an image too large, sometimes an activation, and a maximum
+    pool.
+    """
     build = Builder("large_tensor")
     q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
     height = int(rng.integers(2000, 2100))
     width = LARGEST_MAPPED // height
     x = build.input("x", TensorType((1, height, width, 1), "int8", q))
-    top, right = int(rng.integers(1, 4)), int(rng.integers(0, 3))
+    top = int(rng.integers(1, 4))
+    right = int(rng.integers(0, 3))
     y = build.add(Pad(((0, 0), (top, 2), (1, right), (0, 0))), [x])
     if rng.random() < 0.5:
         y = build.add(Relu(), [y], quant=q)
-    kernel, stride = int(rng.integers(1, 3)), int(rng.integers(3, 9))
+    kernel = int(rng.integers(1, 3))
+    stride = int(rng.integers(3, 9))
     y = build.add(MaxPool2D((kernel, kernel), (stride, stride)), [y])
     build.graph.outputs = [y]
     return build.graph

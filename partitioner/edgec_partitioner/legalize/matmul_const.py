@@ -1,10 +1,12 @@
 """A product of an activation with constant matrices becomes 1x1 convolutions.
 
-Pattern: a batched matrix product one side of which is constant, and a fully connected layer whose rows are constant and
-whose weights are computed. Condition: at most 16 different matrices; no bias on constant rows. Replacement: the vectors
-of the activation along the summed dimension are laid out as an image; CONV_2D with the constant as its weights, one for
-each matrix, concatenated; transposes where the summed dimension is not the last, and where the constant is on the left.
-Proof: the same sums of products. Pays where the operations around it map; else `_stranded` takes it back.
+Pattern: a batched matrix product one side of which is constant, and a fully connected
+layer whose rows are constant and whose weights are computed. Condition: at most 16
+different matrices; no bias on constant rows. Replacement: the vectors of the activation
+along the summed dimension are laid out as an image; CONV_2D with the constant as its
+weights, one for each matrix, concatenated; transposes where the summed dimension is not
+the last, and where the constant is on the left. Proof: the same sums of products. Pays
+where the operations around it map; else `_stranded` takes it back.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _MAX_MATRICES = 16
 
 @dataclass(frozen=True)
 class _Product:
-    """out[l, r, q] = Σ x[l, r, k] * matrices[l or 0, q, k]; then the last two dimensions swapped if `swap`.
+    """out[l, r, q] = Σ x[l, r, k] * matrices[l or 0, q, k]; then the last two
+    dimensions swapped if `swap`.
 
     x has its last two dimensions swapped first if `swap_x`.
     """
@@ -58,8 +61,16 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if len(p.matrices) == 1:
         y = _convolved(r, op, images, p.matrices[0], p.act)
     else:
-        parts = [r.add(op, slice_axes(images.type, {1: (i, 1, 1)}), [images], f"{x.name}_{i}") for i in range(lead)]
-        results = [_convolved(r, op, part, m, p.act) for part, m in zip(parts, p.matrices, strict=True)]
+        parts = [
+            r.add(
+                op, slice_axes(images.type, {1: (i, 1, 1)}), [images], f"{x.name}_{i}"
+            )
+            for i in range(lead)
+        ]
+        results = [
+            _convolved(r, op, part, m, p.act)
+            for part, m in zip(parts, p.matrices, strict=True)
+        ]
         y = r.add(op, Concat(1), results, f"{op.output.name}_joined")
     shape = op.output.type.shape
     y = shaped(r, op, y, (*shape[:-2], shape[-1], shape[-2]) if p.swap else shape)
@@ -87,7 +98,10 @@ def _product(op: Op) -> _Product | None:
 
 
 def _convolved(r: Rewriter, op: Op, image: Value, matrix: Array, act: str) -> Value:
-    weights = r.const(matrix.reshape(matrix.shape[0], 1, 1, matrix.shape[1]), f"{op.output.name}_weights")
+    weights = r.const(
+        matrix.reshape(matrix.shape[0], 1, 1, matrix.shape[1]),
+        f"{op.output.name}_weights",
+    )
     return r.add(op, Conv2D(act=act), [image, weights], f"{op.output.name}_image")
 
 
@@ -101,20 +115,28 @@ def _swapped(r: Rewriter, op: Op, x: Value) -> Value:
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """The constant on either side, one matrix or one for each image, either side given transposed."""
+    """The constant on either side, one matrix or one for each image, either side given
+    transposed.
+    """
     build = Builder("matmul_const")
     lead = int(rng.integers(1, 4))
     m, k, n = (int(d) for d in rng.integers(2, 8, 3))
     if rng.random() < 0.25:
         rows = build.const(rng.normal(size=(m, k)).astype(np.float32), "rows")
         spec = FullyConnected(str(rng.choice(["none", "relu"])))
-        build.graph.outputs = [build.add(spec, [rows, build.input("x", TensorType((n, k)))])]
+        build.graph.outputs = [
+            build.add(spec, [rows, build.input("x", TensorType((n, k)))])
+        ]
         return build.graph
     adj = (bool(rng.integers(2)), bool(rng.integers(2)))
     shapes = [(k, m) if adj[0] else (m, k), (n, k) if adj[1] else (k, n)]
     left = bool(rng.integers(2))
     many = lead if rng.random() < 0.5 else 1
-    constant = build.const(rng.normal(size=(many, *shapes[0 if left else 1])).astype(np.float32), "m")
+    constant = build.const(
+        rng.normal(size=(many, *shapes[0 if left else 1])).astype(np.float32), "m"
+    )
     x = build.input("x", TensorType((1, lead, *shapes[1 if left else 0])))
-    build.graph.outputs = [build.add(BatchMatMul(*adj), [constant, x] if left else [x, constant])]
+    build.graph.outputs = [
+        build.add(BatchMatMul(*adj), [constant, x] if left else [x, constant])
+    ]
     return build.graph

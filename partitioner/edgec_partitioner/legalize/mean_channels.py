@@ -1,9 +1,10 @@
 """A MEAN over channels whose number is no multiple of 4 becomes a 1x1 convolution.
 
-Pattern: a float MEAN over the last axis, alone or with others. Condition: the others' mean comes first and maps or is
-rewritten itself. Replacement: MEAN over the other axes, CONV_2D with one filter of equal weights over the vectors laid
-out as an image, reshapes that only add or drop ones. Proof: it is the same sum. Pays where convolutions are around it
-(channel attention).
+Pattern: a float MEAN over the last axis, alone or with others. Condition: the others'
+mean comes first and maps or is rewritten itself. Replacement: MEAN over the other axes,
+CONV_2D with one filter of equal weights over the vectors laid out as an image, reshapes
+that only add or drop ones. Proof: it is the same sum. Pays where convolutions are
+around it (channel attention).
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ BOUND = 1e-5
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Add up the channels with weights."""
-    x, spec = op.inputs[0], op.spec
+    x = op.inputs[0]
+    spec = op.spec
     last = x.type.rank - 1
-    if not isinstance(spec, Mean) or last not in spec.axes or x.type.dtype != "float32" or x.const is not None:
+    if (
+        not isinstance(spec, Mean)
+        or last not in spec.axes
+        or x.type.dtype != "float32"
+        or x.const is not None
+    ):
         return False
     channels = x.type.shape[-1]
     if channels % 4 == 0 or prod(x.type.shape[:-3]) > 1:
@@ -39,11 +46,15 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Over the channels alone, with a side or the whole image; rows too; axes kept and dropped."""
+    """Over the channels alone, with a side or the whole image; rows too; axes kept and
+    dropped.
+    """
     build = Builder("mean_channels")
     channels = int(rng.integers(0, 5)) * 4 + int(rng.integers(1, 4))
     lead = (1, *map(int, rng.integers(2, 7, int(rng.integers(1, 3)))))
     x = build.input("x", TensorType((*lead, channels)))
     more = tuple(a for a in range(1, len(lead)) if rng.random() < 0.4)
-    build.graph.outputs = [build.add(Mean((*more, len(lead)), bool(rng.integers(2))), [x])]
+    build.graph.outputs = [
+        build.add(Mean((*more, len(lead)), bool(rng.integers(2))), [x])
+    ]
     return build.graph

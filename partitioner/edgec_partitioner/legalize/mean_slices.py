@@ -1,9 +1,11 @@
 """A MEAN over an image that is too large becomes means of slices of its channels.
 
-Pattern: an int8 MEAN that is refused. Condition: it keeps an axis (the channels, most often) a part of which maps.
-Replacement: STRIDED_SLICE of that axis into as few parts as map, MEAN of each, CONCATENATION. Proof: no output depends
-on more than its own slice, and the number of elements and the scales, which give the multiplier, are the same. Pays
-where convolutions follow: a gate of squeeze-and-excitation would cut the model in two.
+Pattern: an int8 MEAN that is refused. Condition: it keeps an axis (the channels, most
+often) a part of which maps. Replacement: STRIDED_SLICE of that axis into as few parts
+as map, MEAN of each, CONCATENATION. Proof: no output depends on more than its own
+slice, and the number of elements and the scales, which give the multiplier, are the
+same. Pays where convolutions follow: a gate of squeeze-and-excitation would cut the
+model in two.
 """
 
 from __future__ import annotations
@@ -25,8 +27,13 @@ BOUND = 0.0
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Cut, take the means, join."""
-    x, y, spec = op.inputs[0], op.output, op.spec
-    found = cut(op) if isinstance(spec, Mean) and x.type.dtype == y.type.dtype == "int8" else None
+    x = op.inputs[0]
+    y = op.output
+    spec = op.spec
+    if isinstance(spec, Mean) and x.type.dtype == y.type.dtype == "int8":
+        found = cut(op)
+    else:
+        found = None
     if not isinstance(spec, Mean) or found is None or len(found[1]) == 1:
         return False
     axis, sizes = found
@@ -50,7 +57,14 @@ def example(rng: np.random.Generator) -> Graph:
         ((1, size, 7, size * 2), (1,)),
         ((1, size, size, 12), (2, 3)),
     )[rng.integers(4)]
-    quants = [Quant.per_tensor(float(np.float32(rng.uniform(0.01, 0.1))), int(rng.integers(-128, 128))) for _ in "xy"]
+    quants = [
+        Quant.per_tensor(
+            float(np.float32(rng.uniform(0.01, 0.1))), int(rng.integers(-128, 128))
+        )
+        for _ in "xy"
+    ]
     x = build.input("x", TensorType(shape, "int8", quants[0]))
-    build.graph.outputs = [build.add(Mean(axes, bool(rng.integers(2))), [x], quant=quants[1])]
+    build.graph.outputs = [
+        build.add(Mean(axes, bool(rng.integers(2))), [x], quant=quants[1])
+    ]
     return build.graph

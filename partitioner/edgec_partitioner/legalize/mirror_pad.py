@@ -1,9 +1,11 @@
 """A border that repeats the image becomes a concatenation of its rows and columns.
 
-Pattern: a PAD that mirrors, repeats the edge or wraps around, of at most 4 elements on each side, not over the batch.
-Replacement: for each padded axis, unit-step SLICEs of the rows of the border, one row each where they run backwards,
-and a CONCATENATION with the image. Proof: no element changes, and axes are padded one after the other as the definition
-has it. Pays inside of an Edge TPU region; a wider border takes more slices than a transfer costs.
+Pattern: a PAD that mirrors, repeats the edge or wraps around, of at most 4 elements on
+each side, not over the batch. Replacement: for each padded axis, unit-step SLICEs of
+the rows of the border, one row each where they run backwards, and a CONCATENATION with
+the image. Proof: no element changes, and axes are padded one after the other as the
+definition has it. Pays inside of an Edge TPU region; a wider border takes more slices
+than a transfer costs.
 """
 
 from __future__ import annotations
@@ -25,20 +27,33 @@ _WIDEST = 4
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """One axis after the other."""
-    spec, x = op.spec, op.inputs[0]
-    if not isinstance(spec, Pad) or spec.mode == "constant" or x.type.quant != op.output.type.quant:
+    spec = op.spec
+    x = op.inputs[0]
+    if (
+        not isinstance(spec, Pad)
+        or spec.mode == "constant"
+        or x.type.quant != op.output.type.quant
+    ):
         return False
-    if any(map(any, spec.pads[:-3])) or max(p for pads in spec.pads for p in pads) > _WIDEST:
+    if (
+        any(map(any, spec.pads[:-3]))
+        or max(p for pads in spec.pads for p in pads) > _WIDEST
+    ):
         return False
     for axis, pads in enumerate(spec.pads):
         if any(pads):
             places = np.pad(np.arange(x.type.shape[axis]), pads, mode=spec.mode)  # type: ignore[call-overload]
             runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
             parts = [
-                x if len(run) == x.type.shape[axis] else r.add(op, _taken(x.type, axis, run), [x], f"{x.name}_row")
+                x
+                if len(run) == x.type.shape[axis]
+                else r.add(op, _taken(x.type, axis, run), [x], f"{x.name}_row")
                 for run in runs
             ]
-            x = r.add(op, Concat(axis), parts, f"{op.output.name}_axis{axis}") if len(parts) > 1 else parts[0]
+            if len(parts) > 1:
+                x = r.add(op, Concat(axis), parts, f"{op.output.name}_axis{axis}")
+            else:
+                x = parts[0]
     return r.forward(op, x)
 
 

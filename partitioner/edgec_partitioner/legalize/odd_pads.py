@@ -1,9 +1,10 @@
 """Pads that are neither TFLite's SAME nor VALID become a PAD op before the window.
 
-Pattern: a convolution or pool with such pads. Condition: a maximum pool's zero point is the lowest int8; an average
-pool counts its padding. Replacement: PAD, then the same op without pads (VALID). Proof: PAD fills in the zero point,
-which is what convolutions and such averages read outside of the image, and what is below no element of a maximum
-pool. Pays always: PAD is cheap on the Edge TPU.
+Pattern: a convolution or pool with such pads. Condition: a maximum pool's zero point is
+the lowest int8; an average pool counts its padding. Replacement: PAD, then the same op
+without pads (VALID). Proof: PAD fills in the zero point, which is what convolutions and
+such averages read outside of the image, and what is below no element of a maximum pool.
+Pays always: PAD is cheap on the Edge TPU.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pad import Pad
@@ -27,7 +28,8 @@ _NO_PADS: Pads = (0, 0, 0, 0)
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Take the pads out of the op."""
-    spec, x = op.spec, op.inputs[0]
+    spec = op.spec
+    x = op.inputs[0]
     if not isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D):
         return False
     if spec.tflite_padding(op) is not None or not _fills_with_zero(spec, x.type):
@@ -38,7 +40,8 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
 def pad_apart(r: Rewriter, op: Op) -> None:
     """Give the pads of a convolution or pool to a PAD of zeros before it."""
-    spec, x = op.spec, op.inputs[0]
+    spec = op.spec
+    x = op.inputs[0]
     assert isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D)
     top, bottom, left, right = spec.pads
     pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
@@ -49,7 +52,9 @@ def pad_apart(r: Rewriter, op: Op) -> None:
     r.update(op, bare, [padded, *op.inputs[1:]])
 
 
-def _fills_with_zero(spec: Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D, x: TensorType) -> bool:
+def _fills_with_zero(
+    spec: Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D, x: TensorType
+) -> bool:
     if isinstance(spec, MaxPool2D):
         return x.is_quantized and x.dtype == "int8" and x.zero_point == -128
     return not isinstance(spec, AveragePool2D) or spec.count_pads
@@ -58,11 +63,18 @@ def _fills_with_zero(spec: Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D,
 def example(rng: np.random.Generator) -> Graph:
     """A pool of odd pads."""
     build = Builder("odd_pads")
-    size, channels = int(rng.integers(3, 7)) * 2, int(rng.integers(1, 9))
+    size = int(rng.integers(3, 7)) * 2
+    channels = int(rng.integers(1, 9))
     maximum = bool(rng.integers(2))
     zero = -128 if maximum else int(rng.integers(-128, 128))
-    x = build.input("x", TensorType((1, size, size, channels), "int8", Quant.per_tensor(0.1, zero)))
+    x = build.input(
+        "x", TensorType((1, size, size, channels), "int8", Quant.per_tensor(0.1, zero))
+    )
     pads = (1, 1, 1, 1)
-    spec = MaxPool2D((3, 3), (2, 2), pads) if maximum else AveragePool2D((3, 3), (2, 2), pads, count_pads=True)
+    spec: OpDef
+    if maximum:
+        spec = MaxPool2D((3, 3), (2, 2), pads)
+    else:
+        spec = AveragePool2D((3, 3), (2, 2), pads, count_pads=True)
     build.graph.outputs = [build.add(spec, [x])]
     return build.graph

@@ -1,10 +1,12 @@
-"""A parametric rectifier whose slopes differ from pixel to pixel, or are computed, is taken apart.
+"""A parametric rectifier whose slopes differ from pixel to pixel, or are computed, is
+taken apart.
 
-Pattern: PRELU whose slope is not one value for each channel. Replacement: where every slope is at most 1, MAXIMUM of x
-and MUL of x by the slopes; where every one is at least 1, MINIMUM; otherwise RELU(x) less the slopes times RELU(-x).
-Slopes that only repeat those of the channels stay a PRELU, with one for each. Proof: slope * x is below x for a
-positive x exactly if the slope is less than 1, and above it for a negative one; of the two rectified terms one is
-zero. Pays always: all parts map.
+Pattern: PRELU whose slope is not one value for each channel. Replacement: where every
+slope is at most 1, MAXIMUM of x and MUL of x by the slopes; where every one is at least
+1, MINIMUM; otherwise RELU(x) less the slopes times RELU(-x). Slopes that only repeat
+those of the channels stay a PRELU, with one for each. Proof: slope * x is below x for a
+positive x exactly if the slope is less than 1, and above it for a negative one; of the
+two rectified terms one is zero. Pays always: all parts map.
 """
 
 from __future__ import annotations
@@ -27,15 +29,25 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     (x, slope), name = op.inputs, op.output.name
     if x.type.dtype != "float32":
         return False
-    row = _of_channels(slope.const, x.type.shape[-1]) if slope.const is not None else None
+    if slope.const is not None:
+        row = _of_channels(slope.const, x.type.shape[-1])
+    else:
+        row = None
     if row is not None:
         r.update(op, PRelu(), [x, r.const(row, slope.name)])
-    elif slope.const is not None and ((slope.const <= 1).all() or (slope.const >= 1).all()):
+    elif slope.const is not None and (
+        (slope.const <= 1).all() or (slope.const >= 1).all()
+    ):
         sloped = r.add(op, Mul(), [x, slope], f"{name}_sloped")
         r.update(op, Maximum() if (slope.const <= 1).all() else Minimum(), [x, sloped])
     else:
         minus_one = r.const(np.array(-1, np.float32), f"{name}_minus_one")
-        negative = r.add(op, Relu(), [r.add(op, Mul(), [x, minus_one], f"{name}_negated")], f"{name}_negative")
+        negative = r.add(
+            op,
+            Relu(),
+            [r.add(op, Mul(), [x, minus_one], f"{name}_negated")],
+            f"{name}_negative",
+        )
         sloped = r.add(op, Mul(), [negative, slope], f"{name}_sloped")
         r.update(op, Sub(), [r.add(op, Relu(), [x], f"{name}_positive"), sloped])
     return True
@@ -50,7 +62,9 @@ def _of_channels(slope: Array, channels: int) -> Array | None:
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Slopes below 1, above 1, of both kinds, negative ones, of pixels or lines, repeated, computed."""
+    """Slopes below 1, above 1, of both kinds, negative ones, of pixels or lines,
+    repeated, computed.
+    """
     build = Builder("prelu")
     h, w, c = (int(n) for n in rng.integers(2, 6, 3))
     x = build.input("x", TensorType((1, h, w, c)))
@@ -59,7 +73,12 @@ def example(rng: np.random.Generator) -> Graph:
     data = rng.uniform(low, high, shape).astype(np.float32)
     form = rng.integers(3)
     if form == 0:
-        data = np.ascontiguousarray(np.broadcast_to(data[:1, :1], (h, w, data.shape[-1])))
-    slope = build.input("slope", TensorType(shape)) if form == 1 else build.const(data, "slope")
+        data = np.ascontiguousarray(
+            np.broadcast_to(data[:1, :1], (h, w, data.shape[-1]))
+        )
+    if form == 1:
+        slope = build.input("slope", TensorType(shape))
+    else:
+        slope = build.const(data, "slope")
     build.graph.outputs = [build.add(PRelu(), [x, slope])]
     return build.graph

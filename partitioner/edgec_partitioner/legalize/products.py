@@ -1,7 +1,8 @@
 """-x and x² become products.
 
-Pattern: a negation or a square. Replacement: MUL by -1, MUL of x with itself. Proof: the numbers are the same; on int8
-the rounding differs, so it is made before quantization (TFLite has neither for int8). Pays always: MUL maps.
+Pattern: a negation or a square. Replacement: MUL by -1, MUL of x with itself. Proof:
+the numbers are the same; on int8 the rounding differs, so it is made before
+quantization (TFLite has neither for int8). Pays always: MUL maps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     (x,) = op.inputs
     if x.type.dtype != "float32":
         return False
-    other = x if isinstance(op.spec, Square) else r.const(np.array(-1, np.float32), f"{op.output.name}_minus_one")
+    if isinstance(op.spec, Square):
+        other = x
+    else:
+        other = r.const(np.array(-1, np.float32), f"{op.output.name}_minus_one")
     r.update(op, Mul(), [x, other])
     return True
 
@@ -30,6 +34,8 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 def example(rng: np.random.Generator) -> Graph:
     """Either, of any rank."""
     build = Builder("products")
-    x = build.input("x", TensorType((1, *map(int, rng.integers(1, 9, int(rng.integers(1, 4)))))))
+    x = build.input(
+        "x", TensorType((1, *map(int, rng.integers(1, 9, int(rng.integers(1, 4))))))
+    )
     build.graph.outputs = [build.add(Neg() if rng.integers(2) else Square(), [x])]
     return build.graph

@@ -1,16 +1,20 @@
-"""A bilinear resize that does not map becomes two matrix products, one for each direction.
+"""A bilinear resize that does not map becomes two matrix products, one for each
+direction.
 
-Pattern: a bilinear resize of a float image that the rules refuse: aligned corners, more than twice as large. Condition:
-the transposes that it takes map, or do so in parts (see large_transpose). Replacement: the pixels of a row are brought
-to the channels by a TRANSPOSE, a 1x1 convolution whose weights are the resize's makes the columns of the result of
-them, and likewise the rows:
+Pattern: a bilinear resize of a float image that the rules refuse: aligned corners, more
+than twice as large. Condition: the transposes that it takes map, or do so in parts (see
+large_transpose). Replacement: the pixels of a row are brought to the channels by a
+TRANSPOSE, a 1x1 convolution whose weights are the resize's makes the columns of the
+result of them, and likewise the rows:
 
-    [1,H,W,C] -T-> [1,C,H,W] -conv-> [1,C,H,W'] -T-> [1,W',C,H] -conv-> [1,W',C,H'] -T-> [1,H',W',C]
+    [1,H,W,C] -T-> [1,C,H,W] -conv-> [1,C,H,W'] -T-> [1,W',C,H] -conv-> [1,W',C,H'] -T->
+        [1,H',W',C]
 
-with T = (0,3,1,2), the permutation that was seen mapped. Proof: a resize is linear and separable; only the order of the
-float roundings differs. Quantized, it rounds once more, between the directions, and its weights to 1/127 of the largest
-of each row: about half a step of the output, root mean square. Pays inside of an Edge TPU region, where a resize on
-the CPU costs two transfers.
+with T = (0,3,1,2), the permutation that was seen mapped. Proof: a resize is linear and
+separable; only the order of the float roundings differs. Quantized, it rounds once
+more, between the directions, and its weights to 1/127 of the largest of each row: about
+half a step of the output, root mean square. Pays inside of an Edge TPU region, where a
+resize on the CPU costs two transfers.
 """
 
 from __future__ import annotations
@@ -34,25 +38,46 @@ _TURN = Transpose((0, 3, 1, 2))
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Columns, then rows."""
-    spec, x = op.spec, op.inputs[0]
-    if not isinstance(spec, ResizeBilinear) or x.type.dtype != "float32" or x.type.shape[0] != 1:
+    spec = op.spec
+    x = op.inputs[0]
+    if (
+        not isinstance(spec, ResizeBilinear)
+        or x.type.dtype != "float32"
+        or x.type.shape[0] != 1
+    ):
         return False
     if x.type.shape[1:3] == (1, 1):  # tile_one_pixel takes it once it is quantized
         return False
     (_, h, w, c), (_, out_h, out_w, _) = x.type.shape, op.output.type.shape
-    if not all(_turns(shape) for shape in ((1, h, w, c), (1, c, h, out_w), (1, out_w, c, out_h))):
+    if not all(
+        _turns(shape)
+        for shape in ((1, h, w, c), (1, c, h, out_w), (1, out_w, c, out_h))
+    ):
         return False
     rows, columns = spec.tables(x.type)
-    r.update(op, _TURN, [_product(r, op, _product(r, op, x, columns, 2, "columns"), rows, 1, "rows")])
+    r.update(
+        op,
+        _TURN,
+        [_product(r, op, _product(r, op, x, columns, 2, "columns"), rows, 1, "rows")],
+    )
     return True
 
 
-def _product(r: Rewriter, op: Op, x: Value, places: Neighbours, axis: int, name: str) -> Value:
-    """`x` turned, and its last axis, which has been `axis` of the resized image, interpolated."""
+def _product(
+    r: Rewriter, op: Op, x: Value, places: Neighbours, axis: int, name: str
+) -> Value:
+    """`x` turned, and its last axis, which has been `axis` of the resized image,
+    interpolated.
+    """
     size = op.inputs[0].type.shape[axis]
     name = f"{op.output.name}_{name}"
-    weights, bias = _matrix(places, size), np.zeros(len(places.low), np.float32)
-    inputs = [r.add(op, _TURN, [x], f"{name}_in"), r.const(weights, f"{name}_weights"), r.const(bias, f"{name}_bias")]
+    weights = _matrix(places, size)
+    bias = np.zeros(len(places.low), np.float32)
+    inputs = [
+        r.add(op, _TURN, [x], f"{name}_in"),
+        r.const(weights, f"{name}_weights"),
+        r.const(bias, f"{name}_bias"),
+    ]
     return r.add(op, Conv2D(), inputs, name)
 
 
@@ -65,7 +90,9 @@ def _turns(shape: tuple[int, ...]) -> bool:
 
 def _matrix(places: Neighbours, size: int) -> Array:
     """Weights [O,1,1,size] of a 1x1 convolution that interpolates."""
-    low, high, weight = places.low, places.high, places.weight.astype(np.float32)
+    low = places.low
+    high = places.high
+    weight = places.weight.astype(np.float32)
     matrix = np.zeros((len(low), size), np.float32)
     every = np.arange(len(low))
     matrix[every, low] += 1 - weight

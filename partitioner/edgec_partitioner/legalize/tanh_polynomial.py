@@ -1,14 +1,17 @@
 """Functions of e^x that the Edge TPU lacks become polynomials of TANH, which it has.
 
-Pattern: ELU and CELU, SELU, softplus, Mish. Condition: positive slopes of an ELU, CELU or SELU. Replacement: MUL,
-ADD, SUB, RELU and TANH. With s = tanh(rate |x| / 2), where only a CELU has a rate other than 1, and t = tanh(x / 2),
-an ELU is relu(x) less a cubic of s where x is negative, softplus is relu(x) and a square of s, Mish is x times a
-cubic of t. Proof: e^-|x| = (1 - s) / (1 + s), so each is a function of s or t with no pole near -1 … 1, and little is
-lost when it becomes a polynomial. With the coefficients below, the best of their degree that are exact where tanh
-saturates, the largest differences over all x are 0.0035 times the slope (ELU, SELU), 0.0041 (softplus) and 0.0066
-(Mish); the stated bound is the last against a largest result of 1. On int8, where half a step of TANH is 0.004
-already, the error is a tenth larger than that of the exact function. Pays where convolutions are on both sides, which
-it keeps together; it is ten elementwise ops at most.
+Pattern: ELU and CELU, SELU, softplus, Mish. Condition: positive slopes of an ELU, CELU
+or SELU. Replacement: MUL, ADD, SUB, RELU and TANH. With s = tanh(rate |x| / 2), where
+only a CELU has a rate other than 1, and t = tanh(x / 2), an ELU is relu(x) less a cubic
+of s where x is negative, softplus is relu(x) and a square of s, Mish is x times a cubic
+of t. Proof: e^-|x| = (1 - s) / (1 + s), so each is a function of s or t with no pole
+near -1 … 1, and little is lost when it becomes a polynomial. With the coefficients
+below, the best of their degree that are exact where tanh saturates, the largest
+differences over all x are 0.0035 times the slope (ELU, SELU), 0.0041 (softplus) and
+0.0066 (Mish); the stated bound is the last against a largest result of 1. On int8,
+where half a step of TANH is 0.004 already, the error is a tenth larger than that of the
+exact function. Pays where convolutions are on both sides, which it keeps together; it
+is ten elementwise ops at most.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         gate = parts.polynomial(parts.made(Tanh(), parts.times(x, 0.5)), _TANH_SOFTPLUS)
         r.update(op, Mul(), [x, gate])
     elif isinstance(spec, Softplus):
-        positive, negative = parts.made(Relu(), x), parts.made(Relu(), parts.times(x, -1))
+        positive = parts.made(Relu(), x)
+        negative = parts.made(Relu(), parts.times(x, -1))
         s = parts.made(Tanh(), parts.times(parts.made(Add(), positive, negative), 0.5))
         r.update(op, Add(), [positive, parts.polynomial(s, _LOG_ONE_PLUS_EXP)])
     elif isinstance(spec, Elu | Selu):
@@ -55,7 +59,14 @@ def rewrite(r: Rewriter, op: Op) -> bool:
             return False
         positive = parts.made(Relu(), x if gamma == 1 else parts.times(x, gamma))
         s = parts.made(Tanh(), parts.made(Relu(), parts.times(x, -0.5 * rate)))
-        r.update(op, Sub(), [positive, parts.polynomial(s, [gamma * spec.alpha * c for c in _ONE_LESS_EXP])])
+        r.update(
+            op,
+            Sub(),
+            [
+                positive,
+                parts.polynomial(s, [gamma * spec.alpha * c for c in _ONE_LESS_EXP]),
+            ],
+        )
     return True
 
 
@@ -63,7 +74,9 @@ class _Parts:
     """Makes the parts of one op's replacement, right before it."""
 
     def __init__(self, r: Rewriter, op: Op) -> None:
-        self.r, self.op, self.name = r, op, op.output.name
+        self.r = r
+        self.op = op
+        self.name = op.output.name
 
     def made(self, spec: OpDef, *inputs: Value) -> Value:
         return self.r.add(self.op, spec, inputs, f"{self.name}_{spec.kind}")
@@ -79,13 +92,17 @@ class _Parts:
         y = self.times(x, coefficients[-1])
         for c in coefficients[-2:0:-1]:
             y = self.made(Mul(), self.made(Add(), y, self.number(c)), x)
-        return self.made(Add(), y, self.number(coefficients[0])) if coefficients[0] else y
+        if coefficients[0]:
+            return self.made(Add(), y, self.number(coefficients[0]))
+        return y
 
 
 def example(rng: np.random.Generator) -> Graph:
     """Each function, of enough elements that one result is above 1; slopes up to 1."""
     build = Builder("tanh_polynomial")
-    x = build.input("x", TensorType((1, *map(int, rng.integers(4, 9, 2)), int(rng.integers(4, 9)))))
+    x = build.input(
+        "x", TensorType((1, *map(int, rng.integers(4, 9, 2)), int(rng.integers(4, 9))))
+    )
     elu = Elu(float(rng.uniform(0.1, 1)), float(rng.uniform(0.5, 2)))
     spec: OpDef = (Elu(), elu, Selu(), Softplus(), Mish())[rng.integers(5)]
     build.graph.outputs = [build.add(spec, [x])]

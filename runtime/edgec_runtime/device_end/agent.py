@@ -1,4 +1,5 @@
-"""The device end: answers the host's requests about slots until the host says goodbye (docs/protocol.md).
+"""The device end: answers the host's requests about slots until the host says goodbye
+(docs/protocol.md).
 
 This is part of what the host sends over the link and starts there, see wire.py.
 """
@@ -21,7 +22,14 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgec_runtime.device_end.bundles import MAX_FILES, MODEL, machine_target
-from edgec_runtime.device_end.disk import Disk, Refused, make_folder, opened, refusal, replace
+from edgec_runtime.device_end.disk import (
+    Disk,
+    Refused,
+    make_folder,
+    opened,
+    refusal,
+    replace,
+)
 from edgec_runtime.device_end.facts import collect, identity
 from edgec_runtime.device_end.incoming import App, Plan
 from edgec_runtime.device_end.packed import one_file
@@ -29,7 +37,13 @@ from edgec_runtime.device_end.printable import printable
 from edgec_runtime.device_end.running import MAX_OUTPUT_BYTES, TooMuch, environment, run
 from edgec_runtime.device_end.showing import Showing
 from edgec_runtime.device_end.slots import SCRATCH, recover_all
-from edgec_runtime.device_end.trust import FOLDER, MAX_SIGNATURE_BYTES, SYSTEM_FOLDER, Key, administered
+from edgec_runtime.device_end.trust import (
+    FOLDER,
+    MAX_SIGNATURE_BYTES,
+    SYSTEM_FOLDER,
+    Key,
+    administered,
+)
 from edgec_runtime.device_end.units import Units
 from edgec_runtime.device_end.vitals import Watch
 from edgec_runtime.device_end.wheels import Site
@@ -54,22 +68,31 @@ Answer = Tuple[Dict[str, Any], bytes]
 class Service:
     """The requests, apart from I/O: bytes in, bytes out.
 
-    What a cut left in any application's folder is put right first.  execute: running.run, or what a test has instead.
-    sha, source: of the device end.
+    What a cut left in any application's folder is put right first.  execute:
+    running.run, or what a test has instead. sha, source: of the device end.
     """
 
     def __init__(
-        self, root: str, disk: Optional[Disk] = None, execute: Execute = run, sha: str = "", source: str = ""
+        self,
+        root: str,
+        disk: Optional[Disk] = None,
+        execute: Execute = run,
+        sha: str = "",
+        source: str = "",
     ) -> None:
-        self.root, self.disk, self.execute = root, disk or Disk(), execute
+        self.root = root
+        self.disk = disk or Disk()
+        self.execute = execute
         self.units = Units(root, self.disk, execute, source=source)
-        self.listen: Optional[int] = None  # where the host is heard: a program ends when it is closed
+        # where the host is heard: a program ends when it is closed
+        self.listen: Optional[int] = None
         recover_all(root, self.disk)
         greeting = {"protocol": [PROTOCOL, PROTOCOL], "agent": VERSION, "sha256": sha}
         self.delivery = Delivery(True, json.dumps(greeting).encode())
         self.app: Optional[App] = None
         self.showing: Optional[Showing] = None
-        self.write: Callable[[bytes], None] = lambda data: None  # to the stream, while a request is worked on
+        # to the stream, while a request is worked on
+        self.write: Callable[[bytes], None] = lambda data: None
 
     def receive(self, data: bytes, now: float) -> None:
         """Takes what the stream gave and does what it asks for."""
@@ -98,9 +121,13 @@ class Service:
         self.app = self.showing = None
 
     def _tune(self) -> None:
-        with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        with contextlib.suppress(
+            ValueError, TypeError, KeyError, OverflowError, RecursionError
+        ):
             line = json.loads(self.delivery.peer or b"{}")
-            self.delivery.tune(int(line["chunk"]), int(line["window"]), float(line["rate"]))
+            self.delivery.tune(
+                int(line["chunk"]), int(line["window"]), float(line["rate"])
+            )
 
     def _answer(self, message: bytes) -> None:
         head: Dict[str, Any] = {}
@@ -109,7 +136,9 @@ class Service:
             do = getattr(self, f"do_{head.get('do')}", None)
             if do is None:
                 raise Refused(
-                    "device", f"the device end has no {head.get('do')!r:.40}", f"needs edgec-agent > {VERSION}"
+                    "device",
+                    f"the device end has no {head.get('do')!r:.40}",
+                    f"needs edgec-agent > {VERSION}",
                 )
             answer = do(head, blob)
         except Refused as e:
@@ -120,9 +149,14 @@ class Service:
         except OSError as e:
             r = refusal(e)
             answer = {"error": {"kind": r.kind, "what": r.what, "hint": r.hint}}, b""
-        except Exception as e:  # a request that no host of ours makes, or our bug: the other slots stay as they are
+        except Exception as e:
+            # a request that no host of ours makes, or our bug: the other slots stay as
+            # they are
             what = f"the device end failed: {type(e).__name__}: {e}"
-            answer = {"error": {"kind": "device", "what": what, "hint": "report it"}}, b""
+            answer = (
+                {"error": {"kind": "device", "what": what, "hint": "report it"}},
+                b"",
+            )
         if answer is not None:
             self.delivery.send(pack({**answer[0], "id": head.get("id", 0)}, answer[1]))
 
@@ -154,13 +188,19 @@ class Service:
     def do_facts(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """What this device has, for `edgec doctor`."""
         if sys.flags.no_site:
-            site.main()  # we were started without it, and look for packages where every other Python does
+            # we were started without it, and look for packages where every other Python
+            # does
+            site.main()
         return {"facts": collect(self.root, execute=self.execute)}, b""
 
     def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """A bundle will come: which parts of it are lacking?  The blob is its glue."""
-        app, plan = self._open(head), Plan(head.get("recipe"), blob)
-        for slot in (app.active(), *((app.inactive(), SCRATCH) if head.get("scratch") else ())):
+        app = self._open(head)
+        plan = Plan(head.get("recipe"), blob)
+        for slot in (
+            app.active(),
+            *((app.inactive(), SCRATCH) if head.get("scratch") else ()),
+        ):
             state = app.whole(slot) if slot else None
             if slot and state and state["sha256"] == plan.sha256:
                 app.verified(slot)
@@ -178,7 +218,9 @@ class Service:
         return {"slot": SCRATCH}, b""
 
     def do_activate(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Make what is in `try` the active version, in the other slot than the one before."""
+        """Make what is in `try` the active version, in the other slot than the one
+        before.
+        """
         app = self._open(head)
         return {
             "active": app.activate(head.get("allow_downgrade") is True),
@@ -213,14 +255,22 @@ class Service:
         return str(slot)
 
     def do_trust(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """From now on take only bundles that were signed with this key, or one that is trusted already."""
+        """From now on take only bundles that were signed with this key, or one that is
+        trusted already.
+        """
         try:
             key = Key.parse(blob.decode())
         except ValueError as e:
-            raise Refused("input", f"the key cannot be read: {e}", "give the .pub file of edgec sign --new-key") from e
+            raise Refused(
+                "input",
+                f"the key cannot be read: {e}",
+                "give the .pub file of edgec sign --new-key",
+            ) from e
         if administered():
             what = f"on this device only the administrator's keys count, in {SYSTEM_FOLDER}"
-            raise Refused("input", what, f"sudo cp the key to {SYSTEM_FOLDER} on the device")
+            raise Refused(
+                "input", what, f"sudo cp the key to {SYSTEM_FOLDER} on the device"
+            )
         folder = os.path.join(self.root, FOLDER)
         path = os.path.join(folder, f"{key.public.hex()[:16]}.pub")
         make_folder(self.disk, folder)
@@ -233,8 +283,15 @@ class Service:
         return {"wheels": site.there(), "active": site.active()}, b""
 
     def do_unpack(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """A wheel is here whole: unpack it.  It is not used yet.  The blob is its signature, or empty."""
-        return {"wheel": Site(self._open(head), self.execute).unpack(blob[:MAX_SIGNATURE_BYTES])}, b""
+        """A wheel is here whole: unpack it.
+
+        It is not used yet.  The blob is its signature, or empty.
+        """
+        return {
+            "wheel": Site(self._open(head), self.execute).unpack(
+                blob[:MAX_SIGNATURE_BYTES]
+            )
+        }, b""
 
     def do_adopt(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Use these wheels, if they work together."""
@@ -250,7 +307,10 @@ class Service:
         return {"apps": [a for a in apps if a["slots"]]}, b""
 
     def do_show(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Start a webcam with these slots.  The blob is the picture of --effect replace, or empty."""
+        """Start a webcam with these slots.
+
+        The blob is the picture of --effect replace, or empty.
+        """
         self.close()
         self.showing = Showing(self.root, self.disk, head, blob)
         return {}, b""
@@ -266,23 +326,39 @@ class Service:
         return found, b""
 
     def do_run(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Run a slot's program.  The blob is input files of the sizes in "inputs"; the answer has outputs likewise.
+        """Run a slot's program.
 
-        options: how it is timed.  watch: read the device's vitals, too.  launched: the program is told when it was
-        started, for the time that it takes to load.
+        The blob is input files of the sizes in "inputs"; the answer has outputs
+        likewise.
+
+        options: how it is timed.  watch: read the device's vitals, too.  launched: the
+        program is told when it was started, for the time that it takes to load.
         """
         app = self._open(head)
         slot = self.slot(app, head)
-        start, env = app.program(slot), environment(bool(app.trusted()))
+        start = app.program(slot)
+        env = environment(bool(app.trusted()))
         if head.get("session"):
             site = Site(app, self.execute)
             if not site.active():
-                raise Refused("input", f"{app.name} has no runtime on the device", "edgec flash --with-runtime")
-            start, env = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)], site.environment(site.active())
-        import tempfile  # here, as what only some requests need: a slow board takes long to import it
+                raise Refused(
+                    "input",
+                    f"{app.name} has no runtime on the device",
+                    "edgec flash --with-runtime",
+                )
+            start = [sys.executable, "-m", "edgec_runtime", app.at(slot, MODEL)]
+            env = site.environment(site.active())
+        # here, as what only some requests need: a slow board takes long to import it
+        import tempfile
 
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
-            command = [*start, *_timing(head.get("options", ())), "--json", "--output", folder]
+            command = [
+                *start,
+                *_timing(head.get("options", ())),
+                "--json",
+                "--output",
+                folder,
+            ]
             names: List[str] = []
             for size in _sizes(head, blob):
                 names.append(os.path.join(folder, f"input{len(names)}.npy"))
@@ -298,24 +374,37 @@ class Service:
                 said["vitals"] = watch.as_dict()
             else:
                 done = self._execute(command, folder, env, head)
-            outputs, room = [], MAX_MESSAGE - MAX_OUTPUT_BYTES
+            outputs = []
+            room = MAX_MESSAGE - MAX_OUTPUT_BYTES
             for i in range(int(head.get("outputs", 0)) if done.returncode == 0 else 0):
                 with opened(os.path.join(folder, f"output{i}.npy"), room) as f:
                     outputs.append(f.read(room))
                 room -= len(outputs[-1])
         said.update(status=done.returncode, outputs=[len(o) for o in outputs])
         said["error_output"] = done.stderr.decode(errors="replace")[-2000:]
-        return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(outputs)
+        return {**said, "report": done.stdout.decode(errors="replace")}, b"".join(
+            outputs
+        )
 
     def _execute(
-        self, command: List[str], folder: str, env: Optional[Dict[str, str]], head: Dict[str, Any]
+        self,
+        command: List[str],
+        folder: str,
+        env: Optional[Dict[str, str]],
+        head: Dict[str, Any],
     ) -> "subprocess.CompletedProcess[bytes]":
         """The program, in this folder.  Raises Refused when it takes too long."""
         if head.get("launched"):
             command = [*command, "--launched", str(time.monotonic_ns())]
         try:
             with self._beating():
-                return self.execute(command, cwd=folder, env=env, timeout=_limit(head), listen=self.listen)
+                return self.execute(
+                    command,
+                    cwd=folder,
+                    env=env,
+                    timeout=_limit(head),
+                    listen=self.listen,
+                )
         except TooMuch as e:
             raise Refused("device", str(e), "compile the model again") from None
         except subprocess.TimeoutExpired:
@@ -324,7 +413,9 @@ class Service:
 
     @contextlib.contextmanager
     def _beating(self) -> Iterator[None]:
-        """Signs of life meanwhile, by which the host tells a program that runs from a device that is gone."""
+        """Signs of life meanwhile, by which the host tells a program that runs from a
+        device that is gone.
+        """
         end = threading.Event()
 
         def beat() -> None:
@@ -343,30 +434,55 @@ class Service:
 def _limit(head: Dict[str, Any]) -> float:
     """Seconds that the program may take."""
     limit = head.get("limit")
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit <= LONGEST_S:
-        raise Refused("input", f"the program cannot be given {limit!r:.40} s", f"give at most {LONGEST_S:.0f} s")
+    if (
+        isinstance(limit, bool)
+        or not isinstance(limit, (int, float))
+        or not 0 < limit <= LONGEST_S
+    ):
+        raise Refused(
+            "input",
+            f"the program cannot be given {limit!r:.40} s",
+            f"give at most {LONGEST_S:.0f} s",
+        )
     return float(limit)
 
 
 def _sizes(head: Dict[str, Any], blob: bytes) -> List[int]:
     """Bytes of each input, which make up the blob."""
     sizes = head.get("inputs", [])
-    good = isinstance(sizes, list) and len(sizes) <= MAX_FILES and all(type(n) is int and n >= 0 for n in sizes)
+    good = (
+        isinstance(sizes, list)
+        and len(sizes) <= MAX_FILES
+        and all(type(n) is int and n >= 0 for n in sizes)
+    )
     if not good or sum(sizes) != len(blob):
-        raise Refused("input", "the list of the inputs' sizes is impossible", "update edgec")
+        raise Refused(
+            "input", "the list of the inputs' sizes is impossible", "update edgec"
+        )
     return list(sizes)
 
 
 def _timing(options: Sequence[Any]) -> List[str]:
-    """The words by which the program is timed.  No others: the host does not say what it reads and writes."""
+    """The words by which the program is timed.
+
+    No others: the host does not say what it reads and writes.
+    """
     words = list(map(str, options))
-    if not re.fullmatch(rf"(({'|'.join(TIMING)}) \d+(\.\d+)? )*", "".join(f"{w} " for w in words)):
-        raise Refused("device", f"the program is not run with {' '.join(words):.80}", "update edgec")
+    if not re.fullmatch(
+        rf"(({'|'.join(TIMING)}) \d+(\.\d+)? )*", "".join(f"{w} " for w in words)
+    ):
+        raise Refused(
+            "device",
+            f"the program is not run with {' '.join(words):.80}",
+            "update edgec",
+        )
     return words
 
 
 def serve(source: int, sink: int, service: Service, idle: float = IDLE_S) -> None:
-    """Until the stream ends, the host says goodbye, or nothing is heard for `idle` seconds."""
+    """Until the stream ends, the host says goodbye, or nothing is heard for `idle`
+    seconds.
+    """
     service.write = functools.partial(_write, sink)
     service.listen = source
     try:
@@ -386,7 +502,8 @@ def _converse(source: int, sink: int, service: Service, idle: float) -> None:
             if not data:
                 break
             service.hear(data, now)
-            # Acknowledged before it is done, which may take longer than the host waits for a line that is silent.
+            # Acknowledged before it is done, which may take longer than the host waits
+            # for a line that is silent.
             _write(sink, service.delivery.poll(time.monotonic()))
             service.work()
             if service.delivery.heard == now:
@@ -401,7 +518,9 @@ def _write(sink: int, out: bytes) -> None:
 
 
 def verify(root: str, name: str) -> int:
-    """What a service's unit asks before each start: is the active slot what it should be?  The exit code."""
+    """What a service's unit asks before each start: is the active slot what it should
+    be?  The exit code.
+    """
     try:
         app = App(root, name, Disk())
         app.program(Service.slot(app, {}))
@@ -413,16 +532,20 @@ def verify(root: str, name: str) -> int:
 
 
 def main(sha: str, texts: Dict[str, str]) -> None:
-    """Serves standard input and output; a terminal is made transparent and given back as it was.
+    """Serves standard input and output; a terminal is made transparent and given back
+    as it was.
 
-    With the arguments verify, root and application: see verify().  sha, texts: of packed.one_file().
+    With the arguments verify, root and application: see verify().  sha, texts: of
+    packed.one_file().
     """
     if sys.argv[1:2] == ["verify"]:
         sys.exit(verify(*sys.argv[2:4]))
     os.umask(os.umask(0o022) | 0o022)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
-    root = os.path.abspath(os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec"))
+    root = os.path.abspath(
+        os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec")
+    )
     service = Service(root, sha=sha, source=one_file(texts, sha))
     if not os.isatty(0):
         serve(0, 1, service)

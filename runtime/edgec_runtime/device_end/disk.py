@@ -1,4 +1,5 @@
-"""The disk of a device: every change of it, what is read of it, and what to tell when it refuses.
+"""The disk of a device: every change of it, what is read of it, and what to tell when
+it refuses.
 
 This is part of the device end, see wire.py.
 """
@@ -18,15 +19,20 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 class Refused(Exception):
-    """What the host is told.  kind: "input", "bundle" or "device", whose errors they are (edgec_runtime/errors.py)."""
+    """What the host is told.  kind: "input", "bundle" or "device", whose errors they
+    are (edgec_runtime/errors.py).
+    """
 
     def __init__(self, kind: str, what: str, hint: str) -> None:
         super().__init__(what)
-        self.kind, self.what, self.hint = kind, what, hint
+        self.kind = kind
+        self.what = what
+        self.hint = hint
 
 
 class Disk:
-    """Every change of the file system, one method each, so that a test can fail or undo any of them.
+    """Every change of the file system, one method each, so that a test can fail or undo
+    any of them.
 
     Nothing that is made here can be written by others, whatever the umask is.
     """
@@ -37,8 +43,13 @@ class Disk:
             os.mkdir(path, 0o755)
 
     def write(self, path: str, offset: int, data: bytes, mode: int = 0o644) -> None:
-        """Cuts the file at `offset` and adds `data` there.  The file is made if it is missing."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+        """Cuts the file at `offset` and adds `data` there.
+
+        The file is made if it is missing.
+        """
+        fd = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, mode
+        )
         try:
             os.ftruncate(fd, offset)
             os.lseek(fd, offset, os.SEEK_SET)
@@ -53,7 +64,8 @@ class Disk:
         fd = os.open(path, os.O_RDONLY)
         try:
             os.fsync(fd)
-            with contextlib.suppress(OSError, AttributeError):  # so that reading back reads the disk, not the memory
+            # so that reading back reads the disk, not the memory
+            with contextlib.suppress(OSError, AttributeError):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
@@ -75,7 +87,9 @@ class Disk:
 
 
 def make_folder(disk: Disk, path: str, durable: bool = True) -> None:
-    """A folder and its parents.  durable: they are on the disk when it returns; else sync_all() sees to it."""
+    """A folder and its parents.  durable: they are on the disk when it returns; else
+    sync_all() sees to it.
+    """
     missing = []
     path = os.path.join(os.getcwd(), path)
     while not os.path.isdir(path):
@@ -106,13 +120,16 @@ def sync_all(disk: Disk, folder: str) -> None:
 
 
 def opened(path: str, most: int = 1 << 62) -> BinaryIO:
-    """A plain file, to be read; never waits for one that is none.  most: bytes that it may have.  Raises OSError."""
+    """A plain file, to be read; never waits for one that is none.  most: bytes that it
+    may have.  Raises OSError.
+    """
     return _opened(path, most, os.O_NOFOLLOW)
 
 
 def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
     """A pipe to which nobody writes would hang, and some files never end."""
-    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # which not every system has that a host may be
+    # which not every system has that a host may be
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)
     fd = os.open(path, os.O_RDONLY | flags)
     try:
@@ -122,7 +139,11 @@ def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
         if found.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, more than {most}", str(path))
+            raise OSError(
+                errno.EFBIG,
+                f"it has {found.st_size} bytes, more than {most}",
+                str(path),
+            )
         return os.fdopen(fd, "rb")
     except BaseException:
         os.close(fd)
@@ -130,7 +151,10 @@ def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
 
 
 def given(path: _Path, most: int) -> bytes:
-    """What is in a file that somebody names, which may be a link.  Raises OSError, also where it has more bytes."""
+    """What is in a file that somebody names, which may be a link.
+
+    Raises OSError, also where it has more bytes.
+    """
     with _opened(path, most, 0) as f:
         data = f.read(most + 1)
     if len(data) > most:  # it grows, or is one of /proc, which say no size
@@ -169,14 +193,18 @@ def plain(path: str, folder: bool = False) -> bool:
 
 
 def keep_to_ourselves(*paths: str) -> None:
-    """Nobody else may change them: a version that left it to the umask made some that others could.
+    """Nobody else may change them: a version that left it to the umask made some that
+    others could.
 
-    Files and folders, not a device in their place, nor a folder that is everybody's, as /tmp.
+    Files and folders, not a device in their place, nor a folder that is everybody's, as
+    /tmp.
     """
     for path in paths:
         with contextlib.suppress(OSError):  # there is none, or it is another's
             mode = os.lstat(path).st_mode
-            ours = stat.S_ISREG(mode) or (stat.S_ISDIR(mode) and not mode & stat.S_ISVTX)
+            ours = stat.S_ISREG(mode) or (
+                stat.S_ISDIR(mode) and not mode & stat.S_ISVTX
+            )
             if ours and mode & 0o022:
                 os.chmod(path, stat.S_IMODE(mode) & ~0o022)
 
@@ -185,10 +213,13 @@ _ODD = "something else stands in its place on the device: ls -l ~/.edgec"
 _TROUBLE = {
     errno.ENOSPC: "free some space on the device: df -h ~",
     errno.EDQUOT: "free some space on the device: quota",
-    errno.EROFS: "sudo mount -o remount,rw / on the device; an SD card that failed goes read-only by itself",
+    errno.EROFS: "sudo mount -o remount,rw / on the device; "
+    "an SD card that failed goes read-only by itself",
     errno.EACCES: "check who owns the folder on the device: ls -ld ~/.edgec",
     errno.EIO: "the disk of the device has errors: dmesg",
-    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOENT, errno.EINVAL), _ODD),
+    **dict.fromkeys(
+        (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOENT, errno.EINVAL), _ODD
+    ),
 }
 
 

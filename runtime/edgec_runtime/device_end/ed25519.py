@@ -1,7 +1,8 @@
 """Verifies Ed25519 signatures (RFC 8032, section 5.1) with the standard library only.
 
-A device checks with this who made a bundle.  Only public values are handled, so that its time depends on them does not
-matter; it never signs.  This is part of the device end, see wire.py.
+A device checks with this who made a bundle.  Only public values are handled, so that
+its time depends on them does not matter; it never signs.  This is part of the device
+end, see wire.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple, Optional
 
-KEY_BYTES, SIGNATURE_BYTES = 32, 64
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
 
 _P = 2**255 - 19
 _ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -27,26 +29,41 @@ class _Point(NamedTuple):
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` (64 bytes) of `message` was made with the private key of `public` (32 bytes).
+    """Whether `signature` (64 bytes) of `message` was made with the private key of
+    `public` (32 bytes).
 
     What is no point or no number of the range is no signature: False, never an error.
     """
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
-    key, commitment = _decode(public), _decode(signature[:32])
+    key = _decode(public)
+    commitment = _decode(signature[:32])
     s = int.from_bytes(signature[32:], "little")
     if key is None or commitment is None or s >= _ORDER:
         return False
-    h = int.from_bytes(hashlib.sha512(signature[:32] + public + message).digest(), "little") % _ORDER
-    left, right = _times(s, _BASE), _add(commitment, _times(h, key))
-    return (left.x * right.z - right.x * left.z) % _P == 0 and (left.y * right.z - right.y * left.z) % _P == 0
+    h = (
+        int.from_bytes(
+            hashlib.sha512(signature[:32] + public + message).digest(), "little"
+        )
+        % _ORDER
+    )
+    left = _times(s, _BASE)
+    right = _add(commitment, _times(h, key))
+    return (left.x * right.z - right.x * left.z) % _P == 0 and (
+        left.y * right.z - right.y * left.z
+    ) % _P == 0
 
 
 def _add(a: _Point, b: _Point) -> _Point:
     """Section 5.1.4; right for doubling as well."""
-    m, n = (a.y - a.x) * (b.y - b.x) % _P, (a.y + a.x) * (b.y + b.x) % _P
-    c, d = 2 * a.t * b.t * _D % _P, 2 * a.z * b.z % _P
-    e, f, g, h = n - m, d - c, d + c, n + m
+    m = (a.y - a.x) * (b.y - b.x) % _P
+    n = (a.y + a.x) * (b.y + b.x) % _P
+    c = 2 * a.t * b.t * _D % _P
+    d = 2 * a.z * b.z % _P
+    e = n - m
+    f = d - c
+    g = d + c
+    h = n + m
     return _Point(e * f % _P, g * h % _P, f * g % _P, e * h % _P)
 
 
@@ -55,14 +72,16 @@ def _times(n: int, point: _Point) -> _Point:
     while n:
         if n & 1:
             total = _add(total, point)
-        point, n = _add(point, point), n >> 1
+        point = _add(point, point)
+        n = n >> 1
     return total
 
 
 def _decode(data: bytes) -> Optional[_Point]:
     """Section 5.1.3: y and the sign of x.  None for what is no point."""
     number = int.from_bytes(data, "little")
-    y, sign = number & ((1 << 255) - 1), number >> 255
+    y = number & ((1 << 255) - 1)
+    sign = number >> 255
     x = _find_x(y, sign)
     return None if x is None else _Point(x, y, 1, x * y % _P)
 

@@ -1,8 +1,10 @@
-"""What a machine is and has, as plain JSON, for `edgec doctor`: collected here, judged on the host (doctor.py).
+"""What a machine is and has, as plain JSON, for `edgec doctor`: collected here, judged
+on the host (doctor.py).
 
-Everything that the kernel tells is read below a given root, so that a test can show another machine.  What may crash,
-an interpreter with the Edge TPU's library, is tried in a process of its own.  This is part of the device end, see
-wire.py; the host collects its own facts with it too.
+Everything that the kernel tells is read below a given root, so that a test can show
+another machine.  What may crash, an interpreter with the Edge TPU's library, is tried
+in a process of its own.  This is part of the device end, see wire.py; the host collects
+its own facts with it too.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.vitals import Execute, Files, read
 
-MODULES = {"litert": "ai_edge_litert.interpreter", "tflite-runtime": "tflite_runtime.interpreter"}
+MODULES = {
+    "litert": "ai_edge_litert.interpreter",
+    "tflite-runtime": "tflite_runtime.interpreter",
+}
 EDGETPU_LIBRARIES = ("libedgetpu.so.1", "libedgetpu.so")
 EDGETPU_IDS = ("1a6e:089a", "18d1:9302")  # before and after its firmware was loaded
 EDGETPU_PCI = "PCI_ID=1AC1:089A"
@@ -33,15 +38,31 @@ CAMERA_PROGRAMS = ("rpicam-hello", "libcamera-hello", "cam")
 TRIAL_S = 40.0
 # Part numbers of ARM Ltd. in MIDR_EL1, which /proc/cpuinfo shows.
 CORES = {
-    0xB76: "ARM1176", 0xC07: "Cortex-A7", 0xC08: "Cortex-A8", 0xC09: "Cortex-A9", 0xC0F: "Cortex-A15",
-    0xD03: "Cortex-A53", 0xD04: "Cortex-A35", 0xD05: "Cortex-A55", 0xD07: "Cortex-A57", 0xD08: "Cortex-A72",
-    0xD09: "Cortex-A73", 0xD0A: "Cortex-A75", 0xD0B: "Cortex-A76", 0xD0C: "Neoverse-N1", 0xD0D: "Cortex-A77",
-    0xD40: "Neoverse-V1", 0xD41: "Cortex-A78", 0xD49: "Neoverse-N2", 0xD4F: "Neoverse-V2",
-}  # fmt: skip
+    0xB76: "ARM1176",
+    0xC07: "Cortex-A7",
+    0xC08: "Cortex-A8",
+    0xC09: "Cortex-A9",
+    0xC0F: "Cortex-A15",
+    0xD03: "Cortex-A53",
+    0xD04: "Cortex-A35",
+    0xD05: "Cortex-A55",
+    0xD07: "Cortex-A57",
+    0xD08: "Cortex-A72",
+    0xD09: "Cortex-A73",
+    0xD0A: "Cortex-A75",
+    0xD0B: "Cortex-A76",
+    0xD0C: "Neoverse-N1",
+    0xD0D: "Cortex-A77",
+    0xD40: "Neoverse-V1",
+    0xD41: "Cortex-A78",
+    0xD49: "Neoverse-N2",
+    0xD4F: "Neoverse-V2",
+}
 ARM_LTD = 0x41
 Facts = Dict[str, Any]
 
-# A .tflite of one RELU: enough for an interpreter to hand its graph to the delegate, where unlike versions crash.
+# A .tflite of one RELU: enough for an interpreter to hand its graph to the delegate,
+# where unlike versions crash.
 _MODEL = (
     "eNqTYGBgCHHzMWZg4GMQYRBg4GHgAIqwAHkMQB4DgwwQ3wBiZiBmBGKILAhC+CA1PHCdLEASImYDxA5A7IKkjoGBCywPUscFNYsHKg/DDFj4TEBs"
     "AraXgeHB////kfVVQuUZofI8UB8wQN2CrLYCTS3C/TwM3Eh6hCHWCgMAAWgKDA=="
@@ -69,7 +90,10 @@ step("done")
 
 
 def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> Facts:
-    """All facts.  folder: where bundles go.  What cannot be found out is None or empty, never an error."""
+    """All facts.  folder: where bundles go.
+
+    What cannot be found out is None or empty, never an error.
+    """
     m = _Machine(root, execute)
     facts: Facts = {
         **m.identity(),
@@ -80,7 +104,10 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
         "page": os.sysconf("SC_PAGE_SIZE"),
         "python": platform.python_version(),
         "executable": sys.executable,
-        "packages": {name: _version(name) for name in ("numpy", "pycoral", *map(distribution, MODULES.values()))},
+        "packages": {
+            name: _version(name)
+            for name in ("numpy", "pycoral", *map(distribution, MODULES.values()))
+        },
         "pycoral": _pycoral(),
         "managed": _managed(),
         "glibc": platform.libc_ver()[1],
@@ -98,18 +125,25 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
     vitals = read(root, execute)
     facts["throttled"], facts["celsius"] = vitals["throttled"], vitals["celsius"]
     khz = vitals["khz"] and vitals["khz"][-1]
-    facts["clock"] = {"governor": vitals["governor"], "khz": khz, "max_khz": vitals["max_khz"]}
-    facts["camera_program"] = next((p for p in CAMERA_PROGRAMS if shutil.which(p)), None)
+    facts["clock"] = {
+        "governor": vitals["governor"],
+        "khz": khz,
+        "max_khz": vitals["max_khz"],
+    }
+    facts["camera_program"] = next(
+        (p for p in CAMERA_PROGRAMS if shutil.which(p)), None
+    )
     facts["disk"] = _safely(lambda: disk(folder))
     facts["trials"] = m.trials(facts["libedgetpu"] or {})
     return facts
 
 
 def identity(root: str = "/") -> Facts:
-    """What machine this is: "board" as its device tree names it, "cpu", "os", "kernel", each "" where nothing tells.
+    """What machine this is: "board" as its device tree names it, "cpu", "os", "kernel",
+    each "" where nothing tells.
 
-    "emulated": an emulator executes its instructions, so times measured on it are no hardware's.  True only where that
-    is sure.
+    "emulated": an emulator executes its instructions, so times measured on it are no
+    hardware's.  True only where that is sure.
     """
     return _Machine(root, subprocess.run).identity()
 
@@ -145,32 +179,51 @@ class _Machine(Files):
         }
 
     def cpu(self) -> str:
-        """The names of its cores; of other makers' the numbers, and on other architectures the model's name."""
+        """The names of its cores; of other makers' the numbers, and on other
+        architectures the model's name.
+        """
         text = self.text("proc/cpuinfo")
         named = re.search(r"^model name\s*:\s*(.+?)\s*$", text, re.M)
-        makers = re.findall(r"^CPU implementer\s*:\s*(\w+)(?:\n.+)*?\nCPU part\s*:\s*(\w+)", text, re.M)
-        cores = [CORES.get(int(part, 16)) if int(maker, 16) == ARM_LTD else None for maker, part in makers]
+        makers = re.findall(
+            r"^CPU implementer\s*:\s*(\w+)(?:\n.+)*?\nCPU part\s*:\s*(\w+)", text, re.M
+        )
+        cores = [
+            CORES.get(int(part, 16)) if int(maker, 16) == ARM_LTD else None
+            for maker, part in makers
+        ]
         unknown = [f"implementer {maker} part {part}" for maker, part in makers]
         names = dict.fromkeys(core or other for core, other in zip(cores, unknown))
         return " + ".join(names) or (named.group(1) if named else "")
 
     def emulated(self) -> bool:
-        """Whether QEMU emulates the CPU: its own CPUs ("max" and its x86 ones), or its own clock behind an ARM CPU.
+        """Whether QEMU emulates the CPU: its own CPUs ("max" and its x86 ones), or its
+        own clock behind an ARM CPU.
 
-        The generic timer of QEMU's ARM CPUs other than "max" has 62.5 MHz, which no board has, and Linux makes its
-        BogoMIPS of that, two a tick.  A guest of KVM has the timer of its host, and is as fast as that is.
+        The generic timer of QEMU's ARM CPUs other than "max" has 62.5 MHz, which no
+        board has, and Linux makes its BogoMIPS of that, two a tick.  A guest of KVM has
+        the timer of its host, and is as fast as that is.
         """
         text = self.text("proc/cpuinfo")
-        if re.search(r"^model name\s*:.*QEMU TCG|^CPU implementer\s*:\s*0x0*$", text, re.M):
+        if re.search(
+            r"^model name\s*:.*QEMU TCG|^CPU implementer\s*:\s*0x0*$", text, re.M
+        ):
             return True
-        tree = self.text("proc/device-tree/compatible") + self.text("sys/class/dmi/id/sys_vendor")
-        boards = re.search("linux,dummy-virt|raspberrypi,|QEMU", tree)  # that QEMU has; a real Pi has another timer
+        tree = self.text("proc/device-tree/compatible") + self.text(
+            "sys/class/dmi/id/sys_vendor"
+        )
+        # that QEMU has; a real Pi has another timer
+        boards = re.search("linux,dummy-virt|raspberrypi,|QEMU", tree)
         return bool(boards and re.search(r"^BogoMIPS\s*:\s*125\.00$", text, re.M))
 
     def release(self) -> Facts:
         """Of /etc/os-release."""
-        found = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)', self.text("etc/os-release"), re.M))
-        return {"name": found.get("PRETTY_NAME") or platform.platform(), "id": found.get("ID", "")}
+        found = dict(
+            re.findall(r'^([A-Z_]+)="?([^"\n]*)', self.text("etc/os-release"), re.M)
+        )
+        return {
+            "name": found.get("PRETTY_NAME") or platform.platform(),
+            "id": found.get("ID", ""),
+        }
 
     def user(self) -> Facts:
         """Who would run bundles."""
@@ -185,16 +238,33 @@ class _Machine(Files):
         found = []
         for path in self.glob("sys/bus/usb/devices/*/idVendor"):
             folder = os.path.dirname(path)
-            known = f"{self.text(path).strip()}:{self.text(os.path.join(folder, 'idProduct')).strip()}"
+            vendor = self.text(path).strip()
+            product = self.text(os.path.join(folder, "idProduct")).strip()
+            known = f"{vendor}:{product}"
             if known not in EDGETPU_IDS:
                 continue
-            bus, number = (self.number(os.path.join(folder, n)) for n in ("busnum", "devnum"))
+            bus, number = (
+                self.number(os.path.join(folder, n)) for n in ("busnum", "devnum")
+            )
             node = f"/dev/bus/usb/{bus or 0:03}/{number or 0:03}"
             real = os.path.join(self.root, node[1:])
-            group = _safely(lambda real=real: grp.getgrgid(os.stat(real).st_gid).gr_name)  # type: ignore[misc]
+            group = _safely(
+                lambda real=real: grp.getgrgid(os.stat(real).st_gid).gr_name  # type: ignore[misc]
+            )
             speed = self.number(os.path.join(folder, "speed"))
-            allowed = os.access(real, os.R_OK | os.W_OK) if os.path.exists(real) else None
-            found.append({"id": known, "mbps": speed, "node": node, "group": group, "allowed": allowed})
+            if os.path.exists(real):
+                allowed = os.access(real, os.R_OK | os.W_OK)
+            else:
+                allowed = None
+            found.append(
+                {
+                    "id": known,
+                    "mbps": speed,
+                    "node": node,
+                    "group": group,
+                    "allowed": allowed,
+                }
+            )
         return found
 
     def pcie(self) -> List[str]:
@@ -203,30 +273,66 @@ class _Machine(Files):
 
     def pci(self) -> List[str]:
         """The uevent of each Edge TPU on PCIe."""
-        return [t for t in map(self.text, self.glob("sys/bus/pci/devices/*/uevent")) if EDGETPU_PCI in t]
+        return [
+            t
+            for t in map(self.text, self.glob("sys/bus/pci/devices/*/uevent"))
+            if EDGETPU_PCI in t
+        ]
 
     def udev_rules(self) -> List[str]:
         """Files with a rule for the Edge TPU on USB."""
-        there = [p for d in ("etc", "lib", "usr/lib") for p in self.glob(f"{d}/udev/rules.d/*.rules")]
-        return ["/" + p for p in there if all(i.split(":")[0] in self.text(p) for i in EDGETPU_IDS)]
+        there = [
+            p
+            for d in ("etc", "lib", "usr/lib")
+            for p in self.glob(f"{d}/udev/rules.d/*.rules")
+        ]
+        return [
+            "/" + p
+            for p in there
+            if all(i.split(":")[0] in self.text(p) for i in EDGETPU_IDS)
+        ]
 
     def libedgetpu(self) -> Facts:
-        """The Edge TPU's library: where, from which package, linked for which page size."""
+        """The Edge TPU's library: where, from which package, linked for which page
+        size.
+        """
         folders = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib")
-        places = [p for name in EDGETPU_LIBRARIES for folder in folders for p in self.glob(f"{folder}/{name}")]
-        facts: Facts = {"path": None, "name": None, "align": None, "package": None, "version": None}
+        places = [
+            p
+            for name in EDGETPU_LIBRARIES
+            for folder in folders
+            for p in self.glob(f"{folder}/{name}")
+        ]
+        facts: Facts = {
+            "path": None,
+            "name": None,
+            "align": None,
+            "package": None,
+            "version": None,
+        }
         if places:
             align = alignment(os.path.join(self.root, places[0]))
-            facts.update(path="/" + places[0], name=os.path.basename(places[0]), align=align)
+            facts.update(
+                path="/" + places[0], name=os.path.basename(places[0]), align=align
+            )
         for package in EDGETPU_PACKAGES:
-            stanza = re.search(rf"^Package: {package}\n(?:.+\n)*", self.text("var/lib/dpkg/status"), re.M)
-            version = re.search(r"^Version: (\S+)", stanza.group(0), re.M) if stanza else None
+            stanza = re.search(
+                rf"^Package: {package}\n(?:.+\n)*",
+                self.text("var/lib/dpkg/status"),
+                re.M,
+            )
+            if stanza:
+                version = re.search(r"^Version: (\S+)", stanza.group(0), re.M)
+            else:
+                version = None
             if stanza and version and " installed\n" in stanza.group(0):
                 facts.update(package=package, version=version.group(1))
         return facts
 
     def cameras(self) -> List[Facts]:
-        """Nodes of video capture; a Pi's codecs and image processors, which have such nodes too, are left out."""
+        """Nodes of video capture; a Pi's codecs and image processors, which have such
+        nodes too, are left out.
+        """
         found = []
         for path in self.glob("sys/class/video4linux/video*/name"):
             name = self.text(path).strip()
@@ -235,10 +341,12 @@ class _Machine(Files):
         return found
 
     def trials(self, libedgetpu: Facts) -> List[Facts]:
-        """Each interpreter that is installed, tried in a process of its own, with the Edge TPU's library if it exists.
+        """Each interpreter that is installed, tried in a process of its own, with the
+        Edge TPU's library if it exists.
 
-        An entry: "module", "version", "reached" (the last step begun, or "done"), "status" (of the process; a signal is
-        negative; None: it hung), "said" (the end of its standard error) and "align" of its libraries.
+        An entry: "module", "version", "reached" (the last step begun, or "done"),
+        "status" (of the process; a signal is negative; None: it hung), "said" (the end
+        of its standard error) and "align" of its libraries.
         """
         found = []
         for module in MODULES.values():
@@ -246,7 +354,11 @@ class _Machine(Files):
             if spec is None:
                 continue
             folders = list(spec.submodule_search_locations or [])
-            libraries = [p for f in folders for p in glob.glob(os.path.join(f, "**", "*.so*"), recursive=True)]
+            libraries = [
+                p
+                for f in folders
+                for p in glob.glob(os.path.join(f, "**", "*.so*"), recursive=True)
+            ]
             aligned = [a for a in map(alignment, libraries) if a]
             status, output, said = self._try([module, libedgetpu.get("name") or ""])
             steps = output.split("\n")[:-1]
@@ -266,12 +378,26 @@ class _Machine(Files):
         try:
             command = [sys.executable, "-c", _TRIAL, *arguments]
             # cwd: Python imports from there first
-            done = self.execute(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S)
+            done = self.execute(
+                command,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TRIAL_S,
+            )
         except subprocess.TimeoutExpired as e:
-            return None, (e.stdout or b"").decode(errors="replace"), (e.stderr or b"").decode(errors="replace")
+            return (
+                None,
+                (e.stdout or b"").decode(errors="replace"),
+                (e.stderr or b"").decode(errors="replace"),
+            )
         except OSError as e:
             return 127, "", str(e)
-        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        return (
+            done.returncode,
+            done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace"),
+        )
 
 
 def disk(folder: str) -> Facts:
@@ -281,7 +407,12 @@ def disk(folder: str) -> Facts:
     room = os.statvfs(folder)
     read_only = bool(room.f_flag & getattr(os, "ST_RDONLY", 1))
     allowed = os.access(folder, os.W_OK | os.X_OK)
-    return {"path": folder, "free": room.f_bavail * room.f_frsize, "read_only": read_only, "allowed": allowed}
+    return {
+        "path": folder,
+        "free": room.f_bavail * room.f_frsize,
+        "read_only": read_only,
+        "allowed": allowed,
+    }
 
 
 def distribution(module: str) -> str:
@@ -290,7 +421,8 @@ def distribution(module: str) -> str:
 
 
 def _version(name: str) -> Optional[str]:
-    import importlib.metadata  # here, because it takes a slow board longer than all other imports together
+    # here, because it takes a slow board longer than all other imports together
+    import importlib.metadata
 
     try:
         return importlib.metadata.version(name)
@@ -299,7 +431,9 @@ def _version(name: str) -> Optional[str]:
 
 
 def _managed() -> bool:
-    """Whether pip refuses to install for this Python unless it is told to all the same (PEP 668)."""
+    """Whether pip refuses to install for this Python unless it is told to all the same
+    (PEP 668).
+    """
     marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     return sys.prefix == sys.base_prefix and os.path.exists(marker)
 
@@ -315,30 +449,44 @@ def _spec(module: str) -> Any:
 
 
 def _pycoral() -> Optional[str]:
-    """Whose pycoral there is: "google", "other" or None.  Google never published its own on PyPI."""
+    """Whose pycoral there is: "google", "other" or None.
+
+    Google never published its own on PyPI.
+    """
     spec = _spec("pycoral")
     if spec is None and _version("pycoral") is None:
         return None
     folders = list(spec.submodule_search_locations or []) if spec else []
-    return "google" if any(os.path.exists(os.path.join(f, "utils", "edgetpu.py")) for f in folders) else "other"
+    if any(os.path.exists(os.path.join(f, "utils", "edgetpu.py")) for f in folders):
+        return "google"
+    return "other"
 
 
 def alignment(path: str) -> Optional[int]:
-    """The largest page size that a shared object can be loaded with: the least p_align of its PT_LOADs."""
+    """The largest page size that a shared object can be loaded with: the least p_align
+    of its PT_LOADs.
+    """
     try:
         with open(path, "rb") as f:
             head = f.read(64)
             if head[:4] != b"\x7fELF" or head[5] != 1:
                 return None
             wide = head[4] == 2
-            start = struct.unpack_from("<Q", head, 32)[0] if wide else struct.unpack_from("<I", head, 28)[0]
+            if wide:
+                start = struct.unpack_from("<Q", head, 32)[0]
+            else:
+                start = struct.unpack_from("<I", head, 28)[0]
             size, count = struct.unpack_from("<HH", head, 54 if wide else 42)
             f.seek(start)
             table = f.read(size * count)
         found = []
         for at in range(0, size * count, size):
             if struct.unpack_from("<I", table, at)[0] == 1:
-                found.append(struct.unpack_from("<Q", table, at + 48)[0] if wide else _narrow(table, at))
+                found.append(
+                    struct.unpack_from("<Q", table, at + 48)[0]
+                    if wide
+                    else _narrow(table, at)
+                )
     except (OSError, struct.error, IndexError):
         return None
     return min(found) if found else None

@@ -1,4 +1,5 @@
-"""The device end as one file of Python, which the host sends and a service's unit starts (docs/protocol.md).
+"""The device end as one file of Python, which the host sends and a service's unit
+starts (docs/protocol.md).
 
 This is part of the device end, see wire.py.
 """
@@ -11,7 +12,9 @@ PACKAGE = "edgec_runtime.device_end."
 
 
 def one_file(texts: Mapping[str, str], sha: str) -> str:
-    """texts: of its files, by name, in an order in which they can be imported.  sha: what they go by."""
+    """texts: of its files, by name, in an order in which they can be imported.  sha:
+    what they go by.
+    """
     return (
         "# The device end of edgec, made of edgec_runtime's files by the host.\n"
         "import sys, types\n"

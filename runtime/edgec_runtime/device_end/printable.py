@@ -7,11 +7,15 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """With a space for every character but a line's end that is none to be seen: nothing of it steers a terminal.
+    """With a space for every character but a line's end that is none to be seen:
+    nothing of it steers a terminal.
 
-    Those are control characters, but also what turns the direction of writing, and halves of a pair of UTF-16.
+    Those are control characters, but also what turns the direction of writing, and
+    halves of a pair of UTF-16.
     """
-    return "\n".join(line if line.isprintable() else _spaced(line) for line in text.split("\n"))
+    return "\n".join(
+        line if line.isprintable() else _spaced(line) for line in text.split("\n")
+    )
 
 
 def _spaced(line: str) -> str:

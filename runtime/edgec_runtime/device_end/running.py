@@ -15,11 +15,14 @@ import time
 from typing import Dict, Iterator, List, Optional
 
 MAX_OUTPUT_BYTES = 16 << 20
-LOADED = ("LD_", "PYTHON", "GCONV_PATH")  # what a loader, Python and libc load beside what they are told to
+# what a loader, Python and libc load beside what they are told to
+LOADED = ("LD_", "PYTHON", "GCONV_PATH")
 _SLICE_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GUARD = ["/bin/sh", "-c", 'read -r group; read -r rest; kill -s KILL -- "-$group"']
-"""Ends a process group when its standard input does, which is held by the device end alone."""
+"""Ends a process group when its standard input does, which is held by the device end
+alone.
+"""
 
 
 class TooMuch(OSError):
@@ -29,9 +32,12 @@ class TooMuch(OSError):
 def environment(trusting: bool) -> Dict[str, str]:
     """What a slot's program is started with.
 
-    trusting: the device has a key, so nothing in the environment may have more loaded than what was signed.
+    trusting: the device has a key, so nothing in the environment may have more loaded
+    than what was signed.
     """
-    return {k: v for k, v in os.environ.items() if not (trusting and k.startswith(LOADED))}
+    return {
+        k: v for k, v in os.environ.items() if not (trusting and k.startswith(LOADED))
+    }
 
 
 def run(
@@ -44,19 +50,22 @@ def run(
     capture_output: bool = True,
     listen: Optional[int] = None,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """As subprocess.run, but in a process group of its own, which ends with the program: by itself, by the timeout, by
-    an exception here, or, where `listen` is a descriptor, when nobody is there to write to it any more.
+    """As subprocess.run, but in a process group of its own, which ends with the
+    program: by itself, by the timeout, by an exception here, or, where `listen` is a
+    descriptor, when nobody is there to write to it any more.
 
     Raises TimeoutExpired, TooMuch, OSError.
     """
     with Started(command, cwd, env, stdin, capture_output) as started:
         said = _read(started.process, time.monotonic() + timeout, timeout, listen)
-    return subprocess.CompletedProcess(command, started.process.returncode, said[0], said[1])
+    return subprocess.CompletedProcess(
+        command, started.process.returncode, said[0], said[1]
+    )
 
 
 class Started:
-    """A program in a process group of its own, which ends with the `with` block, and with this process, however that
-    ends: a shell waits for it and then ends the group.
+    """A program in a process group of its own, which ends with the `with` block, and
+    with this process, however that ends: a shell waits for it and then ends the group.
     """
 
     def __init__(
@@ -71,9 +80,15 @@ class Started:
         output = subprocess.PIPE if capture_output else null
         with contextlib.ExitStack() as undo:
             with _unbroken():
-                # first, so that it is there for all but the moment in which the program starts
+                # first, so that it is there for all but the moment in which the program
+                # starts
                 self._guard = subprocess.Popen(
-                    _GUARD, stdin=subprocess.PIPE, stdout=null, stderr=null, bufsize=0, start_new_session=True
+                    _GUARD,
+                    stdin=subprocess.PIPE,
+                    stdout=null,
+                    stderr=null,
+                    bufsize=0,
+                    start_new_session=True,
                 )
                 undo.callback(self._end_guard)
                 self.process = subprocess.Popen(
@@ -117,12 +132,16 @@ class Started:
 
 @contextlib.contextmanager
 def _unbroken() -> Iterator[None]:
-    """What would end this process waits, so that no program is started that nobody knows of."""
-    if threading.current_thread() is not threading.main_thread():  # where signals do not come
+    """What would end this process waits, so that no program is started that nobody
+    knows of.
+    """
+    # where signals do not come
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: List[int] = []
-    ours = [n for n in _ENDING if callable(signal.getsignal(n))]  # what is ignored is so in the program, too
+    # what is ignored is so in the program, too
+    ours = [n for n in _ENDING if callable(signal.getsignal(n))]
     before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ours}
     try:
         yield
@@ -134,9 +153,14 @@ def _unbroken() -> Iterator[None]:
 
 
 def _read(
-    process: "subprocess.Popen[bytes]", until: float, timeout: float, listen: Optional[int]
+    process: "subprocess.Popen[bytes]",
+    until: float,
+    timeout: float,
+    listen: Optional[int],
 ) -> "tuple[bytes, bytes]":
-    """Standard output and error, until the program itself has ended: a child of its may hold them open for ever."""
+    """Standard output and error, until the program itself has ended: a child of its may
+    hold them open for ever.
+    """
     pipes = [p for p in (process.stdout, process.stderr) if p is not None]
     parts: Dict[int, List[bytes]] = {p.fileno(): [] for p in pipes}
     poll = select.poll()
@@ -144,13 +168,18 @@ def _read(
         poll.register(fd, select.POLLIN)
     if listen is not None:
         poll.register(listen, 0)  # no more than that it is closed
-    size, open_pipes = 0, len(parts)
+    size = 0
+    open_pipes = len(parts)
     while True:
         ended = process.poll() is not None
         left = until - time.monotonic()
         if left <= 0 and not ended:
-            raise subprocess.TimeoutExpired(process.args, timeout, *(b"".join(p) for p in parts.values()))
-        came = poll.poll(0 if ended else 1000 * min(left, _SLICE_S if open_pipes else 0.02))
+            raise subprocess.TimeoutExpired(
+                process.args, timeout, *(b"".join(p) for p in parts.values())
+            )
+        came = poll.poll(
+            0 if ended else 1000 * min(left, _SLICE_S if open_pipes else 0.02)
+        )
         if ended and not any(fd in parts for fd, _ in came):
             break
         for fd, _ in came:

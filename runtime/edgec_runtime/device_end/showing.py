@@ -1,7 +1,9 @@
-"""A webcam that runs on the device while the host watches it: started, asked after, ended (docs/protocol.md).
+"""A webcam that runs on the device while the host watches it: started, asked after,
+ended (docs/protocol.md).
 
-The program is edgec_runtime.webcam of the application's wheels, with slots that were verified right before.  Its page
-is on a socket in a folder that only this user may enter, or on a port of the loopback address.
+The program is edgec_runtime.webcam of the application's wheels, with slots that were
+verified right before.  Its page is on a socket in a folder that only this user may
+enter, or on a port of the loopback address.
 
 This is part of the device end, see wire.py.
 """
@@ -34,7 +36,10 @@ _WORDS = ("source", "effect", "virtual_camera")
 
 
 def page_folder(name: str) -> str:
-    """Where the page's socket is.  name: 32 hex digits that the host drew.  Raises Refused for another."""
+    """Where the page's socket is.  name: 32 hex digits that the host drew.
+
+    Raises Refused for another.
+    """
     if not _NAME.fullmatch(name):
         raise Refused("input", f"{name!r:.40} is no name of a show", "update edgec")
     return f"/tmp/edgec-{name}"
@@ -48,19 +53,33 @@ def page_socket(name: str) -> str:
 class Showing:
     """One webcam.  Its applications are locked until it ends."""
 
-    def __init__(self, root: str, disk: Disk, head: Dict[str, Any], background: bytes) -> None:
-        """head: the request.  background: the picture of --effect replace, or empty.  Raises Refused."""
+    def __init__(
+        self, root: str, disk: Disk, head: Dict[str, Any], background: bytes
+    ) -> None:
+        """head: the request.  background: the picture of --effect replace, or empty.
+
+        Raises Refused.
+        """
         self._apps: List[App] = []
-        self._output, self._errors = b"", b""
+        self._output = b""
+        self._errors = b""
         self._folder = page_folder(str(head.get("name")))
         os.mkdir(self._folder, 0o700)  # nobody's but ours, or there is none
         try:
-            bundles = [self._bundle(App(root, str(b["app"]), disk), b) for b in head["bundles"]]
+            bundles = [
+                self._bundle(App(root, str(b["app"]), disk), b) for b in head["bundles"]
+            ]
             site = Site(self._apps[0])
             if not site.active():
                 what = f"{self._apps[0].name} has no runtime on the device"
                 raise Refused("input", what, "edgec flash --with-runtime")
-            command = [sys.executable, "-m", "edgec_runtime.webcam", *bundles, *self._words(head, background)]
+            command = [
+                sys.executable,
+                "-m",
+                "edgec_runtime.webcam",
+                *bundles,
+                *self._words(head, background),
+            ]
             environment = site.environment(site.active())
             self._started = Started(command, self._folder, environment, subprocess.PIPE)
         except BaseException:
@@ -79,12 +98,16 @@ class Showing:
         return f"{name}={app.at(str(head['slot']), MODEL)}"
 
     def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
-        """Options for the program; a value is one word with its option, so that none can be another option."""
+        """Options for the program; a value is one word with its option, so that none
+        can be another option.
+        """
         given = {name: str(head[name]) for name in _WORDS if head.get(name) is not None}
         for name in ("source", "virtual_camera"):
             place = given.get(name, "")
             if place and "://" not in place and not place.isdigit():
-                given[name] = os.path.join(os.path.expanduser("~"), os.path.expanduser(place))
+                given[name] = os.path.join(
+                    os.path.expanduser("~"), os.path.expanduser(place)
+                )
         if background:
             given["effect"] = "replace=" + os.path.join(self._folder, "background")
             with open(given["effect"].split("=", 1)[1], "wb") as f:
@@ -103,7 +126,9 @@ class Showing:
         """All that it has said, and its status where it has ended."""
         ended = self._started.process.poll()
         self._read()
-        said, errors = (b.decode(errors="replace") for b in (self._output, self._errors))
+        said, errors = (
+            b.decode(errors="replace") for b in (self._output, self._errors)
+        )
         return {"said": said, "status": ended, "error_output": errors}
 
     def finish(self) -> Dict[str, Any]:
@@ -137,13 +162,22 @@ class Showing:
         self._output += _all(process.stdout.fileno())
         self._errors = (self._errors + _all(process.stderr.fileno()))[-ERROR_BYTES:]
         if len(self._output) > MOST_BYTES:
-            raise Refused("device", f"the webcam wrote more than {MOST_BYTES >> 10} KB", "report it")
+            raise Refused(
+                "device",
+                f"the webcam wrote more than {MOST_BYTES >> 10} KB",
+                "report it",
+            )
 
 
 def _label(name: Any) -> str:
-    """What the page calls a bundle.  It stands before "=" and a path, in a word that must be no option."""
+    """What the page calls a bundle.
+
+    It stands before "=" and a path, in a word that must be no option.
+    """
     if not isinstance(name, str) or not _LABEL.fullmatch(name):
-        raise Refused("input", f"{name!r:.80} is no name for a bundle", "give it a plain name")
+        raise Refused(
+            "input", f"{name!r:.80} is no name for a bundle", "give it a plain name"
+        )
     return name
 
 

@@ -1,10 +1,15 @@
-"""An application's folder on a device: two slots, a link to the active one, what is under way (docs/protocol.md).
+"""An application's folder on a device: two slots, a link to the active one, what is
+under way (docs/protocol.md).
 
-    ~/.edgec/<app>/current -> a            changed by one rename, after everything that it points to is on the disk
-    ~/.edgec/<app>/{a,b}/model.edgec       and slot.json, bin/<target>/{main,weights.bin}, lib/<target>/libmodel.so
-    ~/.edgec/<app>/try/                    the same, before it becomes a slot, or for a run that changes none
-    ~/.edgec/<app>/{a,b}.old/              what was in a slot until the switch is over; empty: nothing was
-    ~/.edgec/<app>/counter                 of the newest signed version that was active (trust.py)
+    ~/.edgec/<app>/current -> a       changed by one rename, after everything that it points to is
+                                      on the disk
+    ~/.edgec/<app>/{a,b}/model.edgec  and slot.json, bin/<target>/{main,weights.bin},
+                                      lib/<target>/libmodel.so
+    ~/.edgec/<app>/try/               the same, before it becomes a slot, or for a run that
+                                      changes none
+    ~/.edgec/<app>/{a,b}.old/         what was in a slot until the switch is over; empty: nothing
+                                      was
+    ~/.edgec/<app>/counter            of the newest signed version that was active (trust.py)
 
 This is part of the device end, see wire.py.
 """
@@ -27,22 +32,42 @@ from edgec_runtime.device_end.bundles import (
     parse,
     program_path,
     trouble,
-)  # fmt: skip
+)
 from edgec_runtime.device_end.bundles import machine_target as machine_target
-from edgec_runtime.device_end.disk import Disk, Refused, digest, keep_to_ourselves, make_folder, opened, plain, replace
-from edgec_runtime.device_end.trust import FOLDER, Key, Signature, Untrusted, check, trusted
+from edgec_runtime.device_end.disk import (
+    Disk,
+    Refused,
+    digest,
+    keep_to_ourselves,
+    make_folder,
+    opened,
+    plain,
+    replace,
+)
+from edgec_runtime.device_end.trust import (
+    FOLDER,
+    Key,
+    Signature,
+    Untrusted,
+    check,
+    trusted,
+)
 
 SLOTS = ("a", "b")
 SCRATCH = "try"
-STATE, COUNTER = "slot.json", "counter"
+STATE = "slot.json"
+COUNTER = "counter"
 MAX_STATE_BYTES = 4 << 20
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]{0,63}")
-_SAID = {"sha256": str, "name": str, "bytes": int, "target": str, "installed": int}  # of slot.json, for `edgec status`
+# of slot.json, for `edgec status`
+_SAID = {"sha256": str, "name": str, "bytes": int, "target": str, "installed": int}
 
 
 class Slot(NamedTuple):
-    """What is in a slot: slot.json, the manifest of its bundle, and its signature where the device has a key."""
+    """What is in a slot: slot.json, the manifest of its bundle, and its signature where
+    the device has a key.
+    """
 
     state: Dict[str, Any]
     manifest: Dict[str, Any]
@@ -50,11 +75,17 @@ class Slot(NamedTuple):
 
 
 class Slots:
-    """One application's folder.  All that is executed of it is compared with its bundle's manifest right before."""
+    """One application's folder.
+
+    All that is executed of it is compared with its bundle's manifest right before.
+    """
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
         check_name(name)
-        self.name, self.root, self.path, self.disk = name, root, os.path.join(root, name), disk
+        self.name = name
+        self.root = root
+        self.path = os.path.join(root, name)
+        self.disk = disk
         self._lock: Optional[int] = None
 
     def at(self, *parts: str) -> str:
@@ -62,7 +93,10 @@ class Slots:
         return os.path.join(self.path, *parts)
 
     def lock(self, make: bool = True) -> None:
-        """One host at a time, until close().  What a cut left is put right.  make: the folder, where there is none."""
+        """One host at a time, until close().
+
+        What a cut left is put right.  make: the folder, where there is none.
+        """
         import fcntl  # here, because the host imports this file on other systems too
 
         if self._lock is None:
@@ -74,7 +108,11 @@ class Slots:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 os.close(fd)
-                raise Refused("device", f"somebody else is flashing {self.name}", "wait a minute, try again") from None
+                raise Refused(
+                    "device",
+                    f"somebody else is flashing {self.name}",
+                    "wait a minute, try again",
+                ) from None
             self._lock = fd
             self.recover()
 
@@ -99,14 +137,17 @@ class Slots:
         return SLOTS[self.active() == SLOTS[0]]
 
     def whole(self, slot: str) -> Optional[Dict[str, Any]]:
-        """What slot.json says, if the bundle and what is executed of it are there byte for byte; else None."""
+        """What slot.json says, if the bundle and what is executed of it are there byte
+        for byte; else None.
+        """
         try:
             return self._read(slot, vouch=False).state
         except Refused:
             return None
 
     def verified(self, slot: str) -> Slot:
-        """A slot of which every byte is its bundle's, and that one of a key of the device if it has any.
+        """A slot of which every byte is its bundle's, and that one of a key of the
+        device if it has any.
 
         Raises Refused; it may be older than that trust.
         """
@@ -114,25 +155,40 @@ class Slots:
         return self._read(slot, vouch=True)
 
     def program(self, slot: str) -> List[str]:
-        """The words that start a slot's program for this machine, all of the slot verified.
+        """The words that start a slot's program for this machine, all of the slot
+        verified.
 
         With them the program compares what it was made for with what the manifest says.
         """
         manifest = self.verified(slot).manifest
         if program_path() not in executed(manifest):
-            raise Refused("bundle", f"the bundle has no program for {machine_target()}", "compile it for this board")
+            raise Refused(
+                "bundle",
+                f"the bundle has no program for {machine_target()}",
+                "compile it for this board",
+            )
         return [self.at(slot, program_path()), *_graph(manifest)]
 
     def _read(self, slot: str, vouch: bool) -> Slot:
         import zipfile
 
-        model, signature = self.at(slot, MODEL), None
-        damaged = Refused("device", f"slot {slot} of {self.name} is empty or damaged", "edgec flash")
-        if not (plain(self.at(slot), folder=True) and plain(model) and plain(self.at(slot, STATE))):
+        model = self.at(slot, MODEL)
+        signature = None
+        damaged = Refused(
+            "device", f"slot {slot} of {self.name} is empty or damaged", "edgec flash"
+        )
+        if not (
+            plain(self.at(slot), folder=True)
+            and plain(model)
+            and plain(self.at(slot, STATE))
+        ):
             raise damaged
         try:
             state = self.state(slot)
-            if os.path.getsize(model) > MAX_BUNDLE_BYTES or digest(model) != state["sha256"]:
+            if (
+                os.path.getsize(model) > MAX_BUNDLE_BYTES
+                or digest(model) != state["sha256"]
+            ):
                 raise damaged
             with zipfile.ZipFile(model) as archive:
                 text = manifest_text(archive)
@@ -158,7 +214,10 @@ class Slots:
                 paths = [os.path.join(folder, n) for n in (*names, *folders)]
                 if any(os.path.islink(p) for p in paths):
                     return True
-                found += [os.path.relpath(os.path.join(folder, n), self.at(slot)) for n in names]
+                found += [
+                    os.path.relpath(os.path.join(folder, n), self.at(slot))
+                    for n in names
+                ]
         if sorted(found) != sorted(wanted):
             return True
         return not all(self._is(self.at(slot, p), w) for p, w in wanted.items())
@@ -166,10 +225,16 @@ class Slots:
     @staticmethod
     def _is(path: str, wanted: Executed) -> bool:
         """Its size first: one of a terabyte of nothing would be read for hours."""
-        return plain(path) and os.path.getsize(path) == wanted.bytes and digest(path) == wanted.sha256
+        return (
+            plain(path)
+            and os.path.getsize(path) == wanted.bytes
+            and digest(path) == wanted.sha256
+        )
 
     def state(self, slot: str) -> Dict[str, Any]:
-        """slot.json, which says nothing that is relied on but what the hashes then show."""
+        """slot.json, which says nothing that is relied on but what the hashes then
+        show.
+        """
         with opened(self.at(slot, STATE), MAX_STATE_BYTES) as f:
             found = json.loads(f.read().decode())
         if not isinstance(found, dict):
@@ -183,20 +248,32 @@ class Slots:
             if os.path.lexists(self.at(slot)):
                 state = self.whole(slot)
                 said = {k: state.get(k) for k in _SAID} if state else {}
-                slots[slot] = {k: v if type(v) is _SAID[k] else None for k, v in said.items()} if state else None
+                slots[slot] = (
+                    {k: v if type(v) is _SAID[k] else None for k, v in said.items()}
+                    if state
+                    else None
+                )
         return {"app": self.name, "active": self.active(), "slots": slots}
 
     # ---- who made it
 
     def trusted(self) -> List[Key]:
-        """The keys of the device.  Where there are any, it executes nothing that is not signed."""
+        """The keys of the device.
+
+        Where there are any, it executes nothing that is not signed.
+        """
         try:
             return trusted(self.root)
         except Untrusted as e:
             raise Refused("device", e.what, e.hint) from e
 
-    def vouch(self, archive: Any, text: bytes, manifest: Dict[str, Any]) -> Optional[Signature]:
-        """The signature of an opened bundle; None where the device has no key.  Raises Refused."""
+    def vouch(
+        self, archive: Any, text: bytes, manifest: Dict[str, Any]
+    ) -> Optional[Signature]:
+        """The signature of an opened bundle; None where the device has no key.
+
+        Raises Refused.
+        """
         keys = self.trusted()
         try:
             return check(archive, text, manifest, keys, self.name) if keys else None
@@ -204,13 +281,30 @@ class Slots:
             raise Refused("bundle", e.what, e.hint) from e
 
     def check_age(self, signature: Optional[Signature], downgrade: bool) -> None:
-        """Refuses a signed bundle that is older than one that was active.  downgrade: it was said that it may be."""
-        if signature is not None and not downgrade and signature.counter < self._newest():
-            what = f"the bundle's counter is {signature.counter}, and {self._newest()} was active here: it is older"
-            raise Refused("bundle", what, "edgec rollback goes back one version; or flash with --allow-downgrade")
+        """Refuses a signed bundle that is older than one that was active.  downgrade:
+        it was said that it may be.
+        """
+        if (
+            signature is not None
+            and not downgrade
+            and signature.counter < self._newest()
+        ):
+            what = (
+                f"the bundle's counter is {signature.counter}, "
+                "and "
+                f"{self._newest()} "
+                "was active here: it is older"
+            )
+            raise Refused(
+                "bundle",
+                what,
+                "edgec rollback goes back one version; or flash with --allow-downgrade",
+            )
 
     def _newest(self) -> int:
-        """The counter of the newest that was active; where that is not written, of the slots."""
+        """The counter of the newest that was active; where that is not written, of the
+        slots.
+        """
         with contextlib.suppress(OSError, ValueError):
             with opened(self.at(COUNTER)) as f:
                 number, crc = f.read(100).decode("ascii").split()
@@ -226,9 +320,12 @@ class Slots:
     # ---- the switch
 
     def activate(self, downgrade: bool = False) -> str:
-        """Makes what is in `try` a slot, and that the active one.  Returns it.
+        """Makes what is in `try` a slot, and that the active one.
 
-        The version before stays in the other slot.  Cut anywhere, recover() makes it undone or done.
+        Returns it.
+
+        The version before stays in the other slot.  Cut anywhere, recover() makes it
+        undone or done.
         """
         self.recover()
         signature = self.verified(SCRATCH).signature
@@ -236,9 +333,13 @@ class Slots:
         slot = self._destination()
         old = self.at(f"{slot}.old")
         try:
-            if signature is not None and (downgrade or signature.counter > self._newest()):
+            if signature is not None and (
+                downgrade or signature.counter > self._newest()
+            ):
                 number = str(signature.counter)
-                replace(self.disk, self.at(COUNTER), f"{number} {_crc(number)}\n".encode())
+                replace(
+                    self.disk, self.at(COUNTER), f"{number} {_crc(number)}\n".encode()
+                )
             if os.path.lexists(self.at(slot)):
                 self.disk.rename(self.at(slot), old)
             else:
@@ -268,7 +369,8 @@ class Slots:
             return
         aside = self.at("current.new")
         self.disk.remove(aside)
-        if plain(self.at("current"), folder=True):  # nothing of ours: no link can take its place
+        # nothing of ours: no link can take its place
+        if plain(self.at("current"), folder=True):
             self.disk.remove(self.at("current"))
         self.disk.link(slot, aside)
         self.disk.rename(aside, self.at("current"))
@@ -279,7 +381,11 @@ class Slots:
         self.recover()
         slot = self.inactive()
         if self.active() is None or self.whole(slot) is None:
-            raise Refused("input", f"{self.name} has no whole earlier version to go back to", "edgec status")
+            raise Refused(
+                "input",
+                f"{self.name} has no whole earlier version to go back to",
+                "edgec status",
+            )
         self.verified(slot)
         self._point(slot)
         return slot
@@ -289,8 +395,10 @@ class Slots:
         self.disk.remove(self.at(SCRATCH))
 
     def recover(self) -> None:
-        """Puts right what a cut left, by what lies on the disk: a switch that `current` shows is finished, any other
-        is undone.  Nothing is changed where there is nothing to put right."""
+        """Puts right what a cut left, by what lies on the disk: a switch that `current`
+        shows is finished, any other is undone.  Nothing is changed where there is
+        nothing to put right.
+        """
         for slot in SLOTS:
             if os.path.lexists(self.at(f"{slot}.old")):
                 if slot == self.active() and self.whole(slot):
@@ -308,8 +416,11 @@ class Slots:
         keep_to_ourselves(self.path)
 
     def _finish(self, slot: str) -> None:
-        """What was in the slot goes, unless the other one is damaged and it is whole: then it takes its place."""
-        old, other = f"{slot}.old", SLOTS[slot == SLOTS[0]]
+        """What was in the slot goes, unless the other one is damaged and it is whole:
+        then it takes its place.
+        """
+        old = f"{slot}.old"
+        other = SLOTS[slot == SLOTS[0]]
         if self.whole(other) is None and self.whole(old) is not None:
             self.disk.remove(self.at(other))
             self.disk.rename(self.at(old), self.at(other))
@@ -317,7 +428,9 @@ class Slots:
             self.disk.remove(self.at(old))
 
     def _undo(self, slot: str) -> None:
-        """What was to become active is tried no more; what was in its place is put back."""
+        """What was to become active is tried no more; what was in its place is put
+        back.
+        """
         old = self.at(f"{slot}.old")
         if os.path.lexists(self.at(slot)):
             self.disk.remove(self.at(SCRATCH))
@@ -331,7 +444,11 @@ class Slots:
 def check_name(name: str) -> None:
     """Raises Refused for what cannot be an application."""
     if not isinstance(name, str) or not _APP.fullmatch(name) or name == FOLDER:
-        raise Refused("input", f'"{name!s:.80}" cannot be the name of a folder', "give another with --app")
+        raise Refused(
+            "input",
+            f'"{name!s:.80}" cannot be the name of a folder',
+            "give another with --app",
+        )
 
 
 def _check_slot(slot: str) -> None:
@@ -343,7 +460,11 @@ def _graph(manifest: Dict[str, Any]) -> List[str]:
     """The words by which a program is told what the manifest says that it was made of."""
     graph = manifest.get("graph", "")
     if graph != "" and not (isinstance(graph, str) and graph.isalnum()):
-        raise Refused("bundle", f"the bundle's graph is {graph!r:.80}, which is no hash", "compile the model again")
+        raise Refused(
+            "bundle",
+            f"the bundle's graph is {graph!r:.80}, which is no hash",
+            "compile the model again",
+        )
     return ["--graph", graph] if graph else []
 
 
@@ -352,7 +473,9 @@ def _crc(text: str) -> str:
 
 
 def recover_all(root: str, disk: Disk) -> None:
-    """Every application's folder, unless a host is at it just now; one that cannot be put right stays as it is."""
+    """Every application's folder, unless a host is at it just now; one that cannot be
+    put right stays as it is.
+    """
     keep_to_ourselves(root, os.path.join(root, FOLDER))
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         with contextlib.suppress(Refused, OSError):

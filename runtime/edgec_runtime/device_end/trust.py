@@ -1,9 +1,11 @@
-"""Whose bundles a device takes: signature.json of a bundle, and the device's trusted keys (docs/packages.md).
+"""Whose bundles a device takes: signature.json of a bundle, and the device's trusted
+keys (docs/packages.md).
 
     /etc/edgec/trusted/*.pub     the administrator's keys; where there are any, only these count
     ~/.edgec/trusted/*.pub       those that `edgec trust` put there
 
-Without a key, a device takes every bundle.  This is part of the device end, see wire.py.
+Without a key, a device takes every bundle.  This is part of the device end, see
+wire.py.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ FOLDER = "trusted"
 SYSTEM_FOLDER = "/etc/edgec/trusted"
 KIND = b"ssh-ed25519"  # of the one line of OpenSSH's public key files
 MAX_COUNTER = 1 << 62
-_PURPOSE = b"edgec bundle 2\n"  # so that a signature made for anything else is none of a bundle
+# so that a signature made for anything else is none of a bundle
+_PURPOSE = b"edgec bundle 2\n"
 _WHEEL_PURPOSE = b"edgec wheel 1\n"
-_CENTRAL, _END = 46, 22  # bytes of a zip's records, without names
+_CENTRAL = 46
+_END = 22  # bytes of a zip's records, without names
 
 
 class Untrusted(Exception):
@@ -39,7 +43,8 @@ class Untrusted(Exception):
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
-        self.what, self.hint = what, hint
+        self.what = what
+        self.hint = hint
 
 
 class Key(NamedTuple):
@@ -57,13 +62,21 @@ class Key(NamedTuple):
     @property
     def line(self) -> str:
         """The one line of its file."""
-        return f"{KIND.decode()} {base64.b64encode(_blob(self.public)).decode()} {self.comment}".rstrip() + "\n"
+        return (
+            f"{KIND.decode()} {base64.b64encode(_blob(self.public)).decode()} "
+            f"{self.comment}".rstrip()
+            + "\n"
+        )
 
     @staticmethod
     def parse(text: str) -> "Key":
         """Of a public key file's text.  Raises ValueError for what is no such line."""
         words = text.strip().split(None, 2)
-        if len(words) < 2 or not text.strip().replace("\t", " ").isprintable() or words[0] != KIND.decode():
+        if (
+            len(words) < 2
+            or not text.strip().replace("\t", " ").isprintable()
+            or words[0] != KIND.decode()
+        ):
             raise ValueError("not the one line of an ssh-ed25519 public key")
         try:
             blob = base64.b64decode(words[1], validate=True)
@@ -79,7 +92,9 @@ def _blob(public: bytes) -> bytes:
 
 
 class Signature(NamedTuple):
-    """A signature.json.  app: whose bundle it is.  counter: grows from one version to the next."""
+    """A signature.json.  app: whose bundle it is.  counter: grows from one version to
+    the next.
+    """
 
     public: bytes
     app: str
@@ -93,48 +108,86 @@ class Signature(NamedTuple):
 
     def to_json(self) -> bytes:
         """The file."""
-        fields = {"schema": 2, "key": self.public.hex(), "signature": self.signature.hex()}
+        fields = {
+            "schema": 2,
+            "key": self.public.hex(),
+            "signature": self.signature.hex(),
+        }
         return (
-            json.dumps({**fields, "app": self.app, "counter": self.counter}, sort_keys=True, indent=1).encode() + b"\n"
+            json.dumps(
+                {**fields, "app": self.app, "counter": self.counter},
+                sort_keys=True,
+                indent=1,
+            ).encode()
+            + b"\n"
         )
 
 
 def message(manifest: bytes, app: str, counter: int) -> bytes:
-    """What is signed: whose it is, and the manifest's sha256, so, as it has those of all other files, every byte."""
+    """What is signed: whose it is, and the manifest's sha256, so, as it has those of
+    all other files, every byte.
+    """
     return _PURPOSE + f"{app}\n{counter}\n".encode() + hashlib.sha256(manifest).digest()
 
 
 def wheel_message(files: Dict[str, str]) -> bytes:
     """What is signed of a wheel: the sha256 of every file in it, by name."""
-    return _WHEEL_PURPOSE + hashlib.sha256(json.dumps(files, sort_keys=True).encode()).digest()
+    return (
+        _WHEEL_PURPOSE
+        + hashlib.sha256(json.dumps(files, sort_keys=True).encode()).digest()
+    )
 
 
 def parse_signature(text: bytes) -> Signature:
     """Of a signature.json.  Raises ValueError for what is none."""
     fields, public, signature = _fields(text, 2, SIGNATURE)
-    app, counter = fields.get("app"), fields.get("counter")
-    if not isinstance(app, str) or not app.isprintable() or type(counter) is not int or not 0 <= counter <= MAX_COUNTER:
-        raise ValueError(f"{SIGNATURE} has an impossible app or counter: {app!r:.80}, {counter!r:.40}")
+    app = fields.get("app")
+    counter = fields.get("counter")
+    if (
+        not isinstance(app, str)
+        or not app.isprintable()
+        or type(counter) is not int
+        or not 0 <= counter <= MAX_COUNTER
+    ):
+        raise ValueError(
+            f"{SIGNATURE} has an impossible app or counter: {app!r:.80}, {counter!r:.40}"
+        )
     return Signature(public, app, counter, signature)
 
 
 def wheel_signature_text(public: bytes, signature: bytes) -> bytes:
     """The file beside a wheel that says who made it."""
-    return json.dumps({"schema": 1, "key": public.hex(), "signature": signature.hex()}).encode() + b"\n"
+    return (
+        json.dumps(
+            {"schema": 1, "key": public.hex(), "signature": signature.hex()}
+        ).encode()
+        + b"\n"
+    )
 
 
 def check_wheel(files: Dict[str, str], text: bytes, keys: List[Key]) -> None:
-    """Raises Untrusted unless one of `keys` signed a wheel with these files.  text: its signature; may be b""."""
+    """Raises Untrusted unless one of `keys` signed a wheel with these files.  text: its
+    signature; may be b"".
+    """
     if not text:
-        hint = "edgec sign FILE.whl --key KEY; the runtime: edgec sign --runtime --key KEY, then flash it with --wheel"
-        raise Untrusted("the wheel is not signed, and this device takes only signed ones", hint)
+        hint = (
+            "edgec sign FILE.whl --key KEY; the runtime: "
+            "edgec sign --runtime "
+            "--key KEY, then flash it with --wheel"
+        )
+        raise Untrusted(
+            "the wheel is not signed, and this device takes only signed ones", hint
+        )
     try:
         _, public, signature = _fields(text, 1, "the wheel's signature")
     except ValueError as e:
         raise Untrusted(str(e), "edgec sign it again") from e
     _check_key(public, keys, "the wheel")
     if not verify(public, wheel_message(files), signature):
-        raise Untrusted("the wheel was changed after it was signed", "get it again from whoever signed it")
+        raise Untrusted(
+            "the wheel was changed after it was signed",
+            "get it again from whoever signed it",
+        )
 
 
 def _fields(text: bytes, schema: int, what: str) -> Tuple[Dict[str, Any], bytes, bytes]:
@@ -142,30 +195,43 @@ def _fields(text: bytes, schema: int, what: str) -> Tuple[Dict[str, Any], bytes,
     try:
         fields = json.loads(text[: MAX_SIGNATURE_BYTES + 1].decode())
         if fields["schema"] != schema:
-            raise ValueError(f"{what} has schema {fields['schema']!r:.20} instead of {schema}")
-        public, signature = bytes.fromhex(fields["key"]), bytes.fromhex(fields["signature"])
+            raise ValueError(
+                f"{what} has schema {fields['schema']!r:.20} instead of {schema}"
+            )
+        public = bytes.fromhex(fields["key"])
+        signature = bytes.fromhex(fields["signature"])
     except (KeyError, TypeError, AttributeError, RecursionError) as e:
         raise ValueError(f"{what} is damaged: {e!r:.80}") from e
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
-        raise ValueError(f"{what} has a key of {len(public)} and a signature of {len(signature)} bytes")
+        raise ValueError(
+            f"{what} has a key of {len(public)} and a signature of {len(signature)} bytes"
+        )
     return fields, public, signature
 
 
 def administered() -> bool:
     """Whether the administrator's keys are the ones that count."""
-    return os.path.isdir(SYSTEM_FOLDER) and any(n.endswith(".pub") for n in os.listdir(SYSTEM_FOLDER))
+    return os.path.isdir(SYSTEM_FOLDER) and any(
+        n.endswith(".pub") for n in os.listdir(SYSTEM_FOLDER)
+    )
 
 
 def trusted(root: str) -> List[Key]:
-    """The device's keys.  root: ~/.edgec.  A key file that cannot be read is an error, not a key less."""
+    """The device's keys.  root: ~/.edgec.
+
+    A key file that cannot be read is an error, not a key less.
+    """
     for folder in (SYSTEM_FOLDER, os.path.join(root, FOLDER)):
         try:
             names = sorted(n for n in os.listdir(folder) if n.endswith(".pub"))
-        except OSError as e:  # keys that cannot be read are not none: of a link, to a disk that is not mounted, either
+        except OSError as e:
+            # keys that cannot be read are not none: of a link, to a disk that is not
+            # mounted, either
             if isinstance(e, FileNotFoundError) and not os.path.islink(folder):
                 continue
             raise Untrusted(
-                f"the device's trusted keys in {folder} cannot be read: {e.strerror}", f"ls {folder}"
+                f"the device's trusted keys in {folder} cannot be read: {e.strerror}",
+                f"ls {folder}",
             ) from e
         keys = [_read_key(os.path.join(folder, name)) for name in names]
         if keys:
@@ -178,18 +244,33 @@ def _read_key(path: str) -> Key:
         return Key.parse(given(path, MAX_KEY_BYTES).decode())
     except (OSError, ValueError) as e:
         said = e.strerror if isinstance(e, OSError) else e
-        raise Untrusted(f"the device's trusted key {path} cannot be read: {said}", f"on the device: rm {path}") from e
+        raise Untrusted(
+            f"the device's trusted key {path} cannot be read: {said}",
+            f"on the device: rm {path}",
+        ) from e
 
 
 def check(
-    archive: zipfile.ZipFile, manifest_text: bytes, manifest: Dict[str, Any], keys: List[Key], app: str
+    archive: zipfile.ZipFile,
+    manifest_text: bytes,
+    manifest: Dict[str, Any],
+    keys: List[Key],
+    app: str,
 ) -> Signature:
-    """The signature.  Raises Untrusted unless one of `keys` signed the manifest for this application, and every file
-    is the one that it names."""
+    """The signature.
+
+    Raises Untrusted unless one of `keys` signed the manifest for this application, and
+    every file is the one that it names.
+    """
     found = _read_signature(archive)
     _check_key(found.public, keys, "the bundle")
-    if not verify(found.public, message(manifest_text, found.app, found.counter), found.signature):
-        raise Untrusted("the bundle was changed after it was signed", "get it again from whoever signed it")
+    if not verify(
+        found.public, message(manifest_text, found.app, found.counter), found.signature
+    ):
+        raise Untrusted(
+            "the bundle was changed after it was signed",
+            "get it again from whoever signed it",
+        )
     _check_app(found, app)
     _check_layout(archive)
     _check_files(archive, manifest["files"])
@@ -198,7 +279,10 @@ def check(
 
 def _read_signature(archive: zipfile.ZipFile) -> Signature:
     if SIGNATURE not in archive.namelist():
-        raise Untrusted("the bundle is not signed, and this device takes only signed ones", "edgec sign it first")
+        raise Untrusted(
+            "the bundle is not signed, and this device takes only signed ones",
+            "edgec sign it first",
+        )
     if archive.getinfo(SIGNATURE).file_size > MAX_SIGNATURE_BYTES:
         raise Untrusted(f"{SIGNATURE} is too large", "edgec sign it again")
     try:
@@ -210,12 +294,18 @@ def _read_signature(archive: zipfile.ZipFile) -> Signature:
 def _check_app(found: Signature, app: str) -> None:
     if found.app != app:
         what = f'the bundle is signed for the application "{found.app}", not "{app}"'
-        raise Untrusted(what, f"flash it with --app {found.app}, or edgec sign it with --app {app}")
+        raise Untrusted(
+            what, f"flash it with --app {found.app}, or edgec sign it with --app {app}"
+        )
 
 
 def _check_layout(archive: zipfile.ZipFile) -> None:
-    """Nothing before, between or after the files and the list of them, and each is headed as the list has it."""
-    file, end, good = archive.fp, 0, True
+    """Nothing before, between or after the files and the list of them, and each is
+    headed as the list has it.
+    """
+    file = archive.fp
+    end = 0
+    good = True
     assert file is not None
     entries = sorted(archive.infolist(), key=lambda e: e.header_offset)
     for entry in entries:
@@ -225,7 +315,10 @@ def _check_layout(archive: zipfile.ZipFile) -> None:
         end += len(header) + entry.compress_size
     end += sum(_CENTRAL + len(e.filename) for e in entries) + _END
     if not good or end != os.fstat(file.fileno()).st_size:
-        raise Untrusted("the signed bundle holds bytes that no signature covers", "get it from whoever signed it")
+        raise Untrusted(
+            "the signed bundle holds bytes that no signature covers",
+            "get it from whoever signed it",
+        )
 
 
 def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
@@ -234,16 +327,25 @@ def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
     names = sorted(archive.namelist())
     for name in names:
         if name in inside and _digest(archive, name) != files[name]["sha256"]:
-            raise Untrusted(f'"{name}" was changed after the bundle was signed', "get it again from whoever signed it")
+            raise Untrusted(
+                f'"{name}" was changed after the bundle was signed',
+                "get it again from whoever signed it",
+            )
     if names != sorted([*inside, "manifest.json", SIGNATURE]):
-        raise Untrusted("the signed bundle has other files than its manifest lists", "get it from whoever signed it")
+        raise Untrusted(
+            "the signed bundle has other files than its manifest lists",
+            "get it from whoever signed it",
+        )
 
 
 def _check_key(public: bytes, keys: List[Key], what: str) -> None:
     if public not in [k.public for k in keys]:
         who = Key(public, "").fingerprint
         known = ", ".join(f"{k.fingerprint} {k.comment}".strip() for k in keys)
-        raise Untrusted(f"{what} is signed with {who}; this device trusts {known}", "edgec sign it with that key")
+        raise Untrusted(
+            f"{what} is signed with {who}; this device trusts {known}",
+            "edgec sign it with that key",
+        )
 
 
 def _digest(archive: zipfile.ZipFile, name: str) -> str:

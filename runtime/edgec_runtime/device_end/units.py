@@ -1,6 +1,8 @@
-"""systemd units that run a bundle's application: their text, and putting them on a device (docs/packages.md).
+"""systemd units that run a bundle's application: their text, and putting them on a
+device (docs/packages.md).
 
-This is part of the device end, see wire.py.  The host writes the unit of a Debian package with it too.
+This is part of the device end, see wire.py.  The host writes the unit of a Debian
+package with it too.
 """
 
 from __future__ import annotations
@@ -18,34 +20,50 @@ from edgec_runtime.device_end.disk import Disk, Refused, make_folder, replace
 
 RESTART_S = 5
 LIMIT_S = 60.0
-RUNS = 50  # of the bundle's program, which is what runs unless COMMAND says something else
+# of the bundle's program, which is what runs unless COMMAND says something else
+RUNS = 50
 VERIFIER = ".device_end.py"  # no name of an application begins with a dot
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _APP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@-]*")
-_NO_SYSTEMD = "flash without --service, and start the program as this device starts others"
+_NO_SYSTEMD = (
+    "flash without --service, and start the program as this device starts others"
+)
 
 
 def unit_name(app: str) -> str:
-    """The unit's file name.  Raises Refused for an application whose name would mean something to systemd."""
+    """The unit's file name.
+
+    Raises Refused for an application whose name would mean something to systemd.
+    """
     if not _APP.fullmatch(app):
         raise Refused(
-            "input", f'"{app:.80}" cannot be the name of a service', "give one of A-Z a-z 0-9 _ . - with --app"
+            "input",
+            f'"{app:.80}" cannot be the name of a service',
+            "give one of A-Z a-z 0-9 _ . - with --app",
         )
     return f"edgec-{app}.service"
 
 
-def unit_text(app: str, folder: str, program: str, settings: str, user: bool = False, extra: str = "") -> str:
+def unit_text(
+    app: str,
+    folder: str,
+    program: str,
+    settings: str,
+    user: bool = False,
+    extra: str = "",
+) -> str:
     """The unit.
 
-    folder: what holds model.edgec, where the application runs.  program: of the bundle.  settings: a file that may
-    set COMMAND.  user: a unit of a user's manager.  extra: more lines of [Service].
-    Raises Refused for a path that would have to be quoted.
+    folder: what holds model.edgec, where the application runs.  program: of the bundle.
+    settings: a file that may set COMMAND.  user: a unit of a user's manager.  extra:
+    more lines of [Service]. Raises Refused for a path that would have to be quoted.
     """
     for path in (folder, program, settings):
         _check_path(path)
-    return f"""# Written by edgec, and again when it is flashed or upgraded.  What runs is set in {settings}
+    return f"""# Written by edgec, and again when it is flashed or upgraded.
+# What runs is set in {settings}
 [Unit]
 Description=edgec: {unit_name(app)[6:-8]}
 Documentation=file:{settings}
@@ -66,20 +84,33 @@ WantedBy={"default.target" if user else "multi-user.target"}
 
 def _check_path(path: str) -> None:
     if not _PATH.fullmatch(path):
-        raise Refused("device", f'"{path:.80}" cannot be written in a unit', "set EDGEC_ROOT to a plain path")
+        raise Refused(
+            "device",
+            f'"{path:.80}" cannot be written in a unit',
+            "set EDGEC_ROOT to a plain path",
+        )
 
 
 class Units:
     """The units of a device.
 
-    root: ~/.edgec.  folder: where they are; default is the manager's own.  source: the device end (packed.py), which
-    stays there so that each start of a service verifies what it runs.
+    root: ~/.edgec.  folder: where they are; default is the manager's own.  source: the
+    device end (packed.py), which stays there so that each start of a service verifies
+    what it runs.
     """
 
     def __init__(
-        self, root: str, disk: Disk, execute: Execute = subprocess.run, folder: Optional[str] = None, source: str = ""
+        self,
+        root: str,
+        disk: Disk,
+        execute: Execute = subprocess.run,
+        folder: Optional[str] = None,
+        source: str = "",
     ) -> None:
-        self.root, self.disk, self.execute, self.source = root, disk, execute, source
+        self.root = root
+        self.disk = disk
+        self.execute = execute
+        self.source = source
         self.user = os.geteuid() != 0
         self.folder = folder or os.environ.get("EDGEC_UNITS") or self._own_folder()
 
@@ -94,16 +125,24 @@ class Units:
         return os.path.join(self.folder, unit_name(app))
 
     def check(self, app: str) -> None:
-        """Raises Refused where a service of this application cannot be had.  Changes nothing."""
+        """Raises Refused where a service of this application cannot be had.
+
+        Changes nothing.
+        """
         self._text(app)
         if shutil.which("systemctl") is None:
-            raise Refused("device", "there is no systemd on the device: no systemctl", _NO_SYSTEMD)
+            raise Refused(
+                "device", "there is no systemd on the device: no systemctl", _NO_SYSTEMD
+            )
         self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
 
     def install(self, app: str) -> Dict[str, Any]:
-        """Writes the unit that runs the active slot, has it start at boot, and restarts it."""
+        """Writes the unit that runs the active slot, has it start at boot, and restarts
+        it.
+        """
         self.check(app)
-        text, path = self._text(app).encode(), self.path(app)
+        text = self._text(app).encode()
+        path = self.path(app)
         self._keep_source()
         make_folder(self.disk, self.folder)
         replace(self.disk, path, text)
@@ -113,7 +152,10 @@ class Units:
         return {"unit": path, "lingers": self._linger()}
 
     def refresh(self, app: str) -> Optional[str]:
-        """After a switch of slots: restarts the service, where there is one.  Returns why it could not be."""
+        """After a switch of slots: restarts the service, where there is one.
+
+        Returns why it could not be.
+        """
         try:
             if _APP.fullmatch(app) and os.path.exists(self.path(app)):
                 self._keep_source()
@@ -129,8 +171,18 @@ class Units:
         if self.source:
             for path in (sys.executable, self._verifier()):
                 _check_path(path)
-            first = f"ExecStartPre={sys.executable} -I -S {self._verifier()} verify {self.root} {app}\n"
-        return unit_text(app, current, os.path.join(current, program_path()), settings, self.user, first)
+            first = (
+                f"ExecStartPre={sys.executable} -I -S {self._verifier()} verify "
+                f"{self.root} {app}\n"
+            )
+        return unit_text(
+            app,
+            current,
+            os.path.join(current, program_path()),
+            settings,
+            self.user,
+            first,
+        )
 
     def _verifier(self) -> str:
         return os.path.join(self.root, VERIFIER)
@@ -140,7 +192,9 @@ class Units:
             make_folder(self.disk, self.root)
             replace(self.disk, self._verifier(), self.source.encode())
 
-    def _systemctl(self, *words: str, hint: str = "look at it on the device: journalctl -e") -> None:
+    def _systemctl(
+        self, *words: str, hint: str = "look at it on the device: journalctl -e"
+    ) -> None:
         command = ["systemctl", *(["--user"] if self.user else []), *words]
         status, said = self._run(command)
         if status:
@@ -148,7 +202,9 @@ class Units:
             raise Refused("device", f"{' '.join(command)} failed: {last}", hint)
 
     def _linger(self) -> bool:
-        """Whether it goes on when its user logs out, and starts at boot: that of a user has to be told to."""
+        """Whether it goes on when its user logs out, and starts at boot: that of a user
+        has to be told to.
+        """
         if not self.user:
             return True
         enable = ["loginctl", "enable-linger", getpass.getuser()]
@@ -160,7 +216,13 @@ class Units:
         if self.user:
             env.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
         try:
-            done = self.execute(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, env=env)
+            done = self.execute(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=LIMIT_S,
+                env=env,
+            )
         except OSError as e:
             return 127, f"{command[0]}: {e.strerror}"
         except subprocess.TimeoutExpired:

@@ -1,15 +1,20 @@
-"""What decides how fast a machine is just now, before, during and after a run: clock, governor, heat, throttling.
+"""What decides how fast a machine is just now, before, during and after a run: clock,
+governor, heat, throttling.
 
-What the kernel tells any user, read below a given root so that a test can show another machine; and of a Raspberry Pi
-what its firmware tells, of which there are three tellers:
+What the kernel tells any user, read below a given root so that a test can show another
+machine; and of a Raspberry Pi what its firmware tells, of which there are three
+tellers:
 
-- `vcgencmd get_throttled`, a process: flags of now (bits 0 to 3) and of since the boot (16 to 19).
-- soc:firmware/get_throttled of Raspberry Pi's own kernels, a file: the same word as the kernel's driver rpi_volt got it
-  last, every 2 s, when it also has the upper bits cleared; those are of the last 2 s there. A Pi 5 has no such file.
-- in0_lcrit_alarm of the driver rpi_volt, a file: under-voltage within the last 2 s (docs.kernel.org/hwmon).
+- `vcgencmd get_throttled`, a process: flags of now (bits 0 to 3) and of since the boot
+  (16 to 19).
+- soc:firmware/get_throttled of Raspberry Pi's own kernels, a file: the same word as the
+  kernel's driver rpi_volt got it last, every 2 s, when it also has the upper bits
+  cleared; those are of the last 2 s there. A Pi 5 has no such file.
+- in0_lcrit_alarm of the driver rpi_volt, a file: under-voltage within the last 2 s
+  (docs.kernel.org/hwmon).
 
-When the firmware lowers the clock, the kernel's scaling_cur_freq stays where it was (raspberrypi/linux#2986): then
-`vcgencmd measure_clock arm` is asked.
+When the firmware lowers the clock, the kernel's scaling_cur_freq stays where it was
+(raspberrypi/linux#2986): then `vcgencmd measure_clock arm` is asked.
 
 This is part of the device end, see wire.py; the host reads its own machine with it too.
 """
@@ -29,7 +34,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 EVERY_S = 0.5
 TOOL_EVERY_S = 2.0  # vcgencmd during a run, at most
-TOOL_S = 5.0  # vcgencmd answers in some ms; where every CPU is busy, a process that steps back takes longer
+# vcgencmd answers in some ms; where every CPU is busy, a process that steps back takes
+# longer
+TOOL_S = 5.0
 MAX_SAMPLES = 128
 FLAGS_NOW = 0xF
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -47,7 +54,9 @@ class Files:
     def text(self, path: str) -> str:
         """A file's text; empty where it cannot be read."""
         try:
-            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as f:
+            with open(
+                os.path.join(self.root, path), encoding="utf-8", errors="replace"
+            ) as f:
                 return f.read(1 << 22)
         except OSError:
             return ""
@@ -63,7 +72,10 @@ class Files:
 
     def glob(self, pattern: str) -> List[str]:
         """Paths relative to the root, sorted."""
-        return sorted(os.path.relpath(p, self.root) for p in glob.glob(os.path.join(self.root, pattern)))
+        return sorted(
+            os.path.relpath(p, self.root)
+            for p in glob.glob(os.path.join(self.root, pattern))
+        )
 
 
 class Sensors(Files):
@@ -73,16 +85,38 @@ class Sensors(Files):
         super().__init__(root)
         self.execute = execute
         # one policy for the CPUs that share a clock
-        self._policies = self.glob(f"{_CPU}/cpufreq/policy*") or self.glob(f"{_CPU}/cpu[0-9]*/cpufreq")
+        self._policies = self.glob(f"{_CPU}/cpufreq/policy*") or self.glob(
+            f"{_CPU}/cpu[0-9]*/cpufreq"
+        )
         zones = self.glob("sys/class/thermal/thermal_zone*/temp")
-        zones.sort(key=lambda p: not re.search("cpu|soc|pkg", self.text(os.path.join(os.path.dirname(p), "type"))))
+        zones.sort(
+            key=lambda p: (
+                not re.search(
+                    "cpu|soc|pkg", self.text(os.path.join(os.path.dirname(p), "type"))
+                )
+            )
+        )
         self._zone = next((z for z in zones if self.number(z) is not None), None)
-        coolers = [os.path.dirname(p) for p in self.glob("sys/class/thermal/cooling_device*/type")]
-        self._coolers = [f"{c}/cur_state" for c in coolers if re.search("cpufreq|Processor", self.text(f"{c}/type"))]
-        self._counters = self.glob(f"{_CPU}/cpu[0-9]*/thermal_throttle/*_throttle_count")
-        self._word = next(iter(self.glob("sys/devices/platform/soc*/soc*:firmware/get_throttled")), None)
+        coolers = [
+            os.path.dirname(p)
+            for p in self.glob("sys/class/thermal/cooling_device*/type")
+        ]
+        self._coolers = [
+            f"{c}/cur_state"
+            for c in coolers
+            if re.search("cpufreq|Processor", self.text(f"{c}/type"))
+        ]
+        self._counters = self.glob(
+            f"{_CPU}/cpu[0-9]*/thermal_throttle/*_throttle_count"
+        )
+        self._word = next(
+            iter(self.glob("sys/devices/platform/soc*/soc*:firmware/get_throttled")),
+            None,
+        )
         names = self.glob("sys/class/hwmon/hwmon*/name")
-        volts = [os.path.dirname(p) for p in names if self.text(p).strip() == "rpi_volt"]
+        volts = [
+            os.path.dirname(p) for p in names if self.text(p).strip() == "rpi_volt"
+        ]
         self._alarm = f"{volts[0]}/in0_lcrit_alarm" if volts else None
         self._tool = shutil.which("vcgencmd")
 
@@ -94,20 +128,27 @@ class Sensors(Files):
     def read(self) -> Vitals:
         """All vitals; what the machine does not tell is None.
 
-        ns: CLOCK_MONOTONIC. governor: of all CPUs, "a/b" where they differ. khz: [lowest, highest] of the CPUs now.
-        max_khz: of the fastest CPU. celsius: of the CPU or SoC. throttled: the word of get_throttled; throttled_by:
-        "vcgencmd" or "sysfs", whose upper bits mean different times. undervoltage: the alarm of rpi_volt. cooling: by
-        how many steps the kernel has lowered the clock for its temperature. throttle_count: of x86, how often the CPUs
-        and packages lowered theirs. load1: processes that wanted to run, mean of a minute.
+        ns: CLOCK_MONOTONIC. governor: of all CPUs, "a/b" where they differ. khz:
+        [lowest, highest] of the CPUs now. max_khz: of the fastest CPU. celsius: of the
+        CPU or SoC. throttled: the word of get_throttled; throttled_by: "vcgencmd" or
+        "sysfs", whose upper bits mean different times. undervoltage: the alarm of
+        rpi_volt. cooling: by how many steps the kernel has lowered the clock for its
+        temperature. throttle_count: of x86, how often the CPUs and packages lowered
+        theirs. load1: processes that wanted to run, mean of a minute.
         """
-        governors = {self.text(f"{p}/scaling_governor").strip() for p in self._policies} - {""}
+        governors = {
+            self.text(f"{p}/scaling_governor").strip() for p in self._policies
+        } - {""}
         load = re.match(r"\d+\.\d+", self.text("proc/loadavg"))
         counts = self.numbers(self._counters)
         found = self.glance()
         word, by = self.flags()
         found.update(
             governor="/".join(sorted(governors)) or None,
-            max_khz=max(self.numbers([f"{p}/cpuinfo_max_freq" for p in self._policies]), default=None),
+            max_khz=max(
+                self.numbers([f"{p}/cpuinfo_max_freq" for p in self._policies]),
+                default=None,
+            ),
             throttled=word,
             throttled_by=by,
             throttle_count=sum(counts) if counts else None,
@@ -116,7 +157,9 @@ class Sensors(Files):
         return found
 
     def glance(self) -> Vitals:
-        """What changes, from files alone: ns, khz, celsius, throttled, throttled_by, undervoltage, cooling."""
+        """What changes, from files alone: ns, khz, celsius, throttled, throttled_by,
+        undervoltage, cooling.
+        """
         khz = self.numbers([f"{p}/scaling_cur_freq" for p in self._policies])
         thousandths = self.number(self._zone) if self._zone else None
         alarm = self.number(self._alarm) if self._alarm else None
@@ -132,7 +175,9 @@ class Sensors(Files):
         }
 
     def flags(self) -> Tuple[Optional[int], Optional[str]]:
-        """The word of get_throttled, and who says so: vcgencmd, or the file where vcgencmd does not answer."""
+        """The word of get_throttled, and who says so: vcgencmd, or the file where
+        vcgencmd does not answer.
+        """
         word = _word(self._ask("get_throttled"))
         if word is not None:
             return word, "vcgencmd"
@@ -150,7 +195,9 @@ class Sensors(Files):
             return ""
         try:
             command = [self._tool, *words]
-            done = self.execute(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TOOL_S)
+            done = self.execute(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TOOL_S
+            )
             if done.returncode == 0:
                 return done.stdout.decode(errors="replace").strip()
         except (OSError, subprocess.SubprocessError):
@@ -170,17 +217,25 @@ def _word(text: str) -> Optional[int]:
 
 
 class Watch:
-    """Reads the vitals before what is in its `with`, every half second meanwhile, and after it.
+    """Reads the vitals before what is in its `with`, every half second meanwhile, and
+    after it.
 
-    What is measured must be another process.  It is not disturbed: the thread that reads here is of SCHED_IDLE, which
-    the kernel lets run only on a CPU that nothing else wants; it reads a few files, and where the firmware's flags are
-    in no file it asks vcgencmd, of SCHED_IDLE as well, once in 2 s and not in the first 2 s.  (Where the flags say that
-    the clock is lowered, it is asked for the clock: that run is spoilt already.)
+    What is measured must be another process.  It is not disturbed: the thread that
+    reads here is of SCHED_IDLE, which the kernel lets run only on a CPU that nothing
+    else wants; it reads a few files, and where the firmware's flags are in no file it
+    asks vcgencmd, of SCHED_IDLE as well, once in 2 s and not in the first 2 s.  (Where
+    the flags say that the clock is lowered, it is asked for the clock: that run is
+    spoilt already.)
     """
 
-    def __init__(self, root: str = "/", execute: Execute = subprocess.run, every: float = EVERY_S) -> None:
-        """every: seconds; doubled each time that MAX_SAMPLES are there, and these are merged by twos."""
-        self.sensors, self._every = Sensors(root, execute), every
+    def __init__(
+        self, root: str = "/", execute: Execute = subprocess.run, every: float = EVERY_S
+    ) -> None:
+        """every: seconds; doubled each time that MAX_SAMPLES are there, and these are
+        merged by twos.
+        """
+        self.sensors = Sensors(root, execute)
+        self._every = every
         self.before: Vitals = {}
         self.during: List[Vitals] = []
         self.after: Vitals = {}
@@ -197,19 +252,25 @@ class Watch:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self._end.set()
         self._thread.join(TOOL_S + 1.0)
         self.after = self.sensors.read()
 
     def as_dict(self) -> Dict[str, Any]:
-        """{"before": vitals, "during": [the changing ones of them], "after": vitals}, as JSON."""
+        """{"before": vitals, "during": [the changing ones of them], "after": vitals},
+        as JSON.
+        """
         return {"before": self.before, "during": list(self.during), "after": self.after}
 
     def _run(self) -> None:
         with contextlib.suppress(AttributeError, OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # 0: this thread, and what it starts
+            # 0: this thread, and what it starts
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         while not self._end.wait(self._every):
             sample = self.sensors.glance()
             if time.monotonic() - self._asked >= TOOL_EVERY_S:
@@ -218,11 +279,15 @@ class Watch:
             self._lowered = self._lowered if word is None else bool(word & FLAGS_NOW)
             self.during.append(sample)
             if len(self.during) >= MAX_SAMPLES:
-                self.during = [_merged(a, b) for a, b in zip(self.during[::2], self.during[1::2])]
+                self.during = [
+                    _merged(a, b) for a, b in zip(self.during[::2], self.during[1::2])
+                ]
                 self._every *= 2
 
     def _ask(self, sample: Vitals) -> None:
-        """One question to the firmware: the clock if it was said to be lowered, then the flags again."""
+        """One question to the firmware: the clock if it was said to be lowered, then
+        the flags again.
+        """
         if self._lowered:
             sample["arm_khz"] = self.sensors.arm_khz()
             self._lowered = False
@@ -236,11 +301,19 @@ class Watch:
 def _merged(a: Vitals, b: Vitals) -> Vitals:
     """The worst of two samples: nothing that happened is lost."""
     worst: Dict[str, Callable[[Any, Any], Any]] = {
-        "ns": min, "khz": lambda x, y: [min(x[0], y[0]), max(x[1], y[1])], "arm_khz": min,
-        "throttled": lambda x, y: x | y, "throttled_by": max,
-    }  # fmt: skip
+        "ns": min,
+        "khz": lambda x, y: [min(x[0], y[0]), max(x[1], y[1])],
+        "arm_khz": min,
+        "throttled": lambda x, y: x | y,
+        "throttled_by": max,
+    }
     found = {**a, **b}
     for key in found:
-        x, y = a.get(key), b.get(key)
-        found[key] = (y if x is None else x) if x is None or y is None else worst.get(key, max)(x, y)
+        x = a.get(key)
+        y = b.get(key)
+        found[key] = (
+            (y if x is None else x)
+            if x is None or y is None
+            else worst.get(key, max)(x, y)
+        )
     return found

@@ -1,7 +1,10 @@
-"""Wheels on a device: unpacked beside an application's slots, so that nothing is installed and no pip is needed.
+"""Wheels on a device: unpacked beside an application's slots, so that nothing is
+installed and no pip is needed.
 
-    ~/.edgec/<app>/site/<sha256>/         one wheel's files, wheel.json with the hash of each, wheel.sig: who made it
-    ~/.edgec/<app>/site/active.json       which of them are used; replaced by one rename after all were tried together
+    ~/.edgec/<app>/site/<sha256>/    one wheel's files, wheel.json with the hash of each,
+                                     wheel.sig: who made it
+    ~/.edgec/<app>/site/active.json  which of them are used; replaced by one rename after all were
+                                     tried together
 
 This is part of the device end, see wire.py.
 """
@@ -19,7 +22,14 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from edgec_runtime.device_end.disk import Refused, digest, make_folder, opened, replace, sync_all
+from edgec_runtime.device_end.disk import (
+    Refused,
+    digest,
+    make_folder,
+    opened,
+    replace,
+    sync_all,
+)
 from edgec_runtime.device_end.incoming import App
 from edgec_runtime.device_end.running import environment
 from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES, Untrusted, check_wheel
@@ -31,7 +41,9 @@ MAX_UNPACKED_BYTES = 1 << 30
 MAX_WHEEL_FILES = 1 << 14
 MAX_LIST_BYTES = 8 << 20
 TRY_S = 120.0
-LIST, SIGNATURE, ACTIVE = "wheel.json", "wheel.sig", "active.json"
+LIST = "wheel.json"
+SIGNATURE = "wheel.sig"
+ACTIVE = "active.json"
 Execute = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 _BLOCK = 1 << 20
@@ -45,10 +57,14 @@ class Site:
     """The wheels of one application."""
 
     def __init__(self, app: App, execute: Execute = subprocess.run) -> None:
-        self.app, self.disk, self.execute = app, app.disk, execute
+        self.app = app
+        self.disk = app.disk
+        self.execute = execute
 
     def there(self) -> List[str]:
-        """sha256 of the wheels that are there, whole and, where the device has a key, signed."""
+        """sha256 of the wheels that are there, whole and, where the device has a key,
+        signed.
+        """
         folder = self.app.at("site")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         return [n for n in names if _SHA256.fullmatch(n) and self._usable(n)]
@@ -57,7 +73,9 @@ class Site:
         """sha256 of the wheels in use."""
         try:
             with opened(self.app.at("site", ACTIVE), MAX_LIST_BYTES) as f:
-                return [n for n in json.loads(f.read().decode()) if _SHA256.fullmatch(n)]
+                return [
+                    n for n in json.loads(f.read().decode()) if _SHA256.fullmatch(n)
+                ]
         except (OSError, ValueError, TypeError, RecursionError):
             return []
 
@@ -69,38 +87,58 @@ class Site:
         return True
 
     def _files(self, name: str) -> Optional[Dict[str, str]]:
-        """sha256 of the files of a wheel, if they and nothing else are there; else None."""
+        """sha256 of the files of a wheel, if they and nothing else are there; else
+        None.
+        """
         folder = self.app.at("site", name)
         try:
             with opened(os.path.join(folder, LIST), MAX_LIST_BYTES) as f:
                 files: Dict[str, str] = json.loads(f.read().decode())
-            found, size = set(), 0
+            found = set()
+            size = 0
             for below, folders, names in os.walk(folder):
-                if any(os.path.islink(os.path.join(below, n)) for n in (*folders, *names)):
+                if any(
+                    os.path.islink(os.path.join(below, n)) for n in (*folders, *names)
+                ):
                     return None
-                found |= {os.path.relpath(os.path.join(below, n), folder) for n in names}
+                found |= {
+                    os.path.relpath(os.path.join(below, n), folder) for n in names
+                }
                 size += sum(os.path.getsize(os.path.join(below, n)) for n in names)
             if size > MAX_UNPACKED_BYTES + MAX_LIST_BYTES + MAX_SIGNATURE_BYTES:
                 return None
-            listed = all(_MEMBER.fullmatch(n) and digest(os.path.join(folder, n)) == s for n, s in files.items())
+            listed = all(
+                _MEMBER.fullmatch(n) and digest(os.path.join(folder, n)) == s
+                for n, s in files.items()
+            )
             return files if listed and found - {SIGNATURE} == {LIST, *files} else None
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
 
     def environment(self, wheels: List[str]) -> Dict[str, str]:
-        """For a Python that uses these wheels; every byte of them compared with what is signed, if the device has a
-        key.  Raises Refused."""
+        """For a Python that uses these wheels; every byte of them compared with what is
+        signed, if the device has a key.  Raises Refused.
+        """
         keys = self.app.trusted()
         for name in wheels:
             files = self._files(name)
             if files is None:
-                raise Refused("device", f"a wheel of {self.app.name} is damaged", "edgec flash --with-runtime")
+                raise Refused(
+                    "device",
+                    f"a wheel of {self.app.name} is damaged",
+                    "edgec flash --with-runtime",
+                )
             if keys:
                 self._vouch(files, self._signature(name))
         paths = os.pathsep.join(self.app.at("site", name) for name in wheels)
         # no .pyc: each folder must hold what its list says and nothing else
         own = environment(bool(keys))
-        return {**own, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+        return {
+            **own,
+            "PYTHONPATH": paths,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONNOUSERSITE": "1",
+        }
 
     def _signature(self, name: str) -> bytes:
         try:
@@ -118,7 +156,9 @@ class Site:
             raise Refused("input", e.what, e.hint) from e
 
     def unpack(self, signature: bytes) -> str:
-        """Unpacks the wheel that has been sent.  It is not used yet.  Returns its sha256.
+        """Unpacks the wheel that has been sent.
+
+        It is not used yet.  Returns its sha256.
 
         signature: the text of the file that says who made it, may be empty.
         """
@@ -136,9 +176,17 @@ class Site:
         try:
             with zipfile.ZipFile(wheel) as archive:
                 self._vouch(self._extract(archive, files), signature)
-        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error) as e:
+        except (
+            zipfile.BadZipFile,
+            RuntimeError,
+            ValueError,
+            EOFError,
+            zlib.error,
+        ) as e:
             self.disk.remove(new)
-            raise Refused("input", f"the wheel is damaged: {e}", "download it again") from e
+            raise Refused(
+                "input", f"the wheel is damaged: {e}", "download it again"
+            ) from e
         except BaseException:
             with contextlib.suppress(OSError):
                 self.disk.remove(new)
@@ -160,28 +208,42 @@ class Site:
         """sha256 by name."""
         entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
         for e in entries:
-            name, kind = e.filename, stat.S_IFMT(e.external_attr >> 16)
+            name = e.filename
+            kind = stat.S_IFMT(e.external_attr >> 16)
             if (
                 e.compress_type not in _PACKED
                 or kind not in (0, stat.S_IFREG)
                 or not _MEMBER.fullmatch(name)
                 or name in (LIST, SIGNATURE)
             ):
-                raise Refused("input", f"the wheel has an unsafe file: {e.filename!r:.80}", "do not use this wheel")
+                raise Refused(
+                    "input",
+                    f"the wheel has an unsafe file: {e.filename!r:.80}",
+                    "do not use this wheel",
+                )
         total = sum(e.file_size for e in entries)
         if len(entries) > MAX_WHEEL_FILES or total > MAX_UNPACKED_BYTES:
-            raise Refused("input", "the wheel unpacks to more than a wheel should", "do not use this wheel")
+            raise Refused(
+                "input",
+                "the wheel unpacks to more than a wheel should",
+                "do not use this wheel",
+            )
         free = shutil.disk_usage(self.app.path).free
         if total > free:
-            what = f"{self.app.path} has {free / 1e6:.1f} MB free, {total / 1e6:.1f} MB are needed"
+            what = (
+                f"{self.app.path} has {free / 1e6:.1f} MB free, "
+                f"{total / 1e6:.1f} MB are needed"
+            )
             raise Refused("device", what, "free some space on the device: df -h ~")
         make_folder(self.disk, folder, durable=False)
         hashes = {}
         for e in entries:
-            path, at = os.path.join(folder, e.filename), 0
+            path = os.path.join(folder, e.filename)
+            at = 0
             make_folder(self.disk, os.path.dirname(path), durable=False)
             self.disk.write(path, 0, b"")
-            with archive.open(e) as f:  # reads no more than file_size, and checks the CRC
+            # reads no more than file_size, and checks the CRC
+            with archive.open(e) as f:
                 for block in iter(lambda f=f: f.read(_BLOCK), b""):  # type: ignore[misc]
                     self.disk.write(path, at, block)
                     at += len(block)
@@ -190,7 +252,9 @@ class Site:
         return hashes
 
     def adopt(self, wheels: List[str]) -> Dict[str, Any]:
-        """Uses these wheels from now on, if the runtime can be imported with them; else all stays as it was."""
+        """Uses these wheels from now on, if the runtime can be imported with them; else
+        all stays as it was.
+        """
         _check_list(wheels)
         try:
             version = self._try(wheels)
@@ -202,17 +266,40 @@ class Site:
         return {"runtime": version}
 
     def _try(self, wheels: List[str]) -> str:
-        command = [sys.executable, "-c", "import edgec_runtime.session; print(edgec_runtime.__version__)"]
+        command = [
+            sys.executable,
+            "-c",
+            "import edgec_runtime.session; print(edgec_runtime.__version__)",
+        ]
         try:
             env = self.environment(wheels)
-            # cwd: where nobody but root puts modules, which would be imported before those of the wheels
-            done = self.execute(command, cwd="/", env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S)
+            # cwd: where nobody but root puts modules, which would be imported before
+            # those of the wheels
+            done = self.execute(
+                command,
+                cwd="/",
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TRY_S,
+            )
         except subprocess.TimeoutExpired:
-            raise Refused("device", "the runtime could not be imported in time", "try again") from None
+            raise Refused(
+                "device", "the runtime could not be imported in time", "try again"
+            ) from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
-            hint = "sudo apt-get install python3-numpy on the device, or give wheels for it with --wheel"
-            raise Refused("device", f"the runtime cannot be imported with these wheels: {said[0][:300]}", hint)
+            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [
+                f"status {done.returncode}"
+            ]
+            hint = (
+                "sudo apt-get install python3-numpy on the device, "
+                "or give wheels for it with --wheel"
+            )
+            raise Refused(
+                "device",
+                f"the runtime cannot be imported with these wheels: {said[0][:300]}",
+                hint,
+            )
         return done.stdout.decode(errors="replace").strip()
 
     def _keep(self, wheels: List[str]) -> None:
@@ -224,6 +311,10 @@ class Site:
 
 def _check_list(wheels: Any) -> None:
     """Some, by their sha256."""
-    good = isinstance(wheels, list) and wheels and all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels)
+    good = (
+        isinstance(wheels, list)
+        and wheels
+        and all(isinstance(n, str) and _SHA256.fullmatch(n) for n in wheels)
+    )
     if not good:
         raise Refused("input", "the list of wheels is impossible", "flash again")

@@ -1,7 +1,8 @@
 """Frames and reliable delivery over any byte stream, for both ends (docs/protocol.md).
 
-This file, agent.py and what that imports are the device end.  The host sends them over the link as one file and starts
-it there, so a device needs nothing but Python, 3.9 or later: they import the standard library and each other.
+This file, agent.py and what that imports are the device end.  The host sends them over
+the link as one file and starts it there, so a device needs nothing but Python, 3.9 or
+later: they import the standard library and each other.
 """
 
 from __future__ import annotations
@@ -14,21 +15,35 @@ from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, 
 
 PROTOCOL = 1
 
-# ---- framing -----------------------------------------------------------------------------------------------------
+# ---- framing
+# --------------------------------------------------------------------------------------
 
-FLAG, ESCAPE, FLIP = b"~", b"}", 0x20
-# What something on the way may eat, change or act on: NUL, ^A (screen), ^C, ^D, LF, CR, ^O, XON, XOFF, ^Z, ^\, ^]
-# (telnet), DEL and 0xFF (telnet, PARMRK).  They are stuffed, so one that arrives was put in on the way.
-INSERTED = bytes((0x00, 0x01, 0x03, 0x04, 0x0A, 0x0D, 0x0F, 0x11, 0x13, 0x1A, 0x1C, 0x1D, 0x7F, 0xFF))
-_STUFFING = [(bytes((c,)), ESCAPE + bytes((c ^ FLIP,))) for c in ESCAPE + FLAG + INSERTED]
+FLAG = b"~"
+ESCAPE = b"}"
+FLIP = 0x20
+# What something on the way may eat, change or act on: NUL, ^A (screen), ^C, ^D, LF, CR,
+# ^O, XON, XOFF, ^Z, ^\, ^] (telnet), DEL and 0xFF (telnet, PARMRK).  They are stuffed,
+# so one that arrives was put in on the way.
+INSERTED = bytes(
+    (0x00, 0x01, 0x03, 0x04, 0x0A, 0x0D, 0x0F, 0x11, 0x13, 0x1A, 0x1C, 0x1D, 0x7F, 0xFF)
+)
+_STUFFING = [
+    (bytes((c,)), ESCAPE + bytes((c ^ FLIP,))) for c in ESCAPE + FLAG + INSERTED
+]
 _HEADER = struct.Struct(">BII")
-HELLO, DATA, LAST, ACK, BYE = 1, 2, 3, 4, 5
+HELLO = 1
+DATA = 2
+LAST = 3
+ACK = 4
+BYE = 5
 FROM_DEVICE = 0x80
 MAX_CHUNK = 1 << 14
 
 
 class Frame(NamedTuple):
-    """kind: HELLO to BYE, with FROM_DEVICE set by the device.  session: chosen at random by the host."""
+    """kind: HELLO to BYE, with FROM_DEVICE set by the device.  session: chosen at
+    random by the host.
+    """
 
     kind: int
     session: int
@@ -45,7 +60,10 @@ class Frame(NamedTuple):
 
 
 class Decoder:
-    """Finds whole frames in a stream.  What is none, echo, prompts, kernel messages, damaged frames, is skipped."""
+    """Finds whole frames in a stream.
+
+    What is none, echo, prompts, kernel messages, damaged frames, is skipped.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
@@ -65,36 +83,50 @@ def _decode(body: bytes) -> Optional[Frame]:
     if not all(escaped):
         return None
     plain = first + b"".join(bytes((e[0] ^ FLIP,)) + e[1:] for e in escaped)
-    if len(plain) < _HEADER.size + 4 or struct.pack(">I", zlib.crc32(plain[:-4])) != plain[-4:]:
+    if (
+        len(plain) < _HEADER.size + 4
+        or struct.pack(">I", zlib.crc32(plain[:-4])) != plain[-4:]
+    ):
         return None
     kind, session, seq = _HEADER.unpack_from(plain)
     return Frame(kind, session, seq, plain[_HEADER.size : -4])
 
 
-# ---- delivery ----------------------------------------------------------------------------------------------------
+# ---- delivery
+# --------------------------------------------------------------------------------------
 
 AHEAD = 256  # frames that a receiver keeps before a missing one comes
 MAX_MESSAGE = 1 << 26
 
 
 class _Sent:
-    """A frame on its way.  order: when it was sent last, counted in frames.  due: to be sent again."""
+    """A frame on its way.  order: when it was sent last, counted in frames.  due: to be
+    sent again.
+    """
 
     def __init__(self, kind: int, payload: bytes) -> None:
-        self.kind, self.payload = kind, payload
-        self.at, self.order, self.tries, self.due = 0.0, 0, 0, False
+        self.kind = kind
+        self.payload = payload
+        self.at = 0.0
+        self.order = 0
+        self.tries = 0
+        self.due = False
 
 
 class Delivery:
-    """Messages, whole and in order, over a stream that loses, doubles and damages.  It has no clock and does no I/O.
+    """Messages, whole and in order, over a stream that loses, doubles and damages.
 
-    What arrived goes into receive(), what is to be written comes out of poll(), which wants to be called again at
-    wake().  Times are seconds of any clock.  chunk: payload bytes of a frame, window: frames on the way at once,
-    rate: bytes per second that the line carries, for the first time limits.
+    It has no clock and does no I/O.
+
+    What arrived goes into receive(), what is to be written comes out of poll(), which
+    wants to be called again at wake().  Times are seconds of any clock.  chunk: payload
+    bytes of a frame, window: frames on the way at once, rate: bytes per second that the
+    line carries, for the first time limits.
     """
 
     def __init__(self, device: bool, greeting: bytes, session: int = 0) -> None:
-        self.device, self.greeting = device, greeting
+        self.device = device
+        self.greeting = greeting
         self._decoder = Decoder()
         self._past: Set[int] = set()
         self.closed = False
@@ -104,7 +136,8 @@ class Delivery:
 
     def tune(self, chunk: int, window: int, rate: float) -> None:
         """Fits it to a line."""
-        self.chunk, self.window = min(max(chunk, 64), MAX_CHUNK), min(max(window, 1), AHEAD)
+        self.chunk = min(max(chunk, 64), MAX_CHUNK)
+        self.window = min(max(window, 1), AHEAD)
         self._rate = rate if rate >= 100.0 else 100.0  # of NaN, too
 
     def _reset(self, session: int) -> None:
@@ -119,14 +152,19 @@ class Delivery:
         self._parts: List[bytes] = []
         self._ack = False
         self._greet_at = float("inf") if self.device else 0.0
-        self._moved, self._flying = 0.0, 0
-        self._round, self._spread, self._backoff = -1.0, 0.0, 1
+        self._moved = 0.0
+        self._flying = 0
+        self._round = -1.0
+        self._spread = 0.0
+        self._backoff = 1
 
     def send(self, message: bytes) -> None:
         """Queues a message."""
         for i in range(0, max(len(message), 1), self.chunk):
             last = i + self.chunk >= len(message)
-            self._queue.append(_Sent(LAST if last else DATA, message[i : i + self.chunk]))
+            self._queue.append(
+                _Sent(LAST if last else DATA, message[i : i + self.chunk])
+            )
         self.backlog += len(message)
 
     @property
@@ -178,34 +216,51 @@ class Delivery:
                 self.closed = True
             if kind == LAST:
                 self.messages.append(b"".join(self._parts))
-                self._parts, self._size = [], 0
+                self._parts = []
+                self._size = 0
 
     def _acknowledged(self, want: int, bits: bytes, now: float) -> None:
         more = int.from_bytes(bits, "little")
         newest = 0
-        for seq in [s for s in self._flight if s < want or (s > want and more >> (s - want - 1) & 1)]:
+        for seq in [
+            s
+            for s in self._flight
+            if s < want or (s > want and more >> (s - want - 1) & 1)
+        ]:
             sent = self._flight.pop(seq)
             self.backlog -= len(sent.payload)
             self._flying -= len(sent.payload)
             newest = max(newest, sent.order)
-            self._moved, self._backoff = now, 1
+            self._moved = now
+            self._backoff = 1
             if sent.tries == 1:
                 took = now - sent.at
-                self._spread = took / 2 if self._round < 0 else 0.75 * self._spread + 0.25 * abs(took - self._round)
-                self._round = took if self._round < 0 else 0.875 * self._round + 0.125 * took
+                if self._round < 0:
+                    self._spread = took / 2
+                else:
+                    self._spread = 0.75 * self._spread + 0.25 * abs(took - self._round)
+                if self._round < 0:
+                    self._round = took
+                else:
+                    self._round = 0.875 * self._round + 0.125 * took
         for sent in self._flight.values():
             if sent.order < newest:
-                sent.due = True  # a line keeps the order, so what was sent before one that arrived is lost
+                # a line keeps the order, so what was sent before one that arrived is
+                # lost
+                sent.due = True
 
     def _limit(self) -> float:
         """When the oldest frame on the way counts as lost."""
         if not self._flight:
             return float("inf")
-        # By what is on the way and the line's rate until answers were timed, and then not much longer than that.
+        # By what is on the way and the line's rate until answers were timed, and then
+        # not much longer than that.
         longest = 1.0 + 2 * self._flying / self._rate
         timed = max(0.25, self._round + 4 * self._spread) * self._backoff
         oldest = next(iter(self._flight.values()))
-        return max(oldest.at, self._moved) + (longest if self._round < 0 else min(timed, 2 * longest))
+        return max(oldest.at, self._moved) + (
+            longest if self._round < 0 else min(timed, 2 * longest)
+        )
 
     def wake(self) -> float:
         """When poll() has something to do even if nothing arrives."""
@@ -222,7 +277,13 @@ class Delivery:
         if self._ack:
             self._ack = False
             bits = sum(1 << (seq - self._want - 1) for seq in self._early)
-            out.append(self._frame(ACK, self._want, bits.to_bytes((bits.bit_length() + 7) // 8, "little")))
+            out.append(
+                self._frame(
+                    ACK,
+                    self._want,
+                    bits.to_bytes((bits.bit_length() + 7) // 8, "little"),
+                )
+            )
         if now >= self._limit():
             next(iter(self._flight.values())).due = True
             self._backoff = min(2 * self._backoff, 16)
@@ -234,7 +295,10 @@ class Delivery:
         for seq, sent in self._flight.items():
             if sent.due:
                 self._order += 1
-                sent.at, sent.order, sent.tries, sent.due = now, self._order, sent.tries + 1, False
+                sent.at = now
+                sent.order = self._order
+                sent.tries = sent.tries + 1
+                sent.due = False
                 out.append(self._frame(sent.kind, seq, sent.payload))
         return b"".join(out)
 
@@ -249,7 +313,9 @@ class Delivery:
         return self._frame(BYE, 0, b"")
 
     def _frame(self, kind: int, seq: int, payload: bytes) -> bytes:
-        return Frame(kind | FROM_DEVICE * self.device, self.session, seq, payload).encode()
+        return Frame(
+            kind | FROM_DEVICE * self.device, self.session, seq, payload
+        ).encode()
 
 
 def pack(head: Dict[str, Any], blob: bytes = b"") -> bytes:
@@ -258,7 +324,9 @@ def pack(head: Dict[str, Any], blob: bytes = b"") -> bytes:
 
 
 def unpack(message: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """The other way; ValueError for anything that pack() does not make or that grows beyond MAX_MESSAGE."""
+    """The other way; ValueError for anything that pack() does not make or that grows
+    beyond MAX_MESSAGE.
+    """
     unzip = zlib.decompressobj()
     try:
         text = unzip.decompress(message, MAX_MESSAGE)

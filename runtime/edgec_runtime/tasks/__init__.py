@@ -1,6 +1,8 @@
-"""What a network is for: the task that a manifest states, and how its outputs become a result (docs/tasks.md).
+"""What a network is for: the task that a manifest states, and how its outputs become a
+result (docs/tasks.md).
 
-A task is one file: its parameters as a row, how it decodes, and a result that can be told and drawn.
+A task is one file: its parameters as a row, how it decodes, and a result that can be
+told and drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from .segmentation import Segmentation
 
 SCHEMA = 1
 TASKS: Mapping[str, Type[Any]] = {
-    row.kind: row for row in (Classification, Detection, Segmentation, Landmarks, Pose, ImageOutput)
+    row.kind: row
+    for row in (Classification, Detection, Segmentation, Landmarks, Pose, ImageOutput)
 }
 """By the name that `--task` has for them."""
 
@@ -26,11 +29,17 @@ TASKS: Mapping[str, Type[Any]] = {
 def parse_task(value: Any, at: str = "the task") -> Task:
     """Of a decoded JSON object.  Raises InputError."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{at} is not an object: {value!r:.80}", hint="see docs/tasks.md")
+        raise InputError(
+            f"{at} is not an object: {value!r:.80}", hint="see docs/tasks.md"
+        )
     rest = dict(value)
-    version, kind = rest.pop("schema", SCHEMA), rest.pop("task", None)
+    version = rest.pop("schema", SCHEMA)
+    kind = rest.pop("task", None)
     if version != SCHEMA or isinstance(version, bool):
-        raise InputError(f"{at} has schema {version!r:.20}, this edgec reads {SCHEMA}", hint="install the edgec of it")
+        raise InputError(
+            f"{at} has schema {version!r:.20}, this edgec reads {SCHEMA}",
+            hint="install the edgec of it",
+        )
     if not isinstance(kind, str) or kind not in TASKS:
         what = f"{at} is no task: {kind!r:.40}{did_you_mean(str(kind), TASKS)}"
         raise InputError(what, hint="use " + ", ".join(TASKS))
@@ -50,6 +59,10 @@ def task_schema() -> Dict[str, Any]:
 
 def _schema_of(kind: str, row: Type[Any]) -> Dict[str, Any]:
     own = schema(row)
-    own["properties"] = {"schema": {"const": SCHEMA}, "task": {"const": kind}, **own["properties"]}
+    own["properties"] = {
+        "schema": {"const": SCHEMA},
+        "task": {"const": kind},
+        **own["properties"],
+    }
     own["required"] = ["task", *own.get("required", ())]
     return own

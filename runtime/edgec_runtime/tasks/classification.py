@@ -11,7 +11,18 @@ import numpy as np
 from ..drawing import caption
 from ..rows import said
 from ..tensors import TensorInfo
-from .base import ACTIVATIONS, Array, Decode, Outputs, Setting, Size, View, activated, output_for, softmax
+from .base import (
+    ACTIVATIONS,
+    Array,
+    Decode,
+    Outputs,
+    Setting,
+    Size,
+    View,
+    activated,
+    output_for,
+    softmax,
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +30,9 @@ class Classification:
     """The parameters of the task."""
 
     kind: ClassVar[str] = "classification"
-    output: Optional[str] = said("the output with a number for each class; default: the only one", None)
+    output: Optional[str] = said(
+        "the output with a number for each class; default: the only one", None
+    )
     activation: str = said(
         "what makes probabilities of them; auto: softmax, unless all are in 0…1",
         "auto",
@@ -30,7 +43,12 @@ class Classification:
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Classification:
         """See Task."""
-        name = output_for(self.output, "class scores", outputs, lambda shape: math.prod(shape) == max((0, *shape)) > 1)
+        name = output_for(
+            self.output,
+            "class scores",
+            outputs,
+            lambda shape: math.prod(shape) == max((0, *shape)) > 1,
+        )
         return replace(self, output=name)
 
     def files(self) -> Tuple[str, ...]:
@@ -43,8 +61,12 @@ class Classification:
         def decode(outputs: Outputs, view: View) -> Classes:
             scores = self._probabilities(outputs[str(self.output)].reshape(-1))
             best = np.argsort(-scores, kind="stable")[: self.top]
-            found = [(int(i), float(scores[i])) for i in best if scores[i] >= self.threshold]
-            return Classes(tuple(Class(i, setting.label(i), score) for i, score in found))
+            found = [
+                (int(i), float(scores[i])) for i in best if scores[i] >= self.threshold
+            ]
+            return Classes(
+                tuple(Class(i, setting.label(i), score) for i, score in found)
+            )
 
         return decode
 
@@ -71,7 +93,12 @@ class Classes:
 
     def to_json(self) -> Dict[str, Any]:
         """See Result."""
-        return {"classes": [{"class": c.index, "label": c.label, "score": round(c.score, 4)} for c in self.classes]}
+        return {
+            "classes": [
+                {"class": c.index, "label": c.label, "score": round(c.score, 4)}
+                for c in self.classes
+            ]
+        }
 
     def lines(self) -> List[str]:
         """See Result."""

@@ -17,18 +17,24 @@ def overlaps(one: Array, rows: Array) -> Array:
     inside = np.maximum(sides, 0).prod(axis=1)
     areas = (rows[:, 2] - rows[:, 0]) * (rows[:, 3] - rows[:, 1])
     union = areas + (one[2] - one[0]) * (one[3] - one[1]) - inside
-    return np.asarray(np.where(union > 0, inside / np.where(union > 0, union, 1), 0), np.float32)
+    return np.asarray(
+        np.where(union > 0, inside / np.where(union > 0, union, 1), 0), np.float32
+    )
 
 
 def turned_overlaps(one: Array, angle: float, rows: Array, angles: Array) -> Array:
-    """The same of boxes that are turned about their centres: 1 less the Hellinger distance of two normal distributions.
+    """The same of boxes that are turned about their centres: 1 less the Hellinger
+    distance of two normal distributions.
 
-    Each has its box's centre as its mean and, turned with it, variances of a twelfth of the squared sides (Llerena and
-    others, "Gaussian Bounding Boxes and Probabilistic Intersection-over-Union for Object Detection", 2021).
+    Each has its box's centre as its mean and, turned with it, variances of a twelfth of
+    the squared sides (Llerena and others, "Gaussian Bounding Boxes and Probabilistic
+    Intersection-over-Union for Object Detection", 2021).
     """
     (x1, y1), (a1, b1, c1) = _normal(one[None], np.array([angle], np.float32))
     (x2, y2), (a2, b2, c2) = _normal(rows, angles)
-    a, b, c = a1 + a2, b1 + b2, c1 + c2
+    a = a1 + a2
+    b = b1 + b2
+    c = c1 + c2
     determinant = a * b - c * c
     apart = (a * (y1 - y2) ** 2 + b * (x1 - x2) ** 2) / (determinant + _TINY) / 4
     apart += c * (x2 - x1) * (y1 - y2) / (determinant + _TINY) / 2
@@ -38,10 +44,14 @@ def turned_overlaps(one: Array, angle: float, rows: Array, angles: Array) -> Arr
     return np.asarray(1 - np.sqrt(1 - np.exp(-bhattacharyya) + _TINY), np.float32)
 
 
-def _normal(rows: Array, angles: Array) -> Tuple[Tuple[Array, Array], Tuple[Array, Array, Array]]:
+def _normal(
+    rows: Array, angles: Array
+) -> Tuple[Tuple[Array, Array], Tuple[Array, Array, Array]]:
     """Means of x and y; variances of x and of y, and their covariance."""
-    wide, high = (rows[:, 2] - rows[:, 0]) ** 2 / 12, (rows[:, 3] - rows[:, 1]) ** 2 / 12
-    cosine, sine = np.cos(angles), np.sin(angles)
+    wide = (rows[:, 2] - rows[:, 0]) ** 2 / 12
+    high = (rows[:, 3] - rows[:, 1]) ** 2 / 12
+    cosine = np.cos(angles)
+    sine = np.sin(angles)
     middle = (rows[:, 0] + rows[:, 2]) / 2, (rows[:, 1] + rows[:, 3]) / 2
     x = wide * cosine**2 + high * sine**2
     y = wide * sine**2 + high * cosine**2

@@ -1,7 +1,9 @@
-"""The webcam on a device, as the device end starts it: python -m edgec_runtime.webcam NAME=BUNDLE … [--source WHAT] …
+"""The webcam on a device, as the device end starts it: python -m edgec_runtime.webcam
+NAME=BUNDLE … [--source WHAT] …
 
-What is to be known it says in lines of JSON on standard output: {"url"} of the page once it is there, and at the end
-{"figures", "lines", "result"} or {"error"}.  It ends when its standard input does, as with Ctrl-C.
+What is to be known it says in lines of JSON on standard output: {"url"} of the page
+once it is there, and at the end {"figures", "lines", "result"} or {"error"}.  It ends
+when its standard input does, as with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,13 +29,22 @@ _KINDS = ((BundleError, "bundle"), (InputError, "input"), (DeviceError, "device"
 def main() -> int:
     """Exit code 0, or an error's own."""
     options = _options()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts a background job turns it off
+    # whoever starts a background job turns it off
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         _say(_shown(options))
     except EdgecError as e:
         kind = next((name for kind, name in _KINDS if isinstance(e, kind)), "device")
-        _say({"error": {"kind": kind, "what": e.what if e.at is None else f"{e.what} ({e.at})", "hint": e.hint}})
+        _say(
+            {
+                "error": {
+                    "kind": kind,
+                    "what": e.what if e.at is None else f"{e.what} ({e.at})",
+                    "hint": e.hint,
+                }
+            }
+        )
         return e.exit_code
     except KeyboardInterrupt:
         return 130
@@ -51,7 +62,11 @@ def _shown(options: argparse.Namespace) -> Dict[str, Any]:
         pace=watched,
     )
     figures = play(
-        show, _page(options.page), options.frames, lambda url: _say({"url": url}), virtual=options.virtual_camera
+        show,
+        _page(options.page),
+        options.frames,
+        lambda url: _say({"url": url}),
+        virtual=options.virtual_camera,
     )
     lines, found = show.found()
     return {"figures": figures.as_dict(), "lines": lines, "result": found}
@@ -63,7 +78,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--source")
     parser.add_argument("--effect", default=OVERLAY)
     parser.add_argument("--no-smooth", dest="smooth", action="store_false")
-    parser.add_argument("--page", help="a port of the loopback address, or the path of a socket that is made for it")
+    parser.add_argument(
+        "--page",
+        help="a port of the loopback address, or the path of a socket that is made for it",
+    )
     parser.add_argument("--frames", type=int)
     parser.add_argument("--virtual-camera")
     return parser.parse_args()

@@ -1,4 +1,6 @@
-"""An HTTP server that bears who can reach it: many connections, slow ones, requests that are none; and says nothing."""
+"""An HTTP server that bears who can reach it: many connections, slow ones, requests
+that are none; and says nothing.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Listener(ThreadingHTTPServer):
             self._free.release()
 
     def hang_up(self) -> None:
-        """Ends the connections that are kept open, so that who is at their other end notices."""
+        """Ends the connections that are kept open, so that who is at their other end
+        notices.
+        """
         for one in list(self._open):
             with contextlib.suppress(OSError):  # it has gone by itself
                 one.shutdown(socket.SHUT_RDWR)
@@ -88,9 +92,17 @@ class Asked(BaseHTTPRequestHandler):
             return "", {}
 
     def body(self) -> bytes:
-        """b"" where there is none.  What is not read ends the connection: it would be taken for the next request."""
+        """b"" where there is none.
+
+        What is not read ends the connection: it would be taken for the next request.
+        """
         length = self.headers.get("Content-Length", "0")
-        plain = length.isascii() and length.isdigit() and len(length) < 9 and "Transfer-Encoding" not in self.headers
+        plain = (
+            length.isascii()
+            and length.isdigit()
+            and len(length) < 9
+            and "Transfer-Encoding" not in self.headers
+        )
         if not plain or int(length) > MOST_BYTES:
             self.close_connection = True
             return b""
@@ -98,10 +110,13 @@ class Asked(BaseHTTPRequestHandler):
 
 
 class _Timely(io.RawIOBase):
-    """What a socket receives until a time: a byte now and then keeps no connection open."""
+    """What a socket receives until a time: a byte now and then keeps no connection
+    open.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self.until = connection, 0.0
+        self._connection = connection
+        self.until = 0.0
 
     def readable(self) -> bool:
         return True

@@ -1,4 +1,6 @@
-"""A show from its first frame to its end, with its page, if it has one: on this machine, and on a device."""
+"""A show from its first frame to its end, with its page, if it has one: on this
+machine, and on a device.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,21 @@ def play(
     seen: Optional[Callable[[Picture], None]] = None,
     virtual: Optional[str] = None,
 ) -> StreamFigures:
-    """Until the source ends, so many frames were shown, or Ctrl-C, which is passed on where none was.
+    """Until the source ends, so many frames were shown, or Ctrl-C, which is passed on
+    where none was.
 
-    page: its host and port (see Server).  say: gets its address.  seen: gets each picture.  virtual: the path of
-    a V4L2 output that gets each, as a camera for other programs.  Raises InputError where there was no frame,
-    DeviceError for what is no output.
+    page: its host and port (see Server).  say: gets its address.  seen: gets each
+    picture.  virtual: the path of a V4L2 output that gets each, as a camera for other
+    programs.  Raises InputError where there was no frame, DeviceError for what is no
+    output.
     """
     stopped = False
     try:
         with ExitStack() as opened:
-            camera = opened.enter_context(virtual_camera(virtual)) if virtual is not None else None
+            if virtual is not None:
+                camera = opened.enter_context(virtual_camera(virtual))
+            else:
+                camera = None
             if page is not None:
                 say(opened.enter_context(Server(show, *page)).url)
             for picture in islice(show, frames):
@@ -48,17 +55,28 @@ def play(
     if figures is None or not figures.delivered:
         if stopped:
             raise KeyboardInterrupt
-        raise InputError("there was no frame to show", at=show.source.name, hint="check the source")
+        raise InputError(
+            "there was no frame to show", at=show.source.name, hint="check the source"
+        )
     return figures
 
 
 def virtual_camera(path: str) -> Output:
-    """The V4L2 output, which other programs see as a camera.  Raises DeviceError with how to make one."""
+    """The V4L2 output, which other programs see as a camera.
+
+    Raises DeviceError with how to make one.
+    """
     try:
         return Output(path)
     except DeviceError as e:
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             raise
         number = re.search("[0-9]+$", path)
-        load = "sudo modprobe v4l2loopback exclusive_caps=1" + (f" video_nr={number[0]}" if number else "")
-        raise DeviceError(e.what, at="--virtual-camera", hint=f"sudo apt install v4l2loopback-dkms && {load}") from e
+        load = "sudo modprobe v4l2loopback exclusive_caps=1" + (
+            f" video_nr={number[0]}" if number else ""
+        )
+        raise DeviceError(
+            e.what,
+            at="--virtual-camera",
+            hint=f"sudo apt install v4l2loopback-dkms && {load}",
+        ) from e

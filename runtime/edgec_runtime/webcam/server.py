@@ -1,8 +1,9 @@
-"""The page of a show, on this machine alone unless another address is asked for: the picture, before and after,
-figures, and what may be switched.
+"""The page of a show, on this machine alone unless another address is asked for: the
+picture, before and after, figures, and what may be switched.
 
-Every request wants the token that is in the page's address, and a Host that is this server's, so that neither another
-user of the machine nor a page of another origin sees or changes anything.
+Every request wants the token that is in the page's address, and a Host that is this
+server's, so that neither another user of the machine nor a page of another origin sees
+or changes anything.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ WAIT_S = 2.0
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' blob:; img-src data:; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' blob:; "
+    "img-src data:; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
@@ -50,15 +52,28 @@ class Server:
     def __init__(self, show: Show, host: str = LOOPBACK, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(16)
         try:
-            self._http = _SocketFile(host) if host.startswith("/") else _Http((host, port), _Handler)
+            self._http: _Http
+            if host.startswith("/"):
+                self._http = _SocketFile(host)
+            else:
+                self._http = _Http((host, port), _Handler)
         except OSError as e:
-            raise DeviceError(f"cannot listen on {host}:{port}: {e.strerror}", hint="give another --port") from e
-        self._http.show, self._http.token = show, self.token
+            raise DeviceError(
+                f"cannot listen on {host}:{port}: {e.strerror}",
+                hint="give another --port",
+            ) from e
+        self._http.show = show
+        self._http.token = self.token
         others = not host.startswith("/") and host not in (LOOPBACK, "localhost")
         self._http.names = None if others else (LOOPBACK, "localhost")
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), name="edgec-page", daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(0.1,), name="edgec-page", daemon=True
+        )
         named = host if host not in ("0.0.0.0", "::") else _own_address()
-        base = "" if host.startswith("/") else f"http://{named}:{self._http.server_address[1]}"
+        if host.startswith("/"):
+            base = ""
+        else:
+            base = f"http://{named}:{self._http.server_address[1]}"
         self.url = f"{base}/?token={self.token}"
 
     def __enter__(self) -> Server:
@@ -66,7 +81,10 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
@@ -82,7 +100,8 @@ class _Http(Listener):
 
 
 class _SocketFile(_Http):
-    address_family = getattr(socket, "AF_UNIX", socket.AF_INET)  # not on every system that this file is read on
+    # not on every system that this file is read on
+    address_family = getattr(socket, "AF_UNIX", socket.AF_INET)
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -91,7 +110,8 @@ class _SocketFile(_Http):
     def server_bind(self) -> None:
         """As a socket has no host and no port."""
         self.socket.bind(self._path)
-        self.server_name, self.server_port = LOOPBACK, 0
+        self.server_name = LOOPBACK
+        self.server_port = 0
 
 
 class _Handler(Asked):
@@ -107,7 +127,9 @@ class _Handler(Asked):
             self._send(200, "text/html; charset=utf-8", PAGE.read_bytes())
         elif path == "/picture":
             seen = query.get("seen", "0")
-            self._picture(int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 16 else 0)
+            self._picture(
+                int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 16 else 0
+            )
         elif path == "/figures":
             self._send_json(200, figures(self.server.show))
         else:
@@ -135,19 +157,25 @@ class _Handler(Asked):
             self._send_json(400, {"error": e.what})
 
     def _allowed(self, token: str) -> bool:
-        """Refuses, and tells so, whoever does not know the token, reaches this by a name that is not its own, or is a
-        page of another origin.
+        """Refuses, and tells so, whoever does not know the token, reaches this by a
+        name that is not its own, or is a page of another origin.
         """
         named = self.headers.get("Host") or ""
         mine = self.server.names is None or named.rsplit(":", 1)[0] in self.server.names
-        mine = mine and self.headers.get("Origin", f"http://{named}") == f"http://{named}"
+        mine = (
+            mine and self.headers.get("Origin", f"http://{named}") == f"http://{named}"
+        )
         if mine and hmac.compare_digest(token.encode(), self.server.token.encode()):
             return True
-        self._send_json(403, {"error": "the token is not the one that edgec webcam printed"})
+        self._send_json(
+            403, {"error": "the token is not the one that edgec webcam printed"}
+        )
         return False
 
     def _picture(self, seen: int) -> None:
-        """A JPEG of before and after, side by side; its number, and where before ends, are headers."""
+        """A JPEG of before and after, side by side; its number, and where before ends,
+        are headers.
+        """
         found = self.server.show.newer(seen, WAIT_S)
         if found is None:
             self._send(204, "image/jpeg", b"")
@@ -158,10 +186,16 @@ class _Handler(Asked):
     def _send_json(self, code: int, value: Dict[str, Any]) -> None:
         self._send(code, "application/json", json.dumps(value).encode())
 
-    def _send(self, code: int, kind: str, body: bytes, more: Optional[Dict[str, str]] = None) -> None:
+    def _send(
+        self, code: int, kind: str, body: bytes, more: Optional[Dict[str, str]] = None
+    ) -> None:
         try:
             self.send_response(code)
-            for name, text in {**_HEADERS, **(more or {}), "Content-Type": kind}.items():
+            for name, text in {
+                **_HEADERS,
+                **(more or {}),
+                "Content-Type": kind,
+            }.items():
                 self.send_header(name, text)
             self.send_header("Content-Length", str(len(body)))
             if self.close_connection:
@@ -189,7 +223,9 @@ def figures(show: Show) -> Dict[str, Any]:
 
 
 class Heat:
-    """Temperature of this machine, and whether it is slowed down now, as far as it tells."""
+    """Temperature of this machine, and whether it is slowed down now, as far as it
+    tells.
+    """
 
     def __init__(self, sensors: Optional[Sensors] = None) -> None:
         self._sensors = Sensors() if sensors is None else sensors
@@ -201,11 +237,18 @@ class Heat:
         """celsius; throttled: None where nothing tells."""
         seen = self._sensors.glance()
         flags = seen["throttled"]
-        with self._lock:  # one question at a time, of a process, where the firmware's flags are in no file
+        # one question at a time, of a process, where the firmware's flags are in no
+        # file
+        with self._lock:
             if self._sensors.asks and time.monotonic() - self._asked >= TOOL_EVERY_S:
-                self._word, self._asked = self._sensors.flags()[0], time.monotonic()
+                self._word = self._sensors.flags()[0]
+                self._asked = time.monotonic()
             flags = self._word if flags is None else flags
-        told = [None if flags is None else bool(flags & FLAGS_NOW), seen["undervoltage"], seen["cooling"]]
+        told = [
+            None if flags is None else bool(flags & FLAGS_NOW),
+            seen["undervoltage"],
+            seen["cooling"],
+        ]
         known = [bool(x) for x in told if x is not None]
         return {"celsius": seen["celsius"], "throttled": any(known) if known else None}
 
@@ -216,7 +259,9 @@ _HEAT = Heat()
 def _beside(picture: Picture) -> Array:
     """Both at the height of the larger; the other in the middle of black."""
     height = max(picture.before.shape[0], picture.after.shape[0])
-    return np.concatenate([_to_height(x, height) for x in (picture.before, picture.after)], axis=1)
+    return np.concatenate(
+        [_to_height(x, height) for x in (picture.before, picture.after)], axis=1
+    )
 
 
 def _to_height(picture: Array, height: int) -> Array:

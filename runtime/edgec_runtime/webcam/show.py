@@ -1,11 +1,24 @@
-"""A source through a bundle: prepared, computed, made a result and a picture, each on a thread of its own."""
+"""A source through a bundle: prepared, computed, made a result and a picture, each on a
+thread of its own.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,10 +61,12 @@ class Choice(NamedTuple):
 
 
 class Show:
-    """Frames of a source, changed by one of several bundles; which, and how, may change while it runs.
+    """Frames of a source, changed by one of several bundles; which, and how, may change
+    while it runs.
 
-    bundles: by name, paths.  The first is on at the start.  effect: see effects.effect.  smooth: results over time.
-    loop: a file begins anew at its end.  pace: a file is shown at its own rate, not as fast as it can be.
+    bundles: by name, paths.  The first is on at the start.  effect: see effects.effect.
+    smooth: results over time. loop: a file begins anew at its end.  pace: a file is
+    shown at its own rate, not as fast as it can be.
     """
 
     def __init__(
@@ -64,22 +79,30 @@ class Show:
         pace: bool = False,
         tpu: str = "auto",
     ) -> None:
-        self.source, self.bundles, self.smooth, self.tpu = source, dict(bundles), smooth, tpu
-        self._pace, self._loop = pace and not source.live, loop and not source.live
+        self.source = source
+        self.bundles = dict(bundles)
+        self.smooth = smooth
+        self.tpu = tpu
+        self._pace = pace and not source.live
+        self._loop = loop and not source.live
         self._lock, self._changed = locked()
         self._picture: Optional[Picture] = None
         self._stream: Optional[Stream] = None
         self._stopped = False
         self._count = 0
         self._frames = _Held(self._source_frames())
-        self._given, self._switching = effect, threading.Lock()
-        self.choice = self._tried_out(next(iter(self.bundles)), effect)  # what cannot be shown is refused at the start
+        self._given = effect
+        self._switching = threading.Lock()
+        # what cannot be shown is refused at the start
+        self.choice = self._tried_out(next(iter(self.bundles)), effect)
 
     def __iter__(self) -> Iterator[Picture]:
         """All pictures until the source ends, or `stop`."""
         while not self._stopped:
             choice = self.choice
-            program = _Program(self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu)
+            program = _Program(
+                self.bundles[choice.bundle], choice.effect, self.smooth, self.tpu
+            )
             with program, program.stream(self._frames, self.source.live) as stream:
                 self._stream = stream
                 for shot in stream:
@@ -113,38 +136,53 @@ class Show:
                 return
 
     def newer(self, seen: int, timeout: float) -> Optional[Picture]:
-        """The last picture, once its number is another one than `seen`; None if there is none in time."""
+        """The last picture, once its number is another one than `seen`; None if there
+        is none in time.
+        """
         with self._lock:
-            there = self._changed.wait_for(lambda: self._stopped or self._number() != seen, timeout)
+            there = self._changed.wait_for(
+                lambda: self._stopped or self._number() != seen, timeout
+            )
             return self._picture if there and self._number() != seen else None
 
     def _number(self) -> int:
         return self._picture.number if self._picture is not None else 0
 
     def effects(self, task: str) -> List[str]:
-        """What a task's results can be shown with; of `replace` the picture that was given at the start."""
+        """What a task's results can be shown with; of `replace` the picture that was
+        given at the start.
+        """
         named = {name: name for name in effects_for(task)}
         if "replace" in named:
             del named["replace"]
-            named.update({"replace": self._given} if self._given.startswith("replace=") else {})
+            named.update(
+                {"replace": self._given} if self._given.startswith("replace=") else {}
+            )
         return list(named.values())
 
-    def switch(self, bundle: Optional[str] = None, effect: Optional[str] = None) -> None:
-        """Another bundle, another effect, from the next frame on; overlay, where a bundle cannot be shown as the last.
+    def switch(
+        self, bundle: Optional[str] = None, effect: Optional[str] = None
+    ) -> None:
+        """Another bundle, another effect, from the next frame on; overlay, where a
+        bundle cannot be shown as the last.
 
-        Of several at the same time each begins with what the one before it left.
-        Raises InputError for what cannot be shown, and for a file: who looks at a page names none.
+        Of several at the same time each begins with what the one before it left. Raises
+        InputError for what cannot be shown, and for a file: who looks at a page names
+        none.
         """
         if bundle is not None and bundle not in self.bundles:
             raise InputError(
-                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}', hint="start it with it"
+                f'no bundle "{bundle}" was given{did_you_mean(bundle, self.bundles)}',
+                hint="start it with it",
             )
         if effect is not None and "=" in effect and effect != self._given:
             raise InputError("a page names no files", hint="start it with that effect")
         with self._switching:
             last = self.choice
             to = bundle or last.bundle
-            if effect is None and last.effect.partition("=")[0] not in effects_for(self._task_of(to)):
+            if effect is None and last.effect.partition("=")[0] not in effects_for(
+                self._task_of(to)
+            ):
                 effect = OVERLAY
             self.choice = self._tried_out(to, effect or last.effect)
 
@@ -165,7 +203,9 @@ class Show:
     def found(self) -> Tuple[List[str], Dict[str, Any]]:
         """The last result, as lines and as JSON."""
         picture = self._picture
-        return (picture.result.lines(), picture.result.to_json()) if picture is not None else ([], {})
+        if picture is not None:
+            return (picture.result.lines(), picture.result.to_json())
+        return ([], {})
 
     def stop(self) -> None:
         """Ends it after the frame that is shown."""
@@ -178,7 +218,8 @@ class _Held:
     """An iterator that a stream cannot close: it goes on with the next."""
 
     def __init__(self, frames: Iterator[CameraFrame]) -> None:
-        self._frames, self._lock = frames, threading.Lock()
+        self._frames = frames
+        self._lock = threading.Lock()
 
     def __iter__(self) -> _Held:
         return self
@@ -196,7 +237,9 @@ class _Program:
         try:
             self._vision = Vision(self._bundle)
             self._paint = effect(how, Painter(self._vision.painting))
-            self._smoother: Optional[Callable[[Result, float], Result]] = Smoother() if smooth else None
+            self._smoother: Optional[Callable[[Result, float], Result]] = (
+                Smoother() if smooth else None
+            )
             self._session = Session(self._bundle, tpu=tpu)
         except BaseException:
             self._bundle.close()
@@ -205,13 +248,21 @@ class _Program:
     def stream(self, frames: Iterator[CameraFrame], live: bool) -> Stream:
         """Of shots whose value is a result and a picture."""
         before = [("prepare", self._prepare)]
-        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [("result", self._result), ("picture", self._draw)]
+        after: Sequence[Tuple[str, Callable[[Shot], Any]]] = [
+            ("result", self._result),
+            ("picture", self._draw),
+        ]
         return self._session.stream(frames, before=before, after=after, live=live)
 
     def try_out(self) -> str:
-        """The task, after one gray frame.  Raises InputError where there is none, or one that the effect is not for."""
+        """The task, after one gray frame.
+
+        Raises InputError where there is none, or one that the effect is not for.
+        """
         gray = CameraFrame.of(np.full((*_TRIED, 3), 128, np.uint8))
-        result = self._vision.result(self._session.run(self._vision.prepare(gray)), gray.size)
+        result = self._vision.result(
+            self._session.run(self._vision.prepare(gray)), gray.size
+        )
         self._paint(gray.rgb(), result)
         task = self._bundle.manifest.task
         assert task is not None, "there was a result"
@@ -222,7 +273,9 @@ class _Program:
 
     def _result(self, shot: Shot) -> Result:
         result = self._vision.result(shot.value, shot.source.size)
-        return result if self._smoother is None else self._smoother(result, shot.captured)
+        if self._smoother is None:
+            return result
+        return self._smoother(result, shot.captured)
 
     def _draw(self, shot: Shot) -> Tuple[Result, Array]:
         return shot.value, self._paint(shot.source.rgb(), shot.value)

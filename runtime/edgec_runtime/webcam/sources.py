@@ -1,5 +1,5 @@
-"""Where frames come from: cameras by V4L2 and picamera2, video files and streams by OpenCV, folders of pictures, and a
-clip of moving photos.
+"""Where frames come from: cameras by V4L2 and picamera2, video files and streams by
+OpenCV, folders of pictures, and a clip of moving photos.
 
 A camera that is unplugged is waited for; its frames go on when it is back.
 """
@@ -40,7 +40,8 @@ FPS = 25.0
 
 @dataclass
 class Source:
-    """name: for people.  live: it does not wait for whoever reads it.  fps: at which a file is shown; 0 where unknown.
+    """name: for people.  live: it does not wait for whoever reads it.  fps: at which a
+    file is shown; 0 where unknown.
 
     lost: why there are no frames just now; empty while there are.
     """
@@ -57,11 +58,12 @@ class Source:
 
 
 def open_source(text: Optional[str]) -> Source:
-    """By name: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a video file, rtsp://… or
-    http://…, a photo or a folder of photos.
+    """By name: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a
+    video file, rtsp://… or http://…, a photo or a folder of photos.
 
-    Of a camera more may be asked for: /dev/video0?format=jpeg&size=1280x720&fps=30.  Default: the first camera.
-    Raises InputError for what is none, DeviceError for a camera that is not there.
+    Of a camera more may be asked for: /dev/video0?format=jpeg&size=1280x720&fps=30.
+    Default: the first camera. Raises InputError for what is none, DeviceError for a
+    camera that is not there.
     """
     if text is None:
         text = _first_camera()
@@ -70,32 +72,69 @@ def open_source(text: Optional[str]) -> Source:
     if text.startswith("/dev/") or re.fullmatch(rf"{PI_CAMERA}(:[0-9]+)?(\?.*)?", text):
         opens = _camera_of(text)
         camera = opens()
-        return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
+        return Source(
+            text, True, camera.rate, lambda source: _live(source, opens, camera)
+        )
     if "://" in text:
         capture, rate = _opened(text)
-        return Source(text, True, rate, lambda source: _live(source, lambda: _Capture.again(text), _Capture(capture)))
+        return Source(
+            text,
+            True,
+            rate,
+            lambda source: _live(
+                source, lambda: _Capture.again(text), _Capture(capture)
+            ),
+        )
     path = Path(text)
     if not path.exists():
         raise InputError(
-            f"no such file: {path}", "--source", "give a video, a photo, a folder of photos or /dev/video0"
+            f"no such file: {path}",
+            "--source",
+            "give a video, a photo, a folder of photos or /dev/video0",
         )
-    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for where no Ctrl-C ends it
-        raise InputError(f"{path} is neither a file nor a folder", "--source", "write it to a file first")
-    photos = sorted(p for p in path.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES) if path.is_dir() else [path]
+    # a pipe would be waited for where no Ctrl-C ends it
+    if not (path.is_file() or path.is_dir()):
+        raise InputError(
+            f"{path} is neither a file nor a folder",
+            "--source",
+            "write it to a file first",
+        )
+    if path.is_dir():
+        photos = sorted(p for p in path.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES)
+    else:
+        photos = [path]
     if path.is_dir() and not photos:
-        raise InputError(f"{path} holds no photos", "--source", f"they end with {', '.join(PHOTO_SUFFIXES)}")
+        raise InputError(
+            f"{path} holds no photos",
+            "--source",
+            f"they end with {', '.join(PHOTO_SUFFIXES)}",
+        )
     if path.suffix.lower() in PHOTO_SUFFIXES or path.is_dir():
-        return Source(path.name, False, FPS, lambda _: (CameraFrame.of(read_photo(p)) for p in photos))
+        return Source(
+            path.name,
+            False,
+            FPS,
+            lambda _: (CameraFrame.of(read_photo(p)) for p in photos),
+        )
     capture, rate = _opened(text)
     return Source(path.name, False, rate or FPS, lambda source: _video(text, capture))
 
 
 def clip(photos: List[Path]) -> Source:
-    """A clip that is made as it is read: the camera moves over one photo after the other, in and out."""
-    return Source("a clip of photos", False, FPS, lambda _: (CameraFrame.of(f) for p in photos for f in moving(p)))
+    """A clip that is made as it is read: the camera moves over one photo after the
+    other, in and out.
+    """
+    return Source(
+        "a clip of photos",
+        False,
+        FPS,
+        lambda _: (CameraFrame.of(f) for p in photos for f in moving(p)),
+    )
 
 
-def moving(photo: Path, frames: int = CLIP_FRAMES, size: Tuple[int, int] = CLIP) -> Iterator[Array]:
+def moving(
+    photo: Path, frames: int = CLIP_FRAMES, size: Tuple[int, int] = CLIP
+) -> Iterator[Array]:
     """uint8 [H,W,3]: parts of a photo, on a path that begins where it ends."""
     picture = read_photo(photo)
     height, width = picture.shape[:2]
@@ -104,8 +143,10 @@ def moving(photo: Path, frames: int = CLIP_FRAMES, size: Tuple[int, int] = CLIP)
     for i in range(frames):
         turn = 2 * math.pi * i / frames
         zoom = most * (0.8 - 0.2 * math.cos(turn))
-        w, h = size[0] * zoom, size[1] * zoom
-        left, top = (width - w) * (0.5 + 0.5 * math.sin(turn)), (height - h) * (0.5 - 0.5 * math.cos(2 * turn))
+        w = size[0] * zoom
+        h = size[1] * zoom
+        left = (width - w) * (0.5 + 0.5 * math.sin(turn))
+        top = (height - h) * (0.5 - 0.5 * math.cos(2 * turn))
         yield picture[(top + y * h).astype(int)][:, (left + x * w).astype(int)]
 
 
@@ -115,8 +156,11 @@ def _opened(text: str) -> Tuple[Any, float]:
         cv2 = importlib.import_module("cv2")
     except ImportError:
         hint = "pip install opencv-python-headless"
-        raise InputError(f"OpenCV is needed to read {text}, and it is not there", hint=hint) from None
-    cv2.utils.logging.setLogLevel(0)  # what it says of a file that is none, the error says better
+        raise InputError(
+            f"OpenCV is needed to read {text}, and it is not there", hint=hint
+        ) from None
+    # what it says of a file that is none, the error says better
+    cv2.utils.logging.setLogLevel(0)
     capture = _capture(cv2, text)
     if capture is None:
         kind = DeviceError if "://" in text else InputError
@@ -147,36 +191,58 @@ def _video(text: str, capture: Any) -> Iterator[CameraFrame]:
 
 
 def _first_camera() -> str:
-    """That of V4L2; a Raspberry Pi's own where there is none that V4L2 reads.  Raises DeviceError."""
+    """That of V4L2; a Raspberry Pi's own where there is none that V4L2 reads.
+
+    Raises DeviceError.
+    """
     if importlib.util.find_spec(LIBRARY) is not None:
         try:
             Camera(CAMERA).close()
         except EdgecError:
             return PI_CAMERA
     elif not Path(CAMERA).exists():
-        raise DeviceError(f"there is no camera {CAMERA}", hint="plug it in, or give --source FILE, FOLDER or URL")
+        raise DeviceError(
+            f"there is no camera {CAMERA}",
+            hint="plug it in, or give --source FILE, FOLDER or URL",
+        )
     return CAMERA
 
 
 def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
-    """Opens a camera, the same way each time.  Raises InputError for what cannot be asked of one."""
+    """Opens a camera, the same way each time.
+
+    Raises InputError for what cannot be asked of one.
+    """
     path, _, query = text.partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
     kinds = sorted({*FORMATS.values()})
     for name, value in asked.items():
-        pattern = {"format": "|".join(kinds), "size": r"[1-9]\d{0,4}x[1-9]\d{0,4}", "fps": r"[1-9]\d{0,3}"}.get(name)
+        pattern = {
+            "format": "|".join(kinds),
+            "size": r"[1-9]\d{0,4}x[1-9]\d{0,4}",
+            "fps": r"[1-9]\d{0,3}",
+        }.get(name)
         if pattern is None:
             near = did_you_mean(name, ("format", "size", "fps"))
-            raise InputError(f'a camera has no "{name}"{near}', "--source", "use format, size and fps")
+            raise InputError(
+                f'a camera has no "{name}"{near}',
+                "--source",
+                "use format, size and fps",
+            )
         if not re.fullmatch(pattern, value):
-            hint = f"format is one of {', '.join(kinds)}, size for example 1280x720, fps a number"
+            hint = (
+                f"format is one of {', '.join(kinds)}, size for example 1280x720, "
+                "fps a number"
+            )
             raise InputError(f'"{value}" is no {name} of a camera', "--source", hint)
     width, _, height = asked.get("size", "").partition("x")
     size = (int(width), int(height)) if width else None
     rate = float(asked["fps"]) if "fps" in asked else None
     if not path.startswith("/dev/"):
         if "format" in asked:
-            raise InputError(f"{PI_CAMERA} has one format", "--source", "leave format out")
+            raise InputError(
+                f"{PI_CAMERA} has one format", "--source", "leave format out"
+            )
         return lambda: PiCamera(int(path.partition(":")[2] or 0), size, rate)
     return lambda: Camera(path, asked.get("format"), size, rate)
 
@@ -212,8 +278,13 @@ class _Camera(Protocol):
     def close(self) -> None: ...
 
 
-def _live(source: Source, opens: Callable[[], _Camera], first: _Camera) -> Iterator[CameraFrame]:
-    """Of a camera that may be unplugged and come back.  It is let go of at once, so that it gets its name again."""
+def _live(
+    source: Source, opens: Callable[[], _Camera], first: _Camera
+) -> Iterator[CameraFrame]:
+    """Of a camera that may be unplugged and come back.
+
+    It is let go of at once, so that it gets its name again.
+    """
     camera: Optional[_Camera] = first
     try:
         while True:

@@ -1,7 +1,9 @@
-"""Cameras and virtual cameras of Linux, by the ioctls of V4L2 alone: no library needs to be on the device.
+"""Cameras and virtual cameras of Linux, by the ioctls of V4L2 alone: no library needs
+to be on the device.
 
-Layouts are those of <linux/videodev2.h>.  A camera's frames come in buffers that the driver fills and we map; an output
-takes frames in such buffers, or by write() where it has none.
+Layouts are those of <linux/videodev2.h>.  A camera's frames come in buffers that the
+driver fills and we map; an output takes frames in such buffers, or by write() where it
+has none.
 """
 
 from __future__ import annotations
@@ -29,12 +31,20 @@ SIZE = (640, 480)
 """Of a camera, where none is asked for."""
 RATE = 30.0
 ENOUGH = 24.0
-"""Frames per second; with less, a camera is asked for JPEG, which needs less of its cable."""
+"""Frames per second; with less, a camera is asked for JPEG, which needs less of its
+cable.
+"""
 SILENT_S = 5.0
 """After which a camera that gives nothing counts as gone."""
 
-_CAPTURE, _OUTPUT, _MMAP, _NONE = 1, 2, 1, 1
-_CAP_CAPTURE, _CAP_OUTPUT, _CAP_STREAMING, _CAP_DEVICE = 1, 2, 1 << 26, 1 << 31
+_CAPTURE = 1
+_OUTPUT = 2
+_MMAP = 1
+_NONE = 1
+_CAP_CAPTURE = 1
+_CAP_OUTPUT = 2
+_CAP_STREAMING = 1 << 26
+_CAP_DEVICE = 1 << 31
 _BUFFERS = 4
 _ERROR_FLAG = 0x40
 _DAMAGED = 30
@@ -48,30 +58,53 @@ FORMATS = {
 
 class _Capability(ctypes.Structure):
     _fields_ = [
-        ("driver", ctypes.c_char * 16), ("card", ctypes.c_char * 32), ("bus", ctypes.c_char * 32),
-        ("version", ctypes.c_uint32), ("capabilities", ctypes.c_uint32), ("device", ctypes.c_uint32),
+        ("driver", ctypes.c_char * 16),
+        ("card", ctypes.c_char * 32),
+        ("bus", ctypes.c_char * 32),
+        ("version", ctypes.c_uint32),
+        ("capabilities", ctypes.c_uint32),
+        ("device", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32 * 3),
-    ]  # fmt: skip
+    ]
 
 
 class _Description(ctypes.Structure):
     _fields_ = [
-        ("index", ctypes.c_uint32), ("type", ctypes.c_uint32), ("flags", ctypes.c_uint32),
-        ("description", ctypes.c_char * 32), ("format", ctypes.c_uint32), ("more", ctypes.c_uint32 * 4),
-    ]  # fmt: skip
+        ("index", ctypes.c_uint32),
+        ("type", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("description", ctypes.c_char * 32),
+        ("format", ctypes.c_uint32),
+        ("more", ctypes.c_uint32 * 4),
+    ]
 
 
 class _Pixels(ctypes.Structure):
     _fields_ = [
-        (name, ctypes.c_uint32) for name in (
-            "width", "height", "format", "field", "stride", "size", "colors", "private", "flags", "encoding", "range",
+        (name, ctypes.c_uint32)
+        for name in (
+            "width",
+            "height",
+            "format",
+            "field",
+            "stride",
+            "size",
+            "colors",
+            "private",
+            "flags",
+            "encoding",
+            "range",
             "transfer",
         )
-    ]  # fmt: skip
+    ]
 
 
 class _AnyFormat(ctypes.Union):
-    _fields_ = [("pixels", _Pixels), ("raw", ctypes.c_uint8 * 200), ("aligned", ctypes.c_void_p)]
+    _fields_ = [
+        ("pixels", _Pixels),
+        ("raw", ctypes.c_uint8 * 200),
+        ("aligned", ctypes.c_void_p),
+    ]
 
 
 class _Format(ctypes.Structure):
@@ -82,16 +115,23 @@ class _Parameters(ctypes.Structure):
     """Of a capture: capability, mode, time per frame."""
 
     _fields_ = [
-        ("type", ctypes.c_uint32), ("capability", ctypes.c_uint32), ("mode", ctypes.c_uint32),
-        ("numerator", ctypes.c_uint32), ("denominator", ctypes.c_uint32), ("rest", ctypes.c_uint8 * 184),
-    ]  # fmt: skip
+        ("type", ctypes.c_uint32),
+        ("capability", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("numerator", ctypes.c_uint32),
+        ("denominator", ctypes.c_uint32),
+        ("rest", ctypes.c_uint8 * 184),
+    ]
 
 
 class _Request(ctypes.Structure):
     _fields_ = [
-        ("count", ctypes.c_uint32), ("type", ctypes.c_uint32), ("memory", ctypes.c_uint32),
-        ("capabilities", ctypes.c_uint32), ("flags", ctypes.c_uint32),
-    ]  # fmt: skip
+        ("count", ctypes.c_uint32),
+        ("type", ctypes.c_uint32),
+        ("memory", ctypes.c_uint32),
+        ("capabilities", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+    ]
 
 
 class _Place(ctypes.Union):
@@ -100,11 +140,20 @@ class _Place(ctypes.Union):
 
 class _Buffer(ctypes.Structure):
     _fields_ = [
-        ("index", ctypes.c_uint32), ("type", ctypes.c_uint32), ("used", ctypes.c_uint32), ("flags", ctypes.c_uint32),
-        ("field", ctypes.c_uint32), ("time", ctypes.c_long * 2), ("timecode", ctypes.c_uint8 * 16),
-        ("sequence", ctypes.c_uint32), ("memory", ctypes.c_uint32), ("place", _Place), ("length", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32), ("request", ctypes.c_int32),
-    ]  # fmt: skip
+        ("index", ctypes.c_uint32),
+        ("type", ctypes.c_uint32),
+        ("used", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("field", ctypes.c_uint32),
+        ("time", ctypes.c_long * 2),
+        ("timecode", ctypes.c_uint8 * 16),
+        ("sequence", ctypes.c_uint32),
+        ("memory", ctypes.c_uint32),
+        ("place", _Place),
+        ("length", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("request", ctypes.c_int32),
+    ]
 
 
 def _code(direction: int, number: int, kind: Any) -> int:
@@ -127,23 +176,37 @@ class _Device:
 
     def __init__(self, path: str, kind: int, wanted: int, what: str) -> None:
         if sys.platform != "linux":
-            raise DeviceError(f"{path} is V4L2's, and this is {sys.platform}", hint="give a video or a URL")
-        self.path, self.kind = path, kind
+            raise DeviceError(
+                f"{path} is V4L2's, and this is {sys.platform}",
+                hint="give a video or a URL",
+            )
+        self.path = path
+        self.kind = kind
         self.buffers: List[mmap.mmap] = []
         try:
             self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as e:
-            hint = "plug it in" if e.errno in (errno.ENOENT, errno.ENODEV) else "sudo usermod -aG video $USER"
+            if e.errno in (errno.ENOENT, errno.ENODEV):
+                hint = "plug it in"
+            else:
+                hint = "sudo usermod -aG video $USER"
             raise DeviceError(f"cannot open {path}: {e.strerror}", hint=hint) from e
         try:
             found = self.ask(_QUERYCAP, _Capability())
-            self.can = found.device if found.capabilities & _CAP_DEVICE else found.capabilities
+            if found.capabilities & _CAP_DEVICE:
+                self.can = found.device
+            else:
+                self.can = found.capabilities
             self.name = found.card.decode(errors="replace")
         except OSError:
-            self.can, self.name = 0, ""
+            self.can = 0
+            self.name = ""
         if not self.can & wanted:
             self.close()
-            raise DeviceError(f"{path} is no {what}", hint="v4l2-ctl --list-devices shows which is what")
+            raise DeviceError(
+                f"{path} is no {what}",
+                hint="v4l2-ctl --list-devices shows which is what",
+            )
 
     def ask(self, code: int, about: Any) -> Any:
         """An ioctl, again where a signal came in between.  Raises OSError."""
@@ -157,13 +220,17 @@ class _Device:
         found: List[bytes] = []
         try:
             while True:
-                one = self.ask(_ENUM_FMT, _Description(index=len(found), type=self.kind))
+                one = self.ask(
+                    _ENUM_FMT, _Description(index=len(found), type=self.kind)
+                )
                 found.append(int(one.format).to_bytes(4, "little"))
         except OSError:
             return found
 
     def set_format(self, fourcc: bytes, size: Tuple[int, int]) -> Any:
-        """As near to that as it can; what it is then, with its stride and size in bytes."""
+        """As near to that as it can; what it is then, with its stride and size in
+        bytes.
+        """
         wanted = _Format(type=self.kind)
         pixels = wanted.of.pixels
         pixels.width, pixels.height, pixels.field = *size, _NONE
@@ -175,7 +242,9 @@ class _Device:
         count = self.ask(_REQBUFS, _Request(_BUFFERS, self.kind, _MMAP)).count
         for i in range(count):
             buffer = self.ask(_QUERYBUF, self.buffer(i))
-            self.buffers.append(mmap.mmap(self.fd, buffer.length, offset=buffer.place.offset))
+            self.buffers.append(
+                mmap.mmap(self.fd, buffer.length, offset=buffer.place.offset)
+            )
 
     def buffer(self, index: int = 0) -> _Buffer:
         """To ask about."""
@@ -196,8 +265,9 @@ class _Device:
 
 
 class Camera:
-    """A V4L2 capture device.  format: "yuyv", "nv12", "jpeg", "rgb", "bgr" or "gray"; size: width, height; rate: of
-    frames per second.  What is not given is chosen; `format`, `size` and `rate` say what it is.
+    """A V4L2 capture device.  format: "yuyv", "nv12", "jpeg", "rgb", "bgr" or "gray";
+    size: width, height; rate: of frames per second.  What is not given is chosen;
+    `format`, `size` and `rate` say what it is.
 
     Raises DeviceError for what is no camera, InputError for a format that it has not.
     """
@@ -215,9 +285,17 @@ class Camera:
             offered = [f for f in FORMATS if f in self._device.formats()]
             wanted = [f for f in offered if format in (None, FORMATS[f])]
             if not wanted:
-                has = ", ".join(sorted({FORMATS[f] for f in offered})) or "nothing that can be read"
+                has = (
+                    ", ".join(sorted({FORMATS[f] for f in offered}))
+                    or "nothing that can be read"
+                )
                 what = f"{path} gives {has}" + (f", not {format}" if format else "")
-                raise InputError(what, hint="" if offered else "a Raspberry Pi's own camera is --source picamera")
+                raise InputError(
+                    what,
+                    hint=""
+                    if offered
+                    else "a Raspberry Pi's own camera is --source picamera",
+                )
             self._choose(wanted, size or SIZE, rate or RATE)
             self._device.map_buffers()
             for i in range(len(self._device.buffers)):
@@ -225,14 +303,21 @@ class Camera:
             self._device.start()
         except OSError as e:
             self.close()
-            busy = "another program has it" if e.errno == errno.EBUSY else "plug it in again"
+            if e.errno == errno.EBUSY:
+                busy = "another program has it"
+            else:
+                busy = "plug it in again"
             raise DeviceError(f"{path} does not stream: {e.strerror}", hint=busy) from e
         except BaseException:
             self.close()
             raise
 
-    def _choose(self, wanted: Sequence[bytes], size: Tuple[int, int], rate: float) -> None:
-        """The first, or the JPEG among them where that one is slow; none that has to be decoded by what is not here."""
+    def _choose(
+        self, wanted: Sequence[bytes], size: Tuple[int, int], rate: float
+    ) -> None:
+        """The first, or the JPEG among them where that one is slow; none that has to be
+        decoded by what is not here.
+        """
         jpegs = [f for f in wanted if FORMATS[f] == "jpeg"]
         plain = [f for f in wanted if f not in jpegs]
         self._set((plain or jpegs)[0], size, rate)
@@ -244,7 +329,9 @@ class Camera:
         self.format = FORMATS[int(self._pixels.format).to_bytes(4, "little")]
         self.size = int(self._pixels.width), int(self._pixels.height)
         self.rate = 0.0
-        parameters = _Parameters(type=_CAPTURE, numerator=1000, denominator=round(1000 * rate))
+        parameters = _Parameters(
+            type=_CAPTURE, numerator=1000, denominator=round(1000 * rate)
+        )
         try:
             parameters = self._device.ask(_S_PARM, parameters)
             self.rate = parameters.denominator / (parameters.numerator or 1)
@@ -252,7 +339,10 @@ class Camera:
             self.rate = rate
 
     def read(self) -> CameraFrame:
-        """The next frame, in memory of its own.  Raises OSError when the camera is gone, or gives nothing."""
+        """The next frame, in memory of its own.
+
+        Raises OSError when the camera is gone, or gives nothing.
+        """
         while True:
             data = self._next()
             if self.format != "jpeg":
@@ -277,7 +367,9 @@ class Camera:
                 buffer = self._device.ask(_DQBUF, self._device.buffer())
             except BlockingIOError:
                 continue
-            data = np.frombuffer(self._device.buffers[buffer.index], np.uint8)[: buffer.used].copy()
+            data = np.frombuffer(self._device.buffers[buffer.index], np.uint8)[
+                : buffer.used
+            ].copy()
             self._device.ask(_QBUF, self._device.buffer(buffer.index))
             whole = self.format == "jpeg" or data.size >= self._bytes()
             if whole and not buffer.flags & _ERROR_FLAG:
@@ -296,7 +388,10 @@ class Camera:
             return CameraFrame("nv12", (rows[:height, :width], rows[height:, :width]))
         channels = {"yuyv": 2, "gray": 1}.get(self.format, 3)
         pixels = rows[:, : width * channels]
-        return CameraFrame(self.format, (pixels.reshape(height, width, channels) if channels > 1 else pixels,))
+        return CameraFrame(
+            self.format,
+            (pixels.reshape(height, width, channels) if channels > 1 else pixels,),
+        )
 
     def close(self) -> None:
         """Lets go of it."""
@@ -314,19 +409,26 @@ def _decodes() -> bool:
 
 
 class Output:
-    """A V4L2 output device, which other programs see as a camera (v4l2loopback), or a screen.  A context manager.
+    """A V4L2 output device, which other programs see as a camera (v4l2loopback), or a
+    screen.  A context manager.
 
-    Frames go out as YUYV.  The first one sets the size; others, and all where the device has a size of its own, are
-    brought to it by the nearest pixel.  Raises DeviceError.
+    Frames go out as YUYV.  The first one sets the size; others, and all where the
+    device has a size of its own, are brought to it by the nearest pixel.  Raises
+    DeviceError.
     """
 
     def __init__(self, path: str) -> None:
-        self._device = _Device(path, _OUTPUT, _CAP_OUTPUT, "video output, as a virtual camera is")
+        self._device = _Device(
+            path, _OUTPUT, _CAP_OUTPUT, "video output, as a virtual camera is"
+        )
         self._pixels: Any = None
         self._queued: Dict[int, bool] = {}
 
     def write(self, picture: Array) -> None:
-        """uint8 [H,W,3], red first.  Raises DeviceError when the device takes no more."""
+        """uint8 [H,W,3], red first.
+
+        Raises DeviceError when the device takes no more.
+        """
         try:
             if self._pixels is None:
                 self._begin(picture.shape[1], picture.shape[0])
@@ -337,20 +439,30 @@ class Output:
                 self._write(data)
         except OSError as e:
             path = self._device.path
-            raise DeviceError(f"{path} takes no frames: {e.strerror}", hint="another program may have it") from e
+            raise DeviceError(
+                f"{path} takes no frames: {e.strerror}",
+                hint="another program may have it",
+            ) from e
 
     def _begin(self, width: int, height: int) -> None:
         self._pixels = self._device.set_format(b"YUYV", (width - width % 2, height))
         if int(self._pixels.format).to_bytes(4, "little") != b"YUYV":
-            raise DeviceError(f"{self._device.path} does not take YUYV", hint="give another device")
-        if self._device.can & _CAP_STREAMING:  # else by write(), which some of those that stream refuse
+            raise DeviceError(
+                f"{self._device.path} does not take YUYV", hint="give another device"
+            )
+        # else by write(), which some of those that stream refuse
+        if self._device.can & _CAP_STREAMING:
             self._device.map_buffers()
 
     def _packed(self, picture: Array) -> Array:
         """The bytes of a frame of the device's size."""
-        width, height = int(self._pixels.width), int(self._pixels.height)
+        width = int(self._pixels.width)
+        height = int(self._pixels.height)
         if picture.shape[:2] != (height, width):
-            y, x = (np.arange(n) * was // n for n, was in zip((height, width), picture.shape))
+            y, x = (
+                np.arange(n) * was // n
+                for n, was in zip((height, width), picture.shape)
+            )
             picture = picture[y][:, x]
         stride = int(self._pixels.stride) or 2 * width
         frame = np.zeros((height, stride), np.uint8)
@@ -368,7 +480,9 @@ class Output:
                 continue
 
     def _queue(self, data: Array) -> None:
-        index = next((i for i in range(len(self._device.buffers)) if i not in self._queued), None)
+        index = next(
+            (i for i in range(len(self._device.buffers)) if i not in self._queued), None
+        )
         while index is None:
             if not select.select([], [self._device.fd], [], SILENT_S)[1]:
                 raise TimeoutError(errno.ETIMEDOUT, f"it was full for {SILENT_S:g} s")
@@ -378,7 +492,8 @@ class Output:
                 continue
         buffer = self._device.buffer(index)
         self._device.buffers[index][: data.size] = data.tobytes()
-        buffer.used, buffer.field = data.size, self._pixels.field
+        buffer.used = data.size
+        buffer.field = self._pixels.field
         self._device.ask(_QBUF, buffer)
         if not self._queued:
             self._device.start()
@@ -392,13 +507,18 @@ class Output:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self.close()
 
 
 def yuyv(picture: Array) -> Array:
-    """uint8 [H,W,2] of uint8 [H,W,3], red first, W even: BT.601 with Y in 16…235, two pixels share their color."""
+    """uint8 [H,W,2] of uint8 [H,W,3], red first, W even: BT.601 with Y in 16…235, two
+    pixels share their color.
+    """
     r, g, b = (picture[..., i].astype(np.int32) for i in range(3))
     out = np.empty((*picture.shape[:2], 2), np.uint8)
     out[..., 0] = (66 * r + 129 * g + 25 * b + 4224) >> 8
