@@ -25,10 +25,10 @@ from edgec.version import VERSION as __version__
 from edgec.watching import webcam
 
 if TYPE_CHECKING:
-    from edgec_devices.findings import Report as Findings
-    from edgec_devices.flash import Outcome
-    from edgec_devices.listing import Found
-    from edgec_partitioner.explain import Report
+    from edgec_devices.findings import DoctorReport as Findings
+    from edgec_devices.flash import FlashOutcome
+    from edgec_devices.listing import ListedDevice
+    from edgec_partitioner.explain import ExplainReport
 
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
@@ -188,7 +188,7 @@ def explain(
     edgetpu: str = "auto",
     optimistic: bool = False,
     keep_head: bool = False,
-) -> Report:
+) -> ExplainReport:
     """Where each operation of a model runs, and why.
 
     Args:
@@ -354,7 +354,7 @@ def doctor(
 
 
 @_checked
-def devices(*, probe: bool = False) -> tuple[Found, ...]:
+def devices(*, probe: bool = False) -> tuple[ListedDevice, ...]:
     """What there is from here: serial ports, hosts of edgec.toml, boards to emulate,
     Edge TPUs.
 
@@ -380,7 +380,7 @@ def flash(
     ask: bool = False,
     timeout: float = _TIMEOUT_S,
     progress: Callable[[str, Any], None] | None = None,
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """Put a bundle on devices: only what differs is sent, checked there, and switched
     to at once. An outcome each.
 
@@ -429,7 +429,7 @@ def rollback(
     app: str | None = None,
     ask: bool = False,
     timeout: float = _TIMEOUT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """Go back to the version before the last flash. An outcome for each device.
 
     Args:
@@ -446,7 +446,7 @@ def rollback(
 @_checked
 def status(
     on: str | Sequence[str], *, ask: bool = False, timeout: float = _TIMEOUT_S
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """What devices are and which versions they have: `facts` of each outcome.
 
     Args:
@@ -530,7 +530,7 @@ def trust(
     *,
     ask: bool = False,
     timeout: float = _TIMEOUT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """Have devices take only bundles that are signed with this public key, or one that
     they trust already.
 

@@ -13,7 +13,7 @@ from edgec_runtime.webcam import LOOPBACK, PORT
 from edgec.checking import checked
 
 if TYPE_CHECKING:
-    from edgec.drive.webcam import Shown
+    from edgec.drive.webcam import WebcamResult
 
 
 @checked
@@ -33,7 +33,7 @@ def webcam(
     on: str | None = None,
     timeout: float = TIMEOUT_S,
     progress: Callable[[str], None] | None = None,
-) -> Shown:
+) -> WebcamResult:
     """Show a live picture that a bundle changes, on a page of this machine
     (docs/webcam.md), until it ends.
 
@@ -57,12 +57,12 @@ def webcam(
     """
     from edgec_devices.listing import resolve
 
-    from edgec.drive.webcam import Wanted, run_webcam
+    from edgec.drive.webcam import WebcamRequest, run_webcam
 
     paths = [Path(b) for b in bundles]
     url = resolve(on, Path.cwd()) if on is not None else None
     return run_webcam(
-        Wanted(
+        WebcamRequest(
             *(paths, source, effect, smooth, display, host, port, frames, demo),
             *(Path(out) if out else None, virtual_camera, url, timeout),
         ),

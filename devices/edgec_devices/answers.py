@@ -83,13 +83,13 @@ class AppFacts(Struct, frozen=True):
     slots: dict[str, SlotFacts | None]
 
 
-class Status(Struct, frozen=True):
+class StatusAnswer(Struct, frozen=True):
     """To `status`."""
 
     apps: tuple[AppFacts, ...]
 
 
-class Site(Struct, frozen=True):
+class SiteAnswer(Struct, frozen=True):
     """To `site`."""
 
     wheels: tuple[str, ...]
@@ -102,7 +102,7 @@ class Adopted(Struct, frozen=True):
     runtime: str
 
 
-class Ran(Struct, frozen=True):
+class RunAnswer(Struct, frozen=True):
     """To `run`.  outputs: sizes of the files in the blob."""
 
     status: int
@@ -112,7 +112,7 @@ class Ran(Struct, frozen=True):
     vitals: dict[str, Any] | None = None
 
 
-class Shown(Struct, frozen=True):
+class ShowAnswer(Struct, frozen=True):
     """To `shown`.  said: lines of JSON since the last time.  status: of the program,
     once it has ended.
     """

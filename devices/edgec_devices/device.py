@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgec_runtime import Bundle
     from edgec_runtime.inputs import Array
 
-    from edgec_devices.measurement import Measurement, Plan
+    from edgec_devices.measurement import Measurement, MeasuringPlan
 
 LINKS = Path(__file__).parent / "links"
 Progress = Callable[[str], None]
@@ -48,7 +48,7 @@ class Device(ABC):
 
     @abstractmethod
     def measure(
-        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+        self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
         """Latencies, with reproducible noise as inputs.  say: told what is being done.
 

@@ -21,7 +21,7 @@ from edgec_runtime.device_end.facts import collect, edgetpus_here
 
 from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
-from edgec_devices.findings import EDGETPU_STATES, Facts, Finding, Report, judge
+from edgec_devices.findings import EDGETPU_STATES, DoctorReport, Facts, Finding, judge
 from edgec_devices.plugin import host_compilers
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
@@ -34,7 +34,7 @@ FREE_BYTES = 1 << 30
 
 def examine(
     url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S
-) -> Report:
+) -> DoctorReport:
     """Looks at everything.  url: a device; default is this machine, with what it
     compiles with.
 
@@ -44,7 +44,7 @@ def examine(
     if url is not None:
         with Connection(stream_for(url, ask, timeout)) as connection:
             facts: Facts = connection.ask("facts", answers.Facts, limit=LOOK_S)[0].facts
-        return Report(tuple(judge(facts, DEVICE_PYTHON)), url)
+        return DoctorReport(tuple(judge(facts, DEVICE_PYTHON)), url)
     found = list(judge(local_facts(), HOST_PYTHON))
     for check in CHECKS:
         try:
@@ -57,7 +57,7 @@ def examine(
                     f"could not look: {e}".replace("\n", " "),
                 )
             )
-    return Report(tuple(found))
+    return DoctorReport(tuple(found))
 
 
 def local_facts() -> Facts:

@@ -79,7 +79,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """All findings about a machine."""
 
     findings: tuple[Finding, ...]

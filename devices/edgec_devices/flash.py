@@ -18,8 +18,8 @@ from edgec_devices.measurement import Latencies, program_report
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import push
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary
-from edgec_devices.stream import LinkLost, Stream, stream_for
-from edgec_devices.transfer import Recipe, Sending, send
+from edgec_devices.stream import ByteStream, LinkLost, stream_for
+from edgec_devices.transfer import Assembly, Sending, send
 from edgec_devices.wheel import Wheel
 
 ATTEMPTS = 3
@@ -32,7 +32,7 @@ HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FlashOutcome:
     """What came of it on one device.  error: None where all went well.  sent: bytes.
     seconds: of a flash, in all.
     """
@@ -61,7 +61,7 @@ def flash(
     wheels: Sequence[Wheel | str] | None = None,
     timeout: float = TIMEOUT_S,
     downgrade: bool = False,
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """Puts a bundle on devices and makes it the active one; an outcome each, in order.
 
     health: what latencies of the new program must keep on the device before it gets a
@@ -73,10 +73,10 @@ def flash(
     device had.  Raises BundleError or InputError for what is wrong before any device is
     touched; what a device refuses is in its outcome.
     """
-    recipe = Recipe.of(bundle, app)
+    recipe = Assembly.of(bundle, app)
     budget = HEALTH.parse(health) if health is not None else None
 
-    def one(url: str) -> Outcome:
+    def one(url: str) -> FlashOutcome:
         begun = time.monotonic()
         for attempt in range(ATTEMPTS):
             report(url, Sending(step="connecting"))
@@ -103,13 +103,13 @@ def flash(
 
 def flash_one(
     connection: Connection,
-    recipe: Recipe,
+    recipe: Assembly,
     budget: Requirement | None,
     progress: Callable[[Sending], None],
     service: bool = False,
     wheels: Sequence[Wheel | str] | None = None,
     downgrade: bool = False,
-) -> Outcome:
+) -> FlashOutcome:
     """The same on one connection.  Raises what goes wrong, with the old slot active."""
     url = connection.stream.url
     if service:
@@ -150,7 +150,7 @@ def flash_one(
         what = f"flashed, slot {done.active}{pushed}{said}{_service_trouble(done)}"
     if service:
         what += _start(connection, recipe.app)
-    return Outcome(url, what, None, sent.sending.wire)
+    return FlashOutcome(url, what, None, sent.sending.wire)
 
 
 def _start(connection: Connection, app: str) -> str:
@@ -192,7 +192,7 @@ def latency(
 
 
 @dataclass(frozen=True)
-class Ran:
+class DeviceRun:
     """report: the program's --json.  outputs: .npy files.  vitals: as device_end.vitals
     has them, if asked for.
     """
@@ -211,7 +211,7 @@ def execute(
     outputs: int = 0,
     session: bool = False,
     watch: bool = False,
-) -> Ran:
+) -> DeviceRun:
     """Runs a slot's program (csrc/main.c).  options: how it is timed.  inputs: .npy
     files.  outputs: how many.
 
@@ -220,7 +220,7 @@ def execute(
     """
     ran, blob = connection.ask(
         "run",
-        answers.Ran,
+        answers.RunAnswer,
         b"".join(inputs),
         CHECK_S,
         beats=True,
@@ -247,7 +247,7 @@ def execute(
     for size in ran.outputs:
         files.append(blob[:size])
         blob = blob[size:]
-    return Ran(report, tuple(files), ran.vitals)
+    return DeviceRun(report, tuple(files), ran.vitals)
 
 
 def rollback(
@@ -255,16 +255,16 @@ def rollback(
     app: str | None = None,
     ask: bool = False,
     timeout: float = TIMEOUT_S,
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """Goes back to the earlier version.  app: needed where a device has several."""
 
-    def one(url: str) -> Outcome:
+    def one(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             name = app or _only_app(connection)
             done, _ = connection.ask(
                 "rollback", answers.Switched, limit=SERVICE_S, app=name
             )
-            return Outcome(
+            return FlashOutcome(
                 url, f"{name} is back on slot {done.active}{_service_trouble(done)}"
             )
 
@@ -273,22 +273,25 @@ def rollback(
 
 def status(
     urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """What each device is and has: facts are those of the requests info and status."""
 
-    def one(url: str) -> Outcome:
+    def one(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             info, _ = connection.ask("info", answers.Info)
-            there, _ = connection.ask("status", answers.Status, limit=300.0)
+            there, _ = connection.ask("status", answers.StatusAnswer, limit=300.0)
             facts = {**msgspec.to_builtins(info), **msgspec.to_builtins(there)}
-            return Outcome(url, f"{info.board or info.target}, {info.os}", facts=facts)
+            return FlashOutcome(
+                url, f"{info.board or info.target}, {info.os}", facts=facts
+            )
 
     return each(urls, one)
 
 
 def _only_app(connection: Connection) -> str:
     apps = [
-        a.app for a in connection.ask("status", answers.Status, limit=300.0)[0].apps
+        a.app
+        for a in connection.ask("status", answers.StatusAnswer, limit=300.0)[0].apps
     ]
     if len(apps) != 1:
         what = (
@@ -300,7 +303,9 @@ def _only_app(connection: Connection) -> str:
     return apps[0]
 
 
-def each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, ...]:
+def each(
+    urls: Sequence[str], one: Callable[[str], FlashOutcome]
+) -> tuple[FlashOutcome, ...]:
     """Side by side; an error of one device is its outcome, so the others go on."""
     twice = {u for u in urls if urls.count(u) > 1}
     if twice or not urls:
@@ -310,14 +315,14 @@ def each(urls: Sequence[str], one: Callable[[str], Outcome]) -> tuple[Outcome, .
             what = "no device is given"
         raise InputError(what, hint="name each device once")
     # so that a mistyped URL is found before the first flash
-    streams: list[Stream] = [stream_for(url) for url in urls]
+    streams: list[ByteStream] = [stream_for(url) for url in urls]
     del streams
 
-    def safe(url: str) -> Outcome:
+    def safe(url: str) -> FlashOutcome:
         try:
             return one(url)
         except EdgecError as e:
-            return Outcome(url, e.what, e)
+            return FlashOutcome(url, e.what, e)
 
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, len(urls))) as pool:
         return tuple(pool.map(safe, urls))

@@ -23,7 +23,7 @@ ASK_S = 10.0  # a list is not worth waiting for longer
 
 
 @dataclass(frozen=True)
-class Found:
+class ListedDevice:
     """url: as --on takes it, or "" for what has none.  answers: None where it was not
     asked.
     """
@@ -57,7 +57,7 @@ def resolve(name: str, folder: Path) -> str:
     return url
 
 
-def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
+def listing(folder: Path, probe: bool = False) -> tuple[ListedDevice, ...]:
     """Everything.
 
     Hosts of edgec.toml are asked whether they answer.
@@ -65,9 +65,9 @@ def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
     probe: serial ports too.  They are not asked by default: what hangs on a port may be
     no console, and typing into it does something there.
     """
-    hosts = [Found(url, name) for name, url in configured(folder).items()]
+    hosts = [ListedDevice(url, name) for name, url in configured(folder).items()]
     ports = [
-        Found(
+        ListedDevice(
             f"serial://{p.device}",
             ", ".join(s for s in (p.description, p.manufacturer) if s and s != "n/a")
             or "port",
@@ -77,11 +77,13 @@ def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
     hosts = _asked(hosts)
     ports = _asked(ports) if probe else ports
     emulated = [
-        Found(f"emulated:{b}", Board.load(b).model) for b in boards() if b != "host"
+        ListedDevice(f"emulated:{b}", Board.load(b).model)
+        for b in boards()
+        if b != "host"
     ]
-    sticks = [Found("", f"Coral Edge TPU {where}") for where in edgetpus()]
+    sticks = [ListedDevice("", f"Coral Edge TPU {where}") for where in edgetpus()]
     return (
-        Found("local:", "this machine"),
+        ListedDevice("local:", "this machine"),
         *hosts,
         *_machines(),
         *ports,
@@ -90,23 +92,23 @@ def listing(folder: Path, probe: bool = False) -> tuple[Found, ...]:
     )
 
 
-def _machines() -> list[Found]:
+def _machines() -> list[ListedDevice]:
     """Whole emulated machines that are on, by each way to them."""
     found = []
     for machine in machines():
         model = f"{machine.facts()['model']}, a whole emulated machine, on"
         found += [
-            Found(machine.ssh_url, model),
-            Found(machine.serial_url, f"the serial console of {machine.alias}"),
+            ListedDevice(machine.ssh_url, model),
+            ListedDevice(machine.serial_url, f"the serial console of {machine.alias}"),
         ]
     return found
 
 
-def _asked(found: Sequence[Found]) -> list[Found]:
+def _asked(found: Sequence[ListedDevice]) -> list[ListedDevice]:
     if not found:
         return []
 
-    def ask(f: Found) -> Found:
+    def ask(f: ListedDevice) -> ListedDevice:
         try:
             outcome = status([f.url], timeout=ASK_S)[0]
         except EdgecError as e:

@@ -27,7 +27,7 @@ _MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)"
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasuringPlan:
     """How much to measure. rounds: launches. runs, seconds: of each launch; it ends
     with what comes first, but not before three runs. warmup: seconds, at least one
     inference. profiled: inferences of each launch, after the runs, with times per op.
@@ -47,12 +47,12 @@ class Plan:
     @staticmethod
     def of(
         runs: int | None = None, seconds: float | None = None, threads: int = 1
-    ) -> Plan:
+    ) -> MeasuringPlan:
         """So many runs, or seconds, in all; the defaults where neither is given.
 
         Raises InputError.
         """
-        plan = Plan(threads=threads)
+        plan = MeasuringPlan(threads=threads)
         if runs is not None and not 1 <= runs <= MAX_RUNS:
             raise InputError(
                 f"cannot time {runs} runs", hint=f"give runs from 1 to {MAX_RUNS}"
@@ -325,7 +325,7 @@ options: its report, and vitals.
 
 
 def measured(
-    plan: Plan,
+    plan: MeasuringPlan,
     bundle: Bundle,
     at: str,
     session: bool,
@@ -355,7 +355,11 @@ class _Streamed(Struct):
 
 
 def streamed(
-    plan: Plan, bundle: Bundle, at: str, launcher: Launcher, say: Callable[[str], None]
+    plan: MeasuringPlan,
+    bundle: Bundle,
+    at: str,
+    launcher: Launcher,
+    say: Callable[[str], None],
 ) -> StreamFigures | None:
     """The figures of the plan's frames, None where it has none."""
     if not plan.frames:

@@ -16,7 +16,7 @@ from edgec_runtime.device_end.wire import PROTOCOL, Delivery, pack, unpack
 from msgspec import convert
 
 from edgec_devices.decoding import from_json
-from edgec_devices.stream import LinkLost, Stream, device_end
+from edgec_devices.stream import ByteStream, LinkLost, device_end
 
 NEEDS_AGENT = 1  # the oldest device end that this host can work with
 REQUEST_S = 60.0
@@ -48,7 +48,7 @@ class Connection:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: ByteStream,
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
         greet: bool = True,

@@ -17,7 +17,7 @@ from edgec_devices import answers
 from edgec_devices.bare import bare
 from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
-from edgec_devices.transfer import Recipe, send_parts
+from edgec_devices.transfer import Assembly, send_parts
 from edgec_devices.wheel import Wheel
 
 PYTHON = ">=3.9"
@@ -117,7 +117,7 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
     if not any(wheel.name.startswith("edgec_runtime-") for wheel in files):
         files.insert(0, runtime_wheel())
     recipes = [_recipe(wheel, app) for wheel in files]
-    there, _ = connection.ask("site", answers.Site, limit=ADOPT_S, app=app)
+    there, _ = connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)
     sent = 0
     for wheel, recipe in zip(files, recipes, strict=True):
         if recipe.sha256 not in there.wheels:
@@ -135,11 +135,13 @@ def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str
     return f"runtime {done.runtime}" + ("" if sent else " was there already")
 
 
-def _recipe(wheel: Wheel, app: str) -> Recipe:
+def _recipe(wheel: Wheel, app: str) -> Assembly:
     sha256 = hashlib.sha256(wheel.data).hexdigest()
-    return Recipe(wheel.data, sha256, ((0, len(wheel.data), sha256),), b"", app)
+    return Assembly(wheel.data, sha256, ((0, len(wheel.data), sha256),), b"", app)
 
 
 def has_runtime(connection: Connection, app: str) -> bool:
     """Whether the device can run the application with a Session."""
-    return bool(connection.ask("site", answers.Site, limit=ADOPT_S, app=app)[0].active)
+    return bool(
+        connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)[0].active
+    )

@@ -17,15 +17,15 @@ from edgec_devices.flash import execute
 from edgec_devices.measurement import (
     Identity,
     Measurement,
-    Plan,
+    MeasuringPlan,
     measured,
     on_threads,
     streamed,
 )
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import has_runtime
-from edgec_devices.stream import Stream
-from edgec_devices.transfer import Recipe, send
+from edgec_devices.stream import ByteStream
+from edgec_devices.transfer import Assembly, send
 
 IDENTITY = ("board", "cpu", "os", "kernel", "target", "emulated")
 
@@ -33,7 +33,7 @@ IDENTITY = ("board", "cpu", "os", "kernel", "target", "emulated")
 class Remote(Device):
     """The bundle's program on the device.  open_stream: a new stream to it."""
 
-    def __init__(self, open_stream: Callable[[], Stream]) -> None:
+    def __init__(self, open_stream: Callable[[], ByteStream]) -> None:
         self._open_stream = open_stream
         self.url = open_stream().url
 
@@ -43,12 +43,12 @@ class Remote(Device):
         return Connection(stream)
 
     def measure(
-        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+        self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
         """Measured on the device; Edge TPU segments run as C unless the device has the
         runtime.
         """
-        recipe = Recipe.of(bundle.path)
+        recipe = Assembly.of(bundle.path)
         with self._connect() as connection:
             say("sending what the device lacks")
             slot = send(connection, recipe, scratch=True).slot
@@ -98,7 +98,7 @@ class Remote(Device):
             file = io.BytesIO()
             np.save(file, np.ascontiguousarray(array).reshape(array.shape))
             files.append(file.getvalue())
-        recipe = Recipe.of(bundle.path)
+        recipe = Assembly.of(bundle.path)
         with self._connect() as connection:
             slot = send(connection, recipe, scratch=True).slot
             edgetpu = any(s.place == "edgetpu" for s in bundle.manifest.segments)

@@ -114,7 +114,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequirementOutcome:
     """A requirement and what was measured; margin: how far on the right side, in the
     same unit (negative: missed).
     """
@@ -151,7 +151,7 @@ class Requirement:
     value: float
     unit: str
 
-    def check(self, figure: Figure) -> Outcome:
+    def check(self, figure: Figure) -> RequirementOutcome:
         """Whether it holds of its figure."""
         measured = figure.measured(self.unit)
         gap = measured - self.value
@@ -164,7 +164,7 @@ class Requirement:
         else:
             margin = -gap if self.operator in ("<=", "<") else -abs(gap)
         culprit = "" if holds else figure.culprit
-        return Outcome(
+        return RequirementOutcome(
             self.text, measured, self.unit or figure.unit, margin + 0.0, holds, culprit
         )
 

@@ -27,7 +27,7 @@ from edgec_devices.device import TIMEOUT_S
 from edgec_devices.protocol import KINDS, Connection
 from edgec_devices.pushing import has_runtime, push
 from edgec_devices.stream import stream_for
-from edgec_devices.transfer import Recipe, send
+from edgec_devices.transfer import Assembly, send
 
 # so often what the link tolerates may pass until its page is there, on a slow board
 STARTS = 4
@@ -42,7 +42,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NONSENSE = "update edgec on both ends: edgec flash --with-runtime"
 
 
-class Trouble(Struct, frozen=True):
+class ShowError(Struct, frozen=True):
     """An error of the device's runtime."""
 
     kind: str
@@ -50,13 +50,13 @@ class Trouble(Struct, frozen=True):
     hint: str | None = None
 
 
-class Line(Struct, frozen=True):
+class ProgramLine(Struct, frozen=True):
     """What the program says, in one line of JSON: the page's address, an error, or at
     its end what was shown.
     """
 
     url: str | None = None
-    error: Trouble | None = None
+    error: ShowError | None = None
     figures: StreamFigures | None = None
     lines: tuple[str, ...] = ()
     result: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def show_on(
     port: int | None,
     say: Callable[[str], None],
     timeout: float = TIMEOUT_S,
-) -> Line:
+) -> ProgramLine:
     """Shows bundles on a device until its source ends, so many frames were shown, or
     Ctrl-C, which ends it there too.
 
@@ -82,7 +82,7 @@ def show_on(
     """
     stream = stream_for(url, timeout=timeout)
     stream.deaf = True  # Ctrl-C is for us, who tell the device
-    recipes = [Recipe.of(path) for path in bundles]
+    recipes = [Assembly.of(path) for path in bundles]
     apps = [r.app for r in recipes]
     if len({*apps}) < len(apps):
         raise InputError(
@@ -113,14 +113,14 @@ def show_on(
 
 def _watched(
     connection: Connection, port: int | None, say: Callable[[str], None]
-) -> Line:
+) -> ProgramLine:
     """Until it has ended."""
     url = connection.stream.url
     until = time.monotonic() + STARTS * connection.stream.timeout
     waits = port is not None
     with _ctrl_c() as pressed:
         while not pressed:
-            state, _ = connection.ask("shown", answers.Shown)
+            state, _ = connection.ask("shown", answers.ShowAnswer)
             told = _lines(state.said, url)
             token = next(
                 (_token(line.url, url) for line in told if line.url is not None), None
@@ -142,7 +142,7 @@ def _watched(
                     hint="give a longer --timeout",
                 )
             time.sleep(_POLL_S)
-        state, _ = connection.ask("shown", answers.Shown, limit=_END_S, end=True)
+        state, _ = connection.ask("shown", answers.ShowAnswer, limit=_END_S, end=True)
         return _last(state, _lines(state.said, url), url)
 
 
@@ -167,7 +167,7 @@ def _ctrl_c() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _lines(said: str, url: str) -> list[Line]:
+def _lines(said: str, url: str) -> list[ProgramLine]:
     """All that are whole."""
     if len(said) > _MOST_BYTES:
         raise DeviceError(
@@ -176,7 +176,12 @@ def _lines(said: str, url: str) -> list[Line]:
     whole = said.split("\n")[:-1]
     return [
         from_json(
-            line.encode(), Line, "what the webcam says", url, _NONSENSE, DeviceError
+            line.encode(),
+            ProgramLine,
+            "what the webcam says",
+            url,
+            _NONSENSE,
+            DeviceError,
         )
         for line in whole
     ]
@@ -191,7 +196,9 @@ def _token(address: str, url: str) -> str:
     return token
 
 
-def _last(state: answers.Shown, told: Sequence[Line], url: str) -> Line:
+def _last(
+    state: answers.ShowAnswer, told: Sequence[ProgramLine], url: str
+) -> ProgramLine:
     """What was shown.
 
     Raises what went wrong; KeyboardInterrupt after a Ctrl-C that came before the first

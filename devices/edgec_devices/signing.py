@@ -28,7 +28,7 @@ from edgec_runtime.given import given
 
 from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S
-from edgec_devices.flash import Outcome, each
+from edgec_devices.flash import FlashOutcome, each
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import runtime_wheel
 from edgec_devices.stream import stream_for
@@ -283,15 +283,15 @@ def read_public(path: Path) -> Key:
 
 def trust(
     key_path: Path, urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S
-) -> tuple[Outcome, ...]:
+) -> tuple[FlashOutcome, ...]:
     """From now on these devices take only bundles that are signed with this key, or one
     that they trust already.
     """
     key = read_public(key_path)
 
-    def one(url: str) -> Outcome:
+    def one(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             done, _ = connection.ask("trust", answers.Trusted, key.line.encode())
-            return Outcome(url, f"trusts {done.fingerprint}, {done.path}")
+            return FlashOutcome(url, f"trusts {done.fingerprint}, {done.path}")
 
     return each(urls, one)

@@ -65,7 +65,7 @@ class Page:
     place: str | int
 
 
-class Stream(ABC):
+class ByteStream(ABC):
     """A byte stream to a device.  chunk, window, rate: what fits the line
     (edgec_runtime/device_end/wire.py).
     """
@@ -132,7 +132,7 @@ class Stream(ABC):
         """Ends it.  Never raises."""
 
 
-def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Stream:
+def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> ByteStream:
     """A stream of "ssh://pi@host" and the like, not started.  ask: a person is there to
     type a password.
 
@@ -140,7 +140,7 @@ def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> Strea
     or of one that has no stream.
     """
     _, module, rest = link_module(url)
-    opened: Stream = module.open_stream(rest, ask)
+    opened: ByteStream = module.open_stream(rest, ask)
     opened.timeout = patience(timeout)
     return opened
 
@@ -200,7 +200,7 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class PipeStream(Stream):
+class PipeStream(ByteStream):
     """The standard input and output of a program that starts Python on the device, or
     is it.
     """

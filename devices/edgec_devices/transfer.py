@@ -26,7 +26,7 @@ MAX_APP = 64
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Assembly:
     """How the device puts the bundle together: parts (offset, bytes, sha256), and all
     bytes that are in none.
     """
@@ -38,7 +38,7 @@ class Recipe:
     app: str
 
     @staticmethod
-    def of(path: Path, app: str | None = None) -> Recipe:
+    def of(path: Path, app: str | None = None) -> Assembly:
         """Of a bundle, checked as a whole first.  app: the folder on the device;
         default is the model's name.
         """
@@ -69,7 +69,9 @@ class Recipe:
             raise BundleError(
                 "the bundle changed while it was read", at=str(path), hint="try again"
             )
-        return Recipe(data, hashlib.sha256(data).hexdigest(), tuple(parts), glue, name)
+        return Assembly(
+            data, hashlib.sha256(data).hexdigest(), tuple(parts), glue, name
+        )
 
 
 def app_name(model: str) -> str:
@@ -116,7 +118,7 @@ class Sent:
 
 def send(
     connection: Connection,
-    recipe: Recipe,
+    recipe: Assembly,
     scratch: bool = False,
     progress: Callable[[Sending], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
@@ -152,7 +154,7 @@ def send(
 
 def send_parts(
     connection: Connection,
-    recipe: Recipe,
+    recipe: Assembly,
     progress: Callable[[Sending], None] = lambda _: None,
 ) -> tuple[int, int]:
     """Sends what the device lacks of anything, and no more.
@@ -165,11 +167,11 @@ def send_parts(
     )
 
 
-def _hashing_s(recipe: Recipe) -> float:
+def _hashing_s(recipe: Assembly) -> float:
     return 60.0 + len(recipe.data) / 1e6
 
 
-def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> answers.Begun:
+def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> answers.Begun:
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
     limit = _hashing_s(recipe)
     begun, _ = connection.ask(
@@ -193,7 +195,7 @@ def _begin(connection: Connection, recipe: Recipe, scratch: bool) -> answers.Beg
 
 def _send_lacking(
     connection: Connection,
-    recipe: Recipe,
+    recipe: Assembly,
     lacks: Sequence[tuple[int, int, str]],
     progress: Callable[[Sending], None],
     clock: Callable[[], float],

@@ -22,7 +22,7 @@ from edgec.benching.result import (
     EMULATOR,
     BenchReport,
     DeviceReport,
-    Once,
+    OncePerLaunch,
     OpReport,
     SegmentReport,
     Series,
@@ -114,7 +114,7 @@ def _measured(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any
         )
         for i, s in enumerate(bundle.manifest.segments)
     )
-    warmup = Once(
+    warmup = OncePerLaunch(
         tuple(sum(one.total[:n]) / 1e6 for one, n in zip(m.timed, cut, strict=True)),
         estimated,
         how,
@@ -122,8 +122,10 @@ def _measured(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any
     loads = tuple(one.load / 1e6 for one in m.timed if one.load is not None)
     seen = [one.vitals for one in m.launches if one.vitals is not None]
     return {
-        "load": Once(loads, estimated, how),
-        "first": Once(tuple(one.total[0] / 1e6 for one in m.timed), estimated, how),
+        "load": OncePerLaunch(loads, estimated, how),
+        "first": OncePerLaunch(
+            tuple(one.total[0] / 1e6 for one in m.timed), estimated, how
+        ),
         "steadiness": Steadiness(2 * unsteady < len(starts), max(cut), warmup),
         "latency": Series(_rounds([one.total for one in m.timed], cut), estimated, how),
         "segments": segments,
@@ -216,7 +218,7 @@ def _estimated(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, An
     )
     known = [s.latency.rounds[0][0] for s in segments if s.latency.rounds]
     whole = ((sum(known) + m.between_ms,),) if len(known) == len(segments) else ()
-    nothing = Once((), True, "not estimated")
+    nothing = OncePerLaunch((), True, "not estimated")
     return {
         "load": nothing,
         "first": nothing,

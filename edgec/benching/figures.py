@@ -39,7 +39,7 @@ from edgec.benching.result import (
     EMULATOR,
     BenchReport,
     Check,
-    Once,
+    OncePerLaunch,
     OpReport,
     SegmentReport,
     Series,
@@ -251,7 +251,9 @@ def _latency(pick: Callable[[Summary], float]) -> Callable[[BenchReport], _Read]
     return read
 
 
-def _once(pick: Callable[[BenchReport], Once]) -> Callable[[BenchReport], _Read]:
+def _once(
+    pick: Callable[[BenchReport], OncePerLaunch],
+) -> Callable[[BenchReport], _Read]:
     def read(r: BenchReport) -> _Read:
         once = pick(r)
         if once.worst is None:

@@ -12,7 +12,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from edgec.benching.result import Memory
+from edgec.benching.result import MemoryUse
 from edgec.emit.graph_file import GraphFile
 
 
@@ -23,7 +23,7 @@ def memory(
     graph: GraphFile,
     rss: Sequence[int],
     estimated: bool,
-) -> Memory:
+) -> MemoryUse:
     """file: the bundle's program or library that ran, for `target`. graph: its
     report/graph.json. rss: of each launch.
 
@@ -41,7 +41,7 @@ def memory(
     if estimated:
         # Pages of .bss that nobody touches do not count: the sample store of main.c is
         # nearly all of it.
-        return Memory(
+        return MemoryUse(
             code + constants + plan["arena"] + plan["tensors"],
             True,
             code,
@@ -49,7 +49,7 @@ def memory(
             data,
             plan,
         )
-    return Memory(max(rss, default=None), False, code, constants, data, plan)
+    return MemoryUse(max(rss, default=None), False, code, constants, data, plan)
 
 
 def sections(data: bytes) -> tuple[int, int, int]:

@@ -52,7 +52,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Once:
+class OncePerLaunch:
     """Something that happens once a launch, ms: loading, the first inference, warming
     up. estimated: as in Series.
     """
@@ -104,7 +104,7 @@ class SegmentReport:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Bytes. rss: the highest resident size of the process, None where it was not
     measured. Of the program's file, by its sections: code, constants (read-only data,
     and the weights file), data (written). plan: what the compiler planned: "arena" (the
@@ -135,7 +135,7 @@ class Steadiness:
 
     reached: bool
     warmup_runs: int
-    warmup: Once
+    warmup: OncePerLaunch
 
 
 @dataclass(frozen=True)
@@ -192,13 +192,13 @@ class BenchReport:
     edgec: str
     device: DeviceReport
     settings: Mapping[str, Any]
-    load: Once
-    first: Once
+    load: OncePerLaunch
+    first: OncePerLaunch
     steadiness: Steadiness
     latency: Series
     segments: tuple[SegmentReport, ...]
     profile_overhead: float | None
-    memory: Memory
+    memory: MemoryUse
     vitals: Throttling | None
     waited: tuple[tuple[float, ...], ...] = ()
     yardstick: tuple[tuple[float, ...], ...] = ()

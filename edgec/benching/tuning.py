@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedCall:
     """The best way to compute one kind of call. functions: of the bundle, that make
     such a call. what: its tensors.
 
@@ -42,7 +42,7 @@ class Tuning:
     on: str
     estimated: bool
     core: str
-    choices: tuple[Choice, ...]
+    choices: tuple[TunedCall, ...]
 
     @property
     def ms(self) -> float:

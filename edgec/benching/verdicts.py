@@ -19,7 +19,7 @@ WORDS: dict[State, str] = {"pass": "PASS", "fail": "FAIL", "skipped": "UNKNOWN"}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BudgetVerdict:
     """One thing that must hold. skipped: nobody can tell, which fails nothing. value,
     margin: with their units; empty where there is none. why: what is in the way, or was
     found.
@@ -38,7 +38,7 @@ class Verdict:
         return f"{WORDS[self.state]:<7} {self.name}" + (f": {said}" if said else "")
 
 
-def verdicts(r: BenchReport) -> tuple[Verdict, ...]:
+def verdicts(r: BenchReport) -> tuple[BudgetVerdict, ...]:
     """All of them, the budgets first."""
     return (
         *(_budget(c, r.mark) for c in r.budgets),
@@ -52,15 +52,15 @@ def passed(r: BenchReport) -> bool:
     return not any(v.state == "fail" for v in verdicts(r))
 
 
-def _budget(c: Check, mark: str) -> Verdict:
+def _budget(c: Check, mark: str) -> BudgetVerdict:
     """mark: of what was not measured."""
     mark = mark if c.estimated else ""
     value = "none" if c.measured is None else mark + amount(c.measured, c.unit)
     margin = "" if c.margin is None else mark + amount(c.margin, c.unit)
-    return Verdict(c.what, "pass" if c.holds else "fail", value, margin, c.why)
+    return BudgetVerdict(c.what, "pass" if c.holds else "fail", value, margin, c.why)
 
 
-def _throttling(r: BenchReport) -> Iterator[Verdict]:
+def _throttling(r: BenchReport) -> Iterator[BudgetVerdict]:
     """None of an estimate: there was no device to slow down."""
     v = r.vitals
     if v is None:
@@ -68,22 +68,22 @@ def _throttling(r: BenchReport) -> Iterator[Verdict]:
     reasons = "; ".join(v.reasons)
     if not v.throttled:
         why = "" if v.known else "the device does not tell"
-        yield Verdict("no throttling", "pass" if v.known else "skipped", why=why)
+        yield BudgetVerdict("no throttling", "pass" if v.known else "skipped", why=why)
     elif r.settings.get("accept_throttling"):
-        yield Verdict(
+        yield BudgetVerdict(
             "no throttling",
             "skipped",
             why=f"it throttled, which was accepted: {reasons}",
         )
     else:
-        yield Verdict(
+        yield BudgetVerdict(
             "no throttling", "fail", why=f"{reasons} (--accept-throttling lets it pass)"
         )
 
 
-def _comparison(c: Compared) -> Verdict:
+def _comparison(c: Compared) -> BudgetVerdict:
     states: dict[str, State] = {"regress": "fail", "cannot tell": "skipped"}
-    return Verdict(
+    return BudgetVerdict(
         f"{c.figure} against {c.baseline}",
         states.get(c.verdict, "pass"),
         f"x {c.ratio:.3f}",

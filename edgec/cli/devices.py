@@ -17,7 +17,7 @@ from edgec.report.sending import in_bytes, shown
 from edgec.report.tables import table
 
 if TYPE_CHECKING:
-    from edgec_devices.flash import Outcome
+    from edgec_devices.flash import FlashOutcome
 
 _APP = click.option(
     "--app", help="name of the folder on the device (default: the model's name)"
@@ -161,7 +161,9 @@ def devices(as_json: bool, probe: bool) -> None:
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 
 
-def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> None:
+def finish(
+    outcomes: Sequence[FlashOutcome], as_json: bool, quiet: bool = False
+) -> None:
     """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if
     all of it is the caller's.
     """
@@ -185,7 +187,7 @@ def finish(outcomes: Sequence[Outcome], as_json: bool, quiet: bool = False) -> N
         sys.exit(errors[0].exit_code if len(outcomes) == 1 else 1)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: FlashOutcome) -> dict[str, Any]:
     error = outcome.error
     return {
         "url": outcome.url,

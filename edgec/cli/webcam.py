@@ -85,10 +85,10 @@ def webcam(as_json: bool, on: str | None, **options: Any) -> None:
     """Show a live picture that a BUNDLE changes, before and after; the page switches
     between several.
     """
-    from edgec.drive.webcam import Wanted, run_webcam
+    from edgec.drive.webcam import WebcamRequest, run_webcam
 
     shown = run_webcam(
-        Wanted(on=resolved(on) if on else None, **options),
+        WebcamRequest(on=resolved(on) if on else None, **options),
         lambda text: echo(text, err=as_json),
     )
     echo(json.dumps(shown.to_json(), indent=1) if as_json else shown.text())

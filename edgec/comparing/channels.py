@@ -16,7 +16,7 @@ _ROWS = 16, 512
 _TENSOR = Quant((1.0,), (0,))
 
 
-class Channels:
+class ChannelSums:
     """Sums over pairs of arrays for each channel, and some pixels of both: wanted x,
     got y.
 
@@ -158,7 +158,7 @@ class Rounding:
 
 
 def rounding(
-    op: Op, weights: Weights | None, read: list[Channels | None]
+    op: Op, weights: Weights | None, read: list[ChannelSums | None]
 ) -> Rounding | None:
     """read: what is known of each input. None for an op of which it is not known."""
     acts = [c for v, c in zip(op.inputs, read, strict=True) if v.const is None]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.comparing.channels import Channels, Rounding, Weights, rounding
-from edgec.comparing.measure import Seen
+from edgec.comparing.channels import ChannelSums, Rounding, Weights, rounding
+from edgec.comparing.measure import ValueRecord
 from edgec.comparing.twins import limits
 from edgec.ir import Array, Op
 
@@ -44,7 +44,7 @@ _SUSPECTS = 16
 
 
 @dataclass(frozen=True)
-class Finding:
+class LayerFinding:
     """One thing about a layer. fault: it computes something else, which no rounding
     explains; else it loses accuracy. kind: "kernel", "gain", "offset", "swap", "noise";
     "clip", "weights", "channels", "loose", "rounding". fix: what would help.
@@ -70,7 +70,9 @@ class Noise:
     by: Rounding | None = None
 
 
-def noise_of(seen: Seen, read: list[Channels | None], complete: bool) -> Noise:
+def noise_of(
+    seen: ValueRecord, read: list[ChannelSums | None], complete: bool
+) -> Noise:
     """read: what is known of each input of its op. complete: its constants are known."""
     op = seen.op
     t = seen.value.type
@@ -96,7 +98,7 @@ def noise_of(seen: Seen, read: list[Channels | None], complete: bool) -> Noise:
     return Noise(excess, worst, seen.own.rms_error() / step, offset, by)
 
 
-def _inner_errors(seen: Seen) -> Array:
+def _inner_errors(seen: ValueRecord) -> Array:
     """Of the kept pixels [pixel, channel], errors in steps; NaN where either is at an
     end of the range, which hides shifts.
     """
@@ -111,7 +113,9 @@ def _inner_errors(seen: Seen) -> Array:
     return np.where((x > low) & (y > low) & (x < high) & (y < high), errors, np.nan)
 
 
-def findings(seen: Seen, noise: Noise, complete: bool, by: str = "") -> list[Finding]:
+def findings(
+    seen: ValueRecord, noise: Noise, complete: bool, by: str = ""
+) -> list[LayerFinding]:
     """All that is to be said of a layer, what weighs most first. by: whose kernels run
     it, if not edgec's.
     """
@@ -138,7 +142,7 @@ def findings(seen: Seen, noise: Noise, complete: bool, by: str = "") -> list[Fin
     return [*faults, *losses]
 
 
-def other_grid(seen: Seen) -> Finding | None:
+def other_grid(seen: ValueRecord) -> LayerFinding | None:
     """Where both are int8: a scale or a zero point of its result that is not A's."""
     mine = seen.value.type.quant
     theirs = seen.type.quant if seen.type is not None else None
@@ -153,16 +157,16 @@ def other_grid(seen: Seen) -> Finding | None:
     times = mine.scale[0] / theirs.scale[0] if theirs.scale[0] else 0.0
     if abs(times - 1) > _GRID:
         text = f"{GRID[0]} {times:.3g} times A's"
-        return Finding("gain", True, text, f"A's scale is {theirs.scale[0]:.6g}")
+        return LayerFinding("gain", True, text, f"A's scale is {theirs.scale[0]:.6g}")
     if mine.zero_point[0] != theirs.zero_point[0]:
         text = f"{GRID[1]} {mine.zero_point[0]}, A's {theirs.zero_point[0]}"
-        return Finding(
+        return LayerFinding(
             "offset", True, text, f"A's zero point is {theirs.zero_point[0]}"
         )
     return None
 
 
-def _kernel(seen: Seen, op: Op, who: str) -> Iterator[Finding]:
+def _kernel(seen: ValueRecord, op: Op, who: str) -> Iterator[LayerFinding]:
     law = seen.law
     if not law.broken:
         return
@@ -184,10 +188,10 @@ def _kernel(seen: Seen, op: Op, who: str) -> Iterator[Finding]:
             f"{who} computes {op.kind} otherwise than the reference; "
             "it is not the model's fault"
         )
-    yield Finding("kernel", True, text, fix)
+    yield LayerFinding("kernel", True, text, fix)
 
 
-def _reordered(seen: Seen) -> list[Finding]:
+def _reordered(seen: ValueRecord) -> list[LayerFinding]:
     """Weights of a channel that are those of another: seen in the weights, also where
     no input shows it.
     """
@@ -212,14 +216,14 @@ def _reordered(seen: Seen) -> list[Finding]:
     text = f"channels {said} have each other's weights"
     if pairs:
         return [
-            Finding(
+            LayerFinding(
                 "swap", True, text, "put its weights in the order that A has them in"
             )
         ]
     return []
 
 
-def _swapped(seen: Seen) -> Iterator[Finding]:
+def _swapped(seen: ValueRecord) -> Iterator[LayerFinding]:
     """Channels that carry what another should."""
     x, y = (a.astype(np.float64) for a in seen.channels.rows())
     power = seen.channels.power()
@@ -244,7 +248,7 @@ def _swapped(seen: Seen) -> Iterator[Finding]:
     found = sorted({*pairs})
     if found:
         said = ", ".join(f"{i} and {j}" for i, j in found[:4])
-        yield Finding(
+        yield LayerFinding(
             "swap",
             True,
             f"channels {said} have each other's values",
@@ -252,7 +256,7 @@ def _swapped(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def _gained(seen: Seen, noise: Noise) -> Iterator[Finding]:
+def _gained(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
     """A result that is a multiple of what it should be, as far as it is not at an end
     of its range.
     """
@@ -277,12 +281,12 @@ def _gained(seen: Seen, noise: Noise) -> Iterator[Finding]:
             "is not the one that its "
             "integers were made with"
         )
-        yield Finding(
+        yield LayerFinding(
             "gain", True, f"its result is {gain:.3g} times what it should be", fix
         )
 
 
-def _shifted(seen: Seen, noise: Noise, complete: bool) -> Iterator[Finding]:
+def _shifted(seen: ValueRecord, noise: Noise, complete: bool) -> Iterator[LayerFinding]:
     """A result that is shifted: as a whole, or each channel by what a step of the input
     makes there.
     """
@@ -302,7 +306,7 @@ def _shifted(seen: Seen, noise: Noise, complete: bool) -> Iterator[Finding]:
             f"its result is {abs(noise.offset):.2g} steps too "
             f"{'high' if off > 0 else 'low'} everywhere"
         )
-        yield Finding(
+        yield LayerFinding(
             "offset", True, text, f"the zero point of its result is off by {abs(off)}"
         )
         return
@@ -325,7 +329,7 @@ def _shifted(seen: Seen, noise: Noise, complete: bool) -> Iterator[Finding]:
             "its "
             "input makes there"
         )
-        yield Finding(
+        yield LayerFinding(
             "offset",
             True,
             text,
@@ -341,7 +345,7 @@ def _input_step(op: Op) -> float:
     return 0.0
 
 
-def _loud(seen: Seen, noise: Noise) -> Iterator[Finding]:
+def _loud(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
     """More noise than rounding explains."""
     if noise.excess_db is None or noise.excess_db < EXCESS_DB:
         return
@@ -350,7 +354,7 @@ def _loud(seen: Seen, noise: Noise) -> Iterator[Finding]:
         f"channel {noise.worst}{many} has {noise.excess_db:.0f} dB more noise than "
         "rounding explains"
     )
-    yield Finding(
+    yield LayerFinding(
         "noise",
         True,
         text,
@@ -359,7 +363,7 @@ def _loud(seen: Seen, noise: Noise) -> Iterator[Finding]:
     )
 
 
-def _weights_of(seen: Seen, i: int) -> str:
+def _weights_of(seen: ValueRecord, i: int) -> str:
     """How the weights of a channel differ from those that A has for it; "" where that
     says nothing.
     """
@@ -390,7 +394,7 @@ def _weights_of(seen: Seen, i: int) -> str:
     )
 
 
-def _clipped(seen: Seen) -> Iterator[Finding]:
+def _clipped(seen: ValueRecord) -> Iterator[LayerFinding]:
     share = seen.spread.clipped(seen.value)
     noise = seen.channels.clipped_share()
     if share and (share > _CLIPPED or noise > _MOSTLY):
@@ -403,10 +407,10 @@ def _clipped(seen: Seen) -> Iterator[Finding]:
             "calibrate with pictures like these, or give it a wider range (a higher "
             "percentile, min/max)"
         )
-        yield Finding("clip", False, text, fix)
+        yield LayerFinding("clip", False, text, fix)
 
 
-def _loose(seen: Seen) -> Iterator[Finding]:
+def _loose(seen: ValueRecord) -> Iterator[LayerFinding]:
     used = seen.spread.used(seen.value)
     if used is not None and 0 < used < _LOOSE:
         text = f"its scale is {1 / used:.1f} times what its range needs here"
@@ -414,10 +418,10 @@ def _loose(seen: Seen) -> Iterator[Finding]:
             "a tighter range (percentile, mse), if calibration saw outliers; "
             "look at what it shares its scale with"
         )
-        yield Finding("loose", False, text, fix)
+        yield LayerFinding("loose", False, text, fix)
 
 
-def _unlike(seen: Seen, noise: Noise, op: Op) -> Iterator[Finding]:
+def _unlike(seen: ValueRecord, noise: Noise, op: Op) -> Iterator[LayerFinding]:
     """Channels that need scales of their own, in the weight or in the result."""
     weights = Weights.of(op)
     if weights is not None and weights.real.any() and len(weights.real) > 1:
@@ -430,7 +434,7 @@ def _unlike(seen: Seen, noise: Noise, op: Op) -> Iterator[Finding]:
                 f"weights of channel {i} are {times:.0f} times those of most, "
                 "and all share one scale"
             )
-            yield Finding(
+            yield LayerFinding(
                 "weights",
                 False,
                 text,
@@ -445,7 +449,7 @@ def _unlike(seen: Seen, noise: Noise, op: Op) -> Iterator[Finding]:
                 f"channel {int(power.argmax())} of its result is {times:.0f} times "
                 "most others, in one scale"
             )
-            yield Finding(
+            yield LayerFinding(
                 "channels",
                 False,
                 text,
@@ -453,7 +457,7 @@ def _unlike(seen: Seen, noise: Noise, op: Op) -> Iterator[Finding]:
             )
 
 
-def _rounded(seen: Seen, noise: Noise, op: Op) -> Iterator[Finding]:
+def _rounded(seen: ValueRecord, noise: Noise, op: Op) -> Iterator[LayerFinding]:
     """What of it is rounded too coarsely."""
     if noise.by is None or Weights.of(op) is None:
         return
@@ -470,6 +474,6 @@ def _rounded(seen: Seen, noise: Noise, op: Op) -> Iterator[Finding]:
         "inputs": "its input's",
         "result": "its result's",
     }[what]
-    yield Finding(
+    yield LayerFinding(
         "rounding", False, f"{share:.0%} of what rounding leaves there is {said}", fix
     )

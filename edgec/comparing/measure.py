@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgec.comparing.changes import change_of
-from edgec.comparing.channels import Channels
+from edgec.comparing.channels import ChannelSums
 from edgec.comparing.distance import distance
 from edgec.comparing.side import Placed, Sample, Side, ops_of, values_of
-from edgec.comparing.tasks import Judge, Meaning
+from edgec.comparing.tasks import Meaning, TaskFigures
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
 from edgec.ir import Array, Op, TensorType, Value
 from edgec.ir.interp import run_op
@@ -122,7 +122,7 @@ class Spread:
 
 
 @dataclass
-class Seen:
+class ValueRecord:
     """All that is known of one value of B. op: that wrote it, None for an input; other:
     what wrote A's; type: A's. whole: against A; own: the same where the layers before
     it gave what A has; inherited: what the rest changes.
@@ -133,7 +133,7 @@ class Seen:
     op: Op | None
     part: str
     twin: Twin
-    channels: Channels
+    channels: ChannelSums
     other: Op | None = None
     type: TensorType | None = None
     whole: Tally = field(default_factory=Tally)
@@ -152,7 +152,7 @@ class Measured:
     known.
     """
 
-    seen: Sequence[Seen]
+    seen: Sequence[ValueRecord]
     only_a: Sequence[str]
     only_b: Sequence[str]
     outputs: Mapping[str, Tally]
@@ -211,7 +211,7 @@ class _Runs:
         self.types = {name: v.type for name, v in theirs.items()}
         self.wanted = {t.name for t in self.twins.values()}
         self.called = _ends(a, b, self.twins)
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, ValueRecord] = {}
         self.only = (
             [n for n in theirs if n not in self.wanted],
             [n for n in mine if n not in self.twins],
@@ -220,7 +220,7 @@ class _Runs:
         self.tops: dict[str, list[tuple[int, int, int]]] = {}
         self.images: dict[str, tuple[Array, Array]] = {}
         self._expect = samples
-        self._judge = Judge(meaning, self.called) if meaning is not None else None
+        self._judge = TaskFigures(meaning, self.called) if meaning is not None else None
 
     def add(self, mine: Sample, theirs: Sample, exact: bool) -> None:
         """One pair of inputs."""
@@ -295,18 +295,18 @@ class _Runs:
             self.twins[name] = twin
         return np.ascontiguousarray(changed(real.transpose(twin.perms[0])))
 
-    def _of(self, v: Value) -> Seen:
+    def _of(self, v: Value) -> ValueRecord:
         if v.name not in self.seen:
             placed = self.placed.get(v.name)
             axis = -1 if self.b.channels_last or v.type.rank < 3 else 1
-            channels = Channels(axis, self._expect, limits(v.type))
+            channels = ChannelSums(axis, self._expect, limits(v.type))
             op, part = (placed.op, placed.part) if placed is not None else (None, "")
             twin = self.twins[v.name]
             if op is None or not self._reordered(op):
                 other = self.others.get(twin.name)
             else:
                 other = None
-            self.seen[v.name] = Seen(
+            self.seen[v.name] = ValueRecord(
                 0, v, op, part, twin, channels, other, self.types.get(twin.name)
             )
         return self.seen[v.name]

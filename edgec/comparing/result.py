@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from edgec.comparing.channels import Channels
-from edgec.comparing.findings import GRID, Finding, findings, noise_of, other_grid
-from edgec.comparing.measure import Measured, Seen
+from edgec.comparing.channels import ChannelSums
+from edgec.comparing.findings import GRID, LayerFinding, findings, noise_of, other_grid
+from edgec.comparing.measure import Measured, ValueRecord
 from edgec.comparing.side import Side
 from edgec.ir import Array
 from edgec.quantize.accuracy import Agreement
@@ -65,13 +65,13 @@ class Layer:
     low: float
     high: float
     reads: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LayerFinding, ...] = ()
     edges: tuple[float, ...] = field(default=(), repr=False)
     a: tuple[int, ...] = field(default=(), repr=False)
     b: tuple[int, ...] = field(default=(), repr=False)
 
     @property
-    def fault(self) -> Finding | None:
+    def fault(self) -> LayerFinding | None:
         """What it does that no rounding explains."""
         return next((f for f in self.findings if f.fault), None)
 
@@ -93,7 +93,7 @@ class Culprit:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputComparison:
     """An output of the network. centred_db: about the means of A's channels; tops: the
     samples whose largest element is another one, with A's and B's; None where no class
     is chosen.
@@ -138,7 +138,7 @@ class Diff:
     layers: Sequence[Layer]
     skipped_a: Sequence[str]
     skipped_b: Sequence[str]
-    outputs: Mapping[str, Output]
+    outputs: Mapping[str, OutputComparison]
     culprit: Culprit | None
     notes: Sequence[str] = ()
     names: Sequence[str] = ()
@@ -209,7 +209,9 @@ def result(
         grids = {}
     layers = [_layer(s, known, b, grids.get(s.value.name)) for s in shown]
     outputs = {
-        n: Output(t.result(), t.channels_sqnr_db(), t.max_error, measured.tops.get(n))
+        n: OutputComparison(
+            t.result(), t.channels_sqnr_db(), t.max_error, measured.tops.get(n)
+        )
         for n, t in measured.outputs.items()
     }
     faulty = [
@@ -240,7 +242,7 @@ def result(
 
 
 def _layer(
-    s: Seen, known: Mapping[str, Channels], b: Side, grid: Finding | None
+    s: ValueRecord, known: Mapping[str, ChannelSums], b: Side, grid: LayerFinding | None
 ) -> Layer:
     assert s.op is not None, f"{s.value.name} is no layer's"
     read = [known.get(v.name) for v in s.op.inputs]

@@ -48,7 +48,7 @@ class Meaning:
 
 
 @dataclass
-class Judge:
+class TaskFigures:
     """Sums figures over samples. called: A's names of B's outputs."""
 
     meaning: Meaning

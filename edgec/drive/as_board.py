@@ -8,7 +8,7 @@ from edgec_devices.links.emulated import Emulated
 from edgec_runtime import Bundle, DeviceError
 from edgec_runtime.session import machine_target
 
-from edgec.drive.judge import Judge
+from edgec.drive.judge import SegmentChecker
 from edgec.drive.lower import Lowered
 from edgec.errors import EdgecError
 from edgec.steps import Progress
@@ -23,7 +23,7 @@ _INTEGER = 1 / 8
 
 
 def check_as_board(
-    bundle: Bundle, lowered: Lowered, judge: Judge, say: Progress
+    bundle: Bundle, lowered: Lowered, judge: SegmentChecker, say: Progress
 ) -> str:
     """Run the program for the board's first target on the first sample and judge each
     segment.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec_devices.device import Progress, device_for
-from edgec_devices.measurement import Plan
+from edgec_devices.measurement import MeasuringPlan
 from edgec_runtime import Bundle
 
 from edgec.benching.baseline import compare_with
@@ -41,7 +41,7 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     with Bundle.open(request.bundle) as bundle:
         wanted = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
         bundle.manifest.check_threads(request.threads, str(request.bundle))
-        plan = Plan.of(request.runs, request.seconds, request.threads)
+        plan = MeasuringPlan.of(request.runs, request.seconds, request.threads)
         plan = replace(plan, frames=request.streams, source=_found(request.source))
         device = device_for(request.on, request.timeout)
         measurement = device.measure(bundle, plan, say)
@@ -78,7 +78,7 @@ def _found(source: str | None) -> str | None:
 
 
 def _estimate(
-    report: BenchReport, bundle: Bundle, plan: Plan, say: Progress
+    report: BenchReport, bundle: Bundle, plan: MeasuringPlan, say: Progress
 ) -> Iterator[str]:
     """What there is to say of the board that an emulated machine stands for: by its
     models, not by that machine.
@@ -102,7 +102,7 @@ def _estimate(
     yield f"{told}, more by edgec bench {bundle.path.name} --on {url}."
 
 
-def _settings(request: Bench, plan: Plan) -> dict[str, Any]:
+def _settings(request: Bench, plan: MeasuringPlan) -> dict[str, Any]:
     asked = (
         "runs",
         "seconds",

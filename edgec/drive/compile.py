@@ -17,12 +17,12 @@ from edgec_runtime.bundle import WEIGHTS_FILE
 
 from edgec.drive.changed import with_changes
 from edgec.drive.contents import contents_of, state_files
-from edgec.drive.edgetpu_loop import Outcome, ask, told
+from edgec.drive.edgetpu_loop import CompilerOutcome, ask, told
 from edgec.drive.job import Job
 from edgec.drive.lower import Dump, Lowered, Options, lower
 from edgec.drive.native import native_compiler
 from edgec.drive.tasking import bound, vision_texts
-from edgec.drive.tuned import Wanted
+from edgec.drive.tuned import TuningDatabases
 from edgec.drive.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.calls_file import CALLS_FILE, calls_file
@@ -61,7 +61,7 @@ class Compiled:
     lowered: Lowered
     sources: Mapping[str, CSource]
     verification: Verification
-    asked: Outcome | None
+    asked: CompilerOutcome | None
     steps: tuple[Step, ...] = ()
     tuned: tuple[str, ...] = ()
 
@@ -185,7 +185,7 @@ def _compile(
     lowered = lower(
         job.model, options, dump=dumper, progress=say, cc=job.cc, executor=executor
     )
-    asked: Outcome | None = None
+    asked: CompilerOutcome | None = None
     if runner is not None and any(
         s.place == "edgetpu" for s in lowered.partition.segments
     ):
@@ -196,14 +196,18 @@ def _compile(
 
 
 def _build(
-    job: Job, lowered: Lowered, asked: Outcome | None, wanted: TaskFile, say: Steps
+    job: Job,
+    lowered: Lowered,
+    asked: CompilerOutcome | None,
+    wanted: TaskFile,
+    say: Steps,
 ) -> Compiled:
     """C, binaries, verification and bundle of a partitioned model."""
     task = bound(wanted, lowered)
     board = lowered.target.board
     segments = lowered.partition.segments
     say("emit")
-    tuned = Wanted.of(job.options.tuned)
+    tuned = TuningDatabases.of(job.options.tuned)
     # what this machine tries of another's bundle is plain code, whose weights other
     # targets have too
     threads, plain = job.options.threads, (replace(PLAIN, threads=job.options.threads),)
@@ -316,7 +320,7 @@ def weights_files(data: Mapping[str, bytes]) -> dict[str, str]:
 def _files(
     sources: Mapping[str, TargetSources],
     tflites: Mapping[str, bytes],
-    asked: Outcome | None,
+    asked: CompilerOutcome | None,
     binaries: Mapping[str, Binaries],
 ) -> dict[str, bytes]:
     """The bundle's files by path. src/ compiles by itself: it has the kernels that the

@@ -23,7 +23,7 @@ from edgec.steps import Progress
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.driver import NO_REASON, CompiledSegment, compile_segments
 from edgec.toolchain.edgetpu.handoff import Pending
-from edgec.toolchain.edgetpu.log import Failure, Trouble
+from edgec.toolchain.edgetpu.log import CompilerFailure, Failure
 from edgec.toolchain.edgetpu.runners import Runner
 from edgec.toolchain.edgetpu.statuses import status
 
@@ -40,7 +40,7 @@ _SMALLER = (
 
 
 @dataclass(frozen=True)
-class Found:
+class DemotedOp:
     """An op that was sent to the CPU on the compiler's word."""
 
     op: str
@@ -49,7 +49,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CompilerOutcome:
     """What came of asking.
 
     segments: the result for each Edge TPU segment of the final partition, empty if
@@ -62,7 +62,7 @@ class Outcome:
     runner: str
     rounds: int = 0
     calls: int = 0
-    found: tuple[Found, ...] = ()
+    found: tuple[DemotedOp, ...] = ()
     segments: Mapping[str, CompiledSegment] = field(default_factory=dict)
     together: bool = True
     pending: Pending | None = None
@@ -103,7 +103,7 @@ def _segment_json(s: CompiledSegment) -> dict[str, Any]:
 
 def ask(
     lowered: Lowered, runner: Runner, say: Progress, *, needed: bool
-) -> tuple[Lowered, Outcome]:
+) -> tuple[Lowered, CompilerOutcome]:
     """Compile the Edge TPU segments of a model, with a partition of which the compiler
     maps as much as it can.
 
@@ -123,13 +123,13 @@ class _Loop:
         self._runner = runner
         self._say = say
         self._rounds = self._calls = 0
-        self._found: list[Found] = []
+        self._found: list[DemotedOp] = []
         self._results: dict[str, CompiledSegment] = {}
         self._together = True
         self._version: str | None = None
         self._compiled_any = False
 
-    def run(self, needed: bool) -> tuple[Lowered, Outcome]:
+    def run(self, needed: bool) -> tuple[Lowered, CompilerOutcome]:
         pending: Pending | None = None
         warning: str | None = None
         try:
@@ -144,7 +144,7 @@ class _Loop:
             self._results = {}
         except _OutOfCalls:
             warning = f"gave up after {MAX_CALLS} calls of {PROGRAM}"
-        return self._lowered, Outcome(
+        return self._lowered, CompilerOutcome(
             self._runner.name,
             self._rounds,
             self._calls,
@@ -218,7 +218,7 @@ class _Loop:
         self._compiled_any |= any(r.file is not None for r in results.values())
         return results
 
-    def _findings(self, s: Segment, r: CompiledSegment) -> list[Found]:
+    def _findings(self, s: Segment, r: CompiledSegment) -> list[DemotedOp]:
         """The ops that must leave the segment, by the compiler's answer."""
         if r.data is not None:
             return []
@@ -228,7 +228,7 @@ class _Loop:
             ]
             return _unique(_found(op, said) for op, said in refused if op is not None)
         named = _named(s.graph, r.log.failure)
-        if named or r.log.failure.trouble is Trouble.MODEL:
+        if named or r.log.failure.trouble is CompilerFailure.MODEL:
             return _unique(_found(op, r.log.failure.text) for op in named)
         return [_found(op, r.log.failure.text) for op in self._bisect(s)]
 
@@ -277,7 +277,7 @@ class _Loop:
         return self._compile({s.name: data}, what)[s.name].file is not None
 
 
-def _found(op: Op, said: str) -> Found:
+def _found(op: Op, said: str) -> DemotedOp:
     """An op with the compiler's word as the reason."""
     known = status(said)
     constraint = f"{PROGRAM} must map the operation: {known.meaning}"
@@ -286,10 +286,10 @@ def _found(op: Op, said: str) -> Found:
     if known.text == known.meaning and said != NO_REASON:
         constraint = f"{PROGRAM} must compile the region that holds the operation"
         fix = _SMALLER
-    return Found(op.outputs[0].name, op.kind, Refusal(RULE, constraint, said, fix))
+    return DemotedOp(op.outputs[0].name, op.kind, Refusal(RULE, constraint, said, fix))
 
 
-def _unique(found: Iterable[Found]) -> list[Found]:
+def _unique(found: Iterable[DemotedOp]) -> list[DemotedOp]:
     return list({f.op: f for f in found}.values())
 
 
@@ -313,14 +313,14 @@ def _named(graph: Graph, failure: Failure) -> list[Op]:
     """The ops that a failure names."""
     codes = [(op, op.spec.to_tflite(op)) for op in graph.ops]
     same = [(op, c) for op, c in codes if c is not None and c.name == failure.opcode]
-    if failure.trouble is Trouble.OPCODE:
+    if failure.trouble is CompilerFailure.OPCODE:
         return [
             op
             for op, c in same
             if failure.version is None or c.version == failure.version
         ]
     if (
-        failure.trouble is Trouble.NODE
+        failure.trouble is CompilerFailure.NODE
         and failure.node is not None
         and failure.node < len(graph.ops)
     ):
@@ -329,7 +329,7 @@ def _named(graph: Graph, failure: Failure) -> list[Op]:
     return []
 
 
-def told(lowered: Lowered, asked: Outcome | None) -> Iterator[str]:
+def told(lowered: Lowered, asked: CompilerOutcome | None) -> Iterator[str]:
     """What a person should know of it, in lines."""
     if asked is None:
         if any(s.place == "edgetpu" for s in lowered.partition.segments):

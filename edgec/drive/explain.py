@@ -19,7 +19,7 @@ from edgec_partitioner.comparison import (
     whole,
 )
 from edgec_partitioner.cost import LINKS
-from edgec_partitioner.explain import Origin, Report, explain, unplaced
+from edgec_partitioner.explain import ExplainReport, Origin, explain, unplaced
 from edgec_partitioner.source import judge
 
 from edgec.drive.lower import COMPILE_RECIPE, EXPLAIN_RECIPE, Lowered, Options, lower
@@ -40,11 +40,11 @@ from edgec.steps import Progress
 @np.errstate(over="ignore", invalid="ignore")  # as in `lower`
 def explain_model(
     model: Path, options: Options, progress: Progress = lambda text: None
-) -> Report:
+) -> ExplainReport:
     """The report on a model file, next to what the stock compiler would make of it.
 
     A float model without calibration data is judged with assumed scales. A .tflite file
-    is explained even if it holds what edgec cannot compile; `Report.obstacle` says
+    is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle` says
     what.
     """
     given = task_file(model)
@@ -77,7 +77,7 @@ def explain_model(
     return explain(lowered.partition, cpu, origin)
 
 
-def report(lowered: Lowered) -> Report:
+def report(lowered: Lowered) -> ExplainReport:
     """The report on a model that is already lowered; it says nothing of the stock
     compiler.
     """
@@ -173,7 +173,7 @@ def _obstacle(graph: Graph) -> str | None:
     return f"it cannot read {', '.join(unread)}" if unread else None
 
 
-def _of_operators(model: Path, options: Options, obstacle: str) -> Report:
+def _of_operators(model: Path, options: Options, obstacle: str) -> ExplainReport:
     """Of a file that edgec can only look at, operator by operator."""
     operators = read_operators(model)
     target = Target.parse(options.target)

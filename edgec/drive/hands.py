@@ -15,7 +15,7 @@ from edgec_runtime.cache import cache_dir
 from edgec.drive.workers import Workers
 from edgec.executors import cores
 from edgec.ir import Graph
-from edgec.quantize.hands import Hands
+from edgec.quantize.hands import CandidateExecutor
 from edgec.quantize.recipe import Recipe
 from edgec.toolchain.store import Store
 
@@ -32,7 +32,7 @@ those of the weights.
 @contextlib.contextmanager
 def hands(
     recipe: Recipe, graph: Graph, workers: str | None, executor: Executor | None
-) -> Iterator[Hands]:
+) -> Iterator[CandidateExecutor]:
     """The executor, or what `--workers` says; by default threads, one for each core
     while there is memory for them.
     """
@@ -44,7 +44,7 @@ def hands(
             executor = None
         elif executor is None and (asked.address or (asked.threads or threads) > 1):
             executor = stack.enter_context(asked.executor(threads, TIMEOUT_S))
-        yield Hands(executor, store)
+        yield CandidateExecutor(executor, store)
     store.trim()
 
 

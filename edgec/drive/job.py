@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec.drive.lower import COMPILE_RECIPE, Options
-from edgec.drive.tuned import NONE, Wanted
+from edgec.drive.tuned import NONE, TuningDatabases
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
@@ -36,7 +36,7 @@ class Job:
         """Raises InputError where the bundle cannot be written, or what is named not be
         read, before any work.
         """
-        Wanted.of(self.options.tuned)
+        TuningDatabases.of(self.options.tuned)
         Recipe.load(self.options.quantize or COMPILE_RECIPE)
         folder = self.output.parent
         if not folder.is_dir():

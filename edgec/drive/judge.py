@@ -32,7 +32,7 @@ _TRIALS = 4
 _STEPS = 255
 
 
-class Judge:
+class SegmentChecker:
     """Compares what segments gave with `interp`, which runs once for the same inputs of
     a segment.
     """

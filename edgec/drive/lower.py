@@ -44,7 +44,7 @@ from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
 from edgec.quantize.calibration import (
     HELD_BACK,
-    Kept,
+    CachedSamples,
     Sample,
     ahead,
     label,
@@ -57,8 +57,8 @@ from edgec.quantize.preprocess import choose, tensor_info
 from edgec.quantize.pruning import Pruned, prune
 from edgec.quantize.quantize import assumed, evenly, is_quantized, random_sample
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.search import Found, parts, search
-from edgec.quantize.work import Work
+from edgec.quantize.search import QuantizedModel, parts, search
+from edgec.quantize.work import QuantizationState
 from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler
 
@@ -205,7 +205,7 @@ class FloatModel:
     run: Run
     reference: Run
     samples: int
-    found: Found
+    found: QuantizedModel
     before: Graph
     pruned: Pruned | None = None
     pruned_ms: tuple[float, ...] = ()
@@ -332,7 +332,7 @@ def lower(
             passes_off |= {_UNDOES_REWRITES}
             graph = optimize(graph, passes_off, dump)
         if calibrated:
-            way = _Way(
+            way = _QuantizeContext(
                 recipe,
                 options,
                 pricer(target, wishes, passes_off),
@@ -509,7 +509,7 @@ def _recipe(options: Options, assume: bool) -> Recipe:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _QuantizeContext:
     """How float graphs become int8: by what, at which price, and who does it."""
 
     recipe: Recipe
@@ -521,7 +521,7 @@ class _Way:
 
 
 def _calibrated(
-    graph: Graph, plain: Graph | None, data: Data, way: _Way
+    graph: Graph, plain: Graph | None, data: Data, way: _QuantizeContext
 ) -> tuple[Graph, FloatModel]:
     """The int8 form of a float graph. plain: what it was before rewrites, if there were
     any.
@@ -532,7 +532,7 @@ def _calibrated(
     here = tuple[float, ...]()
     allowed = share("--prune", way.options.prune)
     if allowed is not None:
-        fit, held = next(parts(Work(graph, Kept(data.calibrate))))
+        fit, held = next(parts(QuantizationState(graph, CachedSamples(data.calibrate))))
         hosts = HostRunners(compiler, say)
         pruned = prune(graph, fit.samples, held, hosts, allowed, way.price)
         if pruned.kept is not None:

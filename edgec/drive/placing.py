@@ -13,7 +13,7 @@ from edgec.ir import Graph, Refusal
 from edgec.passes.pipeline import optimize
 from edgec.quantize.limits import Price
 from edgec.quantize.plan import Pricer
-from edgec.quantize.search import Found
+from edgec.quantize.search import QuantizedModel
 
 _TOLD = 0.0005
 """A smaller part of the MACs is not worth a word."""
@@ -48,7 +48,7 @@ def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Price
     return price
 
 
-def costs(found: Found) -> Iterator[str]:
+def costs(found: QuantizedModel) -> Iterator[str]:
     """What there is to say where the candidate that was kept has less on the Edge TPU
     than the first, or is slower.
     """
@@ -74,7 +74,7 @@ def costs(found: Found) -> Iterator[str]:
         yield f"{name} takes {time} over {before} on held-back samples"
 
 
-def left_in_float(found: Found) -> Mapping[str, Refusal]:
+def left_in_float(found: QuantizedModel) -> Mapping[str, Refusal]:
     """Why the Edge TPU gets none of the ops that a person, or limits of a person,
     wanted in float, by their results.
     """

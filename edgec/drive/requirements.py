@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edgec_devices.requirement import Figure, Kind, Outcome, Requirement, Vocabulary
+from edgec_devices.requirement import (
+    Figure,
+    Kind,
+    Requirement,
+    RequirementOutcome,
+    Vocabulary,
+)
 from edgec_partitioner.comparison import Column
-from edgec_partitioner.explain import OpRow, Report
+from edgec_partitioner.explain import ExplainReport, OpRow
 
 from edgec.report.explain.text import in_words
 
 
-def _worst(r: Report, weight: Callable[[OpRow], float]) -> str:
+def _worst(r: ExplainReport, weight: Callable[[OpRow], float]) -> str:
     """The op on the CPU that weighs most, and why it is there; of equals the first.
 
     Without ops, the obstacle.
@@ -28,22 +34,22 @@ def _worst(r: Report, weight: Callable[[OpRow], float]) -> str:
     return f"op {row.index} {row.kind} ({row.source or row.name}){why}"
 
 
-def _macs(r: Report) -> str:
+def _macs(r: ExplainReport) -> str:
     return _worst(r, lambda row: row.macs)
 
 
-def _slow(r: Report) -> str:
+def _slow(r: ExplainReport) -> str:
     return _worst(r, lambda row: row.cpu_ms)
 
 
-def _unsure(r: Report) -> str:
+def _unsure(r: ExplainReport) -> str:
     rows = (row for row in r.ops if row.verdict == "uncertain")
     return next(
         (f"op {row.index} {row.kind} ({row.source or row.name})" for row in rows), ""
     )
 
 
-def _longest_on_tpu(r: Report) -> str:
+def _longest_on_tpu(r: ExplainReport) -> str:
     """The segment on the Edge TPU that takes longest, and what of it."""
     s = max(
         (s for s in r.segments if s.place == "edgetpu"),
@@ -65,9 +71,9 @@ class Quantity:
     a part of. share: see Kind.
     """
 
-    value: Callable[[Report], float]
-    culprit: Callable[[Report], str]
-    whole: Callable[[Report], float] | None = None
+    value: Callable[[ExplainReport], float]
+    culprit: Callable[[ExplainReport], str]
+    whole: Callable[[ExplainReport], float] | None = None
     unit: str = ""
     share: bool = False
 
@@ -75,7 +81,7 @@ class Quantity:
         """What is known of it without a report."""
         return Kind(self.unit, self.whole is not None, self.share)
 
-    def figure(self, r: Report) -> Figure:
+    def figure(self, r: ExplainReport) -> Figure:
         """It, of a report. Times of a partition are estimates."""
         whole = self.whole(r) if self.whole else None
         return Figure(
@@ -87,11 +93,11 @@ class Quantity:
         )
 
 
-def _total(name: str) -> Callable[[Report], float]:
+def _total(name: str) -> Callable[[ExplainReport], float]:
     return lambda r: r.totals()[name]
 
 
-def _ours(column: Callable[[Column], float]) -> Callable[[Report], float]:
+def _ours(column: Callable[[Column], float]) -> Callable[[ExplainReport], float]:
     return lambda r: column(r.comparison.edgec)
 
 
@@ -139,6 +145,6 @@ def requirements(texts: Sequence[str]) -> list[Requirement]:
     return _VOCABULARY.parse_all(texts)
 
 
-def check(wanted: Iterable[Requirement], r: Report) -> list[Outcome]:
+def check(wanted: Iterable[Requirement], r: ExplainReport) -> list[RequirementOutcome]:
     """Whether each holds."""
     return [w.check(FIGURES[w.figure].figure(r)) for w in wanted]

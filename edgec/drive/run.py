@@ -34,7 +34,7 @@ _SEEMS = {"0_1": "0…1", "m1_1": "-1…1", "0_255": "pixels of 0…255"}
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """One inference: the outputs by name, and lines on what was done.
 
     result: what the outputs mean; None where nobody said, or they were wanted as they
@@ -83,7 +83,7 @@ def run_bundle(
     threads: int = 1,
     raw: bool = False,
     shown: str = OVERLAY,
-) -> Ran:
+) -> RunResult:
     """Run on `device` ("local:", "emulated:pi4", …).
 
     inputs: an .npz by input name, an .npy or a photo for a single input; arrays of
@@ -116,7 +116,7 @@ def run_bundle(
         for name, a in given.items()
         if is_photo(a) and name in manifest.preprocess
     ]
-    ran = Ran(results, result, tuple(notes))
+    ran = RunResult(results, result, tuple(notes))
     if output is None:
         return ran
     seems = _save(output, ran, picture, manifest)
@@ -169,7 +169,7 @@ def _prepared(path: Path, manifest: Manifest, name: str) -> str:
     return f'{path.name} became "{name}" by {manifest.preprocess[name].explained()}'
 
 
-def _save(path: Path, ran: Ran, picture: Array | None, manifest: Manifest) -> str:
+def _save(path: Path, ran: RunResult, picture: Array | None, manifest: Manifest) -> str:
     """Written aside and renamed when whole.
 
     The range that an image seems to have whose task is not known, else "".

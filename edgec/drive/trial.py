@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.boards import ArchTarget
 from edgec_devices.device import Device, device_for
-from edgec_devices.measurement import Plan
+from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, SegmentInfo, TensorInfo, write_bundle
 from edgec_runtime.bundle import WEIGHTS_FILE
@@ -43,14 +43,14 @@ all the while.
 """
 
 _LAUNCHES = 4
-_PROBE = Plan(rounds=1, runs=3, seconds=0.01, warmup=0.01, profiled=1)
+_PROBE = MeasuringPlan(rounds=1, runs=3, seconds=0.01, warmup=0.01, profiled=1)
 
 _device_in_use = threading.Lock()
 """What is measured has the device for itself."""
 
 
 @dataclass(frozen=True)
-class Trial:
+class ScheduleTrial:
     """What to try and where, for another process or machine. url: of the device. call:
     as in report/calls.json.
     """
@@ -65,7 +65,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """By candidate, in the order of `legal`. ms: to choose by. again: from other
     launches, which the choice cannot flatter. Without any, the device has another core.
     """
@@ -75,7 +75,7 @@ class Outcome:
     estimated: bool = False
 
 
-def try_out(trial: Trial) -> Outcome:
+def try_out(trial: ScheduleTrial) -> TrialOutcome:
     """Build, check and measure.
 
     Raises EdgecError; of a candidate that computes something else, with its name.
@@ -102,7 +102,7 @@ def try_out(trial: Trial) -> Outcome:
                     e.hint,
                 ) from e
             if np.all(off == ELSEWHERE):
-                return Outcome()
+                return TrialOutcome()
             _check(trial, call, ways, off)
             return _measured(device, bundle, len(ways))
 
@@ -114,7 +114,7 @@ def is_model(url: str) -> bool:
     return url.startswith("emulated:")
 
 
-def _write(path: Path, trial: Trial, made: TrialSource) -> None:
+def _write(path: Path, trial: ScheduleTrial, made: TrialSource) -> None:
     target = trial.target
     cc = Compiler.zig(target.library, target.program, target.mcpu)
     binaries = build(
@@ -174,7 +174,10 @@ def _inputs(
 
 
 def _check(
-    trial: Trial, call: KernelCall, ways: list[tuple[Variant, Schedule]], off: Array
+    trial: ScheduleTrial,
+    call: KernelCall,
+    ways: list[tuple[Variant, Schedule]],
+    off: Array,
 ) -> None:
     """Raise EdgecError for a candidate whose result is not that of the plain kernel."""
     float_result = (
@@ -192,7 +195,7 @@ def _check(
             )
 
 
-def _measured(device: Device, bundle: Bundle, candidates: int) -> Outcome:
+def _measured(device: Device, bundle: Bundle, candidates: int) -> TrialOutcome:
     at = [TrialSource.function(i) for i in range(candidates)]
     found = device.measure(bundle, _PROBE)
     if not found.launches:
@@ -205,12 +208,12 @@ def _measured(device: Device, bundle: Bundle, candidates: int) -> Outcome:
                 hint="edgec doctor",
             )
         ms = tuple(ops[i].ms for i in at)
-        return Outcome(ms, ms, True)
+        return TrialOutcome(ms, ms, True)
     each = statistics.median(n for p in found.profiles for n in p.total)
     profiled = int(min(max(_SECONDS * 1e9 / (2 * max(each, 1)) / _LAUNCHES, 3), 200))
-    found = device.measure(bundle, Plan(_LAUNCHES, 3, 0.01, 0.01, profiled))
+    found = device.measure(bundle, MeasuringPlan(_LAUNCHES, 3, 0.01, 0.01, profiled))
     ms, more = (
         tuple(statistics.median(n for p in part for n in p.ops[0][i]) / 1e6 for i in at)
         for part in (found.profiles[::2], found.profiles[1::2])
     )
-    return Outcome(ms, more, found.device.emulated)
+    return TrialOutcome(ms, more, found.device.emulated)

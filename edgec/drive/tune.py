@@ -18,8 +18,8 @@ from edgec_devices.device import TIMEOUT_S, device_for
 from edgec_runtime import Bundle
 
 from edgec.benching.build import read_graph
-from edgec.benching.tuning import Choice, Tuning
-from edgec.drive.trial import Outcome, Trial, is_model, try_out
+from edgec.benching.tuning import TunedCall, Tuning
+from edgec.drive.trial import ScheduleTrial, TrialOutcome, is_model, try_out
 from edgec.drive.tuned import default_path
 from edgec.drive.workers import Workers
 from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
@@ -28,7 +28,7 @@ from edgec.executors import each_done
 from edgec.ir import KernelCall
 from edgec.report.files import check_place, write_whole
 from edgec.schedule.cores import Core, cores_of
-from edgec.schedule.database import Database, Found
+from edgec.schedule.database import Database, TunedSchedule
 from edgec.schedule.records import again
 from edgec.schedule.variant import legal, tuned
 from edgec.steps import Progress
@@ -135,7 +135,7 @@ class _OnCore:
         self._left = [c for key, c in self._calls.items() if key not in known]
         self.found = [self._choice(key, f, new=False) for key, f in known.items()]
 
-    def _known(self, asked: AskedCall) -> Found | None:
+    def _known(self, asked: AskedCall) -> TunedSchedule | None:
         """What was found before on this device, by this edgec, if it can still be done."""
         found = self._database.of(self._core.name).get(asked.signature)
         if found is None or (found.device, found.edgec) != (self._on, VERSION):
@@ -151,7 +151,7 @@ class _OnCore:
     ) -> bool:
         """Try what is left; False where the device is not of this core."""
         trials = [
-            Trial(
+            ScheduleTrial(
                 c.signature,
                 c.call,
                 self._core,
@@ -172,14 +172,14 @@ class _OnCore:
         say("")
         return True
 
-    def _keep(self, trial: Trial, outcome: Outcome) -> None:
+    def _keep(self, trial: ScheduleTrial, outcome: TrialOutcome) -> None:
         call = again(trial.call)
         ms = outcome.again
         ways = legal(call, trial.core)
         best = min(range(len(ways)), key=outcome.ms.__getitem__)
         best = best if ms[0] > BETTER * ms[best] else 0
         variant, schedule = ways[best]
-        found = Found(
+        found = TunedSchedule(
             variant.name,
             dict(schedule),
             ms[best],
@@ -196,9 +196,9 @@ class _OnCore:
         write_whole(self._path, json.dumps(self._database.to_json(), indent=1) + "\n")
         self.found.append(self._choice(trial.signature, found, new=True))
 
-    def _choice(self, key: str, f: Found, *, new: bool) -> Choice:
+    def _choice(self, key: str, f: TunedSchedule, *, new: bool) -> TunedCall:
         functions = self._calls[key].functions
-        return Choice(
+        return TunedCall(
             functions, f.what, f.variant, f.schedule, f.ms, f.default_ms, f.tried, new
         )
 

@@ -26,7 +26,7 @@ def default_path() -> Path:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TuningDatabases:
     """path: of a person's file, if there is one. own: what it has. shipped: whether
     edgec's own count too.
     """
@@ -36,7 +36,7 @@ class Wanted:
     shipped: bool
 
     @classmethod
-    def of(cls, option: str | None) -> Wanted:
+    def of(cls, option: str | None) -> TuningDatabases:
         """option: a file, "none", or None for the default file where there is one.
 
         Raises InputError.

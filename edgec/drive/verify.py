@@ -14,7 +14,7 @@ from edgec_runtime.extracted import extract
 from edgec.comparing.distance import distance
 from edgec.drive import finite
 from edgec.drive.as_board import check_as_board
-from edgec.drive.judge import Judge, float_limit, rounds_floats
+from edgec.drive.judge import SegmentChecker, float_limit, rounds_floats
 from edgec.drive.lower import Lowered
 from edgec.drive.native import NativeGraph
 from edgec.drive.op_by_op import op_by_op
@@ -51,7 +51,7 @@ def verify_bundle(
     samples = lowered.samples
     segments = lowered.partition.segments
     exact, count = _counts(lowered)
-    judge = Judge()
+    judge = SegmentChecker()
     tallies = dict[str, Tally]()
     unlike = list[str]()
     reference = _Reference(lowered)
@@ -180,7 +180,7 @@ def _run(
     segments: Sequence[Segment],
     sample: Mapping[str, Array],
     how: str,
-    judge: Judge,
+    judge: SegmentChecker,
     values: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
     """One inference; each segment is judged on the very inputs that it got. values:

@@ -22,7 +22,7 @@ from edgec_runtime.meters import StreamFigures
 from edgec_runtime.tasks.segmentation import Segments
 from edgec_runtime.webcam import LOOPBACK, PORT
 from edgec_runtime.webcam.playing import play
-from edgec_runtime.webcam.show import Picture, Show
+from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
@@ -33,7 +33,7 @@ from edgec.errors import InputError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WebcamRequest:
     """What to show, and where. bundles: the first is on at the start; the page switches
     to the others. source: default, the first camera. effect: see docs/webcam.md.
     smooth: results over time. display: a page at host and port; without, a file is read
@@ -93,7 +93,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Shown:
+class WebcamResult:
     """What was shown. found: of the last frame, as the task's result says it."""
 
     figures: StreamFigures
@@ -124,7 +124,7 @@ class Shown:
         return "\n".join([*rows, *self.lines])
 
 
-def run_webcam(wanted: Wanted, say: Callable[[str], None]) -> Shown:
+def run_webcam(wanted: WebcamRequest, say: Callable[[str], None]) -> WebcamResult:
     """Show until the source ends, so many frames were shown, or Ctrl-C. say: gets the
     page's address.
     """
@@ -138,10 +138,12 @@ def run_webcam(wanted: Wanted, say: Callable[[str], None]) -> Shown:
         keep = partial(_keep, wanted.out) if wanted.out is not None else None
         told = lambda url: say(f"watch at {url} (Ctrl-C ends it)")  # noqa: E731
         figures = play(show, page, wanted.frames, told, keep, wanted.virtual_camera)
-    return Shown(figures, *show.found())
+    return WebcamResult(figures, *show.found())
 
 
-def _on_device(wanted: Wanted, url: str, say: Callable[[str], None]) -> Shown:
+def _on_device(
+    wanted: WebcamRequest, url: str, say: Callable[[str], None]
+) -> WebcamResult:
     fields = {
         name: getattr(wanted, name)
         for name in ("source", "effect", "smooth", "frames", "virtual_camera")
@@ -160,10 +162,10 @@ def _on_device(wanted: Wanted, url: str, say: Callable[[str], None]) -> Shown:
     port = wanted.port if wanted.display else None
     told = show_on(url, wanted.bundles, fields, background, port, say, wanted.timeout)
     assert told.figures is not None
-    return Shown(told.figures, told.lines, told.result)
+    return WebcamResult(told.figures, told.lines, told.result)
 
 
-def _keep(folder: Path, shown: Picture) -> None:
+def _keep(folder: Path, shown: ShownFrame) -> None:
     """The picture, its result as JSON, and of a segmentation the mask (255, or the
     class of each pixel).
     """
@@ -183,7 +185,7 @@ def _keep(folder: Path, shown: Picture) -> None:
 
 
 @contextmanager
-def _what(wanted: Wanted) -> Iterator[tuple[Source, Mapping[str, str]]]:
+def _what(wanted: WebcamRequest) -> Iterator[tuple[Source, Mapping[str, str]]]:
     """The source, and bundles by the names that the page has for them."""
     if not wanted.demo:
         names = [p.stem for p in wanted.bundles]

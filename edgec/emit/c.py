@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from edgec.emit.entries import entries
-from edgec.emit.memory import Plan, plan_offsets
+from edgec.emit.memory import ArenaPlan, plan_offsets
 from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import (
@@ -38,7 +38,7 @@ from edgec.ir.verify import lacks_scale
 from edgec.ops.opaque import Opaque
 from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
-from edgec.schedule.fuse import Step
+from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, tensors
 from edgec.schedule.simd import CSRC as CSRC
 from edgec.schedule.steps import DEFAULT, chosen, schedule
@@ -87,7 +87,7 @@ class CSource:
     name: str
     text: str
     headers: tuple[str, ...]
-    plan: Plan
+    plan: ArenaPlan
     calls: tuple[int | None, ...]
     within: tuple[int | None, ...]
     functions: tuple[str, ...]
@@ -247,7 +247,7 @@ def header_of(kernel: str) -> str:
     return header
 
 
-def text_of(writer: Writer, plan: Plan, headers: Sequence[str], name: str) -> str:
+def text_of(writer: Writer, plan: ArenaPlan, headers: Sequence[str], name: str) -> str:
     """The whole file but what callers see."""
     enum = "".join(
         f"    {writer.symbols[n]} = {o},\n"
@@ -303,7 +303,7 @@ class Writer:
         self._names: set[str] = set()
         self._apart: list[Array] = []
 
-    def step(self, step: Step) -> list[str]:
+    def step(self, step: FusedStep) -> list[str]:
         """One static function, or one for each call where threads share some; the
         statements that call them.
         """
@@ -320,7 +320,7 @@ class Writer:
         self.spans[step.ops[0]] = (first, max(first, len(self.weights)))
         return statements
 
-    def _statements(self, fn: str, ops: Sequence[Op], step: Step) -> list[str]:
+    def _statements(self, fn: str, ops: Sequence[Op], step: FusedStep) -> list[str]:
         source = re.sub(r"[^\w ./:-]", "_", ops[0].source)
         note = f" /* {source} */" if source else ""
         if not step.shared or not any(call.divisible for call in step.calls):

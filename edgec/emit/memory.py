@@ -15,7 +15,7 @@ _TRIES = 64
 
 
 @dataclass
-class Plan:
+class ArenaPlan:
     """Offsets in bytes of the named buffers, the arena's size, and the peak of live
     bytes (the lower bound).
     """
@@ -25,7 +25,7 @@ class Plan:
     lower_bound: int = 0
 
 
-def plan_offsets(lives: list[Lifetime]) -> Plan:
+def plan_offsets(lives: list[Lifetime]) -> ArenaPlan:
     """Place every buffer so that no two that live at the same time overlap.
 
     Greedy from several orders; while above the bound, the buffers at the top of the
@@ -53,9 +53,9 @@ def plan_offsets(lives: list[Lifetime]) -> Plan:
     return best
 
 
-def _place(order: list[Lifetime], bound: int) -> Plan:
+def _place(order: list[Lifetime], bound: int) -> ArenaPlan:
     """Each buffer in turn at the lowest offset that is free during its life."""
-    plan = Plan(lower_bound=bound)
+    plan = ArenaPlan(lower_bound=bound)
     placed = list[tuple[int, int]]()
     # which live at each step
     at: list[list[int]] = [

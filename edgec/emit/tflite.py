@@ -39,11 +39,11 @@ def write_tflite(graph: Graph) -> bytes:
     QUANTIZE at each int8 border: TFLite's int8 kernels take symmetric weights only. So
     is one with an op of which TFLite has the uint8 form only.
     """
-    writer = _Writer(_as_uint8(graph) if _needs_uint8(graph) else graph)
+    writer = _TfliteWriter(_as_uint8(graph) if _needs_uint8(graph) else graph)
     return writer.pack()
 
 
-class _Writer:
+class _TfliteWriter:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.buffers: list[Any] = [schema.BufferT()]  # buffer 0 is empty by definition

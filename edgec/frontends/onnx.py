@@ -125,7 +125,9 @@ def graph_of(
     graph = expanded(model.graph)
     functions = local_functions(model)
     _check_operators(graph, path, functions)
-    return _Reader(graph, path, opset(model.opset_import), functions).read(input_shapes)
+    return _OnnxReader(graph, path, opset(model.opset_import), functions).read(
+        input_shapes
+    )
 
 
 def _check_operators(graph: GraphProto, path: Path, functions: Functions) -> None:
@@ -209,7 +211,7 @@ def _evaluate(
 
 
 @dataclass
-class _Reader:
+class _OnnxReader:
     """One pass over the nodes, each after those whose results it reads.
 
     opset: of the nodes that are read now. values, omitted: of the names that they know.

@@ -20,7 +20,7 @@ from edgec.frontends.tflite_file import (
 )
 from edgec.frontends.tflite_variables import OPERATORS, Variables
 from edgec.ir import Builder, Graph, Op, OpDef, QuantRule, TfliteOp, Value, fold
-from edgec.ir.attributes import Options
+from edgec.ir.attributes import TfliteOptions
 from edgec.ir.opdef import by_name
 from edgec.ir.types import dequantize
 from edgec.ops.activation import Clamp
@@ -41,7 +41,7 @@ def read_tflite(
     """
     with damage_told(path):
         file = TfliteFile.load(path, any_type=opaque)
-        reader = _Reader(file, TfliteBuilder(path.stem), opaque)
+        reader = _TfliteReader(file, TfliteBuilder(path.stem), opaque)
         reader.check_shapes(input_shapes)
         return reader.read()
 
@@ -119,7 +119,9 @@ def add_operator(
     definition = definition_of(o)
     build.source = outputs[0].name if outputs else o.name
     mark = len(build.graph.ops)
-    options = Options.of(o.options) if hasattr(o.options, "__dict__") else o.options
+    options = (
+        TfliteOptions.of(o.options) if hasattr(o.options, "__dict__") else o.options
+    )
     kept = {v: v for v in variables}
     try:
         given = TfliteOp(
@@ -134,7 +136,7 @@ def add_operator(
             o.intermediates,
         )
         definition.from_tflite(given)
-        if isinstance(options, Options):
+        if isinstance(options, TfliteOptions):
             options.check()
     except (
         ValueError,
@@ -177,7 +179,7 @@ def add_opaque(
 
 
 @dataclass
-class _Reader:
+class _TfliteReader:
     file: TfliteFile
     build: TfliteBuilder
     opaque: bool
@@ -216,7 +218,7 @@ class _Reader:
 
     def _called(self, file: TfliteFile) -> Variables:
         """What becomes of the variables in a subgraph without inputs."""
-        reader = _Reader(file, TfliteBuilder("once"), opaque=False)
+        reader = _TfliteReader(file, TfliteBuilder("once"), opaque=False)
         values = dict[int, Value]()
         for o in file.operators():
             reader._operator(o, values)

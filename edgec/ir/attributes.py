@@ -49,7 +49,7 @@ class Attributes(Mapping[str, Any]):
                 raise unread(name, value)
 
 
-class Options(Attributes):
+class TfliteOptions(Attributes):
     """A TFLite options table, whose fields are read as Python's attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +59,7 @@ class Options(Attributes):
             raise AttributeError(f"the options have no field {name}") from None
 
     @classmethod
-    def of(cls, table: Any) -> Options:
+    def of(cls, table: Any) -> TfliteOptions:
         """The fields of an object of TFLite's generated schema."""
         return cls(vars(table), vars(type(table)()))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgec.ir.attributes import Attributes, Options
+from edgec.ir.attributes import Attributes, TfliteOptions
 from edgec.ir.build import Builder
 from edgec.ir.types import Array, TensorType
 from edgec.ir.value import Value
@@ -106,7 +106,7 @@ class TfliteOp:
         """Let these fields of the options be whatever they are: they have no effect
         here.
         """
-        if isinstance(self.options, Options):
+        if isinstance(self.options, TfliteOptions):
             self.options.ignore(*fields)
 
     def present(self) -> list[Value]:

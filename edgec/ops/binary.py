@@ -279,7 +279,7 @@ class Fused(Binary):
 
 
 @dataclass(frozen=True)
-class Rounded(Fused):
+class OrtBinary(Fused):
     """What onnxruntime computes on quantized tensors by another law than TFLite."""
 
     even: bool = False
@@ -312,7 +312,7 @@ class Rounded(Fused):
 
 
 @dataclass(frozen=True)
-class Additive(Rounded):
+class Additive(OrtBinary):
     """ADD and SUB: both inputs are brought to twice the larger scale with 20 bits of
     headroom.
     """
@@ -463,7 +463,7 @@ class Sub(Additive):
 
 
 @dataclass(frozen=True)
-class Mul(Rounded):
+class Mul(OrtBinary):
     """a * b."""
 
     kind = "mul"

@@ -46,7 +46,7 @@ class Compare(Binary):
         return (TensorType(super().infer(*x)[0].shape, "bool"),)
 
 
-class _Fields(TypedDict, total=False):
+class _CompareRow(TypedDict, total=False):
     """What a row may say of its op beside its meaning."""
 
     onnx: tuple[str, ...]
@@ -58,7 +58,7 @@ def _row(
     kind: str,
     fn: Callable[..., Any],
     doc: str,
-    **fields: Unpack[_Fields],
+    **fields: Unpack[_CompareRow],
 ) -> type[Binary]:
     """One comparison or connective; TFLite's options table has its name."""
     name = kind.title().replace("_", "")

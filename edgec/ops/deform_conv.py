@@ -17,7 +17,7 @@ from edgec.ops.grid_sample import GridSample
 from edgec.ops.matmul import BatchMatMul
 from edgec.ops.shape import Reshape, from_nhwc, to_nhwc, transpose
 from edgec.ops.slice import Slice
-from edgec.ops.windows_nd import Windows
+from edgec.ops.windows_nd import SlidingWindow
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DeformConv(Composed):
         (n, _, *size), (o, per, *kernel) = x.type.shape, w.type.shape
         groups = int(node.attrs.get("group", 1))
         parts = int(node.attrs.get("offset_group", 1))
-        windows = Windows.of(node, size, kernel)
+        windows = SlidingWindow.of(node, size, kernel)
         count = prod(kernel)
         sampled = [
             [_sampled(node, windows, g, i, at) for i, at in enumerate(windows.taps())]
@@ -83,7 +83,7 @@ def _joined(node: OnnxNode, values: list[Value]) -> Value:
 
 
 def _sampled(
-    node: OnnxNode, windows: Windows, group: int, i: int, at: tuple[int, ...]
+    node: OnnxNode, windows: SlidingWindow, group: int, i: int, at: tuple[int, ...]
 ) -> Value:
     """[N, channels of the group, OH, OW] at one element of the window."""
     b = node.build

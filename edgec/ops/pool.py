@@ -49,7 +49,7 @@ from edgec.ops.window import (
     tflite_pads,
 )
 from edgec.ops.windows_nd import (
-    Windows,
+    SlidingWindow,
     average_by_taps,
     max_by_taps,
     of_one_row,
@@ -58,7 +58,7 @@ from edgec.ops.windows_nd import (
 
 
 @dataclass(frozen=True)
-class _Pool(OpDef):
+class _PoolOp(OpDef):
     """y[n, i, j, c] over the window that starts at (i, j) * stride - pads; padding
     never enters a maximum.
     """
@@ -139,7 +139,7 @@ class _Pool(OpDef):
         raise NotImplementedError(cls.kind)
 
     @classmethod
-    def with_onnx_attrs(cls, spec: _Pool, node: OnnxNode) -> _Pool:
+    def with_onnx_attrs(cls, spec: _PoolOp, node: OnnxNode) -> _PoolOp:
         """The attributes that only one of the pools has."""
         return spec
 
@@ -154,7 +154,7 @@ class _Pool(OpDef):
         spec = cls(kernel, stride, pads, TFLITE_ACTIVATIONS[o.fusedActivationFunction])
         op.build.write(spec.with_tflite_attrs(op), [op.input(0)], op.outputs)
 
-    def with_tflite_attrs(self, op: TfliteOp) -> _Pool:
+    def with_tflite_attrs(self, op: TfliteOp) -> _PoolOp:
         """The attributes that only one of the pools has."""
         return self
 
@@ -263,7 +263,7 @@ def _ceil_pads(size: Pair, kernel: Pair, stride: Pair, pads: Pads) -> Pads:
 
 
 @dataclass(frozen=True)
-class MaxPool2D(_Pool):
+class MaxPool2D(_PoolOp):
     """The largest element of each window."""
 
     kind = "max_pool2d"
@@ -274,7 +274,7 @@ class MaxPool2D(_Pool):
     @classmethod
     def otherwise(cls, node: OnnxNode) -> Value | list[Value]:
         """Three dimensions, dilation, indices."""
-        windows = Windows.of(
+        windows = SlidingWindow.of(
             node, node.input(0).type.shape[2:], node.attrs["kernel_shape"]
         )
         if (
@@ -306,7 +306,7 @@ _WHOLE = Mean((1, 2), keep_dims=True, even=True)
 
 
 @dataclass(frozen=True)
-class AveragePool2D(_Pool):
+class AveragePool2D(_PoolOp):
     """The mean of each window's elements: of those inside the image, or with
     `count_pads` of all, padding being 0.
 
@@ -329,7 +329,7 @@ class AveragePool2D(_Pool):
     @classmethod
     def otherwise(cls, node: OnnxNode) -> Value | list[Value]:
         """Three dimensions, dilation, partial windows in which padding counts."""
-        windows = Windows.of(
+        windows = SlidingWindow.of(
             node, node.input(0).type.shape[2:], node.attrs["kernel_shape"]
         )
         if (
@@ -397,12 +397,12 @@ class AveragePool2D(_Pool):
         return 128 if self.uint8 else 0
 
     @classmethod
-    def with_onnx_attrs(cls, spec: _Pool, node: OnnxNode) -> _Pool:
+    def with_onnx_attrs(cls, spec: _PoolOp, node: OnnxNode) -> _PoolOp:
         """count_include_pad matters only when there is padding."""
         count = bool(node.attrs.get("count_include_pad", 0)) and any(spec.pads)
         return replace(spec, count_pads=count)  # type: ignore[call-arg]
 
-    def with_tflite_attrs(self, op: TfliteOp) -> _Pool:
+    def with_tflite_attrs(self, op: TfliteOp) -> _PoolOp:
         """Which of the two roundings."""
         return replace(self, uint8=op.uint8)
 

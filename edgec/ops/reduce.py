@@ -283,7 +283,7 @@ def _reduced(b: Builder, spec: _Reduce, x: Value, keep: bool, name: str) -> Valu
 
 
 @dataclass(frozen=True)
-class _Sums(_Reduce):
+class _SumReduction(_Reduce):
     """Sums, on int8 exact and then rescaled."""
 
     quant: ClassVar[QuantRule] = QuantRule.FREE
@@ -311,7 +311,7 @@ class _Sums(_Reduce):
 
 
 @dataclass(frozen=True)
-class Mean(_Sums):
+class Mean(_SumReduction):
     """The arithmetic mean."""
 
     even: bool = False
@@ -393,7 +393,7 @@ class Mean(_Sums):
 
 
 @dataclass(frozen=True)
-class Sum(_Sums):
+class Sum(_SumReduction):
     """The sum. ONNX's sums of magnitudes and squares are read as such."""
 
     kind = "sum"

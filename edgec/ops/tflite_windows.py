@@ -23,7 +23,7 @@ from edgec.ops.fixed_point import ACTIVATIONS, TFLITE_ACTIVATIONS
 from edgec.ops.scatter import ScatterElements
 from edgec.ops.shape import Reshape, Transpose, from_nhwc, transpose
 from edgec.ops.window import same_pads
-from edgec.ops.windows_nd import Windows
+from edgec.ops.windows_nd import SlidingWindow
 
 Pair = tuple[int, int]
 _LARGEST = 1024
@@ -67,7 +67,7 @@ class Conv3D(Composed):
 
 
 @dataclass(frozen=True)
-class _Pool:
+class _CustomPoolOptions:
     """TfLitePoolParams: the bytes that stand for a custom pool's options. kernel,
     stride: height, width.
     """
@@ -77,7 +77,7 @@ class _Pool:
     kernel: Pair
 
     @classmethod
-    def of(cls, op: TfliteOp) -> _Pool:
+    def of(cls, op: TfliteOp) -> _CustomPoolOptions:
         padding, sw, sh, kw, kh, act = struct.unpack("<6i", bytes(op.options)[:24])
         if act:
             raise ValueError(f"a fused activation ({act}) is not supported")
@@ -105,9 +105,14 @@ class MaxPoolingWithArgmax2D(Composed):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """The elements of the window one after the other; of equal ones the first."""
-        b, x, (values, indices), pool = op.build, op.input(0), op.outputs, _Pool.of(op)
+        b, x, (values, indices), pool = (
+            op.build,
+            op.input(0),
+            op.outputs,
+            _CustomPoolOptions.of(op),
+        )
         (_, h, w, _), (_, *out, _) = x.type.shape, values.type.shape
-        windows = Windows(
+        windows = SlidingWindow(
             (h, w),
             pool.kernel,
             pool.stride,
@@ -157,7 +162,7 @@ class MaxUnpooling2D(Composed):
         batch, y, at, channel = np.indices((n, h, w, c))
         place = Cast("int64")
         if index.type.dtype == "float32":
-            pool = _Pool.of(op)
+            pool = _CustomPoolOptions.of(op)
             if size != (h * pool.kernel[0], w * pool.kernel[1]) or any(
                 s > k for s, k in zip(pool.stride, pool.kernel, strict=True)
             ):

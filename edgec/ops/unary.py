@@ -175,7 +175,7 @@ class Unary(OpDef):
                 yield Sample(spec, (Arg(x),), y, f"{i}_s8_{n}")
 
 
-class _Fields(TypedDict, total=False):
+class _UnaryRow(TypedDict, total=False):
     """What a row may say of its op beside its meaning, as `Unary` has it."""
 
     onnx: tuple[str, ...]
@@ -199,7 +199,11 @@ class _Mapped(TypedDict):
 
 
 def _row(
-    kind: str, fn: Callable[..., Any], doc: str, *rules: Rule, **fields: Unpack[_Fields]
+    kind: str,
+    fn: Callable[..., Any],
+    doc: str,
+    *rules: Rule,
+    **fields: Unpack[_UnaryRow],
 ) -> type[Unary]:
     """A function without attributes; rules: the Edge TPU's, beside those of every op."""
     name = kind.title().replace("_", "")

@@ -36,7 +36,7 @@ _TAPS = 4096
 
 
 @dataclass(frozen=True)
-class Windows:
+class SlidingWindow:
     """The sliding window of a node along every spatial dimension. pads: (before,
     after).
     """
@@ -49,7 +49,9 @@ class Windows:
     out: tuple[int, ...]
 
     @classmethod
-    def of(cls, node: OnnxNode, size: Sequence[int], kernel: Sequence[int]) -> Windows:
+    def of(
+        cls, node: OnnxNode, size: Sequence[int], kernel: Sequence[int]
+    ) -> SlidingWindow:
         """Of the attributes of a convolution or pool; the windows that ceil_mode adds
         become padding at the end.
         """
@@ -136,7 +138,7 @@ def conv_by_taps(node: OnnxNode) -> Value:
         raise ValueError(
             f"weights {w.type} with group={groups} do not fit {c} input channels"
         )
-    windows = Windows.of(node, size, kernel)
+    windows = SlidingWindow.of(node, size, kernel)
     padded = windows.padded(b, x, 0, name)
     taps = [windows.tap(b, padded, at, name) for at in windows.taps()]
     count = len(taps)
@@ -163,7 +165,7 @@ def _biased(b: Builder, y: Value, bias: Value | None, name: str) -> Value:
     return b.add(Add(), [y, column], name)
 
 
-def max_by_taps(node: OnnxNode, windows: Windows, indices: bool) -> list[Value]:
+def max_by_taps(node: OnnxNode, windows: SlidingWindow, indices: bool) -> list[Value]:
     """The largest element of every window, and where it was in the whole tensor."""
     b = node.build
     x = node.input(0)
@@ -201,7 +203,7 @@ def max_by_taps(node: OnnxNode, windows: Windows, indices: bool) -> list[Value]:
     return [best] if where is None else [best, where]
 
 
-def _places(x: TensorType, windows: Windows, columns: bool) -> Array:
+def _places(x: TensorType, windows: SlidingWindow, columns: bool) -> Array:
     """The number of every element of x in the padded tensor; columns: those of a plane
     are counted down first.
     """
@@ -217,7 +219,7 @@ def _places(x: TensorType, windows: Windows, columns: bool) -> Array:
     return np.pad(planes, ((0, 0), (0, 0), *windows.pads))
 
 
-def sum_by_taps(b: Builder, x: Value, windows: Windows, name: str) -> Value:
+def sum_by_taps(b: Builder, x: Value, windows: SlidingWindow, name: str) -> Value:
     """The sum of every window, padding being 0."""
     padded = windows.padded(b, x, 0, name)
     total = None
@@ -228,7 +230,7 @@ def sum_by_taps(b: Builder, x: Value, windows: Windows, name: str) -> Value:
     return total
 
 
-def average_by_taps(node: OnnxNode, windows: Windows) -> Value:
+def average_by_taps(node: OnnxNode, windows: SlidingWindow) -> Value:
     """The mean of every window: of its elements in the image or, if padding counts, in
     the padded one.
     """
@@ -298,7 +300,7 @@ class LpPool(_Read):
         p = float(node.attrs.get("p", 2))
         size = x.type.shape[2:]
         kernel = node.attrs["kernel_shape"] if node.op_type == "LpPool" else size
-        windows = Windows.of(node, size, kernel)
+        windows = SlidingWindow.of(node, size, kernel)
         return norm(
             node.build,
             sum_by_taps(
@@ -363,7 +365,7 @@ class Col2Im(_Read):
         x = node.input(0)
         name = node.name
         image, kernel = ([int(d) for d in np.asarray(node.const(i))] for i in (1, 2))
-        windows = Windows.of(node, image, kernel)
+        windows = SlidingWindow.of(node, image, kernel)
         whole = [d + sum(p) for d, p in zip(image, windows.pads, strict=True)]
         channels = x.type.shape[0] * x.type.shape[1] // prod(kernel)
         plane = np.arange(prod(whole)).reshape(whole)
@@ -451,7 +453,7 @@ def conv_in_planes(node: OnnxNode, read: Reader) -> Value:
     w = node.input(1)
     name = node.name
     kernel = w.type.shape[2:]
-    windows = Windows.of(node, x.type.shape[2:], kernel)
+    windows = SlidingWindow.of(node, x.type.shape[2:], kernel)
     (n, c, _, height, width), depth = x.type.shape, windows.out[0]
     if any(windows.pads[0]):
         x = b.add(Pad(((0, 0), (0, 0), windows.pads[0], (0, 0), (0, 0))), [x], name)
@@ -505,7 +507,7 @@ def folded(b: Builder, v: Value) -> Value:
     return v
 
 
-def pool_in_planes(node: OnnxNode, windows: Windows, read: Reader) -> Value:
+def pool_in_planes(node: OnnxNode, windows: SlidingWindow, read: Reader) -> Value:
     """A pool of [N, C, D, H, W] along height and width, then along depth."""
     b = node.build
     x = node.input(0)

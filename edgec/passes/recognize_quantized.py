@@ -17,7 +17,7 @@ import numpy as np
 from edgec.ir import Graph, Op, OpDef, Quant, QuantRule, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
-from edgec.ops.binary import Rounded
+from edgec.ops.binary import OrtBinary
 from edgec.ops.common import quantize_bias
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.fixed_point import ACTIVATIONS
@@ -302,7 +302,7 @@ class _Recognizer:
         has = {f.name for f in fields(spec)}
         if "even" not in has:
             return spec
-        if isinstance(spec, (Rounded, AveragePool2D)) and self._was_uint8(op):
+        if isinstance(spec, (OrtBinary, AveragePool2D)) and self._was_uint8(op):
             uint8 = {"uint8": True}
         else:
             uint8 = {}

@@ -90,7 +90,7 @@ def _flattened(shape: tuple[int, ...], size: int) -> int | None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReshapePlan:
     """reshape(transpose(x, perm), target) = transpose(reshape(transpose(x, inner),
     shape), outer).
     """
@@ -102,7 +102,7 @@ class Plan:
 
 def through_reshape(
     shape: tuple[int, ...], perm: Perm, target: tuple[int, ...]
-) -> Plan | None:
+) -> ReshapePlan | None:
     """How a transpose goes through a reshape; None when nothing of it can."""
     axes = [p for p in perm if shape[p] != 1]
     groups = _groups([shape[p] for p in axes], [d for d in target if d != 1])
@@ -121,7 +121,7 @@ def through_reshape(
         [j for _, group in ordered for j in group],
         [j for j, d in enumerate(target) if d == 1],
     )
-    return Plan(
+    return ReshapePlan(
         inner,
         tuple(target[j] for j in source),
         tuple(source.index(j) for j in range(len(target))),

@@ -64,13 +64,13 @@ class Photos(Sequence[Sample]):
 
 def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
     """The samples in order; photos are read while those before them are used."""
-    if not isinstance(samples, (Photos, Kept)):
+    if not isinstance(samples, (Photos, CachedSamples)):
         yield from samples
         return
     yield from in_order(samples.__getitem__, range(len(samples)), _READERS)
 
 
-class Kept(Sequence[Sample]):
+class CachedSamples(Sequence[Sample]):
     """Samples that are read again and again: those that KEPT_BYTES have room for are
     read once.
     """
@@ -101,9 +101,9 @@ class Kept(Sequence[Sample]):
         """Another process has no such files: it gets the samples."""
         return list, ([*self],)
 
-    def some(self, numbers: Sequence[int]) -> Kept:
+    def some(self, numbers: Sequence[int]) -> CachedSamples:
         """Of all samples, these; what was read stays read."""
-        return Kept(self.of, numbers, self._cache)
+        return CachedSamples(self.of, numbers, self._cache)
 
 
 class _Cache:
@@ -123,14 +123,14 @@ class _Cache:
 
 def label(samples: Sequence[Sample], i: int) -> str:
     """What people call a sample: the name of its photo, else its number."""
-    if isinstance(samples, Kept):
+    if isinstance(samples, CachedSamples):
         return label(samples.of, samples.numbers[i])
     return samples.paths[i].name if isinstance(samples, Photos) else f"sample {i}"
 
 
 def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample]:
     """Those of these numbers; photos stay unread."""
-    if isinstance(samples, Kept):
+    if isinstance(samples, CachedSamples):
         return samples.some([samples.numbers[i] for i in numbers])
     if isinstance(samples, Photos):
         return Photos(

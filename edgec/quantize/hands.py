@@ -10,20 +10,28 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from edgec.executors import Shared, each_done
-from edgec.quantize.trials import Memory, Score, Setting, Trial, judged
-from edgec.quantize.work import Step
+from edgec.quantize.trials import (
+    CandidateTrial,
+    Score,
+    ScoreCache,
+    SearchSetting,
+    judged,
+)
+from edgec.quantize.work import RecipeStep
 
 
 @dataclass(frozen=True)
-class Hands:
+class CandidateExecutor:
     """executor: tries candidates side by side; None: this thread, one after the other.
     memory: of what was judged before, by which a search that was interrupted goes on.
     """
 
     executor: Executor | None = None
-    memory: Memory | None = None
+    memory: ScoreCache | None = None
 
-    def judge(self, trials: Sequence[Trial], setting: Setting) -> list[Score]:
+    def judge(
+        self, trials: Sequence[CandidateTrial], setting: SearchSetting
+    ) -> list[Score]:
         """Of each trial; one that is remembered is not made again. Tells "try 3/9"."""
         found = self._remembered(trials, setting)
         left = [t for t in trials if t not in found]
@@ -39,16 +47,16 @@ class Hands:
         return [found[t] for t in trials]
 
     def _remembered(
-        self, trials: Sequence[Trial], setting: Setting
-    ) -> dict[Trial, Score]:
+        self, trials: Sequence[CandidateTrial], setting: SearchSetting
+    ) -> dict[CandidateTrial, Score]:
         if self.memory is None:
             return {}
         known = ((t, self.memory.get(t.key(setting))) for t in trials)
         return {t: Score(**json.loads(data)) for t, data in known if data is not None}
 
     def _done(
-        self, left: Sequence[Trial], setting: Setting
-    ) -> Generator[tuple[Trial, Score], None, None]:
+        self, left: Sequence[CandidateTrial], setting: SearchSetting
+    ) -> Generator[tuple[CandidateTrial, Score], None, None]:
         if self.executor is None:
             shared = Shared(setting)
             yield from ((t, judged(t, shared)) for t in left)
@@ -58,11 +66,13 @@ class Hands:
             )
 
 
-def _mixed(trials: Iterable[Trial]) -> list[Trial]:
+def _mixed(trials: Iterable[CandidateTrial]) -> list[CandidateTrial]:
     """Those that begin with other graphs, or are made of other samples, in turn: they
     wait the least for each other.
     """
-    groups: dict[tuple[tuple[Step, ...], tuple[int, ...]], list[Trial]] = {}
+    groups: dict[
+        tuple[tuple[RecipeStep, ...], tuple[int, ...]], list[CandidateTrial]
+    ] = {}
     for t in trials:
         groups.setdefault((t.candidate.rewrites, t.fit), []).append(t)
     return [

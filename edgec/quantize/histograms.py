@@ -12,7 +12,7 @@ import numpy as np
 from edgec.ir import Array, Observe, Value
 from edgec.quantize.observers import Range, finite
 from edgec.quantize.params import activation_quant
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 BINS = 2048
 _SHRINK = np.geomspace(1.0, 0.05, 41)
@@ -46,7 +46,7 @@ class Histogram:
         return low + (np.arange(BINS) + 0.5) * ((high - low) / BINS)
 
 
-def histograms(work: Work) -> dict[Value, Histogram]:
+def histograms(work: QuantizationState) -> dict[Value, Histogram]:
     """Of every float value, over all samples."""
 
     def find() -> dict[Value, Histogram]:

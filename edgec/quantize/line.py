@@ -4,23 +4,23 @@ begin with.
 
 from __future__ import annotations
 
-from edgec.quantize.once import Once
+from edgec.quantize.once import Memoized
 from edgec.quantize.recipe import Candidate
-from edgec.quantize.work import Step, Work
+from edgec.quantize.work import QuantizationState, RecipeStep
 
 
-class Line:
+class StepPipeline:
     """A model through steps; candidates that begin with the same steps share them."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: QuantizationState) -> None:
         self.work = work
-        self._done = Once()
+        self._done = Memoized()
 
-    def of(self, candidate: Candidate) -> Work:
+    def of(self, candidate: Candidate) -> QuantizationState:
         """After all its steps."""
         return self.after(candidate.steps)
 
-    def after(self, steps: tuple[Step, ...]) -> Work:
+    def after(self, steps: tuple[RecipeStep, ...]) -> QuantizationState:
         """After these."""
         if steps:
             return self._done.get(steps, lambda: self.after(steps[:-1]).do(steps[-1]))

@@ -13,7 +13,7 @@ from edgec.quantize.products import Products, products
 
 
 @dataclass(frozen=True)
-class Link:
+class ChannelLink:
     """What is around such a value. maker: adds to its bias. readers: take from theirs
     what becomes of it there, for all windows the same: nothing lies between, and no
     window has padding, which nobody moves.
@@ -23,7 +23,7 @@ class Link:
     readers: Sequence[Products]
 
 
-def links(graph: Graph) -> dict[Value, Link]:
+def links(graph: Graph) -> dict[Value, ChannelLink]:
     """Of a graph: in networks of separable convolutions most of what depthwise ones
     write.
     """
@@ -33,7 +33,7 @@ def links(graph: Graph) -> dict[Value, Link]:
         if all(v.const is not None for v in op.inputs[1:])
     }
     users = graph.users()
-    found = dict[Value, Link]()
+    found = dict[Value, ChannelLink]()
     for op, maker in layers.items():
         v = op.output
         readers = [
@@ -43,7 +43,7 @@ def links(graph: Graph) -> dict[Value, Link]:
         ]
         plain = getattr(op.spec, "act", "none") == "none" and v not in graph.outputs
         if plain and readers and len(readers) == len(users[v]):
-            found[v] = Link(maker, readers)
+            found[v] = ChannelLink(maker, readers)
     return found
 
 

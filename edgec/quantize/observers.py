@@ -31,7 +31,7 @@ def calibrate(
     found = dict[Value, Range]()
     count = 0
     for sample in samples:
-        seen = Seen()
+        seen = ObservedRange()
         run(sample, seen.observe)
         found = wider(found, seen.ranges)
         count = count + 1
@@ -48,7 +48,7 @@ def vectors(v: Value) -> int:
     return v.type.size // max(1, v.type.shape[-1] if v.type.rank else 1)
 
 
-class Seen:
+class ObservedRange:
     """The smallest and the largest finite element of every float32 value on one sample;
     (inf, -inf) of none.
     """

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Once:
+class Memoized:
     """Results by key. Threads that want one which is being made wait for it."""
 
     def __init__(self) -> None:

@@ -22,13 +22,13 @@ from edgec.ir import Array, Graph, Op
 from edgec.quantize.accuracy import Agreement, Tally, tally
 from edgec.quantize.calibration import Sample
 from edgec.quantize.limits import Limits, Price, decibels
-from edgec.quantize.line import Line
+from edgec.quantize.line import StepPipeline
 from edgec.quantize.recipe import Candidate
 from edgec.quantize.simulate import Simulation, outputs
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.precision import Precision
-from edgec.quantize.units import Unit, runs, units
-from edgec.quantize.work import Work
+from edgec.quantize.units import OpGroup, runs, units
+from edgec.quantize.work import QuantizationState
 from edgec.steps import each
 
 Pricer = Callable[[Graph], Price]
@@ -63,7 +63,7 @@ class Bought:
     samples and outputs. outputs: over all samples.
     """
 
-    unit: Unit
+    unit: OpGroup
     db: float
     price: Price | None
     outputs: Mapping[str, Agreement]
@@ -91,7 +91,7 @@ class Bought:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PrecisionPlan:
     """What was left in float to keep within limits, on `samples` held back; the first
     row is the model without. worth_db: what it had to buy in all, where there was no
     goal (`Recipe.slowdown`).
@@ -124,7 +124,7 @@ class Fold:
     these names in float, all steps done.
     """
 
-    make: Callable[[Names], Work]
+    make: Callable[[Names], QuantizationState]
     held: Sequence[Sample]
 
 
@@ -135,16 +135,16 @@ class Planner:
     """
 
     folds: Sequence[Fold]
-    rough: Work
+    rough: QuantizationState
     limits: Limits
     price: Pricer | None = None
 
-    def plan(self) -> Plan:
+    def plan(self) -> PrecisionPlan:
         """Buy until the goals are reached; without any, while the budget lasts.
 
         Raises EdgecError where it does not.
         """
-        rows = [self.bought((), Unit(()))]
+        rows = [self.bought((), OpGroup(()))]
         if not self._reached(rows[0]):
             market = Market.of(self.rough, [s for f in self.folds for s in f.held])
             for _ in range(_MOST):
@@ -161,12 +161,14 @@ class Planner:
             rows += self.not_needed(market, rows)
         if self.limits.goals and not self._reached(rows[-1]):
             raise self._out_of_reach(rows[-1])
-        return Plan(self.limits, tuple(rows), sum(len(f.held) for f in self.folds))
+        return PrecisionPlan(
+            self.limits, tuple(rows), sum(len(f.held) for f in self.folds)
+        )
 
     def _reached(self, row: Bought) -> bool:
         return self.limits.goals and not any(self.limits.misses(row.outputs))
 
-    def bought(self, floats: Names, unit: Unit, *, back: bool = False) -> Bought:
+    def bought(self, floats: Names, unit: OpGroup, *, back: bool = False) -> Bought:
         """The model as it would be with these in float, measured."""
         tallies = dict[str, Tally]()
         ratios = list[float]()
@@ -186,7 +188,7 @@ class Planner:
             unit, db, price, {n: t.result() for n, t in tallies.items()}, back
         )
 
-    def _best(self, market: Market, rows: Sequence[Bought]) -> Unit | None:
+    def _best(self, market: Market, rows: Sequence[Bought]) -> OpGroup | None:
         """The run that buys most for its time, of what the budget has room for."""
         now = rows[-1]
         left = _floats(rows)
@@ -235,7 +237,7 @@ class Planner:
         large runs first.
         """
         left = [*rows]
-        vain = set[Unit]()
+        vain = set[OpGroup]()
         for _ in range(_MOST if self._reached(rows[-1]) else 0):
             found = self._spare(market, left[-1], _floats(left), vain)
             if found is None:
@@ -255,8 +257,8 @@ class Planner:
                 yield row
 
     def _spare(
-        self, market: Market, now: Bought, left: Names, vain: set[Unit]
-    ) -> Unit | None:
+        self, market: Market, now: Bought, left: Names, vain: set[OpGroup]
+    ) -> OpGroup | None:
         """The run of most work that the goal should be reached without. vain: those
         that were tried.
         """
@@ -269,8 +271,8 @@ class Planner:
         allowed = np.array(
             [10 ** (-self.limits.needed_db(a) / 10) for a in now.outputs.values()]
         )
-        likely = list[Unit]()
-        for run in dict.fromkeys(Unit.of(r) for r in runs(market.units, there)):
+        likely = list[OpGroup]()
+        for run in dict.fromkeys(OpGroup.of(r) for r in runs(market.units, there)):
             more = sum(market.alone[u] for u in market.units if {*u.ops} <= {*run.ops})
             grown = np.asarray(more).reshape(-1, len(now.outputs)).mean(0) / np.maximum(
                 base, 10 ** (-_TOP_DB / 10)
@@ -309,12 +311,12 @@ class Market:
     simulation: Simulation
     samples: Sequence[Sample]
     want: Sequence[Mapping[str, Array]]
-    units: Sequence[Unit]
-    alone: Mapping[Unit, Array] = field(default_factory=dict)
-    refused: set[Unit] = field(default_factory=set)
+    units: Sequence[OpGroup]
+    alone: Mapping[OpGroup, Array] = field(default_factory=dict)
+    refused: set[OpGroup] = field(default_factory=set)
 
     @classmethod
-    def of(cls, work: Work, samples: Sequence[Sample]) -> Market:
+    def of(cls, work: QuantizationState, samples: Sequence[Sample]) -> Market:
         """Measure each unit of a model with all others in float."""
         simulation = Simulation(work)
         run = work.run()
@@ -346,16 +348,16 @@ class Market:
             found += _compare(want, got, tallies)
         return np.array(found)
 
-    def promising(self, left: Names, missing: float) -> list[Unit]:
+    def promising(self, left: Names, missing: float) -> list[OpGroup]:
         """The runs of least work that should buy all that is missing, half of it, …;
         all that is left for 0.
         """
         there = [u for u in self.units if not {*u.names} & {*left}]
-        everything = Unit.of(there)
+        everything = OpGroup.of(there)
         if not missing or not there:
             return [everything] if there and everything not in self.refused else []
         whole = np.maximum(sum(self.alone[u] for u in there), 1e-30)
-        cheapest: dict[float, Unit] = {}
+        cheapest: dict[float, OpGroup] = {}
         for run in runs(self.units, there):
             gain = float(
                 np.mean(
@@ -363,7 +365,7 @@ class Market:
                     + decibels_of(whole - sum(self.alone[u] for u in run))
                 )
             )
-            joined = Unit.of(run)
+            joined = OpGroup.of(run)
             for part in _PARTS if joined not in self.refused else ():
                 if gain >= part * missing and (
                     part not in cheapest or joined.work < cheapest[part].work
@@ -422,21 +424,21 @@ def leaving(candidate: Candidate, names: Names) -> Candidate:
 def within(
     limits: Limits,
     candidate: Candidate,
-    parts: Sequence[tuple[Work, Sequence[Sample]]],
+    parts: Sequence[tuple[QuantizationState, Sequence[Sample]]],
     price: Pricer | None,
-) -> Plan:
+) -> PrecisionPlan:
     """What of a candidate to leave in float. parts: the model before its steps, with
     samples to make it of, and others to judge it on. Raises EdgecError where a goal is
     out of reach.
     """
 
-    def fold(work: Work, held: Sequence[Sample]) -> Fold:
-        line = Line(work)
+    def fold(work: QuantizationState, held: Sequence[Sample]) -> Fold:
+        line = StepPipeline(work)
         return Fold(lambda names: line.of(leaving(candidate, names)), held)
 
     quick = tuple(
         replace(s, inherited=False) if isinstance(s, BiasCorrection) else s
         for s in candidate.steps
     )
-    rough = Line(parts[0][0]).of(replace(candidate, steps=quick))
+    rough = StepPipeline(parts[0][0]).of(replace(candidate, steps=quick))
     return Planner([fold(*part) for part in parts], rough, limits, price).plan()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgec_runtime import Preprocess, TensorInfo, prepare, read_photo
-from edgec_runtime import Quant as InfoQuant
+from edgec_runtime import QuantInfo as InfoQuant
 from edgec_runtime.preprocess import NOTHING, ImageLayout, Wish, bind, parse
 
 from edgec.errors import InputError

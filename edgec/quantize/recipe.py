@@ -14,7 +14,7 @@ from edgec_devices.decoding import from_toml
 
 from edgec.errors import InputError, did_you_mean
 from edgec.quantize.steps import steps
-from edgec.quantize.work import Step
+from edgec.quantize.work import RecipeStep
 
 FOLDER = Path(__file__).parent / "recipes"
 ORDER = ("graph", "ranges", "precision", "weights", "biases")
@@ -31,14 +31,14 @@ class Candidate:
     """One way to quantize: steps, one after the other."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[RecipeStep, ...]
 
     @property
-    def rewrites(self) -> tuple[Step, ...]:
+    def rewrites(self) -> tuple[RecipeStep, ...]:
         """The steps that make its float graph."""
         return tuple(s for s in self.steps if s.changes == "graph")
 
-    def also(self, step: Step) -> Candidate:
+    def also(self, step: RecipeStep) -> Candidate:
         """With one more step, behind those that change what it changes, or something
         before that.
         """
@@ -153,11 +153,11 @@ def _candidate(row: object) -> Candidate:
     return Candidate(str(row["name"]), made)
 
 
-def _order(made: Sequence[Step]) -> str:
+def _order(made: Sequence[RecipeStep]) -> str:
     return ", ".join(f"{s.name} ({s.changes})" for s in made)
 
 
-def _step(given: object) -> Step:
+def _step(given: object) -> RecipeStep:
     """A step of its name, or of {step = name, option = value, …}."""
     row = {"step": given} if isinstance(given, str) else given
     if not isinstance(row, dict) or not isinstance(row.get("step"), str):
@@ -197,7 +197,7 @@ def _number(name: str, value: object) -> float:
     return float(value)
 
 
-def _written(step: Step) -> dict[str, Any]:
+def _written(step: RecipeStep) -> dict[str, Any]:
     """With all its options, so that a later version's defaults do not change what it
     says.
     """

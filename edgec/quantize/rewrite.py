@@ -33,7 +33,7 @@ from edgec.quantize.scales import activation_scales
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedParameters:
     """What is not just the nearest integer. weights: int8 ones, by op. biases: reals in
     place of the model's, by op.
     """
@@ -53,7 +53,7 @@ class Int8:
 def rewrite(
     graph: Graph,
     ranges: Mapping[Value, Range],
-    rounded: Rounded | None = None,
+    rounded: RoundedParameters | None = None,
     left: Collection[Op] = (),
 ) -> Int8:
     """The int8 form of a float graph with known ranges of its values. left: ops that
@@ -61,7 +61,10 @@ def rewrite(
     """
     chosen = int8_ops(graph, ranges, left)
     rewriter = _Rewriter(
-        graph, chosen, activation_scales(graph, chosen, ranges), rounded or Rounded()
+        graph,
+        chosen,
+        activation_scales(graph, chosen, ranges),
+        rounded or RoundedParameters(),
     )
     result = rewriter.run()
     verify(result, "quantized")
@@ -78,7 +81,7 @@ class Integers:
     bias_quant: Quant | None
 
 
-def integers(op: Op, x_scale: float, rounded: Rounded) -> Integers:
+def integers(op: Op, x_scale: float, rounded: RoundedParameters) -> Integers:
     """Of an op with weights whose input has this scale; the bias's scale follows from
     input and weight.
     """
@@ -101,7 +104,7 @@ def integers(op: Op, x_scale: float, rounded: Rounded) -> Integers:
     return Integers(weight, quant, *quantize_bias(wanted, x_scale, quant))
 
 
-def renew(op: Op, twin: Op, rounded: Rounded) -> None:
+def renew(op: Op, twin: Op, rounded: RoundedParameters) -> None:
     """Let the int8 twin of an op have the constants that these give it."""
     at = _places(op)
     made = integers(op, twin.inputs[at["act"]].type.scale, rounded)
@@ -132,7 +135,7 @@ class _Rewriter:
         graph: Graph,
         chosen: set[Op],
         scales: Mapping[Value, Quant],
-        rounded: Rounded,
+        rounded: RoundedParameters,
     ) -> None:
         self.graph = graph
         self.chosen = chosen

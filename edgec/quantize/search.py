@@ -14,18 +14,25 @@ import numpy as np
 from edgec.errors import InputError
 from edgec.ir import Graph, Run
 from edgec.quantize.accuracy import Agreement, Tally
-from edgec.quantize.calibration import Kept, Sample, chosen, label
-from edgec.quantize.hands import Hands
+from edgec.quantize.calibration import CachedSamples, Sample, chosen, label
+from edgec.quantize.hands import CandidateExecutor
 from edgec.quantize.limits import Limits, Price
-from edgec.quantize.line import Line
-from edgec.quantize.plan import Bought, Plan, Pricer, leaving, within
+from edgec.quantize.line import StepPipeline
+from edgec.quantize.plan import Bought, PrecisionPlan, Pricer, leaving, within
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.spending import spend
 from edgec.quantize.strands import Parts
-from edgec.quantize.survey import Suited
-from edgec.quantize.trials import Score, Setting, Trial, errors, fingerprint, going_on
-from edgec.quantize.units import Unit
-from edgec.quantize.work import InterpRunners, Runners, Work
+from edgec.quantize.survey import SampleReport
+from edgec.quantize.trials import (
+    CandidateTrial,
+    Score,
+    SearchSetting,
+    errors,
+    fingerprint,
+    going_on,
+)
+from edgec.quantize.units import OpGroup
+from edgec.quantize.work import InterpRunners, QuantizationState, Runners
 from edgec.steps import Progress
 
 LEAST = 4
@@ -72,7 +79,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Found:
+class QuantizedModel:
     """What a recipe made of a model. graph: int8. floats: the float graph that it is
     of, which `run` runs.
 
@@ -81,7 +88,7 @@ class Found:
     keep within limits; None where there were none. floating: the first results of all
     ops that were left in float. prices: of the first candidate and of the one that was
     kept, where these are not the same operations. parts: of channels of `floats`, see
-    `Work`.
+    `QuantizationState`.
     """
 
     graph: Graph
@@ -92,8 +99,8 @@ class Found:
     samples: int
     held: int = 0
     tried: Sequence[Tried] = field(default=())
-    suited: Suited = field(default=Suited())
-    plan: Plan | None = None
+    suited: SampleReport = field(default=SampleReport())
+    plan: PrecisionPlan | None = None
     floating: tuple[str, ...] = ()
     prices: tuple[Price, Price] | None = None
     parts: Mapping[str, Parts] = field(default_factory=dict)
@@ -130,10 +137,10 @@ def search(
     samples: Sequence[Sample],
     runners: Runners | None = None,
     say: Progress = lambda text: None,
-    hands: Hands | None = None,
+    hands: CandidateExecutor | None = None,
     limits: Limits | None = None,
     price: Pricer | None = None,
-) -> Found:
+) -> QuantizedModel:
     """Quantize a float graph by a recipe.
 
     Raises InputError when there is no sample, EdgecError where a goal of `limits` is
@@ -150,10 +157,12 @@ def search(
             hint="give a folder of photos or an .npz file",
         )
     runners = runners or InterpRunners()
-    samples = Kept(samples)
-    hands = hands or Hands()
+    samples = CachedSamples(samples)
+    hands = hands or CandidateExecutor()
     passes = sum(len(c.steps) for c in recipe.candidates)
-    line = Line(Work(graph, samples, runners, say, recipe.seed, passes))
+    line = StepPipeline(
+        QuantizationState(graph, samples, runners, say, recipe.seed, passes)
+    )
     first = recipe.candidates[0]
     best = recipe.candidates[0]
     judged = _Judged()
@@ -164,14 +173,14 @@ def search(
     if (recipe.chooses or spends is not None) and len(samples) >= LEAST:
         key = fingerprint(graph, samples) if hands.memory is not None else token_hex()
         with going_on(
-            Setting(key, graph, samples, runners, first, recipe.seed, passes, say)
+            SearchSetting(key, graph, samples, runners, first, recipe.seed, passes, say)
         ) as setting:
             judges = _Judges(hands, recipe, setting)
             suited, used = judges.without_strangers(suited, len(samples))
             judged = judges.judged(used)
             best = recipe.candidates[choice(judged.tried, recipe.within_errors)]
             if suited.left_out:
-                line = Line(line.work.on(samples.some(used)))
+                line = StepPipeline(line.work.on(samples.some(used)))
             if spends is not None and judged.db(best) < recipe.enough_db:
                 plan = judges.spent(judged, best, line.of(best), spends)
     if limits:
@@ -198,7 +207,7 @@ def search(
         prices = (price(plainest), price(int8))
     tried = judged.tried if len(judged.tried) > 1 else ()
     count = judged.count
-    found = Found(
+    found = QuantizedModel(
         int8,
         work.graph,
         work.run(),
@@ -226,7 +235,9 @@ def _alike(a: Graph, b: Graph) -> bool:
     return one == other
 
 
-def parts(work: Work) -> Iterator[tuple[Work, Sequence[Sample]]]:
+def parts(
+    work: QuantizationState,
+) -> Iterator[tuple[QuantizationState, Sequence[Sample]]]:
     """The model with samples to make it of, and others to judge it on; with the same
     where there are few.
     """
@@ -261,11 +272,13 @@ class _Judged:
 class _Judges:
     """Candidates on samples that are held back from them."""
 
-    hands: Hands
+    hands: CandidateExecutor
     recipe: Recipe
-    setting: Setting
+    setting: SearchSetting
 
-    def without_strangers(self, suited: Suited, count: int) -> tuple[Suited, list[int]]:
+    def without_strangers(
+        self, suited: SampleReport, count: int
+    ) -> tuple[SampleReport, list[int]]:
         """Whether samples that do not belong help the first candidate on others, and
         the samples to go on with.
         """
@@ -281,7 +294,7 @@ class _Judges:
             [tuple(sorted({*fit, *strange})) for fit, _ in folds],
         )
         trials = [
-            Trial(first, fit, back)
+            CandidateTrial(first, fit, back)
             for way in ways
             for fit, (_, back) in zip(way, folds, strict=True)
         ]
@@ -304,7 +317,7 @@ class _Judges:
         folds = [*_folds(used, self.recipe.seed)]
         candidates = self.recipe.candidates
         scores = self.hands.judge(
-            [Trial(c, fit, back) for fit, back in folds for c in candidates],
+            [CandidateTrial(c, fit, back) for fit, back in folds for c in candidates],
             self.setting,
         )
         each = [
@@ -313,8 +326,8 @@ class _Judges:
         return _Judged(folds, each, compared(self.recipe, each))
 
     def spent(
-        self, judged: _Judged, best: Candidate, work: Work, price: Pricer
-    ) -> Plan:
+        self, judged: _Judged, best: Candidate, work: QuantizationState, price: Pricer
+    ) -> PrecisionPlan:
         """What the recipe's `slowdown` buys: what is left in float, if that is worth it
         on samples held back, or nothing. work: the best after its steps.
         """
@@ -322,12 +335,13 @@ class _Judges:
         number = self.recipe.candidates.index(best)
         before = judged.tried[number]
         score = judged.scores[number]
-        rows = [Bought(Unit(()), before.db, bought.first, before.outputs)]
+        rows = [Bought(OpGroup(()), before.db, bought.first, before.outputs)]
         if bought.unit.ops:
             more = leaving(best, bought.unit.names)
             other = _over_folds(
                 self.hands.judge(
-                    [Trial(more, fit, back) for fit, back in judged.folds], self.setting
+                    [CandidateTrial(more, fit, back) for fit, back in judged.folds],
+                    self.setting,
                 )
             )
             after = compared(
@@ -339,7 +353,9 @@ class _Judges:
                 and not after.refused
             ):
                 rows.append(Bought(bought.unit, after.db, bought.price, after.outputs))
-        return Plan(bought.limits, tuple(rows), judged.count, self.recipe.worth_db)
+        return PrecisionPlan(
+            bought.limits, tuple(rows), judged.count, self.recipe.worth_db
+        )
 
 
 def _over_folds(scores: Sequence[Score]) -> Score:

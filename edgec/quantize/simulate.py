@@ -19,7 +19,7 @@ from edgec.ir.types import dequantize
 from edgec.quantize.calibration import Sample
 from edgec.quantize.domains import role
 from edgec.quantize.steps.precision import FLOAT
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 _ALWAYS = 10**9
 """Samples: that many are worth C."""
@@ -28,7 +28,7 @@ _ALWAYS = 10**9
 class Simulation:
     """Of all int8 forms of a model that leave some of its ops in float."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: QuantizationState) -> None:
         self._work = work
         self._twins = work.int8().twins
 

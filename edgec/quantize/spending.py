@@ -16,8 +16,8 @@ import numpy as np
 from edgec.ir import Array
 from edgec.quantize.limits import Limits, Price
 from edgec.quantize.plan import SENSED, Market, Pricer, decibels_of
-from edgec.quantize.units import Unit, runs
-from edgec.quantize.work import Work
+from edgec.quantize.units import OpGroup, runs
+from edgec.quantize.work import QuantizationState
 
 _PRICED = 12
 """Runs of neighbours that are priced to find one of them."""
@@ -31,16 +31,16 @@ _MACS = 1 / 3
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpentBudget:
     """What is to be left in float, and what the model costs with it; first: without it."""
 
-    unit: Unit
+    unit: OpGroup
     price: Price
     first: Price
     limits: Limits
 
 
-def spend(work: Work, price: Pricer, slowdown: float) -> Spent:
+def spend(work: QuantizationState, price: Pricer, slowdown: float) -> SpentBudget:
     """The ops that buy most for at most `slowdown` (0.1) of the estimated time of the
     int8 model more, where the Edge TPU loses nothing. work: after all steps.
     """
@@ -48,7 +48,7 @@ def spend(work: Work, price: Pricer, slowdown: float) -> Spent:
     now = price(market.simulation.graph(market.simulation.ops))
     first = now
     limits = Limits(max_ms=first.ms * (1 + slowdown), min_tpu_share=first.tpu_share)
-    left: list[Unit] = []
+    left: list[OpGroup] = []
     for _ in range(_MOST):
         found = _best(market, left, now, limits, price)
         if found is None:
@@ -56,22 +56,22 @@ def spend(work: Work, price: Pricer, slowdown: float) -> Spent:
         left = [*left, found[0]]
         now = found[1]
     gone = {op for u in left for op in u.ops}
-    return Spent(
-        Unit(tuple(op for op in work.graph.ops if op in gone)), now, first, limits
+    return SpentBudget(
+        OpGroup(tuple(op for op in work.graph.ops if op in gone)), now, first, limits
     )
 
 
 def _best(
-    market: Market, left: Sequence[Unit], now: Price, limits: Limits, price: Pricer
-) -> tuple[Unit, Price] | None:
+    market: Market, left: Sequence[OpGroup], now: Price, limits: Limits, price: Pricer
+) -> tuple[OpGroup, Price] | None:
     """The run that buys most for its time, of those that there is room for."""
     gone = {op for u in left for op in u.ops}
     there = [u for u in market.units if not gone & {*u.ops}]
     room = _MACS * sum(_macs(u) for u in market.units) - sum(map(_macs, left))
     whole = np.maximum(sum(market.alone[u] for u in there), 1e-30)
-    gains: dict[Unit, float] = {}
+    gains: dict[OpGroup, float] = {}
     for run in runs(market.units, there):
-        unit = Unit.of(run)
+        unit = OpGroup.of(run)
         if unit not in gains and _macs(unit) <= room:
             gain = float(
                 np.mean(decibels_of(_less(whole, run, market)) - decibels_of(whole))
@@ -92,9 +92,9 @@ def _best(
     return best
 
 
-def _less(whole: Array, run: Sequence[Unit], market: Market) -> Array:
+def _less(whole: Array, run: Sequence[OpGroup], market: Market) -> Array:
     return np.maximum(whole - sum(market.alone[u] for u in run), 0.0)
 
 
-def _macs(unit: Unit) -> int:
+def _macs(unit: OpGroup) -> int:
     return sum(op.spec.macs(op) for op in unit.ops)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgec.ir import Array, Graph, Observe, Value
-from edgec.quantize.observers import Range, Seen, only_finite, wider
+from edgec.quantize.observers import ObservedRange, Range, only_finite, wider
 
 WIDE = 2.4
 """Times: a sample whose values range so much wider than usual, on average, is of
@@ -28,7 +28,7 @@ _MOST = 3
 
 
 @dataclass(frozen=True)
-class Stranger:
+class Outlier:
     """A sample that does not belong. name: for people. wider: how many times as wide
     its values' ranges are as is usual (geometric mean). contrast: of its inputs, as a
     part of what is usual.
@@ -50,7 +50,7 @@ def _part(x: float) -> str:
 
 
 @dataclass(frozen=True)
-class Suited:
+class SampleReport:
     """What there is to say of the samples. strangers: those that do not belong;
     widened: how many times as wide all of them together make the ranges (geometric
     mean). alike: whether all samples are of one thing. without_db, with_db: what the
@@ -58,7 +58,7 @@ class Suited:
     None where that was not tried. left_out: whether they were.
     """
 
-    strangers: tuple[Stranger, ...] = ()
+    strangers: tuple[Outlier, ...] = ()
     widened: float = 1.0
     alike: bool = False
     without_db: float | None = None
@@ -118,7 +118,7 @@ class Suited:
 
 
 @dataclass
-class _Sums:
+class _InputSums:
     """Of an input over all samples: their sum, and their squares' about each one's own
     mean.
     """
@@ -145,11 +145,11 @@ class Survey:
     graph: Graph
     each: list[Mapping[Value, Range]] = field(default_factory=list)
     contrast: list[float] = field(default_factory=list)
-    _inputs: dict[Value, _Sums] = field(default_factory=dict, repr=False)
+    _inputs: dict[Value, _InputSums] = field(default_factory=dict, repr=False)
 
     def sample(self) -> tuple[_Sample, Observe]:
         """A sample, and the observer that fills it in."""
-        seen = Seen()
+        seen = ObservedRange()
         inputs = {v for v in self.graph.inputs if v.type.dtype == "float32"}
         found = _Sample(seen.ranges)
 
@@ -166,7 +166,7 @@ class Survey:
         self.contrast.append(0.0)
         for v, array in found.inputs.items():
             x = np.where(np.isfinite(array), array, 0).astype(np.float64)
-            sums = self._inputs.setdefault(v, _Sums(np.zeros(x.shape)))
+            sums = self._inputs.setdefault(v, _InputSums(np.zeros(x.shape)))
             sums.total += x
             sums.squares += float((x * x).sum())
             sums.within += x.size * float(x.var())
@@ -176,23 +176,23 @@ class Survey:
         """Over all samples."""
         return only_finite(reduce(wider, self.each, {}))
 
-    def suited(self, names: Sequence[str]) -> Suited:
+    def suited(self, names: Sequence[str]) -> SampleReport:
         """Who does not belong, and whether all are alike. names: of the samples."""
         widths = np.array([[_width(seen[v]) for v in seen] for seen in self.each])
         found = [*self._strangers(widths, names)]
         if len(found) * _MOST > len(self.each):
             found = []
         rest = np.delete(widths, [s.sample for s in found], 0)
-        return Suited(
+        return SampleReport(
             tuple(found), 2 ** _octaves(widths.max(0), rest.max(0)), self._alike()
         )
 
-    def _strangers(self, widths: Array, names: Sequence[str]) -> list[Stranger]:
+    def _strangers(self, widths: Array, names: Sequence[str]) -> list[Outlier]:
         usual = np.median(widths, 0)
         contrast = float(np.median(self.contrast)) or 1.0
         found = []
         for i, row in enumerate(widths):
-            one = Stranger(
+            one = Outlier(
                 i, names[i], 2 ** _octaves(row, usual), self.contrast[i] / contrast
             )
             if one.wider > WIDE or (one.contrast < FLAT and any(self.contrast)):

@@ -23,10 +23,10 @@ from edgec.executors import Shared, cores, in_order
 from edgec.ir import Array, Graph, Run, print_graph
 from edgec.quantize.accuracy import Tally, tally
 from edgec.quantize.calibration import KEPT_BYTES, Sample, chosen
-from edgec.quantize.line import Line
+from edgec.quantize.line import StepPipeline
 from edgec.quantize.recipe import Candidate
 from edgec.quantize.views import views
-from edgec.quantize.work import Runners, Work
+from edgec.quantize.work import QuantizationState, Runners
 from edgec.steps import Progress
 
 _TOP_DB = 100.0
@@ -39,7 +39,7 @@ Where a mask is empty, no ratio says anything.
 Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
 
 
-class Memory(Protocol):
+class ScoreCache(Protocol):
     """What was judged before: bytes by key, 64 hexadecimal digits."""
 
     def get(self, key: str) -> bytes | None:
@@ -148,12 +148,12 @@ def _silent(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SearchSetting:
     """What all trials of a search share. key: another for each, or, where trials are to
     be remembered, `fingerprint`.
 
     first: the candidate whose float graph says what outputs are wanted. seed, passes:
-    see `Work`.
+    see `QuantizationState`.
     """
 
     key: str
@@ -165,15 +165,15 @@ class Setting:
     passes: int
     say: Progress = _silent
 
-    def apart(self) -> Setting:
+    def apart(self) -> SearchSetting:
         """The same for other threads, processes or machines: nobody is told of the
         steps there.
         """
         return replace(self, runners=copy(self.runners), say=_silent)
 
-    def work(self, numbers: Sequence[int]) -> Work:
+    def work(self, numbers: Sequence[int]) -> QuantizationState:
         """On some of the samples."""
-        return Work(
+        return QuantizationState(
             self.graph,
             chosen(self.samples, numbers),
             self.runners,
@@ -184,7 +184,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Trial:
+class CandidateTrial:
     """One candidate, made of the samples `fit` and judged on the samples `back`, by
     their numbers.
     """
@@ -193,7 +193,7 @@ class Trial:
     fit: tuple[int, ...]
     back: tuple[int, ...]
 
-    def key(self, setting: Setting) -> str:
+    def key(self, setting: SearchSetting) -> str:
         """What it is remembered by."""
         steps = self.candidate.to_json()["steps"], setting.first.to_json()["steps"]
         return _hash(
@@ -201,7 +201,7 @@ class Trial:
         )
 
 
-def judged(trial: Trial, shared: Shared[Setting]) -> Score:
+def judged(trial: CandidateTrial, shared: Shared[SearchSetting]) -> Score:
     """Do it: on a worker, which keeps what the next candidates need too."""
     setting = shared.value
     line = _line(setting, trial.fit)
@@ -231,8 +231,8 @@ def _of_views(
 
 
 _Key = tuple[str, tuple[int, ...]]
-_lines: WeakValueDictionary[_Key, Line] = WeakValueDictionary()
-_latest: dict[_Key, Line] = {}
+_lines: WeakValueDictionary[_Key, StepPipeline] = WeakValueDictionary()
+_latest: dict[_Key, StepPipeline] = {}
 """One at most: it takes hundreds of MB.
 
 Others live as long as a trial works on them.
@@ -240,11 +240,11 @@ Others live as long as a trial works on them.
 _lock = Lock()
 
 
-def _line(setting: Setting, fit: tuple[int, ...]) -> Line:
+def _line(setting: SearchSetting, fit: tuple[int, ...]) -> StepPipeline:
     """The one of this process for a setting and some of its samples."""
     with _lock:
         key = setting.key, fit
-        found = _lines.get(key) or Line(setting.work(fit))
+        found = _lines.get(key) or StepPipeline(setting.work(fit))
         _lines[key] = found
         _latest.clear()
         _latest[key] = found
@@ -252,7 +252,7 @@ def _line(setting: Setting, fit: tuple[int, ...]) -> Line:
 
 
 @contextmanager
-def going_on(setting: Setting) -> Iterator[Setting]:
+def going_on(setting: SearchSetting) -> Iterator[SearchSetting]:
     """What this process keeps for the trials of a setting is wanted until the end."""
     try:
         yield setting

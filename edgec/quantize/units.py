@@ -18,7 +18,7 @@ multiply-accumulates.
 
 
 @dataclass(frozen=True)
-class Unit:
+class OpGroup:
     """Ops that stay together."""
 
     ops: tuple[Op, ...]
@@ -44,12 +44,12 @@ class Unit:
         )
 
     @classmethod
-    def of(cls, parts: Sequence[Unit]) -> Unit:
+    def of(cls, parts: Sequence[OpGroup]) -> OpGroup:
         """All as one."""
         return cls(tuple(op for p in parts for op in p.ops))
 
 
-def units(graph: Graph, ops: Collection[Op]) -> list[Unit]:
+def units(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
     """Each product of weights with what is computed from it before the next; what no
     product reads is by itself. Parts of channels (`separate`) stay together.
     """
@@ -78,10 +78,10 @@ def units(graph: Graph, ops: Collection[Op]) -> list[Unit]:
         named[whole(name)] = home
         at[op] = home
         found[home].append(op)
-    return [Unit(tuple(some)) for some in found]
+    return [OpGroup(tuple(some)) for some in found]
 
 
-def runs(every: Sequence[Unit], there: Sequence[Unit]) -> Iterator[list[Unit]]:
+def runs(every: Sequence[OpGroup], there: Sequence[OpGroup]) -> Iterator[list[OpGroup]]:
     """Runs of all lengths of a series that begins 1, 2, 3, 4, 6, 8, 12, 16, with those
     of their units that are still `there`, in the graph's order; and all of them.
     """

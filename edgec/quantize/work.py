@@ -14,8 +14,8 @@ from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
 from edgec.quantize.calibration import Sample
 from edgec.quantize.observers import Range
-from edgec.quantize.once import Once
-from edgec.quantize.rewrite import Int8, Rounded, rewrite
+from edgec.quantize.once import Memoized
+from edgec.quantize.rewrite import Int8, RoundedParameters, rewrite
 from edgec.quantize.strands import Parts
 from edgec.quantize.survey import Survey
 from edgec.steps import Progress, each
@@ -69,21 +69,21 @@ class InterpRunners:
         """It reads them anew at every run."""
 
 
-class Step(Protocol):
+class RecipeStep(Protocol):
     """One step of a recipe. name: in recipes; that of its file. changes: the one part
-    of `Work` that it may change.
+    of `QuantizationState` that it may change.
     """
 
     name: ClassVar[str]
     changes: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Do it, on calibration samples alone."""
 
 
 @dataclass
-class Work:
+class QuantizationState:
     """What steps read and change.
 
     graph: the float model. samples: to calibrate with. seed: of all that is drawn.
@@ -105,18 +105,18 @@ class Work:
     precision: Mapping[Op, str] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
-    _kept: Once = field(default_factory=Once, repr=False)
+    _kept: Memoized = field(default_factory=Memoized, repr=False)
 
-    def on(self, samples: Sequence[Sample]) -> Work:
+    def on(self, samples: Sequence[Sample]) -> QuantizationState:
         """The same on other samples, with nothing known of them."""
-        return replace(self, samples=samples, _kept=Once())
+        return replace(self, samples=samples, _kept=Memoized())
 
-    def do(self, step: Step) -> Work:
+    def do(self, step: RecipeStep) -> QuantizationState:
         """What the step makes of it; this stays as it is."""
         result = replace(self)
         step.run(result)
         may = _WITH.get(step.changes, (step.changes,))
-        for f in fields(Work):
+        for f in fields(QuantizationState):
             if f.name not in may and getattr(result, f.name) is not getattr(
                 self, f.name
             ):
@@ -197,5 +197,8 @@ class Work:
     def int8(self) -> Int8:
         """The int8 form by what was found so far."""
         return rewrite(
-            self.graph, self.ranges, Rounded(self.weights, self.biases), self.precision
+            self.graph,
+            self.ranges,
+            RoundedParameters(self.weights, self.biases),
+            self.precision,
         )

@@ -18,7 +18,7 @@ _CHARACTER = 6.7
 
 
 @dataclass(frozen=True)
-class Box:
+class NodeBox:
     """What is drawn as one node: a tensor that enters the model, or an op (then `index`
     is its number).
 
@@ -39,7 +39,7 @@ class Box:
 
 
 def picture(
-    boxes: Sequence[Box], edges: Mapping[tuple[int, int], bool], label: str
+    boxes: Sequence[NodeBox], edges: Mapping[tuple[int, int], bool], label: str
 ) -> Markup:
     """An `<svg>` element; the nodes of ops have `data-op`.
 
@@ -72,7 +72,7 @@ def short(text: str) -> str:
     return text if len(text) <= 26 else text[:25] + "…"
 
 
-def _node(box: Box, folded: Folded, i: int) -> Markup:
+def _node(box: NodeBox, folded: Folded, i: int) -> Markup:
     x, y = folded.nodes[i]
     parts = [
         html(

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 from edgec.quantize.accuracy import Agreement
 from edgec.quantize.limits import decibels
-from edgec.quantize.plan import Bought, Plan
+from edgec.quantize.plan import Bought, PrecisionPlan
 from edgec.report.tables import table
 from edgec.report.wording import percent
 
 
-def bought(plan: Plan, verified: Mapping[str, Agreement]) -> Iterator[str]:
+def bought(plan: PrecisionPlan, verified: Mapping[str, Agreement]) -> Iterator[str]:
     """The table, and where the goals are missed on the samples that the bundle was
     verified on.
     """
@@ -41,7 +41,7 @@ def bought(plan: Plan, verified: Mapping[str, Agreement]) -> Iterator[str]:
         yield f"warning: on the samples that it was verified on, {miss}"
 
 
-def _why(plan: Plan) -> str:
+def _why(plan: PrecisionPlan) -> str:
     if plan.limits.goals:
         return "int8 alone is as accurate as was asked for"
     if plan.worth_db:

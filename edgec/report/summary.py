@@ -12,7 +12,7 @@ from edgec_partitioner.partition import Partition
 from edgec.emit.c import CSource
 from edgec.quantize.layers import LayerNoise
 from edgec.quantize.pruning import Pruned
-from edgec.quantize.search import Found
+from edgec.quantize.search import QuantizedModel
 from edgec.quantize.verification import Verification
 from edgec.report.explain.text import PLACES
 from edgec.report.precision import bought
@@ -43,7 +43,7 @@ class Made:
     edgetpu_compiler: Sequence[str]
     float_on_cpu: bool
     remarks: Sequence[str] = ()
-    quantized: Found | None = None
+    quantized: QuantizedModel | None = None
     pruned: Pruned | None = None
     pruned_ms: Sequence[float] = ()
 
@@ -173,7 +173,7 @@ def _accuracy(checked: Verification) -> Iterator[str]:
         yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"
 
 
-def _tried(found: Found) -> Iterator[str]:
+def _tried(found: QuantizedModel) -> Iterator[str]:
     """What a recipe of several candidates tried, the best first."""
     if not found.tried:
         return

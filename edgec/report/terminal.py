@@ -44,7 +44,7 @@ class _Pace:
         return f"{at}/{of}, {left((time.monotonic() - self._since) / done * (of - at + 1))}"
 
 
-class Watch:
+class StepDisplay:
     """Shows the steps that it is called with, on standard error: "" ends them.
 
     As a context, it leaves nothing behind.
@@ -79,7 +79,7 @@ class Watch:
             click.echo(f"{name} {self._pace.told(at, of)}", err=True)
             self._said = now
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> StepDisplay:
         """Itself."""
         return self
 
@@ -144,9 +144,9 @@ def _progress_bar() -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def progress(quiet: bool = False, lines: bool = True) -> Watch:
+def progress(quiet: bool = False, lines: bool = True) -> StepDisplay:
     """Who watches the steps of a verb; see Watch."""
-    return Watch(quiet, lines)
+    return StepDisplay(quiet, lines)
 
 
 _NAMED = 0.02

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgec.benching.tuning import Choice, Tuning
+from edgec.benching.tuning import TunedCall, Tuning
 from edgec.report.tables import table
 
 WORTH_SHOWING = 1.03
@@ -49,11 +49,11 @@ def _lines(t: Tuning) -> Iterator[str]:
     yield f"\n{t.path} has them all; edgec compile --tuned {t.path} uses it"
 
 
-def _saved(c: Choice) -> float:
+def _saved(c: TunedCall) -> float:
     return (c.default_ms - c.ms) * len(c.functions)
 
 
-def _row(c: Choice) -> Sequence[str]:
+def _row(c: TunedCall) -> Sequence[str]:
     times = f"x{len(c.functions)}" if len(c.functions) > 1 else ""
     values = " ".join(f"{k}={n}" for k, n in c.schedule.items())
     figures = f"{1e3 * c.default_ms:.1f} us", f"{1e3 * c.ms:.1f} us", f"{c.gain:.2f}x"

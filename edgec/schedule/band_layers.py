@@ -33,7 +33,7 @@ _ONE = {
 
 
 @dataclass(frozen=True)
-class Layer:
+class CascadeLayer:
     """A convolution. added: a tensor added to its result. weights, scratch: bytes.
     function, struct: of csrc.
     """
@@ -66,7 +66,7 @@ class Layer:
         return Struct(self.struct.ctype, **{**self.struct.fields, "p": p})
 
 
-def pointwise(call: KernelCall, width: int) -> Layer | None:
+def pointwise(call: KernelCall, width: int) -> CascadeLayer | None:
     """A scheduled 1x1 convolution of whole tensors in rows of `width` pixels; None for
     what is none.
     """
@@ -86,7 +86,7 @@ def pointwise(call: KernelCall, width: int) -> Layer | None:
     return _layer(call, _POINTWISE, rows, "y_step", rows.number("scratch_bytes"))
 
 
-def depthwise(call: KernelCall) -> Layer | None:
+def depthwise(call: KernelCall) -> CascadeLayer | None:
     """A scheduled depthwise convolution of whole tensors; None for what is none."""
     p = _told(call, _DEPTHWISE)
     if p is None:
@@ -110,7 +110,7 @@ def _layer(
     p: Struct,
     pitch: str,
     scratch: int,
-) -> Layer | None:
+) -> CascadeLayer | None:
     """The layer of a call with another p.
 
     None where it reads or writes a part of a tensor.
@@ -130,7 +130,7 @@ def _layer(
         if isinstance(t, Table)
     )
     struct = Struct(f"{function}_t", **{**found, "p": p}, **more)
-    return Layer(
+    return CascadeLayer(
         x,
         y,
         added if isinstance(added, Pointer) else None,

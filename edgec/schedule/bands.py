@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
-from edgec.schedule.band_layers import Layer, depthwise, pointwise
+from edgec.schedule.band_layers import CascadeLayer, depthwise, pointwise
 from edgec.schedule.cores import Core
-from edgec.schedule.fuse import Step
+from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import (
     ALIGNMENT,
     STACK_BYTES,
@@ -38,19 +38,19 @@ _SLACK = ALIGNMENT
 
 
 @dataclass(frozen=True)
-class _Way:
+class _CascadeCandidate:
     """Steps that can be one, the values that are then no longer whole, and the call
     that does all.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[FusedStep]
     between: Sequence[Value]
     call: KernelCall
 
 
 def in_bands(
-    graph: Graph, steps: Sequence[Step], core: Core, where: Places
-) -> list[Step]:
+    graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
+) -> list[FusedStep]:
     """Join scheduled steps of 1x1 → depthwise → 1x1 convolutions, or two of them, to
     one step each.
 
@@ -64,14 +64,14 @@ class _Bands:
     """The steps as they are joined."""
 
     def __init__(
-        self, graph: Graph, steps: Sequence[Step], core: Core, where: Places
+        self, graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
     ) -> None:
         self.core = core
         self.where = where
         self.result = list(steps)
         self.border = {*graph.inputs, *graph.outputs}
-        self.readers: dict[Value, list[Step]] = {}
-        self.writers: dict[Value, list[Step]] = {}
+        self.readers: dict[Value, list[FusedStep]] = {}
+        self.writers: dict[Value, list[FusedStep]] = {}
         for step in steps:
             for call in step.calls:
                 self.writers.setdefault(tensors([call])[-1], []).append(step)
@@ -87,7 +87,7 @@ class _Bands:
         while any(self._for_the_arena(step, layer) for step, layer in deep):
             pass
 
-    def _for_the_cache(self, step: Step, deep: Layer) -> None:
+    def _for_the_cache(self, step: FusedStep, deep: CascadeLayer) -> None:
         """Join a depthwise convolution with those around it, as many as pay."""
         for way in self._ways(step, deep):
             if sum(v.type.nbytes for v in way.between) > self.core.l2 // 2:
@@ -96,7 +96,7 @@ class _Bands:
                     self.result = joined
                     return
 
-    def _for_the_arena(self, step: Step, deep: Layer) -> bool:
+    def _for_the_arena(self, step: FusedStep, deep: CascadeLayer) -> bool:
         """Join them where the second cache does not keep all that lives, and clearly
         fewer bytes do then; whether it did.
         """
@@ -112,7 +112,7 @@ class _Bands:
                     return True
         return False
 
-    def _ways(self, step: Step, deep: Layer) -> Iterator[_Way]:
+    def _ways(self, step: FusedStep, deep: CascadeLayer) -> Iterator[_CascadeCandidate]:
         """To join a depthwise convolution with those around it, the most first, where
         the second cache keeps bands and weights.
         """
@@ -134,13 +134,13 @@ class _Bands:
                 bytes_ = sum(layer.weights for _, layer in parts)
                 bytes_ += sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
                 if bytes_ <= self.core.l2 // 2:
-                    yield _Way(
+                    yield _CascadeCandidate(
                         [s for s, _ in parts],
                         [layer.y.value for _, layer in parts[:-1]],
                         call,
                     )
 
-    def _twice(self, deep: Layer) -> float:
+    def _twice(self, deep: CascadeLayer) -> float:
         """Of the rows that a thread computes for its share of a depthwise convolution,
         what others compute too.
         """
@@ -155,8 +155,8 @@ class _Bands:
         )
 
     def _pointwise(
-        self, steps: Sequence[Step], between: Value
-    ) -> tuple[Step, Layer] | None:
+        self, steps: Sequence[FusedStep], between: Value
+    ) -> tuple[FusedStep, CascadeLayer] | None:
         """The step, if it is one, that is still one 1x1 convolution, where nothing else
         has to do with the value between: a concat has a writer for each of its parts.
         """
@@ -180,18 +180,18 @@ class _Bands:
             return None
         return step, layer
 
-    def _joined(self, way: _Way) -> list[Step]:
+    def _joined(self, way: _CascadeCandidate) -> list[FusedStep]:
         ops = tuple(sorted(i for s in way.steps for i in s.ops))
         kept = [s for s in self.result if s not in way.steps]
         return sorted(
-            [*kept, Step(ops, (way.call,), way.steps[-1].at)], key=lambda s: s.at
+            [*kept, FusedStep(ops, (way.call,), way.steps[-1].at)], key=lambda s: s.at
         )
 
-    def _peak(self, steps: Sequence[Step]) -> int:
+    def _peak(self, steps: Sequence[FusedStep]) -> int:
         """Bytes that live at most, scratch too."""
         return peak(self._lives(steps))
 
-    def _highest(self) -> list[Step]:
+    def _highest(self) -> list[FusedStep]:
         """The steps at which most bytes live."""
         lives = self._lives(self.result)
         most = peak(lives)
@@ -201,19 +201,19 @@ class _Bands:
             if peak([b for b in lives if b.first <= i <= b.last]) == most
         ]
 
-    def _lives(self, steps: Sequence[Step]) -> list[Lifetime]:
+    def _lives(self, steps: Sequence[FusedStep]) -> list[Lifetime]:
         lives = lifetimes((tensors(s.calls) for s in steps), self.where, self.border)
         return [*lives, *_scratches(steps, self.core.threads)]
 
 
-def _around(deep: Layer) -> int:
+def _around(deep: CascadeLayer) -> int:
     """Bytes that a depthwise convolution reads and writes: where layers alternate, the
     largest tensors come first.
     """
     return deep.x.value.type.nbytes + deep.y.value.type.nbytes
 
 
-def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:
+def _scratches(steps: Sequence[FusedStep], threads: int) -> Iterator[Lifetime]:
     for i, step in enumerate(steps):
         for x in (
             x for call in step.calls for x in call.operands if isinstance(x, Scratch)
@@ -224,7 +224,10 @@ def _scratches(steps: Sequence[Step], threads: int) -> Iterator[Lifetime]:
 
 
 def _call(
-    before: Layer | None, deep: Layer, after: Layer | None, core: Core
+    before: CascadeLayer | None,
+    deep: CascadeLayer,
+    after: CascadeLayer | None,
+    core: Core,
 ) -> KernelCall:
     """The call that does all."""
     names = ("n", "ih", "iw", "oh", "ow", "kh", "sh", "dh", "pt")

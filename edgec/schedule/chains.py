@@ -23,7 +23,7 @@ from edgec.ir import (
     Value,
 )
 from edgec.schedule.cores import Core
-from edgec.schedule.fuse import Step
+from edgec.schedule.fuse import FusedStep
 from edgec.schedule.gemm_f32.epilogue import BOUNDS
 from edgec.schedule.kernels import binary
 from edgec.schedule.kernels.elementwise import FLOATS
@@ -69,11 +69,11 @@ class _Link:
 
 def in_chains(
     graph: Graph,
-    asked: Sequence[Step],
-    steps: Sequence[Step],
+    asked: Sequence[FusedStep],
+    steps: Sequence[FusedStep],
     core: Core,
     where: Places,
-) -> list[Step]:
+) -> list[FusedStep]:
     """Join scheduled steps that are elementwise, two at least, to one step each; asked:
     the same with plain calls.
 
@@ -94,7 +94,7 @@ class _Chains:
     chains; by their ops.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Step], where: Places) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[FusedStep], where: Places) -> None:
         border = {*graph.inputs, *graph.outputs}
         self.where = where
         self.owned = {where[v].root for v in border if v.const is None}
@@ -108,11 +108,11 @@ class _Chains:
             self._put(step)
 
     @property
-    def result(self) -> list[Step]:
+    def result(self) -> list[FusedStep]:
         """In order."""
         return sorted(self.steps.values(), key=lambda s: s.at)
 
-    def add(self, plain: Step, link: _Link) -> None:
+    def add(self, plain: FusedStep, link: _Link) -> None:
         """Join a step with those that make what it reads, where that can be."""
         self.links[plain.ops], self.written[link.y] = (link,), plain.ops
         ops = plain.ops
@@ -138,7 +138,7 @@ class _Chains:
         )
         if call is None:
             return ops
-        joined = Step(tuple(sorted((*before, *ops))), (call,), last.at)
+        joined = FusedStep(tuple(sorted((*before, *ops))), (call,), last.at)
         least = self.living.peak()
         self._change((first, last), (joined,))
         if self.living.peak() > least:
@@ -161,7 +161,7 @@ class _Chains:
             at not in apart for at in self.used.get(root, [])
         )
 
-    def _change(self, old: Sequence[Step], new: Sequence[Step]) -> None:
+    def _change(self, old: Sequence[FusedStep], new: Sequence[FusedStep]) -> None:
         for step in old:
             del self.steps[step.ops]
             self.living.remove(step.at, tensors(step.calls))
@@ -171,12 +171,12 @@ class _Chains:
             self.steps[step.ops] = step
             self._put(step)
 
-    def _put(self, step: Step) -> None:
+    def _put(self, step: FusedStep) -> None:
         self.living.add(step.at, tensors(step.calls))
         for root in self._roots(step):
             insort(self.used.setdefault(root, []), step.at)
 
-    def _roots(self, step: Step) -> set[Value]:
+    def _roots(self, step: FusedStep) -> set[Value]:
         """The values in whose bytes lies what it reads and writes."""
         return {self.where[v].root for v in tensors(step.calls)}
 

@@ -23,7 +23,7 @@ SHIPPED = Path(__file__).parent / "tuned"
 
 
 @dataclass(frozen=True)
-class Found:
+class TunedSchedule:
     """The best way to compute a call. ms, default_ms: of it, and of what analysis
     prefers. what: the call, for people.
 
@@ -42,7 +42,7 @@ class Found:
     what: str = ""
 
 
-Table = Mapping[str, Found]
+Table = Mapping[str, TunedSchedule]
 """By signature."""
 
 
@@ -57,7 +57,7 @@ class Database:
         """What is known of a core."""
         return self.cores.get(core, {})
 
-    def with_entry(self, core: str, signature: str, found: Found) -> Database:
+    def with_entry(self, core: str, signature: str, found: TunedSchedule) -> Database:
         """One more, in place of what was known."""
         return Database(
             self.format, {**self.cores, core: {**self.of(core), signature: found}}

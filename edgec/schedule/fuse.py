@@ -19,7 +19,7 @@ _CONCAT = "ek_concat"
 
 
 @dataclass(frozen=True)
-class Step:
+class FusedStep:
     """One function: the ops that it computes, by their position in the graph, and the
     calls that do it.
 
@@ -37,17 +37,17 @@ class Step:
 class _Change:
     """Steps that go, and those that come in their place."""
 
-    old: Sequence[Step]
-    new: Sequence[Step]
+    old: Sequence[FusedStep]
+    new: Sequence[FusedStep]
 
 
 def fuse(
     graph: Graph,
-    steps: Sequence[Step],
+    steps: Sequence[FusedStep],
     core: Core,
     where: Places,
     choose: Choose = preferred,
-) -> list[Step]:
+) -> list[FusedStep]:
     """Let steps that compute elements of one result become parts of the step that makes
     it.
 
@@ -68,7 +68,7 @@ class _Fusion:
     def __init__(
         self,
         graph: Graph,
-        steps: Sequence[Step],
+        steps: Sequence[FusedStep],
         core: Core,
         where: Places,
         choose: Choose,
@@ -80,19 +80,19 @@ class _Fusion:
         for i, op in enumerate(graph.ops):
             for v in op.inputs:
                 self.readers.setdefault(v, []).append(i)
-        self.ending: dict[int, list[Step]] = {}
+        self.ending: dict[int, list[FusedStep]] = {}
         self.living = Living(len(graph.ops), where, {*graph.inputs, *graph.outputs})
         self._apply(_Change([], steps))
         self.peak = self.living.peak()
 
-    def result(self) -> list[Step]:
+    def result(self) -> list[FusedStep]:
         """The steps as they run."""
         return sorted(
             (s for some in self.ending.values() for s in some),
             key=lambda s: (s.at, s.ops[-1]),
         )
 
-    def join(self, step: Step) -> None:
+    def join(self, step: FusedStep) -> None:
         """Join the calls of a step with the makers of what they read, where that can
         be: all, or as many as may.
         """
@@ -129,7 +129,7 @@ class _Fusion:
     def _undo(self, change: _Change) -> None:
         self._apply(_Change(change.new, change.old))
 
-    def _left(self, step: Step) -> Step:
+    def _left(self, step: FusedStep) -> FusedStep:
         """What is left of a step."""
         return next(
             (s for s in self.ending.get(step.ops[-1], ()) if s.ops == step.ops), step
@@ -143,7 +143,7 @@ class _Fusion:
         self.peak = now
         return True
 
-    def _ways(self, step: Step, call: KernelCall) -> Iterator[_Change]:
+    def _ways(self, step: FusedStep, call: KernelCall) -> Iterator[_Change]:
         """The ways in which the call can join one of the makers of its operands, the
         last of them first.
         """
@@ -162,7 +162,7 @@ class _Fusion:
                     made, ops, more, [s for s in (made, gate, step) if s]
                 )
 
-    def _maker(self, v: Value) -> Step | None:
+    def _maker(self, v: Value) -> FusedStep | None:
         """The step that makes the whole of a value by one call, and nothing else."""
         for s in self.ending.get(self.writer.get(v, -1), ()):
             if len(s.calls) == 1:
@@ -171,7 +171,9 @@ class _Fusion:
                 return None
         return None
 
-    def _gate(self, v: Value, reads: Sequence[Value], step: Step) -> Step | None:
+    def _gate(
+        self, v: Value, reads: Sequence[Value], step: FusedStep
+    ) -> FusedStep | None:
         """The step of f where a step reads v and f(v), and no other reads f(v)."""
         for y in reads:
             if y is not v and self.readers.get(y) == [step.at]:
@@ -194,10 +196,10 @@ class _Fusion:
 
     def _joined(
         self,
-        made: Step,
+        made: FusedStep,
         ops: Sequence[int],
         more: tuple[KernelCall, ...],
-        old: Sequence[Step],
+        old: Sequence[FusedStep],
     ) -> _Change:
         """More calls in `made`, which runs later if it needs what is not there yet."""
         ops = (*made.ops, *ops)
@@ -206,7 +208,7 @@ class _Fusion:
         head = replace(made.calls[0], then=(*made.calls[0].then, *more))
         rest = tuple(c for c in old[-1].calls if c not in more)
         left = [replace(old[-1], calls=rest)] if rest else []
-        return _Change(old, [*left, Step(ops, (head,), at)])
+        return _Change(old, [*left, FusedStep(ops, (head,), at)])
 
 
 def outer(calls: Sequence[KernelCall]) -> list[Value]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
-from edgec.schedule.fuse import Step
+from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import Living, tensors
 from edgec.schedule.views import Place, Places
 
 
 def in_place(
-    graph: Graph, asked: Sequence[Step], steps: Sequence[Step], where: Places
+    graph: Graph, asked: Sequence[FusedStep], steps: Sequence[FusedStep], where: Places
 ) -> Places:
     """The places after every result that may has gone where an operand was. asked: the
     steps with plain calls.

@@ -42,14 +42,14 @@ def record(call: KernelCall) -> Record:
     """A call; of its constant arrays their types, and so much of their values that
     others like them can be made.
     """
-    return _Writer(values=True).call(call)
+    return _CallWriter(values=True).call(call)
 
 
 def signature(call: KernelCall) -> str:
     """The same for all calls that want the same of a core: the plain kernel, and a hash
     of its sizes and types.
     """
-    text = json.dumps(_Writer(values=False).call(call), sort_keys=True)
+    text = json.dumps(_CallWriter(values=False).call(call), sort_keys=True)
     kernels = "+".join(c.kernel for c in (call, *call.then))
     return f"{kernels}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -59,11 +59,11 @@ def again(made: Record) -> KernelCall:
 
     Raises KeyError, TypeError or ValueError for what is none.
     """
-    return _Reader().call(made)
+    return _CallReader().call(made)
 
 
 @dataclass
-class _Writer:
+class _CallWriter:
     """values: whether what schedules do not depend on is written too."""
 
     values: bool
@@ -140,7 +140,7 @@ class _Writer:
 
 
 @dataclass
-class _Reader:
+class _CallReader:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     known: dict[int, Value] = field(default_factory=dict)
 

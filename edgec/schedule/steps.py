@@ -11,7 +11,7 @@ from edgec.ir import PART, PARTS, Graph, KernelCall, Op
 from edgec.schedule.bands import in_bands
 from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
-from edgec.schedule.fuse import Step, fuse, outer
+from edgec.schedule.fuse import FusedStep, fuse, outer
 from edgec.schedule.in_place import in_place
 from edgec.schedule.liveness import ALIGNMENT, Most, lifetimes, living, peak
 from edgec.schedule.variant import Choose, Rules, choice
@@ -38,8 +38,8 @@ class Scheduled:
 
     places: Places
     ops: tuple[int, ...]
-    steps: tuple[Step, ...]
-    asked: tuple[Step, ...]
+    steps: tuple[FusedStep, ...]
+    asked: tuple[FusedStep, ...]
     cores: tuple[Core, ...]
 
 
@@ -74,7 +74,7 @@ def asked(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     calls = [op.calls() for op in graph.ops]
     where = _places(graph, calls) if rules.views else apart(graph)
     plain = [
-        Step((i,), left, i)
+        FusedStep((i,), left, i)
         for i, some in enumerate(calls)
         if (left := tuple(call for call in some if not is_done(call, where)))
     ]
@@ -89,7 +89,7 @@ def asked(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
 
 
 def _with_room(
-    graph: Graph, steps: Sequence[Step], core: Core, where: Places
+    graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
 ) -> list[Core]:
     """The core as each step finds it: with the room in the arena that tensors leave
     then, for each of its threads.

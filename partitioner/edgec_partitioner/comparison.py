@@ -86,7 +86,7 @@ class Stock:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StockComparison:
     """The columns. cpu_only: without an Edge TPU. stock: None where there is no Edge
     TPU, or nothing to compare.
     """

@@ -12,8 +12,8 @@ from edgec.ir import Op, Refusal
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec_partitioner.comparison import (
     Column,
-    Comparison,
     Stock,
+    StockComparison,
     column,
     cpu_only,
     uncounted,
@@ -104,7 +104,7 @@ class SourceRow:
 
 
 @dataclass(frozen=True)
-class Report:
+class ExplainReport:
     """What `edgec explain` shows. assumed_quantization: the scales are made up, since
     no calibration data was given.
 
@@ -120,7 +120,7 @@ class Report:
     assumed_quantization: bool
     obstacle: str | None
     bound_ms: float | None
-    comparison: Comparison
+    comparison: StockComparison
     segments: tuple[SegmentRow, ...]
     applied: tuple[Applied, ...]
     ops: tuple[OpRow, ...]
@@ -179,7 +179,7 @@ class Origin:
     remarks: Sequence[str] = ()
 
 
-def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
+def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> ExplainReport:
     """The report on a partition for a board with this CPU."""
     cpu = cpu.within(parts.graph)
     graph = parts.graph
@@ -197,14 +197,14 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
     }
     outside = uncounted(graph, origin.stock)
     ours = column(parts.regions, answers, cpu, parts.link, outside)
-    return Report(
+    return ExplainReport(
         model=origin.model,
         target=origin.target,
         link=parts.link.name if parts.link else None,
         assumed_quantization=origin.assumed_quantization,
         obstacle=origin.obstacle,
         bound_ms=parts.cuts.bound_ms if parts.cuts else None,
-        comparison=Comparison(
+        comparison=StockComparison(
             origin.baseline or cpu_only(graph, cpu, outside), origin.stock, ours
         ),
         segments=_segment_rows(parts, cpu),
@@ -215,18 +215,18 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> Report:
     )
 
 
-def unplaced(origin: Origin, baseline: Column, link: Link | None) -> Report:
+def unplaced(origin: Origin, baseline: Column, link: Link | None) -> ExplainReport:
     """The report on a file that edgec cannot bring to a graph: it has no segments and
     no ops, only the file's.
     """
-    return Report(
+    return ExplainReport(
         model=origin.model,
         target=origin.target,
         link=link.name if link else None,
         assumed_quantization=origin.assumed_quantization,
         obstacle=origin.obstacle,
         bound_ms=None,
-        comparison=Comparison(baseline, origin.stock, baseline),
+        comparison=StockComparison(baseline, origin.stock, baseline),
         segments=(),
         applied=(),
         ops=(),

@@ -12,7 +12,7 @@ from edgec.ir import OpDef, Refusal, Versions
 from edgec.ir.opdef import by_name
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
-from edgec_partitioner.stock import FIRST_UNKNOWN_BUILTIN, Node, mapped
+from edgec_partitioner.stock import FIRST_UNKNOWN_BUILTIN, StockNode, mapped
 from edgec_partitioner.verdicts import Answer, Verdict, beyond_calibration
 
 Stock = Literal["mapped", "cpu"]
@@ -66,7 +66,7 @@ def judge(
         Verdict((a,) if a else found) for found, a in zip(known, aborts, strict=True)
     ]
     nodes = [
-        Node(o.reads, o.writes, v.answer == "edgetpu")
+        StockNode(o.reads, o.writes, v.answer == "edgetpu")
         for o, v in zip(operators, verdicts, strict=True)
     ]
     taken = set() if any(aborts) else mapped(nodes, all_sets)

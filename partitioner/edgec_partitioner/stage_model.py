@@ -29,7 +29,7 @@ from edgec.ir import Op
 from edgec_partitioner.cost import PARAMETER_CACHE
 from edgec_partitioner.regions import CALL_MS, Places
 from edgec_partitioner.silence import descriptors_silenced
-from edgec_partitioner.stage_problem import Edge, Node, Problem
+from edgec_partitioner.stage_problem import Edge, Problem, StageNode
 from edgec_partitioner.verdicts import Place
 
 RELAXATION_NODES = 2000
@@ -50,7 +50,7 @@ class Solution:
 
 
 @dataclass
-class _Rows:
+class _LinearProgram:
     """A linear program under construction: columns with bounds and costs, rows `low <=
     sum <= high`.
     """
@@ -110,9 +110,9 @@ class _Rows:
 
 
 _Terms = list[tuple[int, float]]
-_Inside = Mapping[Node, list[_Terms]]
+_Inside = Mapping[StageNode, list[_Terms]]
 """For each node that may be on the Edge TPU and each segment: 1 if it is in it."""
-_Crossing = tuple[Edge, Node, Node, int]
+_Crossing = tuple[Edge, StageNode, StageNode, int]
 """A value, a reader that could share the segment of who makes it, one of both, and a
 column that is 1 if that one is in a segment that the other is not in.
 """
@@ -137,7 +137,7 @@ def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
     different segments (see _sides, and _calls for how many segments there are at
     least). No column need be whole.
     """
-    rows = _Rows()
+    rows = _LinearProgram()
     inside = {
         n: [[(rows.column(whole=True), 1.0)]] for n in p.nodes if n.tpu_ms is not None
     }
@@ -158,7 +158,11 @@ def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
 
 
 def _sides(
-    rows: _Rows, p: Problem, cpu: Node, inside: _Inside, crossings: Sequence[_Crossing]
+    rows: _LinearProgram,
+    p: Problem,
+    cpu: StageNode,
+    inside: _Inside,
+    crossings: Sequence[_Crossing],
 ) -> None:
     """Nodes on a path around `cpu` are before or after it; a value between the two
     sides leaves its segment.
@@ -195,7 +199,9 @@ def _sides(
             rows.at_least(terms, float(reader in after) - 1.0)
 
 
-def _calls(rows: _Rows, p: Problem, inside: Mapping[Node, _Terms]) -> None:
+def _calls(
+    rows: _LinearProgram, p: Problem, inside: Mapping[StageNode, _Terms]
+) -> None:
     """The overheads of the segments that there are at least, and of the calls before,
     between and after them.
 
@@ -224,15 +230,15 @@ def _calls(rows: _Rows, p: Problem, inside: Mapping[Node, _Terms]) -> None:
     rows.at_least([(last, 1.0), (some, -1.0), *sinks], 0.0)
 
 
-def _slots(p: Problem) -> list[list[Node]]:
+def _slots(p: Problem) -> list[list[StageNode]]:
     """The nodes that may be on the Edge TPU before, between and after the nodes of a
     longest path of others.
     """
     order = sorted(
         (n for n in p.nodes if n.tpu_ms is None), key=lambda n: len(p.later[n])
     )
-    length = dict[Node, int]()
-    behind = dict[Node, Node | None]()
+    length = dict[StageNode, int]()
+    behind = dict[StageNode, StageNode | None]()
     for i, n in enumerate(order):
         behind[n] = max(
             (o for o in order[:i] if o in p.later[n]),
@@ -241,12 +247,12 @@ def _slots(p: Problem) -> list[list[Node]]:
         )
         nearest = behind[n]
         length[n] = 1 + (length[nearest] if nearest is not None else 0)
-    path = list[Node]()
+    path = list[StageNode]()
     at = max(order, key=length.__getitem__, default=None)
     while at is not None:
         path.append(at)
         at = behind[at]
-    slots: list[list[Node]] = [[] for _ in range(len(path) + 1)]
+    slots: list[list[StageNode]] = [[] for _ in range(len(path) + 1)]
     for n in (n for n in p.nodes if n.tpu_ms is not None):
         before = sum(n in p.later[c] for c in path)
         if all(c in p.later[n] for c in path[before:]):
@@ -260,7 +266,7 @@ def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solu
     The search ends with a choice of at most `enough_ms`, or after `nodes` nodes of its
     tree, which, unlike a time limit, gives the same result on any machine.
     """
-    rows = _Rows()
+    rows = _LinearProgram()
     last = 2 * segments
     late = {n: _late(rows, n, last) for n in p.nodes}
     for e in p.edges:
@@ -291,7 +297,10 @@ def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solu
 
 
 def _first_and_last(
-    rows: _Rows, p: Problem, late: Mapping[Node, list[int]], used: Sequence[int]
+    rows: _LinearProgram,
+    p: Problem,
+    late: Mapping[StageNode, list[int]],
+    used: Sequence[int],
 ) -> None:
     """CPU segments before the first and after the last on the Edge TPU; used[t] pays
     for the one before segment t.
@@ -316,7 +325,7 @@ def _first_and_last(
                 rows.at_least([(last, 1.0), (columns[s - 1], -1.0), *more], 0.0)
 
 
-def _late(rows: _Rows, n: Node, last: int) -> list[int]:
+def _late(rows: _LinearProgram, n: StageNode, last: int) -> list[int]:
     """The columns "stage s or later" of a node, for s from 1 to `last`; on the CPU
     alone, odd stages are the next.
     """
@@ -339,7 +348,7 @@ def _minus(terms: _Terms) -> _Terms:
     return [(c, -k) for c, k in terms]
 
 
-def _costs(rows: _Rows, p: Problem, inside: _Inside) -> list[_Crossing]:
+def _costs(rows: _LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]:
     """The costs of nodes, values and streamed parameters."""
     for n in p.nodes:
         rows.offset += n.cpu_ms
@@ -364,12 +373,14 @@ def _costs(rows: _Rows, p: Problem, inside: _Inside) -> list[_Crossing]:
     return crossings
 
 
-def _add(rows: _Rows, terms: _Terms, ms: float) -> None:
+def _add(rows: _LinearProgram, terms: _Terms, ms: float) -> None:
     for c, k in terms:
         rows.cost[c] += k * ms
 
 
-def _cross(rows: _Rows, e: Edge, inside: _Inside, t: int) -> Iterator[_Crossing]:
+def _cross(
+    rows: _LinearProgram, e: Edge, inside: _Inside, t: int
+) -> Iterator[_Crossing]:
     """What a value costs in segment t.
 
     Where it is certain to cross, no column is needed.
@@ -407,7 +418,7 @@ def _silent_solver() -> highspy.Highs:
 
 
 def _solve(
-    rows: _Rows, nodes: int, enough: float = -highspy.kHighsInf
+    rows: _LinearProgram, nodes: int, enough: float = -highspy.kHighsInf
 ) -> tuple[list[float] | None, float]:
     """The best values found and the proven bound.
 

@@ -19,7 +19,7 @@ from edgec_partitioner.regions import Costs, Places
 
 
 @dataclass(eq=False)
-class Node:
+class StageNode:
     """Operations that share a stage. cpu_ms, tpu_ms: their time at either place; tpu_ms
     is None where the rules refuse.
 
@@ -41,9 +41,9 @@ class NodeSet:
     """
 
     bits: int
-    at: Mapping[Node, int]
+    at: Mapping[StageNode, int]
 
-    def __contains__(self, n: Node) -> bool:
+    def __contains__(self, n: StageNode) -> bool:
         return bool(self.bits >> self.at[n] & 1)
 
     def __len__(self) -> int:
@@ -64,10 +64,10 @@ class Edge:
     is needed outside of the segment that makes it for certain.
     """
 
-    source: Node | None
-    readers: tuple[Node, ...]
-    groups: tuple[tuple[Node, ...], ...]
-    near: tuple[Node, ...]
+    source: StageNode | None
+    readers: tuple[StageNode, ...]
+    groups: tuple[tuple[StageNode, ...], ...]
+    near: tuple[StageNode, ...]
     leaves: bool
     in_ms: float
     out_ms: float
@@ -77,11 +77,11 @@ class Edge:
 class Problem:
     """Nodes in an order that respects the edges, and what all segments share."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[StageNode, ...]
     edges: tuple[Edge, ...]
-    later: Mapping[Node, NodeSet]
+    later: Mapping[StageNode, NodeSet]
     """The nodes that depend on a node."""
-    earlier: Mapping[Node, NodeSet]
+    earlier: Mapping[StageNode, NodeSet]
     """Those that a node depends on."""
     segment_ms: float
     streamed_ms: float
@@ -89,7 +89,7 @@ class Problem:
     costs.
     """
 
-    def beside(self, n: Node) -> Iterator[Node]:
+    def beside(self, n: StageNode) -> Iterator[StageNode]:
         """The nodes that neither depend on a node nor it on them, in order."""
         bit = self.later[n].at[n]
         others = ~(self.later[n].bits | self.earlier[n].bits | 1 << bit) & (
@@ -146,17 +146,17 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
     return Problem(order, tuple(edges), later, earlier, segment, streamed)
 
 
-def _node(op: Op, may: bool, costs: Costs) -> Node:
+def _node(op: Op, may: bool, costs: Costs) -> StageNode:
     work = costs.work(op)
     alone = (
         TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6).ms(costs.link)
         - costs.link.invoke
     )
     alone += costs.link.per_mb_sent * work.code / 1e6
-    return Node([op], costs.op_ms(op), alone if may else None, work.parameters)
+    return StageNode([op], costs.op_ms(op), alone if may else None, work.parameters)
 
 
-def _merge(graph: Graph, nodes: dict[Op, Node]) -> None:
+def _merge(graph: Graph, nodes: dict[Op, StageNode]) -> None:
     """Let neighbours on the CPU be one node if the first feeds only the second, or the
     second reads only the first.
 
@@ -199,7 +199,7 @@ def _merge(graph: Graph, nodes: dict[Op, Node]) -> None:
             }
 
 
-def _join(nodes: dict[Op, Node], own: Node, other: Node) -> None:
+def _join(nodes: dict[Op, StageNode], own: StageNode, other: StageNode) -> None:
     """Let what a node computes be a part of another."""
     other.ops += own.ops
     other.cpu_ms += own.cpu_ms
@@ -207,10 +207,12 @@ def _join(nodes: dict[Op, Node], own: Node, other: Node) -> None:
 
 
 def _readers(
-    order: Sequence[Node], producer: Mapping[Value, Op], nodes: Mapping[Op, Node]
-) -> dict[Node, list[Node]]:
+    order: Sequence[StageNode],
+    producer: Mapping[Value, Op],
+    nodes: Mapping[Op, StageNode],
+) -> dict[StageNode, list[StageNode]]:
     """The other nodes that read a node's values, in order."""
-    readers: dict[Node, dict[Node, None]] = {n: {} for n in order}
+    readers: dict[StageNode, dict[StageNode, None]] = {n: {} for n in order}
     for n in order:
         for v in (v for op in n.ops for v in op.inputs if v in producer):
             if nodes[producer[v]] is not n:
@@ -218,11 +220,11 @@ def _readers(
     return {n: list(found) for n, found in readers.items()}
 
 
-_Sets = dict[Node, NodeSet]
+_Sets = dict[StageNode, NodeSet]
 
 
 def _reach(
-    order: Sequence[Node], readers: Mapping[Node, list[Node]]
+    order: Sequence[StageNode], readers: Mapping[StageNode, list[StageNode]]
 ) -> tuple[_Sets, _Sets, _Sets]:
     """For each node those that depend on it; those that it depends on; and of the
     first, those that a node of the CPU lies between on some path.
@@ -246,11 +248,13 @@ def _reach(
     return next(sets), next(sets), next(sets)
 
 
-def _groups(readers: Sequence[Node], apart: _Sets) -> tuple[tuple[Node, ...], ...]:
+def _groups(
+    readers: Sequence[StageNode], apart: _Sets
+) -> tuple[tuple[StageNode, ...], ...]:
     """Readers such that those of two groups are always apart, in as many groups as
     there can be.
     """
-    groups = list[tuple[Node, ...]]()
+    groups = list[tuple[StageNode, ...]]()
     for r in readers:
         touching = [
             g for g in groups if any(r not in apart[o] and o not in apart[r] for o in g)
@@ -261,13 +265,15 @@ def _groups(readers: Sequence[Node], apart: _Sets) -> tuple[tuple[Node, ...], ..
     return tuple(groups)
 
 
-def _postorder(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> list[Node]:
+def _postorder(
+    order: Sequence[StageNode], readers: Mapping[StageNode, list[StageNode]]
+) -> list[StageNode]:
     """Every node after all that read it.
 
     Merged nodes are not in the graph's order, so it is sought.
     """
     waiting = {n: len(readers[n]) for n in order}
-    sources: dict[Node, list[Node]] = {n: [] for n in order}
+    sources: dict[StageNode, list[StageNode]] = {n: [] for n in order}
     for n in order:
         for r in readers[n]:
             sources[r].append(n)
@@ -280,6 +286,6 @@ def _postorder(order: Sequence[Node], readers: Mapping[Node, list[Node]]) -> lis
     return done
 
 
-def _ordered(graph: Graph, nodes: Mapping[Op, Node]) -> tuple[Node, ...]:
+def _ordered(graph: Graph, nodes: Mapping[Op, StageNode]) -> tuple[StageNode, ...]:
     """The nodes, each once, by their first operation in the graph's order."""
     return tuple(dict.fromkeys(nodes[op] for op in graph.ops))

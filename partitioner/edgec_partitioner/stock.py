@@ -19,7 +19,7 @@ later.
 
 
 @dataclass(frozen=True)
-class Node:
+class StockNode:
     """One operation: the tensors that it reads and writes, and whether the Edge TPU
     could run it.
     """
@@ -29,7 +29,7 @@ class Node:
     delegable: bool
 
 
-def subsets(nodes: Sequence[Node]) -> list[tuple[bool, list[int]]]:
+def subsets(nodes: Sequence[StockNode]) -> list[tuple[bool, list[int]]]:
     """The node sets that TFLite makes for a delegate: (delegated, indices of nodes in
     the order they are taken).
 
@@ -67,7 +67,7 @@ def subsets(nodes: Sequence[Node]) -> list[tuple[bool, list[int]]]:
         found.append((kind, taken))
 
 
-def mapped(nodes: Sequence[Node], all_sets: bool = False) -> set[int]:
+def mapped(nodes: Sequence[StockNode], all_sets: bool = False) -> set[int]:
     """Indices of the nodes that the compiler maps: the first delegated set, or with its
     option -a all of them.
     """
@@ -94,7 +94,7 @@ def stock_places(
         for op in graph.ops
     ]
     nodes = [
-        Node(_names(op.inputs), _names(op.outputs), a)
+        StockNode(_names(op.inputs), _names(op.outputs), a)
         for op, a in zip(graph.ops, able, strict=True)
     ]
     taken = mapped(nodes, all_sets)

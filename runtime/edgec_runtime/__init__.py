@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .stats import Summary
     from .stick import StickFacts
     from .stream import Shot, Stream
-    from .tensors import Quant, TensorInfo
+    from .tensors import QuantInfo, TensorInfo
     from .timing import Times
 
 __version__ = "0.1.0"
@@ -46,7 +46,7 @@ __all__ = [
     "Manifest",
     "Placement",
     "Preprocess",
-    "Quant",
+    "QuantInfo",
     "SegmentInfo",
     "SegmentTime",
     "Session",
@@ -86,7 +86,7 @@ _NAMES_OF_MODULE = {
     "stats": ("Summary",),
     "stick": ("StickFacts",),
     "stream": ("Shot", "Stream"),
-    "tensors": ("Quant", "TensorInfo"),
+    "tensors": ("QuantInfo", "TensorInfo"),
     "timing": ("Times",),
 }
 _MODULE_OF_NAME = {

@@ -30,7 +30,7 @@ class Lender(Protocol):
         """The frame of this number is not used any more."""
 
 
-class Scratch:
+class ExecutionContext:
     """The arena of C segments, and the threads that share their larger ops.
 
     For one thread at a time.
@@ -54,7 +54,7 @@ class Scratch:
             self._threads.stop()
 
 
-class Frame:
+class Inference:
     """The tensors that cross segment borders, of one inference, and their addresses as
     the C segments take them.
 

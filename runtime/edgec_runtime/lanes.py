@@ -8,7 +8,7 @@ import os
 from typing import List
 
 from .errors import InputError
-from .frame import Frame, Scratch
+from .frame import ExecutionContext, Inference
 from .locked import locked
 from .program import Program
 
@@ -17,8 +17,8 @@ class Lane:
     """What one run at a time has."""
 
     def __init__(self, program: Program) -> None:
-        self.frame: Frame = program.frame()
-        self.scratch: Scratch = program.scratch(program.manifest.segments)
+        self.frame: Inference = program.frame()
+        self.scratch: ExecutionContext = program.scratch(program.manifest.segments)
 
 
 class Lanes:

@@ -28,7 +28,7 @@ from .errors import BundleError, InputError
 from .preprocess import NOTHING, Fit, ImageLayout, Preprocess, Values, Wish, parse
 from .tasks import parse_task, task_json
 from .tasks.base import Task
-from .tensors import Quant, TensorInfo
+from .tensors import QuantInfo, TensorInfo
 
 SCHEMA = 3
 MAX_RANK = 8
@@ -196,7 +196,7 @@ class Manifest(Contents):
         return tuple(self.tensors[n] for n in self.outputs)
 
 
-class _Reader:
+class _JsonReader:
     """Takes typed values out of a JSON object and says which one is wrong."""
 
     def __init__(self, value: Any, where: str) -> None:
@@ -247,8 +247,10 @@ class _Reader:
             self.bad(f'has an impossible "{key}"', found)
         return tuple(kind(n) for n in found)
 
-    def members(self, key: str) -> List[Tuple[str, "_Reader"]]:
-        return [(k, _Reader(v, f'{key} "{k}"')) for k, v in self.get(key, dict).items()]
+    def members(self, key: str) -> List[Tuple[str, "_JsonReader"]]:
+        return [
+            (k, _JsonReader(v, f'{key} "{k}"')) for k, v in self.get(key, dict).items()
+        ]
 
 
 def parse_manifest(data: bytes) -> Manifest:
@@ -286,7 +288,7 @@ def _no_twins(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 def check_manifest(value: Any) -> Manifest:
     """The manifest of a decoded JSON value."""
-    top = _Reader(value, "top level")
+    top = _JsonReader(value, "top level")
     schema = top.get("schema", int)
     if schema != SCHEMA:
         raise BundleError(
@@ -305,12 +307,12 @@ def check_manifest(value: Any) -> Manifest:
         inputs=top.strings("inputs"),
         outputs=top.strings("outputs"),
         state=tuple(
-            _state(_Reader(s, f"state[{i}]"))
+            _state(_JsonReader(s, f"state[{i}]"))
             for i, s in enumerate(top.get("state", list, []))
         ),
         tensors=MappingProxyType({k: _tensor(k, r) for k, r in top.members("tensors")}),
         segments=tuple(
-            _segment(_Reader(s, f"segments[{i}]"))
+            _segment(_JsonReader(s, f"segments[{i}]"))
             for i, s in enumerate(top.get("segments", list))
         ),
         libraries=MappingProxyType(_paths(top, "libraries")),
@@ -334,14 +336,14 @@ def check_manifest(value: Any) -> Manifest:
     return manifest
 
 
-def _threads(top: _Reader) -> int:
+def _threads(top: _JsonReader) -> int:
     threads = top.count("threads", 1)
     if not 1 <= threads <= MAX_THREADS:
         top.bad('has an impossible "threads"', threads)
     return threads
 
 
-def _tensor(name: str, r: _Reader) -> TensorInfo:
+def _tensor(name: str, r: _JsonReader) -> TensorInfo:
     shape = r.get("shape", list)
     dtype = r.get("dtype", str)
     if dtype not in DTYPES:
@@ -351,7 +353,7 @@ def _tensor(name: str, r: _Reader) -> TensorInfo:
     ):
         r.bad('has an impossible "shape"', shape)
     if r.value.get("quant") is not None:
-        quant = _quant(_Reader(r.value["quant"], f"{r.where}.quant"), shape)
+        quant = _quant(_JsonReader(r.value["quant"], f"{r.where}.quant"), shape)
     else:
         quant = None
     info = TensorInfo(name, tuple(shape), dtype, quant)
@@ -360,7 +362,7 @@ def _tensor(name: str, r: _Reader) -> TensorInfo:
     return info
 
 
-def _quant(r: _Reader, shape: List[int]) -> Quant:
+def _quant(r: _JsonReader, shape: List[int]) -> QuantInfo:
     scale = r.get("scale", list)
     zero = r.get("zero_point", list)
     axis = r.get("axis", int, None)
@@ -375,14 +377,14 @@ def _quant(r: _Reader, shape: List[int]) -> Quant:
         r.bad('has an impossible "scale"', scale)
     if not all(type(z) is int for z in zero):
         r.bad('has an impossible "zero_point"', zero)
-    return Quant(tuple(float(s) for s in scale), tuple(zero), axis)
+    return QuantInfo(tuple(float(s) for s in scale), tuple(zero), axis)
 
 
-def _preprocesses(top: _Reader) -> List[Tuple[str, _Reader]]:
+def _preprocesses(top: _JsonReader) -> List[Tuple[str, _JsonReader]]:
     return top.members("preprocess") if top.value.get("preprocess") is not None else []
 
 
-def _preprocess(r: _Reader) -> Preprocess:
+def _preprocess(r: _JsonReader) -> Preprocess:
     values = Values(
         r.get("range", str), r.numbers("mean", float), r.numbers("std", float)
     )
@@ -402,7 +404,7 @@ def _preprocess(r: _Reader) -> Preprocess:
     )
 
 
-def _task(top: _Reader) -> Optional[Task]:
+def _task(top: _JsonReader) -> Optional[Task]:
     try:
         if top.value.get("task") is None:
             return None
@@ -411,7 +413,7 @@ def _task(top: _Reader) -> Optional[Task]:
         top.bad(f'has an impossible "task": {e.what}')
 
 
-def _said(r: _Reader, key: str) -> Wish:
+def _said(r: _JsonReader, key: str) -> Wish:
     text = r.get(key, str, None)
     try:
         return NOTHING if text is None else parse(text)
@@ -419,7 +421,7 @@ def _said(r: _Reader, key: str) -> Wish:
         r.bad(f'has an impossible "{key}": {e.what}')
 
 
-def _segment(r: _Reader) -> SegmentInfo:
+def _segment(r: _JsonReader) -> SegmentInfo:
     name = r.get("name", str)
     place = r.get("place", str)
     if not _SEGMENT_NAME.fullmatch(name):
@@ -442,27 +444,27 @@ def _segment(r: _Reader) -> SegmentInfo:
     )
 
 
-def _state(r: _Reader) -> StateInfo:
+def _state(r: _JsonReader) -> StateInfo:
     return StateInfo(
         r.get("input", str), r.get("output", str), r.get("initial", str, None)
     )
 
 
-def _arena(r: _Reader) -> int:
+def _arena(r: _JsonReader) -> int:
     arena = r.count("arena", 0)
     if arena > MAX_ARENA_BYTES:
         r.bad('has an impossible "arena"', arena)
     return arena
 
 
-def _file(r: _Reader) -> FileInfo:
+def _file(r: _JsonReader) -> FileInfo:
     sha = r.get("sha256", str)
     if not _SHA256.fullmatch(sha):
         r.bad('has a "sha256" that is not 64 hexadecimal digits', sha)
     return FileInfo(sha, r.count("bytes"), r.get("detached", bool, False))
 
 
-def _paths(top: _Reader, key: str) -> Dict[str, str]:
+def _paths(top: _JsonReader, key: str) -> Dict[str, str]:
     found: Dict[str, Any] = top.get(key, dict, {})
     for target, path in found.items():
         if not isinstance(path, str):
@@ -470,7 +472,7 @@ def _paths(top: _Reader, key: str) -> Dict[str, str]:
     return found
 
 
-def _check_flow(m: Manifest, top: _Reader) -> None:
+def _check_flow(m: Manifest, top: _JsonReader) -> None:
     """Every tensor is written once, before it is read."""
     ends = (n for s in m.state for n in (s.input, s.output))
     for n in (
@@ -506,7 +508,7 @@ def _check_flow(m: Manifest, top: _Reader) -> None:
             top.bad("has an output that nothing writes", n)
 
 
-def _check_state(m: Manifest, top: _Reader) -> None:
+def _check_state(m: Manifest, top: _JsonReader) -> None:
     """What is kept has one form."""
     for s in m.state:
         before = m.tensors[s.input]
@@ -522,7 +524,7 @@ def _check_state(m: Manifest, top: _Reader) -> None:
             top.bad("has state that begins as a file of another size", s.initial)
 
 
-def _check_paths(m: Manifest, top: _Reader) -> None:
+def _check_paths(m: Manifest, top: _JsonReader) -> None:
     named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
     named += [s.initial for s in m.state if s.initial is not None]
     for path in (
@@ -535,7 +537,7 @@ def _check_paths(m: Manifest, top: _Reader) -> None:
             top.bad("names a file that the bundle does not have", path)
 
 
-def _check_preprocess(m: Manifest, top: _Reader) -> None:
+def _check_preprocess(m: Manifest, top: _JsonReader) -> None:
     """Each is for an input that it suits."""
     for name, r in _preprocesses(top):
         if name not in m.inputs:
@@ -557,7 +559,7 @@ def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
     return None
 
 
-def _check_task(m: Manifest, top: _Reader) -> None:
+def _check_task(m: Manifest, top: _JsonReader) -> None:
     """It suits the outputs, and has its files."""
     image = image_size(m)
     if m.task is None:

@@ -16,7 +16,7 @@ from .bundle import Bundle
 from .device_end.bundles import machine_target
 from .errors import DeviceError, InputError
 from .extracted import extract
-from .frame import Frame, Scratch
+from .frame import ExecutionContext, Inference
 from .interpreters import (
     InterpreterFactory,
     edgetpu_library,
@@ -27,7 +27,7 @@ from .library import load_library
 from .manifest import SegmentInfo
 from .segments import CSegment, InterpreterSegment
 from .stick import Stick
-from .stick_process import Delegate, Work
+from .stick_process import Delegate, StickTask
 from .tensors import TensorInfo
 
 Array = NDArray[Any]
@@ -79,22 +79,24 @@ class Program:
     # ---- running
     # ----------------------------------------------------------------------------------
 
-    def frame(self) -> Frame:
+    def frame(self) -> Inference:
         """Tensors for one more inference in flight."""
-        return Frame(self.manifest)
+        return Inference(self.manifest)
 
-    def scratch(self, segments: Tuple[SegmentInfo, ...]) -> Scratch:
+    def scratch(self, segments: Tuple[SegmentInfo, ...]) -> ExecutionContext:
         """What a thread needs that runs these segments."""
-        return Scratch(
+        return ExecutionContext(
             max((s.arena for s in segments), default=0), self._library, self._threads
         )
 
-    def begin(self, frame: Frame) -> None:
+    def begin(self, frame: Inference) -> None:
         """Before the first segment."""
         if self.stick is not None:
             self.stick.prepare(frame)
 
-    def run(self, segment: SegmentInfo, frame: Frame, scratch: Scratch) -> str:
+    def run(
+        self, segment: SegmentInfo, frame: Inference, scratch: ExecutionContext
+    ) -> str:
         """Runs a segment; returns on what: "c", "interpreter" or "delegate".
 
         Raises DeviceError.
@@ -210,7 +212,9 @@ class Program:
         tensors = {n: i for n, i in self.manifest.tensors.items() if n in names}
         try:
             return Stick(
-                Work(segments, tensors, models, interpreter, delegate), timeout, warn
+                StickTask(segments, tensors, models, interpreter, delegate),
+                timeout,
+                warn,
             )
         except DeviceError as e:
             if tpu == "delegate":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DeviceError, EdgecError
-from .frame import Frame, Scratch
+from .frame import ExecutionContext, Inference
 from .interpreters import Interpreter, match_ports
 from .manifest import SegmentInfo
 from .tensors import TensorInfo
@@ -53,7 +53,7 @@ class CSegment:
         self._keep = weights
         self._weights = None if weights is None else weights.ctypes.data
 
-    def run(self, frame: Frame, scratch: Scratch) -> None:
+    def run(self, frame: Inference, scratch: ExecutionContext) -> None:
         """DeviceError when the code says that it went wrong."""
         read, written = frame.ports[self._info.name]
         given = (

@@ -34,10 +34,10 @@ from .interpreters import InterpreterFactory, load_edgetpu
 from .lanes import Lane, Lanes, closed
 from .program import TPU_MODES as TPU_MODES
 from .program import Program
-from .state import Kept
+from .state import StateStore
 from .stick import StickFacts
 from .stick_process import Delegate
-from .stream import Stage, Stream, Work
+from .stream import Stage, Stream, StreamPipeline
 from .tensors import TensorInfo
 from .timing import Times, time_calls
 from .vision import Vision
@@ -105,7 +105,7 @@ class Session:
         self.manifest = self.bundle.manifest
         self.tpu = tpu
         self.threads = threads
-        self._streams: "weakref.WeakSet[Work]" = weakref.WeakSet()
+        self._streams: "weakref.WeakSet[StreamPipeline]" = weakref.WeakSet()
         self._program: Optional[Program] = None
         self._lanes: Optional[Lanes] = None
         self._vision: Optional[Vision] = None
@@ -115,7 +115,7 @@ class Session:
                 self.bundle, tpu, interpreter, delegate, timeout, threads, _Once()
             )
             self._lanes = Lanes(self._program, threads)
-            self._kept = Kept(self.bundle)
+            self._kept = StateStore(self.bundle)
         except BaseException:
             _free(
                 self._streams,
@@ -226,7 +226,7 @@ class Session:
                 and the source is read when there is room.
         """
         program = self._loaded()[0]
-        work = Work(program, self._kept, frames, before, after, live)
+        work = StreamPipeline(program, self._kept, frames, before, after, live)
         self._streams.add(work)
         return Stream(self, work)
 
@@ -355,7 +355,7 @@ class _Once:
 
 
 def _free(
-    streams: Iterable[Work],
+    streams: Iterable[StreamPipeline],
     lanes: Optional[Lanes],
     program: Optional[Program],
     bundle: Optional[Bundle],

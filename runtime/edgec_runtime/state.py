@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bundle import Bundle
-from .frame import Frame
+from .frame import Inference
 
 Array = NDArray[Any]
 _NONE: ContextManager[None] = nullcontext()
 
 
-class Kept:
+class StateStore:
     """The state after the last run that did not fail.
 
     Runs of a model that has some wait for each other.
@@ -40,14 +40,14 @@ class Kept:
         """Around a run: the next one begins when this one has left its state."""
         return self._turn if self._state else _NONE
 
-    def begin(self, frame: Frame, given: Mapping[str, Array]) -> None:
+    def begin(self, frame: Inference, given: Mapping[str, Array]) -> None:
         """Before a run, in its turn: state goes into its frame, unless it is among what
         the caller gives.
         """
         for name, array in self._now.items():
             np.copyto(frame.arrays[name], given.get(name, array))
 
-    def end(self, frame: Frame) -> None:
+    def end(self, frame: Inference) -> None:
         """After a run, in its turn."""
         self._now = {s.input: frame.arrays[s.output].copy() for s in self._state}
 

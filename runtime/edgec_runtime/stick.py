@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from numpy.typing import NDArray
 
 from .errors import DeviceError, InputError
-from .frame import Frame
+from .frame import Inference
 from .stick_process import (
     ANSWER,
     ATTACH,
@@ -34,7 +34,7 @@ from .stick_process import (
     START,
     STATE,
     TEXT_BYTES,
-    Work,
+    StickTask,
     layout,
     mapped,
 )
@@ -103,7 +103,7 @@ class Channel:
             wire.close()
             os.close(life)
 
-    def wait_until_ready(self, work: Work, heard: Callable[[str], None]) -> None:
+    def wait_until_ready(self, work: StickTask, heard: Callable[[str], None]) -> None:
         """heard: is told why it cannot open the Edge TPU, each time that it tried."""
         self._wire.settimeout(OPENING_S)
         while True:
@@ -244,7 +244,9 @@ class Stick:
     is lost.
     """
 
-    def __init__(self, work: Work, timeout: float, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, work: StickTask, timeout: float, warn: Callable[[str], None]
+    ) -> None:
         self._work = work
         self._timeout = timeout
         self._warn = warn
@@ -286,7 +288,7 @@ class Stick:
         """As it is now."""
         return replace(self._facts, hop=self._hop)
 
-    def prepare(self, frame: Frame) -> None:
+    def prepare(self, frame: Inference) -> None:
         """Before a frame is run."""
         channel = self.channel
         try:
@@ -296,7 +298,7 @@ class Stick:
             self._lose(channel, str(e))
             frame.use(None)
 
-    def run(self, frame: Frame, name: str) -> bool:
+    def run(self, frame: Inference, name: str) -> bool:
         """Whether the segment ran; else it is to be run as its C twin."""
         channel = self.channel
         if channel is not None and frame.channel is channel:
@@ -421,7 +423,7 @@ class Stick:
             made.bury()
 
 
-def _file(work: Work) -> int:
+def _file(work: StickTask) -> int:
     """A file in memory with what the process is to do."""
     try:
         functions = pickle.dumps((work.interpreter, work.delegate))

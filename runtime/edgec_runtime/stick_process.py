@@ -59,7 +59,7 @@ Delegate = Callable[[Optional[str]], Any]
 
 
 @dataclass(frozen=True)
-class Work:
+class StickTask:
     """What the process is to run.
 
     It is pickled: functions are those of modules.
@@ -120,7 +120,7 @@ def _load(
         try:
             given.seek(0)
             sys.path[:] = pickle.load(given)
-            work: Work = pickle.load(given)
+            work: StickTask = pickle.load(given)
             segments = [_open(work, i) for i in range(len(work.segments))]
             ns = max(_timed(s, work.tensors) for s in segments)
         except Exception as e:
@@ -133,7 +133,7 @@ def _load(
             return segments, work.tensors
 
 
-def _open(work: Work, i: int) -> InterpreterSegment:
+def _open(work: StickTask, i: int) -> InterpreterSegment:
     name = work.interpreter if isinstance(work.interpreter, str) else None
     delegate = work.delegate(name)
     make = work.interpreter if callable(work.interpreter) else interpreter_factory(name)

@@ -37,13 +37,13 @@ from . import turns
 from .beat import Beat
 from .device_end.printable import printable
 from .errors import InputError
-from .frame import Frame, Scratch
+from .frame import ExecutionContext, Inference
 from .inputs import check_inputs
 from .locked import locked
 from .manifest import SegmentInfo
 from .meters import Deliveries, Gate, Lap, Meter, StreamFigures
 from .program import Program
-from .state import Kept
+from .state import StateStore
 
 Array = NDArray[Any]
 ENDING_S = 5.0  # that a stage, or the source, may take to end when the stream is closed
@@ -62,7 +62,7 @@ class Shot:
     __slots__ = ("captured", "error", "index", "ms", "source", "tensors", "value")
 
     def __init__(
-        self, index: int, source: Any, captured: float, tensors: Optional[Frame]
+        self, index: int, source: Any, captured: float, tensors: Optional[Inference]
     ) -> None:
         self.index = index
         self.source = source
@@ -98,7 +98,7 @@ class Stream:
     block, and forgetting the stream, do too.
     """
 
-    def __init__(self, session: object, work: "Work") -> None:
+    def __init__(self, session: object, work: "StreamPipeline") -> None:
         self._session = session  # which lives as long as the stream does
         self._work = work
         self._end = weakref.finalize(self, work.stop)
@@ -145,13 +145,13 @@ class Stream:
         self.close()
 
 
-class Work:
+class StreamPipeline:
     """The threads of a stream, and what lies between them."""
 
     def __init__(
         self,
         program: Program,
-        kept: Kept,
+        kept: StateStore,
         frames: Iterable[Any],
         before: Sequence[Stage],
         after: Sequence[Stage],
@@ -162,7 +162,7 @@ class Work:
         self._kept = kept
         self._source = iter(frames)
         self._in_place = len(before) > 0
-        self._scratches: List[Scratch] = []
+        self._scratches: List[ExecutionContext] = []
         self._stages: List[Stage] = [
             *before,
             ("inputs", self._take_inputs),
@@ -181,7 +181,7 @@ class Work:
         ]
         self._newest = _Newest()
         self._deliveries = Deliveries()
-        self._free: Deque[Frame] = deque()
+        self._free: Deque[Inference] = deque()
         self._delivered: Optional[Lap] = None
         self._threads = [
             threading.Thread(

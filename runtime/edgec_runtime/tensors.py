@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Quant:
+class QuantInfo:
     """real = scale * (q - zero_point).
 
     One entry each, or one per index along `axis`.
@@ -30,7 +30,7 @@ class TensorInfo:
     name: str
     shape: Tuple[int, ...]
     dtype: str
-    quant: Optional[Quant] = None
+    quant: Optional[QuantInfo] = None
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:

@@ -17,7 +17,7 @@ from .errors import InputError
 from .inputs import prepared
 from .native import FoundBoxes, FrameInput, Painting, function, library_of
 from .preprocess import ImageLayout
-from .tasks.base import Decode, Result, Setting, View, reals
+from .tasks.base import Decode, DecoderSetting, Result, View, reals
 from .tasks.detection import Detection
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ class Vision:
         if call is not None and isinstance(task, Detection):
             detect = FoundBoxes(call, task.most(outputs), task.width)
         return task.decoder(
-            Setting(self.image, outputs, self.manifest.labels, files, detect)
+            DecoderSetting(self.image, outputs, self.manifest.labels, files, detect)
         )
 
     @property

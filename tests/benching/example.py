@@ -25,8 +25,8 @@ from edgec.benching.result import (
     Check,
     Compared,
     DeviceReport,
-    Memory,
-    Once,
+    MemoryUse,
+    OncePerLaunch,
     OpReport,
     SegmentReport,
     Series,
@@ -300,7 +300,7 @@ def measured(m: Measurement | None = None) -> BenchReport:
         latency=Series(_rounds([one.total for one in m.timed]), False, "measured"),
         segments=segments,
         profile_overhead=0.0073,
-        memory=Memory(41_020_480, False, 184_320, 65_536, 24_000, plan),
+        memory=MemoryUse(41_020_480, False, 184_320, 65_536, 24_000, plan),
         vitals=judge([one.vitals for one in m.launches if one.vitals]),
         waited=tuple((0.0,) * RUNS for _ in m.timed),
         yardstick=tuple(tuple(ns / 1e6 for ns in one.yardstick) for one in m.timed),
@@ -382,7 +382,7 @@ def estimated() -> BenchReport:
     """The report of `estimate()`; a budget that would hold."""
     m = estimate()
     r = measured()
-    nothing = Once((), True, "not estimated")
+    nothing = OncePerLaunch((), True, "not estimated")
     segments = tuple(
         replace(
             s,
@@ -491,8 +491,8 @@ EXAMPLES = {
 }
 
 
-def _once(ns: Sequence[int]) -> Once:
-    return Once(tuple(one / 1e6 for one in ns), False, "measured")
+def _once(ns: Sequence[int]) -> OncePerLaunch:
+    return OncePerLaunch(tuple(one / 1e6 for one in ns), False, "measured")
 
 
 def _rounds(series: Sequence[Sequence[int]]) -> tuple[tuple[float, ...], ...]:

@@ -21,8 +21,8 @@ from edgec.benching.result import (
     BenchReport,
     Check,
     DeviceReport,
-    Memory,
-    Once,
+    MemoryUse,
+    OncePerLaunch,
     OpReport,
     SegmentReport,
     Series,
@@ -32,8 +32,8 @@ from edgec.errors import InputError
 from tests.runtime import tiny_model
 
 
-def once(*ms: float) -> Once:
-    return Once(ms, False, "measured")
+def once(*ms: float) -> OncePerLaunch:
+    return OncePerLaunch(ms, False, "measured")
 
 
 def series(*rounds: tuple[float, ...]) -> Series:
@@ -86,7 +86,7 @@ REPORT = BenchReport(
     latency=series((11.0, 12.0), (13.0, 24.0)),
     segments=(SHIFT, RELU, MIX),
     profile_overhead=0.01,
-    memory=Memory(
+    memory=MemoryUse(
         60_000_000,
         False,
         400_000,
@@ -131,7 +131,7 @@ STREAM = StreamFigures(
 )
 ESTIMATED = replace(
     REPORT,
-    load=Once((), True, "not estimated"),
+    load=OncePerLaunch((), True, "not estimated"),
     latency=Series(((12.0,),), True, "the sum of its segments"),
     segments=tuple(
         replace(s, backend=backend, latency=Series(((ms,),), True, "est."))
@@ -377,12 +377,12 @@ def test_a_device_that_throttles_says_why(bundle: Bundle) -> None:
         ),
         (
             "code<=1GB",
-            replace(REPORT, memory=Memory(1, False, 0, 0, 0, {})),
+            replace(REPORT, memory=MemoryUse(1, False, 0, 0, 0, {})),
             "the sections of the program's file are",
         ),
         (
             "arena<=1GB",
-            replace(REPORT, memory=Memory(1, False, 0, 0, 0, {})),
+            replace(REPORT, memory=MemoryUse(1, False, 0, 0, 0, {})),
             "the plan does not say",
         ),
         ("p95<=1s", replace(REPORT, latency=series()), "no inference was timed"),

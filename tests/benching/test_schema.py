@@ -143,8 +143,8 @@ def test_schema_and_dataclasses_have_the_same_fields() -> None:
         "Throttling",
         "Check",
         "Compared",
-        "Memory",
-        "Once",
+        "MemoryUse",
+        "OncePerLaunch",
     } <= seen
     assert set(FORM["$defs"]["summary"]["properties"]) == {
         f.name for f in fields(Summary)

@@ -21,7 +21,7 @@ from edgec.quantize.steps.equalize import Equalize
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.separate import Separate
 from edgec.quantize.strands import whole
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.comparing.nets import Samples, small
 from tests.quantize.nets import Net, samples, swish, worked
 
@@ -103,7 +103,7 @@ def gated(scalar: bool) -> tuple[Graph, Samples]:
 )
 def test_changes_are_those_of_the_values(made: tuple[Graph, Samples]) -> None:
     graph, tries = made
-    work = Work(graph, tries)
+    work = QuantizationState(graph, tries)
     Centre().run(work)
     Equalize(power=1.0).run(work)
     changes = channel_changes(graph, work.graph)
@@ -166,7 +166,7 @@ def test_a_file_gives_back_what_it_was_given() -> None:
 
 def test_moves_are_found_with_factors_and_without() -> None:
     graph, tries = separable()
-    work = Work(graph, tries)
+    work = QuantizationState(graph, tries)
     Centre().run(work)
     moved = channel_changes(graph, work.graph)
     assert {*moved} == {graph.ops[i].output.name for i in (1, 3, 4)}

@@ -17,7 +17,7 @@ from edgec_runtime.tasks.points import Points
 from edgec_runtime.tasks.segmentation import Segments
 
 import edgec
-from edgec.comparing.tasks import Judge, Meaning, agreement
+from edgec.comparing.tasks import Meaning, TaskFigures, agreement
 from edgec.ir import Array
 from edgec.report.diff.text import to_text
 from tests.conftest import ROOT
@@ -91,7 +91,8 @@ def test_outputs_are_the_tasks_by_name_and_shape() -> None:
     def decode(outputs: dict[str, Array]) -> Classes:
         return Classes((Class(int(outputs["y"].argmax()), "", 1.0),))
 
-    judge = Judge(Meaning("classification", 8, {"y": (1, 3)}, decode), {"theirs": "y"})  # type: ignore[arg-type]
+    meaning = Meaning("classification", 8, {"y": (1, 3)}, decode)  # type: ignore[arg-type]
+    judge = TaskFigures(meaning, {"theirs": "y"})
     one = np.eye(3, dtype=np.float32)[None, 0]
     other = np.eye(3, dtype=np.float32)[None, 1]
     judge.add({"y": (one, other)})

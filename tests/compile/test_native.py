@@ -27,7 +27,7 @@ from edgec.quantize.observers import calibrate
 from edgec.quantize.rewrite import rewrite
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.networks import mobilenet_like
 from tests.quantize.nets import NETS, Net, random_net, samples
 
@@ -154,7 +154,7 @@ def test_graphs_that_differ_in_numbers_share_a_library() -> None:
     graph = NETS["chain"]()
     tries = samples(graph, 4)
     run = HostRunners(native_compiler(None), lambda text: None)
-    one = Work(graph, tries).do(MinMaxRanges())
+    one = QuantizationState(graph, tries).do(MinMaxRanges())
     two = one.do(BiasCorrection(inherited=False)).do(BiasCorrection())
     assert one.int8().graph != two.int8().graph
     loaded = []
@@ -211,7 +211,7 @@ def test_a_kernel_that_cannot_take_every_scale_is_not_taken_because_it_took_anot
     total = net.op(Add(), net.conv(x, 16), net.conv(x, 16))
     graph = net.done(net.conv(total, 4, act="none"))
     tries = samples(graph, 3)
-    work = Work(graph, tries).do(MinMaxRanges())
+    work = QuantizationState(graph, tries).do(MinMaxRanges())
     runners = HostRunners(native_compiler(None), lambda text: None)
     for widest in (None, 1e9):
         ranges = {

@@ -17,7 +17,7 @@ from edgec.comparing.distance import distance, root_mean_square
 from edgec.drive.judge import (
     FLOAT_TOLERANCE,
     MIXED_TOLERANCE,
-    Judge,
+    SegmentChecker,
     rounding_error,
     rounds_floats,
 )
@@ -26,7 +26,7 @@ from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.precision import Precision
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.networks import Net
 from tests.quantize.nets import NETS, samples
 
@@ -84,7 +84,11 @@ def test_int8_behind_float_is_where_a_last_bit_decides(
     left = Precision(tuple(graph.ops[i].output.name for i in floats))
     assert (
         rounds_floats(
-            Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph
+            QuantizationState(graph, samples(graph))
+            .do(MinMaxRanges())
+            .do(left)
+            .int8()
+            .graph
         )
         == rounds
     )
@@ -94,7 +98,13 @@ def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
     """A few wrong steps are a last bit's; a wrong kernel is everywhere."""
     graph = NETS["chain"]()
     left = Precision((graph.ops[0].output.name,))
-    mixed = Work(graph, samples(graph)).do(MinMaxRanges()).do(left).int8().graph
+    mixed = (
+        QuantizationState(graph, samples(graph))
+        .do(MinMaxRanges())
+        .do(left)
+        .int8()
+        .graph
+    )
     (sample,) = samples(graph, 1)
     (name, want), *_ = interp(mixed, sample).items()
     s = segment(
@@ -105,7 +115,7 @@ def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
     for moved, ok in ((want.reshape(-1)[:1], True), (want.reshape(-1), False)):
         got = want.copy()
         got.reshape(-1)[: moved.size] += np.float32(0.2 * span)
-        judge = Judge()
+        judge = SegmentChecker()
         judge(s, {**sample, name: got}.__getitem__, "C")
         (check,) = judge.worst()
         assert check.ok == ok
@@ -150,7 +160,7 @@ def test_op_by_op_finds_what_hides_behind_a_last_bit(tmp_path: Path) -> None:
     with Bundle.open(done.path) as bundle, Session(bundle, tpu="c") as session:
         (check,) = op_by_op(bundle, mixed, sample)
         assert not check.ok
-        judge = Judge()
+        judge = SegmentChecker()
         session.run(sample)
         judge(mixed[0], session.tensor, "C")
         assert judge.worst()[0].ok

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from edgec_devices.transfer import Recipe, send
+from edgec_devices.transfer import Assembly, send
 from edgec_runtime.device_end.bundles import machine_target
 
 from tests.devices.attack_files import (
@@ -280,14 +280,14 @@ def replayed() -> Iterator[Case]:
 
     def scratch(h: Host) -> object:
         data = h.files.bundles["v0"]
-        send(h.connection, Recipe(data, sha256(data), (), data, APP), scratch=True)
+        send(h.connection, Assembly(data, sha256(data), (), data, APP), scratch=True)
         return h.run("try")
 
     yield Case("an older version, only to be run", (AGE,), scratch)
 
     def install(h: Host) -> object:
         data = h.files.bundles["v0"]
-        send(h.connection, Recipe(data, sha256(data), (), data, APP), downgrade=True)
+        send(h.connection, Assembly(data, sha256(data), (), data, APP), downgrade=True)
         return h.ask("activate")
 
     yield Case(

@@ -23,7 +23,7 @@ from edgec_devices.flash import execute, flash_one
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import push
 from edgec_devices.signing import new_key, public_path, sign
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_devices.wheel import Wheel
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
@@ -235,7 +235,7 @@ class Host:
 
     def flash(self, data: bytes, app: str = APP, downgrade: bool = False) -> object:
         """All of it is glue, so no part of it is looked for."""
-        recipe = Recipe(data, sha256(data), (), data, app)
+        recipe = Assembly(data, sha256(data), (), data, app)
         return flash_one(
             self.connection, recipe, None, lambda _: None, downgrade=downgrade
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest import mock
 
 from edgec_devices.pushing import push
-from edgec_devices.transfer import Recipe, send
+from edgec_devices.transfer import Assembly, send
 from edgec_devices.wheel import Wheel
 from edgec_runtime import DeviceError
 
@@ -325,7 +325,7 @@ def _made_of(graph: object, h: Host) -> object:
         ).encode()
 
     data = signed(rewritten(_unsigned(h), change), h.files.key)
-    send(h.connection, Recipe(data, sha256(data), (), data, APP), scratch=True)
+    send(h.connection, Assembly(data, sha256(data), (), data, APP), scratch=True)
     return h.run("try")
 
 

@@ -124,7 +124,7 @@ CHECKS: Mapping[str, Patch] = {
         agent, "_timing", lambda options: [str(o) for o in options]
     ),
     "a wheel's signature": _instead(wheels, "check_wheel", lambda *_: None),
-    "a wheel's files": _instead(wheels.Site, "_files", lambda *_: {}),
+    "a wheel's files": _instead(wheels.WheelSite, "_files", lambda *_: {}),
     "what a library was made for": _instead(attack_lies, "taken_out", "_lie"),
     "headers of a library": _instead(attack_lies, "taken_out", "fault"),
     "a wheel's names": _instead(wheels, "_MEMBER", _ANYTHING),
@@ -237,7 +237,7 @@ def attempt(
             "the device changed, or executed something else, "
             "or did not say why it refused it"
         )
-    assert host.connection.ask("status", answers.Status)[0].apps is not None
+    assert host.connection.ask("status", answers.StatusAnswer)[0].apps is not None
     host.close()
     return said
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from edgec_devices.flash import HEALTH, flash_one
 from edgec_devices.protocol import Connection
-from edgec_devices.stream import LinkLost, Stream, device_end
-from edgec_devices.transfer import Recipe
+from edgec_devices.stream import ByteStream, LinkLost, device_end
+from edgec_devices.transfer import Assembly
 from edgec_runtime import EdgecError, write_bundle
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
@@ -118,7 +118,7 @@ class World:
         )
 
 
-class SimStream(Stream):
+class SimStream(ByteStream):
     """A serial line to the world's device.  silent: a device that is gone just says no
     more; else the stream ends.
     """
@@ -234,7 +234,7 @@ def fake_program(size: int, rng: random.Random, target: str | None = None) -> by
     return head.ljust(256, b"\0") + rng.randbytes(size)
 
 
-def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:
+def make_bundle(path: Path, program: bytes, shared: bytes) -> Assembly:
     """A small bundle: a program, and bytes that two bundles can have in common."""
     manifest, files = tiny_model.parts()
     name = f"bin/{machine_target()}/main"
@@ -243,7 +243,7 @@ def make_bundle(path: Path, program: bytes, shared: bytes) -> Recipe:
     write_bundle(
         path, manifest, {**files, name: program, "segments/shared.tflite": shared}
     )
-    return Recipe.of(path)
+    return Assembly.of(path)
 
 
 @dataclass(frozen=True)
@@ -253,13 +253,13 @@ class Pair:
     """
 
     folder: Path
-    old: Recipe
-    new: Recipe
-    older: Recipe
+    old: Assembly
+    new: Assembly
+    older: Assembly
     programs: frozenset[str]
     wire: Mapping[bool, int]
 
-    def named(self) -> dict[str, Recipe]:
+    def named(self) -> dict[str, Assembly]:
         """The versions, by how old they are."""
         return {"older": self.older, "old": self.old, "new": self.new}
 
@@ -304,7 +304,7 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def flash_over(stream: SimStream, recipe: Recipe, seed: int = 0) -> str:
+def flash_over(stream: SimStream, recipe: Assembly, seed: int = 0) -> str:
     """Flashes with a health check."""
     with Connection(stream, lambda: stream.world.now, seed) as connection:
         return flash_one(

@@ -18,10 +18,10 @@ from unittest import mock
 from edgec_devices import answers
 from edgec_devices.flash import execute
 from edgec_devices.protocol import Connection
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.disk import Disk, Refused
-from edgec_runtime.device_end.incoming import App, Plan
+from edgec_runtime.device_end.incoming import App, WritePlan
 
 from tests.devices import disks, faults
 
@@ -46,7 +46,7 @@ class Case:
         self.world: World = faults.World(folder / "root", self.rng)
 
     @property
-    def new(self) -> Recipe:
+    def new(self) -> Assembly:
         """The third version."""
         return self.pair.new
 
@@ -69,7 +69,7 @@ class Case:
             "parts": self.new.parts,
         }
         app.lock()
-        for index, there, _ in app.begin(Plan(recipe, self.new.glue)):
+        for index, there, _ in app.begin(WritePlan(recipe, self.new.glue)):
             offset, size, _ = self.new.parts[index]
             app.put(index, there, self.new.data[offset + there : offset + size])
         app.install()
@@ -359,7 +359,7 @@ def _rot(case: Case) -> str:
     said = []
     stream = faults.SimStream(case.world, faults.Faults(), faults.Faults())
     with Connection(stream, lambda: case.world.now, case.seed) as c:
-        c.ask("status", answers.Status)
+        c.ask("status", answers.StatusAnswer)
         for slot in ("a", "b"):
             with contextlib.suppress(EdgecError):
                 execute(c, case.new.app, slot, ("--runs", "1"))

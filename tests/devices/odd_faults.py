@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_devices.wheel import Wheel
 from edgec_runtime import EdgecError
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Disk, Refused
-from edgec_runtime.device_end.incoming import App, Plan
+from edgec_runtime.device_end.incoming import App, WritePlan
 from edgec_runtime.device_end.slots import SLOTS
 from edgec_runtime.device_end.trust import trusted
-from edgec_runtime.device_end.wheels import Site
+from edgec_runtime.device_end.wheels import WheelSite
 
 from tests.devices import disks, faults
 from tests.devices.more_faults import AFTER, BEFORE, Case, Kind
@@ -278,7 +278,7 @@ def _wheels(case: Case) -> str:
         disk.power_cut()
     case.boot()
     app = case.app()
-    site = Site(app)
+    site = WheelSite(app)
     site.environment(site.active())  # raises where one is damaged
     site.there()
     for wheel in wheels:
@@ -304,7 +304,7 @@ def _put(case: Case, wheel: Wheel, disk: Disk) -> None:
     app.lock()
     app.disk = disk
     try:
-        site = Site(
+        site = WheelSite(
             app,
             lambda command, **_: subprocess.CompletedProcess(command, 0, b"0.1.0", b""),
         )
@@ -315,7 +315,7 @@ def _put(case: Case, wheel: Wheel, disk: Disk) -> None:
                 "bytes": len(data),
                 "parts": [[0, len(data), _sha(wheel)]],
             }
-            for index, _, _ in app.begin(Plan(recipe, b"")):
+            for index, _, _ in app.begin(WritePlan(recipe, b"")):
                 app.put(index, 0, data)
             site.unpack(b"")
         site.adopt([_sha(wheel)])
@@ -358,7 +358,7 @@ def _blob(n: int) -> str:
     return base64.b64encode(trust._blob(bytes([n]) * 32)).decode()
 
 
-def _signed(pair: Pair) -> tuple[Path, tuple[Recipe, ...]]:
+def _signed(pair: Pair) -> tuple[Path, tuple[Assembly, ...]]:
     """A key, and the three versions signed with it: counters 10, 20, 30."""
     from edgec_devices.signing import new_key, sign
 
@@ -371,7 +371,7 @@ def _signed(pair: Pair) -> tuple[Path, tuple[Recipe, ...]]:
         ):
             path.write_bytes(recipe.data)
             sign(path, key, app=recipe.app, counter=10 * (i + 1))
-    return key, tuple(map(Recipe.of, paths))
+    return key, tuple(map(Assembly.of, paths))
 
 
 def _with_a_key(case: Case) -> str:

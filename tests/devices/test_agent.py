@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import MAX_BUNDLE_BYTES, machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, digest, refusal
-from edgec_runtime.device_end.incoming import App, Plan
+from edgec_runtime.device_end.incoming import App, WritePlan
 from edgec_runtime.device_end.wire import HELLO, Frame
 
 from tests.devices import faults
@@ -31,14 +31,14 @@ from tests.runtime import tiny_model
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Recipe:
+def old(tmp_path: Path) -> Assembly:
     return make_bundle(
         tmp_path / "old.edgec", fake_program(3000, random.Random(1)), b"s" * 2000
     )
 
 
 @pytest.fixture
-def new(tmp_path: Path) -> Recipe:
+def new(tmp_path: Path) -> Assembly:
     return make_bundle(
         tmp_path / "new.edgec", fake_program(4000, random.Random(2)), b"s" * 2000
     )
@@ -49,16 +49,16 @@ def app(tmp_path: Path) -> App:
     return App(str(tmp_path / "root"), "tiny", QuickDisk())
 
 
-def plan(recipe: Recipe) -> Plan:
+def plan(recipe: Assembly) -> WritePlan:
     what = {
         "sha256": recipe.sha256,
         "bytes": len(recipe.data),
         "parts": [list(p) for p in recipe.parts],
     }
-    return Plan(what, recipe.glue)
+    return WritePlan(what, recipe.glue)
 
 
-def put_all(app: App, recipe: Recipe) -> int:
+def put_all(app: App, recipe: Assembly) -> int:
     """Announces and sends; how many parts were lacking."""
     app.lock()
     lacks = app.begin(plan(recipe))
@@ -68,7 +68,7 @@ def put_all(app: App, recipe: Recipe) -> int:
     return len(lacks)
 
 
-def flash(app: App, recipe: Recipe) -> int:
+def flash(app: App, recipe: Assembly) -> int:
     lacking = put_all(app, recipe)
     app.install()
     app.activate()
@@ -83,7 +83,7 @@ def tree(folder: str) -> list[str]:
     )
 
 
-def test_two_slots_and_a_link(app: App, old: Recipe, new: Recipe) -> None:
+def test_two_slots_and_a_link(app: App, old: Assembly, new: Assembly) -> None:
     assert flash(app, old) == 3
     program, weights = (
         f"bin/{machine_target()}/{name}" for name in ("main", "weights.bin")
@@ -108,7 +108,7 @@ def test_two_slots_and_a_link(app: App, old: Recipe, new: Recipe) -> None:
 
 
 def test_a_cut_transfer_goes_on_where_it_stopped(
-    tmp_path: Path, app: App, old: Recipe, new: Recipe
+    tmp_path: Path, app: App, old: Assembly, new: Assembly
 ) -> None:
     flash(app, old)
     lacking = [i for i, _, _ in app.begin(plan(new))]
@@ -126,14 +126,14 @@ def test_a_cut_transfer_goes_on_where_it_stopped(
 
 
 def test_what_another_bundle_left_is_thrown_away(
-    app: App, old: Recipe, new: Recipe
+    app: App, old: Assembly, new: Assembly
 ) -> None:
     put_all(app, old)
     app.begin(plan(new))
     assert set(os.listdir(app.at("incoming"))) <= {p[2] for p in new.parts}
 
 
-def test_wrong_bytes_never_get_a_slot(app: App, old: Recipe, new: Recipe) -> None:
+def test_wrong_bytes_never_get_a_slot(app: App, old: Assembly, new: Assembly) -> None:
     flash(app, old)
     for index, _, _ in app.begin(plan(new)):
         app.put(index, 0, bytes(new.parts[index][1]))
@@ -146,7 +146,7 @@ def test_wrong_bytes_never_get_a_slot(app: App, old: Recipe, new: Recipe) -> Non
 
 
 def test_a_slot_that_changed_is_not_run_and_not_gone_back_to(
-    app: App, old: Recipe, new: Recipe
+    app: App, old: Assembly, new: Assembly
 ) -> None:
     flash(app, old)
     flash(app, new)
@@ -164,7 +164,7 @@ def test_a_slot_that_changed_is_not_run_and_not_gone_back_to(
 
 
 def test_parts_of_a_slot_are_hashed_before_they_are_used(
-    app: App, old: Recipe, new: Recipe
+    app: App, old: Assembly, new: Assembly
 ) -> None:
     flash(app, old)
     with open(app.at("a", "model.edgec"), "r+b") as f:
@@ -182,7 +182,7 @@ def test_parts_of_a_slot_are_hashed_before_they_are_used(
     assert app.whole("b")
 
 
-def test_one_host_at_a_time(tmp_path: Path, app: App, old: Recipe) -> None:
+def test_one_host_at_a_time(tmp_path: Path, app: App, old: Assembly) -> None:
     flash(app, old)
     other = App(str(tmp_path / "root"), "tiny", QuickDisk())
     with pytest.raises(Refused, match="somebody else is flashing"):
@@ -192,7 +192,7 @@ def test_one_host_at_a_time(tmp_path: Path, app: App, old: Recipe) -> None:
     other.close()
 
 
-def test_try_touches_no_slot(app: App, old: Recipe, new: Recipe) -> None:
+def test_try_touches_no_slot(app: App, old: Assembly, new: Assembly) -> None:
     flash(app, old)
     flash(app, new)
     put_all(app, old)
@@ -237,11 +237,11 @@ GOOD = {"sha256": "0" * 64, "bytes": 10, "parts": [[2, 5, "1" * 64]]}
     ],
 )
 def test_recipes_that_are_none(change: dict[str, Any]) -> None:
-    Plan(GOOD, b"x" * 5)
+    WritePlan(GOOD, b"x" * 5)
     with pytest.raises(Refused, match="impossible"):
-        Plan({**GOOD, **change}, b"x" * 5)
+        WritePlan({**GOOD, **change}, b"x" * 5)
     with pytest.raises(Refused):
-        Plan(GOOD, b"x" * 6)
+        WritePlan(GOOD, b"x" * 6)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_recipes_that_are_none(change: dict[str, Any]) -> None:
     [(5, 0, b"x"), (-1, 0, b"x"), (0, 1, b"x"), (0, -1, b"x"), (0, 0, b"x" * 9999)],
 )
 def test_pieces_that_fit_nowhere(
-    app: App, old: Recipe, piece: tuple[int, int, bytes]
+    app: App, old: Assembly, piece: tuple[int, int, bytes]
 ) -> None:
     app.lock()
     app.begin(plan(old))
@@ -260,7 +260,7 @@ def test_pieces_that_fit_nowhere(
 
 def hostile(
     tmp_path: Path, change: Callable[[zipfile.ZipFile, dict[str, Any]], None]
-) -> Recipe:
+) -> Assembly:
     """A zip that Bundle.open would never let through, as a lying host would send it."""
     path = tmp_path / "bad.zip"
     target = machine_target()
@@ -277,7 +277,7 @@ def hostile(
         change(z, manifest)
         z.writestr("manifest.json", json.dumps(manifest))
     data = path.read_bytes()
-    return Recipe(data, faults.digest_of(data), (), data, "tiny")
+    return Assembly(data, faults.digest_of(data), (), data, "tiny")
 
 
 def _link(z: zipfile.ZipFile, manifest: dict[str, Any]) -> None:
@@ -332,7 +332,7 @@ HOSTILE: list[tuple[Change, str]] = [
 def test_hostile_bundles(
     tmp_path: Path,
     app: App,
-    old: Recipe,
+    old: Assembly,
     change: Callable[[zipfile.ZipFile, dict[str, Any]], None],
     what: str,
 ) -> None:
@@ -356,7 +356,7 @@ def test_disks_that_refuse(number: int) -> None:
 
 
 def test_a_full_disk_is_seen_before_anything_is_sent(
-    app: App, old: Recipe, monkeypatch: pytest.MonkeyPatch
+    app: App, old: Assembly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.lock()
     real = os.statvfs(app.path)
@@ -374,7 +374,7 @@ def test_a_session_of_another_host_forgets_the_plan(tmp_path: Path) -> None:
     assert service.app is None
 
 
-def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Recipe) -> None:
+def test_run_ends_a_program_that_hangs(tmp_path: Path, app: App, old: Assembly) -> None:
     flash(app, old)
     app.close()
 

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 from edgec_devices import doctor
 from edgec_devices.doctor import DEVICE_PYTHON, examine
-from edgec_devices.findings import Finding, Report, judge
+from edgec_devices.findings import DoctorReport, Finding, judge
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
 from edgec_runtime import DeviceError, InputError
@@ -573,7 +573,7 @@ def test_a_check_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(doctor, "CHECKS", (_broken,))
     assert examine().findings[-1] == Finding("broken", "warn", "could not look: no")
-    assert not Report((Finding("x", "bad", "y", "z"),)).ok
+    assert not DoctorReport((Finding("x", "bad", "y", "z"),)).ok
 
 
 def test_over_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 from edgec_devices import flash as flash_module
 from edgec_devices.flash import flash, flash_one, rollback, status
-from edgec_devices.measurement import Plan
+from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.protocol import Connection
 from edgec_devices.remote import Remote
 from edgec_devices.stream import LinkLost, device_end, stream_for
-from edgec_devices.transfer import Recipe, Sending, app_name, send
+from edgec_devices.transfer import Assembly, Sending, app_name, send
 from edgec_runtime import Bundle, BundleError, DeviceError, InputError, write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.errors import EdgecError
@@ -41,12 +41,12 @@ def bundle(
     return path
 
 
-def ok(outcomes: tuple[flash_module.Outcome, ...]) -> str:
+def ok(outcomes: tuple[flash_module.FlashOutcome, ...]) -> str:
     assert all(o.ok for o in outcomes), outcomes
     return outcomes[0].what
 
 
-def failed(outcomes: tuple[flash_module.Outcome, ...]) -> EdgecError:
+def failed(outcomes: tuple[flash_module.FlashOutcome, ...]) -> EdgecError:
     assert outcomes[0].error is not None
     return outcomes[0].error
 
@@ -260,7 +260,7 @@ def test_remote_run_and_bench_leave_the_slots_alone(
         image = tiny_model.image(3)
         for name, array in tiny_model.reference(image).items():
             np.testing.assert_array_equal(device.run(b, {"image": image})[name], array)
-        found = device.measure(b, Plan(rounds=2, runs=5, warmup=0.0))
+        found = device.measure(b, MeasuringPlan(rounds=2, runs=5, warmup=0.0))
         assert [len(one.total) for one in found.timed] == [6, 6]
         assert all(one.vitals and one.load for one in found.launches)
         with pytest.raises(InputError, match="is uint8, not float64"):
@@ -274,7 +274,7 @@ def test_remote_run_and_bench_leave_the_slots_alone(
 def test_a_cut_is_gone_on_from_by_itself(
     tmp_path: Path, root: Path, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = Recipe.of(
+    recipe = Assembly.of(
         bundle(tmp_path / "1.edgec", program, random.Random(1).randbytes(1 << 20))
     )
     calls = []

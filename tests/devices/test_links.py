@@ -12,7 +12,7 @@ import pytest
 from edgec_devices import plugin
 from edgec_devices.device import Device, device_for
 from edgec_devices.links import emulated
-from edgec_devices.measurement import Plan
+from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.pipeline import Counts
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError, write_bundle
 from edgec_runtime.session import machine_target
@@ -42,7 +42,7 @@ def test_right_numbers(bundle: Bundle, url: str) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-QUICK = Plan(rounds=2, runs=5, seconds=None, warmup=0.0, profiled=3)
+QUICK = MeasuringPlan(rounds=2, runs=5, seconds=None, warmup=0.0, profiled=3)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,17 @@ def test_local_is_measured(
 
 
 def test_plans() -> None:
-    assert Plan.of(50).rounds * Plan.of(50).runs == 50
-    assert (Plan.of(2).rounds, Plan.of(2).runs, Plan.of(2).seconds) == (1, 2, None)
-    assert Plan.of(seconds=20).seconds == 2
-    assert Plan.of() == Plan()
+    assert MeasuringPlan.of(50).rounds * MeasuringPlan.of(50).runs == 50
+    assert (
+        MeasuringPlan.of(2).rounds,
+        MeasuringPlan.of(2).runs,
+        MeasuringPlan.of(2).seconds,
+    ) == (1, 2, None)
+    assert MeasuringPlan.of(seconds=20).seconds == 2
+    assert MeasuringPlan.of() == MeasuringPlan()
     for wrong in (0, -1, 10**9):
         with pytest.raises(InputError, match=f"{wrong} runs"):
-            Plan.of(wrong)
+            MeasuringPlan.of(wrong)
 
 
 def counted(device: Device, bundle: Bundle) -> Counts:

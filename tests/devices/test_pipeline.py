@@ -18,9 +18,9 @@ from edgec_devices.estimating import estimated
 from edgec_devices.pipeline import (
     Block,
     Bucket,
-    Core,
     Counts,
     Estimate,
+    PipelineCore,
     estimate,
     plugin_option,
 )
@@ -223,7 +223,7 @@ def test_no_instruction_of_our_kernels_is_unknown(
         tmp_path / "a.o",
     )
     code = text_section((tmp_path / "a.o").read_bytes())
-    core = Core.load(name)
+    core = PipelineCore.load(name)
     words = {code[i : i + 4] for i in range(0, len(code), 4)}
     assert len(words) > 4000
     assert [
@@ -235,7 +235,7 @@ def test_no_instruction_of_our_kernels_is_unknown(
 
 @pytest.mark.parametrize("name", CORES)
 def test_every_core_has_a_time_for_every_kind(name: str) -> None:
-    core = Core.load(name)
+    core = PipelineCore.load(name)
     lacks = {i.kind for i in DECODED.values() if core.time(i.kind) is None}
     # only the A76 has the instruction
     assert lacks == ({"v_dot_q"} if name != "cortex-a76" else set())
@@ -245,7 +245,7 @@ def test_boards_name_their_cores() -> None:
     modelled = [b for b in map(Board.load, boards()) if b.core]
     assert {b.core for b in modelled} == set(CORES)
     for b in modelled:
-        assert Core.load(b.core).name == b.core == b.target().qemu_cpu
+        assert PipelineCore.load(b.core).name == b.core == b.target().qemu_cpu
         sizes = [c.kib for c in b.caches]
         assert sizes == sorted(sizes)
         assert all(0 < c.foreseen < c.missed for c in b.caches)
@@ -255,7 +255,7 @@ def test_a_core_that_is_not_there() -> None:
     with pytest.raises(
         InputError, match='no pipeline model of "cortex-a27"; did you mean "cortex-a7'
     ):
-        Core.load("cortex-a27")
+        PipelineCore.load("cortex-a27")
 
 
 # ---- known loops
@@ -321,7 +321,9 @@ LOOPS = [
 def test_known_loops(
     assemble: Assembler, core: str, code: str, expected: float
 ) -> None:
-    assert cycles(assemble(code), Core.load(core)) == pytest.approx(expected, abs=0.1)
+    assert cycles(assemble(code), PipelineCore.load(core)) == pytest.approx(
+        expected, abs=0.1
+    )
 
 
 def test_order_matters_only_in_order(assemble: Assembler) -> None:
@@ -330,8 +332,8 @@ def test_order_matters_only_in_order(assemble: Assembler) -> None:
         "#8]; add w6, w5, #1"
     )
     apart = [stalling[i] for i in (0, 2, 4, 1, 3, 5)]
-    in_order = Core.load("cortex-a53")
-    out_of_order = Core.load("cortex-a72")
+    in_order = PipelineCore.load("cortex-a53")
+    out_of_order = PipelineCore.load("cortex-a72")
     assert cycles(stalling, in_order) >= 1.5 * cycles(apart, in_order)
     assert cycles(stalling, out_of_order) == pytest.approx(
         cycles(apart, out_of_order), rel=0.05
@@ -341,11 +343,11 @@ def test_order_matters_only_in_order(assemble: Assembler) -> None:
 def test_a_division_keeps_its_pipe(assemble: Assembler) -> None:
     independent = assemble("fdiv v1.4s, v9.4s, v10.4s; fdiv v2.4s, v9.4s, v10.4s")
     for name in CORES:
-        assert cycles(independent, Core.load(name)) >= 20
+        assert cycles(independent, PipelineCore.load(name)) >= 20
 
 
 def test_an_empty_block_takes_no_time() -> None:
-    assert cycles([], Core.load("cortex-a72")) == 0
+    assert cycles([], PipelineCore.load("cortex-a72")) == 0
 
 
 # ---- estimates
@@ -371,7 +373,7 @@ def test_an_estimate_is_the_sum_of_its_parts(assemble: Assembler) -> None:
         == 5 * near.foreseen + 3 * near.missed + 2 * far.foreseen + 1 * far.missed
     )
     assert e.core == pytest.approx(
-        1000 + 10 * cycles(block(strange), Core.load(board.core))
+        1000 + 10 * cycles(block(strange), PipelineCore.load(board.core))
     )
     assert e.cycles == e.core + e.memory + e.branches
     assert found[0, 1].core == pytest.approx(1)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from edgec_devices import answers
-from edgec_devices.flash import Outcome, each
+from edgec_devices.flash import FlashOutcome, each
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import LinkLost, device_end
-from edgec_devices.transfer import Recipe, send
+from edgec_devices.transfer import Assembly, send
 from edgec_runtime import BundleError, DeviceError, InputError
 from edgec_runtime.device_end import wire
 from edgec_runtime.device_end.agent import Service
@@ -326,9 +326,9 @@ def test_nonsense_spoils_the_result_of_one_device_alone(
     w.service._answer = answer  # type: ignore[method-assign]
     good = world(tmp_path / "good")
 
-    def one(url: str) -> Outcome:
+    def one(url: str) -> FlashOutcome:
         with connect(w if url == "local:" else good) as c:
-            return Outcome(url, str(c.ask("status", answers.Status)[0]))
+            return FlashOutcome(url, str(c.ask("status", answers.StatusAnswer)[0]))
 
     bad, fine = each(["local:", "local:c"], one)
     assert isinstance(bad.error, DeviceError), bad
@@ -358,7 +358,7 @@ def test_a_device_that_asks_for_parts_without_end(
         connect(w) as c,
         pytest.raises(DeviceError, match="lacks parts that there are not"),
     ):
-        send(c, Recipe(part, sha256, ((0, len(part), sha256),), b"", "tiny"))
+        send(c, Assembly(part, sha256, ((0, len(part), sha256),), b"", "tiny"))
     assert w.now < 30
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_devices.flash import flash
-from edgec_devices.measurement import Plan
+from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.package_index import download
 from edgec_devices.protocol import Connection
 from edgec_devices.pushing import PYTHON, REQUIRES, push, runtime_wheel
@@ -123,7 +123,7 @@ def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -
         image = tiny_model.image(3)
         for name, array in tiny_model.reference(image).items():
             np.testing.assert_array_equal(device.run(b, {"image": image})[name], array)
-        found = device.measure(b, Plan(rounds=2, runs=3))
+        found = device.measure(b, MeasuringPlan(rounds=2, runs=3))
         assert found.runner == "session"
         assert [len(one.total) - one.warmup for one in found.timed] == [3, 3]
         assert len(found.profiles) == 1, "the ops of C segments are the program's"
@@ -134,7 +134,7 @@ def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -
         Bundle.open(path) as b,
         pytest.raises(DeviceError, match="a wheel of tiny is damaged"),
     ):
-        device.measure(b, Plan(rounds=2, runs=3))
+        device.measure(b, MeasuringPlan(rounds=2, runs=3))
     assert "runtime 0.1.0" in ok(flash(path, ["local:"], wheels=[]))
     assert len([p for p in site.iterdir() if p.is_dir()]) == 1, (
         "wheels that are not used any more go"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, Refused, plain, refusal
@@ -66,7 +66,7 @@ class Dying(QuickDisk):
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Recipe]:
+def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Assembly]:
     folder = tmp_path_factory.mktemp("versions")
     return [
         make_bundle(
@@ -76,7 +76,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Recipe]:
     ]
 
 
-def prepared(root: Path, versions: list[Recipe], there: int) -> None:
+def prepared(root: Path, versions: list[Assembly], there: int) -> None:
     """So many versions flashed, and the next one in `try`."""
     app = App(str(root), "tiny", QuickDisk())
     for recipe in versions[:there]:
@@ -86,7 +86,7 @@ def prepared(root: Path, versions: list[Recipe], there: int) -> None:
     app.close()
 
 
-def seen(root: Path, versions: list[Recipe]) -> tuple[int | None, int | None]:
+def seen(root: Path, versions: list[Assembly]) -> tuple[int | None, int | None]:
     """The active version, and the one that rollback goes to, None where there is none."""
     app = App(str(root), "tiny", QuickDisk())
     number = {v.sha256: i for i, v in enumerate(versions)}
@@ -117,7 +117,7 @@ def boot(root: Path) -> None:
 
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_a_switch_that_is_cut(
-    tmp_path: Path, versions: list[Recipe], there: int
+    tmp_path: Path, versions: list[Assembly], there: int
 ) -> None:
     """before: the version that is active, and the one before it; after: the new one,
     and that which was active.
@@ -145,7 +145,7 @@ def test_a_switch_that_is_cut(
     assert k > 5
 
 
-def check_rollback(root: Path, versions: list[Recipe]) -> None:
+def check_rollback(root: Path, versions: list[Assembly]) -> None:
     """It goes to the earlier version, or says that there is none, and the next flash
     works.
     """
@@ -165,7 +165,7 @@ def check_rollback(root: Path, versions: list[Recipe]) -> None:
     app.close()
 
 
-def test_a_rollback_that_is_cut(tmp_path: Path, versions: list[Recipe]) -> None:
+def test_a_rollback_that_is_cut(tmp_path: Path, versions: list[Assembly]) -> None:
     prepared(tmp_path / "template", versions, 2)
     for k in range(100):
         root = tmp_path / str(k)
@@ -179,7 +179,7 @@ def test_a_rollback_that_is_cut(tmp_path: Path, versions: list[Recipe]) -> None:
     assert seen(root, versions) == (0, 1)
 
 
-def test_a_recovery_that_is_cut(tmp_path: Path, versions: list[Recipe]) -> None:
+def test_a_recovery_that_is_cut(tmp_path: Path, versions: list[Assembly]) -> None:
     """Each cut of the switch, and then each cut of what puts it right."""
     prepared(tmp_path / "template", versions, 2)
     tried = 0
@@ -210,7 +210,7 @@ def test_a_recovery_that_is_cut(tmp_path: Path, versions: list[Recipe]) -> None:
 @pytest.mark.parametrize("slot", SLOTS)
 @pytest.mark.parametrize("name", ["model.edgec", "slot.json", "bin"])
 def test_rot_never_costs_the_version_that_is_whole(
-    tmp_path: Path, versions: list[Recipe], slot: str, name: str
+    tmp_path: Path, versions: list[Assembly], slot: str, name: str
 ) -> None:
     """The next flash goes over the damaged slot, whichever it is."""
     prepared(tmp_path, versions, 2)
@@ -307,7 +307,7 @@ ODD: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("what", ODD)
 def test_odd_things_on_the_disk(
-    tmp_path: Path, versions: list[Recipe], what: str
+    tmp_path: Path, versions: list[Assembly], what: str
 ) -> None:
     prepared(tmp_path, versions, 2)
     name, make = ODD[what]
@@ -338,7 +338,7 @@ def test_a_lock_that_is_none(tmp_path: Path, make: Callable[[Path], object]) -> 
 
 
 def test_each_entry_of_a_folder_is_on_the_disk_before_it_is_relied_on(
-    tmp_path: Path, versions: list[Recipe]
+    tmp_path: Path, versions: list[Assembly]
 ) -> None:
     """Between a change of the application's folder and the end of each request, the
     folder was synced.

@@ -17,7 +17,7 @@ import pytest
 from edgec_devices.flash import flash_one
 from edgec_devices.protocol import Connection
 from edgec_devices.stream import stream_for
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_runtime import BundleError, DeviceError, EdgecError
 from edgec_runtime.device_end.bundles import machine_target
 
@@ -155,10 +155,10 @@ def test_wrong_hashes(device: Machine) -> None:
     """The host says one thing and sends another; the file on this side changed while it
     was sent.
     """
-    good = Recipe.of(device.new)
+    good = Assembly.of(device.new)
     offset, size, _ = good.parts[-1]
     wrong = good.data[:offset] + bytes(size) + good.data[offset + size :]
-    bad = Recipe(wrong, good.sha256, good.parts, good.glue, good.app)
+    bad = Assembly(wrong, good.sha256, good.parts, good.glue, good.app)
     with (
         Connection(stream_for("local:")) as c,
         pytest.raises(DeviceError, match="does not have its sha256") as e,

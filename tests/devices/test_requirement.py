@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from edgec_devices.requirement import UNITS, Figure, Kind, Outcome, Vocabulary
+from edgec_devices.requirement import (
+    UNITS,
+    Figure,
+    Kind,
+    RequirementOutcome,
+    Vocabulary,
+)
 from edgec_runtime import InputError
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -35,7 +41,7 @@ VOCABULARY = Vocabulary(
 )
 
 
-def outcome(text: str) -> Outcome:
+def outcome(text: str) -> RequirementOutcome:
     required = VOCABULARY.parse(text)
     return required.check(FIGURES[required.figure])
 

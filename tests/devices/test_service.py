@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from edgec_devices.flash import Outcome, flash, rollback
+from edgec_devices.flash import FlashOutcome, flash, rollback
 from edgec_runtime import write_bundle
 from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.device_end.disk import Disk, Refused
@@ -63,7 +63,7 @@ def bundle(path: Path, program: Path, extra: bytes = b"x") -> Path:
     return path
 
 
-def one(outcomes: tuple[Outcome, ...]) -> str:
+def one(outcomes: tuple[FlashOutcome, ...]) -> str:
     assert outcomes[0].ok, outcomes
     return outcomes[0].what
 

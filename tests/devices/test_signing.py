@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from edgec_devices import signing
 from edgec_devices.flash import flash, rollback
 from edgec_devices.signing import new_key, public_path, read_public, sign, trust
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_runtime import (
     Bundle,
     BundleError,
@@ -395,10 +395,10 @@ def test_files_that_only_the_manifest_vouches_for(
             app.close()
 
 
-def _recipe(path: Path) -> Recipe:
+def _recipe(path: Path) -> Assembly:
     """Of a file that Recipe.of() refuses: all of it is glue."""
     data = path.read_bytes()
-    return Recipe(data, digest_of(data), (), data, "x")
+    return Assembly(data, digest_of(data), (), data, "x")
 
 
 @pytest.mark.cc

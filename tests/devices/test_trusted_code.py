@@ -23,7 +23,7 @@ from edgec_devices.signing import (
     trust,
 )
 from edgec_devices.stream import stream_for
-from edgec_devices.transfer import Recipe
+from edgec_devices.transfer import Assembly
 from edgec_devices.wheel import Wheel
 from edgec_runtime import DeviceError, InputError
 from edgec_runtime.device_end.agent import Service
@@ -172,7 +172,7 @@ def test_what_a_program_leaves_in_the_place_of_its_output(
     service = Service(str(tmp_path / "root"))
     pack = bundle(tmp_path / "1.edgec", program)
     app = App(str(tmp_path / "root"), "tiny", Disk())
-    put_all(app, Recipe.of(pack))
+    put_all(app, Assembly.of(pack))
     app.install()
     app.activate()
     app.close()

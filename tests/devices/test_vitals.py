@@ -21,7 +21,7 @@ from edgec_runtime.device_end.agent import Service
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.facts import identity
 from edgec_runtime.device_end.trust import Key
-from edgec_runtime.device_end.vitals import Sensors, Watch, read
+from edgec_runtime.device_end.vitals import Sensors, VitalsWatch, read
 
 POLICY = "sys/devices/system/cpu/cpufreq/policy0"
 WORD = "sys/devices/platform/soc/soc:firmware/get_throttled"
@@ -71,9 +71,9 @@ class Machine:
         """All vitals."""
         return read(str(self.root), self.execute)
 
-    def watch(self) -> Watch:
+    def watch(self) -> VitalsWatch:
         """Many samples in a short time."""
-        return Watch(str(self.root), self.execute, every=0.005)
+        return VitalsWatch(str(self.root), self.execute, every=0.005)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def with_vcgencmd(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def during(watch: Watch, what: Callable[[], bool]) -> None:
+def during(watch: VitalsWatch, what: Callable[[], bool]) -> None:
     """Waits until it is so, as a program that is measured would run."""
     until = time.monotonic() + 20
     while not what():
@@ -113,7 +113,7 @@ def during(watch: Watch, what: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def more(watch: Watch, number: int = 2) -> None:
+def more(watch: VitalsWatch, number: int = 2) -> None:
     """Waits for samples."""
     there = len(watch.during)
     during(watch, lambda: len(watch.during) >= there + number)
@@ -332,7 +332,7 @@ def test_a_machine_that_tells_nothing(
 
 
 def test_this_machine() -> None:
-    with Watch(every=0.01) as w:
+    with VitalsWatch(every=0.01) as w:
         subprocess.run(["sleep", "0.05"], check=True)
     judge([w.as_dict()])
     assert identity()["kernel"] == os.uname().release
@@ -425,7 +425,7 @@ def test_a_vcgencmd_that_hangs_or_fails(
     monkeypatch.setattr(shutil, "which", lambda name: str(tool))
     monkeypatch.setattr(vitals, "TOOL_S", 0.2)
     monkeypatch.setattr(vitals, "TOOL_EVERY_S", 0.01)
-    with Watch(str(pi.root), every=0.005) as w:
+    with VitalsWatch(str(pi.root), every=0.005) as w:
         more(w, 4)
     assert w.before["throttled_by"] == w.after["throttled_by"] == "sysfs"
     asked = len((tmp_path / "log").read_text().split())

@@ -81,7 +81,7 @@ def damaged_beside(rng: random.Random, data: bytes) -> bytes:
 
 def read_beside(rng: random.Random, data: bytes, folder: Path) -> Call:
     """By the function that reads it, or sometimes by a whole compile."""
-    from edgec.drive.tuned import Wanted
+    from edgec.drive.tuned import TuningDatabases
     from edgec.frontends.task_file import task_file
 
     whole = {
@@ -97,7 +97,7 @@ def read_beside(rng: random.Random, data: bytes, folder: Path) -> Call:
         (folder / "tuned.json").write_bytes(data)
         if compiled:
             return verb("compile", FIXTURE, *out, "--tuned", folder / "tuned.json")
-        return guarded(lambda: Wanted.of(str(folder / "tuned.json")))
+        return guarded(lambda: TuningDatabases.of(str(folder / "tuned.json")))
     names = {
         b"{": "m.edgec-task.json",
         b"f": "m.edgec-task.toml",

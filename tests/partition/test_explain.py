@@ -14,7 +14,13 @@ import pytest
 from edgec_partitioner.comparison import stock_of_graph
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.explain import Origin, Places, Report, explain, rewrites_of
+from edgec_partitioner.explain import (
+    ExplainReport,
+    Origin,
+    Places,
+    explain,
+    rewrites_of,
+)
 from edgec_partitioner.legalize import Applied
 from edgec_partitioner.partition import WORTHWHILE, partition
 from edgec_partitioner.regions import CALL_MS
@@ -33,7 +39,7 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "explain-schema.md"
 
 def report(
     name: str = "joined", link: str | None = "usb3", cpu: CpuCost = SLOW_CPU
-) -> Report:
+) -> ExplainReport:
     target = "pi4+coral" if link else "pi4"
     graph = assumed(NETS[name]())
     stock = stock_of_graph(graph, cpu, LINKS[link], "an int8 form") if link else None

@@ -15,7 +15,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from edgec_partitioner.partition import partition
 from edgec_partitioner.source import SourceOp, judge
-from edgec_partitioner.stock import Node, mapped, stock_places, subsets
+from edgec_partitioner.stock import StockNode, mapped, stock_places, subsets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,9 +35,9 @@ Q = Quant.per_tensor(0.1, 3)
 IMAGE = TensorType((1, 8, 8, 4), "int8", Q)
 
 
-def nodes(*rows: tuple[str, str, bool]) -> list[Node]:
+def nodes(*rows: tuple[str, str, bool]) -> list[StockNode]:
     """(tensors read, tensors written, delegable), each tensor a letter."""
-    return [Node(tuple(reads), tuple(writes), tpu) for reads, writes, tpu in rows]
+    return [StockNode(tuple(reads), tuple(writes), tpu) for reads, writes, tpu in rows]
 
 
 def test_a_set_takes_parallel_branches_up_to_what_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_sets_are_a_legal_order(rows: list[tuple[list[int], bool]]) -> None:
     differ in kind.
     """
     graph = [
-        Node(tuple(r for r in reads if r < i), (i,), tpu)
+        StockNode(tuple(r for r in reads if r < i), (i,), tpu)
         for i, (reads, tpu) in enumerate(rows)
     ]
     found = subsets(graph)

@@ -18,7 +18,7 @@ from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
 from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.accuracy import tally
-from edgec.quantize.work import Step, Work
+from edgec.quantize.work import QuantizationState, RecipeStep
 
 
 class Net:
@@ -203,14 +203,14 @@ def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array
     ]
 
 
-def worked(graph: Graph, *todo: Step, count: int = 6) -> Work:
-    work = Work(graph, samples(graph, count))
+def worked(graph: Graph, *todo: RecipeStep, count: int = 6) -> QuantizationState:
+    work = QuantizationState(graph, samples(graph, count))
     for step in todo:
         work = work.do(step)
     return work
 
 
-def db(work: Work, graph: Graph, seed: int = 9) -> float:
+def db(work: QuantizationState, graph: Graph, seed: int = 9) -> float:
     """Signal to noise of the int8 form on samples of its own."""
     int8 = work.int8().graph
     verify(int8, "quantized")

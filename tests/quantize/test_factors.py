@@ -20,7 +20,7 @@ from edgec.quantize.factors import Factors
 from edgec.quantize.steps.equalize import Equalize, reach
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import Net, random_net, samples
 
 
@@ -80,7 +80,7 @@ def shuffled(act: str = "relu") -> tuple[Graph, list[str]]:
 def test_any_network_computes_what_it_did(seed: int) -> None:
     graph = random_net(seed)
     tries = samples(graph, 3, seed)
-    made = Work(graph, tries).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, tries).do(Equalize(power=1.0)).graph
     for s in tries:
         for name, y in interp(graph, s).items():
             tolerance = 1e-4 * max(1.0, float(np.abs(y).max()))
@@ -92,7 +92,7 @@ def test_any_network_computes_what_it_did(seed: int) -> None:
 def test_factors_pass_concatenations_and_shuffles() -> None:
     graph, names = shuffled()
     (s,) = samples(graph, 1)
-    made = Work(graph, [s]).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, [s]).do(Equalize(power=1.0)).graph
     want = interp(graph, s)
     got = interp(made, s)
     for name, y in want.items():
@@ -113,7 +113,7 @@ def test_branches_of_unlike_scales_share_a_concatenations_scale() -> None:
     graph, _ = shuffled()
     tries = samples(graph, 6)
 
-    def db(work: Work) -> float:
+    def db(work: QuantizationState) -> float:
         int8 = work.do(MinMaxRanges()).int8().graph
         other = samples(graph, 4, 9)
         return float(
@@ -126,7 +126,7 @@ def test_branches_of_unlike_scales_share_a_concatenations_scale() -> None:
             )
         )
 
-    work = Work(graph, tries)
+    work = QuantizationState(graph, tries)
     assert db(work.do(Equalize())) > db(work) + 10
 
 
@@ -141,7 +141,7 @@ def test_the_terms_of_a_sum_share_their_factors() -> None:
     y = net.conv(total, 4, act="none")
     graph = net.done(y)
     (s,) = samples(graph, 1)
-    made = Work(graph, [s]).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, [s]).do(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
         np.testing.assert_allclose(
             interp(made, s)[name],
@@ -176,7 +176,7 @@ def test_transposed_convolutions_take_part_in_sums() -> None:
     shrink(net, factor)
     graph = net.done(y)
     (s,) = samples(graph, 1)
-    made = Work(graph, [s]).do(Lower()).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, [s]).do(Lower()).do(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
         np.testing.assert_allclose(
             interp(made, s)[name],
@@ -241,7 +241,7 @@ def test_channels_that_were_small_keep_room_for_other_samples() -> None:
     assert w.const is not None
     w.const = w.const / factor
     graph = net.done(z)
-    work = Work(graph, samples(graph, 6))
+    work = QuantizationState(graph, samples(graph, 6))
     made = work.do(Equalize())
     high = max(
         r[1] for v, r in made.do(MinMaxRanges()).ranges.items() if v.name == y.name
@@ -291,7 +291,7 @@ def test_equalization_believes_channels_that_are_alike_in_all_samples() -> None:
         x_of = rng.uniform(0.0, 1.0, (1, 8, 8, 3)) * (1.0, size, 50.0)
         x_of[0, 0, 0] = (1.0, size, 50.0)
         tries.append({x.name: x_of.astype(np.float32)})
-    made = Work(graph, tries).do(Equalize(power=1.0, room=1.0)).graph
+    made = QuantizationState(graph, tries).do(Equalize(power=1.0, room=1.0)).graph
     after = sizes(made, tries[-1])[y.name] / sizes(graph, tries[-1])[y.name]
     assert after[0] == pytest.approx(50.0, rel=0.01)
     assert 0.2 * after[0] < after[1] < 0.5 * after[0]

@@ -23,10 +23,10 @@ from edgec.errors import InputError
 from edgec.executors import Shared, cores, in_order
 from edgec.ir import Graph, print_graph
 from edgec.quantize import trials
-from edgec.quantize.hands import Hands
-from edgec.quantize.once import Once
+from edgec.quantize.hands import CandidateExecutor
+from edgec.quantize.once import Memoized
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.search import Found, search
+from edgec.quantize.search import QuantizedModel, search
 from tests.quantize.nets import NETS, samples
 
 RECIPE = Recipe.of(
@@ -41,7 +41,9 @@ RECIPE = Recipe.of(
 )
 
 
-def searched(graph: Graph, hands: Hands, told: list[str] | None = None) -> Found:
+def searched(
+    graph: Graph, hands: CandidateExecutor, told: list[str] | None = None
+) -> QuantizedModel:
     said = told if told is not None else []
     return search(
         RECIPE,
@@ -82,10 +84,10 @@ def cluster() -> Iterator[Executor]:
 )
 def test_the_same_whoever_tries_them(pool: Any) -> None:
     graph = NETS["residual"]()
-    alone = searched(graph, Hands())
+    alone = searched(graph, CandidateExecutor())
     told: list[str] = []
     with pool() as executor:
-        found = searched(graph, Hands(executor), told)
+        found = searched(graph, CandidateExecutor(executor), told)
     assert found.graph == alone.graph
     assert json.dumps(found.to_json()) == json.dumps(alone.to_json())
     tries = [t for t in told if t.startswith("try ")]
@@ -116,11 +118,13 @@ def test_an_interrupted_search_goes_on(
     """
     graph = NETS["residual"]()
     memory = Kept()
-    alone = searched(graph, Hands())
-    made = list[trials.Trial]()
+    alone = searched(graph, CandidateExecutor())
+    made = list[trials.CandidateTrial]()
     real = trials.judged
 
-    def judged(trial: trials.Trial, shared: Shared[trials.Setting]) -> trials.Score:
+    def judged(
+        trial: trials.CandidateTrial, shared: Shared[trials.SearchSetting]
+    ) -> trials.Score:
         made.append(trial)
         return real(trial, shared)
 
@@ -129,19 +133,19 @@ def test_an_interrupted_search_goes_on(
     pool = ThreadPoolExecutor(threads)
     executor = pool if threads > 1 else None
     with pytest.raises(KeyboardInterrupt):
-        searched(graph, Hands(executor, memory))
+        searched(graph, CandidateExecutor(executor, memory))
     pool.shutdown()
     assert len(memory) == 4
     memory.room = 99
     told = list[str]()
     made.clear()
-    found = searched(graph, Hands(None, memory), told)
+    found = searched(graph, CandidateExecutor(None, memory), told)
     assert len(made) == 5
     assert next(t for t in told if t.startswith("try")) == "try 5/9"
     assert found.graph == alone.graph
     assert json.dumps(found.to_json()) == json.dumps(alone.to_json())
     made.clear()
-    assert searched(graph, Hands(None, memory)).graph == alone.graph
+    assert searched(graph, CandidateExecutor(None, memory)).graph == alone.graph
     assert not made
 
 
@@ -162,12 +166,12 @@ def test_what_is_remembered_is_of_these_samples_and_this_program(
 
 
 def test_nothing_is_kept_in_the_process() -> None:
-    searched(NETS["chain"](), Hands())
+    searched(NETS["chain"](), CandidateExecutor())
     assert not trials._lines
 
 
 def test_what_threads_need_together_is_made_once() -> None:
-    once = Once()
+    once = Memoized()
     made = list[int]()
     barrier = threading.Barrier(4)
 
@@ -208,7 +212,7 @@ def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     for there in ({0}, {0, 1, 2, 3, 4}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid, there=there: there)
         assert cores() == len(there)
-        result = searched(graph, Hands())
+        result = searched(graph, CandidateExecutor())
         found.append(print_graph(result.graph) + json.dumps(result.to_json()))
     assert found[0] == found[1]
 

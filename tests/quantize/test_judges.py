@@ -19,11 +19,11 @@ from edgec.quantize.functions import functions
 from edgec.quantize.judges import Drawn
 from edgec.quantize.steps.choose import Choose
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import Step, Work
+from edgec.quantize.work import QuantizationState, RecipeStep
 from tests.quantize.nets import Net, samples
 
 
-def signal(work: Work, step: Step, graph: Graph) -> float:
+def signal(work: QuantizationState, step: RecipeStep, graph: Graph) -> float:
     int8 = work.do(step).int8().graph
     tries = samples(graph, 4, 9)
     return float(
@@ -53,7 +53,7 @@ def test_a_range_ends_where_the_function_behind_is_flat(spec: OpDef) -> None:
     net = Net("flat", 1)
     y = large(net, net.input(1, 12, 12, 3), 8, 20.0)
     graph = net.done(net.op(spec, y))
-    work = Work(graph, samples(graph, 6))
+    work = QuantizationState(graph, samples(graph, 6))
     low, high = work.do(MinMaxRanges()).ranges[y]
     picked = work.do(Choose(methods=("minmax",))).ranges[y]
     assert picked[0] > 0.4 * low
@@ -73,7 +73,7 @@ def test_a_value_times_its_sigmoid_is_one_function() -> None:
     assert len(found) == 1
     assert {op.kind for op in told} == {"mul", "logistic"}
     np.testing.assert_allclose(found[0](x), x / (1 + np.exp(-x)), atol=1e-6)
-    work = Work(graph, samples(graph, 6))
+    work = QuantizationState(graph, samples(graph, 6))
     assert work.do(Choose()).ranges[y][0] > 0.4 * work.do(MinMaxRanges()).ranges[y][0]
 
 
@@ -101,7 +101,7 @@ def test_logits_far_below_the_largest_are_clipped_before_a_softmax() -> None:
     b = graph.ops[0].inputs[2]
     assert b.const is not None
     b.const[:5] -= 400
-    work = Work(graph, samples(graph, 6))
+    work = QuantizationState(graph, samples(graph, 6))
     low, _ = work.do(MinMaxRanges()).ranges[logits]
     picked = work.do(Choose(methods=("minmax",))).ranges[logits]
     assert picked[0] > 0.7 * low
@@ -117,7 +117,7 @@ def test_values_of_one_scale_are_judged_together() -> None:
     joined = net.op(Concat(3), a, b)
     flat = net.op(Reshape((1, 144, 1, 8)), joined)
     graph = net.done(net.conv(flat, 4, 1, act="none"))
-    ranges = Work(graph, samples(graph, 6)).do(Choose(than=1.0)).ranges
+    ranges = QuantizationState(graph, samples(graph, 6)).do(Choose(than=1.0)).ranges
     assert len({ranges[v] for v in (a, b, joined, flat)}) == 1
 
 
@@ -163,7 +163,7 @@ def test_what_is_clipped_may_count_more() -> None:
     """
     net = Net("tails", 3)
     graph = net.done(net.conv(net.input(1, 48, 48, 3), 4, act="none"))
-    work = Work(graph, samples(graph, 6))
+    work = QuantizationState(graph, samples(graph, 6))
     most, some, none = (
         work.do(Choose(than=1.0, clipping=c)).ranges for c in (1.0, 8.0, 1e6)
     )

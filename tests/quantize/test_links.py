@@ -11,7 +11,7 @@ from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.centre import Centre
 from edgec.quantize.steps.equalize import Equalize
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import Net, db, samples, worked
 
 
@@ -38,7 +38,9 @@ def test_centring_changes_nothing_but_where_channels_lie() -> None:
                 rtol=1e-4,
                 atol=1e-4 * float(np.abs(y).max()),
             )
-    before, after = (Work(g, work.samples).extremes() for g in (graph, work.graph))
+    before, after = (
+        QuantizationState(g, work.samples).extremes() for g in (graph, work.graph)
+    )
     (low, high), (a, b) = (
         r[g.ops[1].output] for r, g in ((before, graph), (after, work.graph))
     )
@@ -100,7 +102,7 @@ def test_bias_in_whole_steps_is_exact_where_nothing_is_read() -> None:
     b.const = -np.abs(b.const)  # where the image is black, a relu says nothing
     for whole in (False, True):
         work = (
-            Work(graph, tries)
+            QuantizationState(graph, tries)
             .do(Centre())
             .do(MinMaxRanges())
             .do(BiasCorrection(whole=whole))

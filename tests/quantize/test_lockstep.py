@@ -21,7 +21,7 @@ from edgec.quantize.products import Products, products
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.gptq import Gptq
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import InterpRunners, Runners, Work
+from edgec.quantize.work import InterpRunners, QuantizationState, Runners
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 
@@ -65,7 +65,7 @@ def means(graph: Graph, p: Products, x: Value, tries: Sequence[Sample]) -> list[
     return found
 
 
-def one_by_one(work: Work) -> dict[Op, Array]:
+def one_by_one(work: QuantizationState) -> dict[Op, Array]:
     """What the sequential correction means: the whole int8 model made anew for each op,
     by `interp`.
     """
@@ -93,7 +93,7 @@ def one_by_one(work: Work) -> dict[Op, Array]:
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
 def test_sequential_biases_are_those_of_one_op_after_the_other(graph: Graph) -> None:
-    work = Work(graph, samples(graph, 4)).do(MinMaxRanges()).do(Gptq())
+    work = QuantizationState(graph, samples(graph, 4)).do(MinMaxRanges()).do(Gptq())
     got = work.do(BiasCorrection(whole=False)).biases
     want = one_by_one(work)
     assert got.keys() == want.keys()
@@ -124,7 +124,7 @@ def test_c_takes_in_what_is_corrected(
         Told(native_compiler(None), lambda text: None),
     )
     slow, fast = (
-        Work(graph, samples(graph, 4), r)
+        QuantizationState(graph, samples(graph, 4), r)
         .do(MinMaxRanges())
         .do(Gptq())
         .do(BiasCorrection())

@@ -18,24 +18,27 @@ from edgec.ops.conv import Conv2D
 from edgec.quantize import quantize
 from edgec.quantize.accuracy import Agreement, tally
 from edgec.quantize.limits import Limits, Price
-from edgec.quantize.line import Line
-from edgec.quantize.plan import Fold, Market, Plan, Planner, leaving
+from edgec.quantize.line import StepPipeline
+from edgec.quantize.plan import Fold, Market, Planner, PrecisionPlan, leaving
 from edgec.quantize.recipe import Candidate, Recipe
-from edgec.quantize.search import Found, search
+from edgec.quantize.search import QuantizedModel, search
 from edgec.quantize.simulate import Simulation
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.precision import Precision
-from edgec.quantize.units import Unit, runs, units
-from edgec.quantize.work import Work
+from edgec.quantize.units import OpGroup, runs, units
+from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 FAST = Recipe.load("fast")
 
 
-def left(graph: Graph, *names: str) -> Work:
+def left(graph: Graph, *names: str) -> QuantizationState:
     return (
-        Work(graph, samples(graph)).do(Lower()).do(MinMaxRanges()).do(Precision(names))
+        QuantizationState(graph, samples(graph))
+        .do(Lower())
+        .do(MinMaxRanges())
+        .do(Precision(names))
     )
 
 
@@ -72,7 +75,7 @@ def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
     """
     graph = NETS[name]() if name in NETS else random_net(int(name[-1]))
     tries = samples(graph)
-    before = Work(graph, tries).do(MinMaxRanges())
+    before = QuantizationState(graph, tries).do(MinMaxRanges())
     convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
     after = before.do(Precision((convs[0].output.name,)))
     old = before.int8().twins
@@ -131,7 +134,7 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
     """All in int8, and every second op."""
     graph = NETS[name]()
     tries = samples(graph, 4)
-    work = Work(graph, tries).do(MinMaxRanges())
+    work = QuantizationState(graph, tries).do(MinMaxRanges())
     simulation = Simulation(work)
     some = [op for op in graph.ops if op in simulation.ops][::part]
     real = simulation.graph(some)
@@ -154,7 +157,9 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
 
 def test_nothing_in_int8_is_the_float_model() -> None:
     graph = NETS["residual"]()
-    run = Simulation(Work(graph, samples(graph)).do(MinMaxRanges())).run(())
+    run = Simulation(QuantizationState(graph, samples(graph)).do(MinMaxRanges())).run(
+        ()
+    )
     for want, got in zip(
         interp(graph, samples(graph)[0]).values(),
         run(samples(graph)[0], None).values(),
@@ -179,7 +184,7 @@ def test_units_hold_every_op_once_and_one_product_at_most(name: str) -> None:
 
 def test_runs_are_neighbours_of_all_lengths() -> None:
     graph = NETS["chain"]()
-    every = [Unit((op,)) for op in graph.ops]
+    every = [OpGroup((op,)) for op in graph.ops]
     found = [*runs(every, every)]
     assert {len(r) for r in found} == {1, 2, 3}
     assert [*runs(every, every[:1] + every[2:])].count([every[0], every[2]]) == 1, (
@@ -224,7 +229,7 @@ def priced(each: float = 1.0) -> Callable[[Graph], Price]:
     return price
 
 
-def planned(limits: Limits, graph: Graph, count: int = 12) -> Found:
+def planned(limits: Limits, graph: Graph, count: int = 12) -> QuantizedModel:
     return search(FAST, graph, samples(graph, count), limits=limits, price=priced())
 
 
@@ -309,7 +314,7 @@ def test_a_plan_says_what_each_row_bought() -> None:
 
 def spent(
     slowdown: float, graph: Graph, price: Callable[[Graph], Price], **fields: float
-) -> Found:
+) -> QuantizedModel:
     recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
     return search(recipe, graph, samples(graph, 12), price=price)
 
@@ -454,7 +459,7 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     """From all of it in float back to the two that lose most."""
     graph = planted()
     tries = samples(graph, 8)
-    line = Line(Work(graph, tries))
+    line = StepPipeline(QuantizationState(graph, tries))
     planner = Planner(
         [Fold(lambda names: line.of(leaving(FAST.candidates[0], names)), tries)],
         line.of(FAST.candidates[0]),
@@ -462,12 +467,14 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
         priced(),
     )
     market = Market.of(planner.rough, tries)
-    every = Unit(tuple(planner.rough.graph.ops))
-    rows = [planner.bought((), Unit(())), planner.bought(every.names, every)]
+    every = OpGroup(tuple(planner.rough.graph.ops))
+    rows = [planner.bought((), OpGroup(())), planner.bought(every.names, every)]
     back = [*planner.not_needed(market, rows)]
     assert all(row.back for row in back)
     assert back[-1].outputs[graph.outputs[0].name].sqnr_db >= 20
     prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
     assert prices == sorted(prices, reverse=True)
     assert prices[-1] == pytest.approx(2.5)
-    assert {*Plan(Limits(), (*rows, *back), 8).floats} == {*names(graph.ops[2:4])}
+    assert {*PrecisionPlan(Limits(), (*rows, *back), 8).floats} == {
+        *names(graph.ops[2:4])
+    }

@@ -21,7 +21,7 @@ from edgec.quantize.steps import steps
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.trials import Score
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import NETS, samples
 
 
@@ -100,7 +100,7 @@ class _Halve:
     name: ClassVar[str] = "halve"
     changes: ClassVar[str] = "ranges"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         work.ranges = {
             v: (low / 2, high / 2) for v, (low, high) in work.extremes().items()
         }
@@ -111,7 +111,7 @@ class _Halve:
 def test_a_step_may_not_change_more_than_it_says() -> None:
     graph = NETS["chain"]()
     with pytest.raises(InternalError, match="halve changed graph"):
-        Work(graph, samples(graph)).do(_Halve(greedy=True))
+        QuantizationState(graph, samples(graph)).do(_Halve(greedy=True))
 
 
 def _two(graph: Graph, count: int = 8, order: int = 1) -> tuple[str, int, int]:

@@ -39,7 +39,7 @@ from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.steps.separate import Separate
-from edgec.quantize.work import Step, Work
+from edgec.quantize.work import QuantizationState, RecipeStep
 from tests.quantize.nets import NETS, Net, db, samples, swish, worked
 
 
@@ -205,7 +205,7 @@ def test_choose_clips_what_its_readers_do_not_need() -> None:
     assert w is not None
     w[..., 1] = 0.0
     tries[2]["x"][0, 3, :2, 1] = 400.0
-    work = Work(graph, tries)
+    work = QuantizationState(graph, tries)
     plain = work.do(MinMaxRanges())
     picked = work.do(Choose())
     x = graph.inputs[0]
@@ -233,7 +233,7 @@ def test_choose_takes_fewer_windows_of_wide_depthwise_layers() -> None:
 
 def test_choose_is_min_and_max_where_nothing_is_better() -> None:
     graph = NETS["chain"]()
-    work = Work(graph, samples(graph, 6))
+    work = QuantizationState(graph, samples(graph, 6))
     assert (
         work.do(Choose(than=0.0)).ranges
         == work.do(MinMaxRanges()).ranges
@@ -248,7 +248,7 @@ def test_choose_leaves_room_where_a_sample_has_one_vector() -> None:
     net = Net("classifier", 4)
     x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
     graph = net.done(net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none"))
-    work, (logits,) = Work(graph, samples(graph, 4)), graph.outputs
+    work, (logits,) = QuantizationState(graph, samples(graph, 4)), graph.outputs
     low, high = work.extremes()[logits]
     tight, wide = (work.do(Choose(room=room)) for room in (1.0, 1.5))
     assert tight.ranges[logits] == (low, high)
@@ -477,7 +477,7 @@ def channel_means(
     return {k: y / len(tries) for k, y in sums.items()}
 
 
-def off(work: Work, tries: list[dict[str, Array]]) -> Array:
+def off(work: QuantizationState, tries: list[dict[str, Array]]) -> Array:
     """How far the means of the channels of the output are off in the int8 model."""
     (out,) = (v.name for v in work.graph.outputs)
     floats, int8 = (
@@ -499,7 +499,7 @@ def test_bias_correction_keeps_means() -> None:
         tries = [
             {k: x + np.float32(offset) for k, x in s.items()} for s in samples(graph, 6)
         ]
-        work = Work(graph, tries).do(MinMaxRanges())
+        work = QuantizationState(graph, tries).do(MinMaxRanges())
         after = work.do(BiasCorrection(inherited=inherited))
         assert np.abs(off(after, tries)).max() < left * np.abs(off(work, tries)).max()
 
@@ -511,9 +511,9 @@ def test_bias_correction_takes_what_samples_agree_on(inherited: bool) -> None:
     """
     graph = one_layer()
     calm = samples(graph, 3)
-    ranges = Work(graph, calm).do(MinMaxRanges()).ranges
+    ranges = QuantizationState(graph, calm).do(MinMaxRanges()).ranges
     bright = {k: x + np.float32(20) for k, x in calm[0].items()}
-    work = Work(graph, [*calm, bright], ranges=ranges)
+    work = QuantizationState(graph, [*calm, bright], ranges=ranges)
     after = work.do(BiasCorrection(inherited=inherited))
     alone = np.abs(off(work, [bright])).max()
     assert alone > 20 * np.abs(off(work, calm)).max()
@@ -539,7 +539,7 @@ def test_bias_correction_gives_a_bias_to_what_has_none() -> None:
 def test_every_step_takes_every_network(net: Callable[[], Graph]) -> None:
     """One after the other, and twice the same."""
     graph = net()
-    todo: list[Step] = [
+    todo: list[RecipeStep] = [
         Lower(),
         Separate(),
         Centre(),

@@ -23,8 +23,8 @@ from edgec.quantize.lower import lower
 from edgec.quantize.preprocess import choose
 from edgec.quantize.recipe import Recipe
 from edgec.quantize.search import search
-from edgec.quantize.survey import Suited, Survey
-from edgec.quantize.work import Work
+from edgec.quantize.survey import SampleReport, Survey
+from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import NETS, samples
 
 TWO = Recipe.of(
@@ -38,9 +38,11 @@ TWO = Recipe.of(
 )
 
 
-def suited(graph: Graph, tries: Sequence[dict[str, Array]]) -> Suited:
+def suited(graph: Graph, tries: Sequence[dict[str, Array]]) -> SampleReport:
     return (
-        Work(graph, tries).survey().suited([f"sample {i}" for i in range(len(tries))])
+        QuantizationState(graph, tries)
+        .survey()
+        .suited([f"sample {i}" for i in range(len(tries))])
     )
 
 
@@ -51,7 +53,7 @@ def scaled(sample: dict[str, Array], by: float) -> dict[str, Array]:
 def test_what_is_of_another_size_is_named_with_its_effect() -> None:
     graph = NETS["residual"]()
     tries = samples(graph, 12)
-    assert suited(graph, tries) == Suited(widened=1.0)
+    assert suited(graph, tries) == SampleReport(widened=1.0)
     tries[7] = scaled(tries[7], 10)
     found = suited(graph, tries)
     assert [s.name for s in found.strangers] == ["sample 7"]
@@ -170,7 +172,7 @@ def test_planted_pictures_are_named_and_no_photo_is(
         picture.convert("RGB").save(tmp_path / f"{name}.png")
     graph, photos = pictures(shared, model, shared / "data" / "photos")
     _, planted = pictures(shared, model, tmp_path)
-    survey = Work(
+    survey = QuantizationState(
         graph, [*photos, *planted], HostRunners(native_compiler(None)), passes=99
     ).survey()
 

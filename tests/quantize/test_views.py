@@ -15,7 +15,7 @@ from edgec.quantize.search import search
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.trials import Score
 from edgec.quantize.views import views
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import Net
 
 
@@ -84,7 +84,7 @@ class _Narrow:
     name: ClassVar[str] = "narrow"
     changes: ClassVar[str] = "ranges"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         seen = work.extremes()
         pictures = {*work.graph.inputs}
         work.ranges = {

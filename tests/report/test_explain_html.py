@@ -16,7 +16,7 @@ import pytest
 from edgec_partitioner.comparison import stock_of_graph
 from edgec_partitioner.cost import LINKS
 from edgec_partitioner.cpu_cost import CpuCost
-from edgec_partitioner.explain import Origin, Report, SourceRow, explain
+from edgec_partitioner.explain import ExplainReport, Origin, SourceRow, explain
 from edgec_partitioner.partition import partition
 from edgec_partitioner.source import SourceOp
 
@@ -74,7 +74,9 @@ class Page(HTMLParser):
             self.text += data
 
 
-def report(net: str = "joined", name: str = "net", link: str | None = "usb3") -> Report:
+def report(
+    net: str = "joined", name: str = "net", link: str | None = "usb3"
+) -> ExplainReport:
     graph = assumed(NETS[net]())
     stock = stock_of_graph(graph, CPU, LINKS[link], "an int8 form") if link else None
     return explain(
@@ -82,7 +84,7 @@ def report(net: str = "joined", name: str = "net", link: str | None = "usb3") ->
     )
 
 
-def deep_report(ops: int) -> Report:
+def deep_report(ops: int) -> ExplainReport:
     """With a graph of so many operations, one after the other, and an edge around every
     few.
     """

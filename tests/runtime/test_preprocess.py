@@ -17,7 +17,7 @@ from edgec_runtime import (
     InputError,
     Placement,
     Preprocess,
-    Quant,
+    QuantInfo,
     TensorInfo,
     prepare,
     resample,
@@ -50,7 +50,7 @@ from edgec.ops.quantize import Quantize
 FLOAT = TensorInfo("x", (1, 8, 8, 3), "<f4")
 PLANES = TensorInfo("x", (1, 3, 8, 8), "<f4")
 GREY = TensorInfo("x", (1, 8, 8, 1), "<f4")
-INT8 = TensorInfo("x", (1, 8, 8, 3), "|i1", Quant((1 / 127,), (0,)))
+INT8 = TensorInfo("x", (1, 8, 8, 3), "|i1", QuantInfo((1 / 127,), (0,)))
 UINT8 = TensorInfo("x", (1, 8, 8, 3), "|u1")
 
 
@@ -606,7 +606,7 @@ def test_quantized_inputs_are_quantized_as_by_the_law(
     scale: float, zero: int, name: str
 ) -> None:
     scale = float(np.float32(scale))
-    info = TensorInfo("x", (1, 1, 256, 3), "|i1", Quant((scale,), (zero,)))
+    info = TensorInfo("x", (1, 1, 256, 3), "|i1", QuantInfo((scale,), (zero,)))
     levels = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
     real = prepare(
         levels, bind(f := TensorInfo("x", info.shape, "<f4"), parse(name)), f

@@ -9,9 +9,16 @@ import pytest
 
 from edgec.ir import Array
 from edgec.schedule.gemm_s8.panels import Requant
-from edgec.schedule.kernels.dwconv2d import BLOCK, DOT, NEON, Loops, Shape, blocks
+from edgec.schedule.kernels.dwconv2d import (
+    BLOCK,
+    DOT,
+    NEON,
+    DepthwiseShape,
+    Loops,
+    blocks,
+)
 
-SHAPE = Shape(1, 9, 9, BLOCK, 9, 9, BLOCK, 3, 3, 1, 1, 1, 1, 1, 1)
+SHAPE = DepthwiseShape(1, 9, 9, BLOCK, 9, 9, BLOCK, 3, 3, 1, 1, 1, 1, 1, 1)
 
 
 def function(w: Array, w_zero: int, loops: Loops) -> str:

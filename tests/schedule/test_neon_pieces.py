@@ -10,7 +10,7 @@ from edgec.ir import Array
 from edgec.schedule.cores import core
 from edgec.schedule.gemm_s8.neon import MOST, NEON, NR, TWOS
 from edgec.schedule.gemm_s8.panels import Requant, Tiles
-from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.gemm_s8.windows import GemmS8Shape
 
 
 def counts(tiles: Tiles, w: Array) -> list[int]:
@@ -28,7 +28,7 @@ def test_two_pieces_are_summed_at_once_on_cores_in_order_alone() -> None:
     assert counts(NEON, w) == [2, 2, 0, 0]
     assert counts(TWOS, w) == [0, 6, 0, 0]
     plain = Requant(0, 0, -128, -128, 127)
-    one = Windows(1, 8, 8, 128, 8, 8, 16)
+    one = GemmS8Shape(1, 8, 8, 128, 8, 8, 16)
     taken = {
         name: [t.suffix for t in (NEON, TWOS) if t.takes(one, plain, core(name))]
         for name in CORES

@@ -15,7 +15,7 @@ from edgec.errors import InputError
 from edgec.ir import KernelCall, OpDef, Struct, Table
 from edgec.report.tuning import WORTH_SHOWING
 from edgec.schedule.cores import Core, core
-from edgec.schedule.database import SHIPPED, Database, Found
+from edgec.schedule.database import SHIPPED, Database, TunedSchedule
 from edgec.schedule.records import again, record, signature
 from edgec.schedule.variant import Rules, choice, legal, preferred, tuned
 from tests.harness import sample_graph
@@ -49,10 +49,12 @@ def with_fields(call: KernelCall, ctype: str, **fields: object) -> KernelCall:
     return replace(call, operands=tuple(operands))
 
 
-def found(call: KernelCall, at: int) -> tuple[Core, Found]:
+def found(call: KernelCall, at: int) -> tuple[Core, TunedSchedule]:
     """The core after a search found the at-th way to be the best."""
     variant, schedule = legal(call, A72)[at]
-    entry = Found(variant.name, dict(schedule), 1.0, 2.0, 9, "emulated:pi4", True, "1")
+    entry = TunedSchedule(
+        variant.name, dict(schedule), 1.0, 2.0, 9, "emulated:pi4", True, "1"
+    )
     return replace(A72, tuned={signature(call): entry}), entry
 
 

@@ -23,7 +23,7 @@ from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import LANES
 from edgec.schedule.gemm_s8.panels import FAST, Requant, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
-from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.gemm_s8.windows import GemmS8Shape
 from edgec.schedule.variant import preferred
 from tests.harness import (
     assert_agree,
@@ -174,7 +174,7 @@ def test_no_sum_of_bytes_is_plain(name: str) -> None:
 
 def test_a_channel_that_no_input_changes_leaves_the_others_the_fast_way() -> None:
     """One whose bias of 2^30 drowns its sums: vww96_i8 has layers with many of them."""
-    windows = Windows(1, 1, 4, 8, 1, 4, 2)
+    windows = GemmS8Shape(1, 1, 4, 8, 1, 4, 2)
     w = np.full((2, 1, 1, 8), 3, np.int8)
     q = Requant(
         -128, 0, -128, -128, 127, np.array([1 << 30, 1 << 30]), np.array([-7, -27])
@@ -191,7 +191,7 @@ def test_short_windows_have_channels_along_lanes() -> None:
     a72 = core("cortex_a72")
 
     def takes(depth: int, on: Core, q: Requant = plain) -> bool:
-        return LANES.takes(Windows(1, 8, 8, depth, 8, 8, 16), q, on)
+        return LANES.takes(GemmS8Shape(1, 8, 8, depth, 8, 8, 16), q, on)
 
     assert [k for k in (8, 16, 24, 32, 64, 96, 128) if takes(k, a53)] == [
         8,
@@ -205,6 +205,6 @@ def test_short_windows_have_channels_along_lanes() -> None:
     ] == [8, 16, 24, 32, 64]
     assert not takes(8, a72)
     assert takes(8, a72, replace(plain, w_zero=3))
-    first = Windows(1, 9, 9, 3, 4, 4, 8, 3, 3, 2, 2)
+    first = GemmS8Shape(1, 9, 9, 3, 4, 4, 8, 3, 3, 2, 2)
     assert LANES.takes(first, plain, a53)  # its windows are gathered
     assert not LANES.takes(replace(first, ic=16), plain, a53)

@@ -38,14 +38,14 @@ from edgec.frontends import read_model
 from edgec.passes.pipeline import optimize
 from edgec.quantize.accuracy import compare
 from edgec.quantize.histograms import METHODS
-from edgec.quantize.line import Line
+from edgec.quantize.line import StepPipeline
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.choose import Choose
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
 from edgec.quantize.steps.ranges import Ranges
-from edgec.quantize.work import Runners, Step, Work
+from edgec.quantize.work import QuantizationState, RecipeStep, Runners
 from tests.tables.accuracy_rows import ROOT, SHARED, Case, digest
 from tests.tables.accuracy_ways import PREPROCESS, sources
 
@@ -56,7 +56,7 @@ MODELS = (
 WORTH = 0.3
 """dB."""
 ALONE = BiasCorrection(inherited=False)
-PLAIN: tuple[Step, ...] = (Lower(), MinMaxRanges())
+PLAIN: tuple[RecipeStep, ...] = (Lower(), MinMaxRanges())
 LITTLE, LARGE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
 """Lower, separate, centre, equalize, choose, gptq, bias; in the first, ranges clip
 little, and narrow is in the place of gptq; in the second, only large maps are
@@ -69,11 +69,11 @@ class Part:
     """One step. on: pairs of ways without and with it."""
 
     name: str
-    on: tuple[tuple[Step, ...], tuple[Step, ...]]
-    off: tuple[tuple[Step, ...], tuple[Step, ...]] | None = None
+    on: tuple[tuple[RecipeStep, ...], tuple[RecipeStep, ...]]
+    off: tuple[tuple[RecipeStep, ...], tuple[RecipeStep, ...]] | None = None
 
 
-def without(step: Step) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+def without(step: RecipeStep) -> tuple[tuple[RecipeStep, ...], tuple[RecipeStep, ...]]:
     """The whole recipe without one of its steps, and with it."""
     return tuple(s for s in WHOLE if s is not step), WHOLE
 
@@ -152,19 +152,21 @@ def measure(
     graph = optimize(read_model(case.file, {}))
     name = graph.inputs[0].name
     calibrate, test = ([{name: x} for x in np.load(half)["x"]] for half in case.photos)
-    line = Line(Work(graph, calibrate, runners, passes=40))
+    line = StepPipeline(QuantizationState(graph, calibrate, runners, passes=40))
     run = runners.floats(graph, len(test))
     want = [run(s, None) for s in test]
-    known: dict[tuple[Step, ...], float] = {}
+    known: dict[tuple[RecipeStep, ...], float] = {}
 
-    def db(steps: tuple[Step, ...]) -> float:
+    def db(steps: tuple[RecipeStep, ...]) -> float:
         if steps not in known:
             int8 = runners.int8(line.of(Candidate("", steps)).int8().graph, len(test))
             found = compare((w, int8(s, None)) for w, s in zip(want, test, strict=True))
             known[steps] = float(np.mean([a.sqnr_db for a in found.values()]))
         return known[steps]
 
-    def gain(pair: tuple[tuple[Step, ...], tuple[Step, ...]] | None) -> float:
+    def gain(
+        pair: tuple[tuple[RecipeStep, ...], tuple[RecipeStep, ...]] | None,
+    ) -> float:
         return 0.0 if pair is None else db(pair[1]) - db(pair[0])
 
     return {part.name: (gain(part.on), gain(part.off)) for part in wanted}

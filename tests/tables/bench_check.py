@@ -28,7 +28,7 @@ from time import monotonic
 
 import numpy as np
 from edgec_devices.device import device_for
-from edgec_devices.measurement import Plan
+from edgec_devices.measurement import MeasuringPlan
 from edgec_runtime import Bundle, Summary
 
 from edgec.benching.baseline import compare_with
@@ -175,7 +175,7 @@ def check_profile(_: argparse.Namespace) -> Iterator[Row]:
     does is in both of a pair.
     """
     path = compiled("mnv2_tf2_i8")
-    plan = replace(Plan(), rounds=3, runs=3, seconds=10.0, profiled=PAIRS)
+    plan = replace(MeasuringPlan(), rounds=3, runs=3, seconds=10.0, profiled=PAIRS)
     with Bundle.open(path) as bundle:
         profiles = device_for("local:").measure(bundle, plan).profiles
     pairs = [

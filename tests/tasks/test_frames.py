@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_runtime import InputError, Quant, TensorInfo, prepare
+from edgec_runtime import InputError, QuantInfo, TensorInfo, prepare
 from edgec_runtime.camera import FORMATS, CameraFrame, decode_jpeg
 from edgec_runtime.native import FrameInput
 from edgec_runtime.preprocess import bind, parse
@@ -22,12 +22,12 @@ WAYS = {
     "0_255,bgr,letterbox,topleft": TensorInfo("a", (1, 3, 56, 40), "<f4"),
     "0_1": TensorInfo("b", (1, 36, 64, 3), "<f4"),
     "imagenet,crop=0.875": TensorInfo(
-        "c", (1, 32, 32, 3), "|i1", Quant((1 / 127,), (3,))
+        "c", (1, 32, 32, 3), "|i1", QuantInfo((1 / 127,), (3,))
     ),
     "0_1,bicubic": TensorInfo("d", (1, 24, 24, 1), "<f4"),
     "0_255,area,letterbox=1/20/200": TensorInfo("e", (2, 3, 30, 30), "<f4"),
     "raw,nearest,crop": TensorInfo("f", (1, 19, 48, 3), "|u1"),
-    "raw,gray,bicubic": TensorInfo("g", (1, 3, 17, 48), "|i1", Quant((1.0,), (0,))),
+    "raw,gray,bicubic": TensorInfo("g", (1, 3, 17, 48), "|i1", QuantInfo((1.0,), (0,))),
 }
 SIZES = [(64, 48), (38, 54), (2, 2), (130, 8), (6, 300)]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import Quant, TensorInfo
+from edgec_runtime import QuantInfo, TensorInfo
 from edgec_runtime.preprocess import Fit
-from edgec_runtime.tasks.base import Result, Setting, View, reals
+from edgec_runtime.tasks.base import DecoderSetting, Result, View, reals
 from edgec_runtime.tasks.classification import Classes
 from edgec_runtime.tasks.detection import Detection
 from edgec_runtime.tasks.image import Picture
@@ -77,15 +77,15 @@ class Network:
             n: reals(a, info)
             for (n, info), a in zip(self.outputs.items(), arrays, strict=True)
         }
-        setting = Setting(self.image, self.outputs, self.labels, {}, detect)
+        setting = DecoderSetting(self.image, self.outputs, self.labels, {}, detect)
         result: Result = self.task.decoder(setting)(
             real, View.of(frame, self.image, self.fit)
         )
         return result
 
 
-def _quant(of: list[Any] | None) -> Quant | None:
-    return Quant((float(of[0]),), (int(of[1]),)) if of else None
+def _quant(of: list[Any] | None) -> QuantInfo | None:
+    return QuantInfo((float(of[0]),), (int(of[1]),)) if of else None
 
 
 def _same_boxes(got: Result, expected: list[Found], frame: Size) -> None:

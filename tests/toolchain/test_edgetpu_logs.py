@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from edgec.toolchain.edgetpu.log import (
+    CompilerFailure,
     CompilerLog,
     LogRow,
-    Trouble,
     failed,
     parse_block,
     parse_logs,
@@ -196,7 +196,7 @@ _END = (
             "failure.\n"
             "Compilation failed: Compilation failed due to large activation tensors "
             f"in model.\n{_END}",
-            Trouble.SIZE,
+            CompilerFailure.SIZE,
             "Compilation failed due to large activation tensors in model",
         ),
         (
@@ -206,18 +206,18 @@ _END = (
             "old TFLite binary?\n\n"
             "ERROR: Registration failed.\n\nInvalid model: "
             "a.tflite\nModel could not be parsed\n",
-            Trouble.OPCODE,
+            CompilerFailure.OPCODE,
             "Didn't find op for builtin opcode 'CONV_2D' version '6'",
         ),
         (
             f"Edge TPU Compiler version {V15}\n\nInternal compiler error. Aborting! \n",
-            Trouble.SIZE,
+            CompilerFailure.SIZE,
             "Internal compiler error",
         ),
         (
             f"{_16}Compilation timeout. This is usually caused by large "
             "activations.\nCompilation failed! \n",
-            Trouble.SIZE,
+            CompilerFailure.SIZE,
             "Compilation timeout. This is usually caused by large activations",
         ),
         (
@@ -225,37 +225,37 @@ _END = (
             "Node number 1 (Atan) failed to prepare.\n\n"
             "Compilation failed: Model failed in Tflite interpreter. Please ensure "
             f"model can be loaded/run.\n{_END}",
-            Trouble.NODE,
+            CompilerFailure.NODE,
             "Node number 1 (Atan) failed to prepare",
         ),
         (
             f"Edge TPU Compiler version {V15}\nInvalid model: "
             "a.tflite\nModel not quantized\n",
-            Trouble.MODEL,
+            CompilerFailure.MODEL,
             "Invalid model: a.tflite Model not quantized",
         ),
         (
             f"{_16}libc++abi: terminating with uncaught exception of type "
             f"std::out_of_range: vector\n{_END}",
-            Trouble.SIZE,
+            CompilerFailure.SIZE,
             "terminating with uncaught exception of type std::out_of_range: vector",
         ),
         (
             f"{_16}error: 'tfl.strided_slice' op is not supported on DarwiNN\n{_END}",
-            Trouble.OPCODE,
+            CompilerFailure.OPCODE,
             "'tfl.strided_slice' op is not supported on DarwiNN",
         ),
-        (f"{_16}{_END}", Trouble.SIZE, "Compilation failed!"),
+        (f"{_16}{_END}", CompilerFailure.SIZE, "Compilation failed!"),
         (
             f"Edge TPU Compiler version {V15}\n",
-            Trouble.SIZE,
+            CompilerFailure.SIZE,
             "it printed its version and no more",
         ),
-        ("", Trouble.SIZE, "it printed nothing"),
-        ("\x00\x01 \ufffd rubbish", Trouble.SIZE, 'it said "\ufffd rubbish"'),
+        ("", CompilerFailure.SIZE, "it printed nothing"),
+        ("\x00\x01 \ufffd rubbish", CompilerFailure.SIZE, 'it said "\ufffd rubbish"'),
     ],
 )
-def test_failures(text: str, trouble: Trouble, said: str) -> None:
+def test_failures(text: str, trouble: CompilerFailure, said: str) -> None:
     assert parse_logs(text) == {}
     for spoiled in (text, text.replace("\n", "\r\n")):
         failure = failed(spoiled).failure

@@ -14,7 +14,7 @@ from edgec_devices.boards import Target
 from edgec_partitioner.partition import Wishes
 
 from edgec.drive import edgetpu_loop
-from edgec.drive.edgetpu_loop import Outcome, ask
+from edgec.drive.edgetpu_loop import CompilerOutcome, ask
 from edgec.drive.lower import Lowered
 from edgec.drive.placing import place
 from edgec.errors import ToolError
@@ -123,7 +123,9 @@ def run(model: Lowered) -> dict[str, Array]:
     return {v.name: values[v.name] for v in model.graph.outputs}
 
 
-def asked(model: Lowered, rules: Rules) -> tuple[Lowered, Outcome, StandInRunner]:
+def asked(
+    model: Lowered, rules: Rules
+) -> tuple[Lowered, CompilerOutcome, StandInRunner]:
     runner = StandInRunner(rules)
     after, outcome = ask(model, runner, lambda text: None, needed=True)
     want = interp(model.graph, model.samples[0])

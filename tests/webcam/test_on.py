@@ -206,7 +206,9 @@ def test_the_page_comes_through_and_ctrl_c_ends_it_there(shown: Typed) -> None:
 def test_ctrl_c_before_the_first_frame_is_no_error() -> None:
     """As the webcam there ends then: without a word."""
     with pytest.raises(KeyboardInterrupt):
-        showing._last(answers.Shown(said="", status=130, error_output=""), [], "local:")
+        showing._last(
+            answers.ShowAnswer(said="", status=130, error_output=""), [], "local:"
+        )
 
 
 @pytest.mark.parametrize("which", ["device end", "host"])

@@ -300,7 +300,7 @@ def test_files_that_are_no_cameras() -> None:
     with pytest.raises(DeviceError, match="/dev/null is no camera"):
         open_source("/dev/null")
     with pytest.raises(DeviceError, match="is no video output"):
-        v4l2.Output("/dev/null")
+        v4l2.VideoOutput("/dev/null")
     with pytest.raises(DeviceError, match="cannot open /dev/video77: No such file"):
         open_source("77")
 

@@ -19,7 +19,7 @@ from tests.cli.verbs import edgec as typed
 pytestmark = pytest.mark.slow
 
 
-class _Written(v4l2.Output):
+class _Written(v4l2.VideoOutput):
     """A device's end in memory: a driver's part of the ioctls is tried on the emulated
     machine.
     """

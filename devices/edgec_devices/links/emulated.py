@@ -34,13 +34,13 @@ from edgec_devices.links.ssh import SshStream
 from edgec_devices.measurement import (
     Identity,
     Measurement,
-    Plan,
+    MeasuringPlan,
     SegmentEstimate,
     on_threads,
 )
 from edgec_devices.pipeline import Counts, plugin_option
 from edgec_devices.plugin import block_count_plugin
-from edgec_devices.stream import Stream
+from edgec_devices.stream import ByteStream
 from edgec_devices.temporary import temporary_folder
 
 USAGE = "emulated:<board>"
@@ -55,7 +55,7 @@ def open_device(rest: str) -> Device:
     return Emulated(Board.load(board), target or None)
 
 
-def open_stream(rest: str, ask: bool = False) -> Stream:
+def open_stream(rest: str, ask: bool = False) -> ByteStream:
     """To the whole machine of that board, if one is on: a program alone is nothing that
     a bundle can be put on.
 
@@ -132,7 +132,7 @@ class Emulated(Device):
         return f"{target.qemu} has no {target.qemu_cpu}: it is too old"
 
     def measure(
-        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+        self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
         """Estimated.
 

@@ -14,7 +14,7 @@ from typing import Any
 import edgec_runtime
 from edgec_runtime import Bundle, DeviceError, InputError, Session
 from edgec_runtime.device_end.facts import identity
-from edgec_runtime.device_end.vitals import Watch
+from edgec_runtime.device_end.vitals import VitalsWatch
 from edgec_runtime.errors import did_you_mean
 from edgec_runtime.extracted import program_command
 from edgec_runtime.inputs import Array
@@ -24,12 +24,12 @@ from edgec_devices.device import Device, Progress
 from edgec_devices.measurement import (
     Identity,
     Measurement,
-    Plan,
+    MeasuringPlan,
     measured,
     program_report,
     streamed,
 )
-from edgec_devices.stream import Page, PipeStream, Stream, bootstrap
+from edgec_devices.stream import ByteStream, Page, PipeStream, bootstrap
 from edgec_devices.temporary import temporary_folder
 
 USAGE = "local:"
@@ -66,7 +66,7 @@ class Local(Device):
             return session.run(inputs)
 
     def measure(
-        self, bundle: Bundle, plan: Plan, say: Progress = lambda text: None
+        self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
         """Measured: by a Session where segments may run on an Edge TPU or an
         interpreter, by the program otherwise.
@@ -122,7 +122,7 @@ class Local(Device):
             os.environ.get("PYTHONPATH", ""),
         ]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        with temporary_folder("device") as folder, Watch() as watch:
+        with temporary_folder("device") as folder, VitalsWatch() as watch:
             try:
                 done = subprocess.run(
                     [*command, "--launched", str(time.monotonic_ns())],
@@ -144,7 +144,7 @@ class Local(Device):
         ), watch.as_dict()
 
 
-def open_stream(rest: str, ask: bool = False) -> Stream:
+def open_stream(rest: str, ask: bool = False) -> ByteStream:
     """The device end as a process of this machine; its folder is ~/.edgec or
     EDGEC_ROOT.  rest, ask: not used.
     """

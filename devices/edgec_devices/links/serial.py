@@ -28,7 +28,7 @@ from edgec_runtime.errors import did_you_mean
 
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote
-from edgec_devices.stream import HOME, NO_PYTHON, LinkLost, Stream, device_end
+from edgec_devices.stream import HOME, NO_PYTHON, ByteStream, LinkLost, device_end
 
 USAGE = "serial:///dev/ttyUSB0?baud=115200"
 BAUD = 115200
@@ -86,7 +86,7 @@ def open_device(rest: str) -> Device:
     return Remote(lambda: open_stream(rest))
 
 
-def open_stream(rest: str, ask: bool = False) -> Stream:
+def open_stream(rest: str, ask: bool = False) -> ByteStream:
     """Not opened yet.  Raises InputError for a URL that cannot be one."""
     url = f"serial:{rest}"
     parts = urlsplit(url)
@@ -106,7 +106,7 @@ def open_stream(rest: str, ask: bool = False) -> Stream:
     return SerialStream(url, port, int(text), ask)
 
 
-class SerialStream(Stream):
+class SerialStream(ByteStream):
     """A serial port with a console at its other end."""
 
     chunk = 1024

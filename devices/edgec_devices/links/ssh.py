@@ -19,7 +19,7 @@ from edgec_runtime.device_end.showing import page_socket
 from edgec_devices import there
 from edgec_devices.device import Device
 from edgec_devices.remote import Remote
-from edgec_devices.stream import Page, PipeStream, Stream, bootstrap
+from edgec_devices.stream import ByteStream, Page, PipeStream, bootstrap
 
 USAGE = "ssh://pi@host"
 
@@ -97,7 +97,7 @@ def open_device(rest: str) -> Device:
     return Remote(lambda: open_stream(rest))
 
 
-def open_stream(rest: str, ask: bool = False) -> Stream:
+def open_stream(rest: str, ask: bool = False) -> ByteStream:
     """Not connected yet.  ask: ssh may ask a person for a password.
 
     Raises InputError for a URL that cannot be one.

@@ -63,7 +63,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class State:
+class MachineState:
     """A machine that was switched on, as state.json keeps it.  line_pid: of line.py."""
 
     settings: Settings
@@ -110,12 +110,12 @@ class Machine:
         return self.folder / "console.log"
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> MachineState | None:
         """None where it was never started or was stopped."""
         try:
             return from_json(
                 (self.folder / _STATE).read_bytes(),
-                State,
+                MachineState,
                 _STATE,
                 str(self.folder),
                 "boot it again",
@@ -304,7 +304,7 @@ class Machine:
         started = launch(
             made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port
         )
-        state = State(settings, started.pid, None, started.port)
+        state = MachineState(settings, started.pid, None, started.port)
         self._save(state)  # at once, so that cut() finds it
         keys.write_config(self.folder, self.alias, USER, started.port)
         process = self._lay_line(started.pty)
@@ -333,7 +333,7 @@ class Machine:
             start_new_session=True,
         )
 
-    def _save(self, state: State) -> None:
+    def _save(self, state: MachineState) -> None:
         aside = self.folder / f"{_STATE}.new"
         aside.write_text(json.dumps(asdict(state), indent=1) + "\n")
         aside.replace(self.folder / _STATE)

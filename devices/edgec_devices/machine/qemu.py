@@ -17,7 +17,7 @@ CPUS = 2
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedMachine:
     """A machine that was switched on: QEMU's process, its pty and the port that leads
     to sshd.
     """
@@ -29,7 +29,7 @@ class Started:
 
 def launch(
     image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int | None
-) -> Started:
+) -> StartedMachine:
     """Switches a machine on.  memory: MiB.  port: the one it had before, taken again if
     it is free.
 
@@ -54,7 +54,7 @@ def launch(
         said = (done.stdout + done.stderr).strip()
         pty = re.search(r"redirected to (/dev/\S+)", said)
         if done.returncode == 0 and pty:
-            return Started(int(pid_file.read_text()), pty[1], chosen)
+            return StartedMachine(int(pid_file.read_text()), pty[1], chosen)
         if "forward" not in said:
             break
     raise ToolError(

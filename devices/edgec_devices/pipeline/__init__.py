@@ -37,16 +37,16 @@ So a few per cent between two variants of a kernel are the model's opinion, not
 evidence.
 """
 
-from edgec_devices.pipeline.core import Core
+from edgec_devices.pipeline.core import PipelineCore
 from edgec_devices.pipeline.counts import Block, Bucket, Counts, Place, plugin_option
 from edgec_devices.pipeline.estimate import Estimate, estimate, estimate_parts
 
 __all__ = [
     "Block",
     "Bucket",
-    "Core",
     "Counts",
     "Estimate",
+    "PipelineCore",
     "Place",
     "estimate",
     "estimate_parts",

@@ -52,7 +52,7 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Core:
+class PipelineCore:
     """A core as its file has it.  n_pipes: pipes are numbered from 0."""
 
     name: str
@@ -66,7 +66,7 @@ class Core:
 
     @staticmethod
     @cache
-    def load(name: str) -> Core:
+    def load(name: str) -> PipelineCore:
         """The core of cores/<name>.toml.
 
         Raises InputError with the nearest name for any other.
@@ -87,7 +87,7 @@ class Core:
         }
         groups = {g: tuple(numbers[p] for p in names) for g, names in pipes.items()}
         times = {kind: _time(text, groups) for kind, text in facts.pop("times").items()}
-        return Core(name=name, n_pipes=len(numbers), times=times, **facts)
+        return PipelineCore(name=name, n_pipes=len(numbers), times=times, **facts)
 
     def time(self, kind: str) -> Time | None:
         """The time of this kind, or None if the core's file does not have it."""

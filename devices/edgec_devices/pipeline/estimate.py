@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgec_devices.boards import Cache
-from edgec_devices.pipeline.core import Core
+from edgec_devices.pipeline.core import PipelineCore
 from edgec_devices.pipeline.counts import Block, Bucket, Counts, Place
 from edgec_devices.pipeline.decode import block as decode_block
 from edgec_devices.pipeline.steady import cycles
@@ -52,7 +52,7 @@ def estimate(
     The counts must be of A64 code, made with the same caches.  Raises InputError for a
     core that is not there.
     """
-    model = Core.load(core)
+    model = PipelineCore.load(core)
     times: dict[bytes, tuple[float, int]] = {}
     return {
         p: _of(b, counts.blocks, model, caches, times)
@@ -66,7 +66,7 @@ def estimate_parts(
     """As `estimate`, of the parts of each op that threads would share, as if each ran
     with the caches for itself.
     """
-    model = Core.load(core)
+    model = PipelineCore.load(core)
     times: dict[bytes, tuple[float, int]] = {}
     shared = counts.parts[inference].items() if counts.parts else ()
     return {
@@ -78,7 +78,7 @@ def estimate_parts(
 def _of(
     bucket: Bucket,
     blocks: Mapping[int, Block],
-    core: Core,
+    core: PipelineCore,
     caches: tuple[Cache, ...],
     times: dict[bytes, tuple[float, int]],
 ) -> Estimate:

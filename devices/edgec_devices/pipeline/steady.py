@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from edgec_devices.pipeline.core import Core, Time
+from edgec_devices.pipeline.core import PipelineCore, Time
 from edgec_devices.pipeline.insn import Insn
 
 REGISTERS = 65
@@ -24,7 +24,7 @@ is measured.
 Step = tuple[Time, Insn, str]
 
 
-def cycles(block: Sequence[Insn], core: Core) -> float:
+def cycles(block: Sequence[Insn], core: PipelineCore) -> float:
     """Cycles of one execution of the block in the long run, when the data is in the
     nearest cache.
     """
@@ -78,7 +78,9 @@ class _Pipes:
         return at
 
 
-def _out_of_order(steps: Sequence[Step], core: Core, repetitions: int) -> list[int]:
+def _out_of_order(
+    steps: Sequence[Step], core: PipelineCore, repetitions: int
+) -> list[int]:
     pipes = _Pipes(core.n_pipes)
     ready = [0] * REGISTERS
     late_ready = [0] * REGISTERS
@@ -130,7 +132,7 @@ def _out_of_order(steps: Sequence[Step], core: Core, repetitions: int) -> list[i
     return ends
 
 
-def _in_order(steps: Sequence[Step], core: Core, repetitions: int) -> list[int]:
+def _in_order(steps: Sequence[Step], core: PipelineCore, repetitions: int) -> list[int]:
     pipes = _Pipes(core.n_pipes)
     ready = [0] * REGISTERS
     cycle = started = 0

@@ -12,13 +12,13 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 
-from edgec.quantize.work import Step
+from edgec.quantize.work import RecipeStep
 
 
 @cache
-def steps() -> Mapping[str, type[Step]]:
+def steps() -> Mapping[str, type[RecipeStep]]:
     """All steps, by name."""
-    found: dict[str, type[Step]] = {}
+    found: dict[str, type[RecipeStep]] = {}
     for module in pkgutil.iter_modules(__path__):
         found[module.name] = importlib.import_module(f"{__name__}.{module.name}").STEP
     return found

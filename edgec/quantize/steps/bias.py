@@ -15,8 +15,8 @@ from edgec.quantize.links import links
 from edgec.quantize.lockstep import living, together
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, product, products, readers
-from edgec.quantize.rewrite import Rounded, renew
-from edgec.quantize.work import Work
+from edgec.quantize.rewrite import RoundedParameters, renew
+from edgec.quantize.work import QuantizationState
 
 _AT_ONCE_BYTES = 512 << 20
 """Of the values of the int8 model that are alive at once, of all samples that run
@@ -49,7 +49,7 @@ class BiasCorrection:
     name: ClassVar[str] = "bias"
     changes: ClassVar[str] = "biases"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Of convolutions and fully connected layers."""
         layers = products(work.int8().twins)
         if layers:
@@ -59,7 +59,9 @@ class BiasCorrection:
             else:
                 work.biases = _alone(work, layers)
 
-    def _one_by_one(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
+    def _one_by_one(
+        self, work: QuantizationState, layers: Mapping[Op, Products]
+    ) -> dict[Op, Array]:
         """Each from what the int8 model reads there that has those before it."""
         int8 = work.int8()
         biases = dict(work.biases)
@@ -83,7 +85,7 @@ class BiasCorrection:
                     off.add(_off(matrices, wanted[op], got - more))
                 bias = _bias(op) + off.agreed() - product(matrices[1], more)
                 biases[op] = moved.to_whole_steps(op, bias, twin.output.type.quant)
-                renew(op, twin, Rounded(work.weights, biases))
+                renew(op, twin, RoundedParameters(work.weights, biases))
                 work.runners.renew(run, twin)
 
         work.say("correct biases")
@@ -158,7 +160,7 @@ ByOp = dict[Op, Array]
 """Of one sample."""
 
 
-def _float_means(work: Work, numbers: Sequence[int]) -> list[ByOp]:
+def _float_means(work: QuantizationState, numbers: Sequence[int]) -> list[ByOp]:
     """The mean window of each op, [G, D], in the float model, of the samples of these
     numbers.
     """
@@ -181,7 +183,7 @@ def _float_means(work: Work, numbers: Sequence[int]) -> list[ByOp]:
     return work.keep(("means", tuple(numbers)), find)
 
 
-def _alone(work: Work, layers: Mapping[Op, Products]) -> dict[Op, Array]:
+def _alone(work: QuantizationState, layers: Mapping[Op, Products]) -> dict[Op, Array]:
     """Each from the float model's values, rounded to int8."""
     int8 = work.int8()
     by_value = readers(layers)

@@ -15,7 +15,7 @@ from edgec.quantize.links import links
 from edgec.quantize.observers import vectors
 from edgec.quantize.products import product
 from edgec.quantize.steps.choose import FEW
-from edgec.quantize.work import Ends, Work, over_all
+from edgec.quantize.work import Ends, QuantizationState, over_all
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Centre:
     name: ClassVar[str] = "centre"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """All values that may be moved."""
         every = len(work.samples)
         found = {

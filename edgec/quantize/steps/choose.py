@@ -16,7 +16,7 @@ from edgec.quantize.histograms import METHODS, histograms, mse, search
 from edgec.quantize.judges import Drawn, Judge, judges, total
 from edgec.quantize.observers import Range, vectors
 from edgec.quantize.products import Products, products, readers
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 FEW = 256
 """Vectors of channels: those of samples that were not seen may need less than so few,
@@ -58,7 +58,7 @@ class Choose:
                 f'step choose has no method "{unknown[0]}"; it has {", ".join(METHODS)}'
             )
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Of every value."""
         found = histograms(work)
         layers = products(work.graph.ops)
@@ -116,7 +116,9 @@ class Choose:
             return self.windows
         return max(1, min(self.windows, _GROUPED // (p.groups * p.depth)))
 
-    def _windows(self, work: Work, layers: Mapping[Op, Products]) -> dict[Op, Drawn]:
+    def _windows(
+        self, work: QuantizationState, layers: Mapping[Op, Products]
+    ) -> dict[Op, Drawn]:
         """Some of each layer, [n, G, D]; of a softmax some rows, [n, C]."""
         soft = [op for op in work.graph.ops if softmax(op) is not None]
         parts: dict[Op, list[tuple[Array, Array]]] = {op: [] for op in (*layers, *soft)}

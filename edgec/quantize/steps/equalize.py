@@ -14,7 +14,7 @@ from edgec.ir import Array, Graph, Op, QuantRule, Value
 from edgec.passes._linear import columns
 from edgec.quantize.factors import NONE, Factors, scale_groups
 from edgec.quantize.observers import vectors
-from edgec.quantize.work import Ends, Work
+from edgec.quantize.work import Ends, QuantizationState
 
 _LARGEST = 1024.0
 """Factor: channels that are smaller are noise."""
@@ -44,7 +44,7 @@ class Equalize:
     name: ClassVar[str] = "equalize"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """All channels that may have a factor."""
         graph = work.graph.copy()
         factors = Factors(graph)
@@ -95,7 +95,9 @@ class Equalize:
         return -reach(-lows, self.room), reach(highs, self.room)
 
 
-def _seen(work: Work, graph: Graph, factors: Factors) -> dict[Value, list[Ends]]:
+def _seen(
+    work: QuantizationState, graph: Graph, factors: Factors
+) -> dict[Value, list[Ends]]:
     """Of the values that have channels with a factor, in each sample; with zero."""
     wanted = {
         v.name: v

@@ -15,7 +15,7 @@ from edgec.ir import Array, Observe, Op, Quant, Value
 from edgec.ops.fixed_point import round_half_away
 from edgec.quantize.params import quantize_activation
 from edgec.quantize.products import Products, products, readers
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 _BATCH_BYTES = 256 << 20
 """Of the second moments that are summed up at a time."""
@@ -43,7 +43,7 @@ class Gptq:
     name: ClassVar[str] = "gptq"
     changes: ClassVar[str] = "weights"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Of convolutions and fully connected layers."""
         int8 = work.int8()
         layers = {
@@ -68,7 +68,7 @@ class Gptq:
 
     def _moments(
         self,
-        work: Work,
+        work: QuantizationState,
         batch: Mapping[Op, Products],
         quants: Mapping[Op, Quant | None],
     ) -> dict[Op, Array]:

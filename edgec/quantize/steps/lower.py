@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from edgec.quantize.lower import lower
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Lower:
     name: ClassVar[str] = "lower"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """On the float graph."""
         work.graph = lower(work.graph)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class MinMaxRanges:
     name: ClassVar[str] = "minmax"
     changes: ClassVar[str] = "ranges"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Of every value."""
         work.ranges = work.extremes()
 

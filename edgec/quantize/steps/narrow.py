@@ -18,7 +18,7 @@ from edgec.quantize.observers import Range, vectors
 from edgec.quantize.params import activation_quant
 from edgec.quantize.simulate import outputs, rounding
 from edgec.quantize.steps.choose import FEW, shared, union
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 _SHARPER = 0.97
 """One more cut leaves at most so much of the noise, or it is not worth it."""
@@ -47,7 +47,7 @@ class Narrow:
     name: ClassVar[str] = "narrow"
     changes: ClassVar[str] = "ranges"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Of values that share a scale together, one set after the other."""
         work.say("narrow ranges")
         few, many = (
@@ -88,7 +88,7 @@ class Narrow:
         return found
 
 
-def _groups(work: Work) -> list[Sequence[Value]]:
+def _groups(work: QuantizationState) -> list[Sequence[Value]]:
     """Values that become int8 in a scale that is theirs to choose, and of which many
     vectors were seen.
     """
@@ -114,7 +114,7 @@ def _part(noise: Array, total: Array) -> float:
 class _Noise:
     """At the outputs of the float model, where values are rounded."""
 
-    def __init__(self, work: Work, numbers: Sequence[int]) -> None:
+    def __init__(self, work: QuantizationState, numbers: Sequence[int]) -> None:
         self._samples = chosen(work.samples, numbers)
         self._run = work.run()
         self._want = [*outputs(self._run, self._samples)]

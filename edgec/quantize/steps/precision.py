@@ -10,7 +10,7 @@ from typing import ClassVar
 from edgec.errors import InputError, did_you_mean
 from edgec.ir import Op
 from edgec.quantize.strands import whole
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 FLOAT = "float"
 
@@ -27,7 +27,7 @@ class Precision:
     name: ClassVar[str] = "precision"
     changes: ClassVar[str] = "precision"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Raises InputError for a name that no op has."""
         found: dict[Op, str] = {}
         for text in self.floats:

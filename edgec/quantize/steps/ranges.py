@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from edgec.quantize.histograms import METHODS, histograms
-from edgec.quantize.work import Work
+from edgec.quantize.work import QuantizationState
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Ranges:
                 f'step ranges has no method "{self.method}"; it has {", ".join(METHODS)}'
             )
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """Of every value."""
         work.ranges = {v: METHODS[self.method](h) for v, h in histograms(work).items()}
 

@@ -16,7 +16,7 @@ from edgec.quantize.observers import vectors
 from edgec.quantize.products import Products
 from edgec.quantize.steps.choose import FEW
 from edgec.quantize.strands import Parts, Strand, part, strands, whole
-from edgec.quantize.work import Ends, Work, over_all
+from edgec.quantize.work import Ends, QuantizationState, over_all
 
 _UNITS = 4, 16
 """Channels: parts are multiples of the largest power of two in an eighth of the
@@ -40,7 +40,7 @@ class Separate:
     name: ClassVar[str] = "separate"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: Work) -> None:
+    def run(self, work: QuantizationState) -> None:
         """All strands for which it pays."""
         graph = work.graph.copy()
         every = (

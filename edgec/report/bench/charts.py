@@ -38,7 +38,7 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """Values over time, s; None where nothing is known. classes: of its element."""
 
     points: Sequence[tuple[float, float | None]]
@@ -183,7 +183,7 @@ def _thinned(
 
 
 def over_time_svg(
-    line: Line, span: tuple[float, float], marks: Sequence[tuple[float, str]]
+    line: Curve, span: tuple[float, float], marks: Sequence[tuple[float, str]]
 ) -> Markup:
     """A line over seconds. marks: moments, and what happened then."""
     known = [v for _, v in line.points if v is not None]

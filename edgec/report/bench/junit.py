@@ -15,7 +15,7 @@ from edgec_devices.requirement import amount
 
 from edgec.benching.figures import Absent, figures
 from edgec.benching.result import BenchReport
-from edgec.benching.verdicts import Verdict, verdicts
+from edgec.benching.verdicts import BudgetVerdict, verdicts
 from edgec.report.bench import wording
 from edgec.report.wording import plain
 
@@ -81,7 +81,7 @@ def _properties(suite: ElementTree.Element, r: BenchReport) -> None:
         ElementTree.SubElement(below, "property", name=name, value=plain(value))
 
 
-def _case(suite: ElementTree.Element, v: Verdict, classname: str) -> None:
+def _case(suite: ElementTree.Element, v: BudgetVerdict, classname: str) -> None:
     case = ElementTree.SubElement(
         suite, "testcase", classname=classname, name=plain(v.name), time="0"
     )

@@ -20,8 +20,8 @@ from edgec.benching.verdicts import WORDS, passed, verdicts
 from edgec.emit.graph_file import GraphFile, GraphOp
 from edgec.report.bench import wording
 from edgec.report.bench.charts import (
+    Curve,
     Launched,
-    Line,
     histogram_svg,
     inferences_svg,
     over_time_svg,
@@ -29,7 +29,7 @@ from edgec.report.bench.charts import (
 from edgec.report.bench.histogram import histogram
 from edgec.report.bench.timeline import moments
 from edgec.report.bench.wording import mark, ms
-from edgec.report.graph_svg import Box, picture, short
+from edgec.report.graph_svg import NodeBox, picture, short
 from edgec.report.markup import html, rendered
 from edgec.report.terms import explained
 from edgec.report.wording import count, plain, shortened
@@ -310,7 +310,7 @@ def _graph(r: BenchReport, graph: GraphFile, timed: _Ops) -> Markup:
         place = _place(s) if s else op.place
         weight = found[1].ms / longest if found and longest else None
         boxes.append(
-            Box(
+            NodeBox(
                 short(plain(op.kind)),
                 _below(r, op, found),
                 f"op {place}",
@@ -374,10 +374,10 @@ def _vitals(r: BenchReport, m: Measurement) -> dict[str, Any]:
             if one.reasons
         ]
         times: Sequence[float] = [(one.ns - start) / 1e9 for one in seen]
-        clock = Line(
+        clock = Curve(
             list(zip(times, [one.mhz for one in seen], strict=True)), "clock", "MHz"
         )
-        heat = Line(
+        heat = Curve(
             list(zip(times, [one.celsius for one in seen], strict=True)), "heat", "°C"
         )
         charts = [

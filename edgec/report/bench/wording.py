@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from edgec.benching.figures import ON_TPU
-from edgec.benching.result import BenchReport, Once, SegmentReport
+from edgec.benching.result import BenchReport, OncePerLaunch, SegmentReport
 from edgec.report.terms import TERMS
 from edgec.report.wording import plain, size
 
@@ -58,7 +58,7 @@ def _threads(r: BenchReport) -> str:
     return f" on {threads} threads" if threads > 1 else ""
 
 
-def once(what: str, found: Once, r: BenchReport) -> str:
+def once(what: str, found: OncePerLaunch, r: BenchReport) -> str:
     """Something that happens once a launch: the worst of all launches."""
     if found.worst is None:
         return ""
@@ -87,7 +87,7 @@ def conditions(r: BenchReport) -> str:
 
 
 @dataclass(frozen=True)
-class Spent:
+class TimeSpent:
     """Where time was spent: an operation, or a segment whose operations have no times
     of their own. index: its op's.
     """
@@ -113,7 +113,7 @@ class Spent:
         return f"{self.segment.name}.op{self.index}"
 
 
-def ranked(r: BenchReport) -> list[Spent]:
+def ranked(r: BenchReport) -> list[TimeSpent]:
     """All that takes time, the slowest first: together it is the whole, on the Edge TPU
     and on the CPU.
     """
@@ -121,11 +121,11 @@ def ranked(r: BenchReport) -> list[Spent]:
     for s in r.segments:
         est = s.latency.estimated
         found += [
-            Spent(s, i, op.kind or op.name, op.source, op.macs, op.ms, est)
+            TimeSpent(s, i, op.kind or op.name, op.source, op.macs, op.ms, est)
             for i, op in enumerate(s.ops)
         ]
         if not s.ops and (summary := s.latency.summary()):
-            found.append(Spent(s, None, "whole segment", "", 0, summary.p50, est))
+            found.append(TimeSpent(s, None, "whole segment", "", 0, summary.p50, est))
     return sorted(found, key=lambda one: -one.ms)
 
 

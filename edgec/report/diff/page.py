@@ -31,7 +31,7 @@ from edgec.report.diff.text import (
     short_name,
     task,
 )
-from edgec.report.graph_svg import Box, picture, short
+from edgec.report.graph_svg import NodeBox, picture, short
 from edgec.report.markup import rendered
 from edgec.report.terms import explained
 from edgec.report.wording import plain
@@ -89,14 +89,14 @@ def _class(one: Layer) -> str:
 
 def _graph(found: Diff) -> Markup:
     """The layers as boxes, coloured by what they lose by themselves."""
-    boxes: list[Box] = []
+    boxes: list[NodeBox] = []
     writer: dict[str, int] = {}
     edges: dict[tuple[int, int], bool] = {}
     parts = {one.value: one.part for one in found.layers}
     for one in found.layers:
         node = len(boxes)
         boxes.append(
-            Box(
+            NodeBox(
                 f"{one.kind} {decibel(one.own_centred_db)}",
                 short(short_name(one.value)),
                 f"op {_class(one)}",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edgec_partitioner.explain import Report, SegmentRow
+from edgec_partitioner.explain import ExplainReport, SegmentRow
 
 from edgec.report.explain.svg import graph_svg
 from edgec.report.explain.text import (
@@ -41,7 +41,7 @@ _BADGES = (
 )
 
 
-def page(r: Report) -> str:
+def page(r: ExplainReport) -> str:
     """The page as text."""
     return rendered(
         "explain/explain.html",
@@ -73,7 +73,7 @@ def page(r: Report) -> str:
     )
 
 
-def _summary(r: Report) -> str:
+def _summary(r: ExplainReport) -> str:
     c = r.comparison.edgec
     if r.link is None:
         return (
@@ -94,7 +94,7 @@ def _times(segments: Sequence[SegmentRow]) -> list[tuple[str, ...]]:
     return [("segment", *timed[0][1].parts()), *rows] if timed else []
 
 
-def _reasons(r: Report) -> dict[str, Any]:
+def _reasons(r: ExplainReport) -> dict[str, Any]:
     """Those that something can be done about, and the others."""
     found = reasons(r.ops)
     idle = [_reason(why) for why in found if not why.fix]
@@ -122,7 +122,7 @@ def _reason(why: Reason) -> dict[str, Any]:
     }
 
 
-def _source(r: Report) -> dict[str, Any]:
+def _source(r: ExplainReport) -> dict[str, Any]:
     """The operators of a TFLite file, as the stock compiler sees them."""
     rows = []
     for s in r.source_ops:

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgec_partitioner.explain import OpRow, Report
+from edgec_partitioner.explain import ExplainReport, OpRow
 
-from edgec.report.graph_svg import Box, picture, short
+from edgec.report.graph_svg import NodeBox, picture, short
 
 
-def graph_svg(r: Report) -> str:
+def graph_svg(r: ExplainReport) -> str:
     """An `<svg>` element; the nodes of ops have `data-op`. Empty without ops."""
     return picture(*_graph(r.ops), f"graph of {r.model}")
 
 
-def _graph(ops: Sequence[OpRow]) -> tuple[list[Box], dict[tuple[int, int], bool]]:
+def _graph(ops: Sequence[OpRow]) -> tuple[list[NodeBox], dict[tuple[int, int], bool]]:
     """The nodes, the model's inputs first; the edges; and whether each edge crosses
     from one segment to another.
     """
@@ -27,13 +27,13 @@ def _graph(ops: Sequence[OpRow]) -> tuple[list[Box], dict[tuple[int, int], bool]
         for n, t in zip(op.inputs, op.input_types, strict=True)
         if n not in made
     }
-    boxes = [Box(short(name), type_, "io") for name, type_ in entering.items()]
+    boxes = [NodeBox(short(name), type_, "io") for name, type_ in entering.items()]
     writer = {name: i for i, name in enumerate(entering)}
     edges: dict[tuple[int, int], bool] = {}
     for op in ops:
         node = len(boxes)
         boxes.append(
-            Box(
+            NodeBox(
                 op.kind,
                 short(op.output),
                 f"op {place_class(op)}{' rewritten' * bool(op.rewrites)}",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from edgec_partitioner.comparison import Column
-from edgec_partitioner.explain import ON_CHIP, OpRow, Report, SegmentRow
+from edgec_partitioner.explain import ON_CHIP, ExplainReport, OpRow, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
 
 from edgec.report.tables import LONGEST, WIDTH, table
@@ -42,7 +42,7 @@ PLACES = {
 }
 
 
-def to_text(r: Report, each_op: bool = True) -> str:
+def to_text(r: ExplainReport, each_op: bool = True) -> str:
     """The whole report; `each_op`: with a line for every operation at its end."""
     blocks = [
         "\n".join(filter(None, [_hung("", assumptions(r)), _head(r)])),
@@ -56,7 +56,7 @@ def to_text(r: Report, each_op: bool = True) -> str:
     return "\n\n".join(b for b in blocks if b) + "\n"
 
 
-def assumptions(r: Report) -> str:
+def assumptions(r: ExplainReport) -> str:
     """What was assumed for each column, in one line; empty where nothing was."""
     stock = r.comparison.stock
     if stock is None and not r.assumed_quantization:
@@ -71,7 +71,7 @@ def assumptions(r: Report) -> str:
     )
 
 
-def _head(r: Report) -> str:
+def _head(r: ExplainReport) -> str:
     t = r.comparison.edgec
     line = f"{plain(r.model)} for {r.target}: {t.ops} ops, {count(t.macs)} MACs"
     if r.link is None:
@@ -87,14 +87,14 @@ def _head(r: Report) -> str:
     )
 
 
-def _columns_table(r: Report) -> str:
+def _columns_table(r: ExplainReport) -> str:
     rows = comparison_rows(r)
     if rows:
         return f"{table(rows[0], rows[1:], 'l' + 'r' * (len(rows[0]) - 1))}\n{legend(COLUMN_TERMS)}"
     return ""
 
 
-def comparison_rows(r: Report) -> list[tuple[str, ...]]:
+def comparison_rows(r: ExplainReport) -> list[tuple[str, ...]]:
     """The columns side by side: a header, then one row per figure.
 
     None without an Edge TPU.
@@ -134,7 +134,7 @@ def comparison_rows(r: Report) -> list[tuple[str, ...]]:
     return rows
 
 
-def _gains(r: Report) -> dict[str, str]:
+def _gains(r: ExplainReport) -> dict[str, str]:
     gain = r.comparison.gain()
     if gain is None:
         return {}
@@ -145,14 +145,14 @@ def _gains(r: Report) -> dict[str, str]:
     }
 
 
-def _notes(r: Report) -> str:
+def _notes(r: ExplainReport) -> str:
     return "\n".join(
         textwrap.fill(f"note: {plain(text)}", WIDTH, subsequent_indent="      ")
         for text in notes(r)
     )
 
 
-def notes(r: Report) -> Iterator[str]:
+def notes(r: ExplainReport) -> Iterator[str]:
     """What a reader must know to read the figures right."""
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
@@ -261,7 +261,7 @@ class Brought:
     tpu_macs: int
 
 
-def brought(r: Report) -> list[Brought]:
+def brought(r: ExplainReport) -> list[Brought]:
     """Each rewrite that was made, most MACs first."""
     times: dict[str, int] = {}
     for a in r.applied:
@@ -273,7 +273,7 @@ def brought(r: Report) -> list[Brought]:
     return sorted(found, key=lambda b: (-b.tpu_macs, -b.tpu_ops, b.rewrite))
 
 
-def _rewrites(r: Report) -> str:
+def _rewrites(r: ExplainReport) -> str:
     rows = [
         (b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)
     ]

@@ -32,7 +32,7 @@ _LATENCY = 8
 
 
 @dataclass(frozen=True)
-class Windows(Conv):
+class GemmF32Shape(Conv):
     """A convolution, a transposed one or a matrix product as ek_gemm_f32_t has it."""
 
     @property
@@ -64,7 +64,7 @@ class Windows(Conv):
             return "_rgb2"
         return f"_flat{self.ic}" if self.flat and self.ic in (8, 16) else ""
 
-    def flattened(self) -> Windows:
+    def flattened(self) -> GemmF32Shape:
         """The same windows in one row, where they lie so."""
         if not self.flat or self.pt or self.pl:
             return self
@@ -87,7 +87,7 @@ class Windows(Conv):
 
 
 @dataclass(frozen=True)
-class Walk:
+class Blocking:
     """tile: windows of a tile. block: of those that meet one panel of weights after the
     other. panels: that all windows meet before the next ones are read. by_panel:
     whether threads share panels rather than blocks: where panels are more than image
@@ -116,7 +116,7 @@ def beyond(core: Core, floats: int) -> bool:
     return 4 * floats > core.l2 // 2
 
 
-def tiles(c: Windows, core: Core) -> list[int]:
+def tiles(c: GemmF32Shape, core: Core) -> list[int]:
     """The windows of the tiles that fit a row, what analysis says is best first."""
     return sorted(
         (r for r in ROWS[core.vector] if r <= c.ow or r == 1),
@@ -124,7 +124,7 @@ def tiles(c: Windows, core: Core) -> list[int]:
     )
 
 
-def walks(c: Windows, core: Core) -> Iterator[Walk]:
+def walks(c: GemmF32Shape, core: Core) -> Iterator[Blocking]:
     """The ways to go through windows, what analysis says is best first."""
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
@@ -145,12 +145,12 @@ def walks(c: Windows, core: Core) -> Iterator[Walk]:
             if block > -(-c.ow // tile) * tile:
                 continue
             together = _panels(c, core, panels, -(-c.ow // block) * c.oh * c.n)
-            yield Walk(
+            yield Blocking(
                 tile, block, together, by_panel, touch, apart * _blocks(c, core, block)
             )
 
 
-def row_cycles(c: Windows, tile: int) -> float:
+def row_cycles(c: GemmF32Shape, tile: int) -> float:
     """Of the tiles that one panel takes in a row, about."""
     return -(-c.ow // tile) * tile_cycles(c.taps, tile)
 
@@ -161,7 +161,7 @@ def tile_cycles(taps: int, rows: int) -> float:
     return taps * 2 * rows * max(1, _LATENCY / sums) + 2 * taps + 5 * rows + 20
 
 
-def _block(c: Windows, core: Core, tile: int) -> int:
+def _block(c: GemmF32Shape, core: Core, tile: int) -> int:
     """Windows whose inputs share the first cache with the weights, or with a panel of
     them.
     """
@@ -172,7 +172,7 @@ def _block(c: Windows, core: Core, tile: int) -> int:
     return min(limit, max(tile, min(room // per, 64) // tile * tile))
 
 
-def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
+def _panels(c: GemmF32Shape, core: Core, panels: int, blocks: int) -> int:
     """Panels of one pass: all, unless the second cache does not keep them and reading
     the image again is less.
     """
@@ -184,7 +184,7 @@ def _panels(c: Windows, core: Core, panels: int, blocks: int) -> int:
     return max(1, panels // passes)
 
 
-def _blocks(c: Windows, core: Core, block: int) -> int:
+def _blocks(c: GemmF32Shape, core: Core, block: int) -> int:
     """Those whose image and result the second cache keeps until all groups have met
     them.
     """

@@ -15,7 +15,7 @@ from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.windows import (
     LINE,
     ROWS,
-    Windows,
+    GemmF32Shape,
     beyond,
     row_cycles,
     scattered,
@@ -80,15 +80,15 @@ class Tiling:
     by_panel: int = 0
     touch: int = 0
 
-    def counts(self, c: Windows) -> tuple[int, int]:
+    def counts(self, c: GemmF32Shape) -> tuple[int, int]:
         """Tiles down and across one of the plain convolutions that a dilated one is."""
         return -(-c.oh // (c.dh * self.m)), -(-c.ow // (c.dw * self.m))
 
-    def tiles(self, c: Windows) -> int:
+    def tiles(self, c: GemmF32Shape) -> int:
         """All of them."""
         return c.n * c.dh * c.dw * prod(self.counts(c))
 
-    def apart(self, c: Windows, lanes: int) -> tuple[int, int]:
+    def apart(self, c: GemmF32Shape, lanes: int) -> tuple[int, int]:
         """Floats between the matrices before and after the product; never such that all
         fall on the same lines.
         """
@@ -96,12 +96,12 @@ class Tiling:
         before, after = (-(-self.block * n // LINE) for n in (max(c.ic, lanes), wide))
         return (before + (before % 8 == 0)) * LINE, (after + (after % 8 == 0)) * LINE
 
-    def floats(self, c: Windows, lanes: int) -> int:
+    def floats(self, c: GemmF32Shape, lanes: int) -> int:
         """Of scratch."""
         before, after = self.apart(c, lanes)
         return (self.m + 2) ** 2 * (before + max(after, c.ic))
 
-    def cycles(self, c: Windows, core: Core) -> float:
+    def cycles(self, c: GemmF32Shape, core: Core) -> float:
         """About, if the core did one vector of multiply-accumulates in each."""
         lanes = core.vector // 4
         numbers = (self.m + 2) ** 2
@@ -135,7 +135,7 @@ def _read(weights: int, core: Core) -> float:
     return weights / core.stream * core.macs_f32 * 4 / core.vector
 
 
-def panels(c: Windows, lanes: int) -> float:
+def panels(c: GemmF32Shape, lanes: int) -> float:
     """Panels of channels; one of a single vector takes little more than half of the
     time.
     """
@@ -143,7 +143,7 @@ def panels(c: Windows, lanes: int) -> float:
     return c.oc // (2 * lanes) + (0 if not left else _HALF if left <= lanes else 1)
 
 
-def tilings(c: Windows, core: Core) -> Iterator[Tiling]:
+def tilings(c: GemmF32Shape, core: Core) -> Iterator[Tiling]:
     """The ways to do a convolution by tiles, what analysis says is best first."""
     best = [_best(m, c, core) for m in SQUARES]
     lanes = core.vector // 4
@@ -161,7 +161,7 @@ def tilings(c: Windows, core: Core) -> Iterator[Tiling]:
         )
 
 
-def _best(m: int, c: Windows, core: Core) -> Tiling:
+def _best(m: int, c: GemmF32Shape, core: Core) -> Tiling:
     """Tiles of m results in each direction."""
     lanes = core.vector // 4
     count = Tiling(m).tiles(c)
@@ -179,7 +179,7 @@ def _best(m: int, c: Windows, core: Core) -> Tiling:
     )
 
 
-def _block(t: Tiling, c: Windows, core: Core) -> int:
+def _block(t: Tiling, c: GemmF32Shape, core: Core) -> int:
     """Tiles that are transformed together: as many as there is room for, but a block
     for each thread.
     """
@@ -194,7 +194,7 @@ def _block(t: Tiling, c: Windows, core: Core) -> int:
     )
 
 
-def pays(c: Windows, t: Tiling, core: Core) -> bool:
+def pays(c: GemmF32Shape, t: Tiling, core: Core) -> bool:
     """Whether this is so much faster than a plain convolution, by analysis, that it is
     worth its weights.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgec.ir import Array
-from edgec.schedule.gemm_s8.panels import Tile, Tiles
+from edgec.schedule.gemm_s8.panels import GemmTile, Tiles
 from edgec.schedule.gemm_s8.vnni import tables
 
 
@@ -17,7 +17,7 @@ AVX2 = Tiles(
     "avx2",
     frozenset({"avx2"}),
     tuple(
-        Tile(mr, nr, 2, fixed=25, window=2 + nr / 8 * 4, element=2, converts=True)
+        GemmTile(mr, nr, 2, fixed=25, window=2 + nr / 8 * 4, element=2, converts=True)
         for nr, heights in {24: (4, 2, 1), 16: (6, 5, 4, 2, 1), 8: (8, 4, 1)}.items()
         for mr in heights
     ),

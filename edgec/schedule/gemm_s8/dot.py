@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.ir import Array
-from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles, right_shifts
+from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles, right_shifts
 
 
 def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
@@ -37,23 +37,23 @@ def weights(w: Array) -> Array:
 
 def _any(
     fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]
-) -> tuple[Tile, ...]:
+) -> tuple[GemmTile, ...]:
     """Tiles of any depth: heights of those of 16 and of 8 channels, for which there are
     registers.
     """
     return (
-        *(Tile(mr, 16, 4, fixed=fixed, window=9) for mr in wide),
-        *(Tile(mr, 8, 4, fixed=fixed, window=4.6) for mr in narrow),
+        *(GemmTile(mr, 16, 4, fixed=fixed, window=9) for mr in wide),
+        *(GemmTile(mr, 8, 4, fixed=fixed, window=4.6) for mr in narrow),
     )
 
 
-def _lines(fixed: float, narrow: int, *depths: int) -> tuple[Tile, ...]:
+def _lines(fixed: float, narrow: int, *depths: int) -> tuple[GemmTile, ...]:
     """Tiles of a straight line, of which that for the first layer of an image also
     comes with 8 channels.
     """
-    first = Tile(narrow, 8, 4, fixed=fixed, window=4, depth=28)
+    first = GemmTile(narrow, 8, 4, fixed=fixed, window=4, depth=28)
     return (
-        *(Tile(4, 16, 4, fixed=fixed, window=8, depth=depth) for depth in depths),
+        *(GemmTile(4, 16, 4, fixed=fixed, window=8, depth=depth) for depth in depths),
         first,
     )
 

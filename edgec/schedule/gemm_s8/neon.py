@@ -9,8 +9,8 @@ import numpy as np
 from edgec.ir import Array
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import tables
-from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles
-from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles
+from edgec.schedule.gemm_s8.windows import GemmS8Shape
 
 NR = 8
 UNIT = 8
@@ -179,8 +179,8 @@ _IN_ORDER = {"cortex_a53"}
 def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles:
     # of 1: for one alone
     tiles = (
-        Tile(2, NR, UNIT, fixed=20, window=16),
-        Tile(1, NR, UNIT, fixed=1e6, window=16),
+        GemmTile(2, NR, UNIT, fixed=20, window=16),
+        GemmTile(1, NR, UNIT, fixed=1e6, window=16),
     )
     isa = frozenset({"neon"})
     return Tiles(
@@ -205,10 +205,10 @@ def by_channel(w: Array) -> Array:
     return np.pad(w.transpose(0, 2, 3, 1).reshape(len(w), -1), ((0, 0), (0, 32)))
 
 
-_LANES = Tile(8, NR, UNIT, fixed=30, window=8)
+_LANES = GemmTile(8, NR, UNIT, fixed=30, window=8)
 
 
-def _few(c: Windows, q: Requant, core: Core) -> bool:
+def _few(c: GemmS8Shape, q: Requant, core: Core) -> bool:
     """What was faster: on the Cortex-A72 what has no room for a piece of 16, with a
     zero point to make it worse.
     """

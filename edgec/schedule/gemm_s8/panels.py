@@ -12,7 +12,7 @@ import numpy as np
 from edgec.ir import Array
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.gemm_s8.windows import GemmS8Shape
 
 FAST = "EK_GEMM_FAST"
 LAW = "EK_GEMM_LAW"
@@ -58,7 +58,7 @@ class Requant:
 
 
 @dataclass(frozen=True)
-class Tile:
+class GemmTile:
     """A tile of `mr` windows times `nr` channels; runs are padded to `unit` elements of
     `element` bytes.
 
@@ -81,7 +81,7 @@ class Tile:
         """Elements that are read of a run."""
         return -(-run // self.unit) * self.unit
 
-    def gathers(self, c: Windows) -> bool:
+    def gathers(self, c: GemmS8Shape) -> bool:
         """Whether windows are gathered: those of few bytes in a row, of which padding
         would be a good part.
         """
@@ -95,7 +95,7 @@ class Tile:
         )
         return few and taps * self.padded(run) > 1.15 * self.padded(taps * run)
 
-    def runs(self, c: Windows) -> tuple[int, int]:
+    def runs(self, c: GemmS8Shape) -> tuple[int, int]:
         """Pointers of a window and elements behind each, as the tile sees them."""
         taps, run = c.taps
         return (1, taps * run) if self.gathers(c) else (taps, run)
@@ -118,23 +118,23 @@ class Tiles:
 
     suffix: str
     isa: frozenset[str]
-    tiles: tuple[Tile, ...]
+    tiles: tuple[GemmTile, ...]
     weights: Callable[[Array], Array]
     tables: Callable[[Array, Requant, Array], list[Array] | None]
-    zero: tuple[Tile, ...] = ()
+    zero: tuple[GemmTile, ...] = ()
     wide: bool = False
     offset: int = 0
     apart: bool = False
-    takes: Callable[[Windows, Requant, Core], bool] = lambda c, q, core: True
+    takes: Callable[[GemmS8Shape, Requant, Core], bool] = lambda c, q, core: True
 
-    def of(self, q: Requant) -> tuple[Tile, ...]:
+    def of(self, q: Requant) -> tuple[GemmTile, ...]:
         """Those that may be used: for weights with this zero point, and for a depth
         where results are plain.
         """
         few = self.zero if q.w_zero and self.zero else self.tiles
         return few if q.plain else tuple(t for t in few if not t.depth)
 
-    def function(self, tile: Tile, w_zero: int, finish: str) -> str:
+    def function(self, tile: GemmTile, w_zero: int, finish: str) -> str:
         """The name of a tile's function."""
         width = f"n{tile.nr}" if len({t.nr for t in self.tiles}) > 1 else ""
         other = "x" if self.apart and finish == EVEN else ""
@@ -159,7 +159,7 @@ class Panels:
 
 
 def pack(
-    c: Windows, w: Array, bias: Array, q: Requant, tiles: Tiles, tile: Tile
+    c: GemmS8Shape, w: Array, bias: Array, q: Requant, tiles: Tiles, tile: GemmTile
 ) -> Panels:
     """Panels of weights [o, kh, kw, depth] and a bias [o]."""
     w, bias, q = settled(w, bias, q)
@@ -177,7 +177,7 @@ def pack(
     return Panels(np.concatenate(padded).view(np.int64), finish)
 
 
-def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
+def _head(c: GemmS8Shape, tables: list[Array], tile: GemmTile) -> Array:
     """Tables [o] as the bytes before the weights of each panel: [panels, 16 * nr]."""
     parts = [
         _by_panel(t.reshape(c.groups, -1), tile.nr, 0)
@@ -189,7 +189,9 @@ def _head(c: Windows, tables: list[Array], tile: Tile) -> Array:
     return np.pad(head, ((0, 0), (0, 16 * tile.nr - head.shape[1])))
 
 
-def _weights(part: Windows, w: Array, q: Requant, tiles: Tiles, tile: Tile) -> Array:
+def _weights(
+    part: GemmS8Shape, w: Array, q: Requant, tiles: Tiles, tile: GemmTile
+) -> Array:
     """Bytes [panels, ...] of the weights of one part."""
     taps, run = tile.runs(part)
     rows = np.full(
@@ -203,7 +205,7 @@ def _weights(part: Windows, w: Array, q: Requant, tiles: Tiles, tile: Tile) -> A
     return packed.reshape(len(packed), -1).view(np.int8)
 
 
-def _phases(c: Windows, w: Array, w_zero: int) -> list[Array]:
+def _phases(c: GemmS8Shape, w: Array, w_zero: int) -> list[Array]:
     """The weights of each part of `c`."""
     if c.phases is None:
         return [w]

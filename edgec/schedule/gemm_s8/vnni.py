@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgec.ir import Array
-from edgec.schedule.gemm_s8.panels import Requant, Tile, Tiles
+from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles
 
 _SUMS = 1 << 30
 _RIGHT = 23
@@ -43,13 +43,13 @@ def weights(w: Array) -> Array:
     return w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
 
 
-def _tiles(shapes: Mapping[int, Sequence[int]]) -> tuple[Tile, ...]:
+def _tiles(shapes: Mapping[int, Sequence[int]]) -> tuple[GemmTile, ...]:
     """By channels, the windows of each.
 
     A window's channels take ten instructions to become int8, two a cycle.
     """
     return tuple(
-        Tile(mr, nr, 4, fixed=25, window=3 + nr / 16 * 5, converts=True)
+        GemmTile(mr, nr, 4, fixed=25, window=3 + nr / 16 * 5, converts=True)
         for nr, heights in shapes.items()
         for mr in heights
     )

@@ -11,13 +11,13 @@ from functools import lru_cache
 
 from edgec.ir import Struct
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.panels import GATHERED, LINE, Panels, Requant, Tile
-from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.gemm_s8.panels import GATHERED, LINE, GemmTile, Panels, Requant
+from edgec.schedule.gemm_s8.windows import GemmS8Shape
 from edgec.schedule.shares import equal_blocks
 
 
 @dataclass(frozen=True)
-class Walk:
+class GemmSchedule:
     """A schedule: the tile, windows in a row (the caller's choice where they are
     pixels), rows of a band, windows of a block, whether threads share the panels rather
     than the rows: where panels are more than image and result, so that each reads its
@@ -37,28 +37,30 @@ class Walk:
         """As a schedule."""
         return asdict(self)
 
-    def tile(self, tiles: Sequence[Tile]) -> Tile:
+    def tile(self, tiles: Sequence[GemmTile]) -> GemmTile:
         """Its tile among some."""
         return next(
             t for t in tiles if (t.mr, t.nr, t.depth) == (self.mr, self.nr, self.depth)
         )
 
 
-def walks(c: Windows, tiles: Sequence[Tile], core: Core) -> Iterator[Walk]:
+def walks(
+    c: GemmS8Shape, tiles: Sequence[GemmTile], core: Core
+) -> Iterator[GemmSchedule]:
     """Legal schedules by one of these tiles, what analysis says is best first."""
     fit = [t for t in tiles if t.mr <= _narrowest(c) and _takes(c, t)]
     for tile in sorted(fit, key=lambda t: _cycles(c, t, core)):
         yield from _flat(c, tile, core) if c.flat else _rows(c, tile, core)
 
 
-def _narrowest(c: Windows) -> int:
+def _narrowest(c: GemmS8Shape) -> int:
     """Windows of the shortest row."""
     if c.flat:
         return c.n * c.oh * c.ow
     return min(p.ow if p.oh > 0 else 0 for p in c.parts())
 
 
-def _takes(c: Windows, t: Tile) -> bool:
+def _takes(c: GemmS8Shape, t: GemmTile) -> bool:
     """Whether the depth is one that the tile is made for."""
     taps, run = t.runs(c.parts()[0])
     return t.depth == 0 or (
@@ -66,7 +68,7 @@ def _takes(c: Windows, t: Tile) -> bool:
     )
 
 
-def _cycles(c: Windows, t: Tile, core: Core) -> float:
+def _cycles(c: GemmS8Shape, t: GemmTile, core: Core) -> float:
     """An estimate for the whole."""
     total = 0.0
     for part in c.parts():
@@ -78,7 +80,7 @@ def _cycles(c: Windows, t: Tile, core: Core) -> float:
     return total
 
 
-def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
+def _flat(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
     """Rows of pixels such that windows and results stay in the first cache while all
     panels pass, unless the panels are more than the second cache holds: then they pass
     once.
@@ -98,7 +100,9 @@ def _flat(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
         row = _even(total, max(wanted, t.mr), t.mr)
         if core.threads > 1 and not by_panels:
             row = _shared(total, row, t.mr, _panels(c, t), core.threads)
-        yield Walk(t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, by_panels)
+        yield GemmSchedule(
+            t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, by_panels
+        )
 
 
 _CALL = 36
@@ -108,7 +112,7 @@ gets ready.
 
 
 def _once_is_less(
-    total: int, room: int, depth: int, results: int, lines: int, t: Tile, core: Core
+    total: int, room: int, depth: int, results: int, lines: int, t: GemmTile, core: Core
 ) -> bool:
     """Whether one pass of all panels, `lines` of the cache, costs less than one for
     each `room` of the windows [total, depth], which stay in the cache then too, but
@@ -121,7 +125,7 @@ def _once_is_less(
     return calls * (_CALL + total) < passes * (calls * _CALL + lines)
 
 
-def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
+def _rows(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
     """Bands of rows that see a panel before the next one: more than one where the
     panels leave the first cache.
     """
@@ -137,7 +141,7 @@ def _rows(c: Windows, t: Tile, core: Core) -> Iterator[Walk]:
     cols = _ceil(part.ow, t.mr) * t.mr
     image = c.n * (c.ih * line + c.oh * c.ow * c.oc)
     for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
-        yield Walk(t.mr, t.nr, t.depth, part.ow, b, cols, int(panels > image))
+        yield GemmSchedule(t.mr, t.nr, t.depth, part.ow, b, cols, int(panels > image))
 
 
 @lru_cache(maxsize=4096)
@@ -161,7 +165,12 @@ def _even(total: int, wanted: int, mr: int) -> int:
 
 
 def parameters(
-    c: Windows, q: Requant, t: Tile, walk: Walk, panels: Panels, pitch: int = 0
+    c: GemmS8Shape,
+    q: Requant,
+    t: GemmTile,
+    walk: GemmSchedule,
+    panels: Panels,
+    pitch: int = 0,
 ) -> Struct:
     """What ek_gemm_s8 is told. pitch: bytes from pixel to pixel of the result, where
     not side by side.
@@ -270,7 +279,9 @@ def in_rows(p: Struct, width: int) -> Struct:
     return Struct(p.ctype, **{**p.fields, **changed})
 
 
-def _buffers(c: Windows, t: Tile, walk: Walk) -> tuple[int, int, int, bool]:
+def _buffers(
+    c: GemmS8Shape, t: GemmTile, walk: GemmSchedule
+) -> tuple[int, int, int, bool]:
     """Line buffers, image rows to a step of them, bytes of one, and whether all rows
     need them.
     """
@@ -309,7 +320,7 @@ def _scratch(pointers: int, slots: int, zero_rows: int, slot_bytes: int) -> int:
     )
 
 
-def _panels(c: Windows, t: Tile) -> int:
+def _panels(c: GemmS8Shape, t: GemmTile) -> int:
     """Of all groups."""
     return c.groups * _ceil(c.oc // c.groups, t.nr)
 

@@ -10,7 +10,7 @@ from edgec.schedule.conv import Conv
 
 
 @dataclass(frozen=True)
-class Windows(Conv):
+class GemmS8Shape(Conv):
     """A convolution, as ek_conv2d_t has it; with `phases`, a transposed one
     (ek_transpose_conv2d_t), whose stride they are: rows and columns of the result a
     phase apart are convolutions of stride 1 by every phase-th tap. phase: whether it is
@@ -62,7 +62,7 @@ class Windows(Conv):
         """Columns that windows reach behind the image."""
         return (self.ow - 1) * self.sw + (self.kw - 1) * self.dw + 1 - self.pl - self.iw
 
-    def parts(self) -> list[Windows]:
+    def parts(self) -> list[GemmS8Shape]:
         """The convolutions of all phases, those of a row together; itself where there
         are none.
         """

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgec.ir import KernelCall, Scratch, Struct, constant
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.windows import Windows, tiles
+from edgec.schedule.gemm_f32.windows import GemmF32Shape, tiles
 from edgec.schedule.variant import Schedule, Variant
 
 
@@ -51,7 +51,8 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     if n < core.vector // 4 or k == 0:
         return []
     return [
-        {"tile": tile} for tile in tiles(Windows(1, 1, m, k, 1, m, n, group_ic=k), core)
+        {"tile": tile}
+        for tile in tiles(GemmF32Shape(1, 1, m, k, 1, m, n, group_ic=k), core)
     ]
 
 

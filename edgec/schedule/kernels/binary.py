@@ -81,7 +81,7 @@ def _table(call: KernelCall) -> KernelCall | None:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _BroadcastRows:
     """The inputs, and the fields nd and repeat, as the vectors walk them."""
 
     a: Operand
@@ -89,7 +89,7 @@ class _Rows:
     dims: dict[str, object]
 
 
-def _rows(call: KernelCall) -> _Rows | None:
+def _rows(call: KernelCall) -> _BroadcastRows | None:
     """None where rows are too short or not dense.
 
     Many short rows with the same b become fewer long ones.
@@ -104,7 +104,7 @@ def _rows(call: KernelCall) -> _Rows | None:
     n = dim[5]
     if rows == 1 or n >= _REPEATED or sb != [0] * 5 + [1] or sa != _dense(call):
         if rows == 1 or n >= _SHORTEST:
-            return _Rows(a, b, {"nd": (dim, sa, sb), "repeat": 1})
+            return _BroadcastRows(a, b, {"nd": (dim, sa, sb), "repeat": 1})
         return None
     times = max(
         (t for t in range(1, _MOST_REPEATED // n + 1) if rows % t == 0), default=1
@@ -117,7 +117,7 @@ def _rows(call: KernelCall) -> _Rows | None:
     rows = rows // times
     n = times * n
     nd = ([1, 1, 1, 1, rows, n], [0, 0, 0, 0, n, 1], [0, 0, 0, 0, 0, 1])
-    return _Rows(a, b, {"nd": nd, "repeat": times if const is None else 1})
+    return _BroadcastRows(a, b, {"nd": nd, "repeat": times if const is None else 1})
 
 
 def _sum(call: KernelCall) -> KernelCall | None:

@@ -11,8 +11,8 @@ from edgec.ir import KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
-    Walk,
-    Windows,
+    Blocking,
+    GemmF32Shape,
     last_vectors,
     pack,
     pad_channels,
@@ -29,11 +29,11 @@ _DEPTH = 16
 """Multiplications of a product, at least."""
 
 
-def _windows(call: KernelCall) -> Windows:
-    return Windows.of(call.struct("ek_conv2d_t"))
+def _windows(call: KernelCall) -> GemmF32Shape:
+    return GemmF32Shape.of(call.struct("ek_conv2d_t"))
 
 
-def _column(c: Windows, cols: int) -> Windows:
+def _column(c: GemmF32Shape, cols: int) -> GemmF32Shape:
     """The convolution by a single column, of what a block of so many pixels needs."""
     wide = min(cols + (c.kw - 1) * c.dw, c.iw)
     return replace(c, n=1, oh=1, ow=wide, oc=c.kw * c.oc, kw=1, dw=1, pl=0)
@@ -44,7 +44,7 @@ def _result(call: KernelCall) -> Epilogue | None:
     return done if done is not None and not done.todo & ~CLAMPS else None
 
 
-def _pays(c: Windows, core: Core) -> bool:
+def _pays(c: GemmF32Shape, core: Core) -> bool:
     """Whether vectors of products are so much fuller, and there is something to
     multiply.
     """
@@ -54,7 +54,7 @@ def _pays(c: Windows, core: Core) -> bool:
     return c.kh * c.ic >= _DEPTH and _GAIN * products <= direct
 
 
-def _cols(c: Windows, core: Core) -> int:
+def _cols(c: GemmF32Shape, core: Core) -> int:
     """Pixels of a block whose products the stack holds."""
     room = STACK_BYTES // 2 // 4 // (c.kw * c.oc) - (c.kw - 1) * c.dw
     blocks = -(-c.ow // max(room, 4 * c.kw))
@@ -89,7 +89,9 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert bias is not None
     lanes = core.vector // 4
     one = _column(c, cols)
-    walk = Walk(**{name: value for name, value in schedule.items() if name != "cols"})
+    walk = Blocking(
+        **{name: value for name, value in schedule.items() if name != "cols"}
+    )
     products = -(-(one.ow * one.oc + lanes) // 16) * 16
     patch = c.kh * max(walk.tile, walk.block) * c.ic
     fields = {

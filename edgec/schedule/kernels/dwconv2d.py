@@ -27,7 +27,7 @@ within int16.
 
 
 @dataclass(frozen=True)
-class Shape(Conv):
+class DepthwiseShape(Conv):
     """A depthwise convolution."""
 
     @property
@@ -111,7 +111,7 @@ DOT = Loops("dot", frozenset({"neon", "dotprod"}), dot=True, rows=4)
 
 
 def blocks(
-    s: Shape, w: Array, bias: Array, q: Requant, loops: Loops
+    s: DepthwiseShape, w: Array, bias: Array, q: Requant, loops: Loops
 ) -> tuple[str, dict[str, object]]:
     """The function, and the fields of ek_dw_s8_t that describe blocks: weights [kh, kw,
     oc], bias [oc].
@@ -215,7 +215,9 @@ def _joined(parts: Sequence[Array], dtype: type) -> Array:
     return joined if joined.size else np.zeros(1, dtype)
 
 
-def _taps(s: Shape, weights: list[Array], together: int) -> tuple[Array, list[Array]]:
+def _taps(
+    s: DepthwiseShape, weights: list[Array], together: int
+) -> tuple[Array, list[Array]]:
     """The taps (row << 16 | column) of the loops plain and any, and the weights [taps,
     BLOCK] of each block: a tap comes again for what int8 does not hold of its weights,
     and with weights of 0 up to a multiple of `together`.
@@ -233,7 +235,7 @@ def _taps(s: Shape, weights: list[Array], together: int) -> tuple[Array, list[Ar
     return (taps // s.kw << 16 | taps % s.kw).astype(np.int32), list(pieces)
 
 
-def _spread(s: Shape, starts: Iterable[int]) -> list[Array]:
+def _spread(s: DepthwiseShape, starts: Iterable[int]) -> list[Array]:
     """For each block of the loop any: the input channel of each of its channels, from
     the first that is loaded.
     """
@@ -248,8 +250,8 @@ def _spread(s: Shape, starts: Iterable[int]) -> list[Array]:
     ]
 
 
-def _shape(call: KernelCall) -> Shape:
-    return Shape.of(call.struct("ek_conv2d_t"))
+def _shape(call: KernelCall) -> DepthwiseShape:
+    return DepthwiseShape.of(call.struct("ek_conv2d_t"))
 
 
 def _schedules(loops: Loops, call: KernelCall, core: Core) -> Sequence[Schedule]:

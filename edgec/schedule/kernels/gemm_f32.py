@@ -13,8 +13,8 @@ from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
-    Walk,
-    Windows,
+    Blocking,
+    GemmF32Shape,
     last_vectors,
     pack,
     pad_channels,
@@ -27,7 +27,7 @@ _FEWEST = 3
 """Channels of a group, of several, that pay for a tile, however many it has room for."""
 
 
-def _merged(c: Windows, lanes: int) -> Windows:
+def _merged(c: GemmF32Shape, lanes: int) -> GemmF32Shape:
     """As many groups in one as a vector has room for the results of.
 
     A result takes as many products more as there are results more of one product, and
@@ -39,13 +39,13 @@ def _merged(c: Windows, lanes: int) -> Windows:
     )
 
 
-def _transposed(call: KernelCall) -> Windows:
+def _transposed(call: KernelCall) -> GemmF32Shape:
     """Sizes of a transposed convolution.
 
     Those of one whose results of a row are more channels instead, where each input
     makes a run of them alone.
     """
-    c = Windows.of(call.struct("ek_transpose_conv2d_t"))
+    c = GemmF32Shape.of(call.struct("ek_transpose_conv2d_t"))
     done = epilogue(call)
     if c.kw != c.sw or c.pl or c.ow != c.iw * c.sw or (done and done.pitch):
         return c
@@ -63,13 +63,13 @@ def _crosses(call: KernelCall) -> bool:
     return not even or bool(c.pt or c.pl)
 
 
-def windows(call: KernelCall, lanes: int) -> Windows:
+def windows(call: KernelCall, lanes: int) -> GemmF32Shape:
     """What the call goes through by vectors of so many floats; a transposed convolution
     as the plain one of its widest phase.
     """
     if call.kernel == "ek_fully_connected_f32":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
-        return Windows(1, 1, rows, k, 1, rows, o, group_ic=k)
+        return GemmF32Shape(1, 1, rows, k, 1, rows, o, group_ic=k)
     if call.kernel == "ek_transpose_conv2d_f32":
         c = _transposed(call)
         kh = -(-c.kh // c.sh)
@@ -88,7 +88,7 @@ def windows(call: KernelCall, lanes: int) -> Windows:
             pl=kw - 1,
             group_ic=c.ic,
         )
-    return _merged(Windows.of(call.struct("ek_conv2d_t")).flattened(), lanes)
+    return _merged(GemmF32Shape.of(call.struct("ek_conv2d_t")).flattened(), lanes)
 
 
 def _weights(call: KernelCall, lanes: int) -> Array | None:
@@ -146,7 +146,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     lanes = core.vector // 4
     c = windows(call, lanes)
-    walk = Walk(**schedule)
+    walk = Blocking(**schedule)
     done = _result(call, lanes)
     w = _weights(call, lanes)
     bias = constant(call.operands[2])

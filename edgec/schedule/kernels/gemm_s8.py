@@ -16,8 +16,8 @@ from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import LANES, NEON, TWOS
 from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
-from edgec.schedule.gemm_s8.walk import Walk, parameters, walks
-from edgec.schedule.gemm_s8.windows import Windows
+from edgec.schedule.gemm_s8.walk import GemmSchedule, parameters, walks
+from edgec.schedule.gemm_s8.windows import GemmS8Shape
 from edgec.schedule.variant import Schedule, Variant
 from edgec.schedule.views import among
 
@@ -25,7 +25,7 @@ ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
 """Tiles, the preferred first."""
 
 
-def geometry(call: KernelCall) -> Windows:
+def geometry(call: KernelCall) -> GemmS8Shape:
     """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes
     through; ek_dwconv2d_s8, which has a group for each input channel, too; and of those
     that round otherwise (ek_conv2d_even_s8).
@@ -33,14 +33,14 @@ def geometry(call: KernelCall) -> Windows:
     kernel = call.kernel.replace("_even", "")
     if kernel == "ek_fully_connected_s8":
         rows, k, o = (x for x in call.operands if isinstance(x, int))
-        return Windows(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
+        return GemmS8Shape(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
     if kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
-        return Windows.of(call.struct("ek_conv2d_t"))
-    c = Windows.of(call.struct("ek_transpose_conv2d_t"))
+        return GemmS8Shape.of(call.struct("ek_conv2d_t"))
+    c = GemmS8Shape.of(call.struct("ek_transpose_conv2d_t"))
     return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
 
 
-def _weights(call: KernelCall, c: Windows) -> Array | None:
+def _weights(call: KernelCall, c: GemmS8Shape) -> Array | None:
     """[o, kh, kw, depth]; None when they are computed."""
     array = constant(call.operands[1])
     if array is None or call.kernel in (
@@ -92,7 +92,7 @@ def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]
 def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     c = geometry(call)
     q = requant(call)
-    walk = Walk(**schedule)
+    walk = GemmSchedule(**schedule)
     weights = _weights(call, c)
     bias = constant(call.operands[2])
     assert weights is not None

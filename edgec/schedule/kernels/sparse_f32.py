@@ -11,7 +11,7 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import Windows, pad_channels
+from edgec.schedule.gemm_f32.windows import GemmF32Shape, pad_channels
 from edgec.schedule.variant import Schedule, Variant
 
 _VECTORS = 8
@@ -31,8 +31,8 @@ by bands.
 """
 
 
-def _windows(call: KernelCall) -> Windows:
-    return Windows.of(call.struct("ek_conv2d_t"))
+def _windows(call: KernelCall) -> GemmF32Shape:
+    return GemmF32Shape.of(call.struct("ek_conv2d_t"))
 
 
 def _matrix(call: KernelCall) -> Array | None:

@@ -9,14 +9,14 @@ from math import sqrt
 from edgec.ir import KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import Windows, last_vectors, pad_channels
+from edgec.schedule.gemm_f32.windows import GemmF32Shape, last_vectors, pad_channels
 from edgec.schedule.gemm_f32.winograd import SQUARES, Tiling, pack, pays, tilings
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
 
-def _windows(call: KernelCall) -> Windows:
-    return Windows.of(call.struct("ek_conv2d_t"))
+def _windows(call: KernelCall) -> GemmF32Shape:
+    return GemmF32Shape.of(call.struct("ek_conv2d_t"))
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:

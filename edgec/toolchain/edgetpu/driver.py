@@ -16,7 +16,7 @@ NO_REASON = "it gave no reason"
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOperator:
     """An operator that the compiler did not map for its own sake. said: its status, or
     statuses where it is unclear which of them is this operator's.
     """
@@ -40,7 +40,7 @@ class CompiledSegment:
     problem: str | None = None
     file: Outline | None = None
 
-    def refused(self) -> tuple[Refused, ...]:
+    def refused(self) -> tuple[RefusedOperator, ...]:
         """The operators that must be taken from the segment before it can map whole."""
         return () if self.file is None else _refused(self.file, self.log)
 
@@ -118,7 +118,7 @@ def _sound(data: bytes, source: bytes) -> Outline:
     return file
 
 
-def _refused(file: Outline, log: CompilerLog) -> tuple[Refused, ...]:
+def _refused(file: Outline, log: CompilerLog) -> tuple[RefusedOperator, ...]:
     """Tells refused operators from those that only come after one, by the statuses of
     their opcode.
 
@@ -126,7 +126,7 @@ def _refused(file: Outline, log: CompilerLog) -> tuple[Refused, ...]:
     else tells, too.
     """
     left, ready = file.left, set(file.ready(file.left))
-    found: list[Refused] = []
+    found: list[RefusedOperator] = []
     for opcode in dict.fromkeys(op.opcode for op in left):
         rows = [r for r in log.rows if r.op == opcode and not r.mapped]
         own = [r for r in rows if r.known.own]
@@ -135,8 +135,10 @@ def _refused(file: Outline, log: CompilerLog) -> tuple[Refused, ...]:
         said = " or ".join(dict.fromkeys(r.status for r in own)) or NO_REASON
         clear = bool(own) and own == rows
         found += [
-            Refused(op, said)
+            RefusedOperator(op, said)
             for op in left
             if op.opcode == opcode and (clear or op in ready)
         ]
-    return tuple(found) or tuple(Refused(op, NO_REASON) for op in left if op in ready)
+    return tuple(found) or tuple(
+        RefusedOperator(op, NO_REASON) for op in left if op in ready
+    )

@@ -37,7 +37,7 @@ from pathlib import PurePosixPath
 
 from edgec_runtime.printable import printable
 
-from edgec.toolchain.edgetpu.statuses import MAPPED, Status, status
+from edgec.toolchain.edgetpu.statuses import MAPPED, CompilerStatus, status
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PROMPT = r"^[ \t>|#$*]*(?:INFO:[ \t]*)?"
@@ -56,7 +56,7 @@ has 200.
 """
 
 
-class Trouble(Enum):
+class CompilerFailure(Enum):
     """What is known about a failure of a whole model, and so what can be done about it."""
 
     OPCODE = "an operator that the compiler does not know"
@@ -73,40 +73,46 @@ class Failure:
     node: its number, for NODE.
     """
 
-    trouble: Trouble
+    trouble: CompilerFailure
     text: str
     opcode: str | None = None
     version: int | None = None
     node: int | None = None
 
 
-_FAILURES: tuple[tuple[Trouble, re.Pattern[str]], ...] = tuple(
+_FAILURES: tuple[tuple[CompilerFailure, re.Pattern[str]], ...] = tuple(
     (trouble, re.compile(pattern, re.MULTILINE))
     for trouble, pattern in (
         (
-            Trouble.OPCODE,
+            CompilerFailure.OPCODE,
             r"(Didn't find op for builtin opcode '(?P<opcode>\w+)' version "
             r"'(?P<version>[0-9]{1,9})')",
         ),
-        (Trouble.OPCODE, r"('tfl\.(?P<opcode>\w+)' op is not supported on DarwiNN)"),
         (
-            Trouble.NODE,
+            CompilerFailure.OPCODE,
+            r"('tfl\.(?P<opcode>\w+)' op is not supported on DarwiNN)",
+        ),
+        (
+            CompilerFailure.NODE,
             r"(Node number (?P<node>[0-9]{1,9}) \((?P<opcode>\w+)\) failed to prepare)",
         ),
-        (Trouble.MODEL, r"(Invalid model: [^\n]+?(?:\s*\n[ \t]*Model [^\n]+?)?)\s*$"),
         (
-            Trouble.SIZE,
+            CompilerFailure.MODEL,
+            r"(Invalid model: [^\n]+?(?:\s*\n[ \t]*Model [^\n]+?)?)\s*$",
+        ),
+        (
+            CompilerFailure.SIZE,
             r"(?:Compilation failed: )(Compilation failed due to large activation "
             r"tensors in model)",
         ),
-        (Trouble.SIZE, r"(Compilation timeout\b[^\n]*?)\.?\s*$"),
-        (Trouble.SIZE, r"(no result after [\d.]+ s)"),
-        (Trouble.SIZE, r"(Internal compiler error)\b"),
-        (Trouble.SIZE, r"(terminating with uncaught exception[^\n]*?)\s*$"),
-        (Trouble.SIZE, r"Compilation failed: (\S[^\n]*?)\s*$"),
-        (Trouble.SIZE, r"ERROR: (\S[^\n]*?)\s*$"),
-        (Trouble.SIZE, r"(Compilation failed!)"),
-        (Trouble.SIZE, r"(Segmentation fault|Aborted)\b"),
+        (CompilerFailure.SIZE, r"(Compilation timeout\b[^\n]*?)\.?\s*$"),
+        (CompilerFailure.SIZE, r"(no result after [\d.]+ s)"),
+        (CompilerFailure.SIZE, r"(Internal compiler error)\b"),
+        (CompilerFailure.SIZE, r"(terminating with uncaught exception[^\n]*?)\s*$"),
+        (CompilerFailure.SIZE, r"Compilation failed: (\S[^\n]*?)\s*$"),
+        (CompilerFailure.SIZE, r"ERROR: (\S[^\n]*?)\s*$"),
+        (CompilerFailure.SIZE, r"(Compilation failed!)"),
+        (CompilerFailure.SIZE, r"(Segmentation fault|Aborted)\b"),
     )
 )
 """The most telling first."""
@@ -128,7 +134,7 @@ class LogRow:
         return status(self.status).text == MAPPED
 
     @property
-    def known(self) -> Status:
+    def known(self) -> CompilerStatus:
         """What the status means."""
         return status(self.status)
 
@@ -263,10 +269,10 @@ def failure_in(text: str) -> Failure:
             )
     last = (text.strip().splitlines() or [""])[-1].strip()
     if not last:
-        return Failure(Trouble.SIZE, "it printed nothing")
+        return Failure(CompilerFailure.SIZE, "it printed nothing")
     if _VERSION.search(last):
-        return Failure(Trouble.SIZE, "it printed its version and no more")
-    return Failure(Trouble.SIZE, f'it said "{last[:200]}"')
+        return Failure(CompilerFailure.SIZE, "it printed its version and no more")
+    return Failure(CompilerFailure.SIZE, f'it said "{last[:200]}"')
 
 
 def clean(text: str) -> str:

@@ -14,7 +14,7 @@ UNKNOWN_FIX = "none known: edgec compiles it to C for the CPU"
 
 
 @dataclass(frozen=True)
-class Status:
+class CompilerStatus:
     """One wording. meaning: what was wrong with the operator. fix: what would get it
     onto the Edge TPU.
 
@@ -29,57 +29,59 @@ class Status:
 
 
 _KNOWN = (
-    Status(MAPPED, "the operator runs on the Edge TPU", "none needed", own=False),
-    Status(
+    CompilerStatus(
+        MAPPED, "the operator runs on the Edge TPU", "none needed", own=False
+    ),
+    CompilerStatus(
         ONE_SUBGRAPH,
         "the operator comes after one that the compiler refused, "
         "and it compiles one piece of a file only",
         "look at the operators that were refused for another reason",
         own=False,
     ),
-    Status(
+    CompilerStatus(
         "Operation not supported",
         "the Edge TPU has no such operation",
         "replace it by operations that the Edge TPU has (docs/supported-ops.md)",
     ),
-    Status(
+    CompilerStatus(
         "Operation version not supported",
         "the operator's version is newer than the compiler",
         "use a newer edgetpu_compiler, or convert the model with an older TensorFlow",
     ),
-    Status(
+    CompilerStatus(
         "Operation is working on an unsupported data type",
         "the operator reads or writes a type other than int8 or uint8",
         "quantize it: give calibration data, and end the model before float or int32 "
         "operations",
     ),
-    Status(
+    CompilerStatus(
         "Tensor has unsupported rank (up to 3 innermost dimensions mapped)",
         "only the three innermost dimensions of a tensor may be larger than 1",
         "use a batch of 1 and reshape to three dimensions",
     ),
-    Status(
+    CompilerStatus(
         "Operation is otherwise supported, but not mapped due to some unspecified "
         "limitation",
         "the Edge TPU has the operation, but not for these sizes or options",
         "make the tensor smaller, or split it",
     ),
-    Status(
+    CompilerStatus(
         "Only Strided-Slice with unitary strides supported",
         "every stride of a slice must be 1",
         "use SPACE_TO_DEPTH or a convolution with that stride",
     ),
-    Status(
+    CompilerStatus(
         "Filter, bias, or other param is not constant at compile-time",
         "weights and parameters must be constants of the model",
         "make the weights constants",
     ),
-    Status(
+    CompilerStatus(
         "For example, a fully-connected or softmax layer with 2D output",
         "the output may have one row only",
         "write it as a 1x1 convolution",
     ),
-    Status(
+    CompilerStatus(
         "Image-interpolation layer won't run precisely enough on Edge TPU",
         "the resize would lose too much precision",
         "resize in smaller steps, to the nearest neighbour, or on the CPU",
@@ -88,14 +90,14 @@ _KNOWN = (
 _BY_TEXT = {s.text.casefold(): s for s in _KNOWN}
 
 
-def status(text: str) -> Status:
+def status(text: str) -> CompilerStatus:
     """What a wording means; one that is not known counts as a refusal of the operator
     itself.
     """
     plain = " ".join(text.split()).rstrip(".")
-    return _BY_TEXT.get(plain.casefold()) or Status(plain, plain, UNKNOWN_FIX)
+    return _BY_TEXT.get(plain.casefold()) or CompilerStatus(plain, plain, UNKNOWN_FIX)
 
 
-def known() -> tuple[Status, ...]:
+def known() -> tuple[CompilerStatus, ...]:
     """Every wording with a known meaning."""
     return _KNOWN

@@ -31,7 +31,7 @@ from edgec_runtime.device_end.disk import (
     replace,
 )
 from edgec_runtime.device_end.facts import collect, identity
-from edgec_runtime.device_end.incoming import App, Plan
+from edgec_runtime.device_end.incoming import App, WritePlan
 from edgec_runtime.device_end.packed import one_file
 from edgec_runtime.device_end.printable import printable
 from edgec_runtime.device_end.running import MAX_OUTPUT_BYTES, TooMuch, environment, run
@@ -45,8 +45,8 @@ from edgec_runtime.device_end.trust import (
     administered,
 )
 from edgec_runtime.device_end.units import Units
-from edgec_runtime.device_end.vitals import Watch
-from edgec_runtime.device_end.wheels import Site
+from edgec_runtime.device_end.vitals import VitalsWatch
+from edgec_runtime.device_end.wheels import WheelSite
 from edgec_runtime.device_end.wire import MAX_MESSAGE, PROTOCOL, Delivery, pack, unpack
 
 VERSION = 1  # of the requests; raised with each that is added
@@ -196,7 +196,7 @@ class Service:
     def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """A bundle will come: which parts of it are lacking?  The blob is its glue."""
         app = self._open(head)
-        plan = Plan(head.get("recipe"), blob)
+        plan = WritePlan(head.get("recipe"), blob)
         for slot in (
             app.active(),
             *((app.inactive(), SCRATCH) if head.get("scratch") else ()),
@@ -279,7 +279,7 @@ class Service:
 
     def do_site(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """The wheels that an application has."""
-        site = Site(self._open(head, lock=False), self.execute)
+        site = WheelSite(self._open(head, lock=False), self.execute)
         return {"wheels": site.there(), "active": site.active()}, b""
 
     def do_unpack(self, head: Dict[str, Any], blob: bytes) -> Answer:
@@ -288,14 +288,14 @@ class Service:
         It is not used yet.  The blob is its signature, or empty.
         """
         return {
-            "wheel": Site(self._open(head), self.execute).unpack(
+            "wheel": WheelSite(self._open(head), self.execute).unpack(
                 blob[:MAX_SIGNATURE_BYTES]
             )
         }, b""
 
     def do_adopt(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """Use these wheels, if they work together."""
-        return Site(self._open(head), self.execute).adopt(head["wheels"]), b""
+        return WheelSite(self._open(head), self.execute).adopt(head["wheels"]), b""
 
     def do_status(self, head: Dict[str, Any], blob: bytes) -> Answer:
         """All applications and their slots."""
@@ -339,7 +339,7 @@ class Service:
         start = app.program(slot)
         env = environment(bool(app.trusted()))
         if head.get("session"):
-            site = Site(app, self.execute)
+            site = WheelSite(app, self.execute)
             if not site.active():
                 raise Refused(
                     "input",
@@ -369,7 +369,7 @@ class Service:
                 command += ["--input", *names]
             said: Dict[str, Any] = {}
             if head.get("watch"):
-                with Watch(execute=self.execute) as watch:
+                with VitalsWatch(execute=self.execute) as watch:
                     done = self._execute(command, folder, env, head)
                 said["vitals"] = watch.as_dict()
             else:

@@ -50,7 +50,7 @@ class Part(NamedTuple):
     sha256: str
 
 
-class Plan:
+class WritePlan:
     """A bundle that is to be written: parts known by their hash, and `glue`, the bytes
     between and after them.
     """
@@ -94,7 +94,7 @@ class App(Slots):
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
         super().__init__(root, name, disk)
-        self.plan: Optional[Plan] = None
+        self.plan: Optional[WritePlan] = None
 
     def _stock(self) -> Dict[str, Tuple[str, int]]:
         """Where parts of the slots' bundles are, by hash.
@@ -111,7 +111,7 @@ class App(Slots):
                         found[sha256] = (self.at(slot, MODEL), offset)
         return found
 
-    def begin(self, plan: Plan) -> List[Tuple[int, int, str]]:
+    def begin(self, plan: WritePlan) -> List[Tuple[int, int, str]]:
         """Gets ready.
 
         Returns what is lacking: index of the part, how much of it is there, and that
@@ -229,7 +229,7 @@ class App(Slots):
         self.disk.remove(self.at("incoming"))
         self.plan = None
 
-    def assemble(self, plan: Plan, path: str) -> None:
+    def assemble(self, plan: WritePlan, path: str) -> None:
         """Writes the parts and the glue to a file, whose sha256 is then checked."""
         at = used = 0
         for part in [*plan.parts, Part(plan.bytes, 0, "")]:

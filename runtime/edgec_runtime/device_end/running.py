@@ -56,14 +56,14 @@ def run(
 
     Raises TimeoutExpired, TooMuch, OSError.
     """
-    with Started(command, cwd, env, stdin, capture_output) as started:
+    with RunningProgram(command, cwd, env, stdin, capture_output) as started:
         said = _read(started.process, time.monotonic() + timeout, timeout, listen)
     return subprocess.CompletedProcess(
         command, started.process.returncode, said[0], said[1]
     )
 
 
-class Started:
+class RunningProgram:
     """A program in a process group of its own, which ends with the `with` block, and
     with this process, however that ends: a shell waits for it and then ends the group.
     """
@@ -107,7 +107,7 @@ class Started:
                     self._guard.stdin.write(b"%d\n" % self.process.pid)
             undo.pop_all()
 
-    def __enter__(self) -> "Started":
+    def __enter__(self) -> "RunningProgram":
         return self
 
     def __exit__(self, *error: object) -> None:

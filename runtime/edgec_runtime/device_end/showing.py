@@ -22,8 +22,8 @@ from typing import Any, Dict, List, Optional
 from edgec_runtime.device_end.bundles import MODEL
 from edgec_runtime.device_end.disk import Disk, Refused
 from edgec_runtime.device_end.incoming import App
-from edgec_runtime.device_end.running import Started
-from edgec_runtime.device_end.wheels import Site
+from edgec_runtime.device_end.running import RunningProgram
+from edgec_runtime.device_end.wheels import WheelSite
 
 END_S = 10.0  # that it may take to end by itself
 MOST_BYTES = 1 << 18  # of its standard output
@@ -69,7 +69,7 @@ class Showing:
             bundles = [
                 self._bundle(App(root, str(b["app"]), disk), b) for b in head["bundles"]
             ]
-            site = Site(self._apps[0])
+            site = WheelSite(self._apps[0])
             if not site.active():
                 what = f"{self._apps[0].name} has no runtime on the device"
                 raise Refused("input", what, "edgec flash --with-runtime")
@@ -81,7 +81,9 @@ class Showing:
                 *self._words(head, background),
             ]
             environment = site.environment(site.active())
-            self._started = Started(command, self._folder, environment, subprocess.PIPE)
+            self._started = RunningProgram(
+                command, self._folder, environment, subprocess.PIPE
+            )
         except BaseException:
             self._let_go()
             raise

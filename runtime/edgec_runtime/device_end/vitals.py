@@ -216,7 +216,7 @@ def _word(text: str) -> Optional[int]:
     return int(found.group(1), 16) if found else None
 
 
-class Watch:
+class VitalsWatch:
     """Reads the vitals before what is in its `with`, every half second meanwhile, and
     after it.
 
@@ -244,7 +244,7 @@ class Watch:
         self._asked = 0.0
         self._lowered = False
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> VitalsWatch:
         self.before = self.sensors.read()
         self._lowered = bool((self.before["throttled"] or 0) & FLAGS_NOW)
         self._asked = time.monotonic()

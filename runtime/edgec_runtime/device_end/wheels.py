@@ -53,7 +53,7 @@ _PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_.+@~() ,=-]+"
 _MEMBER = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
-class Site:
+class WheelSite:
     """The wheels of one application."""
 
     def __init__(self, app: App, execute: Execute = subprocess.run) -> None:

@@ -109,7 +109,7 @@ Detect = Callable[[Array, Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class Setting:
+class DecoderSetting:
     """What is the same for every frame.
 
     image: the size of the input.  outputs: the model's.  files: those of the bundle
@@ -151,7 +151,7 @@ class Task(Protocol):
         """Paths in the bundle."""
         ...
 
-    def decoder(self, setting: Setting) -> Decode:
+    def decoder(self, setting: DecoderSetting) -> Decode:
         """The function for a bound task.  It gets real numbers (`reals`)."""
         ...
 

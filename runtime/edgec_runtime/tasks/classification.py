@@ -15,8 +15,8 @@ from .base import (
     ACTIVATIONS,
     Array,
     Decode,
+    DecoderSetting,
     Outputs,
-    Setting,
     Size,
     View,
     activated,
@@ -55,7 +55,7 @@ class Classification:
         """None."""
         return ()
 
-    def decoder(self, setting: Setting) -> Decode:
+    def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
 
         def decode(outputs: Outputs, view: View) -> Classes:

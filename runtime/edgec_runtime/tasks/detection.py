@@ -21,8 +21,8 @@ from .base import (
     ACTIVATIONS,
     Array,
     Decode,
+    DecoderSetting,
     Outputs,
-    Setting,
     Size,
     View,
     activated,
@@ -324,7 +324,7 @@ class Detection:
         """
         return self.classes is None
 
-    def decoder(self, setting: Setting) -> Decode:
+    def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
         anchors = np.zeros((0, 4), np.float32)
         if self.anchors is not None:
@@ -364,7 +364,7 @@ class Detection:
         return rows[rows[:, 4] >= self.threshold][: self.limit].astype(np.float32)
 
     def _result(
-        self, rows: Array, outputs: Outputs, view: View, setting: Setting
+        self, rows: Array, outputs: Outputs, view: View, setting: DecoderSetting
     ) -> Boxes:
         """Found boxes in the frame, cut off at its borders."""
         read = _rows(self, outputs[str(self.boxes)])[rows[:, 6].astype(np.int64)]

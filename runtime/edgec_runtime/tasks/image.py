@@ -10,7 +10,7 @@ import numpy as np
 from ..resample import whole
 from ..rows import said
 from ..tensors import TensorInfo
-from .base import Array, Decode, Outputs, Setting, Size, View, output_for
+from .base import Array, Decode, DecoderSetting, Outputs, Size, View, output_for
 
 _RANGES = {"0_1": (255.0, 0.0), "0_255": (1.0, 0.0), "m1_1": (127.5, 127.5)}
 """What a value is multiplied by, and what is added, to be a level of 0…255."""
@@ -52,7 +52,7 @@ class ImageOutput:
         """None."""
         return ()
 
-    def decoder(self, setting: Setting) -> Decode:
+    def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
 
         def decode(outputs: Outputs, view: View) -> Picture:

@@ -16,8 +16,8 @@ from .base import (
     ACTIVATIONS,
     Array,
     Decode,
+    DecoderSetting,
     Outputs,
-    Setting,
     Size,
     View,
     activated,
@@ -134,7 +134,7 @@ class Landmarks:
         """None."""
         return ()
 
-    def decoder(self, setting: Setting) -> Decode:
+    def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
 
         def decode(outputs: Outputs, view: View) -> Points:

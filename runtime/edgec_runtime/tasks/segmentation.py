@@ -17,8 +17,8 @@ from .base import (
     ACTIVATIONS,
     Array,
     Decode,
+    DecoderSetting,
     Outputs,
-    Setting,
     Size,
     View,
     activated,
@@ -75,7 +75,7 @@ class Segmentation:
         """None."""
         return ()
 
-    def decoder(self, setting: Setting) -> Decode:
+    def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
         name = str(self.output)
         shape = setting.outputs[name].shape
@@ -105,7 +105,9 @@ class Segmentation:
 
         return decode
 
-    def _of_one(self, probability: Array, view: View, setting: Setting) -> Segments:
+    def _of_one(
+        self, probability: Array, view: View, setting: DecoderSetting
+    ) -> Segments:
         index = self.index or 0
         named = setting.labels is not None and index < len(setting.labels)
         label = (index, setting.label(index) if named else "mask")
@@ -113,7 +115,9 @@ class Segmentation:
             np.asarray(probability, np.float32), None, view, self.threshold, (label,)
         )
 
-    def _of_classes(self, classes: Array, view: View, setting: Setting) -> Segments:
+    def _of_classes(
+        self, classes: Array, view: View, setting: DecoderSetting
+    ) -> Segments:
         if self.index is not None:
             return self._of_one(
                 (classes == self.index).astype(np.float32), view, setting

@@ -13,8 +13,8 @@ from typing import Callable, Optional, Tuple
 from ..errors import DeviceError, InputError
 from ..meters import StreamFigures
 from .server import Server
-from .show import Picture, Show
-from .v4l2 import Output
+from .show import Show, ShownFrame
+from .v4l2 import VideoOutput
 
 
 def play(
@@ -22,7 +22,7 @@ def play(
     page: Optional[Tuple[str, int]],
     frames: Optional[int],
     say: Callable[[str], None],
-    seen: Optional[Callable[[Picture], None]] = None,
+    seen: Optional[Callable[[ShownFrame], None]] = None,
     virtual: Optional[str] = None,
 ) -> StreamFigures:
     """Until the source ends, so many frames were shown, or Ctrl-C, which is passed on
@@ -61,13 +61,13 @@ def play(
     return figures
 
 
-def virtual_camera(path: str) -> Output:
+def virtual_camera(path: str) -> VideoOutput:
     """The V4L2 output, which other programs see as a camera.
 
     Raises DeviceError with how to make one.
     """
     try:
-        return Output(path)
+        return VideoOutput(path)
     except DeviceError as e:
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             raise

@@ -26,7 +26,7 @@ from ..device_end.vitals import FLAGS_NOW, TOOL_EVERY_S, Sensors
 from ..errors import DeviceError, EdgecError
 from . import LOOPBACK
 from .listening import Asked, Listener
-from .show import Picture, Show
+from .show import Show, ShownFrame
 
 Array = NDArray[Any]
 
@@ -256,7 +256,7 @@ class Heat:
 _HEAT = Heat()
 
 
-def _beside(picture: Picture) -> Array:
+def _beside(picture: ShownFrame) -> Array:
     """Both at the height of the larger; the other in the middle of black."""
     height = max(picture.before.shape[0], picture.after.shape[0])
     return np.concatenate(

@@ -43,7 +43,7 @@ _TRIED = (48, 64)
 
 
 @dataclass(frozen=True)
-class Picture:
+class ShownFrame:
     """What is shown of one frame.  number: from 1.  before, after: uint8 [H,W,3]."""
 
     number: int
@@ -86,7 +86,7 @@ class Show:
         self._pace = pace and not source.live
         self._loop = loop and not source.live
         self._lock, self._changed = locked()
-        self._picture: Optional[Picture] = None
+        self._picture: Optional[ShownFrame] = None
         self._stream: Optional[Stream] = None
         self._stopped = False
         self._count = 0
@@ -96,7 +96,7 @@ class Show:
         # what cannot be shown is refused at the start
         self.choice = self._tried_out(next(iter(self.bundles)), effect)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[ShownFrame]:
         """All pictures until the source ends, or `stop`."""
         while not self._stopped:
             choice = self.choice
@@ -113,11 +113,11 @@ class Show:
                     break
         self.stop()
 
-    def _shown(self, shot: Shot) -> Picture:
+    def _shown(self, shot: Shot) -> ShownFrame:
         self._count += 1
         result, after = shot.value
         with self._lock:
-            self._picture = Picture(self._count, shot.source.rgb(), after, result)
+            self._picture = ShownFrame(self._count, shot.source.rgb(), after, result)
             self._changed.notify_all()
             return self._picture
 
@@ -135,7 +135,7 @@ class Show:
             if not self._loop:
                 return
 
-    def newer(self, seen: int, timeout: float) -> Optional[Picture]:
+    def newer(self, seen: int, timeout: float) -> Optional[ShownFrame]:
         """The last picture, once its number is another one than `seen`; None if there
         is none in time.
         """

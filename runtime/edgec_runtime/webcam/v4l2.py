@@ -408,7 +408,7 @@ def _decodes() -> bool:
     return False
 
 
-class Output:
+class VideoOutput:
     """A V4L2 output device, which other programs see as a camera (v4l2loopback), or a
     screen.  A context manager.
 
@@ -503,7 +503,7 @@ class Output:
         """Lets go of it."""
         self._device.close()
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> VideoOutput:
         return self
 
     def __exit__(
