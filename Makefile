@@ -72,61 +72,61 @@ house: setup
 	$(BIN)/python -m benchmarks.house $(ARGS)
 
 models-table: setup
-	$(BIN)/python -m tests.tables.models_table $(ARGS)
+	$(BIN)/python -m benchmarks.models_table $(ARGS)
 
 partition-table: setup
-	$(BIN)/python tests/tables/partition_table.py
+	$(BIN)/python benchmarks/partition_table.py
 
 # The stock column beside public logs of edgetpu_compiler (reads ../shared)
 stock-table: setup
-	$(BIN)/python -m tests.tables.stock_table
+	$(BIN)/python -m benchmarks.stock_table
 
 cost-table: setup
-	$(BIN)/python -m tests.tables.cost_table
+	$(BIN)/python -m benchmarks.cost_table
 
 # The CPU times that the partitioner reckons with, fitted to single ops on the boards' cores (reads ../shared; minutes);
 # make cpu-table ARGS=--check compares networks with what make bench-arm measured
 cpu-table: setup
-	$(BIN)/python -m tests.tables.cpu_table $(ARGS)
+	$(BIN)/python -m benchmarks.cpu_table $(ARGS)
 
 # How far the model of the boards' cores is from a better one: reads ../shared, and needs llvm-19 for that one
 pipeline-table: setup
-	$(BIN)/python -m tests.tables.pipeline_table
+	$(BIN)/python -m benchmarks.pipeline_table
 
 # edgec beside LiteRT on the boards' cores, in estimated cycles (reads ../shared, and needs llvm-19; without: edgec's own
 # model of the cores): make bench-arm ARGS='--models resnet8_i8,vww96_i8 --boards pi4 --ops all'
 bench-arm: setup
-	$(BIN)/python -m tests.tables.bench_arm $(ARGS)
+	$(BIN)/python -m benchmarks.bench_arm $(ARGS)
 
 # What each part of the back-end is worth: six networks without it, in estimated cycles (as bench-arm):
 # make ablation ARGS='--board pi5 --parts views,bands'
 ablation: setup
-	$(BIN)/python -m tests.tables.ablation $(ARGS)
+	$(BIN)/python -m benchmarks.ablation $(ARGS)
 
 # The compiled code beside numpy on this machine, every model of ../shared: make interp-table ARGS='--models mnv2_tf2_i8'
 interp-table: setup
-	$(BIN)/python -m tests.tables.interp_table $(ARGS)
+	$(BIN)/python -m benchmarks.interp_table $(ARGS)
 
 # The schedules that edgec comes with, searched anew on the emulated boards (reads ../shared; hours for all):
 # make tuned ARGS='--models mnv2_tf2_i8 --boards pi4'
 tuned: setup
-	$(BIN)/python -m tests.tables.tuned $(ARGS)
+	$(BIN)/python -m benchmarks.tuned $(ARGS)
 
 # Random layers by random legal schedules of every core, against what the ops mean (Arm cores under QEMU):
 # make schedule-fuzz ARGS='--cases 1000 --cores cortex_a76'
 schedule-fuzz: setup
-	$(BIN)/python -m tests.tables.schedule_fuzz $(ARGS)
+	$(BIN)/python -m benchmarks.schedule_fuzz $(ARGS)
 
 # Real models of ../shared under sanitizers on the cores of this machine and of the boards (an hour for all):
 # make sanitize-table ARGS='--models resnet8_i8 --checks threads'
 sanitize-table: setup
-	$(BIN)/python -m tests.tables.sanitize_table $(ARGS)
+	$(BIN)/python -m benchmarks.sanitize_table $(ARGS)
 
 # Ten small networks of ../shared by plain C and the cores of this machine, of NaN, infinities, denormals, extremes and
 # any bits, under sanitizers: clean, and the integers of interp (an hour): make sanitize-models ARGS='--json FILE'
 SANITIZED = resnet8_i8,vww96_i8,kws_dscnn_i8,mnv1_025_128_u8,mnist_lstm_i8,mnist8,mp_blazeface_short_f16,mp_selfie_land_f16,pfld_ghostone,yunet_n_320
 sanitize-models: setup
-	$(BIN)/python -m tests.tables.sanitize_table --checks addresses --models $(SANITIZED) $(ARGS)
+	$(BIN)/python -m benchmarks.sanitize_table --checks addresses --models $(SANITIZED) $(ARGS)
 
 # The generated C of every op's samples under sanitizers with NaN, infinities and extremes, on the cores of this machine
 # (half an hour): make sanitize-ops ARGS='--kinds quantize,cast --cores plain'
@@ -140,19 +140,19 @@ lock: setup
 # Whether edgec bench tells the truth on this machine; 300 benches at the end take most of an hour:
 # make bench-check ARGS='--only wait,percentiles,profile' leaves them out
 bench-check: setup
-	$(BIN)/python -m tests.tables.bench_check $(ARGS)
+	$(BIN)/python -m benchmarks.bench_check $(ARGS)
 
 # edgec's way of measuring beside TFLite's own benchmark tool, on the same files with the same engine
 bench-peers: setup
-	$(BIN)/python -m tests.tables.bench_peers $(ARGS)
+	$(BIN)/python -m benchmarks.bench_peers $(ARGS)
 
 # The compiled code beside LiteRT, onnxruntime and OpenVINO (reads ../shared): make bench-host ARGS='--models mnv2_tf2_i8'
 bench-host: setup
-	$(BIN)/python -m tests.tables.bench_host $(ARGS)
+	$(BIN)/python -m benchmarks.bench_host $(ARGS)
 
 # flash, status, doctor and rollback on the whole emulated Pi with two busy loops beside it: make busy-check ARGS='--rounds 5'
 busy-check: setup
-	$(BIN)/python -m tests.tables.busy_check $(ARGS)
+	$(BIN)/python -m benchmarks.busy_check $(ARGS)
 
 # 2,000 broken flashes, each seed printed when it goes wrong; make faults SEED=100 CASES=50 runs others
 SEED ?= 0
@@ -163,26 +163,26 @@ faults: setup
 # Whether a stream's stages overlap, how old frames get, what the Edge TPU's process costs, and ten minutes at full rate; wants
 # a machine that does nothing else: make stream-check ARGS='--seconds 60 --only overlap,hop'
 stream-check: setup
-	$(BIN)/python -m tests.tables.stream_check $(ARGS)
+	$(BIN)/python -m benchmarks.stream_check $(ARGS)
 
 # A stream whose Edge TPU fails, hangs, crashes and vanishes 500 times: make delegate-faults ARGS='--cases 1000 --seed 7'
 delegate-faults: setup
-	$(BIN)/python -m tests.tables.delegate_faults $(ARGS)
+	$(BIN)/python -m benchmarks.delegate_faults $(ARGS)
 
 # 100,000 runs from 8 threads, 10,000 sessions opened and closed, 500 forks while others run, 1,000 faults of the Edge TPU:
 # make endurance ARGS='--forks 50 --faults 0'
 endurance: setup
-	$(BIN)/python -m tests.tables.endurance $(ARGS)
+	$(BIN)/python -m benchmarks.endurance $(ARGS)
 
 # Damaged real networks through edgec explain, within 1 GB and 60 s (reads ../shared; kept in build/fuzz-models):
 # make fuzz-models CASES=10000 SEED=1
 fuzz-models: setup
-	$(BIN)/python -m tests.fuzzing.models --cases $(CASES) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m benchmarks.fuzzing.models --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # Damaged files and messages of every kind, each read within 2 GB and 60 s; what went wrong is kept in build/fuzz-readers:
 # make fuzz-readers CASES=20000 SEED=1 ARGS='--only onnx,toml'
 fuzz-readers: setup
-	$(BIN)/python -m tests.fuzzing.readers --cases $(CASES) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m benchmarks.fuzzing.readers --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # Forged, replayed, relabelled and planted bundles, and manifests that lie: each must be refused and the device unchanged;
 # make attacks ARGS=--mutate takes out the check that refuses each, which must then succeed
@@ -193,34 +193,34 @@ attacks: setup
 # are kept in build/accuracy and made again where something changed):
 # make accuracy-table ARGS='--models resnet8_f32,mnv1_025_224_f32 --ways best,fast'
 accuracy-table: setup
-	$(BIN)/python -m tests.tables.accuracy_table $(ARGS)
+	$(BIN)/python -m benchmarks.accuracy_table $(ARGS)
 
 # ONNX's own node tests through edgec's C, by operator: passed, failed, out of scope (build/conformance.md; a few minutes);
 # make conformance ARGS='--cases test_topk --device INTERP'
 conformance: setup
-	$(BIN)/python -m tests.tables.conformance $(ARGS)
+	$(BIN)/python -m benchmarks.conformance $(ARGS)
 
 # What each step of quantization is worth, on and off, on ten models with three halves of the photos (reads ../shared;
 # hours): make ablation-quantize ARGS='--models resnet8_f32,vww96_f32 --seeds 0'
 ablation-quantize: setup
-	$(BIN)/python -m tests.tables.ablation_quantize $(ARGS)
+	$(BIN)/python -m benchmarks.ablation_quantize $(ARGS)
 
 # Files of onnxruntime's static quantizer beside onnxruntime: make quantized-onnx ARGS='--models yunet_n_320 --compile'
 quantized-onnx: setup
-	$(BIN)/python -m tests.tables.quantized_onnx $(ARGS)
+	$(BIN)/python -m benchmarks.quantized_onnx $(ARGS)
 
 # Files of ai-edge-quantizer beside LiteRT's reference kernels: make quantized-tflite ARGS='--models resnet8_f32'
 quantized-tflite: setup
-	$(BIN)/python -m tests.tables.quantized_tflite $(ARGS)
+	$(BIN)/python -m benchmarks.quantized_tflite $(ARGS)
 
 # Random graphs of every op, each by interp, the passes, C, onnxruntime and LiteRT; a failure is shrunk, printed as text and
 # kept in build/graph-fuzz (1,000 graphs take some minutes): make fuzz CASES=10000 SEED=7
 fuzz: setup
-	$(BIN)/python -m tests.tables.graph_fuzz --cases $(CASES) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m benchmarks.graph_fuzz --cases $(CASES) --seed $(SEED) $(ARGS)
 
 # Every node test of the onnx package through edgec, and each in every element type up to C: takes some minutes
 onnx-sweep: setup
-	$(BIN)/python -m tests.tables.onnx_sweep
+	$(BIN)/python -m benchmarks.onnx_sweep
 
 # Networks of PyTorch through both of its exporters: tests/torch, with the extra edgec[torch] in an environment of its own
 # (some 200 MB to 3 GB, as the platform has it)
@@ -238,17 +238,17 @@ packaged-models: setup
 # Ten networks from file to result, beside their reference outputs, and what they found drawn into build/tasks (reads
 # ../shared; some minutes): make task-table ARGS='--models mp_selfie_land_f16'
 task-table: setup
-	$(BIN)/python -m tests.tables.task_table $(ARGS)
+	$(BIN)/python -m benchmarks.task_table $(ARGS)
 
 # edgec webcam on ten networks over all photos, each picture and result beside the reference outputs under the published
 # post-processing; kept in build/webcam-check and build/webcam-check.json (reads ../shared; ten minutes):
 # make webcam-check ARGS='--models movenet_lightning_i8 --photos 5 --seed 3'
 webcam-check: setup
-	$(BIN)/python -m tests.tables.webcam_check $(ARGS)
+	$(BIN)/python -m benchmarks.webcam_check $(ARGS)
 
 # Frames into inputs and outputs into boxes by generated C, beside numpy and Pillow, with ratios
 prepost-table: setup
-	$(BIN)/python -m tests.tables.prepost_table
+	$(BIN)/python -m benchmarks.prepost_table
 
 # The pages of docs/ and the API reference as a site in build/site; a warning is an error
 docs: setup

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from tests.tables import quantized_tflite as table
-from tests.tables.accuracy_rows import ROOT, SHARED
+from benchmarks import quantized_tflite as table
+from benchmarks.accuracy_rows import ROOT, SHARED
 
 PYTHON = ROOT / "build" / "venv-ai-edge-quantizer" / "bin" / "python"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from edgec_devices.boards import Board
 
+from benchmarks.arm_programs import compile_for
 from edgec.benching.memory import sections
 from edgec.drive.lower import Options, lower
 from edgec.emit.c import CSRC
@@ -14,7 +15,6 @@ from edgec.emit.sources import target_sources
 from edgec.schedule.cores import cores_of
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
-from tests.tables.arm_programs import compile_for
 
 KIB = 1024
 MOST = {"mnv2_tf2_i8": 48 * KIB, "resnet8_i8": 24 * KIB, "vww96_i8": 24 * KIB}

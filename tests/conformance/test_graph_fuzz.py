@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import graph_fuzz
+from benchmarks.fuzzing.graphs import random_graph, samples
+from benchmarks.fuzzing.ways import PLAIN, Manner
+from benchmarks.graph_fuzz import ALL, Tally, again, fuzz, manner_of, table
 from edgec.ir import KernelCall, Op, parse, print_graph
 from edgec.ops.arithmetic import Maximum
 from edgec.ops.binary import Binary
 from tests import builds
-from tests.fuzzing.graphs import random_graph, samples
-from tests.fuzzing.ways import PLAIN, Manner
 from tests.harness import has
 from tests.schedule.runner import FEATURES
-from tests.tables import graph_fuzz
-from tests.tables.graph_fuzz import ALL, Tally, again, fuzz, manner_of, table
 
 CORE = "x86_64_v3"
 needs_core = pytest.mark.skipif(

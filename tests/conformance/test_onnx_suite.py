@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import edgec.onnx_backend as backend
+from benchmarks.conformance import Case, batch, cases, markdown, out_of_scope
 from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.ir import Array
-from tests.tables.conformance import Case, batch, cases, markdown, out_of_scope
 
 X = np.array([[-1.0, 2.0, 3.0]], np.float32)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.models_table import SHARED, Row, frozen, read_and_print
 from edgec.frontends import read_model
 from edgec.ir import OpDef, verify
-from tests.tables.models_table import SHARED, Row, frozen, read_and_print
 
 pytestmark = pytest.mark.shared
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzzing.progress import Progress
+from benchmarks.fuzzing.progress import Progress
 
 
 def test_what_was_interrupted_goes_on(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzzing import models
-from tests.fuzzing.driver import Limits, run
-from tests.fuzzing.formats import DIGITS, FORMATS
-from tests.fuzzing.readers import run_cases
+from benchmarks.fuzzing import models
+from benchmarks.fuzzing.driver import Limits, run
+from benchmarks.fuzzing.formats import DIGITS, FORMATS
+from benchmarks.fuzzing.readers import run_cases
 
 SAMPLE = 12
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
+from benchmarks.fuzzing.graphs import random_graph
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp, verify
 from edgec.ops.binary import Mul
@@ -29,7 +30,6 @@ from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import Tanh
 from edgec.passes.pipeline import optimize
 from edgec.schedule.cores import core
-from tests.fuzzing.graphs import random_graph
 from tests.harness import assert_agree, random_inputs, run_c
 
 F32 = "float32"

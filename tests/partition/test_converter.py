@@ -20,6 +20,7 @@ from edgec_partitioner.regions import CALL_MS
 from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Verdict, refusals
 
+from benchmarks import stock_table
 from edgec.drive.explain import explain_model
 from edgec.drive.lower import Options
 from edgec.frontends import read_model
@@ -33,7 +34,6 @@ from edgec.report.explain.page import page
 from edgec.report.explain.text import to_text
 from tests.networks import MAKERS
 from tests.networks_logged import LOGGED
-from tests.tables import stock_table
 
 RNG = np.random.default_rng(0)
 

@@ -26,6 +26,10 @@ from edgec_partitioner.cost import (
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.regions import Costs, regions
 
+from benchmarks import cpu_table
+from benchmarks.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_times
+from benchmarks.cost_table import coefficients, sizes
+from benchmarks.published import predictions
 from edgec.ir import Builder, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
@@ -45,10 +49,6 @@ from edgec.schedule.estimate import (
     work,
 )
 from edgec.schedule.variant import choice, variants
-from tests.tables import cpu_table
-from tests.tables.cost_fit import TIMES, Compiled, TimeFit, compiled, fit_times
-from tests.tables.cost_table import coefficients, sizes
-from tests.tables.published import predictions
 
 Q = Quant.per_tensor(0.1, 3)
 W = Quant.per_tensor(0.1, 0)

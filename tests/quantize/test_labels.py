@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from edgec_runtime import Bundle
 
-from tests.tables.accuracy_labels import ALLOWED, Scored, scored
-from tests.tables.small_net import slopes_of, start
+from benchmarks.accuracy_labels import ALLOWED, Scored, scored
+from benchmarks.small_net import slopes_of, start
 
 
 def judged(name: str, way: str, folder: Path) -> Scored:

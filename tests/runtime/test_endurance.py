@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.cc, pytest.mark.slow]
 def test_a_sample(command: str) -> None:
     name, *options = command.split()
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.tables.{name}", *options],
+        [sys.executable, "-m", f"benchmarks.{name}", *options],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -20,10 +20,10 @@ from edgec_runtime.device_end.bundles import machine_target
 from edgec_runtime.threads import aligned
 
 import edgec
+from benchmarks.host_peer import ENGINES
 from edgec.emit.c import CSRC
 from tests.conftest import ROOT
 from tests.runtime.test_session import forked
-from tests.tables.host_peer import ENGINES
 
 POOL = Path(__file__).parent / "pool_at_work.c"
 CARTOON = ROOT / "fixtures" / "cartoon" / "cartoon.onnx"

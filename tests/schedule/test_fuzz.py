@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
+from benchmarks.schedule_fuzz import jobs, markdown, seed_of
 from edgec.ir import Builder, Graph, KernelCall, Quant, TensorType, interp
 from edgec.ops.conv import Conv2D
 from edgec.ops.resize import ResizeBilinear
@@ -24,7 +25,6 @@ from tests.schedule import layers_simd
 from tests.schedule.fuzz import PLAIN, verdicts
 from tests.schedule.on import on
 from tests.schedule.runner import BUILDS, Case, CrashError, build, core_of, run, start
-from tests.tables.schedule_fuzz import jobs, markdown, seed_of
 
 SAMPLE = 110
 """Five rounds of all families."""

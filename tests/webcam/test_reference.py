@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.webcam_check import check, sample
+from benchmarks.webcam_judging import Judged, Kept, boxes, mask
 from tests.cli.verbs import edgec as typed
-from tests.tables.webcam_check import check, sample
-from tests.tables.webcam_judging import Judged, Kept, boxes, mask
 from tests.tasks.published import Found, Size
 
 pytestmark = pytest.mark.slow

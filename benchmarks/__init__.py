@@ -1,0 +1,1 @@
+"""Programs that measure edgec; `README.md` says which figure each of them makes."""

@@ -1,0 +1,273 @@
+"""The cycles of ops on the boards' cores, for the partitioner: each kernel's rates,
+fitted to ops that it computes.
+
+Takes ops of the data folder's networks, some for every kernel that a core uses for
+them, each alone; counts their cycles as bench-arm does (one program for a core, some
+minutes); writes edgec/schedule/cores/<core>.cycles.json; prints how well the rates say
+what each op takes, by a fit to all and by one without it. --check instead compares
+networks: the sum of their ops' estimates beside the cycles of bench-arm
+(build/bench-arm.json: make bench-arm ARGS='--ops none').
+
+    python -m benchmarks.cpu_table [--boards pi3,pi4,pi5] [--models a,b] [--dry] [--check]
+        [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from edgec_devices.boards import Board
+
+from benchmarks.bench_arm import BOARDS, files, geo_mean, places
+from benchmarks.cost_fit import Matrix, nonnegative, relative
+from benchmarks.networks import NETWORKS
+from benchmarks.picycles import ROOT, SHARED
+from benchmarks.single_ops import chosen, core_of, graphs_of, program
+from edgec.drive.lower import Options, lower
+from edgec.ir import Graph
+from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate
+
+BUILD = ROOT / "build"
+MEASURED = (
+    *NETWORKS,
+    "superres_ppp",
+    "xfeat_interp_bicubic",
+    "kws_dscnn_i8",
+    "yunet_n_320",
+)
+"""Whose ops are measured."""
+WANTED = 0.2
+"""How far the estimate of a network may be off."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An op alone, or one and those that follow at once. kernel: what computes the
+    first. then: plain kernels of those.
+
+    work: of the first, as estimate.work has it. what: for people.
+    """
+
+    kernel: str
+    then: tuple[str, ...]
+    work: tuple[float, ...]
+    cycles: float
+    what: str
+
+
+def measure(board: Board, graphs: Iterable[Graph]) -> list[Measured]:
+    """Some of the ops of graphs on a board's core."""
+    on = core_of(board)
+    folder = BUILD / f"cpu-table-{board.name}"
+    where = program(chosen(graphs, on), board, on, folder)
+    counted = places(folder / "main", board.name)
+    taken = [(unit, sum(counted.get(place, 0.0) for place in of)) for unit, of in where]
+    return [
+        Measured(
+            unit.kernel,
+            unit.then,
+            tuple(unit.work),
+            cycles,
+            f"{unit.ops[0].kind} {unit.ops[0].outputs}",
+        )
+        for unit, cycles in taken
+        if cycles
+    ]
+
+
+def fitted(known: Sequence[Measured]) -> Rates:
+    """Least squares of relative errors, with no rate below 0, for each kernel; for
+    kernels that were not measured, what three in four of those that were take at most.
+    """
+    alone = [m for m in known if not m.then]
+    table = {
+        name: _fit([m for m in alone if m.kernel == name])
+        for name in sorted({m.kernel for m in alone})
+    }
+    plain = [m for m in alone if not m.work[1]]
+    each = np.quantile([m.cycles / (m.work[2] + m.work[3]) for m in plain], 0.75)
+    dense = np.quantile([m.cycles / m.work[1] for m in alone if m.work[1]], 0.75)
+    table[OTHER] = np.array([0, dense, each, each, 0])
+    return {**table, **_followers(known, table)}
+
+
+def _followers(known: Sequence[Measured], table: Rates) -> Rates:
+    """Of calls that follow: what the whole takes beyond the first alone, for each byte
+    of that one's result.
+    """
+    fused = [m for m in known if m.then]
+    alone = {(m.kernel, m.work): m.cycles for m in known if not m.then}
+    names = sorted({name for m in fused for name in m.then})
+    a = np.array(
+        [[m.work[2] * m.then.count(name) for name in names] for m in fused]
+    ).reshape(len(fused), len(names))
+    beyond = np.array(
+        [m.cycles - alone.get((m.kernel, m.work), _estimate(table, m)) for m in fused]
+    )
+    weight = 1 / np.array([m.cycles for m in fused])
+    rates = nonnegative(a * weight[:, None], beyond * weight) if fused else np.zeros(0)
+    found = {
+        THEN + name: np.array([0, 0, each, 0, 0])
+        for name, each in zip(names, rates, strict=True)
+    }
+    return {**found, THEN + OTHER: np.array([0, 0, max(rates, default=0.0), 0, 0])}
+
+
+def _estimate(table: Rates, m: Measured) -> float:
+    """Of the first."""
+    return float(rate(table, m.kernel.split("+")) @ np.array(m.work))
+
+
+def _fit(several: Sequence[Measured]) -> Matrix:
+    """Of a kernel.
+
+    Of a few ops one rate is all that can be told: of multiply-accumulates, or of bytes.
+    Constants are something to read where there are as many as in layers; a scalar is
+    not.
+    """
+    a = np.array([m.work for m in several])
+    truth = np.array([m.cycles for m in several])
+    macs = bool(a[:, 1].any())
+    columns = np.eye(a.shape[1])
+    if len(several) <= FEW:
+        columns = columns[[1]] if macs else columns[[2]] + columns[[3]]
+    elif not macs:
+        columns = columns[[0, 2, 3]]
+    return relative(a @ columns.T, truth) @ columns
+
+
+FEW = 3
+
+
+def errors(known: Sequence[Measured], held_out: bool) -> Matrix:
+    """Relative ones; of each op by rates that were fitted without it, or by those of
+    all.
+    """
+    table = fitted(known)
+    found = []
+    for m in known:
+        others = [
+            o for o in known if (o.kernel, o.then) == (m.kernel, m.then) and o is not m
+        ]
+        by = table
+        if held_out and others and not m.then:
+            by = {**table, m.kernel: _fit(others)}
+        follow = sum(following(table, name) for name in m.then) * m.work[2]
+        found.append((_estimate(by, m) + follow) / m.cycles - 1)
+    return np.array(found)
+
+
+def quality(found: Mapping[str, Sequence[Measured]]) -> Iterator[str]:
+    """How far estimates are from what was measured."""
+    yield (
+        "| core | ops | kernels | half within | nine in ten within | left out: "
+        "half within | nine in ten within |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for core, known in found.items():
+        shares = [
+            f"{np.quantile(np.abs(errors(known, out)), q):.0%}"
+            for out in (False, True)
+            for q in (0.5, 0.9)
+        ]
+        yield (
+            f"| {core} | {len(known)} | {len({m.kernel for m in known})} | "
+            f"{' | '.join(shares)} |"
+        )
+
+
+def write(core: str, table: Rates) -> Path:
+    """The core's file."""
+    path = TABLES / f"{core}.cycles.json"
+    rows = (
+        f" {json.dumps(name)}: {json.dumps([float(f'{x:.4g}') for x in per])}"
+        for name, per in table.items()
+    )
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    return path
+
+
+# ---- whole networks
+# --------------------------------------------------------------------------------------
+def estimate(model: Path, on: Core) -> float:
+    """Cycles of a network on the CPU: what the partitioner reckons with."""
+    return sum(in_graph(lower(model, Options("pi4")).graph, on).values())
+
+
+def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Estimates beside what bench-arm measured."""
+    yield "| network | board | M cycles | estimated | off by |"
+    yield "| --- | --- | --- | --- | --- |"
+    off: dict[str, list[float]] = {}
+    for row in rows:
+        ((_, model),) = files([row["model"]])
+        guess = estimate(model, core_of(Board.load(row["board"])))
+        board = row["board"]
+        off.setdefault(board, []).append(guess / row["cycles"])
+        figures = (
+            f"{row['cycles'] / 1e6:.2f} | {guess / 1e6:.2f} | {off[board][-1] - 1:+.0%}"
+        )
+        yield f"| {row['model']} | {board} | {figures} |"
+    for board, ratios in off.items():
+        within = sum(abs(r - 1) <= WANTED for r in ratios)
+        yield (
+            f"| {within} of {len(ratios)} within {WANTED:.0%} | {board} | | | "
+            f"{geo_mean(ratios) - 1:+.0%} |"
+        )
+
+
+def main() -> int:
+    """Prints the tables; writes the files."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    here = list(MEASURED)
+    if not (SHARED / "models").is_dir():
+        here = [str(p) for p in (ROOT / "fixtures").glob("*/*.onnx")]
+    parser.add_argument(
+        "--models", default=",".join(here), help="names, or files, with commas"
+    )
+    parser.add_argument("--boards", default=",".join(BOARDS))
+    parser.add_argument("--dry", action="store_true", help="write nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="compare whole networks with bench-arm's"
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=BUILD / "bench-arm.json",
+        metavar="FILE",
+        help="of bench-arm",
+    )
+    given = parser.parse_args()
+    if given.check:
+        print("\n".join(check(json.loads(given.json.read_text()))))
+        return 0
+    BUILD.mkdir(exist_ok=True)
+    graphs = list(graphs_of(path for _, path in files(given.models.split(","))))
+    found = dict[str, list[Measured]]()
+    for board in map(Board.load, given.boards.split(",")):
+        core = core_of(board).name
+        found[core] = measure(board, graphs)
+        (BUILD / f"cpu-table-{board.name}.json").write_text(
+            json.dumps([asdict(m) for m in found[core]], indent=1)
+        )
+        if not given.dry:
+            print(
+                f"written: {write(core, fitted(found[core])).relative_to(ROOT)}",
+                file=sys.stderr,
+            )
+    print("\n".join(quality(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The data folder's armlab: `picycles`, which estimates the cycles of a program on a
+board, and LiteRT under it.
+
+picycles has llvm-mca's cycles of every block, with simulated caches and branches, and
+was itself compared with published latencies (its README).  It needs qemu-user, llvm-mca
+and gcc.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.machinery
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edgec_devices.pipeline import Counts
+
+ROOT = Path(__file__).parents[1]
+SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")
+LAB = SHARED / "armlab"
+
+
+def missing() -> str:
+    """What picycles lacks here; "" if it can run."""
+    if not (LAB / "picycles").is_file():
+        return f"no data folder at {SHARED} (set EDGEC_SHARED)"
+    for names in (("qemu-aarch64",), ("gcc", "cc")):
+        if not any(map(shutil.which, names)):
+            return f"no {names[0]}: {LAB / 'setup.sh'} count"
+    return "" if _skips() else f"no llvm-mca of LLVM 19: {LAB / 'setup.sh'} count"
+
+
+def _skips() -> bool:
+    """Whether the llvm-mca that picycles takes can skip what it does not know, as older
+    ones (Debian 12's) cannot.
+    """
+    found = next(
+        filter(
+            None,
+            (
+                shutil.which(f"llvm-mca{v}")
+                for v in ("-19", "-20", "-21", "-18", "-17", "")
+            ),
+        ),
+        None,
+    )
+    if not found:
+        return False
+    done = subprocess.run(
+        [found, "--help-hidden"], capture_output=True, text=True, check=False
+    )
+    return "skip-unsupported-instructions" in done.stdout
+
+
+class Picycles:
+    """Its command for a program, its cycles of a block for what our own plugin counted.
+
+    cache: where it keeps what it found out; processes may share it.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        # our programs are static: an empty one will do
+        (cache / "rootfs-arm64").mkdir(parents=True, exist_ok=True)
+        self._home = os.environ.get("ARMLAB_CACHE")
+        os.environ["ARMLAB_CACHE"] = str(cache)
+        sys.path.insert(0, str(LAB))
+        sys.dont_write_bytecode = True  # the data folder may be read-only
+        loader = importlib.machinery.SourceFileLoader("picycles", str(LAB / "picycles"))
+        spec = importlib.util.spec_from_loader("picycles", loader)
+        assert spec
+        self._tool: Any = importlib.util.module_from_spec(spec)
+        loader.exec_module(self._tool)
+        lab: Any = importlib.import_module("armlab")
+        with (cache / "lock").open("w") as lock:
+            # two that make a board's folder at once would be in each other's way
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for board in self._tool.BOARDS.values():
+                lab.sysroot(board)
+
+    def program(self, board: str, command: Sequence[str | Path]) -> float:
+        """Cycles of one inference of a static program."""
+        return self._run(board, [], command, os.environ)
+
+    def litert(self, board: str, model: Path) -> float | None:
+        """Cycles of one inference of a .tflite file by LiteRT, one thread; None where
+        LiteRT is not or cannot.
+        """
+        home = Path(self._home or Path.home() / ".cache" / "armlab")
+        if model.suffix != ".tflite" or not (home / "site" / "litert").exists():
+            return None
+        command = ["python3", str(LAB / "guest_tflite.py"), str(model)]
+        try:
+            return self._run(
+                board,
+                ["--site", "litert"],
+                command,
+                {**os.environ, "ARMLAB_CACHE": str(home)},
+            )
+        except subprocess.CalledProcessError:
+            return None
+
+    def places(self, counts: Counts, board: str) -> dict[tuple[int, int], float]:
+        """Cycles in each place of the last inference."""
+        facts = self._tool.BOARDS[board]
+        buckets = counts.inferences[-1]
+        codes = {
+            n: counts.blocks[n].code.hex() for b in buckets.values() for n in b.ran
+        }
+        each = self._tool.mca(facts.mca_cpu, sorted(set(codes.values())))
+        slow = {
+            c: facts.sadalp * self._tool.sadalps(c) if facts.sadalp else 0 for c in each
+        }
+        found = {}
+        for place, bucket in buckets.items():
+            core = sum(
+                n * (each[codes[b]] + slow[codes[b]]) for b, n in bucket.ran.items()
+            )
+            costs = zip(bucket.misses, facts.stream_cost, facts.miss_cost, strict=True)
+            memory = sum(f * near + m * far for (f, m), near, far in costs)
+            found[place] = core + memory + bucket.mispredicted * facts.mispredict
+        return found
+
+    def _run(
+        self,
+        board: str,
+        options: Sequence[str],
+        command: Sequence[str | Path],
+        env: Any,
+    ) -> float:
+        words = [
+            sys.executable,
+            str(LAB / "picycles"),
+            "run",
+            "--board",
+            board,
+            *options,
+            "--json",
+            "-",
+            "--",
+        ]
+        done = subprocess.run(
+            [*words, *map(str, command)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+        return float(json.loads(done.stdout[done.stdout.rindex("{\n") :])["cycles"])
