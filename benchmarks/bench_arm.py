@@ -37,7 +37,7 @@ from typing import Any
 from edgec_devices.boards import Board
 from edgec_devices.pipeline import Counts, estimate, plugin_option
 from edgec_devices.plugin import block_count_plugin
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from benchmarks.arm_programs import Call, Program, alone, compile_for, sources_digest
 from benchmarks.networks import NETWORKS

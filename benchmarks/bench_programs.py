@@ -12,7 +12,7 @@ import edgec_runtime
 import numpy as np
 from edgec_devices.boards import Board
 from edgec_runtime import Bundle, write_bundle
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 import edgec
 from edgec.drive.compile import compilers_for

@@ -27,7 +27,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 from edgec.errors import EdgecError
 from edgec.frontends import read_model

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from ai_edge_litert.tools import benchmark_litert_model as tool
-from edgec_runtime.timing import time_calls
+from edgec_runtime.model.timing import time_calls
 
 SEED = 0
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 from edgec_runtime import Preprocess, TensorInfo, prepare
-from edgec_runtime.camera import CameraFrame
-from edgec_runtime.photo import Placement
-from edgec_runtime.preprocess import ImageLayout, bind, parse
-from edgec_runtime.tasks.detection import Detection, found
+from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.photo import Placement
+from edgec_runtime.vision.preprocess import ImageLayout, bind, parse
+from edgec_runtime.vision.tasks.detection import Detection, found
 from PIL import Image
 
 from edgec.frontends.task_file import task_file

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 from edgec_runtime import Session, read_photo
-from edgec_runtime.effects import Painter, effect
-from edgec_runtime.tasks.base import Result
-from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.image import Picture
-from edgec_runtime.tasks.instances import Boxes
-from edgec_runtime.tasks.points import Points
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.vision.tasks.base import Result
+from edgec_runtime.vision.tasks.classification import Classes
+from edgec_runtime.vision.tasks.image import Picture
+from edgec_runtime.vision.tasks.instances import Boxes
+from edgec_runtime.vision.tasks.points import Points
+from edgec_runtime.vision.tasks.segmentation import Segments
+from edgec_runtime.webcam.effects import Painter, effect
 from PIL import Image
 
 import edgec

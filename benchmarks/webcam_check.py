@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import OpResolverType
 from edgec_runtime import Bundle, read_photo
-from edgec_runtime.photo import PHOTO_SUFFIXES
-from edgec_runtime.vision import Vision
+from edgec_runtime.session.vision import Vision
+from edgec_runtime.vision.photo import PHOTO_SUFFIXES
 
 import edgec
 from benchmarks import webcam_judging as judging

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgec_devices.device import TIMEOUT_S
-from edgec_runtime.effects import OVERLAY
 from edgec_runtime.webcam import LOOPBACK, PORT
+from edgec_runtime.webcam.effects import OVERLAY
 
 from edgec.checking import checked
 

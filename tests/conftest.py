@@ -13,7 +13,7 @@ import pytest
 from edgec_devices.machine import Machine, boot
 from edgec_devices.machine.debian import RELEASES
 from edgec_runtime import ToolError
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 from hypothesis import HealthCheck, settings
 
 from tests import builds

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgec_runtime.errors import InputError, did_you_mean
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 PROFILES = Path(__file__).parent / "profiles"
 HOST = "host"

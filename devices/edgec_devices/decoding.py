@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 from edgec_runtime import DeviceError, InputError
-from edgec_runtime.given import given
+from edgec_runtime.device_end.disk import given
 
 _T = TypeVar("_T")
 

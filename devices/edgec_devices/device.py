@@ -17,7 +17,7 @@ from edgec_runtime.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from edgec_runtime import Bundle
-    from edgec_runtime.inputs import Array
+    from edgec_runtime.model.inputs import Array
 
     from edgec_devices.measurement import Measurement, MeasuringPlan
 

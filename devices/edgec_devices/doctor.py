@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 from edgec_runtime import EdgecError
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 from edgec_runtime.device_end.facts import collect, edgetpus_here
 
 from edgec_devices import answers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from edgec_runtime import Bundle, DeviceError, InputError
-from edgec_runtime.meters import StreamFigures
+from edgec_runtime.session.meters import StreamFigures
 from msgspec import Meta, Struct, convert
 
 from edgec_devices.decoding import from_json

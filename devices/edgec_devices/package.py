@@ -17,10 +17,10 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, BundleError, InputError, write_bundle
+from edgec_runtime.bundle.whole import whole
 from edgec_runtime.device_end.bundles import WEIGHTS_FILE
 from edgec_runtime.device_end.disk import Refused
 from edgec_runtime.device_end.units import RUNS, unit_name, unit_text
-from edgec_runtime.whole import whole
 
 from edgec_devices.debian_package import File, deb, tar_gz
 from edgec_devices.pushing import runtime_sources

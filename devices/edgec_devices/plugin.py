@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from edgec_runtime import ToolError
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 SOURCE = Path(__file__).parent / "csrc" / "block_count.c"
 FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")

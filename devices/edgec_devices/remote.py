@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from edgec_runtime import Bundle, DeviceError
-from edgec_runtime.arrays import read_array
-from edgec_runtime.inputs import Array, check_inputs
+from edgec_runtime.bundle.arrays import read_array
+from edgec_runtime.model.inputs import Array, check_inputs
 
 from edgec_devices import answers
 from edgec_devices.device import Device, Progress

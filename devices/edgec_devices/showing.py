@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from edgec_runtime import DeviceError, EdgecError, InputError
-from edgec_runtime.meters import StreamFigures
+from edgec_runtime.session.meters import StreamFigures
 from edgec_runtime.webcam import LOOPBACK
 from msgspec import Struct
 

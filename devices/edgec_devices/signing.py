@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgec_runtime import Bundle, InputError, ToolError
-from edgec_runtime.bundle import write_signed
-from edgec_runtime.device_end.disk import Refused
+from edgec_runtime.bundle.archive import write_signed
+from edgec_runtime.device_end.disk import Refused, given
 from edgec_runtime.device_end.slots import check_name
 from edgec_runtime.device_end.trust import (
     MAX_COUNTER,
@@ -24,7 +24,6 @@ from edgec_runtime.device_end.trust import (
     wheel_message,
     wheel_signature_text,
 )
-from edgec_runtime.given import given
 
 from edgec_devices import answers
 from edgec_devices.device import TIMEOUT_S

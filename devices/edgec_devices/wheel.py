@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgec_runtime import InputError
+from edgec_runtime.device_end.disk import given
 from edgec_runtime.device_end.trust import MAX_SIGNATURE_BYTES
 from edgec_runtime.device_end.wheels import MAX_UNPACKED_BYTES
-from edgec_runtime.given import given
 
 _ARCHITECTURES = {
     "linux-aarch64": "aarch64",

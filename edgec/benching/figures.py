@@ -31,8 +31,8 @@ from edgec_devices.flash import METRICS
 from edgec_devices.requirement import Figure, Kind, Requirement, Vocabulary, amount
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary
-from edgec_runtime.meters import StreamFigures
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
+from edgec_runtime.session.meters import StreamFigures
 
 from edgec.benching.build import read_graph
 from edgec.benching.result import (

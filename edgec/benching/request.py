@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.measurement import MAX_RUNS
-from edgec_runtime.manifest import MAX_THREADS
+from edgec_runtime.bundle.manifest import MAX_THREADS
 
 from edgec.errors import InputError
 

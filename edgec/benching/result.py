@@ -14,8 +14,8 @@ from edgec_devices.decoding import LARGEST_JSON, from_json
 from edgec_devices.measurement import Identity
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Summary
-from edgec_runtime.given import given
-from edgec_runtime.meters import StreamFigures
+from edgec_runtime.device_end.disk import given
+from edgec_runtime.session.meters import StreamFigures
 
 from edgec.errors import InputError
 

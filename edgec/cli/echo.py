@@ -5,7 +5,7 @@ and programs.
 from __future__ import annotations
 
 import click
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
 
 
 def echo(text: str = "", err: bool = False, nl: bool = True) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from edgec_runtime.preprocess import COLORS, FILTERS, PRESETS, RESIZES
-from edgec_runtime.tasks import TASKS
+from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
+from edgec_runtime.vision.tasks import TASKS
 
 import edgec
 from edgec.cli.echo import echo
@@ -440,7 +440,7 @@ def run(
     """Run one inference of a bundle on a device, and tell or draw what was found
     (--task of compile).
     """
-    from edgec_runtime.effects import OVERLAY
+    from edgec_runtime.webcam.effects import OVERLAY
 
     from edgec.drive.run import run_bundle
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from edgec_runtime.effects import EFFECTS, OVERLAY
 from edgec_runtime.webcam import LOOPBACK, PORT
+from edgec_runtime.webcam.effects import EFFECTS, OVERLAY
 
 from edgec.cli.echo import echo
 from edgec.cli.reach import TIMEOUT, on_one, resolved

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from edgec_runtime.tasks.base import Result
-from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.image import Picture
-from edgec_runtime.tasks.instances import Box, Boxes
-from edgec_runtime.tasks.points import Points
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.vision.tasks.base import Result
+from edgec_runtime.vision.tasks.classification import Classes
+from edgec_runtime.vision.tasks.image import Picture
+from edgec_runtime.vision.tasks.instances import Box, Boxes
+from edgec_runtime.vision.tasks.points import Points
+from edgec_runtime.vision.tasks.segmentation import Segments
 
 from edgec.ir import Array
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from edgec_devices.links.emulated import Emulated
 from edgec_runtime import Bundle, DeviceError
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 from edgec.drive.judge import SegmentChecker
 from edgec.drive.lower import Lowered

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.decoding import from_json
 from edgec_runtime import Bundle, Session
-from edgec_runtime.library import load_library
-from edgec_runtime.manifest import SegmentInfo
-from edgec_runtime.session import machine_target
-from edgec_runtime.vision import Vision
+from edgec_runtime.bundle.manifest import SegmentInfo
+from edgec_runtime.model.library import load_library
+from edgec_runtime.session.session import machine_target
+from edgec_runtime.session.vision import Vision
 
 from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See

@@ -13,7 +13,7 @@ from typing import Any
 from edgec_devices.boards import ArchTarget, Board
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, write_bundle
-from edgec_runtime.bundle import WEIGHTS_FILE
+from edgec_runtime.bundle.archive import WEIGHTS_FILE
 
 from edgec.drive.changed import with_changes
 from edgec.drive.contents import contents_of, state_files

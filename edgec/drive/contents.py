@@ -8,7 +8,7 @@ from typing import Any
 from edgec_partitioner.segments import Segment
 from edgec_runtime import Contents, SegmentInfo, StateInfo, TensorInfo
 from edgec_runtime import QuantInfo as TensorQuant
-from edgec_runtime.tasks.base import Task
+from edgec_runtime.vision.tasks.base import Task
 
 from edgec.drive.lower import Lowered
 from edgec.emit.program import DESCR

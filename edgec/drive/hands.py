@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from edgec_devices.device import TIMEOUT_S
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.drive.workers import Workers
 from edgec.executors import cores

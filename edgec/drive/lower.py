@@ -17,7 +17,7 @@ from edgec_partitioner.legalize import Applied, legalize, rewrites
 from edgec_partitioner.partition import Partition, Wishes
 from edgec_partitioner.rounding import as_tflite
 from edgec_runtime import Preprocess
-from edgec_runtime.manifest import MAX_THREADS
+from edgec_runtime.bundle.manifest import MAX_THREADS
 from threadpoolctl import threadpool_limits
 
 from edgec.comparing.changes import Changes, channel_changes

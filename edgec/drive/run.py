@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from edgec_devices.device import TIMEOUT_S, device_for
 from edgec_runtime import Bundle, Manifest, TensorInfo, read_photo
-from edgec_runtime.arrays import read_arrays, write_npz
-from edgec_runtime.camera import CameraFrame
-from edgec_runtime.effects import OVERLAY, Painter, effect
-from edgec_runtime.inputs import check_inputs
-from edgec_runtime.manifest import image_size
-from edgec_runtime.photo import PHOTO_SUFFIXES, is_photo
-from edgec_runtime.preprocess import ImageLayout
-from edgec_runtime.tasks.base import Result
-from edgec_runtime.tasks.image import levels
-from edgec_runtime.vision import Vision
-from edgec_runtime.whole import whole
+from edgec_runtime.bundle.arrays import read_arrays, write_npz
+from edgec_runtime.bundle.manifest import image_size
+from edgec_runtime.bundle.whole import whole
+from edgec_runtime.model.inputs import check_inputs
+from edgec_runtime.session.vision import Vision
+from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.photo import PHOTO_SUFFIXES, is_photo
+from edgec_runtime.vision.preprocess import ImageLayout
+from edgec_runtime.vision.tasks.base import Result
+from edgec_runtime.vision.tasks.image import levels
+from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
 from edgec.errors import InputError

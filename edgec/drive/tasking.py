@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgec_runtime import TensorInfo
-from edgec_runtime.preprocess import ImageLayout
-from edgec_runtime.tasks.base import Task
+from edgec_runtime.vision.preprocess import ImageLayout
+from edgec_runtime.vision.tasks.base import Task
 
 from edgec.drive.lower import Lowered
 from edgec.emit.vision import VISION_FILE, vision_source

@@ -17,7 +17,7 @@ from edgec_devices.device import Device, device_for
 from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, SegmentInfo, TensorInfo, write_bundle
-from edgec_runtime.bundle import WEIGHTS_FILE
+from edgec_runtime.bundle.archive import WEIGHTS_FILE
 
 from edgec.emit.c import CSRC
 from edgec.emit.candidates import ELSEWHERE, OFF, SEGMENT, TrialSource, trial_source

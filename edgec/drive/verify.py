@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.source import judge
 from edgec_runtime import Bundle, Session
-from edgec_runtime.extracted import extract
+from edgec_runtime.bundle.extracted import extract
 
 from edgec.comparing.distance import distance
 from edgec.drive import finite

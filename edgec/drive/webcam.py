@@ -16,11 +16,11 @@ import numpy as np
 from edgec_devices.device import TIMEOUT_S
 from edgec_devices.showing import MAX_PICTURE_BYTES, show_on
 from edgec_devices.temporary import temporary_folder
-from edgec_runtime.effects import OVERLAY
-from edgec_runtime.given import given
-from edgec_runtime.meters import StreamFigures
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.device_end.disk import given
+from edgec_runtime.session.meters import StreamFigures
+from edgec_runtime.vision.tasks.segmentation import Segments
 from edgec_runtime.webcam import LOOPBACK, PORT
+from edgec_runtime.webcam.effects import OVERLAY
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import Source, clip, open_source

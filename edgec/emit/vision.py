@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgec_runtime import Preprocess, TensorInfo
-from edgec_runtime.native import made_for
-from edgec_runtime.photo import value_table
-from edgec_runtime.preprocess import ImageLayout
-from edgec_runtime.tasks.base import ACTIVATIONS, Size, Task
-from edgec_runtime.tasks.detection import ORDERS, SUPPRESSIONS, Detection
-from edgec_runtime.tasks.image import ImageOutput
-from edgec_runtime.tasks.segmentation import Segmentation
+from edgec_runtime.model.native import made_for
+from edgec_runtime.vision.photo import value_table
+from edgec_runtime.vision.preprocess import ImageLayout
+from edgec_runtime.vision.tasks.base import ACTIVATIONS, Size, Task
+from edgec_runtime.vision.tasks.detection import ORDERS, SUPPRESSIONS, Detection
+from edgec_runtime.vision.tasks.image import ImageOutput
+from edgec_runtime.vision.tasks.segmentation import Segmentation
 
 from edgec.ir import Array
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from edgec_runtime import TensorInfo
-from edgec_runtime.photo import value_table
-from edgec_runtime.preprocess import (
+from edgec_runtime.vision.photo import value_table
+from edgec_runtime.vision.preprocess import (
     NOTHING,
     PRESETS,
     Fit,

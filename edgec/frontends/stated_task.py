@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgec_runtime.tasks import parse_task
+from edgec_runtime.vision.tasks import parse_task
 
 from edgec.frontends import MAX_MODEL_BYTES
 from edgec.frontends.stated import pixels, properties

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from edgec_devices.decoding import from_json, from_toml
-from edgec_runtime.arrays import read_arrays
-from edgec_runtime.given import given
-from edgec_runtime.preprocess import NOTHING, Wish, parse
-from edgec_runtime.tasks import TASKS, parse_task
-from edgec_runtime.tasks.anchors import Anchors
-from edgec_runtime.tasks.base import Task
-from edgec_runtime.tasks.detection import Detection
+from edgec_runtime.bundle.arrays import read_arrays
+from edgec_runtime.device_end.disk import given
+from edgec_runtime.vision.preprocess import NOTHING, Wish, parse
+from edgec_runtime.vision.tasks import TASKS, parse_task
+from edgec_runtime.vision.tasks.anchors import Anchors
+from edgec_runtime.vision.tasks.base import Task
+from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends.task_formats import FORMATS

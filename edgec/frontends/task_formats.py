@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgec_runtime.tasks.points import COCO_LINES, COCO_POINTS
+from edgec_runtime.vision.tasks.points import COCO_LINES, COCO_POINTS
 
 _FACE = {"labels": ["face"]}
 _FACEMESH = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from edgec_runtime.photo import quantized, saturated
+from edgec_runtime.vision.photo import quantized, saturated
 
 from edgec.ir import (
     Array,

@@ -12,8 +12,8 @@ from typing import overload
 
 import numpy as np
 from edgec_runtime import Preprocess
-from edgec_runtime.arrays import read_arrays
-from edgec_runtime.photo import PHOTO_SUFFIXES
+from edgec_runtime.bundle.arrays import read_arrays
+from edgec_runtime.vision.photo import PHOTO_SUFFIXES
 
 from edgec.errors import InputError
 from edgec.executors import in_order

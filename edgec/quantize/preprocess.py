@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgec_runtime import Preprocess, TensorInfo, prepare, read_photo
 from edgec_runtime import QuantInfo as InfoQuant
-from edgec_runtime.preprocess import NOTHING, ImageLayout, Wish, bind, parse
+from edgec_runtime.vision.preprocess import NOTHING, ImageLayout, Wish, bind, parse
 
 from edgec.errors import InputError
 from edgec.ir import Array, TensorType, Value

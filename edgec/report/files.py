@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgec_runtime.printable import printable
-from edgec_runtime.whole import whole
+from edgec_runtime.bundle.whole import whole
+from edgec_runtime.device_end.printable import printable
 
 from edgec.errors import InputError
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
 
 if TYPE_CHECKING:
     from edgec_devices.transfer import Sending

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import click
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
 
 from edgec.steps import COMPILE_C, Step, counted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
 
 
 def plain(text: str) -> str:

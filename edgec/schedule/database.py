@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from edgec_runtime.given import given
+from edgec_runtime.device_end.disk import given
 
 from edgec.errors import InputError
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgec_devices.temporary import temporary_folder
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.steps import COMPILE_C, Progress
 from edgec.toolchain.cc import FLAGS, Compiler

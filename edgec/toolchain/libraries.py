@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgec_devices.boards import Board, boards
 from edgec_devices.temporary import temporary_folder
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
 
 from edgec.steps import Progress
 from edgec.toolchain.cc import Compiler, zig_libraries

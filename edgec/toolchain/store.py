@@ -11,7 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from edgec_runtime.cache import only_ours
+from edgec_runtime.bundle.cache import only_ours
 
 _SUM = hashlib.sha256().digest_size
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -13,7 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bundle import Bundle, write_bundle
+    from .bundle.archive import Bundle, write_bundle
+    from .bundle.manifest import Contents, Manifest, SegmentInfo, StateInfo
     from .errors import (
         BundleError,
         DeviceError,
@@ -22,28 +23,33 @@ if TYPE_CHECKING:
         ToolError,
         UnsupportedError,
     )
-    from .inputs import noise_inputs
-    from .manifest import Contents, Manifest, SegmentInfo, StateInfo
-    from .meters import StageFigures, StreamFigures
-    from .photo import Placement, prepare, read_photo
-    from .preprocess import Preprocess
-    from .session import SegmentTime, Session
-    from .stats import Summary
-    from .stick import StickFacts
-    from .stream import Shot, Stream
+    from .model.inputs import noise_inputs
+    from .model.stats import Summary
+    from .model.timing import Times
+    from .session.meters import StageFigures, StreamFigures
+    from .session.session import SegmentTime, Session
+    from .session.stream import Shot, Stream
+    from .session.vision import Vision
+    from .stick.stick import StickFacts
     from .tensors import QuantInfo, TensorInfo
-    from .timing import Times
+    from .vision.camera import CameraFrame
+    from .vision.photo import Placement, prepare, read_photo
+    from .vision.preprocess import Preprocess
+    from .vision.smoothing import Smoother
+    from .webcam.effects import Painter
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Bundle",
     "BundleError",
+    "CameraFrame",
     "Contents",
     "DeviceError",
     "EdgecError",
     "InputError",
     "Manifest",
+    "Painter",
     "Placement",
     "Preprocess",
     "QuantInfo",
@@ -51,6 +57,7 @@ __all__ = [
     "SegmentTime",
     "Session",
     "Shot",
+    "Smoother",
     "StageFigures",
     "StateInfo",
     "StickFacts",
@@ -61,6 +68,7 @@ __all__ = [
     "Times",
     "ToolError",
     "UnsupportedError",
+    "Vision",
     "noise_inputs",
     "prepare",
     "read_photo",
@@ -68,7 +76,8 @@ __all__ = [
 ]
 
 _NAMES_OF_MODULE = {
-    "bundle": ("Bundle", "write_bundle"),
+    "bundle.archive": ("Bundle", "write_bundle"),
+    "bundle.manifest": ("Contents", "Manifest", "SegmentInfo", "StateInfo"),
     "errors": (
         "BundleError",
         "DeviceError",
@@ -77,17 +86,20 @@ _NAMES_OF_MODULE = {
         "ToolError",
         "UnsupportedError",
     ),
-    "inputs": ("noise_inputs",),
-    "manifest": ("Contents", "Manifest", "SegmentInfo", "StateInfo"),
-    "meters": ("StageFigures", "StreamFigures"),
-    "photo": ("Placement", "prepare", "read_photo"),
-    "preprocess": ("Preprocess",),
-    "session": ("SegmentTime", "Session"),
-    "stats": ("Summary",),
-    "stick": ("StickFacts",),
-    "stream": ("Shot", "Stream"),
+    "model.inputs": ("noise_inputs",),
+    "model.stats": ("Summary",),
+    "model.timing": ("Times",),
+    "session.meters": ("StageFigures", "StreamFigures"),
+    "session.session": ("SegmentTime", "Session"),
+    "session.stream": ("Shot", "Stream"),
+    "session.vision": ("Vision",),
+    "stick.stick": ("StickFacts",),
     "tensors": ("QuantInfo", "TensorInfo"),
-    "timing": ("Times",),
+    "vision.camera": ("CameraFrame",),
+    "vision.photo": ("Placement", "prepare", "read_photo"),
+    "vision.preprocess": ("Preprocess",),
+    "vision.smoothing": ("Smoother",),
+    "webcam.effects": ("Painter",),
 }
 _MODULE_OF_NAME = {
     name: module for module, names in _NAMES_OF_MODULE.items() for name in names

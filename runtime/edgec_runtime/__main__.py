@@ -25,10 +25,10 @@ import numpy as np
 
 from .device_end.printable import printable
 from .errors import EdgecError
-from .inputs import noise_inputs
-from .photo import PHOTO_SUFFIXES, read_photo
-from .session import TPU_MODES, Session
-from .streamed import streamed
+from .model.inputs import noise_inputs
+from .session.session import TPU_MODES, Session
+from .vision.photo import PHOTO_SUFFIXES, read_photo
+from .webcam.streamed import streamed
 
 
 def run(options: argparse.Namespace) -> Dict[str, object]:

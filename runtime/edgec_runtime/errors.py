@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import Iterable, Optional
 
-from .printable import printable
+from .device_end.printable import printable
 
 
 class EdgecError(Exception):

@@ -13,7 +13,7 @@ import pytest
 from edgec_devices.requirement import UNITS, Figure
 from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary, write_bundle
-from edgec_runtime.meters import StageFigures, StreamFigures
+from edgec_runtime.session.meters import StageFigures, StreamFigures
 
 from edgec.benching.figures import Absent, check_budgets, figures, parse_budgets
 from edgec.benching.result import (

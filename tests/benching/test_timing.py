@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from edgec_runtime import timing
 from edgec_runtime.errors import InputError
-from edgec_runtime.timing import MIN_RUNS, time_calls
+from edgec_runtime.model import timing
+from edgec_runtime.model.timing import MIN_RUNS, time_calls
 
 MS = 1_000_000
 START = 5_000 * MS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from edgec_runtime import EdgecError
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.cli import main
 from edgec.cli.main import run_verb

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from edgec_runtime import InputError
-from edgec_runtime.given import given
-from edgec_runtime.photo import read_photo
+from edgec_runtime.device_end.disk import given
+from edgec_runtime.vision.photo import read_photo
 from edgec_runtime.webcam.sources import open_source
 
 from tests.cli.test_errors import DIGITS, onnx_model, refused

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edgec_runtime.preprocess import Fit
-from edgec_runtime.tasks.base import Result, View
-from edgec_runtime.tasks.classification import Class, Classes
-from edgec_runtime.tasks.image import Picture
-from edgec_runtime.tasks.instances import Box, Boxes
-from edgec_runtime.tasks.points import Points
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.vision.preprocess import Fit
+from edgec_runtime.vision.tasks.base import Result, View
+from edgec_runtime.vision.tasks.classification import Class, Classes
+from edgec_runtime.vision.tasks.image import Picture
+from edgec_runtime.vision.tasks.instances import Box, Boxes
+from edgec_runtime.vision.tasks.points import Points
+from edgec_runtime.vision.tasks.segmentation import Segments
 
 import edgec
 from edgec.comparing.tasks import Meaning, TaskFigures, agreement

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.drive.lower import Options, lower
 from edgec.quantize.recipe import Recipe

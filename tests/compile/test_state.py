@@ -16,8 +16,8 @@ import pytest
 from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import segment
 from edgec_runtime import Bundle, BundleError, InputError, Session
+from edgec_runtime.bundle.manifest import check_manifest
 from edgec_runtime.device_end.bundles import machine_target
-from edgec_runtime.manifest import check_manifest
 
 import edgec
 from edgec.drive.op_by_op import op_by_op

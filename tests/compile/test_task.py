@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session, write_bundle
-from edgec_runtime.camera import CameraFrame
-from edgec_runtime.tasks import task_json
-from edgec_runtime.vision import Vision
+from edgec_runtime.session.vision import Vision
+from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.tasks import task_json
 from onnx import TensorProto, helper, save
 from PIL import Image
 

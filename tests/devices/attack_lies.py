@@ -25,7 +25,8 @@ ELSEWHERE = ("huge arena", "another segment")
 
 _CHILD = """
 import sys
-from edgec_runtime import EdgecError, Session, library, noise_inputs
+from edgec_runtime import EdgecError, Session, noise_inputs
+from edgec_runtime.model import library
 if sys.argv[2]:
     setattr(library, sys.argv[2], lambda *_, **__: None)
 try:
@@ -38,7 +39,7 @@ except EdgecError as e:
 _REFUSED = 9
 
 taken_out = ""
-"""The check of edgec_runtime.library that the child goes without; "": none."""
+"""The check of edgec_runtime.model.library that the child goes without; "": none."""
 
 
 def lies() -> Iterator[Case]:

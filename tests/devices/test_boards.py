@@ -8,7 +8,7 @@ import pytest
 from edgec_devices.boards import Board, Target, boards
 from edgec_devices.device import device_for
 from edgec_runtime import InputError
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 # the package's `boards` is the function in it
 boards_module = importlib.import_module("edgec_devices.boards")

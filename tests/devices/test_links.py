@@ -15,7 +15,7 @@ from edgec_devices.links import emulated
 from edgec_devices.measurement import MeasuringPlan
 from edgec_devices.pipeline import Counts
 from edgec_runtime import Bundle, DeviceError, InputError, ToolError, write_bundle
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 from tests import builds
 from tests.runtime import tiny_model

@@ -22,7 +22,7 @@ from edgec_devices.flash import flash, rollback, status
 from edgec_devices.machine import PASSWORD, USER, Machine, boot
 from edgec_devices.signing import new_key, sign, trust
 from edgec_runtime import Bundle, write_bundle
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 import edgec
 from edgec.benching.result import EMULATOR

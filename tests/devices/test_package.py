@@ -125,7 +125,7 @@ def test_a_package_from_the_inside(bundle: Path) -> None:
         files["usr/lib/systemd/system/edgec-tiny.service"].count(b"DynamicUser=yes")
         == 1
     )
-    assert f"{FOLDER}/python/edgec_runtime/session.py" in files
+    assert f"{FOLDER}/python/edgec_runtime/session/session.py" in files
     paragraph = control["./control"][1].decode()
     fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", paragraph, re.M))
     assert fields["Package"] == "edgec-tiny"

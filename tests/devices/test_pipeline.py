@@ -29,7 +29,7 @@ from edgec_devices.pipeline.insn import FLAGS, SP, VECTOR, Insn
 from edgec_devices.pipeline.steady import cycles
 from edgec_devices.plugin import block_count_plugin
 from edgec_runtime import Bundle, InputError, ToolError, write_bundle
-from edgec_runtime.bundle import WEIGHTS_FILE
+from edgec_runtime.bundle.archive import WEIGHTS_FILE
 
 from edgec.emit.c import CSRC
 from edgec.toolchain.cc import CODE_FLAGS

@@ -98,7 +98,7 @@ def test_pip_takes_the_runtime_wheel(tmp_path: Path) -> None:
         str(tmp_path / "t"),
     ]
     subprocess.run([*command, str(tmp_path / made.name)], check=True, timeout=120)
-    assert (tmp_path / "t" / "edgec_runtime" / "session.py").exists()
+    assert (tmp_path / "t" / "edgec_runtime" / "session" / "session.py").exists()
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_flash_with_runtime_and_run(tmp_path: Path, root: Path, program: Path) -
         assert found.runner == "session"
         assert [len(one.total) - one.warmup for one in found.timed] == [3, 3]
         assert len(found.profiles) == 1, "the ops of C segments are the program's"
-    next(site.glob("*/edgec_runtime/session.py")).write_text(
+    next(site.glob("*/edgec_runtime/session/session.py")).write_text(
         "raise SystemExit('changed')"
     )
     with (

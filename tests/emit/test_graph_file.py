@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Bundle
-from edgec_runtime.session import machine_target
+from edgec_runtime.session.session import machine_target
 
 import edgec
 from edgec.emit.graph_file import GRAPH_FILE

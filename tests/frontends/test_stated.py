@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from edgec_runtime import TensorInfo, prepare
-from edgec_runtime.preprocess import parse
+from edgec_runtime.vision.preprocess import parse
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import flatbuffers
 import pytest
-from edgec_runtime.tasks.classification import Classification
-from edgec_runtime.tasks.detection import Detection
-from edgec_runtime.tasks.image import ImageOutput
+from edgec_runtime.vision.tasks.classification import Classification
+from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.image import ImageOutput
 from onnx import TensorProto, helper, save
 
 from edgec.frontends.stated_task import stated_task

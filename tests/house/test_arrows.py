@@ -16,7 +16,8 @@ PACKAGES = [
     "runtime/edgec_runtime",
     "devices/edgec_devices",
 ]
-BASE = {"edgec.errors", "edgec.steps", "edgec.version", "edgec_runtime"}
+DEVICE_BASE = {"edgec_runtime.device_end.disk", "edgec_runtime.device_end.printable"}
+BASE = {"edgec.errors", "edgec.steps", "edgec.version", "edgec_runtime", *DEVICE_BASE}
 MODEL = {*BASE, "edgec.ir", "edgec.ops"}
 WORK = {
     *MODEL,
@@ -107,12 +108,15 @@ TABLE = {
         "edgec_devices.temporary",
         "edgec_runtime",
         "edgec_runtime.device_end",
+        *DEVICE_BASE,
     },
-    "edgec_devices.boards": {"edgec_runtime"},
-    "edgec_devices.decoding": {"edgec_runtime"},
+    "edgec_devices.boards": {"edgec_runtime", *DEVICE_BASE},
+    "edgec_devices.decoding": {"edgec_runtime", *DEVICE_BASE},
     "edgec_devices.temporary": set(),
-    "edgec_runtime": {"edgec_runtime.device_end"},
-    "edgec_runtime.device_end": set(),
+    "edgec_runtime": {"edgec_runtime.device_end", *DEVICE_BASE},
+    "edgec_runtime.device_end": DEVICE_BASE,
+    "edgec_runtime.device_end.disk": set(),
+    "edgec_runtime.device_end.printable": set(),
 }
 
 

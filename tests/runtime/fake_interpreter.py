@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from edgec_runtime.interpreters import Interpreter
+from edgec_runtime.model.interpreters import Interpreter
 from numpy.typing import NDArray
 
 from tests.runtime.tiny_model import SHAPE, ZERO

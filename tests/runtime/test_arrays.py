@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import InputError
-from edgec_runtime.arrays import Array, read_array, read_arrays, write_npz
+from edgec_runtime.bundle.arrays import Array, read_array, read_arrays, write_npz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, BundleError, write_bundle
-from edgec_runtime import bundle as bundle_module
-from edgec_runtime.cache import cache_dir
-from edgec_runtime.extracted import extract
-from edgec_runtime.manifest import parse_manifest
+from edgec_runtime.bundle import archive as bundle_module
+from edgec_runtime.bundle.cache import cache_dir
+from edgec_runtime.bundle.extracted import extract
+from edgec_runtime.bundle.manifest import parse_manifest
 
 from tests.runtime import tiny_model
 

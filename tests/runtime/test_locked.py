@@ -7,7 +7,7 @@ import signal
 import threading
 from types import FrameType
 
-from edgec_runtime.meters import Gate, Meter
+from edgec_runtime.session.meters import Gate, Meter
 
 
 def test_an_exception_in_the_main_thread_leaves_the_gate_open() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import TensorInfo
-from edgec_runtime.inputs import _noise
-from edgec_runtime.manifest import DTYPES
+from edgec_runtime.bundle.manifest import DTYPES
+from edgec_runtime.model.inputs import _noise
 
 from edgec.emit.c import CSRC
 

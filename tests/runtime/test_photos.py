@@ -17,8 +17,8 @@ from edgec_runtime import (
     write_bundle,
 )
 from edgec_runtime.__main__ import main
-from edgec_runtime.inputs import check_inputs
-from edgec_runtime.preprocess import bind, parse
+from edgec_runtime.model.inputs import check_inputs
+from edgec_runtime.vision.preprocess import bind, parse
 from PIL import Image
 
 from tests.runtime import tiny_model

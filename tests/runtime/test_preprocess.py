@@ -20,10 +20,10 @@ from edgec_runtime import (
     QuantInfo,
     TensorInfo,
     prepare,
-    resample,
 )
-from edgec_runtime.photo import quantized
-from edgec_runtime.preprocess import (
+from edgec_runtime.vision import resample
+from edgec_runtime.vision.photo import quantized
+from edgec_runtime.vision.preprocess import (
     COLORS,
     FILTERS,
     LAYOUTS,
@@ -37,7 +37,7 @@ from edgec_runtime.preprocess import (
     bind,
     parse,
 )
-from edgec_runtime.resample import resize
+from edgec_runtime.vision.resample import resize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -485,7 +485,7 @@ def test_no_sum_leaves_what_float32_holds(
 _PRINTS_BITS = """
 import hashlib, sys, numpy as np
 from edgec_runtime import TensorInfo, prepare
-from edgec_runtime.preprocess import bind, parse
+from edgec_runtime.vision.preprocess import bind, parse
 photo = np.random.default_rng(7).integers(0, 256, (211, 307, 3), np.uint8)
 for text in sys.argv[1:]:
     info = TensorInfo("x", (1, 3, 96, 64), "<f4")

@@ -13,8 +13,8 @@ import pytest
 from edgec_runtime import InputError
 from edgec_runtime.device_end import agent
 from edgec_runtime.device_end.disk import Refused
-from edgec_runtime.printable import printable
-from edgec_runtime.session import _Once
+from edgec_runtime.device_end.printable import printable
+from edgec_runtime.session.session import _Once
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

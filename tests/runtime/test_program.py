@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import noise_inputs
-from edgec_runtime.manifest import SCHEMA, check_manifest
-from edgec_runtime.stats import Summary
+from edgec_runtime.bundle.manifest import SCHEMA, check_manifest
+from edgec_runtime.model.stats import Summary
 
 from tests.runtime import tiny_model
 

@@ -28,15 +28,15 @@ from edgec_runtime import (
     SegmentTime,
     Session,
     noise_inputs,
-    session,
     write_bundle,
 )
-from edgec_runtime.extracted import extract
-from edgec_runtime.interpreters import (
+from edgec_runtime.bundle.extracted import extract
+from edgec_runtime.model.interpreters import (
     find_interpreter,
     interpreter_factory,
     load_edgetpu,
 )
+from edgec_runtime.session import session
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import DeviceError, InputError, Session, stick
+from edgec_runtime import DeviceError, InputError, Session
+from edgec_runtime.stick import stick
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter

@@ -14,13 +14,13 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from edgec_runtime import EdgecError, InputError, Session, Shot, Stream, stream, turns
+from edgec_runtime import EdgecError, InputError, Session, Shot, Stream
+from edgec_runtime.session import stream
 
 from tests.runtime import tiny_model
 from tests.runtime.fake_interpreter import FakeInterpreter
@@ -90,22 +90,6 @@ def test_every_frame_in_order(s: Session) -> None:
     assert figures.latency.n == 300
     assert set(kept[0].ms) == {"capture", "inputs", "shift", "relu", "mix"}
     assert figures.as_dict()["stages"][1]["ms"]["n"] == 300
-
-
-def _turns_are(seconds: float) -> None:
-    assert sys.getswitchinterval() == pytest.approx(seconds)
-
-
-def test_turns_of_python_are_short_while_streams_run(s: Session) -> None:
-    """And as long as before after the last one, of a fork too."""
-    before = sys.getswitchinterval()
-    with s.stream(images(1)) as one:
-        with s.stream(images(1)):
-            assert sys.getswitchinterval() == pytest.approx(turns.TURN_S)
-        assert sys.getswitchinterval() == pytest.approx(turns.TURN_S)
-        assert forked(partial(_turns_are, before)) == 0
-        list(one)
-    assert sys.getswitchinterval() == pytest.approx(before)
 
 
 @pytest.mark.parametrize("tpu", ["c", "interpreter"])

@@ -17,7 +17,7 @@ import pytest
 from edgec_devices.device import device_for
 from edgec_runtime import Bundle, DeviceError, InputError, Session, noise_inputs
 from edgec_runtime.device_end.bundles import machine_target
-from edgec_runtime.threads import aligned
+from edgec_runtime.model.threads import aligned
 
 import edgec
 from benchmarks.host_peer import ENGINES

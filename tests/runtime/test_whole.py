@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from edgec_runtime import InputError
-from edgec_runtime.whole import whole
+from edgec_runtime.bundle.whole import whole
 
 from edgec.report.files import write_whole
 

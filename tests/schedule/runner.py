@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from edgec_runtime.manifest import MAX_THREADS
+from edgec_runtime.bundle.manifest import MAX_THREADS
 
 from edgec.emit.c import CSRC, CSource, Text, segment_source
 from edgec.ir import Array, Graph, KernelCall, Scratch

@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from edgec_runtime.manifest import MAX_THREADS
+from edgec_runtime.bundle.manifest import MAX_THREADS
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.emit.c import check_kernels

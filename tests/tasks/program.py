@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from edgec_runtime import TensorInfo
-from edgec_runtime.camera import FORMATS, CameraFrame
-from edgec_runtime.photo import Placement
-from edgec_runtime.preprocess import ImageLayout, Preprocess
-from edgec_runtime.resample import padded
+from edgec_runtime.vision.camera import FORMATS, CameraFrame
+from edgec_runtime.vision.photo import Placement
+from edgec_runtime.vision.preprocess import ImageLayout, Preprocess
+from edgec_runtime.vision.resample import padded
 
 from edgec.ir import Array
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
-from edgec_runtime.tasks.anchors import Anchors
-from edgec_runtime.tasks.detection import Detection, found
+from edgec_runtime.vision.tasks.anchors import Anchors
+from edgec_runtime.vision.tasks.detection import Detection, found
 
 from edgec.ir import Array
 from tests.tasks.vision import found_boxes

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
-from edgec_runtime.effects import EFFECTS, Painter, effect, effects_for
-from edgec_runtime.native import Painting
-from edgec_runtime.photo import prepare
-from edgec_runtime.preprocess import Fit, bind, parse
-from edgec_runtime.tasks.base import Result, View
-from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.image import Picture
-from edgec_runtime.tasks.segmentation import Segmentation, Segments
+from edgec_runtime.model.native import Painting
+from edgec_runtime.vision.photo import prepare
+from edgec_runtime.vision.preprocess import Fit, bind, parse
+from edgec_runtime.vision.tasks.base import Result, View
+from edgec_runtime.vision.tasks.classification import Classes
+from edgec_runtime.vision.tasks.image import Picture
+from edgec_runtime.vision.tasks.segmentation import Segmentation, Segments
+from edgec_runtime.webcam.effects import EFFECTS, Painter, effect, effects_for
 from PIL import Image, ImageFilter
 
 from edgec.emit.vision import vision_source

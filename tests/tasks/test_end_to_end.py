@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Session, read_photo
-from edgec_runtime.camera import CameraFrame
-from edgec_runtime.tasks.base import reals
-from edgec_runtime.tasks.instances import Boxes
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.tasks.base import reals
+from edgec_runtime.vision.tasks.instances import Boxes
+from edgec_runtime.vision.tasks.segmentation import Segments
 
 import edgec
 from tests import builds

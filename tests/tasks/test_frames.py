@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import InputError, QuantInfo, TensorInfo, prepare
-from edgec_runtime.camera import FORMATS, CameraFrame, decode_jpeg
-from edgec_runtime.native import FrameInput
-from edgec_runtime.preprocess import bind, parse
-from edgec_runtime.resample import ONE, padded
+from edgec_runtime.model.native import FrameInput
+from edgec_runtime.vision.camera import FORMATS, CameraFrame, decode_jpeg
+from edgec_runtime.vision.preprocess import bind, parse
+from edgec_runtime.vision.resample import ONE, padded
 from PIL import Image
 
 from edgec.ir import Array

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from edgec_devices.boards import Board
 from edgec_runtime import TensorInfo, prepare
-from edgec_runtime.camera import FORMATS
-from edgec_runtime.preprocess import bind, parse
-from edgec_runtime.tasks.anchors import Anchors
-from edgec_runtime.tasks.detection import Detection, found
+from edgec_runtime.vision.camera import FORMATS
+from edgec_runtime.vision.preprocess import bind, parse
+from edgec_runtime.vision.tasks.anchors import Anchors
+from edgec_runtime.vision.tasks.detection import Detection, found
 
 from edgec.emit.c import CSRC
 from edgec.emit.vision import vision_source

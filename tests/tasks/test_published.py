@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import QuantInfo, TensorInfo
-from edgec_runtime.preprocess import Fit
-from edgec_runtime.tasks.base import DecoderSetting, Result, View, reals
-from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.detection import Detection
-from edgec_runtime.tasks.image import Picture
-from edgec_runtime.tasks.instances import Boxes
-from edgec_runtime.tasks.points import Points
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.vision.preprocess import Fit
+from edgec_runtime.vision.tasks.base import DecoderSetting, Result, View, reals
+from edgec_runtime.vision.tasks.classification import Classes
+from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.image import Picture
+from edgec_runtime.vision.tasks.instances import Boxes
+from edgec_runtime.vision.tasks.points import Points
+from edgec_runtime.vision.tasks.segmentation import Segments
 
 from edgec.frontends.task_file import task_file
 from edgec.ir import Array

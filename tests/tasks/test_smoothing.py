@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edgec_runtime.preprocess import Fit
-from edgec_runtime.smoothing import OneEuro, Smoother, Strength
-from edgec_runtime.tasks.base import View
-from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.instances import Box, Boxes
-from edgec_runtime.tasks.points import Points
-from edgec_runtime.tasks.segmentation import Segments
+from edgec_runtime.vision.preprocess import Fit
+from edgec_runtime.vision.smoothing import OneEuro, Smoother, Strength
+from edgec_runtime.vision.tasks.base import View
+from edgec_runtime.vision.tasks.classification import Classes
+from edgec_runtime.vision.tasks.instances import Box, Boxes
+from edgec_runtime.vision.tasks.points import Points
+from edgec_runtime.vision.tasks.segmentation import Segments
 
 from edgec.ir import Array
 

@@ -13,9 +13,9 @@ import jsonschema
 import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
-from edgec_runtime.tasks import TASKS, parse_task, task_json, task_schema
-from edgec_runtime.tasks.anchors import Anchors
-from edgec_runtime.tasks.detection import Detection
+from edgec_runtime.vision.tasks import TASKS, parse_task, task_json, task_schema
+from edgec_runtime.vision.tasks.anchors import Anchors
+from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.frontends.task_file import ANCHORS_FILE, task_file
 from edgec.frontends.task_formats import FORMATS

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session
-from edgec_runtime.camera import CameraFrame
-from edgec_runtime.tasks.classification import Classes
-from edgec_runtime.tasks.instances import Box, Boxes
+from edgec_runtime.vision.camera import CameraFrame
+from edgec_runtime.vision.tasks.classification import Classes
+from edgec_runtime.vision.tasks.instances import Box, Boxes
 from onnx import TensorProto, helper
 
 import edgec

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgec_runtime import Preprocess, TensorInfo
-from edgec_runtime.native import FoundBoxes, FrameInput, function
-from edgec_runtime.preprocess import ImageLayout
-from edgec_runtime.tasks.base import Size
-from edgec_runtime.tasks.detection import Detection
+from edgec_runtime.model.native import FoundBoxes, FrameInput, function
+from edgec_runtime.vision.preprocess import ImageLayout
+from edgec_runtime.vision.tasks.base import Size
+from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.drive.native import native_compiler
 from edgec.emit.c import CSRC
@@ -50,7 +50,7 @@ def found_boxes(
     for i, (task, outputs, image) in enumerate(rows):
         # an input of its size, that the boxes are in
         info = TensorInfo(f"in{i}", (1, image[1], image[0], 3), "|u1")
-        from edgec_runtime.preprocess import bind
+        from edgec_runtime.vision.preprocess import bind
 
         own = vision_source(
             [info], {info.name: bind(info)}, task, list(outputs.values())

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.toolchain.cc import Compiler
 

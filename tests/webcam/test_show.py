@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session
-from edgec_runtime.camera import CameraFrame
-from edgec_runtime.effects import Painter, effect
 from edgec_runtime.errors import DeviceError, InputError
-from edgec_runtime.vision import Vision
+from edgec_runtime.session.vision import Vision
+from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.webcam import sources, v4l2
+from edgec_runtime.webcam.effects import Painter, effect
 from edgec_runtime.webcam.playing import play
 from edgec_runtime.webcam.show import Choice, Show
 from edgec_runtime.webcam.sources import Source, clip, open_source

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 from edgec_runtime import Bundle, DeviceError, InputError, TensorInfo, ToolError
-from edgec_runtime.arrays import read_array
-from edgec_runtime.extracted import program_command
-from edgec_runtime.inputs import Array, check_inputs
+from edgec_runtime.bundle.arrays import read_array
+from edgec_runtime.bundle.extracted import program_command
+from edgec_runtime.model.inputs import Array, check_inputs
 
 from edgec_devices import there
 from edgec_devices.boards import ArchTarget, Board

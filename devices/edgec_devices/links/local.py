@@ -13,12 +13,12 @@ from typing import Any
 
 import edgec_runtime
 from edgec_runtime import Bundle, DeviceError, InputError, Session
+from edgec_runtime.bundle.extracted import program_command
 from edgec_runtime.device_end.facts import identity
 from edgec_runtime.device_end.vitals import VitalsWatch
 from edgec_runtime.errors import did_you_mean
-from edgec_runtime.extracted import program_command
-from edgec_runtime.inputs import Array
-from edgec_runtime.session import TPU_MODES, machine_target
+from edgec_runtime.model.inputs import Array
+from edgec_runtime.session.session import TPU_MODES, machine_target
 
 from edgec_devices.device import Device, Progress
 from edgec_devices.measurement import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from . import debian, disk
 from .bytecode import compile_python

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from edgec_runtime import DeviceError, InputError
-from edgec_runtime.cache import cache_dir
+from edgec_runtime.bundle.cache import cache_dir
 
 from edgec_devices.boards import Board
 from edgec_devices.decoding import from_json

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from edgec_runtime.stats import percentile
+from edgec_runtime.model.stats import percentile
 
 _USUAL = 95  # per cent; what is much slower than these is far away
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from edgec_devices.decoding import from_json
-from edgec_runtime.given import given
+from edgec_runtime.device_end.disk import given
 from msgspec import Meta
 
 from edgec.errors import EdgecError, InputError

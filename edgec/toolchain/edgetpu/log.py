@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
 
-from edgec_runtime.printable import printable
+from edgec_runtime.device_end.printable import printable
 
 from edgec.toolchain.edgetpu.statuses import MAPPED, CompilerStatus, status
 

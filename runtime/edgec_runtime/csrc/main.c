@@ -4,7 +4,7 @@
  *          [--weights FILE] [--threads N [--in-turn]] [--segments] [--graph SHA256]
  *
  * Input files come in the order of the model's inputs: .npy, or raw little-endian bytes of exactly the tensor's size.
- * Without any, the inputs are filled with reproducible noise (edgec_runtime/inputs.py makes the same).  No malloc.
+ * Without any, the inputs are filled with reproducible noise (edgec_runtime/model/inputs.py makes the same).  No malloc.
  * State is not kept: it is the same at each inference, what further input files say, else what the model begins with.
  * --segments: the outputs of each segment are written, too.
  * --graph: refuse to run unless this program was made of the graph with this sha256 (the manifest's "graph").

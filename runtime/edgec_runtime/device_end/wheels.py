@@ -269,7 +269,7 @@ class WheelSite:
         command = [
             sys.executable,
             "-c",
-            "import edgec_runtime.session; print(edgec_runtime.__version__)",
+            "import edgec_runtime as e; e.Session; print(e.__version__)",
         ]
         try:
             env = self.environment(wheels)

@@ -16,9 +16,9 @@ import sys
 import threading
 from typing import Any, Dict, Optional, Tuple
 
-from ..effects import OVERLAY
 from ..errors import BundleError, DeviceError, EdgecError, InputError
 from . import LOOPBACK
+from .effects import OVERLAY
 from .playing import play
 from .show import Show
 from .sources import open_source

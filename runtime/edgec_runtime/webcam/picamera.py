@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Optional, Tuple
 
-from ..camera import CameraFrame
 from ..errors import DeviceError
+from ..vision.camera import CameraFrame
 from .v4l2 import RATE, SIZE
 
 NAME = "picamera"

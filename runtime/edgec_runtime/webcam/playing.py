@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Callable, Optional, Tuple
 
 from ..errors import DeviceError, InputError
-from ..meters import StreamFigures
+from ..session.meters import StreamFigures
 from .server import Server
 from .show import Show, ShownFrame
 from .v4l2 import VideoOutput

@@ -21,9 +21,9 @@ from typing import Any, Dict, Optional, Tuple, Type
 import numpy as np
 from numpy.typing import NDArray
 
-from ..camera import encode_jpeg
 from ..device_end.vitals import FLAGS_NOW, TOOL_EVERY_S, Sensors
 from ..errors import DeviceError, EdgecError
+from ..vision.camera import encode_jpeg
 from . import LOOPBACK
 from .listening import Asked, Listener
 from .show import Show, ShownFrame

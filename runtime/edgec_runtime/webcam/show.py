@@ -23,17 +23,17 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bundle import Bundle
-from ..camera import CameraFrame
-from ..effects import OVERLAY, Painter, effect, effects_for
+from ..bundle.archive import Bundle
 from ..errors import InputError, did_you_mean
-from ..locked import locked
-from ..meters import StreamFigures
-from ..session import Session
-from ..smoothing import Smoother
-from ..stream import Shot, Stream
-from ..tasks.base import Result
-from ..vision import Vision
+from ..session.locked import locked
+from ..session.meters import StreamFigures
+from ..session.session import Session
+from ..session.stream import Shot, Stream
+from ..session.vision import Vision
+from ..vision.camera import CameraFrame
+from ..vision.smoothing import Smoother
+from ..vision.tasks.base import Result
+from .effects import OVERLAY, Painter, effect, effects_for
 from .sources import Source
 
 Array = NDArray[Any]

@@ -19,9 +19,9 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from ..camera import CameraFrame
 from ..errors import DeviceError, EdgecError, InputError, did_you_mean
-from ..photo import PHOTO_SUFFIXES, read_photo
+from ..vision.camera import CameraFrame
+from ..vision.photo import PHOTO_SUFFIXES, read_photo
 from .picamera import LIBRARY, PiCamera
 from .picamera import NAME as PI_CAMERA
 from .v4l2 import FORMATS, Camera

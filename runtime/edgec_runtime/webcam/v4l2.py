@@ -22,8 +22,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 import numpy as np
 from numpy.typing import NDArray
 
-from ..camera import CameraFrame, decode_jpeg
 from ..errors import DeviceError, InputError
+from ..vision.camera import CameraFrame, decode_jpeg
 
 Array = NDArray[Any]
 

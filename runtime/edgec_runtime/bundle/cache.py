@@ -1,0 +1,99 @@
+"""The private folder for what must be a file to be used: libraries, programs, weights,
+the plugin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Optional
+
+from ..errors import EdgecError
+
+CODE = ("bin/", "lib/")  # folders of a bundle that hold what is executed
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder of `$EDGEC_CACHE`, `$XDG_CACHE_HOME/edgec` or `~/.cache/edgec`; made,
+    and private to this user.
+
+    Raises EdgecError where others could read or change what is in it, or where it
+    cannot be made.
+    """
+    base = os.environ.get("EDGEC_CACHE")
+    if not base:
+        base = os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edgec"
+        )
+    folder = Path(os.path.abspath(base))  # programs are started elsewhere
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for part in ("", *parts):
+            folder = folder / part
+            folder.mkdir(mode=0o700, exist_ok=True)
+            info = folder.stat()  # a link of ours may lead elsewhere
+            if (
+                info.st_uid == os.getuid()
+                and info.st_mode & 0o077
+                and not info.st_mode & 0o022
+            ):
+                # others could read it: of an older version, or made by hand
+                folder.chmod(0o700)
+            only_ours(folder.resolve())
+    except OSError as e:
+        raise EdgecError(
+            f"cannot make the cache folder {folder}: {e.strerror}",
+            hint="set EDGEC_CACHE to a folder you can write to",
+        ) from e
+    return folder
+
+
+def kept(name: str, sha256: str) -> Optional[Path]:
+    """A file of a bundle that the cache has: <cache>/files/<sha256>/<its last name>;
+    None where it has none.
+
+    It is given only when it is ours and its content still has that hash.
+    """
+    folder = cache_dir("files", sha256)
+    only_ours(folder)
+    path = folder / name.rsplit("/", 1)[-1]
+    return path if _intact(path, sha256) else None
+
+
+def keep(name: str, data: bytes) -> Path:
+    """Writes a file of a bundle to where `kept` finds it; executable if it is code."""
+    folder = cache_dir("files", hashlib.sha256(data).hexdigest())
+    only_ours(folder)
+    path = folder / name.rsplit("/", 1)[-1]
+    handle, aside = tempfile.mkstemp(dir=str(folder))
+    with os.fdopen(handle, "wb") as f:
+        f.write(data)
+    os.chmod(aside, 0o500 if name.startswith(CODE) else 0o400)
+    os.replace(aside, path)  # a library that some process has open keeps its old inode
+    return path
+
+
+def only_ours(folder: Path) -> None:
+    """Raise EdgecError for a folder into which another user could put what we then run."""
+    info = folder.lstat()
+    if (
+        not stat.S_ISDIR(info.st_mode)
+        or info.st_uid != os.getuid()
+        or info.st_mode & 0o022
+    ):
+        raise EdgecError(
+            f"the cache folder {folder} can be changed by others",
+            hint=f"remove it, or set EDGEC_CACHE: rm -r {folder}",
+        )
+
+
+def _intact(path: Path, sha256: str) -> bool:
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+    except OSError:
+        return False

@@ -1,0 +1,36 @@
+"""A bundle's files as files on disk: libraries, programs and weights must be that to be
+used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+from .archive import Bundle
+from .cache import keep, kept
+
+
+def extract(bundle: Bundle, name: str) -> Path:
+    """The bundle's file in the cache, executable if it is code.
+
+    One that is already there is used only when it is ours and its content still has the
+    hash of the manifest.
+    """
+    path = kept(name, bundle.manifest.files[name].sha256)
+    return keep(name, bundle.read(name)) if path is None else path
+
+
+def program_command(bundle: Bundle, target: str) -> List[str]:
+    """The words that start the bundle's program for a target, which it must have; more
+    options may follow.
+    """
+    words = [
+        str(extract(bundle, bundle.manifest.programs[target])),
+        "--graph",
+        bundle.manifest.graph,
+    ]
+    weights = bundle.manifest.weights.get(target)
+    if weights is not None:
+        return [*words, "--weights", str(extract(bundle, weights))]
+    return words

@@ -1,0 +1,584 @@
+"""manifest.json of a bundle as frozen dataclasses, parsed with every fact checked (the
+format: docs/bundle.md).
+
+Nothing here touches files; `bundle.py` does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import (
+    Any,
+    Dict,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Set,
+    Tuple,
+    Type,
+    TypeVar,
+)
+
+from ..errors import BundleError, InputError
+from ..tensors import QuantInfo, TensorInfo
+from ..vision.preprocess import (
+    NOTHING,
+    Fit,
+    ImageLayout,
+    Preprocess,
+    Values,
+    Wish,
+    parse,
+)
+from ..vision.tasks import parse_task, task_json
+from ..vision.tasks.base import Task
+
+SCHEMA = 3
+MAX_RANK = 8
+MAX_THREADS = 4
+MAX_TENSOR_BYTES = 1 << 30
+MAX_ARENA_BYTES = 4 << 30
+DTYPES = (
+    "<f4",
+    "<f2",
+    "<f8",
+    "|i1",
+    "|u1",
+    "<i2",
+    "<u2",
+    "<i4",
+    "<u4",
+    "<i8",
+    "<u8",
+    "|b1",
+)
+PLACES = ("cpu", "edgetpu")
+
+_SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_N = TypeVar("_N", int, float)
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One piece of the model.  arena: bytes of scratch its C wants.  est_ms: the cost
+    model's time on the Edge TPU.
+    """
+
+    name: str
+    place: str
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    arena: int = 0
+    macs: int = 0
+    tflite: Optional[str] = None
+    edgetpu: Optional[str] = None
+    est_ms: Optional[float] = None
+
+    @property
+    def symbol(self) -> str:
+        """The C function in the bundle's libraries."""
+        return f"edgec_{self.name}_run"
+
+
+@dataclass(frozen=True)
+class StateInfo:
+    """What the model keeps between calls: `input` is at each call what `output` was at
+    the call before.
+
+    initial: a file with what it is at the first call, as raw little-endian bytes; None:
+    zeros.
+    """
+
+    input: str
+    output: str
+    initial: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """Of one file of the bundle.
+
+    detached: it is not in the bundle but in the cache of the machine that compiled it,
+    whose own code it is: that machine runs a bundle for another board with it, and the
+    bundle that is copied to the board need not carry it.
+    """
+
+    sha256: str
+    bytes: int
+    detached: bool = False
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a compile says of a bundle: its manifest without what `write_bundle` adds.
+
+    state: the inputs and outputs that callers neither give nor get. preprocess: for the
+    inputs that are images, by name, how a photo becomes one.  task: what outputs mean,
+    None where nobody said.  libraries, programs, weights: a path in the bundle for each
+    target.  threads: the most that the libraries and programs can use.  quantization:
+    its recipe, where edgec quantized it, else {}.  graph: sha256 of what the libraries
+    and programs were made of.
+    """
+
+    edgec: str
+    name: str
+    target: str
+    board: str
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    state: Tuple[StateInfo, ...]
+    tensors: Mapping[str, TensorInfo]
+    segments: Tuple[SegmentInfo, ...]
+    libraries: Mapping[str, str]
+    programs: Mapping[str, str]
+    weights: Mapping[str, str]
+    threads: int
+    labels: Optional[Tuple[str, ...]]
+    preprocess: Mapping[str, Preprocess]
+    task: Optional[Task]
+    toolchain: Mapping[str, Any]
+    verification: Mapping[str, Any]
+    quantization: Mapping[str, Any]
+    graph: str
+
+    def to_json(self) -> Dict[str, Any]:
+        """As the bundle has it, without "schema" and "files"."""
+        plain = {f.name: getattr(self, f.name) for f in fields(Contents)}
+        plain["tensors"] = {
+            name: _without(asdict(info), "name") for name, info in self.tensors.items()
+        }
+        plain["segments"] = [_without(asdict(s)) for s in self.segments]
+        plain["state"] = [_without(asdict(s)) for s in self.state]
+        plain["task"] = None if self.task is None else task_json(self.task)
+        plain["preprocess"] = {name: p.to_json() for name, p in self.preprocess.items()}
+        return plain
+
+
+def _without(row: Dict[str, Any], *names: str) -> Dict[str, Any]:
+    """A row without these, and without what is None."""
+    return {k: v for k, v in row.items() if v is not None and k not in names}
+
+
+@dataclass(frozen=True)
+class Manifest(Contents):
+    """A checked manifest: every name it mentions exists, and the segments are in a
+    possible order.
+    """
+
+    schema: int
+    files: Mapping[str, FileInfo]
+
+    def check_threads(self, wanted: int, at: str) -> None:
+        """Raises InputError for more threads than the code is for.  at: the bundle."""
+        if wanted < 1:
+            raise InputError(
+                f"nothing runs on {wanted} threads", at=at, hint="give 1 or more"
+            )
+        if wanted > self.threads:
+            code = f"for {self.threads}" if self.threads > 1 else "for one thread"
+            if wanted <= MAX_THREADS:
+                hint = f"compile it with --threads {wanted}"
+            else:
+                hint = f"give {MAX_THREADS} at most"
+            raise InputError(
+                f"{wanted} threads: the bundle's code is {code}", at=at, hint=hint
+            )
+
+    def input_infos(self) -> Tuple[TensorInfo, ...]:
+        """The model's inputs, in order."""
+        return tuple(self.tensors[n] for n in self.inputs)
+
+    @property
+    def kept(self) -> Tuple[str, ...]:
+        """The inputs that are state, in order."""
+        return tuple(s.input for s in self.state)
+
+    def output_infos(self) -> Tuple[TensorInfo, ...]:
+        """The model's outputs, in order."""
+        return tuple(self.tensors[n] for n in self.outputs)
+
+
+class _JsonReader:
+    """Takes typed values out of a JSON object and says which one is wrong."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        self.where = where
+        if not isinstance(value, dict):
+            self.bad("is not an object", value)
+        self.value: Dict[str, Any] = value
+
+    def bad(self, what: str, seen: Any = None) -> NoReturn:
+        text = "" if seen is None else f": {seen!r:.80}"
+        raise BundleError(
+            f"the manifest's {self.where} {what}{text}",
+            at="manifest.json",
+            hint="compile the model again with the same version of edgec",
+        )
+
+    def get(self, key: str, kind: Any, default: Any = ...) -> Any:
+        """self[key], checked to be of this type (or tuple of types); bool does not pass
+        for int.
+        """
+        if key not in self.value or (self.value[key] is None and default is not ...):
+            if default is ...:
+                self.bad(f'has no "{key}"')
+            return default
+        found = self.value[key]
+        if not isinstance(found, kind) or (
+            isinstance(found, bool) and kind is not bool
+        ):
+            self.bad(f'has an impossible "{key}"', found)
+        return found
+
+    def count(self, key: str, default: Any = ...) -> int:
+        found: int = self.get(key, int, default)
+        if not 0 <= found <= MAX_TENSOR_BYTES << 20:
+            self.bad(f'has an impossible "{key}"', found)
+        return found
+
+    def strings(self, key: str) -> Tuple[str, ...]:
+        found = self.get(key, list)
+        if not all(isinstance(s, str) for s in found):
+            self.bad(f'has an impossible "{key}"', found)
+        return tuple(found)
+
+    def numbers(self, key: str, kind: Type[_N]) -> Tuple[_N, ...]:
+        """A list of finite numbers; integers pass for floats."""
+        found = self.get(key, list)
+        if not all(type(n) in (int, kind) and abs(n) < 1e300 for n in found):
+            self.bad(f'has an impossible "{key}"', found)
+        return tuple(kind(n) for n in found)
+
+    def members(self, key: str) -> List[Tuple[str, "_JsonReader"]]:
+        return [
+            (k, _JsonReader(v, f'{key} "{k}"')) for k, v in self.get(key, dict).items()
+        ]
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """The manifest of these bytes of JSON.
+
+    Raises BundleError with the first thing that is wrong.
+    """
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(
+            text, parse_constant=_no_constant, object_pairs_hook=_no_twins
+        )
+        if "\\ud" in text.lower():
+            # half a surrogate pair is no text: a ValueError
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return check_manifest(value)
+    except (ValueError, RecursionError) as e:
+        raise BundleError(
+            f"the manifest is not JSON: {e}",
+            at="manifest.json",
+            hint="copy the bundle again",
+        ) from e
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _no_twins(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return found
+
+
+def check_manifest(value: Any) -> Manifest:
+    """The manifest of a decoded JSON value."""
+    top = _JsonReader(value, "top level")
+    schema = top.get("schema", int)
+    if schema != SCHEMA:
+        raise BundleError(
+            f"the bundle has schema {schema}, this runtime reads {SCHEMA}",
+            at="manifest.json",
+            hint="compile the model again, or install the edgec-runtime of the version "
+            "that made it",
+        )
+    labels = top.strings("labels") if top.value.get("labels") is not None else None
+    manifest = Manifest(
+        schema=schema,
+        edgec=top.get("edgec", str),
+        name=top.get("name", str),
+        target=top.get("target", str),
+        board=top.get("board", str),
+        inputs=top.strings("inputs"),
+        outputs=top.strings("outputs"),
+        state=tuple(
+            _state(_JsonReader(s, f"state[{i}]"))
+            for i, s in enumerate(top.get("state", list, []))
+        ),
+        tensors=MappingProxyType({k: _tensor(k, r) for k, r in top.members("tensors")}),
+        segments=tuple(
+            _segment(_JsonReader(s, f"segments[{i}]"))
+            for i, s in enumerate(top.get("segments", list))
+        ),
+        libraries=MappingProxyType(_paths(top, "libraries")),
+        programs=MappingProxyType(_paths(top, "programs")),
+        weights=MappingProxyType(_paths(top, "weights")),
+        files=MappingProxyType({k: _file(r) for k, r in top.members("files")}),
+        labels=labels,
+        preprocess=MappingProxyType({k: _preprocess(r) for k, r in _preprocesses(top)}),
+        task=_task(top),
+        toolchain=top.get("toolchain", dict, {}),
+        verification=top.get("verification", dict, {}),
+        quantization=top.get("quantization", dict, {}),
+        threads=_threads(top),
+        graph=top.get("graph", str, ""),
+    )
+    _check_flow(manifest, top)
+    _check_state(manifest, top)
+    _check_paths(manifest, top)
+    _check_preprocess(manifest, top)
+    _check_task(manifest, top)
+    return manifest
+
+
+def _threads(top: _JsonReader) -> int:
+    threads = top.count("threads", 1)
+    if not 1 <= threads <= MAX_THREADS:
+        top.bad('has an impossible "threads"', threads)
+    return threads
+
+
+def _tensor(name: str, r: _JsonReader) -> TensorInfo:
+    shape = r.get("shape", list)
+    dtype = r.get("dtype", str)
+    if dtype not in DTYPES:
+        r.bad(f'has a "dtype" that is none of {", ".join(DTYPES)}', dtype)
+    if len(shape) > MAX_RANK or not all(
+        type(n) is int and 0 < n <= MAX_TENSOR_BYTES for n in shape
+    ):
+        r.bad('has an impossible "shape"', shape)
+    if r.value.get("quant") is not None:
+        quant = _quant(_JsonReader(r.value["quant"], f"{r.where}.quant"), shape)
+    else:
+        quant = None
+    info = TensorInfo(name, tuple(shape), dtype, quant)
+    if info.nbytes > MAX_TENSOR_BYTES:
+        r.bad(f"is larger than {MAX_TENSOR_BYTES} bytes", shape)
+    return info
+
+
+def _quant(r: _JsonReader, shape: List[int]) -> QuantInfo:
+    scale = r.get("scale", list)
+    zero = r.get("zero_point", list)
+    axis = r.get("axis", int, None)
+    if axis is not None and not 0 <= axis < len(shape):
+        r.bad('has an impossible "axis"', axis)
+    if len(scale) != (1 if axis is None else shape[axis]) or len(zero) != len(scale):
+        r.bad(
+            'has a "scale" and "zero_point" that do not fit the shape',
+            [len(scale), len(zero)],
+        )
+    if not all(type(s) in (float, int) and 0 < s < math.inf for s in scale):
+        r.bad('has an impossible "scale"', scale)
+    if not all(type(z) is int for z in zero):
+        r.bad('has an impossible "zero_point"', zero)
+    return QuantInfo(tuple(float(s) for s in scale), tuple(zero), axis)
+
+
+def _preprocesses(top: _JsonReader) -> List[Tuple[str, _JsonReader]]:
+    return top.members("preprocess") if top.value.get("preprocess") is not None else []
+
+
+def _preprocess(r: _JsonReader) -> Preprocess:
+    values = Values(
+        r.get("range", str), r.numbers("mean", float), r.numbers("std", float)
+    )
+    fit = Fit(
+        r.get("resize", str),
+        float(r.get("crop", (int, float))),
+        r.numbers("fill", int),
+        r.get("position", str),
+    )
+    words = {key: r.get(key, str) for key in ("color", "filter", "layout")}
+    return Preprocess(
+        values=values,
+        fit=fit,
+        **words,
+        given=_said(r, "given"),
+        stated=_said(r, "metadata"),
+    )
+
+
+def _task(top: _JsonReader) -> Optional[Task]:
+    try:
+        if top.value.get("task") is None:
+            return None
+        return parse_task(top.value["task"], "it")
+    except InputError as e:
+        top.bad(f'has an impossible "task": {e.what}')
+
+
+def _said(r: _JsonReader, key: str) -> Wish:
+    text = r.get(key, str, None)
+    try:
+        return NOTHING if text is None else parse(text)
+    except InputError as e:
+        r.bad(f'has an impossible "{key}": {e.what}')
+
+
+def _segment(r: _JsonReader) -> SegmentInfo:
+    name = r.get("name", str)
+    place = r.get("place", str)
+    if not _SEGMENT_NAME.fullmatch(name):
+        r.bad('has a "name" that is not a C identifier', name)
+    if place not in PLACES:
+        r.bad('has a "place" that is neither cpu nor edgetpu', place)
+    est = r.get("est_ms", (int, float), None)
+    if est is not None and not 0 <= est < math.inf:
+        r.bad('has an impossible "est_ms"', est)
+    return SegmentInfo(
+        name=name,
+        place=place,
+        inputs=r.strings("inputs"),
+        outputs=r.strings("outputs"),
+        arena=_arena(r),
+        macs=r.count("macs", 0),
+        tflite=r.get("tflite", str, None),
+        edgetpu=r.get("edgetpu", str, None),
+        est_ms=est,
+    )
+
+
+def _state(r: _JsonReader) -> StateInfo:
+    return StateInfo(
+        r.get("input", str), r.get("output", str), r.get("initial", str, None)
+    )
+
+
+def _arena(r: _JsonReader) -> int:
+    arena = r.count("arena", 0)
+    if arena > MAX_ARENA_BYTES:
+        r.bad('has an impossible "arena"', arena)
+    return arena
+
+
+def _file(r: _JsonReader) -> FileInfo:
+    sha = r.get("sha256", str)
+    if not _SHA256.fullmatch(sha):
+        r.bad('has a "sha256" that is not 64 hexadecimal digits', sha)
+    return FileInfo(sha, r.count("bytes"), r.get("detached", bool, False))
+
+
+def _paths(top: _JsonReader, key: str) -> Dict[str, str]:
+    found: Dict[str, Any] = top.get(key, dict, {})
+    for target, path in found.items():
+        if not isinstance(path, str):
+            top.bad(f'has an impossible "{key}"', {target: path})
+    return found
+
+
+def _check_flow(m: Manifest, top: _JsonReader) -> None:
+    """Every tensor is written once, before it is read."""
+    ends = (n for s in m.state for n in (s.input, s.output))
+    for n in (
+        *m.inputs,
+        *m.outputs,
+        *ends,
+        *(n for s in m.segments for n in (*s.inputs, *s.outputs)),
+    ):
+        if n not in m.tensors:
+            top.bad("names a tensor that it does not describe", n)
+    names = [s.name for s in m.segments]
+    if len(set(names)) != len(names):
+        top.bad("has two segments of one name", names)
+    inputs = (*m.inputs, *m.kept)
+    if len(set(inputs)) != len(inputs):
+        top.bad("names an input twice", inputs)
+    ready: Set[str] = set(inputs)
+    for s in m.segments:
+        for n in s.inputs:
+            if n not in ready:
+                top.bad(
+                    f'has a segment "{s.name}" that reads a tensor before it is written',
+                    n,
+                )
+        for n in s.outputs:
+            if n in ready:
+                top.bad(
+                    f'has a segment "{s.name}" that writes a tensor a second time', n
+                )
+            ready.add(n)
+    for n in (*m.outputs, *(s.output for s in m.state)):
+        if n not in ready:
+            top.bad("has an output that nothing writes", n)
+
+
+def _check_state(m: Manifest, top: _JsonReader) -> None:
+    """What is kept has one form."""
+    for s in m.state:
+        before = m.tensors[s.input]
+        after = m.tensors[s.output]
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            top.bad(
+                "has state that changes its shape or type", f"{s.input}, {s.output}"
+            )
+        if (
+            s.initial is not None
+            and m.files.get(s.initial, FileInfo("", -1)).bytes != before.nbytes
+        ):
+            top.bad("has state that begins as a file of another size", s.initial)
+
+
+def _check_paths(m: Manifest, top: _JsonReader) -> None:
+    named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
+    named += [s.initial for s in m.state if s.initial is not None]
+    for path in (
+        *named,
+        *m.libraries.values(),
+        *m.programs.values(),
+        *m.weights.values(),
+    ):
+        if path not in m.files:
+            top.bad("names a file that the bundle does not have", path)
+
+
+def _check_preprocess(m: Manifest, top: _JsonReader) -> None:
+    """Each is for an input that it suits."""
+    for name, r in _preprocesses(top):
+        if name not in m.inputs:
+            r.bad("is for no input of the model")
+        fault = m.preprocess[name].fault(m.tensors[name])
+        if fault is not None:
+            r.bad(f"cannot be: {fault}")
+
+
+def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
+    """Width and height of the first input that is an image."""
+    for name in m.inputs:
+        if name in m.preprocess:
+            layout = ImageLayout.of(m.tensors[name], m.preprocess[name].layout)
+        else:
+            layout = None
+        if layout is not None:
+            return layout.width, layout.height
+    return None
+
+
+def _check_task(m: Manifest, top: _JsonReader) -> None:
+    """It suits the outputs, and has its files."""
+    image = image_size(m)
+    if m.task is None:
+        return
+    if image is None:
+        top.bad('has a "task" for a model without an image input')
+    for path in m.task.files():
+        if path not in m.files:
+            top.bad("names a file that the bundle does not have", path)
+    try:
+        if m.task.bind({info.name: info for info in m.output_infos()}, image) != m.task:
+            top.bad('has a "task" that leaves something open')
+    except InputError as e:
+        top.bad(f'has an impossible "task": {e.what}')

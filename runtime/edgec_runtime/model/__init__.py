@@ -1,0 +1,1 @@
+"""Running the segments of a bundle: library, interpreters, threads, buffers of one inference."""

@@ -1,0 +1,279 @@
+"""The bundle's own C for frames and results (csrc/ek_frame.h, csrc/ek_boxes.h) behind
+numpy's arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import json
+from typing import Any, List, Mapping, Optional, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bundle.archive import Bundle
+from ..device_end.bundles import machine_target
+from ..errors import BundleError, DeviceError
+from ..tensors import TensorInfo
+from ..vision.camera import FORMATS, CameraFrame
+from ..vision.photo import Placement
+from ..vision.preprocess import Fit, Preprocess
+from ..vision.resample import padded, whole
+from ..vision.tasks import task_json
+from ..vision.tasks.base import Task
+from .library import load_library
+
+Array = NDArray[Any]
+MAX_TAPS = 512
+"""EK_FRAME_ROWS."""
+
+
+class _Frame(ctypes.Structure):
+    _fields_ = [
+        ("format", ctypes.c_int),
+        ("width", ctypes.c_int),
+        ("height", ctypes.c_int),
+        ("planes", ctypes.c_void_p * 2),
+        ("strides", ctypes.c_int64 * 2),
+    ]
+
+
+class _Taps(ctypes.Structure):
+    _fields_ = [
+        ("count", ctypes.c_int),
+        ("most", ctypes.c_int),
+        ("first", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    ]
+
+
+def made_for(preprocess: Mapping[str, Preprocess], task: Optional[Task]) -> str:
+    """The hash of what the C of frames and boxes has constants of: library and manifest
+    must say the same.
+    """
+    said = [
+        {name: p.to_json() for name, p in preprocess.items()},
+        None if task is None else task_json(task),
+    ]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
+    """The bundle's library for this machine; None where it has none, it does not load,
+    or has no such C.
+
+    Raises BundleError where it was made for something else than the manifest says.
+    """
+    m = bundle.manifest
+    if machine_target() not in m.libraries:
+        return None
+    try:
+        library = load_library(bundle, machine_target())
+        own = ctypes.string_at(
+            ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_vision_for"))
+        ).decode()
+    except (DeviceError, ValueError):  # the second is ctypes' for a missing symbol
+        return None
+    if own != made_for(m.preprocess, m.task):
+        what = (
+            "the bundle's library was made for another preprocessing or task than "
+            "the manifest says"
+        )
+        raise BundleError(what, at=str(bundle.path), hint="compile the model again")
+    return library
+
+
+def function(library: Optional[ctypes.CDLL], name: str) -> Optional[Any]:
+    """A function of the library that returns an int; None where it is not there."""
+    found = None if library is None else getattr(library, name, None)
+    if found is not None:
+        found.restype = ctypes.c_int
+    return found
+
+
+class _Plan:
+    """What is the same for all frames of a size: taps, their places in memory, scratch."""
+
+    def __init__(
+        self, size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str
+    ) -> None:
+        place = Placement.of(size, image, fit)
+        self.left, self.top, width, height = place.target
+        self._keep: List[Array] = []
+        self.down = self._taps(how, size[1], place.box[1], place.box[3], height)
+        self.across = self._taps(how, size[0], place.box[0], place.box[2], width)
+        first = self._keep[2]
+        used = int(first[-1]) + self.across.most - int(first[0])
+        self.scratch = ((4 * used + 64) & ~63) * (self.down.most + 2) + 4 * width + 64
+
+    @property
+    def most(self) -> int:
+        """The most rows that one of the result's takes."""
+        return int(self.down.most)
+
+    def room(self) -> Tuple[Array, int]:
+        """Scratch, and the aligned address in it."""
+        scratch = np.empty(self.scratch + 64, np.uint8)
+        return scratch, scratch.ctypes.data + -scratch.ctypes.data % 64
+
+    def _taps(
+        self, how: str, length: int, start: float, extent: float, count: int
+    ) -> _Taps:
+        first, weights = padded(how, length, start, extent, count)
+        self._keep += [first, weights]
+        return _Taps(count, weights.shape[1], first.ctypes.data, weights.ctypes.data)
+
+
+@functools.lru_cache(maxsize=32)
+def _plan(size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str) -> _Plan:
+    return _Plan(size, image, fit, how)
+
+
+class FrameInput:
+    """Makes one image input of frames with the bundle's C: the same bits as
+    photo.prepare.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        info: TensorInfo,
+        image: Tuple[int, int],
+        fit: Fit,
+        how: str,
+    ) -> None:
+        self._function = function
+        self._info = info
+        self._image = image
+        self._fit = fit
+        self._how = how
+
+    def __call__(self, frame: CameraFrame, out: Array) -> bool:
+        """Whether it could be done.  out: C-contiguous, of the input's type and shape."""
+        planes = [_rows(p) for p in frame.planes]
+        plan = _plan(frame.size, self._image, self._fit, self._how)
+        if plan.most > MAX_TAPS:
+            return False
+        given = _frame_of(frame, planes)
+        scratch, at = plan.room()
+        code = self._function(
+            ctypes.byref(given),
+            ctypes.byref(plan.down),
+            ctypes.byref(plan.across),
+            plan.left,
+            plan.top,
+            ctypes.c_void_p(at),
+            _at(out),
+        )
+        del scratch  # not before
+        return bool(code == 0)
+
+
+class Painting:
+    """Resizes, mattes and blends pictures with the bundle's C; effects.py says what
+    they are.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._resize = library.edgec_resize
+        self._matte = library.edgec_matte
+        self._blend = library.edgec_blend
+
+    @classmethod
+    def of(cls, library: Optional[ctypes.CDLL]) -> Optional["Painting"]:
+        """None where the library has no such functions."""
+        if library is None or function(library, "edgec_matte") is None:
+            return None
+        return cls(library)
+
+    def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
+        """uint8 [H,W,3] of uint8 [h,w,3]."""
+        plane = _rows(frame)
+        out = np.empty((size[1], size[0], 3), np.uint8)
+        plan = _plan((frame.shape[1], frame.shape[0]), size, Fit(), how)
+        if plan.most > MAX_TAPS:
+            return whole(frame, size, how)
+        given = _frame_of(CameraFrame("rgb", (plane,)), [plane])
+        scratch, at = plan.room()
+        self._resize(
+            ctypes.byref(given),
+            ctypes.byref(plan.down),
+            ctypes.byref(plan.across),
+            ctypes.c_void_p(at),
+            _at(out),
+        )
+        del scratch
+        return out
+
+    def matte(
+        self, guide: Array, mask: Array, radius: int, smooth: float, frame: Array
+    ) -> Array:
+        """uint8 [H,W]."""
+        (height, width), plane = guide.shape, _rows(frame)
+        n = frame.shape[1]
+        m = frame.shape[0]
+        scratch = np.empty(7 * guide.size + width + 4 * n, np.float32)
+        guide, mask = (np.ascontiguousarray(a, np.float32) for a in (guide, mask))
+        out = np.empty((m, n), np.uint8)
+        self._matte(
+            _at(guide),
+            _at(mask),
+            width,
+            height,
+            radius,
+            ctypes.c_float(smooth),
+            _at(plane),
+            ctypes.c_int64(plane.strides[0]),
+            n,
+            m,
+            _at(scratch),
+            _at(out),
+        )
+        return out
+
+    def blend(self, front: Array, back: Array, alpha: Array) -> Array:
+        """uint8 [H,W,3]."""
+        arrays = [np.ascontiguousarray(a) for a in (front, back, alpha)]
+        if not arrays[0].shape == arrays[1].shape == (*arrays[2].shape, 3):
+            raise ValueError(f"{[a.shape for a in arrays]} do not blend")
+        out = np.empty_like(arrays[0])
+        self._blend(*map(_at, arrays), arrays[2].size, _at(out))
+        return out
+
+
+def _at(array: Any) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _frame_of(frame: CameraFrame, planes: List[Array]) -> _Frame:
+    given = _Frame(FORMATS.index(frame.format), *frame.size)
+    for i, p in enumerate(planes):
+        given.planes[i], given.strides[i] = p.ctypes.data, p.strides[0]
+    return given
+
+
+def _rows(plane: Array) -> Array:
+    """The same with the pixels of a row next to each other."""
+    inner = plane[0] if plane.ndim == 3 else plane[:1]
+    dense = inner.flags.c_contiguous and plane.strides[0] >= 0
+    return plane if dense else np.ascontiguousarray(plane)
+
+
+class FoundBoxes:
+    """Finds boxes with the bundle's C: the same as tasks.detection.found."""
+
+    def __init__(self, function: Any, most: int, width: int) -> None:
+        self._function = function
+        self._most = most
+        self._width = width
+
+    def __call__(self, boxes: Array, scores: Array, anchors: Array) -> Array:
+        """float32 [K,width]."""
+        arrays = [np.ascontiguousarray(a, np.float32) for a in (boxes, scores, anchors)]
+        candidates = np.empty((self._most, 3), np.int32)
+        gone = np.empty(self._most, np.uint8)
+        found = np.empty((self._most, self._width), np.float32)
+        count = self._function(*map(_at, (*arrays, candidates, gone, found)))
+        return found[:count].copy()  # not all that there was room for

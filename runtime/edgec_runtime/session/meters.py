@@ -1,0 +1,193 @@
+"""What a stream tells of itself: times per stage, what waits, what was dropped, how the
+Edge TPU fares.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any, Deque, Dict, List, Optional, Sequence, Tuple
+
+from ..model.stats import Summary
+from ..stick.stick import StickFacts
+from .locked import locked
+
+KEPT = 512  # samples of each kind: the last ones
+# of the newest time in the mean that decides how many frames are in flight
+_WEIGHT = 0.1
+
+
+@dataclass(frozen=True)
+class StageFigures:
+    """runs: since the start.  ms: of the last KEPT runs; None before the first.
+    waiting: frames before it, now.
+
+    backends: how often each ran, for segments of the model.
+    """
+
+    name: str
+    runs: int
+    ms: Optional[Summary]
+    waiting: int
+    backends: Dict[str, int]
+
+
+@dataclass(frozen=True)
+class StreamFigures:
+    """Counts are since the start; `fps`, `latency` (ms, from capture to delivery) and
+    `ms` of the last KEPT frames.
+
+    captured = dropped + delivered + those in flight.  in_flight: now; limit: the most
+    that may be.
+    """
+
+    seconds: float
+    captured: int
+    dropped: int
+    delivered: int
+    fps: float
+    latency: Optional[Summary]
+    in_flight: int
+    limit: int
+    stages: Tuple[StageFigures, ...]
+    edgetpu: Optional[StickFacts]
+
+    def as_dict(self) -> Dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Lap:
+    """Time since it was made, and how much of it this thread had a core."""
+
+    __slots__ = ("_cpu", "_wall")
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter_ns()
+        self._cpu = time.thread_time_ns()
+
+    def ms(self) -> Tuple[float, float]:
+        """Both."""
+        return (time.perf_counter_ns() - self._wall) * 1e-6, (
+            time.thread_time_ns() - self._cpu
+        ) * 1e-6
+
+
+class Meter:
+    """Of one stage.  Written by its thread alone."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.runs = 0
+        self.mean = 0.0  # ms, of the last ones
+        self.cpu = 0.0  # ms of them that its thread had a core
+        self.backends: Dict[str, int] = {}
+        self._ms: Deque[float] = deque(maxlen=KEPT)
+
+    def add(self, lap: "Lap") -> float:
+        """One run, which ends now.  Returns its ms."""
+        ms, cpu = lap.ms()
+        weight = 1.0 if self.runs == 0 else _WEIGHT
+        self.mean += weight * (ms - self.mean)
+        self.cpu += weight * (cpu - self.cpu)
+        self.runs += 1
+        self._ms.append(ms)
+        return ms
+
+    def ran_on(self, backend: str) -> None:
+        """A segment."""
+        self.backends[backend] = self.backends.get(backend, 0) + 1
+
+    def figures(self, waiting: int) -> StageFigures:
+        """As it is now."""
+        ms = _copied(self._ms)
+        return StageFigures(
+            self.name,
+            self.runs,
+            Summary.of(ms) if ms else None,
+            waiting,
+            dict(self.backends),
+        )
+
+
+class Deliveries:
+    """When frames came out, and how old they were."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.count = 0
+        self._at: Deque[float] = deque(maxlen=KEPT)
+        self._ms: Deque[float] = deque(maxlen=KEPT)
+
+    def add(self, ms: float) -> None:
+        """One frame, so old."""
+        self.count += 1
+        self._at.append(time.monotonic())
+        self._ms.append(ms)
+
+    def fps(self) -> float:
+        """Of the last ones."""
+        at = _copied(self._at)
+        if len(at) > 1 and at[-1] > at[0]:
+            return (len(at) - 1) / (at[-1] - at[0])
+        return 0.0
+
+    def latency(self) -> Optional[Summary]:
+        """ms, of the last ones."""
+        ms = _copied(self._ms)
+        return Summary.of(ms) if ms else None
+
+
+class Gate:
+    """How many frames may be in flight: those that keep the slowest stage busy, and one
+    more, so that none waits long.
+
+    With stages of t1 … tn the slowest has always work when (t1 + … + tn) / max(t)
+    frames are on their way; more would only stand in queues and grow old.
+    """
+
+    def __init__(self, meters: Sequence[Meter], waits_outside: Sequence[Meter]) -> None:
+        """waits_outside: those of the meters whose time a frame does not spend in
+        flight.
+        """
+        self._lock, self._changed = locked()
+        self._meters = meters
+        self._outside = waits_outside
+        self._shut = False
+        self.inside = 0
+        self.limit = 2
+
+    def enter(self) -> bool:
+        """Waits until one more may be in flight; False when none may be any more."""
+        with self._lock:
+            while self.inside >= self.limit and not self._shut:
+                self._changed.wait()
+            if self._shut:
+                return False
+            self.inside += 1
+            return True
+
+    def leave(self) -> None:
+        """One has arrived."""
+        means: List[float] = [m.mean for m in self._meters]
+        work = sum(means) - sum(m.mean for m in self._outside)
+        with self._lock:
+            self.inside -= 1
+            self.limit = int(work / max(means) + 0.75) + 1 if max(means) > 0 else 2
+            self._changed.notify()
+
+    def shut(self) -> None:
+        """No more may enter."""
+        with self._lock:
+            self._shut = True
+            self._changed.notify_all()
+
+
+def _copied(samples: Deque[float]) -> List[float]:
+    """Its own thread may be adding to it."""
+    while True:
+        try:
+            return list(samples)
+        except RuntimeError:
+            continue

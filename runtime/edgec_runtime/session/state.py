@@ -1,0 +1,61 @@
+"""What a model keeps between runs (manifest.state): a session's own copy, which a run
+takes in and brings back.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from typing import Any, ContextManager, Dict, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bundle.archive import Bundle
+from ..model.inference import Inference
+
+Array = NDArray[Any]
+_NONE: ContextManager[None] = nullcontext()
+
+
+class StateStore:
+    """The state after the last run that did not fail.
+
+    Runs of a model that has some wait for each other.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._state = bundle.manifest.state
+        self._initial: Dict[str, Array] = {}
+        for s in self._state:
+            info = bundle.manifest.tensors[s.input]
+            data = bytes(info.nbytes) if s.initial is None else bundle.read(s.initial)
+            self._initial[s.input] = np.frombuffer(data, info.numpy_dtype).reshape(
+                info.shape
+            )
+        self._now = dict(self._initial)
+        self._turn = threading.Lock()
+
+    def turn(self) -> ContextManager[Any]:
+        """Around a run: the next one begins when this one has left its state."""
+        return self._turn if self._state else _NONE
+
+    def begin(self, frame: Inference, given: Mapping[str, Array]) -> None:
+        """Before a run, in its turn: state goes into its frame, unless it is among what
+        the caller gives.
+        """
+        for name, array in self._now.items():
+            np.copyto(frame.arrays[name], given.get(name, array))
+
+    def end(self, frame: Inference) -> None:
+        """After a run, in its turn."""
+        self._now = {s.input: frame.arrays[s.output].copy() for s in self._state}
+
+    def reset(self) -> None:
+        """Lets the next run be the first one."""
+        with self.turn():
+            self._now = dict(self._initial)
+
+    def forked(self) -> None:
+        """In the child of a fork: who has the lock may not be there."""
+        self._turn = threading.Lock()

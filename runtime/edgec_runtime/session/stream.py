@@ -1,0 +1,471 @@
+"""A session's stream: neighbouring frames in different stages at the same time, each
+stage on a thread of its own.
+
+C segments, the Edge TPU and most libraries release Python's lock while they work, so
+stages overlap as far as the machine has cores; what waits for a device overlaps in any
+case.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from queue import SimpleQueue
+from types import GeneratorType, TracebackType
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
+
+from numpy.typing import NDArray
+
+from ..bundle.manifest import SegmentInfo
+from ..device_end.printable import printable
+from ..errors import InputError
+from ..model.inference import ExecutionContext, Inference
+from ..model.inputs import check_inputs
+from .locked import locked
+from .meters import Deliveries, Gate, Lap, Meter, StreamFigures
+from .program import Program
+from .state import StateStore
+
+Array = NDArray[Any]
+ENDING_S = 5.0  # that a stage, or the source, may take to end when the stream is closed
+
+
+class Shot:
+    """One frame on its way.
+
+    index: its number among those captured, from 0; numbers that are missing were dropped.
+    source: what the source gave.
+    value: what the last stage returned: the source's item, the model's inputs, its
+        outputs by name, then what the stages after it make of them.
+    ms: how long each stage took, by name.
+    """
+
+    __slots__ = ("captured", "error", "index", "ms", "source", "tensors", "value")
+
+    def __init__(
+        self, index: int, source: Any, captured: float, tensors: Optional[Inference]
+    ) -> None:
+        self.index = index
+        self.source = source
+        self.value: Any = source
+        self.ms: Dict[str, float] = {}
+        self.captured = captured  # time.monotonic()
+        self.error: Optional[BaseException] = None
+        self.tensors = tensors
+
+    @property
+    def inputs(self) -> Mapping[str, Array]:
+        """The memory of the model's inputs, for a stage before the model to write; such
+        a stage returns None.
+        """
+        if self.tensors is None:
+            raise InputError(
+                "the model has taken its inputs", hint="read them in a stage before it"
+            )
+        return self.tensors.inputs()
+
+
+# its name, and what makes the new value of a shot
+Stage = Tuple[str, Callable[[Shot], Any]]
+
+
+class Stream:
+    """The shots of a stream, in order, as `for shot in stream`.
+
+    Made by Session.stream.
+
+    It ends with the source, with an exception of the source or of a stage, which is
+    raised here after all shots before it, and with `close`, which leaving the `with`
+    block, and forgetting the stream, do too.
+    """
+
+    def __init__(self, session: object, work: "StreamPipeline") -> None:
+        self._session = session  # which lives as long as the stream does
+        self._work = work
+        self._end = weakref.finalize(self, work.stop)
+        work.start()
+
+    def __iter__(self) -> Iterator[Shot]:
+        return self
+
+    def __next__(self) -> Shot:
+        if os.getpid() != self._work.pid:
+            raise InputError(
+                "this stream belongs to the process that was forked",
+                hint="make one here",
+            )
+        found = self._work.deliver()
+        if found is None:
+            self.close()
+            raise StopIteration
+        if found.error is not None:
+            self.close()
+            raise found.error
+        return found
+
+    def figures(self) -> StreamFigures:
+        """As it is now, from any thread; also after the end."""
+        return self._work.figures()
+
+    def close(self) -> None:
+        """Ends all stages; frames in flight are forgotten.
+
+        Waits for a stage, or a source, for ENDING_S at most.
+        """
+        self._end()
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class StreamPipeline:
+    """The threads of a stream, and what lies between them."""
+
+    def __init__(
+        self,
+        program: Program,
+        kept: StateStore,
+        frames: Iterable[Any],
+        before: Sequence[Stage],
+        after: Sequence[Stage],
+        live: bool,
+    ) -> None:
+        self.pid = os.getpid()
+        self._program = program
+        self._kept = kept
+        self._source = iter(frames)
+        self._in_place = len(before) > 0
+        self._scratches: List[ExecutionContext] = []
+        self._stages: List[Stage] = [
+            *before,
+            ("inputs", self._take_inputs),
+            *self._model(),
+            *after,
+        ]
+        _check_names([name for name, _ in self._stages])
+        self._capture = Meter("capture")
+        self._out = Meter("out")
+        self._meters = {name: Meter(name) for name, _ in self._stages}
+        meters = [self._capture, *self._meters.values(), self._out]
+        self._gate = Gate(meters, [self._capture] if live else [])
+        self._queues: List["SimpleQueue[Optional[Shot]]"] = [
+            SimpleQueue() for _ in range(len(self._stages) + 1)
+        ]
+        self._newest = _Newest()
+        self._deliveries = Deliveries()
+        self._free: Deque[Inference] = deque()
+        self._delivered: Optional[Lap] = None
+        self._threads = [
+            threading.Thread(
+                target=self._work, args=(i,), name=f"edgec-{name}", daemon=True
+            )
+            for i, (name, _) in enumerate(self._stages)
+        ]
+        sources = (self._grab, self._admit_newest) if live else (self._admit_all,)
+        self._threads += [
+            threading.Thread(target=t, name="edgec-capture", daemon=True)
+            for t in sources
+        ]
+        self._stopped = False
+        self.count = 0  # captured
+
+    def start(self) -> None:
+        """All threads."""
+        for t in self._threads:
+            t.start()
+
+    def stop(self) -> None:
+        """Ends all threads but the one that asks, and frees what they had."""
+        if os.getpid() != self.pid:
+            return  # a forked child has none of them
+        self._stopped = True
+        self._gate.shut()
+        self._newest.shut()
+        for queue in self._queues:
+            queue.put(None)
+        end = time.monotonic() + ENDING_S
+        # a Ctrl-C may have come before all were started
+        others = [
+            t
+            for t in self._threads
+            if t is not threading.current_thread() and t.is_alive()
+        ]
+        for t in others:
+            t.join(max(0.0, end - time.monotonic()))
+        late = [t.name[len("edgec-") :] for t in others if t.is_alive()]
+        if late:
+            text = (
+                f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
+                "stream was closed"
+            )
+            warnings.warn(printable(text), RuntimeWarning, stacklevel=3)
+        else:
+            for scratch in self._scratches:
+                scratch.stop()
+            self._stages.clear()  # which hold this, and with it the weights
+        while self._free:
+            self._free.pop().let_go()
+
+    # ---- capture
+    # ----------------------------------------------------------------------------------
+
+    def _read(self) -> Optional[Shot]:
+        """The source's next item; None at its end.  An exception is a shot's too."""
+        lap = Lap()
+        try:
+            item = next(self._source)
+            error = None
+        except StopIteration:
+            return None
+        except BaseException as e:
+            item = None
+            error = e
+        shot = Shot(self.count, item, time.monotonic(), None)
+        self.count += 1
+        shot.ms["capture"] = self._capture.add(lap)
+        shot.error = error
+        return shot
+
+    def _admit(self, shot: Shot) -> None:
+        try:
+            if shot.error is None:
+                shot.tensors = self._free.pop() if self._free else self._program.frame()
+                self._program.begin(shot.tensors)
+                shot.tensors.renew()
+        except BaseException as e:
+            shot.error = e
+        self._queues[0].put(shot)
+
+    def _admit_all(self) -> None:
+        """Of a file: read when there is room."""
+        while self._gate.enter():
+            shot = self._read()
+            if shot is None:
+                self._gate.leave()
+                break
+            self._admit(shot)
+            if shot.error is not None:
+                break
+            del shot
+        self._source_ends()
+        self._queues[0].put(None)
+
+    def _grab(self) -> None:
+        """Of a live source: always read, so that what comes is new."""
+        while not self._stopped:
+            shot = self._read()
+            self._newest.put(shot)
+            if shot is None or shot.error is not None:
+                break
+            del shot
+        self._source_ends()
+
+    def _admit_newest(self) -> None:
+        while self._gate.enter():
+            shot = self._newest.take()
+            if shot is None:
+                self._gate.leave()
+                break
+            self._admit(shot)
+            del shot
+        self._queues[0].put(None)
+
+    def _source_ends(self) -> None:
+        """A generator lets go of its camera or file."""
+        if isinstance(self._source, GeneratorType):
+            try:
+                self._source.close()
+            except Exception as e:
+                text = f"the source failed when it was closed: {e!r}"
+                warnings.warn(printable(text), RuntimeWarning, stacklevel=2)
+
+    # ---- stages
+    # ----------------------------------------------------------------------------------
+
+    def _work(self, i: int) -> None:
+        name, call = self._stages[i]
+        meter = self._meters[name]
+        taken = self._queues[i]
+        given = self._queues[i + 1]
+        while True:
+            shot = taken.get()
+            if shot is None or self._stopped:
+                break
+            if shot.error is None:
+                lap = Lap()
+                try:
+                    shot.value = call(shot)
+                except BaseException as e:
+                    shot.error = e
+                    self._gate.shut()
+                shot.ms[name] = meter.add(lap)
+            given.put(shot)
+            del shot
+        given.put(None)
+
+    def _take_inputs(self, shot: Shot) -> Any:
+        """What the stages before made, checked as Session.run does; photos are
+        prepared.
+        """
+        assert shot.tensors is not None
+        m = self._program.manifest
+        value = shot.value
+        if value is None and self._in_place:
+            return None
+        if isinstance(value, Mapping) or len(m.inputs) > 1:
+            given = value
+        else:
+            given = {m.inputs[0]: value}
+        arrays = check_inputs(m, given)
+        for name in m.inputs:
+            shot.tensors.put(name, arrays[name])
+        return arrays
+
+    def _model(self) -> List[Stage]:
+        """Neighbouring segments in one place are one stage; all are where a run needs
+        what the one before left.
+        """
+        groups: List[List[SegmentInfo]] = []
+        for s in self._program.manifest.segments:
+            if not groups or (
+                groups[-1][0].place != s.place and not self._program.manifest.state
+            ):
+                groups.append([])
+            groups[-1].append(s)
+        return [self._segments(tuple(g), last=g is groups[-1]) for g in groups]
+
+    def _segments(self, group: Tuple[SegmentInfo, ...], last: bool) -> Stage:
+        if len(group) < 4:
+            name = "+".join(s.name for s in group)
+        else:
+            name = f"{group[0].name}…{group[-1].name}"
+        scratch = self._program.scratch(group)
+        self._scratches.append(scratch)
+
+        def run(shot: Shot) -> Any:
+            frame = shot.tensors
+            assert frame is not None
+            with self._kept.turn():
+                self._kept.begin(frame, shot.value or {})
+                for s in group:
+                    self._meters[name].ran_on(self._program.run(s, frame, scratch))
+                self._kept.end(frame)
+            if not last:
+                return shot.value
+            outputs = frame.take()
+            shot.tensors = None
+            self._free.append(frame)
+            return outputs
+
+        return name, run
+
+    # ---- the end
+    # ----------------------------------------------------------------------------------
+
+    def deliver(self) -> Optional[Shot]:
+        """The next shot; None at the end.  The one before has left."""
+        if self._delivered is not None:
+            self._out.add(self._delivered)
+            self._delivered = None
+            self._gate.leave()
+        shot = None if self._stopped else self._queues[-1].get()
+        if shot is None or self._stopped:
+            return None
+        if shot.error is None:
+            self._deliveries.add((time.monotonic() - shot.captured) * 1e3)
+            self._delivered = Lap()
+        return shot
+
+    def figures(self) -> StreamFigures:
+        """As it is now."""
+        d = self._deliveries
+        stick = self._program.stick
+        waiting = [q.qsize() for q in self._queues]
+        meters = zip([*self._meters.values(), self._out], waiting)
+        return StreamFigures(
+            seconds=time.monotonic() - d.started,
+            captured=self.count,
+            dropped=self._newest.dropped,
+            delivered=d.count,
+            fps=d.fps(),
+            latency=d.latency(),
+            in_flight=self._gate.inside,
+            limit=self._gate.limit,
+            stages=(self._capture.figures(0), *(m.figures(n) for m, n in meters)),
+            edgetpu=stick.facts if stick is not None else None,
+        )
+
+
+class _Newest:
+    """Room for one shot of a live source: a newer one takes its place."""
+
+    def __init__(self) -> None:
+        self._lock, self._changed = locked()
+        self._shot: Optional[Shot] = None
+        self._ended = False
+        self.dropped = 0
+
+    def put(self, shot: Optional[Shot]) -> None:
+        """None: there will be no more.
+
+        An error does not replace the last shot but waits for its turn.
+        """
+        with self._lock:
+            if shot is not None and shot.error is not None:
+                self._changed.wait_for(lambda: self._shot is None or self._ended)
+            if shot is None:
+                self._ended = True
+            elif not self._ended:
+                self.dropped += self._shot is not None
+                self._shot = shot
+            self._changed.notify_all()
+
+    def take(self) -> Optional[Shot]:
+        """Waits for one; None when there will be none."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._shot is not None or self._ended)
+            shot = self._shot
+            self._shot = None
+            self._changed.notify_all()
+            return shot
+
+    def shut(self) -> None:
+        """Nobody waits any more."""
+        with self._lock:
+            self._ended = True
+            self._shot = None
+            self._changed.notify_all()
+
+
+def _check_names(names: List[str]) -> None:
+    for name in names:
+        if names.count(name) > 1 or name in ("capture", "out"):
+            raise InputError(
+                f'there are two stages "{name}"',
+                hint="give each stage a name of its own",
+            )

@@ -1,0 +1,155 @@
+"""Frames in, results out: what a bundle does before and after its segments.
+
+`Vision(bundle)` prepares inputs and decodes outputs; a `Session` runs what is between.
+Both halves may be called from several threads at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bundle.archive import Bundle
+from ..errors import InputError
+from ..model.inputs import prepared
+from ..model.native import FoundBoxes, FrameInput, Painting, function, library_of
+from ..vision.camera import CameraFrame
+from ..vision.preprocess import ImageLayout
+from ..vision.tasks.base import Decode, DecoderSetting, Result, View, reals
+from ..vision.tasks.detection import Detection
+
+Array = NDArray[Any]
+
+
+class Vision:
+    """The pre- and post-processing of an opened bundle, by its own C where it has that
+    for this machine.
+
+    native: False computes all with numpy.
+    """
+
+    def __init__(self, bundle: Bundle, native: bool = True) -> None:
+        self.manifest = bundle.manifest
+        library = library_of(bundle) if native else None
+        self._inputs: Dict[str, FrameInput] = {}
+        self.image: Optional[Tuple[int, int]] = None
+        for i, info in enumerate(self.manifest.input_infos()):
+            how = self.manifest.preprocess.get(info.name)
+            layout = None if how is None else ImageLayout.of(info, how.layout)
+            if how is None or layout is None:
+                continue
+            size = layout.width, layout.height
+            self.image, self._fit = (
+                (size, how.fit) if self.image is None else (self.image, self._fit)
+            )
+            call = function(library, f"edgec_frame_{i}")
+            if call is not None:
+                self._inputs[info.name] = FrameInput(
+                    call, info, size, how.fit, how.filter
+                )
+        self.painting = Painting.of(library)
+        """The bundle's C for effects (effects.Painter), where it has some."""
+        self._decode = self._decoder(bundle, library)
+
+    def _decoder(self, bundle: Bundle, library: Any) -> Optional[Decode]:
+        task = self.manifest.task
+        if task is None or self.image is None:
+            return None
+        outputs = {info.name: info for info in self.manifest.output_infos()}
+        files = {name: bundle.read(name) for name in task.files()}
+        call = function(library, "edgec_boxes")
+        detect = None
+        if call is not None and isinstance(task, Detection):
+            detect = FoundBoxes(call, task.most(outputs), task.width)
+        return task.decoder(
+            DecoderSetting(self.image, outputs, self.manifest.labels, files, detect)
+        )
+
+    @property
+    def native(self) -> bool:
+        """Whether C makes all image inputs."""
+        return len(self._inputs) == len(self.manifest.preprocess)
+
+    def input(self, name: str, photo: Array) -> Array:
+        """One image input made of a photo: uint8 [H,W,3], [H,W,4] or [H,W].
+
+        Raises InputError for an empty one.
+        """
+        info = self.manifest.tensors[name]
+        made = self._inputs.get(name)
+        out = np.empty(info.shape, info.numpy_dtype)
+        if made is None or photo.size == 0 or not made(CameraFrame.of(photo), out):
+            return prepared(self.manifest, name, photo)
+        return out
+
+    def prepare(
+        self, frame: Any, out: Optional[Mapping[str, Array]] = None
+    ) -> Dict[str, Array]:
+        """The image inputs made of a CameraFrame or a photo, by name.  out: arrays of
+        those types, to write to.
+        """
+        if isinstance(frame, CameraFrame):
+            given = frame
+        else:
+            given = CameraFrame.of(np.asarray(frame))
+        found: Dict[str, Array] = {}
+        for name in self.manifest.preprocess:
+            info = self.manifest.tensors[name]
+            if out is None:
+                target = np.empty(info.shape, info.numpy_dtype)
+            else:
+                target = out[name]
+            made = self._inputs.get(name)
+            if made is None or not target.flags.c_contiguous or not made(given, target):
+                np.copyto(target, prepared(self.manifest, name, given.rgb()))
+            found[name] = target
+        return found
+
+    @property
+    def before(self) -> Tuple[str, Callable[[Any], None]]:
+        """The stage of a stream of CameraFrames or photos that writes the image inputs
+        in place.
+        """
+
+        def stage(shot: Any) -> None:
+            self.prepare(shot.source, shot.inputs)
+
+        return "prepare", stage
+
+    @property
+    def after(self) -> Tuple[str, Callable[[Any], Result]]:
+        """The stage that makes a result of the outputs."""
+
+        def stage(shot: Any) -> Result:
+            if isinstance(shot.source, CameraFrame):
+                source = shot.source
+            else:
+                source = CameraFrame.of(np.asarray(shot.source))
+            return self.result(shot.value, source.size)
+
+        return "decode", stage
+
+    def view(self, frame: Tuple[int, int]) -> View:
+        """Where a frame of this width and height lies in the first image input."""
+        if self.image is None:
+            raise InputError("the model has no image input", hint="give it arrays")
+        return View.of(frame, self.image, self._fit)
+
+    def result(self, outputs: Mapping[str, Array], frame: Tuple[int, int]) -> Result:
+        """What the model's outputs say of a frame of this width and height.
+
+        Raises InputError without a task.
+        """
+        if self._decode is None:
+            hint = (
+                "compile it with --task classification, detection, segmentation, "
+                "landmarks, pose or image"
+            )
+            raise InputError("the bundle does not say what its outputs mean", hint=hint)
+        real = {
+            name: reals(array, self.manifest.tensors[name])
+            for name, array in outputs.items()
+        }
+        return self._decode(real, self.view(frame))

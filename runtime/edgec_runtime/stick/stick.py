@@ -1,0 +1,441 @@
+"""The Edge TPU as a Session has it: a process that can be ended (stick_process.py), and
+the next one after it was lost.
+
+While there is none, segments run as their C twins; the stream or the run that met the
+fault does not stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from numpy.typing import NDArray
+
+from ..errors import DeviceError, InputError
+from ..model.inference import Inference
+from .process import (
+    ANSWER,
+    ATTACH,
+    DETACH,
+    READY,
+    REQUEST,
+    RUN,
+    START,
+    STATE,
+    TEXT_BYTES,
+    StickTask,
+    layout,
+    mapped,
+)
+
+Array = NDArray[Any]
+# in which a process must say that it has opened the Edge TPU, or that it could not
+OPENING_S = 15.0
+# times as long as its first timed inference may an inference take, where that is more
+# than the time-out
+SLOWER = 10
+ENDING_S = 2.0
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0  # before it is tried again, when it fails as soon as it is used
+NEXT_PAUSE_S = 1.0  # at most, between two processes that cannot open it
+_MESSAGE = max(ANSWER.size, STATE.size) + TEXT_BYTES
+
+
+class Gone(Exception):
+    """The process does not answer, or said that it failed."""
+
+
+class Channel:
+    """One process.
+
+    Its methods raise Gone once it is of no use; they may be called from any thread.
+    """
+
+    def __init__(self, given: int, timeout: float, again: bool) -> None:
+        """given: a file with the Work.  timeout: seconds that an inference may take.
+
+        again: it tries to open the Edge TPU until it can.  OSError where the system
+        starts no process.
+        """
+        self._given_timeout = timeout
+        self.served = 0
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._slots = itertools.count()
+        self._why: Optional[str] = None  # it is of no use
+        self._tensors: Dict[str, Any] = {}
+        self._wire, wire = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        life, self._life = os.pipe()
+        try:
+            handles = (wire.fileno(), life, given)
+            command = [
+                sys.executable or "python3",
+                "-I",
+                "-c",
+                START,
+                *map(str, handles),
+                "again" if again else "once",
+            ]
+            # A group of its own: Ctrl-C is for the session, which ends it.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=handles,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._wire.close()
+            os.close(self._life)
+            raise
+        finally:
+            wire.close()
+            os.close(life)
+
+    def wait_until_ready(self, work: StickTask, heard: Callable[[str], None]) -> None:
+        """heard: is told why it cannot open the Edge TPU, each time that it tried."""
+        self._wire.settimeout(OPENING_S)
+        while True:
+            message = self._receive(OPENING_S)
+            state, ns = STATE.unpack_from(message)
+            if state == READY:
+                break
+            heard(message[STATE.size :].decode("utf-8", "replace"))
+        self._tensors = dict(work.tensors)
+        self._timeout = max(self._given_timeout, SLOWER * ns * 1e-9)
+        self._wire.settimeout(self._timeout)
+
+    def attach(self) -> Tuple[int, Dict[str, Array]]:
+        """Memory for one frame, which the process has too: its number, and the tensors
+        in it.
+        """
+        handle = -1
+        try:
+            handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
+            os.ftruncate(handle, layout(self._tensors)[1])
+            arrays = mapped(handle, self._tensors)
+            slot = next(self._slots)
+            with self._lock:
+                self._send(REQUEST.pack(ATTACH, slot, 0, 0), [handle])
+        except (OSError, ValueError) as e:
+            raise Gone(f"it cannot be given memory: {e}") from e
+        finally:
+            if handle >= 0:
+                os.close(handle)
+        return slot, arrays
+
+    def detach(self, slot: int) -> None:
+        """The frame is not used any more."""
+        with contextlib.suppress(Gone), self._lock:
+            self._send(REQUEST.pack(DETACH, slot, 0, 0), [])
+
+    def run(self, slot: int, segment: int) -> int:
+        """ns that the segment took there."""
+        with self._lock:
+            number = next(self._numbers)
+            self._send(REQUEST.pack(RUN, slot, segment, number), [])
+            while True:
+                message = self._receive(self._timeout)
+                answered, failed, ns = ANSWER.unpack_from(message)
+                if answered == number:  # else of a run that was interrupted here
+                    break
+            if failed:
+                self._why = message[ANSWER.size :].decode("utf-8", "replace")
+                raise Gone(self._why)
+            self.served += 1
+            return int(ns)
+
+    def _send(self, message: bytes, handles: List[int]) -> None:
+        if self._why is not None:
+            raise Gone(self._why)
+        try:
+            if handles:
+                socket.send_fds(self._wire, [message], handles)
+            else:
+                self._wire.send(message)
+        except OSError as e:
+            raise Gone(self._ended(str(e))) from e
+
+    def _receive(self, timeout: float) -> bytes:
+        try:
+            message = self._wire.recv(_MESSAGE)
+        except socket.timeout:
+            self._why = f"no answer for {timeout:.3g} s"
+            raise Gone(self._why) from None
+        except OSError as e:
+            raise Gone(self._ended(str(e))) from e
+        if not message:
+            raise Gone(self._ended("its process ended"))
+        return message
+
+    def _ended(self, otherwise: str) -> str:
+        if self._why is None:
+            code = None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(0.05)
+            self._why = otherwise if code is None else f"its process ended with {code}"
+        return self._why
+
+    def kill(self) -> None:
+        """Ends the process, also one that hangs, and whoever waits for it.
+
+        Does not wait.
+        """
+        self._why = self._why or "it was ended"
+        self._process.kill()
+        with contextlib.suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+
+    def bury(self) -> None:
+        """After kill: waits until it has ended, for ENDING_S at most, and frees what it
+        had.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING_S)
+        with self._lock:
+            self._wire.close()
+            if self._life >= 0:
+                os.close(self._life)
+            self._life = -1
+
+    def disown(self) -> None:
+        """In a forked child: the process is the parent's.  Nothing is said to it."""
+        self._lock = threading.Lock()
+        self._why = "it belongs to the process that was forked"
+        self._process.returncode = 0  # nobody waits for it here
+        self._wire.close()
+        os.close(self._life)
+        self._life = -1
+
+
+@dataclass(frozen=True)
+class StickFacts:
+    """up: it runs segments now.  lost, back: how often.  on_cpu: segments that ran as
+    their C twins meanwhile.
+
+    hop: ns beyond its own time that the last segment on it took, for the way there and
+    back.  why: it was lost last.
+    """
+
+    up: bool
+    lost: int = 0
+    back: int = 0
+    on_cpu: int = 0
+    hop: int = 0
+    why: str = ""
+
+
+class Stick:
+    """Starts with a process that has opened the Edge TPU, else raises DeviceError with
+    what it said.
+
+    timeout: seconds that an inference may take.  warn: is told the first time that it
+    is lost.
+    """
+
+    def __init__(
+        self, work: StickTask, timeout: float, warn: Callable[[str], None]
+    ) -> None:
+        self._work = work
+        self._timeout = timeout
+        self._warn = warn
+        # a forgotten session is closed wherever the collector runs
+        self._lock = threading.RLock()
+        self._facts = StickFacts(False)
+        self._closing = threading.Event()
+        self._pause = 0.0
+        self._hop = 0
+        self._opening: Optional[Channel] = None
+        self._lost: "SimpleQueue[Optional[Channel]]" = SimpleQueue()
+        self._segments = {s.name: i for i, s in enumerate(work.segments)}
+        self._given = _file(work)
+        self.channel: Optional[Channel] = None
+        said: List[str] = []
+        try:
+            self.channel = self._open(False, said.append)
+        except (Gone, OSError) as e:
+            os.close(self._given)
+            raise DeviceError(
+                f"the Edge TPU cannot run its segments: {said[-1] if said else e}",
+                at=work.segments[0].name,
+                hint="plug it in again; see `edgec doctor`",
+            ) from None
+        self._facts = StickFacts(True)
+        # There from the start: who meets a fault has a frame to compute, and waits for
+        # no thread to begin.
+        self._opener = threading.Thread(
+            target=self._open_again, name="edgec-stick", daemon=True
+        )
+        self._opener.start()
+
+    def takes(self, name: str) -> bool:
+        """Whether a segment is one of its own."""
+        return name in self._segments
+
+    @property
+    def facts(self) -> StickFacts:
+        """As it is now."""
+        return replace(self._facts, hop=self._hop)
+
+    def prepare(self, frame: Inference) -> None:
+        """Before a frame is run."""
+        channel = self.channel
+        try:
+            frame.use(channel)
+        except Gone as e:
+            assert channel is not None
+            self._lose(channel, str(e))
+            frame.use(None)
+
+    def run(self, frame: Inference, name: str) -> bool:
+        """Whether the segment ran; else it is to be run as its C twin."""
+        channel = self.channel
+        if channel is not None and frame.channel is channel:
+            start = time.perf_counter_ns()
+            try:
+                ns = channel.run(frame.slot, self._segments[name])
+            except Gone as e:
+                self._lose(channel, str(e))
+            else:
+                self._hop = time.perf_counter_ns() - start - ns
+                return True
+        if frame.channel is not None:
+            frame.salvage(self._work.segments[self._segments[name]].outputs)
+        with self._lock:
+            self._facts = replace(self._facts, on_cpu=self._facts.on_cpu + 1)
+        return False
+
+    def close(self) -> None:
+        """Returns within seconds, also where the Edge TPU hangs."""
+        self._closing.set()
+        with self._lock:
+            channel = self.channel
+            self.channel = None
+            opening = self._opening
+            self._facts = replace(self._facts, up=False)
+        for one in (channel, opening):
+            if one is not None:
+                one.kill()
+        if channel is not None:
+            channel.bury()
+        self._lost.put(None)
+        if threading.current_thread() is not self._opener:
+            self._opener.join(2 * ENDING_S)
+        if self._given >= 0:
+            os.close(self._given)
+            self._given = -1
+
+    def disown(self) -> None:
+        """In a forked child: the Edge TPU is the parent's, segments run as their C
+        twins.
+        """
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._closing.set()
+        for one in (self.channel, self._opening):
+            if one is not None:
+                one.disown()
+        self.channel = self._opening = None
+        self._facts = replace(
+            self._facts, up=False, why="it belongs to the process that was forked"
+        )
+
+    # ---- lost, and back
+    # ----------------------------------------------------------------------------------
+
+    def _open(self, again: bool, heard: Callable[[str], None]) -> Channel:
+        """A process that is ready.  Raises Gone or OSError."""
+        made = Channel(self._given, self._timeout, again)
+        with self._lock:
+            self._opening = made
+        try:
+            if self._closing.is_set():
+                raise Gone("the session is closed")
+            made.wait_until_ready(self._work, heard)
+        except BaseException:
+            made.kill()
+            made.bury()
+            raise
+        finally:
+            with self._lock:
+                self._opening = None
+        return made
+
+    def _lose(self, channel: Channel, why: str) -> None:
+        with self._lock:
+            if self.channel is not channel:
+                return  # it was another thread that met it, or the session was closed
+            self.channel = None
+            first = self._facts.lost == 0
+            self._facts = replace(
+                self._facts, up=False, lost=self._facts.lost + 1, why=why
+            )
+            if channel.served:
+                self._pause = 0.0
+            else:
+                self._pause = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause))
+            channel.kill()
+        self._lost.put(channel)
+        if first:
+            self._warn(
+                f"the Edge TPU stopped answering ({why}); its segments run on the CPU "
+                "until it is back"
+            )
+
+    def _open_again(self) -> None:
+        """A thread of its own, until the session is closed."""
+        while True:
+            lost = self._lost.get()
+            if lost is None:
+                return
+            self._reopen(lost)
+
+    def _reopen(self, lost: Channel) -> None:
+        """Ends when there is a process again, or the session is closed."""
+        lost.bury()
+        pause = self._pause
+        while not self._closing.wait(pause):
+            try:
+                made = self._open(True, lambda why: None)
+            except (Gone, OSError):
+                # it hung, or crashed as some drivers do without a stick
+                pause = min(NEXT_PAUSE_S, max(FIRST_PAUSE_S, 2 * pause))
+                continue
+            with self._lock:
+                if not self._closing.is_set():
+                    self.channel = made
+                    self._facts = replace(
+                        self._facts, up=True, back=self._facts.back + 1
+                    )
+                    return
+            made.kill()
+            made.bury()
+
+
+def _file(work: StickTask) -> int:
+    """A file in memory with what the process is to do."""
+    try:
+        functions = pickle.dumps((work.interpreter, work.delegate))
+        if b"__main__" in functions:
+            raise pickle.PicklingError("it is in the program itself")
+    except (pickle.PicklingError, AttributeError, TypeError) as e:
+        raise InputError(
+            "the Edge TPU runs in a process of its own, "
+            f"which cannot be given the interpreter's function: {e}",
+            hint="use a function at the top of a module that is imported",
+        ) from e
+    handle = os.memfd_create("edgec-edgetpu", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(handle), "wb") as f:
+        f.write(pickle.dumps(sys.path) + pickle.dumps(work))
+    return handle

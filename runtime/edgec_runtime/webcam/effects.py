@@ -1,0 +1,346 @@
+"""Backgrounds blurred and replaced behind a mask, and pictures of networks, with edges
+that follow the frame's.
+
+What a network makes is small: stretched to the frame, hair turns into blocks.  It is
+fitted to the frame's luma within small windows (the fast guided filter of He and Sun,
+2015), so that it changes where the frame does.  With a bundle's C (csrc/ek_matte.h,
+ek_frame.h) the same is computed within a level.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+)
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, did_you_mean
+from ..vision.photo import read_photo
+from ..vision.resample import resize, sample, whole
+from ..vision.tasks.base import Result
+from ..vision.tasks.image import Picture
+from ..vision.tasks.segmentation import Segments
+
+if TYPE_CHECKING:
+    from ..model.native import Painting
+
+Array = NDArray[Any]
+
+RADIUS = 4
+"""Of the windows, in pixels of the mask."""
+
+SMOOTH = 1e-3
+"""Luma (0…1) that varies by less than its root is no edge."""
+
+_LINES = 1
+_FAINT = 1e-4
+"""The same of pictures, whose lines are a pixel wide."""
+
+_LUMA = np.array([77, 150, 29], np.float32) / np.float32(65280)
+
+
+class Painter:
+    """Effects on frames, uint8 [H,W,3], red first.  painting: the bundle's C
+    (Vision.painting), None for numpy.
+    """
+
+    def __init__(self, painting: Optional[Painting] = None) -> None:
+        self._painting = painting
+
+    def matte(
+        self,
+        frame: Array,
+        segments: Segments,
+        radius: int = RADIUS,
+        smooth: float = SMOOTH,
+    ) -> Array:
+        """uint8 [H,W]: how much of each pixel belongs to the mask, 255 all of it."""
+        height, width = segments.probability.shape
+        box = segments.view.within(width, height)
+        size = (
+            max(2, round(min(box[2], frame.shape[1]))),
+            max(2, round(min(box[3], frame.shape[0]))),
+        )
+        mask = sample(_certain(segments), box, size)
+        return self._fitted(self._guide(frame, size), mask, radius, smooth, frame)
+
+    def _guide(self, frame: Array, size: Tuple[int, int]) -> Array:
+        """The luma, 0…1, of a frame made small."""
+        return np.asarray(self.resized(frame, size, "area") @ _LUMA, np.float32)
+
+    def _fitted(
+        self, guide: Array, plane: Array, radius: int, smooth: float, frame: Array
+    ) -> Array:
+        """uint8 [H,W] of the frame, 0…255, of a small plane, 0…1, that the guide
+        explains.
+        """
+        if self._painting is not None:
+            return self._painting.matte(guide, plane, radius, smooth, frame)
+        a, b = _fit(guide, plane, radius, smooth)
+        whole = (0.0, 0.0, float(guide.shape[1]), float(guide.shape[0]))
+        slope, more = (
+            sample(x, whole, (frame.shape[1], frame.shape[0])) for x in (a, b)
+        )
+        return np.asarray(
+            np.clip((slope * (frame @ _LUMA) + more) * 255 + 0.5, 0, 255), np.uint8
+        )
+
+    def cartoon(self, frame: Array, picture: Picture) -> Array:
+        """An image network's picture with the lines of the frame, as far as the network
+        saw that; one that is larger than the frame as it is.
+        """
+        small = picture.inside()
+        part = picture.part(frame)
+        if (
+            min(small.shape[:2]) < 2
+            or small.shape[0] > part.shape[0]
+            or small.shape[1] > part.shape[1]
+        ):
+            return picture.of_frame(self.resized)
+        guide = self._guide(part, (small.shape[1], small.shape[0]))
+        planes = [small[..., c] * np.float32(1 / 255) for c in range(3)]
+        return np.stack(
+            [self._fitted(guide, p, _LINES, _FAINT, part) for p in planes], axis=-1
+        )
+
+    def blurred(
+        self,
+        frame: Array,
+        segments: Optional[Segments] = None,
+        strength: float = 1 / 24,
+    ) -> Array:
+        """The frame out of focus; what is of the mask has no part in it, so that it
+        casts no shadow.
+
+        strength: how far it is blurred, as a part of its width.
+        """
+        height, width = frame.shape[:2]
+        factor = max(1.0, width * strength / 2)
+        size = max(2, round(width / factor)), max(2, round(height / factor))
+        small: Array = self.resized(frame, size, "area").astype(np.float32)
+        weight = np.ones(small.shape[:2], np.float32)
+        if segments is not None:
+            high, wide = segments.probability.shape
+            weight = np.clip(
+                1
+                - 3
+                * sample(segments.probability, segments.view.within(wide, high), size),
+                0,
+                1,
+            )
+        soft = small * weight[..., None]
+        weight = weight[..., None]
+        for _ in range(2):  # without it, the small picture's pixels are seen
+            soft = _softer(soft)
+            weight = _softer(weight)
+        part = np.minimum(1, weight * 64)  # far inside the mask nothing is left
+        levels = soft / np.maximum(weight, 1 / 64) * part + small * (1 - part)
+        return self.resized(
+            np.asarray(levels + 0.5, np.uint8), (width, height), "bicubic"
+        )
+
+    def blur(self, frame: Array, segments: Segments, strength: float = 1 / 24) -> Array:
+        """All but the mask out of focus."""
+        return self.blend(
+            frame, self.blurred(frame, segments, strength), self.matte(frame, segments)
+        )
+
+    def replace(self, frame: Array, segments: Segments, background: Array) -> Array:
+        """All but the mask replaced by a picture of any size, its middle part of the
+        frame's shape.
+        """
+        return self.blend(
+            frame,
+            self.filling(background, (frame.shape[1], frame.shape[0])),
+            self.matte(frame, segments),
+        )
+
+    def filling(self, picture: Array, size: Tuple[int, int]) -> Array:
+        """The middle of a picture, at this width and height.
+
+        Worth keeping, where it is the same for many frames.
+        """
+        if (
+            picture.dtype != np.uint8
+            or picture.ndim != 3
+            or picture.shape[2] != 3
+            or picture.size == 0
+        ):
+            what = (
+                "a background is uint8 [height,width,3], "
+                f"not {picture.dtype} "
+                f"{list(picture.shape)}"
+            )
+            raise InputError(what, hint="edgec_runtime.read_photo gives one")
+        height, width = picture.shape[:2]
+        ratio = min(width / size[0], height / size[1])
+        part = size[0] * ratio, size[1] * ratio
+        return resize(
+            picture,
+            ((width - part[0]) / 2, (height - part[1]) / 2, *part),
+            size,
+            "bilinear",
+        )
+
+    def blend(self, front: Array, back: Array, alpha: Array) -> Array:
+        """`front` where alpha, uint8 [H,W], is 255, `back` where it is 0."""
+        if self._painting is not None:
+            return self._painting.blend(front, back, alpha)
+        a = alpha[..., None].astype(np.int32)
+        v: Array = front * a + back * (255 - a) + 128
+        return np.asarray((v + (v >> 8)) >> 8, np.uint8)
+
+    def resized(self, frame: Array, size: Tuple[int, int], how: str) -> Array:
+        """The whole picture at another width and height."""
+        if self._painting is not None:
+            return self._painting.resized(frame, size, how)
+        return whole(frame, size, how)
+
+
+def _softer(x: Array) -> Array:
+    for axis in (0, 1):
+        at = np.arange(x.shape[axis])
+        x = (
+            x / 2
+            + (x.take(at - 1, axis, mode="clip") + x.take(at + 1, axis, mode="clip"))
+            / 4
+        )
+    return x
+
+
+Effect = Callable[[Array, Result], Array]
+
+
+class _For(NamedTuple):
+    """task, result: what an effect is for; None for all.  does: in words."""
+
+    task: Optional[str]
+    result: Optional[Type[Any]]
+    does: str
+
+
+OVERLAY = "overlay"
+EFFECTS: Mapping[str, _For] = {
+    OVERLAY: _For(
+        None, None, "draws what was found; an image network's picture as it is"
+    ),
+    "blur": _For("segmentation", Segments, "what is behind a person, out of focus"),
+    "replace": _For(
+        "segmentation", Segments, "another picture behind a person: replace=FILE"
+    ),
+    "cartoon": _For(
+        "image", Picture, "an image network's picture, with the frame's own lines"
+    ),
+}
+
+
+def effects_for(task: str) -> List[str]:
+    """The names of those that a task can be shown with."""
+    return [name for name, it in EFFECTS.items() if it.task in (None, task)]
+
+
+def effect(text: str, painter: Painter) -> Effect:
+    """What makes a picture of a frame and its result, by its name in EFFECTS.
+
+    Raises InputError for other names, and when it gets a result of a task that it is
+    not for.
+    """
+    name, _, path = text.partition("=")
+    if name not in EFFECTS or (path and name != "replace"):
+        raise InputError(
+            f'there is no effect "{text}"{did_you_mean(name, EFFECTS)}',
+            hint="use " + ", ".join(EFFECTS),
+        )
+    paint = _replaced(path, painter) if name == "replace" else _paint(name, painter)
+
+    def made(frame: Array, result: Result) -> Array:
+        wanted = EFFECTS[name]
+        if wanted.result is not None and not isinstance(result, wanted.result):
+            article = "an" if wanted.task == "image" else "a"
+            what = (
+                f"{name} is for {article} {wanted.task}, "
+                "not for "
+                f"{type(result).__name__.lower()}"
+            )
+            raise InputError(
+                what,
+                hint="use overlay, or a bundle that was compiled with --task "
+                f"{wanted.task}",
+            )
+        return paint(frame, result)
+
+    return made
+
+
+def _paint(name: str, painter: Painter) -> Callable[[Array, Any], Array]:
+    if name == "blur":
+        return painter.blur
+    if name == "cartoon":
+        return painter.cartoon
+    return lambda frame, result: (
+        result.of_frame(painter.resized)
+        if isinstance(result, Picture)
+        else result.draw(frame)
+    )
+
+
+def _replaced(path: str, painter: Painter) -> Callable[[Array, Any], Array]:
+    if not path:
+        raise InputError("replace wants a picture", hint="replace=beach.jpg")
+    picture = read_photo(Path(path))
+    kept: Dict[Tuple[int, int], Array] = {}
+
+    def replaced(frame: Array, segments: Segments) -> Array:
+        size = frame.shape[1], frame.shape[0]
+        if size not in kept:
+            kept.clear()
+            kept[size] = painter.filling(picture, size)
+        return painter.blend(frame, kept[size], painter.matte(frame, segments))
+
+    return replaced
+
+
+def _certain(segments: Segments) -> Array:
+    """The probability, with what is nearly sure made sure: a veil over all of a picture
+    is seen.
+    """
+    middle = segments.threshold
+    steep = (segments.probability - middle) * 1.6 + 0.5
+    return np.asarray(np.clip(steep, 0, 1), np.float32)
+
+
+def _fit(guide: Array, mask: Array, radius: int, smooth: float) -> Tuple[Array, Array]:
+    """mask = a * guide + b, as well as it can within the radius."""
+    mean = _mean(guide, radius)
+    level = _mean(mask, radius)
+    slope = (_mean(guide * mask, radius) - mean * level) / (
+        _mean(guide * guide, radius) - mean * mean + smooth
+    )
+    return _mean(slope, radius), _mean(level - slope * mean, radius)
+
+
+def _mean(x: Array, radius: int) -> Array:
+    """Of each element the mean of those at most `radius` away, within the picture."""
+    for axis in (0, 1):
+        count = x.shape[axis]
+        sums = np.concatenate(
+            [np.zeros_like(x.take([0], axis), np.float64), x.cumsum(axis, np.float64)],
+            axis,
+        )
+        low = np.maximum(np.arange(count) - radius, 0)
+        high = np.minimum(np.arange(count) + radius, count - 1) + 1
+        shape = (-1, 1) if axis == 0 else (1, -1)
+        x = (sums.take(high, axis) - sums.take(low, axis)) / (high - low).reshape(shape)
+    return x
