@@ -1,5 +1,6 @@
-"""Repetition: tiles, and broadcasts to a shape as tiles of what was first given the
-same rank.
+"""Tiling, and broadcasting to a shape as tiling after a reshape to the target's rank.
+
+Semantics: ONNX Tile and Expand, TFLite TILE and BROADCAST_TO, all as numpy.tile.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ from edgec.ops.shape import Reshape, element_strides, gather, merge_dims
 
 @dataclass(frozen=True)
 class Tile(OpDef):
-    """The whole tensor `repeats` times along each axis, as numpy.tile."""
+    """The tensor repeated `repeats[i]` times along axis i: out[j] = in[j mod in.shape].
+
+    Semantics: numpy.tile, which ONNX Tile and TFLite TILE follow.
+
+    Attributes:
+        repeats: number of copies along each axis (0 gives an empty tensor)
+    """
 
     repeats: tuple[int, ...]
 
@@ -47,87 +54,105 @@ class Tile(OpDef):
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Every dimension times its repeats."""
-        if len(self.repeats) != x[0].rank or min(self.repeats, default=0) < 0:
-            raise ValueError(f"repeats {list(self.repeats)} do not fit {x[0]}")
-        merge_dims(*self._walk(x[0]))
-        return (
-            x[0].with_shape(
-                tuple(d * r for d, r in zip(x[0].shape, self.repeats, strict=True))
-            ),
-        )
+        """Return the input type with each dimension multiplied by its repeats.
 
-    def _walk(self, x: TensorType) -> tuple[list[int], list[int]]:
-        """Dimensions and strides of the gather: every repeat is a dimension that stands
-        still.
+        Raises ValueError when the repeats do not fit the rank, and when the gather
+        needs more dimensions than the kernel has.
         """
-        walk = zip(self.repeats, x.shape, element_strides(x.shape), strict=True)
-        pairs = [pair for r, d, s in walk for pair in ((r, 0), (d, s if d > 1 else 0))]
-        return [d for d, _ in pairs], [s for _, s in pairs]
+        rank = x[0].rank
+        if len(self.repeats) != rank or min(self.repeats, default=0) < 0:
+            raise ValueError(f"repeats {list(self.repeats)} do not fit {x[0]}")
+
+        merge_dims(*self._gather_dims(x[0]))
+
+        sizes = zip(x[0].shape, self.repeats, strict=True)
+        shape = tuple(size * repeat for size, repeat in sizes)
+        return (x[0].with_shape(shape),)
+
+    def _gather_dims(self, x: TensorType) -> tuple[list[int], list[int]]:
+        """Return the dimensions and element strides of the gather that tiles `x`.
+
+        Each axis becomes two dimensions, (repeat, size). The stride of a repeat is 0,
+        so that every copy reads the same elements.
+        """
+        dims: list[int] = []
+        strides: list[int] = []
+        axes = zip(self.repeats, x.shape, element_strides(x.shape), strict=True)
+        for repeat, size, stride in axes:
+            dims += [repeat, size]
+            strides += [0, stride if size > 1 else 0]
+        return dims, strides
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.tile."""
+        """Compute numpy.tile."""
         return [np.tile(x[0], self.repeats)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """The same repeats on permuted axes."""
+        """Return a tile with the repeats of the permuted axes."""
         return Tile(tuple(self.repeats[p] for p in perm))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Tile with constant repeats; Expand broadcasts both ways."""
+        """Read Tile with constant repeats, and Expand, whose shape broadcasts both ways.
+
+        Expand also keeps an input dimension where the given shape has 1.
+        """
         x = node.input(0)
-        given = ints(node.const(1))
-        assert given is not None
+        sizes = ints(node.const(1))
+        assert sizes is not None
+
         if node.op_type == "Expand":
-            return broadcast_to(
-                node.build,
-                x,
-                np.broadcast_shapes(x.type.shape, tuple(given)),
-                node.name,
-            )
-        # half of the axes after the other: six move at once
-        if x.type.rank > 3 and len(given) == x.type.rank:
-            first = tuple(r if i < 2 else 1 for i, r in enumerate(given))
-            x = node.build.add(cls(first), [x], node.name)
-            given = [1, 1, *given[2:]]
-        return node.build.add(cls(tuple(given)), [x], node.name)
+            shape = np.broadcast_shapes(x.type.shape, tuple(sizes))
+            return broadcast_to(node.build, x, shape, node.name)
+
+        # Tiling needs two gather dimensions an axis and the kernel has six, so that a
+        # tensor of more than three axes is tiled in two steps.
+        repeats = sizes
+        if x.type.rank > 3 and len(repeats) == x.type.rank:
+            leading = tuple(r if i < 2 else 1 for i, r in enumerate(repeats))
+            x = node.build.add(cls(leading), [x], node.name)
+            repeats = [1, 1, *repeats[2:]]
+        return node.build.add(cls(tuple(repeats)), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """TILE and BROADCAST_TO: the declared output shape says the repeats."""
+        """Read TILE and BROADCAST_TO, whose repeats follow from the declared output."""
         x = op.input(0)
-        shape = op.outputs[0].type.shape
+        out = op.outputs[0]
+        shape = out.type.shape
+
         same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
         if same_rank != x.type.shape:
-            x = op.build.add(Reshape(same_rank), [x], f"{op.outputs[0].name}_rank")
+            x = op.build.add(Reshape(same_rank), [x], f"{out.name}_rank")
+
         op.build.write(cls(_repeats(same_rank, shape)), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """TILE."""
-        return TfliteCode(
-            "TILE", None, 1, (op.inputs[0], np.array(self.repeats, np.int32))
-        )
+        """Return TILE, whose repeats are a constant input."""
+        repeats = np.array(self.repeats, np.int32)
+        return TfliteCode("TILE", None, 1, (op.inputs[0], repeats))
 
     def c(self, op: Op) -> KernelCall:
-        """A gather that stands still along the repeats."""
-        return gather(op, *self._walk(op.inputs[0].type))
+        """Return a strided gather whose stride is 0 along the repeats."""
+        dims, strides = self._gather_dims(op.inputs[0].type)
+        return gather(op, dims, strides)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """A pixel over an image, channels, everything."""
-        s8 = Quant.per_tensor(0.1, 3)
-        for label, repeats, shape in (
+        """Yield a pixel over an image, repeated channels, and repeats of all axes."""
+        cases = (
             ("pixel", (1, 4, 5, 1), (1, 1, 1, 6)),
             ("channels", (1, 1, 1, 3), (1, 2, 3, 4)),
             ("all", (2, 1, 3), (2, 3, 2)),
-        ):
-            yield Sample(cls(repeats), (Arg(TensorType(shape)),), label=label)
-            yield Sample(
-                cls(repeats), (Arg(TensorType(shape, "int8", s8)),), label=f"{label}_s8"
-            )
+        )
+        quant = Quant.per_tensor(0.1, 3)
+        for label, repeats, shape in cases:
+            real = Arg(TensorType(shape))
+            quantized = Arg(TensorType(shape, "int8", quant))
+            yield Sample(cls(repeats), (real,), label=label)
+            yield Sample(cls(repeats), (quantized,), label=f"{label}_s8")
         yield Sample(cls((3,)), (Arg(TensorType((2,), "int64")),), label="s64")
 
     @edgetpu_rule(fix=None)
@@ -140,14 +165,23 @@ class Tile(OpDef):
 
 
 def _repeats(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
-    """How often each dimension is repeated to become the target's."""
-    if any(t % d if d else t for d, t in zip(shape, target, strict=True)):
-        raise ValueError(f"{list(shape)} does not repeat to {list(target)}")
-    return tuple(t // d if d else 1 for d, t in zip(shape, target, strict=True))
+    """Return how often each dimension is repeated to become the target's.
+
+    Raises ValueError when a target size is not a multiple of the dimension.
+    """
+    repeats: list[int] = []
+    for size, target_size in zip(shape, target, strict=True):
+        # An empty dimension can only become another empty one.
+        remainder = target_size % size if size else target_size
+        if remainder:
+            raise ValueError(f"{list(shape)} does not repeat to {list(target)}")
+        repeats.append(target_size // size if size else 1)
+    return tuple(repeats)
 
 
 def broadcast_to(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
-    """`x` broadcast to a shape as numpy does."""
+    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile."""
     same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
-    y = x if same_rank == x.type.shape else b.add(Reshape(same_rank), [x], name)
-    return b.add(Tile(_repeats(same_rank, shape)), [y], name)
+    if same_rank != x.type.shape:
+        x = b.add(Reshape(same_rank), [x], name)
+    return b.add(Tile(_repeats(same_rank, shape)), [x], name)

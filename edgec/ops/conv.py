@@ -42,6 +42,7 @@ from edgec.ops.common import (
     with_float_weights,
 )
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
+from edgec.ops.ranks import conv_in_planes, of_one_row
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import (
     Pads,
@@ -55,7 +56,7 @@ from edgec.ops.window import (
     tflite_padding,
     tflite_pads,
 )
-from edgec.ops.windows_nd import conv_by_taps, conv_in_planes, of_one_row
+from edgec.ops.windows_nd import conv_by_taps
 
 _WIDEST = 1 << 16
 """Pixels: a dilated window as wide as this is no window of an image."""

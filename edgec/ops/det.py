@@ -1,4 +1,7 @@
-"""Determinants of square matrices."""
+"""Determinants of square matrices.
+
+Semantics: ONNX Det, computed in double as numpy.linalg.det (an LU factorization).
+"""
 
 from __future__ import annotations
 
@@ -24,44 +27,56 @@ from edgec.ops.common import real_types
 
 @dataclass(frozen=True)
 class Det(OpDef):
-    """The determinant of the last two axes, which go."""
+    """The determinants of the matrices in the last two axes: [..., n, n] to [...]."""
 
     kind = "det"
     onnx = ("Det",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The leading dimensions."""
+        """Return float32 with the leading dimensions.
+
+        Raises ValueError unless the last two dimensions are equal.
+        """
         real_types(self, x[0], int8=False)
-        if x[0].rank < 2 or x[0].shape[-1] != x[0].shape[-2]:
+        shape = x[0].shape
+        if len(shape) < 2 or shape[-1] != shape[-2]:
             raise ValueError(f"{x[0]} is no square matrix")
-        return (TensorType(x[0].shape[:-2]),)
+        return (TensorType(shape[:-2]),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """In double."""
-        return [np.asarray(np.linalg.det(x[0].astype(np.float64)), np.float32)]
+        """Compute the determinants in double and round them to float32."""
+        determinants = np.linalg.det(x[0].astype(np.float64))
+        return [np.asarray(determinants, np.float32)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Det."""
+        """Read Det, which has no attributes."""
         return node.build.add(cls(), [node.input(0)], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_det_f32."""
+        """Return ek_det_f32, whose scratch memory holds one matrix in double."""
         x = op.inputs[0]
         y = op.output
         n = x.type.shape[-1]
+        matrix_bytes = max(1, n * n) * 8
         return KernelCall.of(
-            "ek_det_f32", x, y, Scratch(max(1, n * n) * 8), y.type.size, n
+            "ek_det_f32",
+            x,
+            y,
+            Scratch(matrix_bytes),
+            y.type.size,
+            n,
         )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """One matrix, several, a singular one, one of one element."""
+        """Yield one matrix, several, matrices of one element, and a singular one."""
         for shape in ((4, 4), (2, 3, 5, 5), (3, 1, 1)):
-            yield Sample(cls(), (Arg(TensorType(shape)),), label=f"{len(shape)}d")
+            matrices = Arg(TensorType(shape))
+            yield Sample(cls(), (matrices,), label=f"{len(shape)}d")
+
         singular = np.array([[1, 2], [2, 4]], np.float32)
-        yield Sample(
-            cls(), (Arg(TensorType((2, 2)), True, singular),), label="singular"
-        )
+        constant = Arg(TensorType((2, 2)), True, singular)
+        yield Sample(cls(), (constant,), label="singular")

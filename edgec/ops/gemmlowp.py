@@ -1,9 +1,9 @@
-"""exp, 1 / (1 + x), logistic and tanh in gemmlowp's fixed-point arithmetic, as TFLite's
-reference kernels use them.
+"""exp, 1 / (1 + x), logistic and tanh in gemmlowp's fixed-point arithmetic.
 
-A number with i integer bits is stored as an int32 of 31 - i fractional bits (SOFTMAX),
-or as an int16 of 15 - i (LSTM); `bits` says which. Source:
-gemmlowp/fixedpoint/fixedpoint.h. Arrays are int64 within.
+TFLite's reference kernels of SOFTMAX and LSTM use these functions. A number with i
+integer bits is an int32 of 31 - i fractional bits (SOFTMAX), or an int16 of 15 - i
+fractional bits (LSTM); the argument `bits` is 32 or 16. Intermediate arrays are int64.
+Source: gemmlowp/fixedpoint/fixedpoint.h, whose constants these are.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 from edgec.ir import Array
 from edgec.ops.fixed_point import rounding_divide_by_pot
 
-_EXP_EIGHTH = 1895147668  # exp(-1/8)
+_EXP_EIGHTH = 1895147668
+"""exp(-1/8) with no integer bits."""
 _THIRD = 715827883
+"""1/3 with no integer bits."""
 _EXP_STEPS = (
     (-2, 1672461947),
     (-1, 1302514674),
@@ -24,69 +26,97 @@ _EXP_STEPS = (
     (3, 720401),
     (4, 242),
 )
-"""exp(-2^e) for each bit of the argument."""
+"""(e, exp(-2^e)) for each bit of the argument, the factors with no integer bits."""
 _48_17 = 1515870810
-_MINUS_32_17 = -1010580540  # two integer bits
+"""48/17 with two integer bits: the start of Newton's reciprocal is 48/17 - 32/17 x."""
+_MINUS_32_17 = -1010580540
+"""-32/17 with two integer bits."""
 
 
 def _constant(value: int, bits: int) -> int:
-    """A constant of 32 bits in as many."""
+    """Return a 32-bit fixed-point constant rounded to `bits` bits."""
     return int(rounding_divide_by_pot(np.array(value), 32 - bits))
 
 
 def _clip(x: Array, bits: int) -> Array:
-    return np.clip(x, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    """Return `x` saturated to a signed integer of `bits` bits."""
+    limit = 1 << (bits - 1)
+    return np.clip(x, -limit, limit - 1)
 
 
 def _mul(a: Array, b: Array | int, bits: int) -> Array:
-    """The high half of 2ab, ties away from zero; saturating."""
-    ab = np.asarray(a, np.int64) * b
-    total = ab + np.where(ab >= 0, 1 << (bits - 2), 1 - (1 << (bits - 2)))
-    return _clip(
-        np.where(total >= 0, total >> (bits - 1), -((-total) >> (bits - 1))), bits
-    )
+    """Return the high half of 2ab, ties away from zero, saturated.
+
+    This is gemmlowp's SaturatingRoundingDoublingHighMul for 16 and 32 bits.
+    """
+    product = np.asarray(a, np.int64) * b
+    half = 1 << (bits - 2)
+    total = product + np.where(product >= 0, half, 1 - half)
+
+    # C's division by 2^(bits - 1) truncates towards zero; a shift rounds down.
+    shift = bits - 1
+    high = np.where(total >= 0, total >> shift, -((-total) >> shift))
+    return _clip(high, bits)
 
 
 def _half(x: Array) -> Array:
+    """Return x / 2 as int64, ties away from zero."""
     return rounding_divide_by_pot(x, 1).astype(np.int64)
 
 
 def exp_on_negative_values(a: Array, integer_bits: int = 5, bits: int = 32) -> Array:
-    """exp(a) with no integer bits, for a <= 0 with up to 5 integer bits."""
+    """Return exp(a) with no integer bits, for a <= 0 with up to 5 integer bits.
+
+    The argument is split as a = r - Σ 2^e with r in [-1/4, 0). exp(r) is a polynomial,
+    and each remaining bit multiplies the result by the constant exp(-2^e).
+    """
     a64 = np.asarray(a, np.int64)
-    fraction = bits - 1 - integer_bits
-    quarter = 1 << (fraction - 2)
-    rest = (a64 & (quarter - 1)) - quarter
-    result = _exp_near_zero(_clip(rest << integer_bits, bits), bits)
-    remainder = rest - a64
+    fraction_bits = bits - 1 - integer_bits
+    quarter = 1 << (fraction_bits - 2)
+
+    near_zero = (a64 & (quarter - 1)) - quarter
+    result = _exp_near_zero(_clip(near_zero << integer_bits, bits), bits)
+
+    remainder = near_zero - a64
     for exponent, factor in _EXP_STEPS:
-        if exponent < integer_bits:
-            bit = (remainder >> (fraction + exponent)) & 1
-            result = np.where(
-                bit == 1, _mul(result, _constant(factor, bits), bits), result
-            )
-    return np.where(a64 == 0, (1 << (bits - 1)) - 1, result).astype(np.int32)
+        if exponent >= integer_bits:
+            continue
+        bit = (remainder >> (fraction_bits + exponent)) & 1
+        product = _mul(result, _constant(factor, bits), bits)
+        result = np.where(bit == 1, product, result)
+
+    largest = (1 << (bits - 1)) - 1
+    return np.where(a64 == 0, largest, result).astype(np.int32)
 
 
 def _exp_near_zero(a: Array, bits: int) -> Array:
-    """exp on [-1/4, 0): a polynomial around -1/8."""
+    """Return exp(a) on [-1/4, 0) by its Taylor polynomial of degree 4 around -1/8.
+
+    exp(a) = exp(-1/8) (1 + x + x²/2 + x³/6 + x⁴/24) with x = a + 1/8; the last three
+    terms are computed as ((x⁴/4 + x³)/3 + x²)/2.
+    """
     x = a + (1 << (bits - 4))
     x2 = _mul(x, x, bits)
     x3 = _mul(x2, x, bits)
     x4 = _mul(x2, x2, bits)
-    sum34 = rounding_divide_by_pot(x4, 2).astype(np.int64) + x3
-    tail = _half(_mul(sum34, _constant(_THIRD, bits), bits) + x2)
-    whole = _constant(_EXP_EIGHTH, bits)
-    return _clip(whole + _mul(x + tail, whole, bits), bits)
+
+    cubic = rounding_divide_by_pot(x4, 2).astype(np.int64) + x3
+    tail = _half(_mul(cubic, _constant(_THIRD, bits), bits) + x2)
+
+    factor = _constant(_EXP_EIGHTH, bits)
+    return _clip(factor + _mul(x + tail, factor, bits), bits)
 
 
 def _reciprocal(a: Array, bits: int) -> Array:
-    """2 / (1 + a) for a in [0, 1) with no integer bits, with two of them: three Newton
-    steps.
+    """Return 2 / (1 + a) with two integer bits, for a in [0, 1) with none.
+
+    Three Newton steps x ← x + x (1 - d x) refine 48/17 - 32/17 d, d = (1 + a) / 2.
     """
-    # of a + one, which is 2^(bits - 1) - 1, rounded
+    # 1 is stored as 2^(bits - 1) - 1, and gemmlowp rounds (a + 1) / 2.
     half = (np.asarray(a, np.int64) + (1 << (bits - 1))) // 2
-    x = _constant(_48_17, bits) + _mul(half, _constant(_MINUS_32_17, bits), bits)
+
+    slope = _constant(_MINUS_32_17, bits)
+    x = _constant(_48_17, bits) + _mul(half, slope, bits)
     for _ in range(3):
         error = (1 << (bits - 3)) - _mul(half, x, bits)
         x = x + _clip(_mul(x, error, bits) << 2, bits)
@@ -94,25 +124,35 @@ def _reciprocal(a: Array, bits: int) -> Array:
 
 
 def reciprocal_of_one_plus(a: Array, bits: int = 32) -> Array:
-    """1 / (1 + a) for a in [0, 1), both with no integer bits."""
+    """Return 1 / (1 + a) for a in [0, 1), both with no integer bits."""
     return _clip(_reciprocal(a, bits) << 1, bits).astype(np.int32)
 
 
 def logistic_16(a: Array, integer_bits: int) -> Array:
-    """int16 with integer bits to int16 without."""
+    """Return 1 / (1 + exp(-a)) as int16 with no integer bits.
+
+    logistic(a) = 1 / (1 + exp(-|a|)) for a > 0, and 1 minus that for a < 0.
+    """
     a64 = np.asarray(a, np.int64)
     one = (1 << 15) - 1
-    positive = reciprocal_of_one_plus(
-        exp_on_negative_values(-np.abs(a64), integer_bits, 16), 16
-    )
+    half = 1 << 14
+
+    e = exp_on_negative_values(-np.abs(a64), integer_bits, 16)
+    positive = reciprocal_of_one_plus(e, 16)
     y = np.where(a64 > 0, positive, one - positive)
-    return np.where(a64 == 0, 1 << 14, y).astype(np.int16)
+    return np.where(a64 == 0, half, y).astype(np.int16)
 
 
 def tanh_16(a: Array, integer_bits: int) -> Array:
-    """int16 with integer bits to int16 without."""
+    """Return tanh(a) as int16 with no integer bits.
+
+    tanh(a) = (1 - e) / (1 + e) with e = exp(-2|a|), with the sign of a.
+    """
     a64 = np.asarray(a, np.int64)
-    # of twice the argument
+
+    # One more integer bit reads the same number as 2a.
     e = exp_on_negative_values(-np.abs(a64), integer_bits + 1, 16)
-    t = _clip((_reciprocal(e, 16) - (1 << 13)) << 2, 16)
-    return np.where(a64 == 0, 0, np.where(a64 < 0, -t, t)).astype(np.int16)
+    magnitude = _clip((_reciprocal(e, 16) - (1 << 13)) << 2, 16)
+
+    signed = np.where(a64 < 0, -magnitude, magnitude)
+    return np.where(a64 == 0, 0, signed).astype(np.int16)

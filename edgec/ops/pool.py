@@ -35,6 +35,7 @@ from edgec.ops.fixed_point import (
     clamp_float,
     tflite_activation,
 )
+from edgec.ops.ranks import of_one_row, pool_in_planes
 from edgec.ops.reduce import Mean
 from edgec.ops.shape import from_nhwc, to_nhwc
 from edgec.ops.window import (
@@ -52,8 +53,6 @@ from edgec.ops.windows_nd import (
     SlidingWindow,
     average_by_taps,
     max_by_taps,
-    of_one_row,
-    pool_in_planes,
 )
 
 

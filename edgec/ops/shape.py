@@ -1,4 +1,7 @@
-"""Ops that only rename or reorder elements: reshape (a view) and transpose."""
+"""Reshape (a view) and transpose, and the strided gather that reorders elements.
+
+Semantics: numpy.reshape and numpy.transpose, which ONNX and TFLite follow.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,27 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.limits import within
 
-_TRANSPOSE = (82_944, 102_400)
-_RESHAPE = (110_000, 230_400)
-_RESHAPE_HEAD = (408_000, 1_632_000)
-"""Elements of the largest int8 TRANSPOSE and RESHAPE that compiler v16 was seen to map
-(rounded up a little), and of the smallest that it refused. Its log of a YOLOv8n of 192
-pixels has all operators mapped, among them the TRANSPOSE of a head of [1,24,24,144],
-and at 640 pixels refuses those of 102400 elements and more.
+MAX_GATHER_RANK = 6
+"""Dimensions of the struct ek_gather_t."""
+
+_TRANSPOSE_LIMITS = (82_944, 102_400)
+_RESHAPE_LIMITS = (110_000, 230_400)
+_HEAD_RESHAPE_LIMITS = (408_000, 1_632_000)
+"""(mapped, refused): elements of the largest int8 TRANSPOSE or RESHAPE mapped by the
+Edge TPU compiler v16 (rounded up a little), and of the smallest one refused.
+
+Its log of a YOLOv8n of 192 pixels has all operators mapped, among them the TRANSPOSE
+of a head of [1,24,24,144], and at 640 pixels refuses those of 102400 elements and more.
 """
 
 
 @dataclass(frozen=True)
 class Reshape(OpDef):
-    """The same elements in the same order under another shape."""
+    """The same elements in the same order (row-major) under another shape.
+
+    Attributes:
+        shape: dimensions of the output; their product is the input's number of elements
+    """
 
     shape: tuple[int, ...]
 
@@ -60,7 +71,10 @@ class Reshape(OpDef):
     view: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """`shape`, which must hold as many elements."""
+        """Return the input type with `shape`; per-channel scales move with their axis.
+
+        Raises ValueError when the number of elements differs.
+        """
         if prod(self.shape) != x[0].size:
             raise ValueError(f"{x[0]} does not fit the shape {list(self.shape)}")
         quant = x[0].quant and x[0].quant.reshaped(x[0].shape, self.shape)
@@ -69,64 +83,70 @@ class Reshape(OpDef):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """No element changes."""
+        """Compute numpy.reshape."""
         return [x[0].reshape(self.shape)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """Reshape, Flatten, Squeeze, Unsqueeze with constant shapes and axes; Identity
-        and Dropout as themselves.
+        """Read the reshaping ops with constant shapes and axes, Identity and Dropout.
+
+        Dropout outside training is the identity, and its optional mask is all true.
         """
         x = node.input(0)
-        if node.op_type == "Dropout":
+        is_dropout = node.op_type == "Dropout"
+        if is_dropout:
             _check_inference(node)
-        y = node.build.add(cls(_onnx_shape(node, x.type.shape)), [x], node.name)
-        if node.op_type == "Dropout" and node.n_outputs > 1:
-            return [
-                y,
-                node.build.const(np.ones(x.type.shape, bool), f"{node.name}_mask"),
-            ]
+
+        shape = _onnx_shape(node, x.type.shape)
+        y = node.build.add(cls(shape), [x], node.name)
+
+        if is_dropout and node.n_outputs > 1:
+            mask = np.ones(x.type.shape, bool)
+            return [y, node.build.const(mask, f"{node.name}_mask")]
         return y
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """RESHAPE to its constant shape (-1 is computed); else the declared output
-        shape is the shape.
+        """Read RESHAPE, SQUEEZE and EXPAND_DIMS.
+
+        A constant shape input of RESHAPE (-1 is computed) takes precedence; otherwise
+        the declared output shape is the target.
         """
+        x = op.input(0)
         shape = op.outputs[0].type.shape
-        if op.name == "RESHAPE" and len(op.inputs) > 1 and op.inputs[1]:
-            given = op.inputs[1].const
-        else:
-            given = None
-        if given is not None and given.ndim == 1:
-            shape = _computed([int(d) for d in given], op.input(0).type.size)
-        # the input and the declared shape say the same
+        has_shape_input = op.name == "RESHAPE" and len(op.inputs) > 1
+        shape_input = op.inputs[1] if has_shape_input else None
+
+        target = shape_input.const if shape_input else None
+        if target is not None and target.ndim == 1:
+            sizes = [int(size) for size in target]
+            shape = _with_computed_size(sizes, x.type.size)
+
+        # The options repeat what the shape input or the declared output says.
         op.ignore("newShape", "squeezeDims")
-        op.build.write(cls(shape), [op.input(0)], op.outputs)
+        op.build.write(cls(shape), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """RESHAPE with its shape as a constant tensor."""
+        """Return RESHAPE with its shape both as an option and as a constant input."""
         options = ("ReshapeOptions", {"newShape": list(self.shape)})
-        return TfliteCode(
-            "RESHAPE", options, 1, (op.inputs[0], np.array(self.shape, np.int32))
-        )
+        shape = np.array(self.shape, np.int32)
+        return TfliteCode("RESHAPE", options, 1, (op.inputs[0], shape))
 
     def c(self, op: Op) -> KernelCall:
-        """A copy; the memory planner usually makes it a view, and then this is not
-        called.
+        """Return a copy.
+
+        The memory planner usually makes the output a view, and then drops this call.
         """
         x = op.inputs[0]
         return KernelCall.of("ek_copy", x, op.output, x.type.nbytes)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Float and int8."""
-        yield Sample(cls((2, 6)), (Arg(TensorType((1, 3, 4))),))
-        yield Sample(
-            cls((1, 12)),
-            (Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1))),),
-            label="s8",
-        )
+        """Yield a float and an int8 tensor."""
+        real = Arg(TensorType((1, 3, 4)))
+        quantized = Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1)))
+        yield Sample(cls((2, 6)), (real,))
+        yield Sample(cls((1, 12)), (quantized,), label="s8")
 
     @edgetpu_rule(
         fix="keep the tensor as it is on the Edge TPU and reshape it on the CPU, "
@@ -137,71 +157,105 @@ class Reshape(OpDef):
         b]); refused from 230400 on.
         """
         x = op.inputs[0].type
-        before, after = ([d for d in shape if d > 1] for shape in (x.shape, self.shape))
-        head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
+        before = [size for size in x.shape if size > 1]
+        after = [size for size in self.shape if size > 1]
         if before == after:
             return None
+
+        is_head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
+        limits = _HEAD_RESHAPE_LIMITS if is_head else _RESHAPE_LIMITS
         seen = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
-        return within(x.size, *(_RESHAPE_HEAD if head else _RESHAPE), seen)
+        return within(x.size, *limits, seen)
 
 
 def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The output shape of the ONNX ops that reshape."""
+    """Return the output shape of an ONNX op that reshapes an input of `shape`."""
     if node.op_type in ("Identity", "Dropout"):
         return shape
     if node.op_type == "Flatten":
-        # may be the rank: everything is then one row for each element
-        axis = node.attrs.get("axis", 1)
-        axis = len(shape) if axis == len(shape) else axis_of(axis, len(shape))
-        return (prod(shape[:axis]), prod(shape[axis:]))
+        return _flattened_shape(node, shape)
     if node.op_type == "Reshape":
-        return _resolve(node, shape)
+        return _reshaped_shape(node, shape)
+
+    # Squeeze and Unsqueeze: the axes became an input in opset 13.
     axes = node.attrs.get("axes") if node.opset < 13 else ints(node.const(1))
     if node.op_type == "Squeeze":
-        if axes is not None:
-            drop = {axis_of(a, len(shape)) for a in axes}
-        else:
-            drop = {i for i, d in enumerate(shape) if d == 1}
-        return tuple(d for i, d in enumerate(shape) if i not in drop)
-    rank = len(shape) + len(axes or [])
-    inserted = {axis_of(a, rank) for a in axes or []}
-    dims = iter(shape)
-    return tuple(1 if i in inserted else next(dims) for i in range(rank))
+        return _squeezed_shape(shape, axes)
+    return _unsqueezed_shape(shape, axes or [])
+
+
+def _flattened_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the matrix shape of Flatten: the sizes before and from `axis` multiplied."""
+    rank = len(shape)
+    axis = node.attrs.get("axis", 1)
+    # The axis may also be the rank, which gives one column.
+    if axis != rank:
+        axis = axis_of(axis, rank)
+    return (prod(shape[:axis]), prod(shape[axis:]))
+
+
+def _squeezed_shape(
+    shape: tuple[int, ...], axes: Sequence[int] | None
+) -> tuple[int, ...]:
+    """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None."""
+    if axes is None:
+        return tuple(size for size in shape if size != 1)
+    dropped = {axis_of(axis, len(shape)) for axis in axes}
+    return tuple(size for i, size in enumerate(shape) if i not in dropped)
+
+
+def _unsqueezed_shape(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return `shape` with a 1 inserted at each of `axes`, which count in the output."""
+    rank = len(shape) + len(axes)
+    inserted = {axis_of(axis, rank) for axis in axes}
+    sizes = iter(shape)
+    return tuple(1 if i in inserted else next(sizes) for i in range(rank))
 
 
 def _check_inference(node: OnnxNode) -> None:
-    """Raise ValueError for a Dropout in training mode (an input since opset 12), which
-    drops elements at random.
+    """Raise ValueError for a Dropout in training mode, which drops elements at random.
+
+    The training mode is an input since opset 12; with a ratio of 0 it has no effect.
     """
     node.attrs.ignore("ratio", "seed")
-    training, ratio = (
-        (node.const(2), node.const(1)) if node.optional(2) is not None else (None, None)
-    )
-    if training is not None and training.any() and (ratio is None or ratio.any()):
+    if node.optional(2) is None:
+        return
+
+    training = node.const(2)
+    ratio = node.const(1)
+    is_training = training is not None and bool(training.any())
+    drops = ratio is None or bool(ratio.any())
+    if is_training and drops:
         raise ValueError("training_mode; export the model for inference")
 
 
-def _resolve(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The target of an ONNX Reshape: 0 keeps the dimension (unless allowzero), -1 is
-    computed.
+def _reshaped_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the target shape of an ONNX Reshape of an input of `shape`.
+
+    A target of 0 copies the input's dimension (unless allowzero); -1 is computed.
     """
     target = node.const(1) if node.opset >= 5 else np.array(node.attrs["shape"])
     assert target is not None
-    dims = [int(d) for d in target.reshape(-1)]
+    sizes = [int(size) for size in target.reshape(-1)]
     if not node.attrs.get("allowzero", 0):
-        dims = [shape[i] if d == 0 else d for i, d in enumerate(dims)]
-    return _computed(dims, prod(shape))
+        sizes = [shape[i] if size == 0 else size for i, size in enumerate(sizes)]
+    return _with_computed_size(sizes, prod(shape))
 
 
-def _computed(dims: Sequence[int], size: int) -> tuple[int, ...]:
-    """The dimensions with -1 replaced by what is left of the elements."""
-    known = prod(d for d in dims if d != -1)
-    return tuple((size // known if known else 0) if d == -1 else d for d in dims)
+def _with_computed_size(sizes: Sequence[int], total: int) -> tuple[int, ...]:
+    """Return `sizes` with -1 replaced so that the product is `total` elements."""
+    known = prod(size for size in sizes if size != -1)
+    missing = total // known if known else 0
+    return tuple(missing if size == -1 else size for size in sizes)
 
 
 @dataclass(frozen=True)
 class Transpose(OpDef):
-    """out.shape[i] = in.shape[perm[i]], as numpy.transpose."""
+    """A permutation of the axes: out.shape[i] = in.shape[perm[i]], as numpy.transpose.
+
+    Attributes:
+        perm: for each output axis the input axis it comes from
+    """
 
     perm: tuple[int, ...]
 
@@ -214,77 +268,80 @@ class Transpose(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The dimensions in the order of `perm`."""
+        """Return the input type with its dimensions in the order of `perm`.
+
+        Raises ValueError when `perm` is no permutation of the axes, and when the gather
+        needs more dimensions than the kernel has.
+        """
         if sorted(self.perm) != list(range(x[0].rank)):
             raise ValueError(f"perm {self.perm} does not fit {x[0]}")
-        strides = element_strides(x[0].shape)
-        merge_dims([x[0].shape[p] for p in self.perm], [strides[p] for p in self.perm])
+        merge_dims(*self._gather_dims(x[0]))
+
+        shape = tuple(x[0].shape[axis] for axis in self.perm)
         quant = x[0].quant and x[0].quant.permuted(self.perm)
-        return (TensorType(tuple(x[0].shape[p] for p in self.perm), x[0].dtype, quant),)
+        return (TensorType(shape, x[0].dtype, quant),)
+
+    def _gather_dims(self, x: TensorType) -> tuple[list[int], list[int]]:
+        """Return the dimensions and element strides of `x` in the order of `perm`."""
+        strides = element_strides(x.shape)
+        permuted_dims = [x.shape[axis] for axis in self.perm]
+        permuted_strides = [strides[axis] for axis in self.perm]
+        return permuted_dims, permuted_strides
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.transpose."""
+        """Compute numpy.transpose as a dense array."""
         return [np.ascontiguousarray(x[0].transpose(self.perm))]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Without `perm` the dimensions are reversed."""
+        """Read Transpose; without `perm` the dimensions are reversed."""
         x = node.input(0)
         perm = node.attrs.get("perm") or range(x.type.rank)[::-1]
-        return node.build.add(cls(tuple(int(p) for p in perm)), [x], node.name)
+        spec = cls(tuple(int(axis) for axis in perm))
+        return node.build.add(spec, [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """TRANSPOSE with a constant permutation."""
-        op.build.write(
-            cls(tuple(int(p) for p in op.const(1))), [op.input(0)], op.outputs
-        )
+        """Read TRANSPOSE with a constant permutation."""
+        perm = tuple(int(axis) for axis in op.const(1))
+        op.build.write(cls(perm), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """TRANSPOSE; version 2 is int8."""
-        version = 2 if op.inputs[0].type.dtype == "int8" else 1
-        return TfliteCode(
-            "TRANSPOSE",
-            ("TransposeOptions", {}),
-            version,
-            (op.inputs[0], np.array(self.perm, np.int32)),
-        )
+        """Return TRANSPOSE; version 2 introduced int8."""
+        x = op.inputs[0]
+        version = 2 if x.type.dtype == "int8" else 1
+        perm = np.array(self.perm, np.int32)
+        return TfliteCode("TRANSPOSE", ("TransposeOptions", {}), version, (x, perm))
 
     def c(self, op: Op) -> KernelCall:
-        """A strided gather."""
-        x = op.inputs[0].type
-        strides = element_strides(x.shape)
-        return gather(
-            op, [x.shape[p] for p in self.perm], [strides[p] for p in self.perm]
-        )
+        """Return a strided gather."""
+        dims, strides = self._gather_dims(op.inputs[0].type)
+        return gather(op, dims, strides)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Image layouts and a swap."""
+        """Yield image layouts, a matrix, five dimensions, and images of several tiles."""
+        quant = Quant.per_tensor(0.5, 1)
         yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((1, 4, 5, 3))),))
-        yield Sample(
-            cls((0, 2, 3, 1)),
-            (Arg(TensorType((1, 4, 5, 3), "int8", Quant.per_tensor(0.5, 1))),),
-            label="s8",
-        )
-        yield Sample(
-            cls((1, 0)),
-            (Arg(TensorType((4, 5), "int8", Quant.per_tensor(0.5, 1))),),
-            label="s8_2d",
-        )
-        yield Sample(
-            cls((0, 1, 4, 2, 3)),
-            (Arg(TensorType((1, 2, 3, 4, 5), "int32")),),
-            label="s32_5d",
-        )
-        for dtype, quant in (("float32", None), ("int8", Quant.per_tensor(0.5, 1))):
-            yield Sample(
-                cls((0, 3, 1, 2)),
-                (Arg(TensorType((2, 15, 21, 70), dtype, quant)),),
-                label=f"{dtype}_tiles",
-            )
+
+        image = Arg(TensorType((1, 4, 5, 3), "int8", quant))
+        yield Sample(cls((0, 2, 3, 1)), (image,), label="s8")
+
+        matrix = Arg(TensorType((4, 5), "int8", quant))
+        yield Sample(cls((1, 0)), (matrix,), label="s8_2d")
+
+        five_dims = Arg(TensorType((1, 2, 3, 4, 5), "int32"))
+        yield Sample(cls((0, 1, 4, 2, 3)), (five_dims,), label="s32_5d")
+
+        tiled_shape = (2, 15, 21, 70)
+        for tiled in (
+            TensorType(tiled_shape),
+            TensorType(tiled_shape, "int8", quant),
+        ):
+            label = f"{tiled.dtype}_tiles"
+            yield Sample(cls((0, 3, 1, 2)), (Arg(tiled),), label=label)
 
     @edgetpu_rule(
         fix="keep the tensor as it is on the Edge TPU and transpose it on the CPU, "
@@ -293,72 +350,76 @@ class Transpose(OpDef):
     def _transpose_size(self, op: Op) -> str | None:
         """TRANSPOSE: at most 82944 elements; refused from 102400 on."""
         x = op.inputs[0].type
-        return within(
-            x.size, *_TRANSPOSE, f"input {list(x.shape)} has {x.size} elements"
-        )
+        seen = f"input {list(x.shape)} has {x.size} elements"
+        return within(x.size, *_TRANSPOSE_LIMITS, seen)
 
 
 def element_strides(shape: Sequence[int]) -> list[int]:
-    """Elements between neighbours along each dimension of a dense tensor."""
+    """Return the elements between neighbours along each dimension of a dense tensor."""
     return [prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
 def merge_dims(
     dims: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """The same walk through memory in six dimensions: 1s dropped, neighbours that lie
-    behind each other joined.
+    """Return (dims, strides) of the same walk through memory in six dimensions.
 
-    Raises ValueError when more than six remain.
+    Dimensions of 1 are dropped, and a dimension whose stride is the extent of the next
+    one is merged with it. Raises ValueError when more than six remain.
     """
-    walk: list[tuple[int, int]] = []
-    for d, s in zip(dims, strides, strict=True):
-        if d == 1:
+    merged: list[tuple[int, int]] = []
+    for dim, stride in zip(dims, strides, strict=True):
+        if dim == 1:
             continue
-        if walk and walk[-1][1] == d * s:
-            walk[-1] = (walk[-1][0] * d, s)
+        if merged and merged[-1][1] == dim * stride:
+            outer_dim, _ = merged[-1]
+            merged[-1] = (outer_dim * dim, stride)
         else:
-            walk.append((d, s))
-    if len(walk) > 6:
+            merged.append((dim, stride))
+
+    if len(merged) > MAX_GATHER_RANK:
         raise ValueError(
-            f"{len(walk)} dimensions move independently; edgec compiles up to 6"
+            f"{len(merged)} dimensions move independently; edgec compiles up to 6"
         )
-    walk = [(1, 0)] * (6 - len(walk)) + walk
-    return [d for d, _ in walk], [s for _, s in walk]
+
+    # The kernel has a fixed number of loops: the outer ones run once.
+    merged = [(1, 0)] * (MAX_GATHER_RANK - len(merged)) + merged
+    return [dim for dim, _ in merged], [stride for _, stride in merged]
 
 
 def gather(
     op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0
 ) -> KernelCall:
-    """The call that writes the output densely from input elements `offset` + the sum of
-    stride * index.
+    """Return the call that writes the output densely from strided input elements.
+
+    out[i0, i1, …] = in[offset + i0 strides[0] + i1 strides[1] + …], in elements.
     """
     x = op.inputs[0]
     dim, stride = merge_dims(dims, strides)
     spec = Struct("ek_gather_t", dim=dim, stride=stride)
-    return KernelCall.of(
-        f"ek_gather_{suffix(x.type)}", Pointer(x, offset), op.output, spec
-    )
+    kernel = f"ek_gather_{suffix(x.type)}"
+    return KernelCall.of(kernel, Pointer(x, offset), op.output, spec)
 
 
 def reshape_to(b: Builder, x: Value, out: Value) -> None:
-    """Write `x` into a value of the file that may have another shape."""
+    """Write `x` into a value of the file whose shape may differ."""
     b.write(Reshape(out.type.shape), [x], [out])
 
 
 def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
-    """`x` transposed; a constant at once."""
+    """Return `x` transposed; a constant is transposed here, without an op."""
     if x.const is not None:
         quant = x.type.quant and x.type.quant.permuted(perm)
-        return b.const(np.ascontiguousarray(x.const.transpose(perm)), x.name, quant)
+        array = np.ascontiguousarray(x.const.transpose(perm))
+        return b.const(array, x.name, quant)
     return b.add(Transpose(perm), [x], x.name)
 
 
 def to_nhwc(b: Builder, x: Value) -> Value:
-    """An NCHW image as NHWC."""
+    """Return an NCHW image as NHWC."""
     return transpose(b, x, (0, 2, 3, 1))
 
 
 def from_nhwc(b: Builder, x: Value) -> Value:
-    """An NHWC image as NCHW."""
+    """Return an NHWC image as NCHW."""
     return transpose(b, x, (0, 3, 1, 2))

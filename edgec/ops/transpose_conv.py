@@ -42,9 +42,9 @@ from edgec.ops.common import (
 from edgec.ops.conv import Conv2D, conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
 from edgec.ops.limits import within
+from edgec.ops.ranks import transposed_conv
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
-from edgec.ops.windows_nd import transposed_conv
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
 """MediaPipe's operator: always with a bias, its options a C struct (padding: 1 SAME, 2
