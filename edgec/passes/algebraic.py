@@ -133,7 +133,11 @@ def join_of_join(rw: Rewriter, op: Op) -> bool:
     inputs: list[Value] = []
     for v in op.inputs:
         inner = rw.private(v, "concat")
-        if inner is None or inner.spec != op.spec or v.type.quant != op.output.type.quant:
+        if (
+            inner is None
+            or inner.spec != op.spec
+            or v.type.quant != op.output.type.quant
+        ):
             inputs.append(v)
         else:
             inputs += inner.inputs
