@@ -1,3 +1,5 @@
-"""The optimisation passes: one file each with a `run(graph) -> bool`, ordered in
-pipeline.py.
+"""The optimisation passes of the graph.
+
+Each pass is one file with a function `run(graph) -> bool` that reports whether it
+changed the graph. `pipeline.py` orders them.
 """

@@ -1,4 +1,4 @@
-"""The bounds of floats that stand for int16 of the file."""
+"""Removes the clamps that stand for the int16 tensors of a TFLite file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from edgec.ops.activation import Clamp
 
 
 def without_bounds(graph: Graph) -> bool:
-    """Take them out, where the scales of int8 that calibration finds come in their
-    place; tells whether any was.
+    """Remove the clamps to int16 ranges, and return whether the graph had any.
+
+    Calibration finds int8 scales for these tensors; the ranges of the new scales take
+    the place of the clamps.
     """
     rw = Rewriter(graph)
     for op in rw.ops("clamp"):

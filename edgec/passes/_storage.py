@@ -1,5 +1,7 @@
-"""Which values of a graph can be stored permuted, and which transposes are nothing but
-a change of storage.
+"""Storage orders of values: natural or permuted.
+
+`Storage` finds the values that can be stored permuted, and the transposes that do
+nothing but change the storage order of a value.
 """
 
 from __future__ import annotations
@@ -13,31 +15,61 @@ from edgec.ops.shape import Transpose
 Perm = tuple[int, ...]
 A = 0
 B = 1
-"""The two storages of a problem: B is A transposed by its permutation."""
+"""The two storage orders: B is A transposed by the permutation of the problem."""
 
 
 def channels_last(rank: int) -> Perm:
-    """The permutation that makes NHWC of NCHW."""
+    """Return the permutation from NCHW to NHWC for a tensor of this rank."""
     return (0, *range(2, rank), 1)
 
 
 def inverse(perm: Perm) -> Perm:
-    """What undoes a permutation."""
+    """Return the permutation that undoes `perm`."""
     return tuple(perm.index(i) for i in range(len(perm)))
 
 
 def only_moves_ones(perm: Perm, shape: tuple[int, ...]) -> bool:
-    """Whether no dimension other than 1 changes its order, so that the elements stay
-    where they are.
+    """Return whether a transpose moves no dimension other than 1.
+
+    The elements of the tensor then stay where they are, as in a reshape.
     """
-    kept = [p for p in perm if shape[p] != 1]
-    return kept == sorted(kept)
+    longer_than_one = [p for p in perm if shape[p] != 1]
+    return longer_than_one == sorted(longer_than_one)
+
+
+class _ValueGroups:
+    """Disjoint sets of values that must have the same storage order."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Value, Value] = {}
+
+    def find(self, v: Value) -> Value:
+        """Return the representative of the group of `v`."""
+        parent = self._parent
+        while parent.get(v, v) is not v:
+            # Path halving keeps later searches short.
+            parent[v] = parent.get(parent[v], parent[v])
+            v = parent[v]
+        return v
+
+    def join(self, a: Value, b: Value) -> None:
+        """Merge the groups of two values; the representative of `a` stays."""
+        self._parent[self.find(b)] = self.find(a)
 
 
 @dataclass
 class Storage:
-    """One permutation's problem: whose storage is free (`side`), which transposes are
-    mere changes of it (`root`).
+    """The layout problem of a graph for one permutation.
+
+    Attributes:
+        graph: the graph; it is not changed.
+        perm: the permutation from storage order A to storage order B.
+        side: the storage order (A or B) of each value in the graph as it stands, for
+            values that could have the other one too.
+        free: the ops that can work in either storage order.
+        root: for the output of each transpose that only changes the storage order,
+            the value it copies, through any number of such transposes.
+        alternative: the permutation from each storage order to the other.
     """
 
     graph: Graph
@@ -45,77 +77,93 @@ class Storage:
     side: dict[Value, int] = field(default_factory=dict)
     free: set[Op] = field(default_factory=set)
     root: dict[Value, Value] = field(default_factory=dict)
-    """The value that a linked transpose copies, through any number of them."""
 
     def __post_init__(self) -> None:
         self.rank = len(self.perm)
         self.makers = self.graph.producers()
         self.alternative = (self.perm, inverse(self.perm))
-        """What brings a value of each side to its other storage."""
         self._find_sides()
 
     def is_free(self, op: Op) -> bool:
-        """Whether the op can work in either storage."""
-        if isinstance(op.spec, Transpose) or any(
-            v.type.rank != self.rank for v in op.outputs
-        ):
+        """Return whether `op` can work in either storage order."""
+        if isinstance(op.spec, Transpose):
+            return False
+        if any(v.type.rank != self.rank for v in op.outputs):
             return False
         data = list(self.moved(op))
-        if not any(v.const is None for v in data):
+        if all(v.const is not None for v in data):
             return False
+        # Only elementwise ops align operands of a lower rank by broadcasting.
         if not op.spec.elementwise and any(v.type.rank != self.rank for v in data):
             return False
         return all(op.spec.permute(p, op) is not None for p in self.alternative)
 
     def moved(self, op: Op) -> Iterator[Value]:
-        """The inputs whose axes move with the op's: all of an elementwise op, else
-        those that are images.
+        """Yield the inputs whose axes are permuted together with the op.
+
+        These are all inputs of an elementwise op, and the images of others.
         """
         roles = op.spec.roles
         for i, v in enumerate(op.inputs):
-            if op.spec.elementwise or roles[min(i, len(roles) - 1)] == "act":
+            # The last role holds for all further inputs, as for those of a concat.
+            role = roles[min(i, len(roles) - 1)] if roles else None
+            if op.spec.elementwise or role == "act":
                 yield v
 
     def tied(self, op: Op) -> Iterator[Value]:
-        """The values whose storage the op decides."""
-        yield from (
-            v for v in self.moved(op) if v.const is None and v.type.rank == self.rank
-        )
+        """Yield the values whose storage order is decided by the op."""
+        for v in self.moved(op):
+            if v.const is None and v.type.rank == self.rank:
+                yield v
         yield from op.outputs
 
     def _find_sides(self) -> None:
-        """Ops tie values into groups; transposes by P lead from a group of side A to
-        one of side B.
+        """Fill `side`, `free` and `root`.
+
+        Free ops tie their values into groups of one storage order. A transpose by the
+        permutation leads from a group in order A to a group in order B, a transpose by
+        its inverse from B to A.
         """
-        group: dict[Value, Value] = {}
+        candidates = [op for op in self.graph.ops if self.is_free(op)]
+        groups = _ValueGroups()
+        for op in candidates:
+            first, *others = self.tied(op)
+            for v in others:
+                groups.join(first, v)
 
-        def find(v: Value) -> Value:
-            while group.get(v, v) is not v:
-                group[v] = v = group.get(group[v], group[v])
-            return v
-
-        ops = [op for op in self.graph.ops if self.is_free(op)]
-        for op in ops:
-            first, *rest = self.tied(op)
-            for v in rest:
-                group[find(v)] = find(first)
-        sides: dict[Value, int] = {}
+        group_side: dict[Value, int] = {}
         for op in self.graph.ops:
-            x = op.inputs[0] if op.inputs else None
-            y = op.outputs[0]
-            if isinstance(op.spec, Transpose) and x is not None and x.const is None:
-                for start, perm in enumerate(self.alternative):
-                    gx = find(x)
-                    gy = find(y)
-                    fits = (
-                        gx is not gy
-                        and sides.get(gx, start) == start
-                        and sides.get(gy, 1 - start) == 1 - start
-                    )
-                    if op.spec.perm == perm and fits and y not in self.root:
-                        sides[gx], sides[gy] = start, 1 - start
-                        self.root[y] = self.root.get(x, x)
-        self.side = {
-            v: sides[g] for v in self.graph.values() if (g := find(v)) in sides
-        }
-        self.free = {op for op in ops if op.outputs[0] in self.side}
+            if isinstance(op.spec, Transpose) and op.inputs[0].const is None:
+                self._link(op, op.spec.perm, groups, group_side)
+
+        for v in self.graph.values():
+            group = groups.find(v)
+            if group in group_side:
+                self.side[v] = group_side[group]
+        self.free = {op for op in candidates if op.outputs[0] in self.side}
+
+    def _link(
+        self, op: Op, perm: Perm, groups: _ValueGroups, group_side: dict[Value, int]
+    ) -> None:
+        """Record a transpose as a change of storage order, if the sides agree.
+
+        Sides found by earlier transposes stay: a transpose that contradicts them is an
+        op like any other.
+        """
+        x = op.inputs[0]
+        y = op.outputs[0]
+        for start, candidate in enumerate(self.alternative):
+            if perm != candidate or y in self.root:
+                continue
+            source = groups.find(x)
+            target = groups.find(y)
+            # A transpose within one group would give the group both orders.
+            if source is target:
+                continue
+            if group_side.get(source, start) != start:
+                continue
+            if group_side.get(target, 1 - start) != 1 - start:
+                continue
+            group_side[source] = start
+            group_side[target] = 1 - start
+            self.root[y] = self.root.get(x, x)

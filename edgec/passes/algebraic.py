@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgec.ir import Graph, Op, OpDef, Value
+from edgec.ir import Array, Graph, Op, OpDef, Value
 from edgec.ir.rewrite import Rewriter, scalar
 from edgec.ops.activation import Clamp, LeakyRelu
 from edgec.ops.binary import Add, Mul
@@ -21,11 +21,11 @@ from edgec.ops.slice import Slice
 from edgec.ops.unary import Neg, Reciprocal, Relu, Rsqrt, Sqrt
 
 Rule = Callable[[Rewriter, Op], bool]
-"""Rewrites an op if it can, and tells whether it did."""
+"""A function that rewrites an op if it can, and returns whether it did."""
 
 
 def run(graph: Graph) -> bool:
-    """The first rule that fits, for each op."""
+    """Apply to each op the first rule that fits."""
     rw = Rewriter(graph)
     for op in rw.ops():
         rules = ANY_TYPE.get(op.kind, ())
@@ -38,131 +38,167 @@ def run(graph: Graph) -> bool:
 # ---- ops that do nothing
 # --------------------------------------------------------------------------------------
 def same_shape(rw: Rewriter, op: Op) -> bool:
-    """A pad, tile or pool of one element per window that changes no dimension; a join
-    of one input.
+    """Remove an op that copies its only input.
+
+    Such are a pad or tile without effect, a pool with a window of one element and no
+    activation, and a concatenation of one input.
     """
-    if op.kind.endswith("pool2d") and (
-        getattr(op.spec, "kernel", None) != (1, 1) or _act(op) != "none"
-    ):
-        return False
+    if op.kind.endswith("pool2d"):
+        kernel = getattr(op.spec, "kernel", None)
+        if kernel != (1, 1) or _act(op) != "none":
+            return False
     if op.kind == "concat" and len(op.inputs) > 1:
         return False
-    return op.inputs[0].type == op.output.type and rw.forward(op, op.inputs[0])
+    x = op.inputs[0]
+    return x.type == op.output.type and rw.forward(op, x)
 
 
 def whole_slice(rw: Rewriter, op: Op) -> bool:
-    """A slice of everything, forwards."""
-    spec = op.spec
-    return (
-        isinstance(spec, Slice) and min(spec.step, default=1) > 0 and same_shape(rw, op)
-    )
+    """Remove a slice of the whole tensor, unless it reverses an axis."""
+    if not isinstance(op.spec, Slice):
+        return False
+    forwards = min(op.spec.step, default=1) > 0
+    return forwards and same_shape(rw, op)
 
 
 def neutral(rw: Rewriter, op: Op) -> bool:
-    """x + 0, x - 0, x * 1, x / 1."""
+    """Remove x + 0, x - 0, x * 1 and x / 1.
+
+    A sum and a product may have their constant on either side.
+    """
+    if _act(op) != "none":
+        return False
     unit = 0.0 if op.kind in ("add", "sub") else 1.0
-    orders = (op.inputs, op.inputs[::-1]) if op.kind in ("add", "mul") else (op.inputs,)
-    return any(
-        _act(op) == "none" and scalar(c) == unit and rw.forward(op, x)
-        for x, c in orders
-    )
+    orders = [op.inputs]
+    if op.kind in ("add", "mul"):
+        orders.append(op.inputs[::-1])
+    return any(scalar(c) == unit and rw.forward(op, x) for x, c in orders)
 
 
 def same_scale(rw: Rewriter, op: Op) -> bool:
-    """A change to the scale that a tensor has, or had before it was widened to float32."""
-    x = op.inputs[0]
-    before = rw.made_by(x, "dequantize")
-    source = before.inputs[0] if before is not None and x.type.dtype == "float32" else x
+    """Remove a quantize op whose input has the scale of its output.
+
+    A float input counts as having the scale it was dequantized from.
+    """
+    source = op.inputs[0]
+    if source.type.dtype == "float32":
+        dequantize = rw.made_by(source, "dequantize")
+        if dequantize is not None:
+            source = dequantize.inputs[0]
     return source.type == op.output.type and rw.forward(op, source)
 
 
 # ---- views
 # --------------------------------------------------------------------------------------
 def broadcast_for_tile(rw: Rewriter, op: Op) -> bool:
-    """An elementwise op broadcasts by itself: no need to repeat an input first."""
+    """Let an elementwise op broadcast an input in place of a tile op before it."""
     for i, v in enumerate(op.inputs):
-        tile = rw.made_by(v, "tile")
-        if (
-            tile is None
-            or not isinstance(tile.spec, Tile)
-            or tile.inputs[0].type.quant != v.type.quant
-        ):
+        x = _tiled_ones(rw, v)
+        if x is None:
             continue
-        x = tile.inputs[0]
-        ones = all(
-            r == 1 or d == 1
-            for r, d in zip(tile.spec.repeats, x.type.shape, strict=True)
-        )
-        inputs = [*op.inputs[:i], x, *op.inputs[i + 1 :]]
-        if (
-            ones
-            and np.broadcast_shapes(*(u.type.shape for u in inputs))
-            == op.output.type.shape
-        ):
+        inputs = list(op.inputs)
+        inputs[i] = x
+        shapes = [u.type.shape for u in inputs]
+        # Another input must have the full size, or the output would shrink.
+        if np.broadcast_shapes(*shapes) == op.output.type.shape:
             rw.update(op, inputs=inputs)
             return True
     return False
 
 
+def _tiled_ones(rw: Rewriter, v: Value) -> Value | None:
+    """Return the input of the tile op that writes `v`, if it repeats only 1-long axes.
+
+    Broadcasting repeats no longer axes.
+    """
+    tile = rw.made_by(v, "tile")
+    if tile is None or not isinstance(tile.spec, Tile):
+        return None
+    x = tile.inputs[0]
+    if x.type.quant != v.type.quant:
+        return None
+    pairs = zip(tile.spec.repeats, x.type.shape, strict=True)
+    if all(repeat == 1 or size == 1 for repeat, size in pairs):
+        return x
+    return None
+
+
 def join_of_join(rw: Rewriter, op: Op) -> bool:
-    """Concatenations along one axis are one."""
+    """Merge concatenations along one axis into one.
+
+    The inner one must have the scale of the outer one.
+    """
+    if not isinstance(op.spec, Concat):
+        return False
     inputs: list[Value] = []
     for v in op.inputs:
-        before = rw.private(v, "concat")
-        same = (
-            before is not None
-            and before.spec == op.spec
-            and v.type.quant == op.output.type.quant
-        )
-        inputs += before.inputs if before is not None and same else [v]
-    if len(inputs) > len(op.inputs) and isinstance(op.spec, Concat):
-        rw.update(op, inputs=inputs)
-        return True
-    return False
+        inner = rw.private(v, "concat")
+        if (
+            inner is None
+            or inner.spec != op.spec
+            or v.type.quant != op.output.type.quant
+        ):
+            inputs.append(v)
+        else:
+            inputs += inner.inputs
+
+    if len(inputs) == len(op.inputs):
+        return False
+    rw.update(op, inputs=inputs)
+    return True
 
 
 # ---- arithmetic with constants
 # --------------------------------------------------------------------------------------
 def subtract_constant(rw: Rewriter, op: Op) -> bool:
-    """x - c = x + (-c); 0 - x = -x."""
+    """Rewrite x - c as x + (-c), and 0 - x as -x.
+
+    Sums have more rules than differences: they commute and fold into biases.
+    """
     a, b = op.inputs
-    if b.const is not None:
-        rw.update(op, Add(_act(op)), [a, rw.const(-b.const, b.name)])
-        return True
-    return scalar(a) == 0 and _unary(rw, op, Neg(), b)
+    if b.const is None:
+        return scalar(a) == 0 and _unary(rw, op, Neg(), b)
+    negated = rw.const(-b.const, b.name)
+    rw.update(op, Add(_act(op)), [a, negated])
+    return True
 
 
 def divide_constant(rw: Rewriter, op: Op) -> bool:
-    """x / c = x * (1/c) where 1/c is a normal number; 1 / x is a reciprocal."""
+    """Rewrite x / c as x * (1 / c), and 1 / x as a reciprocal.
+
+    1 / c must be a normal number: a subnormal one has lost bits.
+    """
     a, b = op.inputs
     if b.const is None:
         return scalar(a) == 1 and _unary(rw, op, Reciprocal(), b)
+
     with np.errstate(all="ignore"):
         inverse = (1.0 / b.const.astype(np.float64)).astype(np.float32)
-    if (
-        not np.isfinite(inverse).all()
-        or (np.abs(inverse) < np.finfo(np.float32).tiny).any()
-    ):
+    smallest_normal = np.finfo(np.float32).tiny
+    normal = np.isfinite(inverse) & (np.abs(inverse) >= smallest_normal)
+    if not normal.all():
         return False
-    rw.update(op, Mul(_act(op)), [a, rw.const(inverse, b.name)])
+
+    factor = rw.const(inverse, b.name)
+    rw.update(op, Mul(_act(op)), [a, factor])
     return True
 
 
 def divide_by_root(rw: Rewriter, op: Op) -> bool:
-    """x / sqrt(y) = x * rsqrt(y): one division for each y, which is often broadcast."""
+    """Rewrite x / sqrt(y) as x * rsqrt(y).
+
+    This leaves one division for each y, which is often broadcast.
+    """
     root = rw.private(op.inputs[1], "sqrt")
     if root is None:
         return False
-    rw.update(
-        op,
-        Mul(_act(op)),
-        [op.inputs[0], rw.add(op, Rsqrt(), root.inputs, root.output.name)],
-    )
+    inverse = rw.add(op, Rsqrt(), root.inputs, root.output.name)
+    rw.update(op, Mul(_act(op)), [op.inputs[0], inverse])
     return True
 
 
 def constant_chain(rw: Rewriter, op: Op) -> bool:
-    """(x + a) + b = x + (a + b), and the same for products."""
+    """Rewrite (x + a) + b as x + (a + b), and the same for products."""
     for x, outer in (op.inputs, op.inputs[::-1]):
         before = rw.private(x, op.kind)
         if outer.const is None or before is None or _act(before) != "none":
@@ -170,20 +206,26 @@ def constant_chain(rw: Rewriter, op: Op) -> bool:
         for y, inner in (before.inputs, before.inputs[::-1]):
             if inner.const is None:
                 continue
-            fn = np.add if op.kind == "add" else np.multiply
-            both = fn(
-                inner.const.astype(np.float64), outer.const.astype(np.float64)
-            ).astype(np.float32)
-            if both.size <= max(inner.const.size, outer.const.size):
-                rw.update(op, inputs=[y, rw.const(both, outer.name)])
+            combined = _combined(op.kind, inner.const, outer.const)
+            # Two vectors along different axes would become a matrix.
+            if combined.size <= max(inner.const.size, outer.const.size):
+                rw.update(op, inputs=[y, rw.const(combined, outer.name)])
                 return True
     return False
 
 
+def _combined(kind: str, a: Array, b: Array) -> Array:
+    """Return the sum or product of two constants, rounded once to float32."""
+    fn = np.add if kind == "add" else np.multiply
+    exact: Array = fn(a.astype(np.float64), b.astype(np.float64))
+    return exact.astype(np.float32)
+
+
 def power(rw: Rewriter, op: Op) -> bool:
-    """x to the power of 1, 2, 0.5, -0.5 or -1."""
+    """Rewrite x to the power of 1, 2, 0.5, -0.5 or -1 as an op of its own."""
     x = op.inputs[0]
     exponent = scalar(op.inputs[1])
+    # The exponent's shape may broadcast x.
     if x.type.shape != op.output.type.shape:
         return False
     if exponent == 1:
@@ -191,12 +233,14 @@ def power(rw: Rewriter, op: Op) -> bool:
     if exponent == 2:
         rw.update(op, Mul(), [x, x])
         return True
-    named: dict[float, OpDef] = {0.5: Sqrt(), -0.5: Rsqrt(), -1.0: Reciprocal()}
-    return exponent in named and _unary(rw, op, named[exponent], x)
+    functions: dict[float, OpDef] = {0.5: Sqrt(), -0.5: Rsqrt(), -1.0: Reciprocal()}
+    if exponent not in functions:
+        return False
+    return _unary(rw, op, functions[exponent], x)
 
 
 def reciprocal_root(rw: Rewriter, op: Op) -> bool:
-    """1 / sqrt(x)."""
+    """Rewrite 1 / sqrt(x) as rsqrt(x)."""
     root = rw.private(op.inputs[0], "sqrt")
     return root is not None and _unary(rw, op, Rsqrt(), root.inputs[0])
 
@@ -204,7 +248,7 @@ def reciprocal_root(rw: Rewriter, op: Op) -> bool:
 # ---- clamps
 # --------------------------------------------------------------------------------------
 def limits(op: Op) -> tuple[float, float] | None:
-    """The range that an op clamps to and does nothing else."""
+    """Return the range of an op that only clamps, None for other ops."""
     if op.kind in ACTIVATIONS:
         return ACTIVATIONS[op.kind]
     if isinstance(op.spec, Clamp):
@@ -214,44 +258,54 @@ def limits(op: Op) -> tuple[float, float] | None:
 
 
 def clamp_chain(rw: Rewriter, op: Op) -> bool:
-    """A clamp of a clamp is one; one without bounds is none."""
-    after = limits(op)
-    if after is None:
+    """Merge a clamp of a clamp into one, and remove a clamp without bounds."""
+    outer = limits(op)
+    if outer is None:
         return False
-    if after == (-np.inf, np.inf):
+    if outer == (-np.inf, np.inf):
         return rw.forward(op, op.inputs[0])
+
     before = rw.private(op.inputs[0])
-    inner = limits(before) if before is not None else None
-    if before is None or inner is None:
+    if before is None:
         return False
-    low, high = (float(np.clip(bound, *after)) for bound in inner)
+    inner = limits(before)
+    if inner is None:
+        return False
+    # Clamping the inner bounds also covers ranges that do not overlap.
+    low, high = (float(np.clip(bound, *outer)) for bound in inner)
     rw.update(op, _clamp(low, high), before.inputs)
     return True
 
 
 def extreme(rw: Rewriter, op: Op) -> bool:
-    """max(x, c) and min(x, c) are clamps."""
+    """Rewrite max(x, c) and min(x, c) as clamps with one bound."""
     for x, c in (op.inputs, op.inputs[::-1]):
         bound = scalar(c)
-        if bound is not None and _act(op) == "none":
-            if op.kind == "maximum":
-                spec = _clamp(bound, np.inf)
-            else:
-                spec = _clamp(-np.inf, bound)
-            return _unary(rw, op, spec, x)
+        if bound is None or _act(op) != "none":
+            continue
+        if op.kind == "maximum":
+            spec = _clamp(bound, np.inf)
+        else:
+            spec = _clamp(-np.inf, bound)
+        return _unary(rw, op, spec, x)
     return False
 
 
 def _clamp(low: float, high: float) -> OpDef:
-    return Clamp.of(None if low == -np.inf else low, None if high == np.inf else high)
+    """Return the clamp to a range whose infinite ends are no bounds."""
+    return Clamp.of(
+        None if low == -np.inf else low,
+        None if high == np.inf else high,
+    )
 
 
 def one_slope(rw: Rewriter, op: Op) -> bool:
-    """A PReLU whose slopes are all equal."""
+    """Rewrite a PReLU whose slopes are all equal as a LeakyReLU or ReLU."""
     slope = scalar(op.inputs[1])
-    return slope is not None and _unary(
-        rw, op, LeakyRelu(slope) if slope else Relu(), op.inputs[0]
-    )
+    if slope is None:
+        return False
+    spec: OpDef = LeakyRelu(slope) if slope else Relu()
+    return _unary(rw, op, spec, op.inputs[0])
 
 
 # ---- helpers
@@ -262,7 +316,10 @@ def _act(op: Op) -> str:
 
 
 def _unary(rw: Rewriter, op: Op, spec: OpDef, x: Value) -> bool:
-    """Make an op one of a single input, if it neither broadcasts nor clamps."""
+    """Make `op` a function of `x` alone, and return whether that was possible.
+
+    It is not where the op broadcasts `x` or has a fused activation.
+    """
     if x.const is not None or x.type != op.output.type or _act(op) != "none":
         return False
     rw.update(op, spec, [x])

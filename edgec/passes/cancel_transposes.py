@@ -1,5 +1,6 @@
-"""Drops transposes that do nothing and makes one of two in a row (so that a pair of
-inverses disappears).
+"""Removes transposes without effect, and merges two in a row into one.
+
+A transpose followed by its inverse thereby disappears.
 """
 
 from __future__ import annotations
@@ -10,23 +11,32 @@ from edgec.ops.shape import Transpose
 
 
 def run(graph: Graph) -> bool:
-    """In the order of the graph, so that a chain of any length becomes at most one
-    transpose.
+    """Merge and remove transposes in the order of the graph.
+
+    A chain of any length thereby becomes at most one transpose.
     """
     rw = Rewriter(graph)
     for op in rw.ops("transpose"):
         before = rw.made_by(op.inputs[0], "transpose")
         if before is not None:
-            composed = compose(_perm(before), _perm(op))
-            if not (_trivial(composed) and rw.forward(op, before.inputs[0])):
-                rw.update(op, Transpose(composed), [before.inputs[0]])
+            _merge(rw, before, op)
         elif _trivial(_perm(op)):
             rw.forward(op, op.inputs[0])
     return rw.changed
 
 
+def _merge(rw: Rewriter, before: Op, op: Op) -> None:
+    """Let `op` do the work of both transposes, or forward the input if that is none."""
+    x = before.inputs[0]
+    composed = compose(_perm(before), _perm(op))
+    # An input that the graph returns under another name cannot be forwarded.
+    forwarded = _trivial(composed) and rw.forward(op, x)
+    if not forwarded:
+        rw.update(op, Transpose(composed), [x])
+
+
 def compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that is `first` and then `second`."""
+    """Return the permutation that applies `first` and then `second`."""
     return tuple(first[i] for i in second)
 
 

@@ -1,5 +1,7 @@
-"""Computes equal things once: equal constants become one, and so do equal ops on the
-same inputs.
+"""Computes equal things once.
+
+Equal constants become one constant, and ops of equal attributes on the same inputs
+become one op.
 """
 
 from __future__ import annotations
@@ -12,36 +14,41 @@ from edgec.ir.rewrite import Rewriter
 
 
 def run(graph: Graph) -> bool:
-    """Constants first, so that ops that read them can be recognised as equal."""
+    """Merge equal constants, then equal ops.
+
+    Constants come first, so that the ops reading them can be recognised as equal.
+    """
     merged = _merge_constants(graph)
+
     rw = Rewriter(graph)
-    first: dict[Hashable, list[Value]] = {}
+    first_outputs: dict[Hashable, list[Value]] = {}
     for op in rw.ops():
-        key = (
-            op.spec,
-            tuple(id(v) for v in op.inputs),
-            tuple(v.type for v in op.outputs),
-        )
-        same = first.setdefault(key, op.outputs)
-        if same is not op.outputs and len(op.outputs) == 1:
-            rw.forward(op, same[0])
+        input_ids = tuple(id(v) for v in op.inputs)
+        output_types = tuple(v.type for v in op.outputs)
+        key = (op.spec, input_ids, output_types)
+        outputs = first_outputs.setdefault(key, op.outputs)
+        if outputs is not op.outputs and len(op.outputs) == 1:
+            rw.forward(op, outputs[0])
+
     return merged or rw.changed
 
 
 def _merge_constants(graph: Graph) -> bool:
     """Let all readers of equal constants read the first of them.
 
-    Only constants of equal types are compared.
+    Only constants of equal types are compared, as reading all bytes is slow.
     """
     constants = graph.constants()
-    types = Counter(v.type for v in constants)
+    type_counts = Counter(v.type for v in constants)
     first: dict[Hashable, Value] = {}
-    same: dict[Value, Value] = {}
+    replacements: dict[Value, Value] = {}
     for v in constants:
-        if types[v.type] > 1 and v not in graph.outputs and v.const is not None:
-            original = first.setdefault((v.type, v.const.tobytes()), v)
-            if original is not v:
-                same[v] = original
+        if type_counts[v.type] == 1 or v in graph.outputs or v.const is None:
+            continue
+        original = first.setdefault((v.type, v.const.tobytes()), v)
+        if original is not v:
+            replacements[v] = original
+
     for op in graph.ops:
-        op.inputs = [same.get(v, v) for v in op.inputs]
-    return bool(same)
+        op.inputs = [replacements.get(v, v) for v in op.inputs]
+    return bool(replacements)

@@ -6,8 +6,11 @@ from edgec.ir import Graph, fold
 
 
 def run(graph: Graph) -> bool:
-    """Replace such ops by their results, through the ops' own `ref`."""
-    kept = [op for op in graph.ops if not fold(op)]
-    changed = len(kept) < len(graph.ops)
-    graph.ops = kept
+    """Replace ops of constant inputs by their results.
+
+    The results come from the ops' reference implementation, `ref`.
+    """
+    remaining = [op for op in graph.ops if not fold(op)]
+    changed = len(remaining) < len(graph.ops)
+    graph.ops = remaining
     return changed

@@ -6,5 +6,8 @@ from edgec.ir import Graph
 
 
 def run(graph: Graph) -> bool:
-    """Graph inputs stay, read or not: they are the model's interface."""
+    """Remove unused ops, and return whether there were any.
+
+    Inputs of the graph stay even if unused: they are the model's interface.
+    """
     return graph.drop_unused()

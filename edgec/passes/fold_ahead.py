@@ -1,10 +1,15 @@
-"""Folds a constant factor or term for each channel into the weights and biases of the
-layers that read the result.
+"""Folds a constant factor or term per channel into the layers that read the result.
+
+A factor goes into their weights, a term into their biases:
+
+    conv(k * x, w, b) = conv(x, k * w, b)
+    conv(x + t, w, b) = conv(x, w, b + sum(w * t))
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,130 +20,161 @@ from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.passes._linear import bias_of, columns, has_border
 
+WEIGHT_INPUT = 1
+BIAS_INPUT = 2
+"""The positions of weights and bias among the inputs of a layer."""
+
 
 def run(graph: Graph) -> bool:
-    """Only where nothing but such layers reads it: a normalisation of the input, an
-    affine block behind a function.
+    """Fold each factor or term whose result is read by linear layers only.
+
+    Examples are the normalisation of a model's input and an affine block behind an
+    activation function.
     """
     rw = Rewriter(graph)
     for op in rw.ops("mul", "add"):
-        readers = rw.users(op.output)
-        found = _channelwise(op)
-        if (
-            found is None
-            or not readers
-            or op.output in graph.outputs
-            or not all(_reads(op, r) for r in readers)
-        ):
+        layers = rw.users(op.output)
+        channelwise = _channelwise(op)
+        if channelwise is None or not layers or op.output in graph.outputs:
+            continue
+        if not all(_is_layer_of(op.output, layer) for layer in layers):
             continue
         if op.kind == "mul":
-            _factor(rw, op, readers, *found)
-        elif any(has_border(r) for r in readers):
-            # no term was added to the zeros that it reads there
-            _exchange(rw, op, *found)
+            _fold_factor(rw, op, layers, channelwise)
+        elif any(has_border(layer) for layer in layers):
+            # The zeros that the layer reads around the image had no term added.
+            _exchange(rw, op, channelwise)
         else:
-            _term(rw, op, readers, *found)
+            _fold_term(rw, op, layers, channelwise)
     return rw.changed
 
 
-def _channelwise(op: Op) -> tuple[Value, Array] | None:
-    """What a product or sum computes with, and its constant: float64, one for each
-    channel.
+@dataclass(frozen=True)
+class _Channelwise:
+    """A product or sum of a value and a constant per channel.
+
+    Attributes:
+        x: the computed operand.
+        constant: the other operand, float64 [C].
     """
+
+    x: Value
+    constant: Array
+
+
+def _channelwise(op: Op) -> _Channelwise | None:
+    """Return the operands of a float product or sum with a constant per channel.
+
+    None if the op broadcasts the value, has an activation, or an infinite constant.
+    """
+    if getattr(op.spec, "act", "") != "none":
+        return None
     for x, c in (op.inputs, op.inputs[::-1]):
-        each = channel_vector(c, x.type.shape)
-        if (
-            each is not None
-            and x.const is None
-            and x.type == op.output.type
-            and getattr(op.spec, "act", "") == "none"
-        ):
-            if x.type.dtype == "float32" and np.isfinite(each).all():
-                return (x, each.astype(np.float64))
+        constant = channel_vector(c, x.type.shape)
+        if constant is None or x.const is not None or x.type != op.output.type:
+            continue
+        if x.type.dtype != "float32" or not np.isfinite(constant).all():
             return None
+        return _Channelwise(x, constant.astype(np.float64))
     return None
 
 
-def _reads(op: Op, reader: Op) -> bool:
-    """Whether an op is a layer that nothing but weights multiplies the value in."""
-    if (
-        not isinstance(reader.spec, (Conv2D, DepthwiseConv2D, FullyConnected))
-        or reader.inputs[0] is not op.output
-    ):
+def _is_layer_of(value: Value, op: Op) -> bool:
+    """Return whether `op` is a float layer with constant weights that reads `value`."""
+    if not isinstance(op.spec, (Conv2D, DepthwiseConv2D, FullyConnected)):
         return False
-    if (
-        any(v.const is None for v in reader.inputs[1:])
-        or reader.output.type.dtype != "float32"
-    ):
+    if op.inputs[0] is not value or op.output.type.dtype != "float32":
         return False
-    # rows of a fully connected layer may hold several pixels, or parts of one
-    return (
-        reader.inputs[1].type.rank == 4
-        or reader.inputs[1].type.shape[1] % op.output.type.shape[-1] == 0
-    )
+    if any(v.const is None for v in op.inputs[1:]):
+        return False
+    weights = op.inputs[WEIGHT_INPUT].type
+    # A row of a fully connected layer may hold several pixels, or part of one.
+    return weights.rank == 4 or weights.shape[1] % value.type.shape[-1] == 0
 
 
-def _factor(
-    rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, factor: Array
+def _fold_factor(
+    rw: Rewriter, op: Op, layers: Sequence[Op], operands: _Channelwise
 ) -> None:
-    _replace(rw, op, x, {r: (1, _weights(r) * columns(r, factor)) for r in readers})
+    """Multiply the factor into the weights of the layers."""
+    weights = {}
+    for layer in layers:
+        weights[layer] = _weights(layer) * columns(layer, operands.constant)
+    _replace(rw, op, operands.x, WEIGHT_INPUT, weights)
 
 
-def _term(rw: Rewriter, op: Op, readers: Sequence[Op], x: Value, term: Array) -> None:
-    _replace(rw, op, x, {r: (2, bias_of(r) + _product(r, term)) for r in readers})
+def _fold_term(
+    rw: Rewriter, op: Op, layers: Sequence[Op], operands: _Channelwise
+) -> None:
+    """Add to the biases of the layers what they compute from the term."""
+    biases = {}
+    for layer in layers:
+        biases[layer] = bias_of(layer) + _product(layer, operands.constant)
+    _replace(rw, op, operands.x, BIAS_INPUT, biases)
 
 
-def _product(reader: Op, term: Array) -> Array:
-    """[C]: what is computed of a constant."""
-    every = _weights(reader) * columns(reader, term)
-    total: Array = every.sum(
-        tuple(i for i in range(every.ndim) if i != reader.spec.weight_axis)
-    )
+def _product(layer: Op, term: Array) -> Array:
+    """Return the sum over all weights times the term, [output channels]."""
+    products = _weights(layer) * columns(layer, term)
+    output_axis = layer.spec.weight_axis
+    summed_axes = tuple(i for i in range(products.ndim) if i != output_axis)
+    total: Array = products.sum(summed_axes)
     return total
 
 
 def _replace(
-    rw: Rewriter, op: Op, x: Value, made: Mapping[Op, tuple[int, Array]]
+    rw: Rewriter, op: Op, x: Value, position: int, arrays: Mapping[Op, Array]
 ) -> None:
-    """Let all read what the op does, with other weights (1) or another bias (2), if
-    float32 holds these.
+    """Let all layers read `x` in place of the op's output, with new constants.
+
+    `arrays` has the new weights or biases of each layer, float64. Nothing changes if
+    float32 cannot hold one of them.
     """
+    constants: dict[Op, Array] = {}
     with np.errstate(over="ignore", invalid="ignore"):
-        constants = {
-            reader: (i, array.astype(np.float32)) for reader, (i, array) in made.items()
-        }
-    if not all(np.isfinite(array).all() for _, array in constants.values()):
+        for layer, array in arrays.items():
+            constants[layer] = array.astype(np.float32)
+    if not all(np.isfinite(array).all() for array in constants.values()):
         return
-    for reader, (i, array) in constants.items():
-        if i < len(reader.inputs):
-            name = reader.inputs[i].name
+
+    for layer, array in constants.items():
+        inputs = list(layer.inputs)
+        if position < len(inputs):
+            inputs[position] = rw.const(array, inputs[position].name)
         else:
-            name = f"{reader.inputs[1].name}_bias"
-        rw.update(
-            reader,
-            inputs=[*reader.inputs[:i], rw.const(array, name), *reader.inputs[i + 1 :]],
-        )
+            bias_name = f"{inputs[WEIGHT_INPUT].name}_bias"
+            inputs.append(rw.const(array, bias_name))
+        rw.update(layer, inputs=inputs)
     rw.forward(op, x)
 
 
-def _exchange(rw: Rewriter, op: Op, y: Value, term: Array) -> None:
-    """x * k + b, of which only the factor can go ahead, becomes (x + b / k) * k."""
-    before = rw.private(y, "mul")
-    found = None if before is None else _channelwise(before)
-    if before is None or found is None:
+def _exchange(rw: Rewriter, op: Op, operands: _Channelwise) -> None:
+    """Rewrite x * k + b as (x + b / k) * k.
+
+    Only the factor can be folded into a layer with a border: zeros times a factor are
+    zeros.
+    """
+    product = rw.private(operands.x, "mul")
+    if product is None:
         return
-    x, factor = found
+    factors = _channelwise(product)
+    if factors is None:
+        return
+
     with np.errstate(all="ignore"):
-        inner = (term / factor).astype(np.float32)
-    if np.isfinite(inner).all():
-        (k,) = (v for v in before.inputs if v is not x)
-        inner = inner[0] if (inner == inner[0]).all() else inner
-        rw.update(
-            op, Mul(), [rw.add(op, Add(), [x, rw.const(inner, k.name)], y.name), k]
-        )
+        shift = (operands.constant / factors.constant).astype(np.float32)
+    if not np.isfinite(shift).all():
+        return
+    if (shift == shift[0]).all():
+        shift = shift[0]
+
+    (factor,) = (v for v in product.inputs if v is not factors.x)
+    term = rw.const(shift, factor.name)
+    shifted = rw.add(op, Add(), [factors.x, term], operands.x.name)
+    rw.update(op, Mul(), [shifted, factor])
 
 
 def _weights(op: Op) -> Array:
-    w = op.inputs[1].const
+    """Return the weights of a layer in double."""
+    w = op.inputs[WEIGHT_INPUT].const
     assert w is not None
     return w.astype(np.float64)

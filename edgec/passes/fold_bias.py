@@ -1,6 +1,4 @@
-"""Adds a constant that is added to, or subtracted from, the result of a linear op into
-its bias.
-"""
+"""Adds a constant term behind a linear op to the bias of that op."""
 
 from __future__ import annotations
 
@@ -14,7 +12,10 @@ from edgec.passes._linear import linear_before, scaled
 
 
 def run(graph: Graph) -> bool:
-    """The constant must be the same at every place of the image."""
+    """Fold each constant that is added or subtracted.
+
+    The constant must be the same at every pixel of the image.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("add", "sub"):
         _fold(rw, op)
@@ -22,14 +23,23 @@ def run(graph: Graph) -> bool:
 
 
 def _fold(rw: Rewriter, op: Op) -> None:
-    orders = (op.inputs, op.inputs[::-1]) if op.kind == "add" else (op.inputs,)
+    """Fold a sum or difference of a linear op's result and a constant.
+
+    A sum may have its constant on either side, a difference on the right only.
+    """
+    orders = [op.inputs]
+    if op.kind == "add":
+        orders.append(op.inputs[::-1])
+
     for x, term in orders:
         linear = linear_before(rw, x)
         offset = channel_vector(term, x.type.shape)
-        if linear is not None and offset is not None and x.type == op.output.type:
-            spec = replace(linear.spec, act=getattr(op.spec, "act", "none"))  # type: ignore[call-arg]
-            signed = offset if op.kind == "add" else -offset
-            rw.absorb(
-                linear, op, spec, scaled(rw, linear, np.ones(offset.shape), signed)
-            )
-            return
+        if linear is None or offset is None or x.type != op.output.type:
+            continue
+
+        act = getattr(op.spec, "act", "none")
+        spec = replace(linear.spec, act=act)  # type: ignore[call-arg]
+        signed = offset if op.kind == "add" else -offset
+        unit_scale = np.ones(offset.shape)
+        rw.absorb(linear, op, spec, scaled(rw, linear, unit_scale, signed))
+        return

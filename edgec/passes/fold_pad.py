@@ -1,4 +1,4 @@
-"""Gives the border that a pad op writes to the convolution or pool that reads it."""
+"""Adds the border of a pad op to the pads of the convolution or pool that reads it."""
 
 from __future__ import annotations
 
@@ -14,40 +14,48 @@ from edgec.ops.pool import AveragePool2D, MaxPool2D
 
 
 def run(graph: Graph) -> bool:
-    """Where each reader's own border means the same."""
+    """Fold each pad op into those of its users whose pads stand for the same value."""
     rw = Rewriter(graph)
     for op in rw.ops("pad"):
-        if (
-            not isinstance(op.spec, Pad)
-            or op.inputs[0].type.quant != op.output.type.quant
-            or not _spatial(op.spec)
-        ):
+        if not isinstance(op.spec, Pad) or not _spatial(op.spec):
+            continue
+        if op.inputs[0].type.quant != op.output.type.quant:
             continue
         for user in list(rw.users(op.output)):
-            if _may_take(rw, op, op.spec, user):
-                (_, _), (t, b), (left, r), (_, _) = op.spec.pads
-                own = user.spec.pads  # type: ignore[attr-defined]
-                pads = (own[0] + t, own[1] + b, own[2] + left, own[3] + r)
-                rw.update(
-                    user,
-                    replace(user.spec, pads=pads),  # type: ignore[call-arg]
-                    [op.inputs[0], *user.inputs[1:]],
-                )
+            if _accepts(rw, op, op.spec, user):
+                _fold(rw, op, op.spec, user)
     return rw.changed
 
 
-def _spatial(pad: Pad) -> bool:
-    """A constant border of height and width alone."""
-    return (
-        pad.mode == "constant"
-        and len(pad.pads) == 4
-        and pad.pads[0] == pad.pads[3] == (0, 0)
+def _fold(rw: Rewriter, op: Op, pad: Pad, user: Op) -> None:
+    """Let `user` read the input of the pad op, with the sum of both pads."""
+    _, (top, bottom), (left, right), _ = pad.pads
+    present = user.spec.pads  # type: ignore[attr-defined]
+    pads = (
+        present[0] + top,
+        present[1] + bottom,
+        present[2] + left,
+        present[3] + right,
     )
+    spec = replace(user.spec, pads=pads)  # type: ignore[call-arg]
+    rw.update(user, spec, [op.inputs[0], *user.inputs[1:]])
 
 
-def _may_take(rw: Rewriter, op: Op, pad: Pad, user: Op) -> bool:
-    """A convolution's border is 0, a maximum's below everything, a mean's 0 if it
-    counts its own.
+def _spatial(pad: Pad) -> bool:
+    """Return whether a pad adds a constant border of height and width alone.
+
+    The tensor is then a batch of images, [N, H, W, C].
+    """
+    if pad.mode != "constant" or len(pad.pads) != 4:
+        return False
+    return pad.pads[0] == pad.pads[3] == (0, 0)
+
+
+def _accepts(rw: Rewriter, op: Op, pad: Pad, user: Op) -> bool:
+    """Return whether a user's own pads stand for the value that the pad op writes.
+
+    The border of a convolution is 0, that of a maximum below every number, and that of
+    a mean 0 if it counts its pads as elements.
     """
     if user.inputs[0] is not op.output or op.output in user.inputs[1:]:
         return False
@@ -56,28 +64,36 @@ def _may_take(rw: Rewriter, op: Op, pad: Pad, user: Op) -> bool:
     if isinstance(user.spec, AveragePool2D):
         return pad.value == 0 and user.spec.count_pads
     if isinstance(user.spec, MaxPool2D):
-        below = pad.value == -math.inf or (
-            pad.value == 0 and _not_negative(rw, op.inputs[0])
-        )
-        return below and _every_window_touches(user.spec, pad)
+        # Zeros never exceed the maximum of numbers that are not negative.
+        never_largest = pad.value == -math.inf
+        if pad.value == 0 and _not_negative(rw, op.inputs[0]):
+            never_largest = True
+        return never_largest and _every_window_touches(user.spec, pad)
     return False
 
 
 def _not_negative(rw: Rewriter, x: Value) -> bool:
-    """Whether an activation keeps a value at or above 0."""
+    """Return whether an activation keeps a value at or above 0."""
     op = rw.made_by(x)
     if op is None:
-        act = "none"
+        return False
+    if op.kind in ACTIVATIONS:
+        act = op.kind
     else:
-        act = op.kind if op.kind in ACTIVATIONS else getattr(op.spec, "act", "none")
-    return ACTIVATIONS[act][0] >= 0
+        act = getattr(op.spec, "act", "none")
+    low, _ = ACTIVATIONS[act]
+    return low >= 0
 
 
 def _every_window_touches(pool: MaxPool2D, pad: Pad) -> bool:
-    """Whether no window would lie in the joint border alone."""
-    borders = [
-        own + more
-        for own, more in zip(pool.pads, (*pad.pads[1], *pad.pads[2]), strict=True)
-    ]
-    kernel = (pool.kernel[0], pool.kernel[0], pool.kernel[1], pool.kernel[1])
-    return all(border < k for border, k in zip(borders, kernel, strict=True))
+    """Return whether every window has an element of the image.
+
+    A window within the joint border would have no maximum.
+    """
+    kernel_h, kernel_w = pool.kernel
+    kernel = (kernel_h, kernel_h, kernel_w, kernel_w)
+    added = (*pad.pads[1], *pad.pads[2])
+    for size, present, more in zip(kernel, pool.pads, added, strict=True):
+        if present + more >= size:
+            return False
+    return True

@@ -1,6 +1,4 @@
-"""Lets the op that computes a value clamp it too: relu, relu6 and the like become its
-`act`.
-"""
+"""Fuses relu, relu6 and other clamps into the op before, as its attribute `act`."""
 
 from __future__ import annotations
 
@@ -15,38 +13,50 @@ from edgec.ops.unary import Unary
 
 
 def run(graph: Graph) -> bool:
-    """Not into pools, whose output keeps the scale of the input and which the Edge TPU
-    wants without.
+    """Fuse each activation that alone reads an op's result.
+
+    Pools stay as they are: their output keeps the scale of the input, and the Edge TPU
+    takes them only without activation.
     """
     rw = Rewriter(graph)
     for op in rw.ops(*ACTIVATIONS):
-        maker = rw.private(op.inputs[0])
-        if (
-            maker is None
-            or not hasattr(maker.spec, "act")
-            or maker.spec.quant is QuantRule.SAME
-        ):
+        producer = rw.private(op.inputs[0])
+        if producer is None or not hasattr(producer.spec, "act"):
             continue
-        act = _both(maker.spec.act, op.kind)
+        if producer.spec.quant is QuantRule.SAME:
+            continue
+        act = _combined(producer.spec.act, op.kind)
         if act is not None and _exact(op):
-            rw.absorb(maker, op, replace(maker.spec, act=act))  # type: ignore[call-arg]
+            spec = replace(producer.spec, act=act)  # type: ignore[call-arg]
+            rw.absorb(producer, op, spec)
     return rw.changed
 
 
-def _both(first: str, second: str) -> str | None:
-    """The activation that is one after the other."""
-    (low, high), (floor, ceiling) = ACTIVATIONS[first], ACTIVATIONS[second]
-    both = tuple(min(max(bound, floor), ceiling) for bound in (low, high))
-    return next((name for name, bounds in ACTIVATIONS.items() if bounds == both), None)
+def _combined(first: str, second: str) -> str | None:
+    """Return the activation equal to `first` followed by `second`, None if none is.
+
+    An activation is a clamp, so the second one clamps the bounds of the first.
+    """
+    low, high = ACTIVATIONS[second]
+    bounds = tuple(min(max(bound, low), high) for bound in ACTIVATIONS[first])
+    for name, range_ in ACTIVATIONS.items():
+        if range_ == bounds:
+            return name
+    return None
 
 
 def _exact(op: Op) -> bool:
-    """Whether the op does nothing but clamp: a quantized one may also change the scale."""
+    """Return whether an activation does nothing but clamp.
+
+    A quantized one may also change the scale. Its 256 results are compared with those
+    of the clamp.
+    """
     x = op.inputs[0].type
     y = op.output.type
     if not y.is_quantized:
         return y.dtype == "float32"
     if x != y or y.dtype != "int8" or not isinstance(op.spec, Unary):
         return False
-    clamped = np.clip(np.arange(-128, 128), *activation_range(op.kind, y))
+    low, high = activation_range(op.kind, y)
+    clamped = np.clip(np.arange(-128, 128), low, high)
     return bool((op.spec.table(x, y) == clamped).all())

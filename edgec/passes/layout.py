@@ -1,13 +1,15 @@
-"""Moves transposes to where they cost least, which for a convolutional model is its
-border.
+"""Moves transposes to where they cost least, for a convolutional model its interface.
 
 Front-ends import every image op as transpose → NHWC op → transpose. Take one
-permutation P. Each value of its rank can be stored in two ways: A, and B = transpose(A,
-P). A convolution wants B; the op that the file has wants A; an op with `OpDef.permute`
-can work in either. A transpose by P is then nothing but a change of storage, and
-choosing the storage of every op so that the fewest bytes change is a minimum cut: ops
-are nodes, storage A is the source's side, storage B the sink's, and an edge costs the
-bytes that are moved when producer and consumers disagree.
+permutation P. Each value of its rank can be stored in two orders: A, and
+B = transpose(A, P). A convolution works in B, the op of the file around it in A, and an
+op with `OpDef.permute` in either. A transpose by P then only changes the storage order,
+and the choice of the order of every op that moves the fewest bytes is a minimum cut:
+
+    minimize  sum over values of bytes(value) * [producer and a consumer disagree]
+
+Ops are nodes, order A is the source's side, order B the sink's, and an edge costs the
+bytes moved when producer and consumers disagree.
 """
 
 from __future__ import annotations
@@ -29,26 +31,34 @@ from edgec.passes._storage import (
 )
 from edgec.passes.sink_transposes import through_reshape
 
-_CALL = 4096
-"""Bytes that moving nothing would cost: one transpose rather than two of half the size."""
-_HARD = 1
-_SOFT = 3
-"""A byte costs both, but only `_SOFT` if the transpose goes on through a reshape and
-may yet meet its inverse.
+TRANSPOSE_OVERHEAD_BYTES = 4096
+"""The cost of a transpose beside its bytes: one transpose is better than two of half
+the size.
+"""
+HARD_WEIGHT = 1
+SOFT_WEIGHT = 3
+"""The cost of a byte is the sum of both weights, but only `SOFT_WEIGHT` if the
+transpose goes on through a reshape and may yet meet its inverse.
 """
 
 
 def run(graph: Graph) -> bool:
-    """One cut for each permutation (with its inverse) of the graph, channels-last
-    first, until one helps.
+    """Solve one cut for each permutation of the graph until one is an improvement.
+
+    A permutation and its inverse share a cut. Channels-last comes first.
     """
     return any(_improve(graph, perm) for perm in _permutations(graph))
 
 
 def _improve(graph: Graph, perm: Perm) -> bool:
-    """Cut, and rewrite if the cut is better than what is there."""
+    """Rewrite the graph if the cut costs less than the present storage orders.
+
+    Return whether it did.
+    """
     layout = Storage(graph, perm)
-    storage = _cheapest(layout) if layout.free else None
+    if not layout.free:
+        return False
+    storage = _cheapest(layout)
     if storage is None:
         return False
     Relayout(layout, storage).run()
@@ -56,79 +66,136 @@ def _improve(graph: Graph, perm: Perm) -> bool:
 
 
 def _permutations(graph: Graph) -> list[Perm]:
-    cost: dict[Perm, int] = {}
+    """Return the permutations of the graph's transposes, one of each inverse pair.
+
+    Channels-last permutations of images come first, then those moving the most bytes.
+    """
+    moved_bytes: dict[Perm, int] = {}
     for op in graph.ops:
-        if isinstance(op.spec, Transpose):
-            perm = op.spec.perm
-            last = channels_last(len(perm))
-            key = last if last in (perm, inverse(perm)) else min(perm, inverse(perm))
-            cost[key] = cost.get(key, 0) + op.output.type.nbytes
-    return sorted(
-        cost, key=lambda p: (len(p) < 4 or p != channels_last(len(p)), -cost[p], p)
-    )
+        if not isinstance(op.spec, Transpose):
+            continue
+        pair = (op.spec.perm, inverse(op.spec.perm))
+        last = channels_last(len(op.spec.perm))
+        key = last if last in pair else min(pair)
+        moved_bytes[key] = moved_bytes.get(key, 0) + op.output.type.nbytes
+
+    def priority(perm: Perm) -> tuple[bool, int, Perm]:
+        return not _is_image_layout(perm), -moved_bytes[perm], perm
+
+    return sorted(moved_bytes, key=priority)
+
+
+def _is_image_layout(perm: Perm) -> bool:
+    """Return whether `perm` makes a tensor of images channels-last."""
+    return len(perm) >= 4 and perm == channels_last(len(perm))
 
 
 @dataclass
 class _Cell:
-    """One stored value: the free op that makes it, and its readers (a value with the
-    wanted side, the free op).
+    """A value that an op of the file writes, with the readers of all its copies.
+
+    Attributes:
+        maker: the free op that writes the value, None for another op or an input.
+        readers: each value read, and the free op that reads it (None for another op
+            or for an output of the graph).
+        soft: the values read by a reshape that a transpose can go through.
     """
 
     maker: Op | None
     readers: list[tuple[Value, Op | None]] = field(default_factory=list)
     soft: list[Value] = field(default_factory=list)
-    """Read by a reshape that a transpose can go through."""
+
+
+class _Network:
+    """The flow network of a layout problem.
+
+    Attributes:
+        present_cost: the cost of the storage orders as they stand.
+        unit: the capacity of one byte. All preferences together weigh less.
+    """
+
+    def __init__(self, layout: Storage) -> None:
+        self.layout = layout
+        self.graph = MinCut()
+        self.nodes: dict[Op, int] = {}
+        self.present_cost = 0
+        self.unit = len(layout.free) + 1
+
+    def add_op(self, op: Op) -> None:
+        """Add a node for a free op, with a preference of cost 1.
+
+        An op of images prefers channels-last; another op prefers its present order, so
+        that a tie changes nothing.
+        """
+        node = self.graph.node()
+        self.nodes[op] = node
+
+        present = self.layout.side[op.outputs[0]]
+        preferred = B if _is_image_layout(self.layout.perm) else present
+        if preferred != present:
+            self.present_cost += 1
+        if preferred == B:
+            self.graph.edge(node, SINK, 1)
+        else:
+            self.graph.edge(SOURCE, node, 1)
+
+    def add_cell(self, cell: Value, ends: _Cell) -> None:
+        """Add the edges for a value: its bytes move if maker and readers disagree."""
+        side = self.layout.side
+        producer = self._producer(cell, ends)
+        hard: list[int] = []
+        for v, op in ends.readers:
+            hard.append(_terminal(side[v]) if op is None else self.nodes[op])
+        soft = [_terminal(side[v]) for v in ends.soft]
+
+        price = self._price(cell)
+        _connect(self.graph, producer, hard, price * HARD_WEIGHT)
+        _connect(self.graph, producer, hard + soft, price * SOFT_WEIGHT)
+
+        hard_differ = any(side[v] != side[cell] for v, _ in ends.readers)
+        soft_differ = any(side[v] != side[cell] for v in ends.soft)
+        if hard_differ:
+            self.present_cost += price * HARD_WEIGHT
+        if hard_differ or soft_differ:
+            self.present_cost += price * SOFT_WEIGHT
+
+    def _producer(self, cell: Value, ends: _Cell) -> int:
+        """Return the node of the op that writes a value.
+
+        A value that no free op writes has a fixed order, unless another transpose
+        writes it.
+        """
+        if ends.maker is not None:
+            return self.nodes[ends.maker]
+        if _is_transposed(self.layout, cell):
+            return self.graph.node()
+        return _terminal(self.layout.side[cell])
+
+    def _price(self, cell: Value) -> int:
+        """Return the cost of a transpose of a value, 0 if it moves no element."""
+        perm = self.layout.alternative[self.layout.side[cell]]
+        if only_moves_ones(perm, cell.type.shape):
+            return 0
+        return (cell.type.nbytes + TRANSPOSE_OVERHEAD_BYTES) * self.unit
 
 
 def _cheapest(layout: Storage) -> dict[Op, int] | None:
-    """The storage that each free op shall work in; None when the present one is as
-    good.
+    """Return the storage order for each free op with the fewest bytes moved.
+
+    None if the present orders cost as little.
     """
-    graph = MinCut()
-    nodes = dict[Op, int]()
-    if len(layout.perm) >= 4 and layout.perm == channels_last(len(layout.perm)):
-        prefer = B
-    else:
-        prefer = None
-    cost = 0
-    unit = len(layout.free) + 1  # all preferences together weigh less than one byte
+    network = _Network(layout)
     for op in layout.graph.ops:
         if op in layout.free:
-            nodes[op] = graph.node()
-            is_side = layout.side[op.outputs[0]]
-            wanted = is_side if prefer is None else prefer
-            cost += is_side != wanted
-            graph.edge(
-                nodes[op] if wanted == B else SOURCE,
-                SINK if wanted == B else nodes[op],
-                1,
-            )
+            network.add_op(op)
     for cell, ends in _cells(layout).items():
-        side = layout.side[cell]
-        if ends.maker is not None:
-            made = nodes[ends.maker]
-        else:
-            made = graph.node() if _is_transposed(layout, cell) else _terminal(side)
-        hard = [
-            _terminal(layout.side[v]) if op is None else nodes[op]
-            for v, op in ends.readers
-        ]
-        soft = [_terminal(layout.side[v]) for v in ends.soft]
-        if only_moves_ones(layout.alternative[side], cell.type.shape):
-            price = 0
-        else:
-            price = (cell.type.nbytes + _CALL) * unit
-        _connect(graph, made, hard, price * _HARD)
-        _connect(graph, made, hard + soft, price * _SOFT)
-        differs = [layout.side[v] != side for v, _ in ends.readers]
-        cost += price * (
-            _HARD * any(differs)
-            + _SOFT * any([*differs, *(layout.side[v] != side for v in ends.soft)])
-        )
-    best, source_side = graph.solve()
-    if best < cost:
-        return {op: A if node in source_side else B for op, node in nodes.items()}
-    return None
+        network.add_cell(cell, ends)
+
+    best_cost, source_side = network.graph.solve()
+    if best_cost >= network.present_cost:
+        return None
+    nodes = network.nodes
+    return {op: A if node in source_side else B for op, node in nodes.items()}
 
 
 def _terminal(side: int) -> int:
@@ -136,64 +203,79 @@ def _terminal(side: int) -> int:
 
 
 def _is_transposed(layout: Storage, cell: Value) -> bool:
-    """Whether another transpose makes the cell: it merges with whatever follows, so
-    either storage is free.
+    """Return whether a transpose by another permutation writes the value.
+
+    That transpose merges with any that follows, so either storage order is free.
     """
     maker = layout.makers.get(cell)
     return maker is not None and isinstance(maker.spec, Transpose)
 
 
 def _cells(layout: Storage) -> dict[Value, _Cell]:
-    """Every value that the file's ops write, with the readers of all its linked copies."""
+    """Return every value that an op of the file writes, with its readers.
+
+    The copies made by linked transposes belong to the value they copy.
+    """
     cells: dict[Value, _Cell] = {}
     for v in layout.side:
         if v not in layout.root:
             maker = layout.makers.get(v)
             cells[v] = _Cell(maker if maker in layout.free else None)
+
     for op in layout.graph.ops:
-        if isinstance(op.spec, Transpose):
-            # linked ones are the change of storage itself, others merge with what
-            # stands before them
-            continue
-        tied = set(layout.tied(op)) if op in layout.free else set()
-        for v in dict.fromkeys(op.inputs):
-            if v in layout.side:
-                cell = cells[layout.root.get(v, v)]
-                if v not in tied and _lets_through(layout, op, v):
-                    cell.soft.append(v)
-                else:
-                    cell.readers.append((v, op if v in tied else None))
+        # A linked transpose is the change of storage order itself, and another one
+        # merges with a transpose before it.
+        if not isinstance(op.spec, Transpose):
+            _add_readers(layout, op, cells)
+
     for v in dict.fromkeys(layout.graph.outputs):
         if v in layout.side:
-            cells[layout.root.get(v, v)].readers.append((v, None))
+            cell = cells[layout.root.get(v, v)]
+            cell.readers.append((v, None))
     return cells
 
 
+def _add_readers(layout: Storage, op: Op, cells: dict[Value, _Cell]) -> None:
+    """Add an op to the readers of each of its inputs."""
+    tied = set(layout.tied(op)) if op in layout.free else set()
+    for v in dict.fromkeys(op.inputs):
+        if v not in layout.side:
+            continue
+        cell = cells[layout.root.get(v, v)]
+        if v in tied:
+            cell.readers.append((v, op))
+        elif _lets_through(layout, op, v):
+            cell.soft.append(v)
+        else:
+            cell.readers.append((v, None))
+
+
 def _lets_through(layout: Storage, op: Op, v: Value) -> bool:
-    """Whether a transpose before this op would go on behind it."""
+    """Return whether a transpose before `op` could move behind it as a whole."""
     if op.kind != "reshape":
         return False
-    there = layout.alternative[layout.side[v]]
-    plan = through_reshape(
-        tuple(v.type.shape[p] for p in there), inverse(there), op.output.type.shape
-    )
-    return plan is not None and only_moves_ones(
-        plan.inner, tuple(v.type.shape[p] for p in there)
-    )
+    perm = layout.alternative[layout.side[v]]
+    permuted_shape = tuple(v.type.shape[p] for p in perm)
+    target = op.output.type.shape
+    plan = through_reshape(permuted_shape, inverse(perm), target)
+    return plan is not None and only_moves_ones(plan.inner, permuted_shape)
 
 
-def _connect(graph: MinCut, made: int, read: list[int], cost: int) -> None:
-    """`cost` once, if any reader is on another side than the maker, however many
-    readers share the moved copy.
+def _connect(graph: MinCut, producer: int, readers: list[int], cost: int) -> None:
+    """Charge `cost` once if any reader is on another side than the producer.
+
+    The readers share the moved copy. Two helper nodes express that: the cut separates
+    the producer from the one of a side as soon as a reader is on that side.
     """
-    if len(set(read)) == 1:
-        graph.edge(made, read[0], cost)
-        graph.edge(read[0], made, cost)
-    elif read and cost:
+    distinct = set(readers)
+    if len(distinct) == 1:
+        graph.edge(producer, readers[0], cost)
+        graph.edge(readers[0], producer, cost)
+    elif readers and cost:
         to_b = graph.node()
         to_a = graph.node()
-        graph.edge(made, to_b, cost)
-        graph.edge(to_a, made, cost)
-        for r in set(read):
-            graph.edge(to_b, r, UNLIMITED)
-            graph.edge(r, to_a, UNLIMITED)
+        graph.edge(producer, to_b, cost)
+        graph.edge(to_a, producer, cost)
+        for reader in distinct:
+            graph.edge(to_b, reader, UNLIMITED)
+            graph.edge(reader, to_a, UNLIMITED)
