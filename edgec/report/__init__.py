@@ -1,1 +1,1 @@
-"""What people read: pages, texts, tables; rendering alone."""
+"""Renders results for people: HTML pages, terminal text and tables, nothing else."""

@@ -1,6 +1,4 @@
-"""Files that a report is written to: refused before the work is done, and written as a
-whole or not at all.
-"""
+"""Writes report files: bad paths are refused early, and no file is ever partial."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from edgec.errors import InputError
 
 
 def check_place(path: Path, option: str) -> None:
-    """Raises InputError where no file can be written. option: that named it, for
-    messages.
+    """Raise InputError if no file can be written at `path`.
+
+    `option` is the command-line option that named the path, for the message.
     """
     if not path.parent.is_dir():
         raise InputError(
@@ -27,13 +26,13 @@ def check_place(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Printable text; aside, and renamed when whole.
+    """Write the printable part of `text` to a temporary file and rename it to `path`.
 
-    Raises InputError when that fails.
+    Raises InputError if the operating system refuses.
     """
     try:
-        with whole(path) as aside:
-            aside.write_text(printable(text), encoding="utf-8")
+        with whole(path) as temporary:
+            temporary.write_text(printable(text), encoding="utf-8")
     except OSError as e:
         raise InputError(
             f"cannot write {path}: {e.strerror}", at=str(path), hint="check the folder"

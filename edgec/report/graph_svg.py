@@ -1,5 +1,6 @@
-"""A graph as an SVG picture: one box for each operation, coloured by place; graph.js
-lets people look around in it.
+"""Draws a graph as an SVG picture with a box for each operation, coloured by place.
+
+The script graph.js lets people zoom and pan in it.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ from edgec.report.folding import HEIGHT, Folded, fold
 from edgec.report.layers import draw
 from edgec.report.markup import html, joined
 
-_CHARACTER = 6.7
-"""Width of a character of the labels."""
+CHARACTER_WIDTH = 6.7
+"""Width of a character of the labels, px."""
+MIN_BOX_WIDTH = 72.0
+MAX_LABEL = 26
+"""Characters of a label; longer names are cut."""
 
 
 @dataclass(frozen=True)
 class NodeBox:
-    """What is drawn as one node: a tensor that enters the model, or an op (then `index`
-    is its number).
+    """A box of the picture: an op, or a tensor that enters the model.
 
-    classes: of the element, which the style colours by. weight: of a bar at the lower
-    edge, 0 to 1; None: no bar.
+    Attributes:
+        title: first line of text
+        below: second line of text
+        classes: CSS classes of the element, from which the style takes the colour
+        index: number of the op; None for a tensor
+        weight: length of a bar at the lower edge, 0 to 1; None for no bar
     """
 
     title: str
@@ -34,28 +41,32 @@ class NodeBox:
 
     @property
     def width(self) -> float:
-        """Wide enough for its texts."""
-        return max(72.0, _CHARACTER * max(len(self.title), len(self.below)) + 24)
+        """Return a width that both texts fit in, px."""
+        characters = max(len(self.title), len(self.below))
+        return max(MIN_BOX_WIDTH, CHARACTER_WIDTH * characters + 24)
 
 
 def picture(
     boxes: Sequence[NodeBox], edges: Mapping[tuple[int, int], bool], label: str
 ) -> Markup:
-    """An `<svg>` element; the nodes of ops have `data-op`.
+    """Return an `<svg>` element, or nothing without boxes; ops have `data-op`.
 
-    Empty without boxes.
-
-    edges: from box to box, and whether each crosses from one segment to another. label:
-    for those who cannot see it.
+    Args:
+        boxes: the nodes; an edge leads to a box of a higher index
+        edges: pairs of boxes, and whether the edge crosses from one segment to another
+        label: description of the picture for screen readers
     """
     if not boxes:
         return Markup()
-    folded = fold(draw([b.width for b in boxes], list(edges)), [b.width for b in boxes])
-    lines = [
-        html('<path class="edge{}" d="{}"/>', " crossing" * cross, path)
-        for path, cross in zip(folded.paths(), edges.values(), strict=True)
-    ]
+    widths = [box.width for box in boxes]
+    folded = fold(draw(widths, list(edges)), widths)
+
+    lines = []
+    for path, crossing in zip(folded.paths(), edges.values(), strict=True):
+        classes = " crossing" if crossing else ""
+        lines.append(html('<path class="edge{}" d="{}"/>', classes, path))
     nodes = [_node(box, folded, i) for i, box in enumerate(boxes)]
+
     return html(
         '<svg id="graph" viewBox="0 0 {w:.0f} {h:.0f}" data-width="{w:.0f}" '
         'data-height="{h:.0f}" role="group" '
@@ -68,12 +79,14 @@ def picture(
 
 
 def short(text: str) -> str:
-    """As much of a name as a box holds."""
-    return text if len(text) <= 26 else text[:25] + "…"
+    """Return as much of a name as fits a box."""
+    if len(text) <= MAX_LABEL:
+        return text
+    return text[: MAX_LABEL - 1] + "…"
 
 
 def _node(box: NodeBox, folded: Folded, i: int) -> Markup:
-    x, y = folded.nodes[i]
+    """Return the `<g>` element of box number `i`."""
     parts = [
         html(
             '<rect x="{:.1f}" y="{}" width="{:.1f}" height="{}" rx="7"/>',
@@ -88,20 +101,31 @@ def _node(box: NodeBox, folded: Folded, i: int) -> Markup:
             box.below,
         ),
     ]
+
     if box.weight is not None:
-        at = (4 - box.width / 2, HEIGHT / 2 - 4, (box.width - 8) * box.weight)
         parts.append(
             html(
                 '<rect class="weight" x="{:.1f}" y="{}" width="{:.1f}" height="3"/>',
-                *at,
+                4 - box.width / 2,
+                HEIGHT / 2 - 4,
+                (box.width - 8) * box.weight,
             )
         )
+
     if "rewritten" in box.classes:
         parts.append(
             html('<circle cx="{}" cy="{}" r="6"/>', box.width / 2 - 2, -HEIGHT / 2 + 2)
         )
-    number: str = ""
+
+    attributes: str = ""
     if box.index is not None:
-        number = html(' data-op="{}" tabindex="0" role="button"', box.index)
-    form = '<g class="{}"{} transform="translate({:.1f} {:.1f})">{}</g>'
-    return html(form, box.classes, number, x, y, joined(parts))
+        attributes = html(' data-op="{}" tabindex="0" role="button"', box.index)
+    x, y = folded.nodes[i]
+    return html(
+        '<g class="{}"{} transform="translate({:.1f} {:.1f})">{}</g>',
+        box.classes,
+        attributes,
+        x,
+        y,
+        joined(parts),
+    )

@@ -1,9 +1,9 @@
-"""Where to draw the nodes of a directed acyclic graph: layers from top to bottom, few
-crossings, straight long edges.
+"""Places the nodes of a directed acyclic graph in layers from top to bottom.
 
-Longest-path layers; an edge that passes layers gets a bend in each; barycentre order;
-then every node goes as near to the middle of its neighbours as the width of the others
-allows (Sugiyama, Tagawa and Toda 1981, in its plainest form).
+The method is Sugiyama, Tagawa and Toda's ("Methods for visual understanding of
+hierarchical system structures", 1981) in its plainest form: layers by the longest path,
+a bend in each layer that an edge passes, barycentre sweeps against crossings, and then
+each node as near to the mean of its neighbours as the widths of the others allow.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-_SWEEPS = 8
-_BEND = 12.0
-"""Width that is kept free for an edge that passes a layer."""
+SWEEPS = 8
+"""Barycentre sweeps, down and up in turn."""
+BEND_WIDTH = 12.0
+"""Width that is kept free for an edge that passes a layer, px."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Centres of the nodes, by index, and the points that each edge goes through, ends
-    included. Layers are rows.
+    """The layout of a graph; a row is a layer.
+
+    Attributes:
+        x: centre of each node, px
+        row: row of each node
+        edges: of each edge, the (x, row) points that it goes through, ends included
+        width: width of the drawing, px
+        rows: number of rows
     """
 
     x: list[float]
@@ -31,145 +38,201 @@ class Drawing:
     rows: int
 
 
+@dataclass(frozen=True)
+class _Layered:
+    """A graph whose edges lead only from one layer to the next.
+
+    Attributes:
+        widths: of each node and then of each bend, px
+        rows: of each node and then of each bend
+        chains: of each edge of the drawn graph, its nodes and bends in order
+        above: predecessors of each node or bend
+        below: successors of each node or bend
+    """
+
+    widths: list[float]
+    rows: list[int]
+    chains: list[list[int]]
+    above: list[list[int]]
+    below: list[list[int]]
+
+
 def draw(
     widths: Sequence[float], edges: Sequence[tuple[int, int]], gap: float = 24.0
 ) -> Drawing:
-    """Lay out nodes of these widths.
+    """Lay out nodes of these widths, at least `gap` px apart.
 
-    Each edge leads from a node to one of a higher index.
+    Each edge leads from a node to a node of a higher index.
     """
-    row = _rows(len(widths), edges)
-    wide = list(widths)
-    rows = list(row)
-    chains = list[list[int]]()
-    for a, b in edges:
-        chain = [a]
-        for between in range(row[a] + 1, row[b]):
-            chain.append(len(wide))
-            wide.append(_BEND)
-            rows.append(between)
-        chains.append([*chain, b])
-    above: list[list[int]] = [[] for _ in wide]
-    below: list[list[int]] = [[] for _ in wide]
-    for chain in chains:
-        for a, b in pairwise(chain):
-            above[b].append(a)
-            below[a].append(b)
-    layers = _ordered(rows, above, below)
-    x = _placed(layers, wide, above, below, gap)
-    left = min((x[v] - wide[v] / 2 for v in range(len(wide))), default=0.0)
-    right = max((x[v] + wide[v] / 2 for v in range(len(wide))), default=0.0)
-    x = [at - left for at in x]
-    lines = [[(x[v], rows[v]) for v in chain] for chain in chains]
+    row = _longest_paths(len(widths), edges)
+    graph = _with_bends(widths, row, edges)
+    layers = _ordered(graph)
+    x = _placed(layers, graph, gap)
+
+    # Move everything so that the leftmost side is at 0.
+    halves = [width / 2 for width in graph.widths]
+    left = min((c - h for c, h in zip(x, halves, strict=True)), default=0.0)
+    right = max((c + h for c, h in zip(x, halves, strict=True)), default=0.0)
+    x = [centre - left for centre in x]
+
+    lines = [[(x[v], graph.rows[v]) for v in chain] for chain in graph.chains]
     return Drawing(x[: len(widths)], row, lines, right - left, len(layers))
 
 
-def _rows(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest path to each node; one without predecessors stands right above its
-    first reader.
+def _longest_paths(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the row of each node: the length of the longest path to it.
+
+    A node without predecessors stands right above its first successor.
     """
     row = [0] * n
-    first = [n] * n
-    reads = [False] * n
-    for a, b in sorted(edges, key=lambda e: e[1]):
-        row[b] = max(row[b], row[a] + 1)
-        reads[b] = True
-    for a, b in edges:
-        first[a] = min(first[a], row[b])
-    return [row[v] if reads[v] or first[v] == n else first[v] - 1 for v in range(n)]
+    has_predecessor = [False] * n
+    for start, end in sorted(edges, key=lambda edge: edge[1]):
+        row[end] = max(row[end], row[start] + 1)
+        has_predecessor[end] = True
+
+    first_successor = [n] * n
+    for start, end in edges:
+        first_successor[start] = min(first_successor[start], row[end])
+
+    for v in range(n):
+        if not has_predecessor[v] and first_successor[v] != n:
+            row[v] = first_successor[v] - 1
+    return row
 
 
-def _ordered(
-    rows: Sequence[int], above: Sequence[list[int]], below: Sequence[list[int]]
-) -> list[list[int]]:
-    """The nodes of each row from left to right; the best of the sweeps by the number of
-    crossings.
+def _with_bends(
+    widths: Sequence[float], row: Sequence[int], edges: Sequence[tuple[int, int]]
+) -> _Layered:
+    """Return the graph with a bend for each layer that an edge passes."""
+    all_widths = list(widths)
+    rows = list(row)
+    chains = []
+    for start, end in edges:
+        chain = [start]
+        for between in range(row[start] + 1, row[end]):
+            chain.append(len(all_widths))
+            all_widths.append(BEND_WIDTH)
+            rows.append(between)
+        chain.append(end)
+        chains.append(chain)
+
+    above: list[list[int]] = [[] for _ in all_widths]
+    below: list[list[int]] = [[] for _ in all_widths]
+    for chain in chains:
+        for upper, lower in pairwise(chain):
+            above[lower].append(upper)
+            below[upper].append(lower)
+    return _Layered(all_widths, rows, chains, above, below)
+
+
+def _ordered(graph: _Layered) -> list[list[int]]:
+    """Return the nodes of each layer from left to right.
+
+    Of all sweeps, the order with the fewest crossings is taken.
     """
-    layers: list[list[int]] = [[] for _ in range(max(rows, default=-1) + 1)]
-    for v, r in enumerate(rows):
-        layers[r].append(v)
+    layers: list[list[int]] = [[] for _ in range(max(graph.rows, default=-1) + 1)]
+    for v, row in enumerate(graph.rows):
+        layers[row].append(v)
+
     best = [list(layer) for layer in layers]
-    fewest = _crossings(layers, below)
-    for sweep in range(_SWEEPS):
-        down = sweep % 2 == 0
-        near = above if down else below
-        at = _positions(layers)
-        for layer in layers if down else reversed(layers):
-            keys = {v: _mean([at[u] for u in near[v]], at[v]) for v in layer}
-            layer.sort(key=keys.__getitem__)
-            at.update((v, float(i)) for i, v in enumerate(layer))
-        count = _crossings(layers, below)
-        if count < fewest:
+    fewest = _crossings(layers, graph.below)
+    for sweep in range(SWEEPS):
+        _sort_by_neighbours(layers, graph, down=sweep % 2 == 0)
+        crossings = _crossings(layers, graph.below)
+        if crossings < fewest:
             best = [list(layer) for layer in layers]
-            fewest = count
+            fewest = crossings
     return best
 
 
+def _sort_by_neighbours(layers: list[list[int]], graph: _Layered, down: bool) -> None:
+    """Sort each layer by the mean position of the neighbours in the layer before."""
+    neighbours = graph.above if down else graph.below
+    position = _positions(layers)
+    for layer in layers if down else reversed(layers):
+        keys = {}
+        for v in layer:
+            near = [position[u] for u in neighbours[v]]
+            keys[v] = _mean(near, position[v])
+        layer.sort(key=keys.__getitem__)
+        for i, v in enumerate(layer):
+            position[v] = float(i)
+
+
 def _positions(layers: Sequence[Sequence[int]]) -> dict[int, float]:
+    """Return the index of each node in its layer."""
     return {v: float(i) for layer in layers for i, v in enumerate(layer)}
 
 
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
 def _crossings(layers: Sequence[Sequence[int]], below: Sequence[list[int]]) -> int:
-    """How many pairs of edges cross: inversions, counted per pair of rows."""
-    at = _positions(layers)
+    """Return how many pairs of edges cross.
+
+    Two edges between the same two layers cross if their order at the top is the reverse
+    of their order at the bottom: the number of inversions.
+    """
+    position = _positions(layers)
     total = 0
     for layer in layers:
-        ends = [at[b] for v in layer for b in sorted(below[v], key=at.__getitem__)]
-        seen: list[float] = []
+        ends: list[float] = []
+        for v in layer:
+            ends += sorted(position[u] for u in below[v])
+        earlier: list[float] = []
         for end in ends:
-            total += len(seen) - bisect_right(seen, end)
-            insort(seen, end)
+            total += len(earlier) - bisect_right(earlier, end)
+            insort(earlier, end)
     return total
 
 
 def _placed(
-    layers: Sequence[Sequence[int]],
-    wide: Sequence[float],
-    above: Sequence[list[int]],
-    below: Sequence[list[int]],
-    gap: float,
+    layers: Sequence[Sequence[int]], graph: _Layered, gap: float
 ) -> list[float]:
-    """Centres, by sweeps: each row goes to the means of the row before it, pushed apart
-    from both sides.
+    """Return the centre of each node, px, after sweeps down and up.
+
+    In a sweep each layer goes to the means of its neighbours in the layer before.
     """
-    x = [0.0] * len(wide)
+    x = [0.0] * len(graph.widths)
     for layer in layers:
-        _push(layer, [0.0] * len(layer), wide, gap, x)
-    for sweep in range(_SWEEPS):
+        _push_apart(layer, [0.0] * len(layer), graph.widths, gap, x)
+
+    for sweep in range(SWEEPS):
         down = sweep % 2 == 0
-        near = above if down else below
+        neighbours = graph.above if down else graph.below
         for layer in layers if down else reversed(layers):
-            _push(
-                layer,
-                [_mean([x[u] for u in near[v]], x[v]) for v in layer],
-                wide,
-                gap,
-                x,
-            )
+            targets = []
+            for v in layer:
+                near = [x[u] for u in neighbours[v]]
+                targets.append(_mean(near, x[v]))
+            _push_apart(layer, targets, graph.widths, gap, x)
     return x
 
 
-def _push(
+def _push_apart(
     layer: Sequence[int],
-    wanted: Sequence[float],
-    wide: Sequence[float],
+    targets: Sequence[float],
+    widths: Sequence[float],
     gap: float,
     x: list[float],
 ) -> None:
-    """Put a row near where it wants to be, without overlaps: the mean of pushing to the
-    right and to the left.
+    """Set the centres of a layer near `targets`, without overlaps.
+
+    The result is the mean of two passes, one that pushes nodes only to the right and
+    one that pushes them only to the left: it favours neither side.
     """
-    right = list(wanted)
-    left = list(wanted)
+    distances = []
+    for v, following in pairwise(layer):
+        distances.append((widths[v] + widths[following]) / 2 + gap)
+
+    right = list(targets)
     for i in range(1, len(layer)):
-        apart = (wide[layer[i - 1]] + wide[layer[i]]) / 2 + gap
-        right[i] = max(right[i], right[i - 1] + apart)
+        right[i] = max(right[i], right[i - 1] + distances[i - 1])
+
+    left = list(targets)
     for i in range(len(layer) - 2, -1, -1):
-        apart = (wide[layer[i]] + wide[layer[i + 1]]) / 2 + gap
-        left[i] = min(left[i], left[i + 1] - apart)
+        left[i] = min(left[i], left[i + 1] - distances[i])
+
     for v, a, b in zip(layer, right, left, strict=True):
         x[v] = (a + b) / 2

@@ -1,8 +1,7 @@
-"""HTML and SVG: pages from Jinja2 templates beside their code, pictures from pieces;
-what comes from a file is escaped.
+"""Makes HTML and SVG: pages from Jinja2 templates, pictures from small pieces.
 
-Here alone is text taken for markup: the forms that are written in this package, and
-their style and script.
+Text from a file is always escaped. Only this module marks text as safe markup: the
+forms written in this package, and their style and script.
 """
 
 from __future__ import annotations
@@ -16,36 +15,43 @@ from markupsafe import Markup
 
 
 def html(form: LiteralString, *values: object, **named: object) -> Markup:
-    """A piece: `form.format(…)`, every value escaped that is no piece itself."""
+    """Return `form.format(…)` as markup; values other than markup are escaped."""
     return Markup(form).format(*values, **named)
 
 
 def joined(pieces: Iterable[Markup], between: LiteralString = "") -> Markup:
-    """One piece of several."""
+    """Join several pieces of markup into one."""
     return Markup(between).join(pieces)
 
 
 def rendered(template: str, **values: object) -> str:
-    """A page: a template of this package by its path, with every value escaped that is
-    no piece. It loads nothing.
+    """Return the page of a template, by its path in this package.
+
+    Values other than markup are escaped. The page loads nothing from a network.
     """
     return _templates().get_template(template).render(values)
 
 
 @cache
 def _templates() -> Environment:
+    """Return the Jinja2 environment, which fails on undefined names."""
     loader = PackageLoader("edgec.report", ".")
-    found = Environment(
+    environment = Environment(
         autoescape=True,
         loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.policies["json.dumps_kwargs"] = {
+    environment.policies["json.dumps_kwargs"] = {
         "ensure_ascii": True,
         "allow_nan": False,
         "separators": (",", ":"),
     }
-    found.globals["file"] = lambda name: Markup(loader.get_source(found, name)[0])
-    return found
+
+    def inline(name: str) -> Markup:
+        source, _, _ = loader.get_source(environment, name)
+        return Markup(source)
+
+    environment.globals["file"] = inline
+    return environment

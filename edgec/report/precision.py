@@ -1,5 +1,6 @@
-"""What float32 in place of int8 buys: a row for each run of operations that a plan left
-in float.
+"""Shows the gain of float32 in place of int8, for a plan of mixed precision.
+
+The table has a row for each group of operations that the plan left in float32.
 """
 
 from __future__ import annotations
@@ -14,34 +15,46 @@ from edgec.report.wording import percent
 
 
 def bought(plan: PrecisionPlan, verified: Mapping[str, Agreement]) -> Iterator[str]:
-    """The table, and where the goals are missed on the samples that the bundle was
-    verified on.
+    """Yield the table, and a warning for each goal that verification missed.
+
+    `verified` has the agreement of each output on the samples of the verification.
     """
-    samples = f"{plan.samples} sample{'s' * (plan.samples != 1)} held back from all"
+    plural = "s" if plan.samples != 1 else ""
+    samples = f"{plan.samples} sample{plural} held back from all"
     if len(plan.rows) == 1:
         yield f"nothing is left in float32: {_why(plan)}; on {samples}"
     else:
         count = len(plan.floats)
+        plural = "s" if count != 1 else ""
         yield (
-            f"{count} operation{'s' * (count != 1)} left in float32; "
+            f"{count} operation{plural} left in float32; "
             "what that buys, "
             f"on {samples}, times estimated:"
         )
-        columns = [
-            c
-            for c in _COLUMNS
-            if any(map(_COLUMNS[c], zip(plan.rows, plan.rows, strict=True)))
-        ]
-        steps = list(zip(plan.rows, [plan.rows[0], *plan.rows[:-1]], strict=True))
-        rows = [
-            [*(_COLUMNS[c](step) for c in columns), _named(step[0])] for step in steps
-        ]
-        yield table([*columns, "in float32"], rows, f"{'r' * len(columns)}l")
+        yield _steps_table(plan)
     for miss in plan.limits.misses(verified):
         yield f"warning: on the samples that it was verified on, {miss}"
 
 
+def _steps_table(plan: PrecisionPlan) -> str:
+    """Return the table of the plan's steps; columns without any figure are left out."""
+    columns = []
+    for name, cell in _COLUMNS.items():
+        if any(cell((row, row)) for row in plan.rows):
+            columns.append(name)
+
+    # The first row is the plain int8 model: it is compared with itself.
+    previous = [plan.rows[0], *plan.rows[:-1]]
+    rows = []
+    for step in zip(plan.rows, previous, strict=True):
+        cells = [_COLUMNS[name](step) for name in columns]
+        rows.append([*cells, _operations(step[0])])
+    alignment = "r" * len(columns) + "l"
+    return table([*columns, "in float32"], rows, alignment)
+
+
 def _why(plan: PrecisionPlan) -> str:
+    """Return the reason why a plan left nothing in float32."""
     if plan.limits.goals:
         return "int8 alone is as accurate as was asked for"
     if plan.worth_db:
@@ -53,21 +66,31 @@ def _ms(row: Bought) -> str:
     return "" if row.price is None else f"{row.price.ms:.2f}"
 
 
-def _more_ms(row: Bought, old: Bought) -> str:
-    if row.price is None or old.price is None:
+def _more_ms(row: Bought, previous: Bought) -> str:
+    """Return the estimated time that a row adds to the row before, ms."""
+    if row.price is None or previous.price is None:
         return ""
-    return f"{round(row.price.ms - old.price.ms, 2) + 0.0:+.2f}"  # + 0.0: not "-0.00"
+    difference = round(row.price.ms - previous.price.ms, 2)
+    return f"{difference + 0.0:+.2f}"  # + 0.0: not "-0.00"
 
 
 def _top1(row: Bought) -> str:
+    """Return the least agreement of the top class among the outputs."""
     shares = [a.top1 for a in row.outputs.values() if a.top1 is not None]
     return percent(min(shares)) if shares else ""
 
 
-def _share(row: Bought) -> str:
+def _tpu_share(row: Bought) -> str:
+    """Return the share of the MACs that runs on the Edge TPU."""
     if row.price is None or row.price.tpu_share is None:
         return ""
     return percent(row.price.tpu_share)
+
+
+def _sqnr(row: Bought) -> str:
+    """Return the least signal-to-noise ratio among the outputs, dB."""
+    least = min(map(decibels, row.outputs.values()))
+    return f"{least:.1f}"
 
 
 _COLUMNS: Mapping[str, Callable[[tuple[Bought, Bought]], str]] = {
@@ -75,21 +98,25 @@ _COLUMNS: Mapping[str, Callable[[tuple[Bought, Bought]], str]] = {
     "ms": lambda step: _ms(step[0]),
     "dB more": lambda step: f"{step[0].db - step[1].db:+.1f}",
     "dB": lambda step: f"{step[0].db:.1f}",
-    "SQNR": lambda step: f"{min(map(decibels, step[0].outputs.values())):.1f}",
+    "SQNR": lambda step: _sqnr(step[0]),
     "top-1": lambda step: _top1(step[0]),
-    "MACs on the TPU": lambda step: _share(step[0]),
+    "MACs on the TPU": lambda step: _tpu_share(step[0]),
 }
-"""Of a row and the one before. dB: the mean over samples and outputs; SQNR: of the
-output that has least, over all samples.
+"""The cell of each column, from a row and the row before.
+
+dB is the mean over samples and outputs; SQNR is of the worst output, over all samples.
 """
 
 
-def _named(row: Bought) -> str:
+def _operations(row: Bought) -> str:
+    """Return the operations that a row moved to float32, or back to int8."""
     if not row.ops:
         return "none"
     if len(row.ops) == 1:
-        text = row.ops[0]
+        names = row.ops[0]
     else:
-        text = f"{len(row.ops)} from {row.ops[0]} to {row.ops[-1]}"
+        names = f"{len(row.ops)} from {row.ops[0]} to {row.ops[-1]}"
+    if row.back:
+        return f"int8 after all: {names}"
     kinds = ", ".join(dict.fromkeys(row.unit.kinds))
-    return f"int8 after all: {text}" if row.back else f"{text} ({kinds})"
+    return f"{names} ({kinds})"

@@ -1,4 +1,4 @@
-"""What pruning gained, or that it gains nothing."""
+"""Shows the gain of channel pruning, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -10,48 +10,53 @@ from edgec.report.wording import count, percent
 
 
 def taken_out(pruned: Pruned, here: Sequence[float]) -> Iterator[str]:
-    """A verdict, and the ways that were tried. here: ms before and after, measured on
-    this machine; or none.
+    """Yield the verdict, and a table of the variants that were compared.
+
+    `here` is the latency before and after, measured on this machine (ms), or empty.
     """
-    before = pruned.before
-    kept = pruned.kept
-    most = pruned.most
-    where = f"on {pruned.samples} sample{'s' * (pruned.samples != 1)} held back"
-    if kept is None:
-        if most is not None:
+    plural = "s" if pruned.samples != 1 else ""
+    where = f"on {pruned.samples} sample{plural} held back"
+    if pruned.kept is None:
+        if pruned.most is not None:
             why = "what may go is no faster without"
         else:
             why = "every channel says more than may be lost"
         yield f"pruning: no gain: {why}, {where}"
     else:
-        saved = 1 - kept.price.ms / before.price.ms
+        pruning = pruned.kept
+        saved = 1 - pruning.price.ms / pruned.before.price.ms
         yield (
-            f"pruning: {kept.channels} of {kept.of} channels taken out, "
+            f"pruning: {pruning.channels} of {pruning.of} channels taken out, "
             f"{saved:.1%} "
             f"less time estimated, {where}:"
         )
+
     if here:
         yield (
             f"measured on this machine, int8: {here[0]:.3g} ms before, "
             f"{here[1]:.3g} ms after"
         )
-    rows = {"before": before, "all that may go": most, "kept": kept}
-    yield table(
-        ("", "channels", "MACs", "ms", "SQNR", "top-1"),
-        [_row(name, p) for name, p in rows.items() if p is not None],
-        "lrrrrr",
-    )
+
+    variants = {
+        "before": pruned.before,
+        "all that may go": pruned.most,
+        "kept": pruned.kept,
+    }
+    rows = [_row(name, p) for name, p in variants.items() if p is not None]
+    yield table(("", "channels", "MACs", "ms", "SQNR", "top-1"), rows, "lrrrrr")
 
 
-def _row(name: str, p: Pruning) -> tuple[str, ...]:
-    tops = [a.top1 for a in p.outputs.values() if a.top1 is not None]
-    ratio = min(a.sqnr_db for a in p.outputs.values())
-    top1 = percent(min(tops)) if tops else ""
+def _row(name: str, pruning: Pruning) -> tuple[str, ...]:
+    """Return a row of the table; SQNR and top-1 are of the worst output."""
+    agreements = pruning.outputs.values()
+    ratio = min(a.sqnr_db for a in agreements)
+    shares = [a.top1 for a in agreements if a.top1 is not None]
+    top1 = percent(min(shares)) if shares else ""
     return (
         name,
-        str(p.of - p.channels),
-        count(p.macs),
-        f"{p.price.ms:.2f}",
+        str(pruning.of - pruning.channels),
+        count(pruning.macs),
+        f"{pruning.price.ms:.2f}",
         f"{ratio:.1f}",
         top1,
     )

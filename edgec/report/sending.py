@@ -1,4 +1,4 @@
-"""How far a flash is: bars on a terminal, a line every few seconds anywhere else."""
+"""Shows the progress of a flash: bars on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 EVERY_S = 5.0
+"""Interval between two lines about one device in a log, s."""
+MAX_SHOWN_S = 1e6
+"""Longer estimates of the time to go say nothing and are not shown, s."""
 Report = Callable[[str, "Sending"], None]
+"""Takes the URL of a device and the state of its transfer; safe from any thread."""
 
 
 def in_bytes(n: float) -> str:
-    """A number of bytes as people say it: 1.4 MB."""
+    """Return a number of bytes with a decimal unit, for example 1.4 MB."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n >= size:
             return f"{n / size:.1f} {unit}"
@@ -30,8 +34,9 @@ def in_bytes(n: float) -> str:
 def shown(
     quiet: bool = False, to: TextIO | None = None, every: float = EVERY_S
 ) -> Iterator[Report]:
-    """What to call, from any thread, with a device and how far it is.  every: seconds,
-    in a log.
+    """Provide a function that shows the progress of each device.
+
+    `every` is the interval between two lines in a log (s).
     """
     to = to or sys.stderr
     if quiet:
@@ -46,6 +51,8 @@ def shown(
 
 @contextmanager
 def _bars(to: TextIO) -> Iterator[Report]:
+    """Show a bar for each device while the context lasts."""
+    # A flash that shows no bar does not wait for the import of rich.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -61,12 +68,11 @@ def _bars(to: TextIO) -> Iterator[Report]:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeElapsedColumn(),
     )
-    text = TextColumn("{task.fields[text]}", markup=False)
     bars: Progress
-    with Progress(
-        *columns, text, TimeElapsedColumn(), console=Console(file=to), transient=True
-    ) as bars:
+    with Progress(*columns, console=Console(file=to), transient=True) as bars:
 
         def report(url: str, sending: Sending) -> None:
             with lock:
@@ -84,33 +90,44 @@ def _bars(to: TextIO) -> Iterator[Report]:
 
 @contextmanager
 def _lines(to: TextIO, every: float) -> Iterator[Report]:
-    """Of all devices, also while nothing comes: a log that stands still looks like a
-    program that does.
+    """Write a line about each device at every interval, even if nothing has changed.
+
+    A log that stands still looks like a program that has stopped.
     """
-    seen: dict[str, Sending] = {}
+    states: dict[str, Sending] = {}
     end = threading.Event()
 
-    def tick() -> None:
+    def write_lines() -> None:
         while not end.wait(every):
-            for url, sending in sorted(seen.copy().items()):
-                to.write(printable(f"{url}: {_text(sending)}") + "\n")
+            # A copy, because other threads add devices meanwhile.
+            for url, sending in sorted(states.copy().items()):
+                line = f"{url}: {_text(sending)}"
+                to.write(printable(line) + "\n")
             to.flush()
 
-    thread = threading.Thread(target=tick, daemon=True)
+    thread = threading.Thread(target=write_lines, daemon=True)
     thread.start()
     try:
-        yield seen.__setitem__
+        yield states.__setitem__
     finally:
         end.set()
         thread.join()
 
 
-def _text(s: Sending) -> str:
-    """ "sending 48 % of 1.4 MB, 512.0 kB/s, 3 s left", or the step that has no such
-    figures.
+def _text(sending: Sending) -> str:
+    """Return the state of a transfer in words.
+
+    An example is "sending 48 % of 1.4 MB, 512.0 kB/s, 3 s left". Other steps have a
+    name only.
     """
-    if s.step != "sending":
-        return s.step
-    percent = 100 * s.done // s.total if s.total else 100
-    left = f", {s.left:.0f} s left" if 0 < s.left < 1e6 else ""
-    return f"sending {percent} % of {in_bytes(s.total)}, {in_bytes(s.rate)}/s{left}"
+    if sending.step != "sending":
+        return sending.step
+    percent = 100
+    if sending.total:
+        percent = 100 * sending.done // sending.total
+    left = ""
+    if 0 < sending.left < MAX_SHOWN_S:
+        left = f", {sending.left:.0f} s left"
+    total = in_bytes(sending.total)
+    rate = in_bytes(sending.rate)
+    return f"sending {percent} % of {total}, {rate}/s{left}"

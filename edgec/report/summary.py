@@ -1,4 +1,4 @@
-"""The first screen after a compile: places, sizes, checks, accuracy; no noise."""
+"""Writes the first screen after a compile: places, sizes, checks and accuracy."""
 
 from __future__ import annotations
 
@@ -21,17 +21,30 @@ from edgec.report.tables import table
 from edgec.report.terms import legend
 
 FEW = 8
-"""Samples: calibration with fewer is warned of."""
+"""The summary warns of calibration with fewer samples."""
+MAX_REFUSALS = 3
+"""Reasons against the Edge TPU that the summary shows."""
+MAX_NAMES = 6
+"""Longer lists of segments are written as their first and last."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What there is to tell of a bundle. edgetpu_compiler: lines about that program.
+    """The facts about a new bundle that the summary shows.
 
-    float_on_cpu: the target has an Edge TPU, but the model was left in float. remarks:
-    how photos become inputs, and what of the model's file was left out. quantized: what
-    became of the recipe, if there was one. pruned: of pruning, if it was asked for;
-    pruned_ms: before and after, on this machine.
+    Attributes:
+        path: the bundle's folder or file
+        model: name of the model
+        target: name of the target
+        partition: the segments, and the refusals of ops by the Edge TPU
+        sources: generated C of each segment
+        verification: results of running the bundle on this machine
+        edgetpu_compiler: lines about the run of edgetpu_compiler
+        float_on_cpu: the target has an Edge TPU, but the model was left in float
+        remarks: how photos become inputs, and parts of the model's file left out
+        quantized: result of the quantization recipe; None without a recipe
+        pruned: result of pruning; None if it was not requested
+        pruned_ms: latency before and after pruning on this machine, ms, or empty
     """
 
     path: Path
@@ -49,45 +62,65 @@ class Made:
 
 
 def summary(made: Made) -> str:
-    """Plain text, at most 120 columns."""
-    if made.float_on_cpu:
-        left = ", in float: all on the CPU, nothing on the Edge TPU"
-    else:
-        left = ""
-    lines = [
-        f"{made.path}: {made.model} for {made.target}, "
-        f"{made.path.stat().st_size / 1e6:.1f} MB{left}"
-    ]
-    for text in made.remarks:
-        lines += textwrap.wrap(
-            text, 120, break_long_words=False, break_on_hyphens=False
-        )
-    lines += [""]
-    lines += [*_segments(made), ""]
+    """Return plain text of at most 120 columns."""
+    lines = [_headline(made)]
+    for remark in made.remarks:
+        lines += _wrapped(remark)
+    lines.append("")
+    lines += _segments(made)
+    lines.append("")
     lines += _top_refusals(made.partition)
     lines += made.edgetpu_compiler
     lines += _checks(made.verification)
     lines += _accuracy(made.verification)
-    if made.quantized is not None and made.verification.low():
-        lines.append(f"  hint: give {made.quantized.remedy}")
+
+    quantized = made.quantized
+    if quantized is not None and made.verification.low():
+        lines.append(f"  hint: give {quantized.remedy}")
     if made.pruned is not None:
         lines += taken_out(made.pruned, made.pruned_ms)
-    if made.quantized is not None:
-        lines += _tried(made.quantized)
-        if made.quantized.plan is not None:
-            lines += bought(made.quantized.plan, made.verification.whole)
+    if quantized is not None:
+        lines += _candidates(quantized)
+        if quantized.plan is not None:
+            lines += bought(quantized.plan, made.verification.whole)
     return "\n".join(lines)
 
 
+def _headline(made: Made) -> str:
+    """Return the line with the bundle's path, model, target and size."""
+    megabytes = made.path.stat().st_size / 1e6
+    line = f"{made.path}: {made.model} for {made.target}, {megabytes:.1f} MB"
+    if made.float_on_cpu:
+        return f"{line}, in float: all on the CPU, nothing on the Edge TPU"
+    return line
+
+
+def _wrapped(text: str) -> list[str]:
+    """Wrap text at 120 columns, names of files and options unbroken."""
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def _segments(made: Made) -> Iterator[str]:
+    """Yield the table of segments, and the meaning of its terms."""
     segments = made.partition.segments
-    total = max(1, sum(s.macs for s in segments))
+    total = max(1, sum(segment.macs for segment in segments))
     rows = []
-    for s in segments:
-        plan = made.sources[s.name].plan
-        above = f"{plan.size / plan.lower_bound - 1:.1%}" if plan.lower_bound else "-"
-        sizes = (f"{s.macs:,}", f"{s.macs / total:.1%}", f"{plan.size:,}", above)
-        rows.append((s.name, PLACES[s.place], str(len(s.graph.ops)), *sizes))
+    for segment in segments:
+        plan = made.sources[segment.name].plan
+        excess = "-"
+        if plan.lower_bound:
+            excess = f"{plan.size / plan.lower_bound - 1:.1%}"
+        rows.append(
+            (
+                segment.name,
+                PLACES[segment.place],
+                str(len(segment.graph.ops)),
+                f"{segment.macs:,}",
+                f"{segment.macs / total:.1%}",
+                f"{plan.size:,}",
+                excess,
+            )
+        )
     yield table(
         ("segment", "place", "ops", "MACs", "of all", "arena, bytes", "above bound"),
         rows,
@@ -97,126 +130,133 @@ def _segments(made: Made) -> Iterator[str]:
 
 
 def _top_refusals(partition: Partition) -> Iterator[str]:
-    """The three reasons that keep most work from the Edge TPU."""
+    """Yield the three reasons that keep most MACs from the Edge TPU."""
     groups: dict[tuple[str, str], list[int]] = {}
     for op, verdict in partition.verdicts.items():
         if verdict.refusals:
-            groups.setdefault((op.kind, verdict.refusals[0].constraint), []).append(
-                op.spec.macs(op)
-            )
-    ordered = sorted(
-        groups.items(), key=lambda item: (-sum(item[1]), -len(item[1]), item[0])
-    )
-    for (kind, reason), macs in ordered[:3]:
-        yield f"on the CPU: {len(macs)} x {kind}: {' '.join(reason.split())}"
+            key = (op.kind, verdict.refusals[0].constraint)
+            groups.setdefault(key, []).append(op.spec.macs(op))
+
+    ranks = {key: (-sum(macs), -len(macs), key) for key, macs in groups.items()}
+    for key in sorted(groups, key=ranks.__getitem__)[:MAX_REFUSALS]:
+        kind, constraint = key
+        reason = " ".join(constraint.split())
+        yield f"on the CPU: {len(groups[key])} x {kind}: {reason}"
     if groups:
         yield "(edgec explain shows them all)"
 
 
-def _checks(checked: Verification) -> Iterator[str]:
-    """Whether the code does what it should: whatever the accuracy of the model that it
-    runs.
+def _checks(verification: Verification) -> Iterator[str]:
+    """Yield whether the code does what the reference interpreter does.
 
-    A line for each way of running, for all segments that are exact; one for each of the
-    others.
+    This is independent of the accuracy of the model. All segments that are exact share
+    a line for each executor; every other segment has its own.
     """
     exact: dict[tuple[str, int], list[str]] = {}
-    for c in checked.segments:
-        if not c.error:
-            exact.setdefault((c.how, c.samples), []).append(c.segment)
+    for check in verification.segments:
+        if not check.error:
+            exact.setdefault((check.how, check.samples), []).append(check.segment)
     for (how, samples), names in exact.items():
-        if len(names) <= 6:
-            which = ", ".join(names)
+        if len(names) <= MAX_NAMES:
+            segments = ", ".join(names)
         else:
-            which = f"{len(names)} segments, {names[0]} to {names[-1]}"
+            segments = f"{len(names)} segments, {names[0]} to {names[-1]}"
         runs = "it runs" if len(names) == 1 else "they run"
         yield (
-            f"verified {which}: as {how} {runs} as interp does, "
+            f"verified {segments}: as {how} {runs} as interp does, "
             f"bit for bit ({_samples(samples)})"
         )
-    for c in checked.segments:
-        if c.error:
-            near = f"within {c.error:.2g} of interp ({c.limit:.2g} allowed)"
-            yield f"verified {c.segment}: as {c.how} it runs {near} ({_samples(c.samples)})"
-    if checked.not_finite:
-        where = f"on {checked.source}: first {checked.not_finite}"
+
+    for check in verification.segments:
+        if check.error:
+            near = f"within {check.error:.2g} of interp ({check.limit:.2g} allowed)"
+            samples_text = _samples(check.samples)
+            yield (
+                f"verified {check.segment}: as {check.how} it runs {near} "
+                f"({samples_text})"
+            )
+
+    if verification.not_finite:
+        where = f"on {verification.source}: first {verification.not_finite}"
         yield from textwrap.wrap(f"warning: outputs are not finite {where}", 120)
-    if checked.not_run:
-        yield from textwrap.wrap(
-            f"not run here {checked.not_run}",
-            120,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+    if verification.not_run:
+        yield from _wrapped(f"not run here {verification.not_run}")
 
 
-def _accuracy(checked: Verification) -> Iterator[str]:
-    """How near the outputs are to the model's own."""
-    of = f"{_samples(checked.samples)} of {checked.source}"
-    if checked.calibrated:
-        yield f"calibrated on {_samples(checked.calibrated)}"
-        if checked.calibrated < FEW:
+def _accuracy(verification: Verification) -> Iterator[str]:
+    """Yield how near the outputs are to the original model's."""
+    basis = f"{_samples(verification.samples)} of {verification.source}"
+    if verification.calibrated:
+        yield f"calibrated on {_samples(verification.calibrated)}"
+        if verification.calibrated < FEW:
             yield (
                 f"warning: that is few: ranges and corrections want {FEW} samples "
                 "or "
                 "more, of different things"
             )
-        yield f"accuracy against the float model, on {of}:"
+        yield f"accuracy against the float model, on {basis}:"
     else:
-        yield f"agreement with the model, on {of}:"
-    low = checked.low()
-    for name, agreement in checked.whole.items():
-        yield f"  output {name}: {agreement}{': low' if name in low else ''}"
-    if checked.worst is not None:
-        yield from _layer(checked.worst)
+        yield f"agreement with the model, on {basis}:"
+
+    low = verification.low()
+    for name, agreement in verification.whole.items():
+        remark = ": low" if name in low else ""
+        yield f"  output {name}: {agreement}{remark}"
+    if verification.worst is not None:
+        yield from _worst_layer(verification.worst)
     for name, misses in low.items():
         yield f"warning: low accuracy: output {name}: {'; '.join(misses)}"
 
 
-def _tried(found: QuantizedModel) -> Iterator[str]:
-    """What a recipe of several candidates tried, the best first."""
-    if not found.tried:
+def _candidates(model: QuantizedModel) -> Iterator[str]:
+    """Yield the candidates of a quantization recipe, the most accurate first."""
+    if not model.tried:
         return
-    first = found.tried[0]
-    if found.held == found.samples:
+    if model.held == model.samples:
         how = "each held back in turn"
     else:
         how = "held back from all candidates"
     yield (
-        f"quantized by {found.recipe.name}: {found.candidate.name}; "
+        f"quantized by {model.recipe.name}: {model.candidate.name}; "
         "judged on "
-        f"{_samples(found.held)}, {how}:"
+        f"{_samples(model.held)}, {how}:"
     )
-    rows = [
-        (
-            t.name,
-            f"{t.db:.1f}",
-            f"{t.db - first.db:+.1f}",
-            f"±{t.error:.1f}" if t.error else "",
-            f"refused: {t.refused}"
-            if t.refused
-            else "kept"
-            if t.name == found.candidate.name
-            else "",
+
+    first = model.tried[0]
+    rows = []
+    for candidate in sorted(model.tried, key=lambda candidate: -candidate.db):
+        if candidate.refused:
+            outcome = f"refused: {candidate.refused}"
+        elif candidate.name == model.candidate.name:
+            outcome = "kept"
+        else:
+            outcome = ""
+        rows.append(
+            (
+                candidate.name,
+                f"{candidate.db:.1f}",
+                f"{candidate.db - first.db:+.1f}",
+                f"±{candidate.error:.1f}" if candidate.error else "",
+                outcome,
+            )
         )
-        for t in sorted(found.tried, key=lambda t: -t.db)
-    ]
-    yield table(
-        ("tried", "SQNR, dB", f"over {first.name}", "beside the best", ""),
-        rows,
-        "lrrrl",
+    header = ("tried", "SQNR, dB", f"over {first.name}", "beside the best", "")
+    yield table(header, rows, "lrrrl")
+
+
+def _worst_layer(layer: LayerNoise) -> Iterator[str]:
+    """Yield the op whose own quantization noise is largest, and its source nodes."""
+    yield (
+        f"  largest loss in one op: {layer.kind} {layer.value} in {layer.part}, "
+        f"SQNR {layer.own_sqnr_db:.1f} dB by itself"
     )
-
-
-def _layer(worst: LayerNoise) -> Iterator[str]:
-    ratio = f"SQNR {worst.own_sqnr_db:.1f} dB by itself"
-    yield f"  largest loss in one op: {worst.kind} {worst.value} in {worst.part}, {ratio}"
-    if worst.source:
-        nodes = worst.source.replace("+", " + ")
+    if layer.source:
+        nodes = layer.source.replace("+", " + ")
         yield textwrap.shorten(
             f"from {nodes}", 110, placeholder=" …", initial_indent="    "
         )
 
 
 def _samples(count: int) -> str:
-    return f"{count} sample{'s' * (count != 1)}"
+    plural = "s" if count != 1 else ""
+    return f"{count} sample{plural}"

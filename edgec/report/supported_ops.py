@@ -1,4 +1,4 @@
-"""docs/supported-ops.md, derived from what each op declares."""
+"""Writes docs/supported-ops.md from the declarations of each op."""
 
 from __future__ import annotations
 
@@ -41,41 +41,41 @@ second versions where there are two; what they compute of landmarks stays in flo
 
 
 def supported_ops() -> str:
-    """The whole document."""
+    """Return the whole document as Markdown."""
     rows = [
         "| op | ONNX | TFLite | int8 | Edge TPU |",
         "| --- | --- | --- | --- | --- |",
     ]
-    rows += [_row(cls) for _, cls in sorted(OpDef.registry.items())]
-    return (
-        _HEAD
-        + "\n".join(rows)
-        + "\n\n## Edge TPU rules\n\n"
-        + "\n".join(_rules())
-        + "\n"
-    )
+    for _, cls in sorted(OpDef.registry.items()):
+        rows.append(_row(cls))
+    table = "\n".join(rows)
+    rules = "\n".join(_rules())
+    return f"{_HEAD}{table}\n\n## Edge TPU rules\n\n{rules}\n"
 
 
 def _row(cls: type[OpDef]) -> str:
+    """Return the row of an op."""
+    onnx = ", ".join(cls.onnx)
+    tflite = ", ".join(cls.tflite)
     int8 = "-" if cls.quant is QuantRule.FLOAT else cls.quant.name.lower()
     place = "rules" if cls.edgetpu else "-"
-    return (
-        f"| {cls.kind} | {', '.join(cls.onnx)} | {', '.join(cls.tflite)} | {int8} "
-        "| "
-        f"{place} |"
-    )
+    return f"| {cls.kind} | {onnx} | {tflite} | {int8} | {place} |"
 
 
 def _rules() -> Iterator[str]:
-    """Every rule once, with the ops that it holds for."""
+    """Yield each rule once, with the ops that it holds for, the most common first."""
     kinds: dict[str, list[str]] = {}
     for kind, cls in sorted(OpDef.registry.items()):
-        if cls.edgetpu:
-            for _, fn in inspect.getmembers(cls, inspect.isfunction):
-                if hasattr(fn, "edgetpu_fix"):
-                    kinds.setdefault(
-                        " ".join((inspect.getdoc(fn) or "").split()), []
-                    ).append(kind)
-    total = sum(cls.edgetpu for cls in OpDef.registry.values())
-    for text, ops in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
-        yield f"- {'all' if len(ops) == total else ', '.join(ops)}: {text}"
+        if not cls.edgetpu:
+            continue
+        for _, method in inspect.getmembers(cls, inspect.isfunction):
+            # The decorator of a rule puts a remedy beside the method.
+            if hasattr(method, "edgetpu_fix"):
+                docstring = inspect.getdoc(method) or ""
+                rule = " ".join(docstring.split())
+                kinds.setdefault(rule, []).append(kind)
+
+    mapped_ops = sum(cls.edgetpu for cls in OpDef.registry.values())
+    for rule, ops in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
+        names = "all" if len(ops) == mapped_ops else ", ".join(ops)
+        yield f"- {names}: {rule}"

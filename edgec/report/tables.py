@@ -1,4 +1,4 @@
-"""Tables for a terminal, laid out by rich."""
+"""Lays out tables for a terminal, by rich."""
 
 from __future__ import annotations
 
@@ -10,53 +10,66 @@ from collections.abc import Sequence
 from edgec.report.wording import plain, shortened
 
 WIDTH = 120
-"""Columns where nobody looks at a terminal: a log is the same everywhere."""
-_CELL = 60
-"""Characters of a cell that is not the last; longer ones lose their middle."""
+"""Columns of text that does not go to a terminal: a log is the same everywhere."""
+MIN_WIDTH = 80
+"""Columns below which tables are not made narrower."""
+MAX_CELL = 60
+"""Characters of a cell that is not the last; longer texts lose their middle."""
 LONGEST = 400
 """Characters of any other text with names in it."""
 
 
 def width() -> int:
-    """Of the terminal, or WIDTH."""
+    """Return the columns of the terminal, or WIDTH if there is none."""
     if sys.stdout.isatty():
-        return max(80, shutil.get_terminal_size((WIDTH, 24)).columns)
+        return max(MIN_WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
     return WIDTH
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], aligned: str) -> str:
-    """Aligned columns; what does not fit wraps in the last one.
+    """Return a table of aligned columns; long texts wrap in the last column.
 
+    Cells are shown without control characters and without rich's markup. The table is
     "" without rows.
 
-    aligned: "l" or "r" for each column. Texts are shown as they are, without what is no
-    character to be seen.
+    Args:
+        head: header of each column
+        rows: cells of each row
+        aligned: "l" or "r" for each column
     """
     if not rows:
         return ""
+    # A verb that shows no table does not wait for the import of rich.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    found = Table(
+    grid = Table(
         box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style=""
     )
     last = len(head) - 1
     for i, (name, side) in enumerate(zip(head, aligned, strict=True)):
-        justify = "right" if side == "r" else "left"
-        found.add_column(Text(name), justify=justify, no_wrap=i < last, overflow="fold")  # type: ignore[arg-type]
+        grid.add_column(
+            Text(name),
+            justify="right" if side == "r" else "left",
+            no_wrap=i < last,
+            overflow="fold",
+        )
+
     for row in rows:
-        cells = [
-            shortened(plain(c), LONGEST if i == last else _CELL)
-            for i, c in enumerate(row)
-        ]
-        found.add_row(*map(Text, cells))
+        cells = []
+        for i, cell in enumerate(row):
+            limit = LONGEST if i == last else MAX_CELL
+            cells.append(Text(shortened(plain(cell), limit)))
+        grid.add_row(*cells)
+
     out = io.StringIO()
-    Console(
+    console = Console(
         file=out,
         width=width(),
         color_system=None,
         force_terminal=False,
         legacy_windows=False,
-    ).print(found)
+    )
+    console.print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

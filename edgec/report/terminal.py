@@ -1,4 +1,4 @@
-"""What a person sees while something takes its time, and where that time went."""
+"""Shows a person the step that is under way, and at the end where the time went."""
 
 from __future__ import annotations
 
@@ -16,71 +16,85 @@ from edgec.steps import COMPILE_C, Step, counted
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_WORTH_A_LINE = 1.0
-"""Seconds: what is done sooner is not worth a line in a log."""
-
-
-_WORTH_WAITING = 30.0
-"""Seconds after which a log says how far a step is."""
+MIN_LOGGED_S = 1.0
+"""Shorter steps have no line in a log, s."""
+LOG_INTERVAL_S = 30.0
+"""Interval between two lines of a log about one long step, s."""
+MIN_SUMMARY_SHARE = 0.02
+"""Steps with a smaller share of the whole time are not named at the end."""
+MIN_SUMMARY_S = 0.05
+"""Shorter steps are not named at the end, s."""
 
 
 def left(seconds: float) -> str:
-    """For people, who want to know whether to wait: "8 s left", "3 min left"."""
-    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
+    """Return the time to go, for example "8 s left" or "3 min left"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s left"
+    return f"{seconds / 60:.0f} min left"
 
 
 class _Pace:
-    """How long a counted step will still take, by how long it took so far."""
+    """Extrapolates the rest of a counted step from the time it has taken so far."""
 
     def __init__(self, at: int) -> None:
         self._first = at
-        self._since = time.monotonic()
+        self._start = time.monotonic()
 
-    def told(self, at: int, of: int) -> str:
-        """ "12/64, 8 s left"; the time from the second on."""
+    def progress(self, at: int, total: int) -> str:
+        """Return "12/64, 8 s left"; the time is shown from the second count on."""
         done = at - self._first
         if not done:
-            return f"{at}/{of}"
-        return f"{at}/{of}, {left((time.monotonic() - self._since) / done * (of - at + 1))}"
+            return f"{at}/{total}"
+        seconds_each = (time.monotonic() - self._start) / done
+        remaining = total - at + 1
+        return f"{at}/{total}, {left(seconds_each * remaining)}"
 
 
 class StepDisplay:
-    """Shows the steps that it is called with, on standard error: "" ends them.
+    """Shows each step that it is called with on standard error; "" ends the last.
 
-    As a context, it leaves nothing behind.
+    On a terminal it is a bar, which disappears at the end. Elsewhere, with `lines`, it
+    is a line for each step of more than a second, and a line now and then for a long
+    step. With `quiet` it shows nothing.
 
-    On a terminal a bar, which goes when it is done; elsewhere, if `lines`, a line for
-    each step that took more than a second, and for a long one how far it is. Nothing if
-    `quiet`.
+    As a context manager it removes the bar.
     """
 
     def __init__(self, quiet: bool = False, lines: bool = True) -> None:
-        self._bar = None if quiet or not sys.stderr.isatty() else _Bar()
+        self._bar: _Bar | None = None
+        if not quiet and sys.stderr.isatty():
+            self._bar = _Bar()
         self._lines = lines and not quiet and self._bar is None
         self._name = ""
-        self._since = 0.0
-        self._said = 0.0
+        self._start = 0.0
+        self._last_line = 0.0
         self._pace = _Pace(0)
 
     def __call__(self, text: str) -> None:
-        """A step begins, or goes on if it is counted."""
-        name, at, of = counted(printable(text))
+        """Show that a step begins, or how far a counted step is."""
+        name, at, total = counted(printable(text))
         if self._bar is not None:
-            self._bar.show(name, at, of)
+            self._bar.show(name, at, total)
+
         now = time.monotonic()
         if name != self._name:
-            if self._lines and self._name and now - self._since > _WORTH_A_LINE:
-                click.echo(f"{self._name}: {now - self._since:.1f} s", err=True)
+            self._log_end(now)
             self._name = name
-            self._since = now
-            self._said = now
+            self._start = now
+            self._last_line = now
             self._pace = _Pace(at)
-        elif self._lines and of and now - self._said > _WORTH_WAITING:
-            click.echo(f"{name} {self._pace.told(at, of)}", err=True)
-            self._said = now
+        elif self._lines and total and now - self._last_line > LOG_INTERVAL_S:
+            click.echo(f"{name} {self._pace.progress(at, total)}", err=True)
+            self._last_line = now
+
+    def _log_end(self, now: float) -> None:
+        """Write a line about the step that ends, if it took long."""
+        seconds = now - self._start
+        if self._lines and self._name and seconds > MIN_LOGGED_S:
+            click.echo(f"{self._name}: {seconds:.1f} s", err=True)
 
     def __enter__(self) -> StepDisplay:
-        """Itself."""
+        """Return the display itself."""
         return self
 
     def __exit__(
@@ -89,12 +103,12 @@ class StepDisplay:
         e: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        """The bar goes, however the work ended."""
+        """Remove the bar, also after an exception."""
         self("")
 
 
 class _Bar:
-    """One line of a terminal, there while a step is under way."""
+    """One line of a terminal, shown while a step is under way."""
 
     def __init__(self) -> None:
         self._live: Progress | None = None
@@ -102,13 +116,15 @@ class _Bar:
         self._name = ""
         self._pace = _Pace(0)
 
-    def show(self, name: str, at: int, of: int) -> None:
-        """The step and how far it is; a bar that runs to and fro where that is not
-        known. No name: nothing.
+    def show(self, name: str, at: int, total: int) -> None:
+        """Show a step and how far it is; an empty name removes the bar.
+
+        Without a total, the bar runs to and fro.
         """
         if not name:
             self._stop()
             return
+
         if self._live is None:
             self._live = _progress_bar()
             self._live.start()
@@ -118,10 +134,10 @@ class _Bar:
             self._task = self._live.add_task(name, total=None, of="")
             self._name = name
             self._pace = _Pace(at)
-        if of:
-            self._live.update(
-                self._task, total=of, completed=at - 1, of=self._pace.told(at, of)
-            )
+
+        if total:
+            text = self._pace.progress(at, total)
+            self._live.update(self._task, total=total, completed=at - 1, of=text)
 
     def _stop(self) -> None:
         if self._live is not None:
@@ -132,8 +148,9 @@ class _Bar:
 
 
 def _progress_bar() -> Progress:
-    """Make a bar on standard error. rich is imported here: a verb that shows no bar
-    does not wait for it.
+    """Make a bar on standard error.
+
+    rich is imported here: a verb that shows no bar does not wait for it.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -145,27 +162,30 @@ def _progress_bar() -> Progress:
 
 
 def progress(quiet: bool = False, lines: bool = True) -> StepDisplay:
-    """Who watches the steps of a verb; see Watch."""
+    """Return a display for the steps of a verb, to pass as its `Watch`."""
     return StepDisplay(quiet, lines)
 
 
-_NAMED = 0.02
-"""Share of the whole from which a step is worth naming."""
-
-
 def where_the_time_went(steps: Sequence[Step]) -> str:
-    """One line: seconds in all, those of the C compiler, and of each other step that is
-    worth naming.
-    """
-    in_c = sum(s.seconds for s in steps if s.name.startswith(COMPILE_C))
-    rest = [s for s in steps if not s.name.startswith(COMPILE_C)]
-    total = in_c + sum(s.seconds for s in rest)
-    named = [
-        f"{s.name} {s.seconds:.1f} s"
-        for s in rest
-        if s.seconds >= max(0.05, _NAMED * total)
-    ]
-    parts = [*named, *([f"C compiler {in_c:.1f} s"] if in_c else [])]
-    return f"where the time went: {total:.1f} s" + (
-        f" = {', '.join(parts)}" if parts else ""
-    )
+    """Return one line: seconds in all, of the C compiler, and of each long step."""
+    compiler_s = 0.0
+    other_steps = []
+    for step in steps:
+        if step.name.startswith(COMPILE_C):
+            compiler_s += step.seconds
+        else:
+            other_steps.append(step)
+    total = compiler_s + sum(step.seconds for step in other_steps)
+
+    threshold = max(MIN_SUMMARY_S, MIN_SUMMARY_SHARE * total)
+    parts = []
+    for step in other_steps:
+        if step.seconds >= threshold:
+            parts.append(f"{step.name} {step.seconds:.1f} s")
+    if compiler_s:
+        parts.append(f"C compiler {compiler_s:.1f} s")
+
+    line = f"where the time went: {total:.1f} s"
+    if parts:
+        return f"{line} = {', '.join(parts)}"
+    return line

@@ -1,6 +1,4 @@
-"""What the terms of the reports mean, said once; a report explains those that it uses
-where they stand.
-"""
+"""Defines the terms of the reports once; a report explains the terms that it uses."""
 
 from __future__ import annotations
 
@@ -48,15 +46,18 @@ TERMS: Mapping[str, str] = {
 
 
 def legend(names: Iterable[str], width: int = 120) -> str:
-    """A paragraph for a terminal, at most `width` wide; "" for no names."""
-    said = "; ".join(f"{name} = {TERMS[name]}" for name in names)
-    if said:
-        return textwrap.fill(
-            f"({said})", width, subsequent_indent=" ", break_on_hyphens=False
-        )
-    return ""
+    """Return a paragraph for a terminal that explains terms; "" for no names.
+
+    `width` is the longest line, in characters.
+    """
+    text = "; ".join(f"{name} = {TERMS[name]}" for name in names)
+    if not text:
+        return ""
+    return textwrap.fill(
+        f"({text})", width, subsequent_indent=" ", break_on_hyphens=False
+    )
 
 
 def explained(names: Iterable[str]) -> list[tuple[str, str]]:
-    """For a page: each term and what it means."""
+    """Return pairs of a term and its meaning, for a page."""
     return [(name, TERMS[name]) for name in names]

@@ -1,4 +1,4 @@
-"""What `edgec tune` tells at the end."""
+"""Writes the result of `edgec tune` for a terminal."""
 
 from __future__ import annotations
 
@@ -8,53 +8,61 @@ from edgec.benching.tuning import TunedCall, Tuning
 from edgec.report.tables import table
 
 WORTH_SHOWING = 1.03
-"""How many times as fast as the default."""
-
-_SHOWN = 12
+"""Calls that are faster than the default by this factor are in the table."""
+MAX_ROWS = 12
 
 
 def to_text(tuning: Tuning) -> str:
-    """Plain text, at most 120 columns."""
+    """Return plain text of at most 120 columns."""
     return "\n".join(_lines(tuning))
 
 
-def _lines(t: Tuning) -> Iterator[str]:
-    new = [c for c in t.choices if c.new]
-    est = "est. " if t.estimated else ""
-    if len(new) < len(t.choices):
-        known = f", {len(t.choices) - len(new)} were known"
-    else:
-        known = ""
+def _lines(tuning: Tuning) -> Iterator[str]:
+    """Yield the lines of the result; a table counts as one."""
+    new = [call for call in tuning.choices if call.new]
+    variants = sum(call.tried for call in new)
+    cached = len(tuning.choices) - len(new)
+    known = f", {cached} were known" if cached else ""
     yield (
-        f"{t.core} on {t.on}: {sum(c.tried for c in new)} ways tried for {len(new)} "
+        f"{tuning.core} on {tuning.on}: {variants} ways tried for {len(new)} "
         f"kinds of calls{known}"
     )
-    better = sorted(
-        (c for c in t.choices if c.gain > WORTH_SHOWING), key=lambda c: -_saved(c)
-    )
+
+    faster = [call for call in tuning.choices if call.gain > WORTH_SHOWING]
+    faster.sort(key=_saved_ms, reverse=True)
+    est = "est. " if tuning.estimated else ""
     yield (
-        f"those calls take {est}{t.default_ms:.3f} ms of an inference by default, "
-        f"{est}{t.ms:.3f} ms as found; "
-        f"{len(better)} are more than {WORTH_SHOWING - 1:.0%} faster"
+        f"those calls take {est}{tuning.default_ms:.3f} ms of an inference by default, "
+        f"{est}{tuning.ms:.3f} ms as found; "
+        f"{len(faster)} are more than {WORTH_SHOWING - 1:.0%} faster"
     )
-    if better:
+
+    if faster:
         yield ""
-        yield table(
-            ("function", "", "default", "found", "faster", "how"),
-            list(map(_row, better[:_SHOWN])),
-            "lrrrrl",
-        )
-    if len(better) > _SHOWN:
-        yield f"and {len(better) - _SHOWN} more"
-    yield f"\n{t.path} has them all; edgec compile --tuned {t.path} uses it"
+        header = ("function", "", "default", "found", "faster", "how")
+        rows = [_row(call) for call in faster[:MAX_ROWS]]
+        yield table(header, rows, "lrrrrl")
+    if len(faster) > MAX_ROWS:
+        yield f"and {len(faster) - MAX_ROWS} more"
+
+    path = tuning.path
+    yield f"\n{path} has them all; edgec compile --tuned {path} uses it"
 
 
-def _saved(c: TunedCall) -> float:
-    return (c.default_ms - c.ms) * len(c.functions)
+def _saved_ms(call: TunedCall) -> float:
+    """Return the time that an inference saves by a choice, ms."""
+    return (call.default_ms - call.ms) * len(call.functions)
 
 
-def _row(c: TunedCall) -> Sequence[str]:
-    times = f"x{len(c.functions)}" if len(c.functions) > 1 else ""
-    values = " ".join(f"{k}={n}" for k, n in c.schedule.items())
-    figures = f"{1e3 * c.default_ms:.1f} us", f"{1e3 * c.ms:.1f} us", f"{c.gain:.2f}x"
-    return (c.functions[0], times, *figures, f"{c.what}: {c.variant} {values}")
+def _row(call: TunedCall) -> Sequence[str]:
+    """Return a row of the table, named by the first of equal functions."""
+    count = len(call.functions)
+    schedule = " ".join(f"{name}={value}" for name, value in call.schedule.items())
+    return (
+        call.functions[0],
+        f"x{count}" if count > 1 else "",
+        f"{1e3 * call.default_ms:.1f} us",
+        f"{1e3 * call.ms:.1f} us",
+        f"{call.gain:.2f}x",
+        f"{call.what}: {call.variant} {schedule}",
+    )

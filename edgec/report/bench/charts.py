@@ -1,7 +1,7 @@
-"""Pictures of latencies and vitals as SVG: a histogram, latency by inference, clock and
-temperature by time.
+"""Draws latencies and vitals as SVG charts.
 
-Colours are of the page's style, by class.
+There is a histogram, the latency of each inference, and clock and temperature over
+time. The page's style gives the colours, by CSS class.
 """
 
 from __future__ import annotations
@@ -15,22 +15,28 @@ from markupsafe import Markup
 from edgec.report.bench.histogram import Bin
 from edgec.report.markup import html, joined
 
-_WIDTH = 560
-_HEIGHT = 250
-_LEFT = 54
-_RIGHT = 12
-_TOP = 14
-_BOTTOM = 40
-_MOST = 4000
-"""Points of a picture; of more, each column keeps its lowest, its highest and one
-between.
-"""
+WIDTH = 560
+HEIGHT = 250
+"""Size of a chart, px."""
+LEFT = 54
+RIGHT = WIDTH - 12
+TOP = 14
+BOTTOM = HEIGHT - 40
+"""Edges of the plot area in a chart, px."""
+MAX_POINTS = 4000
+"""A chart with more inferences shows three of each column: lowest, middle, highest."""
+TAIL_GAP = 18
+TAIL_WIDTH = 32
+"""Place of the wide last bin of a histogram, beside the others, px."""
 
 
 @dataclass(frozen=True)
 class Launched:
-    """One launch: all its inferences, ms, and how many of them are from before it was
-    steady.
+    """One launch of a bench.
+
+    Attributes:
+        ms: latency of every inference, ms
+        warmup: number of inferences before the latency was steady
     """
 
     ms: Sequence[float]
@@ -39,7 +45,13 @@ class Launched:
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over time, s; None where nothing is known. classes: of its element."""
+    """A quantity over time.
+
+    Attributes:
+        points: pairs of a time (s) and a value, None if the device did not report it
+        classes: CSS classes of the line
+        unit: unit of the values
+    """
 
     points: Sequence[tuple[float, float | None]]
     classes: str
@@ -48,7 +60,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From values to pixels."""
+    """A linear map of values from `low` to `high` to pixels from `start` to `end`."""
 
     low: float
     high: float
@@ -56,56 +68,81 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        return self.start + (value - self.low) / (self.high - self.low) * (
-            self.end - self.start
-        )
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
     def ticks(self, about: int) -> list[float]:
-        """Round numbers between the ends."""
-        rough = (self.high - self.low) / about
-        ten = 10.0 ** math.floor(math.log10(rough))
-        step = next(ten * m for m in (1, 2, 5, 10) if ten * m >= rough * 0.999)
+        """Return about this many multiples of 1, 2 or 5 times a power of ten."""
+        rough_step = (self.high - self.low) / about
+        power = 10.0 ** math.floor(math.log10(rough_step))
+        steps = [power * factor for factor in (1, 2, 5, 10)]
+        step = next(step for step in steps if step >= rough_step * 0.999)
+
+        # 1e-9: an end that is a multiple of the step is a tick in spite of rounding.
         first = math.ceil(self.low / step - 1e-9)
-        return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+        last = math.floor(self.high / step + 1e-9)
+        return [i * step for i in range(first, last + 1)]
 
 
 def histogram_svg(
     bins: Sequence[Bin], marks: Sequence[tuple[str, float]], unit: str
 ) -> Markup:
-    """marks: names of percentiles and where they are.
+    """Return a histogram of latencies, or nothing for fewer than two bins.
 
-    A wide last bin, of the slowest, is as wide as the others.
+    A wide last bin, of the slowest inferences, is drawn as a bar beside the others.
+
+    Args:
+        bins: counts of latencies, from `histogram`
+        marks: name and value of each percentile
+        unit: unit of the latencies
     """
     if len(bins) < 2:
         return Markup()
-    wide = bins[-1].high - bins[-1].low > 1.5 * (bins[0].high - bins[0].low)
-    usual = bins[:-1] if wide else bins
-    x = _Scale(
-        usual[0].low, usual[-1].high, _LEFT, _WIDTH - _RIGHT - (54 if wide else 0)
-    )
-    y = _Scale(0, max(b.count for b in bins), _HEIGHT - _BOTTOM, _TOP + 16)
-    parts = [_grid(y, lambda v: f"{v:.0f}"), _below(x, unit)]
+    usual, tail = _split_tail(bins)
+    right = RIGHT - (54 if tail else 0)
+    x = _Scale(usual[0].low, usual[-1].high, LEFT, right)
+    highest = max(b.count for b in bins)
+    y = _Scale(0, highest, BOTTOM, TOP + 16)
+
+    parts = [_y_axis(y, lambda count: f"{count:.0f}"), _x_axis(x, unit)]
     for b in usual:
-        parts.append(_bar(x.at(b.low), x.at(b.high), y, b, unit))
-    if wide:
-        last = bins[-1]
-        parts.append(_bar(x.end + 18, x.end + 50, y, last, unit, "tail"))
-        parts.append(_text(x.end + 34, _HEIGHT - 6, f"to {_figure(last.high)}"))
+        parts.append(_bar((x.at(b.low), x.at(b.high)), y, b, unit))
+    tail_left = x.end + TAIL_GAP
+    tail_middle = tail_left + TAIL_WIDTH / 2
+    if tail:
+        sides = (tail_left, tail_left + TAIL_WIDTH)
+        parts.append(_bar(sides, y, tail, unit, "tail"))
+        parts.append(_text(tail_middle, HEIGHT - 6, f"to {_figure(tail.high)}"))
+
     for i, (name, value) in enumerate(marks):
-        at = min(x.at(value), x.end + 34) if value <= usual[-1].high or wide else x.end
-        top = _TOP + 4 + 11 * (i % 2)
-        parts.append(
-            html('<path class="mark" d="M{:.1f} {}V{}"/>', at, _HEIGHT - _BOTTOM, top)
-        )
-        parts.append(_text(at, _TOP + 1 + 11 * (i % 2), name, "label"))
+        if value <= usual[-1].high or tail:
+            at = min(x.at(value), tail_middle)
+        else:
+            at = x.end
+        # Labels of close percentiles alternate between two heights.
+        label_y = TOP + 1 + 11 * (i % 2)
+        form = '<path class="mark" d="M{:.1f} {}V{}"/>'
+        parts.append(html(form, at, BOTTOM, label_y + 3))
+        parts.append(_text(at, label_y, name, "label"))
     return _svg(parts, f"histogram of latencies, {unit}")
 
 
+def _split_tail(bins: Sequence[Bin]) -> tuple[Sequence[Bin], Bin | None]:
+    """Return the bins of equal width, and the wider last bin if there is one."""
+    usual_width = bins[0].high - bins[0].low
+    last_width = bins[-1].high - bins[-1].low
+    if last_width > 1.5 * usual_width:
+        return bins[:-1], bins[-1]
+    return bins, None
+
+
 def _bar(
-    left: float, right: float, y: _Scale, b: Bin, unit: str, classes: str = ""
+    sides: tuple[float, float], y: _Scale, b: Bin, unit: str, classes: str = ""
 ) -> Markup:
+    """Return the bar of a bin between two sides, px."""
+    left, right = sides
     top = y.at(b.count)
-    said = f"{b.count} from {_figure(b.low)} to {_figure(b.high)} {unit}"
+    tooltip = f"{b.count} from {_figure(b.low)} to {_figure(b.high)} {unit}"
     return html(
         '<rect class="column {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" '
         'height="{:.1f}"><title>{}</title></rect>',
@@ -114,97 +151,128 @@ def _bar(
         top,
         max(0.5, right - left - 1),
         y.start - top,
-        said,
+        tooltip,
     )
 
 
 def inferences_svg(launches: Sequence[Launched], unit: str) -> Markup:
-    """Every inference of every launch, side by side; those before a launch was steady
-    in another colour.
+    """Return a chart of every inference of every launch, side by side.
 
-    What is above the scale, which is made for the steady ones, lies on its upper edge.
+    Inferences before a launch was steady have another colour. The scale is made for the
+    steady ones: slower inferences lie on its upper edge.
     """
-    steady = [ms for one in launches for ms in one.ms[one.warmup :]]
-    total = sum(len(one.ms) for one in launches)
+    steady = [ms for launch in launches for ms in launch.ms[launch.warmup :]]
+    total = sum(len(launch.ms) for launch in launches)
     if len(steady) < 2:
         return Markup()
-    low = min(steady)
-    high = max(steady)
-    room = 0.08 * (high - low) or 0.1 * high or 1.0
-    x = _Scale(0, total, _LEFT, _WIDTH - _RIGHT)
-    y = _Scale(max(0.0, low - room), high + room, _HEIGHT - _BOTTOM, _TOP)
-    parts = [_grid(y, _figure)]
+    x = _Scale(0, total, LEFT, RIGHT)
+    y = _padded_scale(min(steady), max(steady))
+
+    parts = [_y_axis(y, _figure)]
     start = 0
-    for i, one in enumerate(launches):
-        left = x.at(start)
-        right = x.at(start + len(one.ms))
-        band = (" odd" * (i % 2), left, _TOP, right - left, _HEIGHT - _BOTTOM - _TOP)
-        parts.append(
-            html(
-                '<rect class="launch{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>',
-                *band,
-            )
-        )
-        parts.append(_text((left + right) / 2, _HEIGHT - _BOTTOM + 16, str(i + 1)))
-        edge = x.at(start + one.warmup)
-        parts.append(
-            html(
-                '<path class="steady" d="M{:.1f} {}V{}"/>',
-                edge,
-                _TOP,
-                _HEIGHT - _BOTTOM,
-            )
-        )
-        share = max(3, _MOST * len(one.ms) // total)
-        for classes, found in (
-            ("dots warm", _thinned(one.ms[: one.warmup], 0, share)),
-            ("dots", _thinned(one.ms[one.warmup :], one.warmup, share)),
-        ):
-            dots = "".join(
-                f"M{x.at(start + n):.1f} {y.at(min(ms, y.high)):.1f}h0"
-                for n, ms in found
-            )
-            parts += [html('<path class="{}" d="{}"/>', classes, dots)] if dots else []
-        start += len(one.ms)
-    parts.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 6, "launch"))
+    for i, launch in enumerate(launches):
+        parts += _launch_frame(i, launch, start, x)
+        limit = max(3, MAX_POINTS * len(launch.ms) // total)
+        warm = _thinned(launch.ms[: launch.warmup], 0, limit)
+        parts += _dots("dots warm", warm, start, x, y)
+        rest = _thinned(launch.ms[launch.warmup :], launch.warmup, limit)
+        parts += _dots("dots", rest, start, x, y)
+        start += len(launch.ms)
+
+    parts.append(_text((LEFT + RIGHT) / 2, HEIGHT - 6, "launch"))
     return _svg(parts, f"latency of each inference, {unit}, by launch")
 
 
+def _padded_scale(low: float, high: float) -> _Scale:
+    """Return the y scale of steady latencies, with some space above and below."""
+    room = 0.08 * (high - low) or 0.1 * high or 1.0
+    return _Scale(max(0.0, low - room), high + room, BOTTOM, TOP)
+
+
+def _launch_frame(i: int, launch: Launched, start: int, x: _Scale) -> list[Markup]:
+    """Return the background, the number and the end of the warm-up of launch `i`.
+
+    `start` is the number of inferences in the launches before.
+    """
+    left = x.at(start)
+    right = x.at(start + len(launch.ms))
+    background = html(
+        '<rect class="launch{}" x="{:.1f}" y="{}" width="{:.1f}" height="{}"/>',
+        " odd" if i % 2 else "",
+        left,
+        TOP,
+        right - left,
+        BOTTOM - TOP,
+    )
+    number = _text((left + right) / 2, BOTTOM + 16, str(i + 1))
+    form = '<path class="steady" d="M{:.1f} {}V{}"/>'
+    steady = html(form, x.at(start + launch.warmup), TOP, BOTTOM)
+    return [background, number, steady]
+
+
+def _dots(
+    classes: str,
+    points: Iterator[tuple[int, float]],
+    start: int,
+    x: _Scale,
+    y: _Scale,
+) -> list[Markup]:
+    """Return a path of dots, or nothing without points."""
+    dots = []
+    for number, ms in points:
+        height = y.at(min(ms, y.high))
+        dots.append(f"M{x.at(start + number):.1f} {height:.1f}h0")
+    if not dots:
+        return []
+    return [html('<path class="{}" d="{}"/>', classes, "".join(dots))]
+
+
 def _thinned(
-    series: Sequence[float], first: int, most: int
+    series: Sequence[float], first: int, limit: int
 ) -> Iterator[tuple[int, float]]:
-    """(number, ms); nothing that stands out is lost."""
-    each = max(1, math.ceil(3 * len(series) / most)) if len(series) > most else 1
-    for at in range(0, len(series), each):
-        numbers = range(at, min(at + each, len(series)))
+    """Yield (number, latency) of about `limit` inferences, all outliers among them."""
+    step = 1
+    if len(series) > limit:
+        step = max(1, math.ceil(3 * len(series) / limit))
+    for start in range(0, len(series), step):
+        numbers = range(start, min(start + step, len(series)))
         ordered = sorted(numbers, key=series.__getitem__)
-        for n in sorted({ordered[0], ordered[len(ordered) // 2], ordered[-1]}):
-            yield first + n, series[n]
+        middle = ordered[len(ordered) // 2]
+        for number in sorted({ordered[0], middle, ordered[-1]}):
+            yield first + number, series[number]
 
 
 def over_time_svg(
     line: Curve, span: tuple[float, float], marks: Sequence[tuple[float, str]]
 ) -> Markup:
-    """A line over seconds. marks: moments, and what happened then."""
-    known = [v for _, v in line.points if v is not None]
-    if not known:
+    """Return a line chart over time, or nothing if no value is known.
+
+    Args:
+        line: the curve
+        span: first and last moment, s
+        marks: moments (s), and the reasons for throttling reported then
+    """
+    points = [(t, value) for t, value in line.points if value is not None]
+    if not points:
         return Markup()
-    low = min(known)
-    high = max(known)
+    values = [value for _, value in points]
+    low = min(values)
+    high = max(values)
     room = max(0.15 * (high - low), 0.03 * abs(high), 0.5)
-    x = _Scale(span[0], max(span[1], span[0] + 1e-3), _LEFT, _WIDTH - _RIGHT)
-    y = _Scale(max(0.0, low - room), high + room, _HEIGHT - _BOTTOM, _TOP)
-    parts = [_grid(y, _figure), _below(x, "s")]
-    for at, said in marks:
+    x = _Scale(span[0], max(span[1], span[0] + 1e-3), LEFT, RIGHT)
+    y = _Scale(max(0.0, low - room), high + room, BOTTOM, TOP)
+
+    parts = [_y_axis(y, _figure), _x_axis(x, "s")]
+    for moment, reason in marks:
         form = '<path class="alarm" d="M{:.1f} {}V{}"><title>{}</title></path>'
-        parts.append(html(form, x.at(at), _TOP, _HEIGHT - _BOTTOM, said))
-    pairs = [(x.at(t), y.at(v)) for t, v in line.points if v is not None]
-    path = " L".join(f"{a:.1f} {b:.1f}" for a, b in pairs)
+        parts.append(html(form, x.at(moment), TOP, BOTTOM, reason))
+
+    pixels = [(x.at(t), y.at(value)) for t, value in points]
+    path = " L".join(f"{a:.1f} {b:.1f}" for a, b in pixels)
     parts.append(html('<path class="line {}" d="M{}"/>', line.classes, path))
-    parts += [
-        html('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>', line.classes, a, b)
-        for a, b in pairs
-    ]
+    for a, b in pixels:
+        form = '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="2.5"/>'
+        parts.append(html(form, line.classes, a, b))
     return _svg(parts, f"{line.unit} over time")
 
 
@@ -213,27 +281,31 @@ def over_time_svg(
 
 def _svg(parts: Sequence[Markup], label: str) -> Markup:
     form = '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    return html(form, _WIDTH, _HEIGHT, label, joined(parts))
+    return html(form, WIDTH, HEIGHT, label, joined(parts))
 
 
 def _text(x: float, y: float, text: str, classes: str = "tick") -> Markup:
     return html('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>', classes, x, y, text)
 
 
-def _grid(y: _Scale, write: Callable[[float], str]) -> Markup:
+def _y_axis(y: _Scale, write: Callable[[float], str]) -> Markup:
+    """Return horizontal rules with figures on their left."""
     parts = []
     for value in y.ticks(4):
-        at = y.at(value)
-        parts.append(
-            html('<path class="rule" d="M{} {:.1f}H{}"/>', _LEFT, at, _WIDTH - _RIGHT)
-        )
-        parts.append(_text(_LEFT - 6, at + 4, write(value), "tick left"))
+        height = y.at(value)
+        form = '<path class="rule" d="M{} {:.1f}H{}"/>'
+        parts.append(html(form, LEFT, height, RIGHT))
+        parts.append(_text(LEFT - 6, height + 4, write(value), "tick left"))
     return joined(parts)
 
 
-def _below(x: _Scale, unit: str) -> Markup:
-    ticks = [_text(x.at(v), _HEIGHT - _BOTTOM + 16, _figure(v)) for v in x.ticks(5)]
-    return joined([*ticks, _text((x.start + x.end) / 2, _HEIGHT - 6, unit)])
+def _x_axis(x: _Scale, unit: str) -> Markup:
+    """Return figures below the plot area, and the unit below them."""
+    parts = []
+    for value in x.ticks(5):
+        parts.append(_text(x.at(value), BOTTOM + 16, _figure(value)))
+    parts.append(_text((x.start + x.end) / 2, HEIGHT - 6, unit))
+    return joined(parts)
 
 
 def _figure(value: float) -> str:

@@ -1,21 +1,22 @@
-"""A histogram of latencies that outliers do not squeeze into one bar."""
+"""Counts latencies in bins, so that outliers do not squeeze the others into one bar."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from edgec_runtime.model.stats import percentile
 
-_USUAL = 95  # per cent; what is much slower than these is far away
+USUAL_PERCENT = 95
+"""Latencies far above this percentile share the last bin."""
 
 
 @dataclass(frozen=True)
 class Bin:
-    """How many latencies are in [low, high), ms; those on the highest edge of equal
-    bins are in the last of these.
+    """The number of latencies in [low, high), ms.
+
+    The last of the bins of equal width includes its upper edge.
     """
 
     low: float
@@ -24,24 +25,48 @@ class Bin:
 
 
 def histogram(samples: Sequence[float], bins: int) -> tuple[Bin, ...]:
-    """Bins of equal width; where the slowest are far away, they share one wider last
-    bin. Empty without samples.
+    """Count latencies in `bins` bins of equal width, and one for far outliers.
+
+    The result is empty without samples.
     """
     if not samples:
         return ()
     low = min(samples)
     high = max(samples)
-    near = percentile(samples, _USUAL)
-    fence = near + (near - low) / 2
-    usual = max(ms for ms in samples if ms <= fence) if near > low else high
-    if usual <= low:
+    usual_high = _usual_high(samples)
+    if usual_high <= low:
         return (Bin(low, high, len(samples)),)
-    width = (usual - low) / bins
-    edges = [low + i * width for i in range(bins)] + [usual]
+
+    width = (usual_high - low) / bins
+    edges = [low + i * width for i in range(bins)]
+    edges.append(usual_high)
     counts = [0] * bins
-    slow = [ms for ms in samples if ms > usual]
+    outliers = 0
     for ms in samples:
-        if ms <= usual:
-            counts[min(bisect_right(edges, ms), bins) - 1] += 1
-    found = [Bin(a, b, n) for (a, b), n in zip(pairwise(edges), counts, strict=True)]
-    return (*found, *([Bin(usual, high, len(slow))] if slow else []))
+        if ms > usual_high:
+            outliers += 1
+            continue
+        # The upper edge of the last bin would otherwise be beyond all bins.
+        index = min(bisect_right(edges, ms), bins) - 1
+        counts[index] += 1
+
+    result = []
+    for i, count in enumerate(counts):
+        result.append(Bin(edges[i], edges[i + 1], count))
+    if outliers:
+        result.append(Bin(usual_high, high, outliers))
+    return tuple(result)
+
+
+def _usual_high(samples: Sequence[float]) -> float:
+    """Return the largest latency that is no far outlier, ms.
+
+    Far outliers lie above the 95th percentile by more than half of its distance from
+    the fastest.
+    """
+    low = min(samples)
+    usual = percentile(samples, USUAL_PERCENT)
+    if usual <= low:
+        return max(samples)
+    fence = usual + (usual - low) / 2
+    return max(ms for ms in samples if ms <= fence)

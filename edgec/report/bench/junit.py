@@ -1,10 +1,8 @@
-"""A bench's report as JUnit XML, for CI systems that show tests: every verdict is a
-test case.
+"""Writes a bench's report as JUnit XML, where every verdict is a test case.
 
-The dialect is what Jenkins (its junit-10.xsd), GitLab and the GitHub actions for test
-reports read: `testsuites` with one `testsuite`, `properties` first, a `failure` or
-`skipped` with a message in a `testcase`. GitLab shows only a failure's text, Jenkins
-its message too, so both say it.
+CI systems show it among their tests. The dialect is what Jenkins (its junit-10.xsd),
+GitLab and the GitHub actions for test reports read: `testsuites` with one `testsuite`,
+`properties` first, a `failure` or `skipped` with a message in a `testcase`.
 """
 
 from __future__ import annotations
@@ -19,48 +17,50 @@ from edgec.benching.verdicts import BudgetVerdict, verdicts
 from edgec.report.bench import wording
 from edgec.report.wording import plain
 
-_SUITE = "edgec bench"
+SUITE = "edgec bench"
 
 
 def to_junit(r: BenchReport) -> str:
-    """An XML document. classname is MODEL.DEVICE: CI systems group by what stands
-    before its last dot.
+    """Return an XML document.
+
+    The classname is MODEL.DEVICE: CI systems group test cases by the part of the
+    classname before its last dot.
     """
     cases = verdicts(r)
     counts = {
         "tests": str(len(cases)),
-        "failures": str(sum(v.state == "fail" for v in cases)),
+        "failures": str(sum(verdict.state == "fail" for verdict in cases)),
         "errors": "0",
-        "skipped": str(sum(v.state == "skipped" for v in cases)),
+        "skipped": str(sum(verdict.state == "skipped" for verdict in cases)),
         "time": "0",
     }
-    root = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
-    when = r.when.removesuffix("+00:00")  # of the schema's form, which has no zone
-    about = {
-        "name": plain(f"{_SUITE} {r.model}"),
-        "timestamp": when,
+    attributes = {
+        "name": plain(f"{SUITE} {r.model}"),
+        # The schema's timestamps have no time zone.
+        "timestamp": r.when.removesuffix("+00:00"),
         "hostname": plain(r.device.url),
+        **counts,
     }
-    suite = ElementTree.SubElement(root, "testsuite", {**about, **counts})
+    root = ElementTree.Element("testsuites", {"name": SUITE, **counts})
+    suite = ElementTree.SubElement(root, "testsuite", attributes)
     _properties(suite, r)
-    classname = ".".join(
-        part.replace(".", "_") for part in (plain(r.model), wording.device(r))
-    )
+
+    names = (plain(r.model), wording.device(r))
+    classname = ".".join(name.replace(".", "_") for name in names)
     for verdict in cases:
         _case(suite, verdict, classname)
+
     ElementTree.indent(root, " ")
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        + ElementTree.tostring(root, encoding="unicode")
-        + "\n"
-    )
+    text = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def _properties(suite: ElementTree.Element, r: BenchReport) -> None:
-    """What was run where, and every figure of the whole; those of segments and ops are
-    in the JSON.
+    """Add the bundle, the device, and every figure of the whole model.
+
+    Figures of segments and operations are only in the JSON.
     """
-    told = {
+    values = {
         "model": r.model,
         "bundle": r.bundle_sha256,
         "target": r.target,
@@ -68,32 +68,42 @@ def _properties(suite: ElementTree.Element, r: BenchReport) -> None:
         "machine": wording.machine(r),
         "edgec": r.edgec,
     }
-    parts = {s.name for s in r.segments}
     for name, figure in figures(r).items():
-        if not isinstance(figure, Absent) and not any(
-            name == p or name.startswith(f"{p}.") for p in parts
-        ):
-            told[name] = (
-                f"{wording.mark(r, figure.estimated)}{amount(figure.value, figure.unit)}"
-            )
-    below = ElementTree.SubElement(suite, "properties")
-    for name, value in told.items():
-        ElementTree.SubElement(below, "property", name=name, value=plain(value))
+        if isinstance(figure, Absent) or _of_segment(name, r):
+            continue
+        mark = wording.mark(r, figure.estimated)
+        values[name] = f"{mark}{amount(figure.value, figure.unit)}"
+
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in values.items():
+        ElementTree.SubElement(properties, "property", name=name, value=plain(value))
 
 
-def _case(suite: ElementTree.Element, v: BudgetVerdict, classname: str) -> None:
+def _of_segment(figure: str, r: BenchReport) -> bool:
+    """Return whether a figure is of a segment or an operation, by its name."""
+    return any(
+        figure == segment.name or figure.startswith(f"{segment.name}.")
+        for segment in r.segments
+    )
+
+
+def _case(suite: ElementTree.Element, verdict: BudgetVerdict, classname: str) -> None:
+    """Add the test case of a verdict."""
+    name = plain(verdict.name)
     case = ElementTree.SubElement(
-        suite, "testcase", classname=classname, name=plain(v.name), time="0"
+        suite, "testcase", classname=classname, name=name, time="0"
     )
-    told = ", ".join(
-        filter(None, [v.value, f"margin {v.margin}" if v.margin else "", plain(v.why)])
-    )
-    message = ": ".join(filter(None, [plain(v.name), told]))
-    if v.state == "fail":
-        ElementTree.SubElement(
+    margin = f"margin {verdict.margin}" if verdict.margin else ""
+    details = ", ".join(filter(None, [verdict.value, margin, plain(verdict.why)]))
+    message = ": ".join(filter(None, [name, details]))
+
+    if verdict.state == "fail":
+        failure = ElementTree.SubElement(
             case, "failure", message=message, type="missed"
-        ).text = message
-    elif v.state == "skipped":
+        )
+        # GitLab shows only the text of a failure, Jenkins also its message.
+        failure.text = message
+    elif verdict.state == "skipped":
         ElementTree.SubElement(case, "skipped", message=message)
     else:
         ElementTree.SubElement(case, "system-out").text = message

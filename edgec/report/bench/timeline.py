@@ -1,6 +1,4 @@
-"""What was seen of a device's clock, temperature and throttling, moment by moment of
-its own clock.
-"""
+"""Puts a device's clock, temperature and throttling in order of time."""
 
 from __future__ import annotations
 
@@ -16,9 +14,13 @@ from edgec_runtime.device_end.vitals import FLAGS_NOW
 
 @dataclass(frozen=True)
 class Moment:
-    """ns: of the device's CLOCK_MONOTONIC. mhz: of the fastest CPU; None, as celsius,
-    where the device does not tell. reasons: what slowed it down since the moment
-    before, in words.
+    """The vitals of a device at one time.
+
+    Attributes:
+        ns: the device's CLOCK_MONOTONIC, ns
+        mhz: clock of the fastest CPU, MHz; None if the device does not report it
+        celsius: temperature, °C; None if the device does not report it
+        reasons: causes of throttling since the moment before, in words
     """
 
     ns: int
@@ -28,20 +30,39 @@ class Moment:
 
 
 def moments(launches: Iterable[Launch]) -> list[Moment]:
-    """Of all launches, in order; what happened between two launches counts too."""
-    seen = [one.vitals for one in launches if one.vitals]
-    samples = [s for v in seen for s in (v["before"], *v["during"], v["after"])]
-    found = []
-    for last, s in pairwise([*samples[:1], *samples]):
-        judged = judge([{"before": _told_by_now(last), "during": [s], "after": s}])
-        found.append(Moment(s["ns"], judged.mhz_max, s.get("celsius"), judged.reasons))
-    return found
+    """Return the samples of all launches in order.
 
-
-def _told_by_now(s: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a sample, what tells whether something has happened since then; what was so at
-    that moment does not.
+    Throttling between two launches belongs to the first moment after it.
     """
-    word = s.get("throttled")
-    gone = {"undervoltage": None, "cooling": None, "celsius": None}
-    return {**s, **gone, "throttled": None if word is None else word & ~FLAGS_NOW}
+    samples = []
+    for launch in launches:
+        vitals = launch.vitals
+        if vitals:
+            samples += [vitals["before"], *vitals["during"], vitals["after"]]
+
+    timeline = []
+    for previous, sample in pairwise([*samples[:1], *samples]):
+        before = _without_state(previous)
+        interval = {"before": before, "during": [sample], "after": sample}
+        throttling = judge([interval])
+        timeline.append(
+            Moment(
+                sample["ns"],
+                throttling.mhz_max,
+                sample.get("celsius"),
+                throttling.reasons,
+            )
+        )
+    return timeline
+
+
+def _without_state(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a sample without the values that hold only at its moment.
+
+    The rest, counters and sticky flags, tells whether something happened afterwards.
+    """
+    flags = sample.get("throttled")
+    if flags is not None:
+        flags &= ~FLAGS_NOW
+    cleared = {"undervoltage": None, "cooling": None, "celsius": None}
+    return {**sample, **cleared, "throttled": flags}

@@ -1,4 +1,4 @@
-"""How texts and figures are written, the same in every output of a bench."""
+"""Writes texts and figures the same in every output of a bench."""
 
 from __future__ import annotations
 
@@ -11,85 +11,89 @@ from edgec.report.terms import TERMS
 from edgec.report.wording import plain, size
 
 EST = "est. "
+"""Prefix of an estimated figure."""
+TPU_ON_CPU = "CPU, for Edge TPU"
+"""Place of a segment for the Edge TPU that the CPU ran."""
 
 
 def mark(r: BenchReport, estimated: bool = True) -> str:
-    """What stands before a time: nothing if it was measured on that hardware."""
+    """Return the prefix of a time: nothing if it was measured on that hardware."""
     return r.mark * estimated
 
 
 def ms(value: float, marked: str = "") -> str:
-    """With three decimals, a microsecond. marked: see mark()."""
+    """Return a time in ms with three decimals; `marked` is a prefix from `mark`."""
     return f"{marked}{value:.3f}"
 
 
 def place(s: SegmentReport) -> str:
-    """Where its time was spent, which need not be where it is meant to run."""
+    """Return where a segment ran, which need not be where it is meant to run."""
     if s.backend in ON_TPU:
         return "Edge TPU"
-    return "CPU" if s.place == "cpu" else "CPU, for Edge TPU"
+    return "CPU" if s.place == "cpu" else TPU_ON_CPU
 
 
 def device(r: BenchReport) -> str:
-    """The board and the URL; of this machine, `local`."""
-    d = r.device
-    url = d.url.removesuffix(":")
-    return plain(f"{d.board} ({url})" if d.board else url)
+    """Return the board and the URL of the device; this machine is `local`."""
+    url = r.device.url.removesuffix(":")
+    if r.device.board:
+        return plain(f"{r.device.board} ({url})")
+    return plain(url)
 
 
 def machine(r: BenchReport) -> str:
-    """What is known of the device and of what ran there."""
+    """Return the known facts about the device and the program that ran there."""
     d = r.device
-    runner = "the bundle's program" if d.runner == "program" else "the Python runtime"
-    known = [
+    facts = [
         d.cpu,
         d.os,
         f"kernel {d.kernel}" if d.kernel else "",
         d.target,
         "emulated" if d.emulated else "",
     ]
-    return ", ".join(
-        filter(None, [*map(plain, known), f"run by {runner}{_threads(r)}"])
-    )
-
-
-def _threads(r: BenchReport) -> str:
+    runner = "the bundle's program" if d.runner == "program" else "the Python runtime"
     threads = r.settings.get("threads", 1)
-    return f" on {threads} threads" if threads > 1 else ""
+    on_threads = f" on {threads} threads" if threads > 1 else ""
+    texts = [*map(plain, facts), f"run by {runner}{on_threads}"]
+    return ", ".join(filter(None, texts))
 
 
 def once(what: str, found: OncePerLaunch, r: BenchReport) -> str:
-    """Something that happens once a launch: the worst of all launches."""
+    """Return the worst launch's time of something done once a launch, or ""."""
     if found.worst is None:
         return ""
     return f"{what} {ms(found.worst, mark(r, found.estimated))} ms"
 
 
 def conditions(r: BenchReport) -> str:
-    """What came before the latencies, and how many there are."""
-    s = r.steadiness
-    warm = once("warm-up", s.warmup, r)
-    said = [
-        once("load", r.load, r),
-        once("first inference", r.first, r),
-        warm and f"{warm} ({s.warmup_runs} inferences)",
-    ]
+    """Return what came before the latencies, and how many latencies there are."""
+    steadiness = r.steadiness
+    warmup = once("warm-up", steadiness.warmup, r)
+    if warmup:
+        warmup = f"{warmup} ({steadiness.warmup_runs} inferences)"
+    texts = [once("load", r.load, r), once("first inference", r.first, r), warmup]
+    if r.latency.estimated and not any(texts):
+        return "nothing was run on that hardware: every time is an estimate"
+
     launches = len(r.latency.rounds)
     runs = len(r.latency.samples)
-    if r.latency.estimated and not any(said):
-        return "nothing was run on that hardware: every time is an estimate"
-    steady = "steady" if s.reached else "NOT STEADY"
-    return ", ".join(
-        filter(
-            None, [*said, f"then {steady}: {runs:,} inferences in {launches} launches"]
-        )
-    )
+    steady = "steady" if steadiness.reached else "NOT STEADY"
+    texts.append(f"then {steady}: {runs:,} inferences in {launches} launches")
+    return ", ".join(filter(None, texts))
 
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """Where time was spent: an operation, or a segment whose operations have no times
-    of their own. index: its op's.
+    """The time of an operation, or of a segment whose operations have no times.
+
+    Attributes:
+        segment: the segment
+        index: number of the operation in the segment; None for the whole segment
+        kind: kind of the operation
+        source: nodes of the model that it comes from
+        macs: multiply-accumulates
+        ms: time in an inference, ms
+        estimated: whether the time is an estimate
     """
 
     segment: SegmentReport
@@ -102,94 +106,106 @@ class TimeSpent:
 
     @property
     def whole(self) -> bool:
-        """A segment."""
+        """Return whether the time is of a whole segment."""
         return self.index is None
 
     @property
     def name(self) -> str:
-        """As budgets name it."""
+        """Return the name that budgets use."""
         if self.whole:
             return self.segment.name
         return f"{self.segment.name}.op{self.index}"
 
 
 def ranked(r: BenchReport) -> list[TimeSpent]:
-    """All that takes time, the slowest first: together it is the whole, on the Edge TPU
-    and on the CPU.
+    """Return all operations and whole segments, the slowest first.
+
+    Their times add up to the inference, on the Edge TPU and the CPU together.
     """
-    found = []
-    for s in r.segments:
-        est = s.latency.estimated
-        found += [
-            TimeSpent(s, i, op.kind or op.name, op.source, op.macs, op.ms, est)
-            for i, op in enumerate(s.ops)
-        ]
-        if not s.ops and (summary := s.latency.summary()):
-            found.append(TimeSpent(s, None, "whole segment", "", 0, summary.p50, est))
-    return sorted(found, key=lambda one: -one.ms)
+    times = []
+    for segment in r.segments:
+        estimated = segment.latency.estimated
+        for i, op in enumerate(segment.ops):
+            kind = op.kind or op.name
+            times.append(
+                TimeSpent(segment, i, kind, op.source, op.macs, op.ms, estimated)
+            )
+
+        summary = segment.latency.summary()
+        if not segment.ops and summary:
+            median = summary.p50
+            times.append(
+                TimeSpent(segment, None, "whole segment", "", 0, median, estimated)
+            )
+    return sorted(times, key=lambda time: -time.ms)
 
 
 def memory_rows(r: BenchReport) -> Iterator[tuple[str, str, str]]:
-    """What, how much, and how much the compiler planned."""
-    m = r.memory
-    if m.rss is not None:
-        yield "peak resident size", f"{EST * m.rss_estimated}{size(m.rss)}", ""
-    planned = {name: size(n) for name, n in m.plan.items()}
-    if m.code:
-        yield "code", size(m.code), ""
-        yield "constants", size(m.constants), planned.get("constants", "")
-        yield "written data", size(m.data), ""
-    yield from (
-        (name, "", planned[name]) for name in ("arena", "tensors") if name in planned
-    )
+    """Yield the name, the size and the compiler's planned size of each memory area."""
+    memory = r.memory
+    if memory.rss is not None:
+        prefix = EST if memory.rss_estimated else ""
+        yield "peak resident size", f"{prefix}{size(memory.rss)}", ""
+
+    planned = {name: size(n) for name, n in memory.plan.items()}
+    if memory.code:
+        yield "code", size(memory.code), ""
+        yield "constants", size(memory.constants), planned.get("constants", "")
+        yield "written data", size(memory.data), ""
+    for name in ("arena", "tensors"):
+        if name in planned:
+            yield name, "", planned[name]
 
 
 def share(part: float, r: BenchReport) -> str:
-    """Of the median latency."""
+    """Return a time's share of the median latency, or "" if there is no latency."""
     whole = r.latency.summary()
-    return f"{part / whole.p50:.1%}" if whole and whole.p50 else ""
+    if not whole or not whole.p50:
+        return ""
+    return f"{part / whole.p50:.1%}"
 
 
 def parts(s: SegmentReport) -> str:
-    """Of what the cost model makes its time on the Edge TPU; empty where it has none."""
-    said = ", ".join(
-        f"{name} {EST}{value:.2f} ms" for name, value in s.parts.items() if value
-    )
-    return f"{plain(s.name)} by the cost model: {said}" if said else ""
+    """Return the cost model's parts of a segment's time on the Edge TPU, or ""."""
+    texts = []
+    for name, value in s.parts.items():
+        if value:
+            texts.append(f"{name} {EST}{value:.2f} ms")
+    if not texts:
+        return ""
+    return f"{plain(s.name)} by the cost model: {', '.join(texts)}"
 
 
 def latency_terms(r: BenchReport) -> list[str]:
-    """What must be explained of the latencies of the whole."""
-    return [
-        *(["p50, p95"] if len(r.latency.samples) > 1 else []),
-        *([r.mark.strip()] if r.estimated else []),
-    ]
+    """Return the terms in the table of latencies."""
+    terms = []
+    if len(r.latency.samples) > 1:
+        terms.append("p50, p95")
+    if r.estimated:
+        terms.append(r.mark.strip())
+    return terms
 
 
 def segment_terms(r: BenchReport) -> list[str]:
-    """What must be explained of the segments' table."""
-    by = dict.fromkeys(s.backend for s in r.segments)
-    twin = "CPU, for Edge TPU"
-    named = [
-        *by,
-        *([twin] if any(place(s) == twin for s in r.segments) else []),
-        "share",
-    ]
-    return [name for name in named if name in TERMS]
+    """Return the terms in the table of segments."""
+    terms = list(dict.fromkeys(segment.backend for segment in r.segments))
+    if any(place(segment) == TPU_ON_CPU for segment in r.segments):
+        terms.append(TPU_ON_CPU)
+    terms.append("share")
+    return [name for name in terms if name in TERMS]
 
 
 def part_terms(r: BenchReport) -> list[str]:
-    """What must be explained of the cost model's parts."""
-    return list(
-        dict.fromkeys(
-            name for s in r.segments for name, value in s.parts.items() if value
-        )
-    )
+    """Return the names of the cost model's parts."""
+    terms: dict[str, None] = {}
+    for segment in r.segments:
+        for name, value in segment.parts.items():
+            if value:
+                terms[name] = None
+    return list(terms)
 
 
 def memory_terms(r: BenchReport) -> list[str]:
-    """What must be explained of the memory table."""
-    return [
-        "planned",
-        *(name for name in ("arena", "tensors") if name in r.memory.plan),
-    ]
+    """Return the terms in the table of memory."""
+    areas = [name for name in ("arena", "tensors") if name in r.memory.plan]
+    return ["planned", *areas]
