@@ -35,7 +35,7 @@ import numpy as np
 
 from benchmarks.accuracy_rows import ROOT, SHARED, Case, digest
 from benchmarks.accuracy_ways import PREPROCESS, sources
-from edgec.drive.native import HostRunners, native_compiler
+from edgec.compiler.native import HostRunners, native_compiler
 from edgec.frontends import read_model
 from edgec.passes.pipeline import optimize
 from edgec.quantize.accuracy import compare

@@ -31,17 +31,17 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.boards import Board
 
-from edgec.drive.compile import targets_of
-from edgec.drive.explain import explain_model
-from edgec.drive.job import Job
-from edgec.drive.lower import Lowered, Options, lower
-from edgec.drive.tasking import bound, vision_texts
+from edgec.compiler.compile import targets_of
+from edgec.compiler.job import Job
+from edgec.compiler.lower import Lowered, Options, lower
+from edgec.compiler.tasking import bound, vision_texts
 from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.frontends import read_model
 from edgec.quantize.quantize import random_sample
 from edgec.schedule.cores import cores_of
+from edgec.verbs.explain import explain_model
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "replay.txt"

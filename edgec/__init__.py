@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
-    from edgec.drive.compile import Compiled
-    from edgec.drive.lower import Options
+    from edgec.compiler.compile import Compiled
+    from edgec.compiler.lower import Options
     from edgec.ir import Array
 
 __all__ = [
@@ -130,7 +130,7 @@ def compile(
         workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path,
             "ssh://host", "folder:DIR", "none".
     """
-    from edgec.drive.compile import compile_model
+    from edgec.compiler.compile import compile_model
 
     return compile_model(
         model,
@@ -159,7 +159,7 @@ def finish(
         folder: the hand-off folder.
         progress: as in `compile`.
     """
-    from edgec.drive.compile import finish
+    from edgec.compiler.compile import finish
 
     return finish(Path(folder), progress or _silent)
 
@@ -197,7 +197,7 @@ def explain(
         quantize: "fast" (default), which takes seconds, or "best", the default of
             `compile`, which takes minutes.
     """
-    from edgec.drive.explain import explain_model
+    from edgec.verbs.explain import explain_model
 
     return explain_model(Path(model), _options(locals()))
 
@@ -270,7 +270,7 @@ def bench(
         frames: also so many as a stream; of `source`, as in `webcam`, or made ones.
     """
     from edgec.benching.request import Bench
-    from edgec.drive.bench import run_bench
+    from edgec.verbs.bench import run_bench
 
     asked = Bench(
         Path(bundle),
@@ -322,7 +322,7 @@ def tune(
         executor: tries them instead of threads of this process.
         progress: as in `compile`.
     """
-    from edgec.drive.tune import Search, tune
+    from edgec.verbs.tune import Search, tune
 
     search = Search(
         Path(bundle),
@@ -549,7 +549,7 @@ def _options(given: Mapping[str, Any]) -> Options:
     """Of all arguments of `compile` or `explain`, those that it has."""
     from dataclasses import fields
 
-    from edgec.drive.lower import Options
+    from edgec.compiler.lower import Options
 
     found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
     found |= {

@@ -45,7 +45,7 @@ def diff(
         cc: a compiler of this machine.
         progress: as in `compile`.
     """
-    from edgec.drive.diff import Request, diff
+    from edgec.verbs.diff import Request, diff
 
     request = Request(
         str(a),

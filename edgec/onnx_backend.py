@@ -24,7 +24,7 @@ import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from edgec.drive.native import NativeGraph, native_compiler
+from edgec.compiler.native import NativeGraph, native_compiler
 from edgec.emit.c import check_kernels
 from edgec.errors import EdgecError, InputError, UnsupportedError
 from edgec.frontends import checked

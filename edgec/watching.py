@@ -13,7 +13,7 @@ from edgec_runtime.webcam.effects import OVERLAY
 from edgec.checking import checked
 
 if TYPE_CHECKING:
-    from edgec.drive.webcam import WebcamResult
+    from edgec.verbs.webcam import WebcamResult
 
 
 @checked
@@ -57,7 +57,7 @@ def webcam(
     """
     from edgec_devices.listing import resolve
 
-    from edgec.drive.webcam import WebcamRequest, run_webcam
+    from edgec.verbs.webcam import WebcamRequest, run_webcam
 
     paths = [Path(b) for b in bundles]
     url = resolve(on, Path.cwd()) if on is not None else None

@@ -115,8 +115,8 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     or of those of edgec.toml.
     """
     from edgec.benching.verdicts import passed, verdicts
-    from edgec.drive.bench import run_bench
     from edgec.report.bench.text import to_markdown
+    from edgec.verbs.bench import run_bench
 
     requests = _requests(
         bundle, on, {k: v for k, v in options.items() if v not in (None, ())}

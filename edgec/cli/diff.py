@@ -105,9 +105,9 @@ def diff(
 
     Exit code 1: an output is below --min-sqnr. See docs/diff.md.
     """
-    from edgec.drive.diff import Request
-    from edgec.drive.diff import diff as compare
     from edgec.report.diff.page import page
+    from edgec.verbs.diff import Request
+    from edgec.verbs.diff import diff as compare
 
     to_screen = json_file == Path("-")
     for path, option in (

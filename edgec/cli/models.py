@@ -21,7 +21,7 @@ from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
 if TYPE_CHECKING:
-    from edgec.drive.lower import Options
+    from edgec.compiler.lower import Options
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
@@ -285,7 +285,7 @@ def compile(
     **options: Any,
 ) -> None:
     """Turn MODEL (.onnx, .tflite, .pt2) into one verified bundle."""
-    from edgec.drive.compile import compile_model
+    from edgec.compiler.compile import compile_model
 
     with progress(quiet) as say:
         done = compile_model(
@@ -311,7 +311,7 @@ def finish(folder: Path, quiet: bool) -> None:
     """Go on with the FOLDER of --edgetpu-compiler folder:DIR, after its compile.sh has
     run.
     """
-    from edgec.drive.compile import finish
+    from edgec.compiler.compile import finish
 
     with progress(quiet) as say:
         done = finish(folder, say)
@@ -360,11 +360,11 @@ def explain(
     """Show for every operation where it runs, and why, next to what the stock compiler
     would do.
     """
-    from edgec.drive.explain import explain_model
-    from edgec.drive.requirements import check, requirements
     from edgec.report.explain.page import page
     from edgec.report.explain.text import to_text
     from edgec.report.files import check_place, write_whole
+    from edgec.verbs.explain import explain_model
+    from edgec.verbs.requirements import check, requirements
 
     wanted = requirements(require)
     if html is not None:
@@ -442,7 +442,7 @@ def run(
     """
     from edgec_runtime.webcam.effects import OVERLAY
 
-    from edgec.drive.run import run_bundle
+    from edgec.verbs.run import run_bundle
 
     done = run_bundle(
         bundle,
@@ -491,7 +491,7 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
     """Compile the cartoon network, run it on an emulated board, and write the picture
     before and after.
     """
-    from edgec.drive.demo import run_demo
+    from edgec.verbs.demo import run_demo
 
     run_demo(target, out, photo, echo)
 
@@ -523,7 +523,7 @@ def _options(
     workers: str | None = None,
     also: tuple[str, ...] = (),
 ) -> Options:
-    from edgec.drive.lower import Options
+    from edgec.compiler.lower import Options
 
     floats = tuple(
         name.strip() for name in (float_ops or "").split(",") if name.strip()

@@ -43,9 +43,9 @@ def tune(
     """Try every legal schedule of what a BUNDLE computes on a device; edgec compile
     uses the best.
     """
-    from edgec.drive.tune import Search
-    from edgec.drive.tune import tune as search
     from edgec.report.tuning import to_text
+    from edgec.verbs.tune import Search
+    from edgec.verbs.tune import tune as search
 
     with progress(quiet) as say:
         done = search(Search(bundle, resolved(on), workers, ops, output, timeout), say)

@@ -85,7 +85,7 @@ def webcam(as_json: bool, on: str | None, **options: Any) -> None:
     """Show a live picture that a BUNDLE changes, before and after; the page switches
     between several.
     """
-    from edgec.drive.webcam import WebcamRequest, run_webcam
+    from edgec.verbs.webcam import WebcamRequest, run_webcam
 
     shown = run_webcam(
         WebcamRequest(on=resolved(on) if on else None, **options),

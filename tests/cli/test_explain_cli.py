@@ -16,7 +16,6 @@ from edgec_partitioner.legalize import rewrites
 
 import edgec as package
 from edgec.cli.main import cli
-from edgec.drive.requirements import FIGURES
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError
 from edgec.ir import Builder, Quant, TensorType
@@ -24,6 +23,7 @@ from edgec.ops.activation import LeakyRelu
 from edgec.ops.binary import Add, Div
 from edgec.ops.conv import Conv2D
 from edgec.ops.unary import Relu
+from edgec.verbs.requirements import FIGURES
 from tests.conftest import SHARED
 
 ROOT = Path(__file__).parents[2]

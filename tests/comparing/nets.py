@@ -9,12 +9,12 @@ from pathlib import Path
 from edgec.comparing.measure import measure
 from edgec.comparing.result import Diff, result
 from edgec.comparing.side import Sample, Side
-from edgec.drive.native import native_compiler
-from edgec.drive.sides import InterpSide, NativeSide
+from edgec.compiler.native import native_compiler
 from edgec.ir import Graph
 from edgec.ops.binary import Add
 from edgec.passes.pipeline import optimize
 from edgec.quantize.quantize import quantize
+from edgec.verbs.sides import InterpSide, NativeSide
 from tests.comparing.planted import Planted
 from tests.quantize.nets import Net, samples
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgec.comparing.side import Sample
-from edgec.drive.native import NativeGraph, native_compiler
+from edgec.compiler.native import NativeGraph, native_compiler
 from edgec.emit.c import CSRC
 from edgec.ir import Array, Graph, KernelCall, Op, OpDef, Quant, TensorType, Value
 from edgec.ir.interp import run_op

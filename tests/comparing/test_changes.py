@@ -9,8 +9,7 @@ import pytest
 from edgec_devices.decoding import from_json
 
 from edgec.comparing.changes import change_of, channel_changes
-from edgec.drive.changed import changes_in, with_changes
-from edgec.drive.diff import Request, diff
+from edgec.compiler.changed import changes_in, with_changes
 from edgec.emit.tflite import write_tflite
 from edgec.emit.values_file import ValuesFile
 from edgec.ir import Array, Graph, Value, interp
@@ -22,6 +21,7 @@ from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.separate import Separate
 from edgec.quantize.strands import whole
 from edgec.quantize.work import QuantizationState
+from edgec.verbs.diff import Request, diff
 from tests.comparing.nets import Samples, small
 from tests.quantize.nets import Net, samples, swish, worked
 

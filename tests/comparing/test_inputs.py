@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 
 import edgec
 from edgec.cli.main import run_verb
-from edgec.drive.diff import Request, diff
 from edgec.errors import InputError
+from edgec.verbs.diff import Request, diff
 
 pytestmark = pytest.mark.cc
 

@@ -14,7 +14,7 @@ import pytest
 from edgec.comparing.changes import channel_changes
 from edgec.comparing.result import Diff
 from edgec.comparing.side import Sample
-from edgec.drive.lower import Lowered, Options, lower
+from edgec.compiler.lower import Lowered, Options, lower
 from edgec.ir import Graph
 from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration

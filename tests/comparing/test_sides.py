@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 import edgec
-from edgec.drive.bundle_side import BundleSide
-from edgec.drive.diff import Request, diff, parsed
-from edgec.drive.sides import InterpSide
+from edgec.compiler.bundle_side import BundleSide
 from edgec.emit.tflite import write_tflite
 from edgec.errors import BundleError, InputError
 from edgec.ir import Array, Builder, Quant, Value, interp
@@ -23,6 +21,8 @@ from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
 from edgec.quantize.accuracy import Tally
 from edgec.report.diff.text import changed
+from edgec.verbs.diff import Request, diff, parsed
+from edgec.verbs.sides import InterpSide
 from tests.comparing.nets import as_c, compared, small
 from tests.conftest import ROOT
 

@@ -14,7 +14,7 @@ from edgec_devices.links.emulated import Emulated
 from edgec_runtime import Bundle, Session, noise_inputs
 
 import edgec
-from edgec.drive import as_board
+from edgec.compiler import as_board
 from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.weights import WeightsFile

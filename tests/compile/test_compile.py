@@ -16,8 +16,8 @@ from edgec_devices.device import device_for
 from edgec_runtime import Bundle, Session
 
 import edgec
-from edgec.drive import compile as compiler
-from edgec.drive.lower import Options
+from edgec.compiler import compile as compiler
+from edgec.compiler.lower import Options
 from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.weights import WeightsFile

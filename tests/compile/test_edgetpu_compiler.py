@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from edgec_runtime import Bundle, Session
 
 from edgec.cli.main import cli
-from edgec.drive import compile as compiler
-from edgec.drive.lower import Options
+from edgec.compiler import compile as compiler
+from edgec.compiler.lower import Options
 from edgec.errors import EdgecError, InputError
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 
@@ -165,7 +165,7 @@ def test_a_folder_whose_model_changed(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_recipe_of_another_edgec(model: Path, tmp_path: Path) -> None:
-    from edgec.drive.job import Job
+    from edgec.compiler.job import Job
 
     recipe = Job(
         model,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgec.drive import hands as module
-from edgec.drive.hands import hands
+from edgec.compiler import executor as module
+from edgec.compiler.executor import hands
 from edgec.errors import DeviceError
 from edgec.quantize.recipe import Recipe
 from tests.quantize.nets import NETS

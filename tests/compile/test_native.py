@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgec.drive.native import HostRunners, NativeGraph, _load, native_compiler, runner
+from edgec.compiler.native import (
+    HostRunners,
+    NativeGraph,
+    _load,
+    native_compiler,
+    runner,
+)
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Run, Value, interp
 from edgec.ops.binary import Add

@@ -16,7 +16,7 @@ import pytest
 from edgec_runtime import Bundle, Session
 from edgec_runtime.bundle.cache import cache_dir
 
-from edgec.drive.lower import Options, lower
+from edgec.compiler.lower import Options, lower
 from edgec.quantize.recipe import Recipe
 from tests.cli.verbs import edgec
 

@@ -20,7 +20,7 @@ from edgec_runtime.bundle.manifest import check_manifest
 from edgec_runtime.device_end.bundles import machine_target
 
 import edgec
-from edgec.drive.op_by_op import op_by_op
+from edgec.compiler.op_by_op import op_by_op
 from edgec.frontends import read_model
 from edgec.ir import Array
 from tests import builds

@@ -14,14 +14,14 @@ from edgec_runtime import Bundle, Session
 
 import edgec
 from edgec.comparing.distance import distance, root_mean_square
-from edgec.drive.judge import (
+from edgec.compiler.op_by_op import HOW, op_by_op
+from edgec.compiler.segment_checks import (
     FLOAT_TOLERANCE,
     MIXED_TOLERANCE,
     SegmentChecker,
     rounding_error,
     rounds_floats,
 )
-from edgec.drive.op_by_op import HOW, op_by_op
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
 from edgec.quantize.steps.minmax import MinMaxRanges

@@ -22,7 +22,7 @@ from onnxruntime.quantization import (
     quantize_static,
 )
 
-from edgec.drive.quantized_file import notes
+from edgec.compiler.quantized_file import notes
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx
 from edgec.ir import Array, Quant, interp, parse, print_graph, verify

@@ -14,7 +14,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import edgec
-from edgec.drive.lower import Options, lower
+from edgec.compiler.lower import Options, lower
 from edgec.frontends import read_model
 from edgec.ir import interp
 from edgec.passes.pipeline import optimize

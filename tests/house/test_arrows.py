@@ -38,7 +38,8 @@ WORK = {
 TABLE = {
     "edgec.cli": {
         "edgec",
-        "edgec.drive",
+        "edgec.compiler",
+        "edgec.verbs",
         "edgec.report",
         "edgec.benching",
         "edgec_devices",
@@ -47,13 +48,22 @@ TABLE = {
     "edgec.__main__": {"edgec.cli"},
     "edgec": {
         "edgec.checking",
-        "edgec.drive",
+        "edgec.compiler",
+        "edgec.verbs",
         "edgec.benching",
         "edgec.comparing",
         *WORK,
     },
     "edgec.checking": {"edgec.errors"},
-    "edgec.drive": {
+    "edgec.verbs": {
+        "edgec.compiler",
+        "edgec.report",
+        "edgec.benching",
+        "edgec.comparing",
+        "edgec.executors",
+        *WORK,
+    },
+    "edgec.compiler": {
         "edgec.report",
         "edgec.benching",
         "edgec.comparing",

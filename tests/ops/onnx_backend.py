@@ -19,7 +19,7 @@ import onnxruntime
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from edgec.drive.lower import Options, lower
+from edgec.compiler.lower import Options, lower
 from edgec.emit.c import CSRC, segment_source
 from edgec.errors import EdgecError
 from edgec.frontends import read_model

@@ -21,8 +21,7 @@ from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Verdict, refusals
 
 from benchmarks import stock_table
-from edgec.drive.explain import explain_model
-from edgec.drive.lower import Options
+from edgec.compiler.lower import Options
 from edgec.frontends import read_model
 from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType, interp
 from edgec.ops.activation import Clamp, Gelu
@@ -32,6 +31,7 @@ from edgec.passes.pipeline import optimize
 from edgec.quantize.quantize import evenly
 from edgec.report.explain.page import page
 from edgec.report.explain.text import to_text
+from edgec.verbs.explain import explain_model
 from tests.networks import MAKERS
 from tests.networks_logged import LOGGED
 

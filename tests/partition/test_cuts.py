@@ -24,8 +24,8 @@ from edgec_partitioner.verdicts import Place, verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.drive.lower import Options, lower
-from edgec.drive.placing import cpu_cost
+from edgec.compiler.lower import Options, lower
+from edgec.compiler.place import cpu_cost
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat

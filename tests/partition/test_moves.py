@@ -15,7 +15,7 @@ from edgec_partitioner.verdicts import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.drive.lower import Options, lower
+from edgec.compiler.lower import Options, lower
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D

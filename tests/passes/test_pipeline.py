@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.drive.lower import Options, lower
+from edgec.compiler.lower import Options, lower
 from edgec.errors import InputError, InternalError
 from edgec.frontends import read_model
 from edgec.ir import Graph, interp, parse, print_graph

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.drive.lower import Options, lower
-from edgec.drive.placing import costs
+from edgec.compiler.lower import Options, lower
+from edgec.compiler.place import costs
 from edgec.emit.tflite import write_tflite
 from edgec.quantize.limits import Price
 from edgec.quantize.recipe import Candidate, Recipe

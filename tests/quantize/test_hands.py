@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from edgec import executors
-from edgec.drive.native import HostRunners, native_compiler
-from edgec.drive.workers import Workers
+from edgec.compiler.native import HostRunners, native_compiler
+from edgec.compiler.workers import Workers
 from edgec.errors import InputError
 from edgec.executors import Shared, cores, in_order
 from edgec.ir import Graph, print_graph

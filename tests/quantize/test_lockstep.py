@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgec.drive.native import HostRunners, NativeGraph, native_compiler
+from edgec.compiler.native import HostRunners, NativeGraph, native_compiler
 from edgec.ir import Array, Graph, Op, Run, Value, interp
 from edgec.ir.types import dequantize
 from edgec.ops.conv import Conv2D
@@ -106,7 +106,7 @@ def test_sequential_biases_are_those_of_one_op_after_the_other(graph: Graph) -> 
 def test_c_takes_in_what_is_corrected(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgec.drive.native._WORTH_COMPILING", 0)
+    monkeypatch.setattr("edgec.compiler.native._WORTH_COMPILING", 0)
     made: list[object] = []
 
     class Told(HostRunners):

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgec.drive.compile import compile_model
-from edgec.drive.lower import Options
-from edgec.drive.native import HostRunners, native_compiler
+from edgec.compiler.compile import compile_model
+from edgec.compiler.lower import Options
+from edgec.compiler.native import HostRunners, native_compiler
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph
 from edgec.passes.pipeline import optimize

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.drive.lower import Options, lower
+from edgec.compiler.lower import Options, lower
 from edgec.emit.c import segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Builder, Graph, TensorType, interp

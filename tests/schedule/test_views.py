@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from edgec.drive.native import NativeGraph, native_compiler
+from edgec.compiler.native import NativeGraph, native_compiler
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, TensorType, Value, interp
 from edgec.ops.binary import Add

@@ -13,7 +13,7 @@ from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.base import Size
 from edgec_runtime.vision.tasks.detection import Detection
 
-from edgec.drive.native import native_compiler
+from edgec.compiler.native import native_compiler
 from edgec.emit.c import CSRC
 from edgec.emit.vision import vision_source
 from edgec.toolchain.build import build_library

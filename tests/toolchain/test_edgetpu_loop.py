@@ -13,10 +13,10 @@ import pytest
 from edgec_devices.boards import Target
 from edgec_partitioner.partition import Wishes
 
-from edgec.drive import edgetpu_loop
-from edgec.drive.edgetpu_loop import CompilerOutcome, ask
-from edgec.drive.lower import Lowered
-from edgec.drive.placing import place
+from edgec.compiler import edgetpu_loop
+from edgec.compiler.edgetpu_loop import CompilerOutcome, ask
+from edgec.compiler.lower import Lowered
+from edgec.compiler.place import place
 from edgec.errors import ToolError
 from edgec.ir import Array, Graph, interp
 from edgec.ops.binary import Add

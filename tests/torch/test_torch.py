@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import edgec
-from edgec.drive.native import NativeGraph, native_compiler
+from edgec.compiler.native import NativeGraph, native_compiler
 from edgec.errors import InputError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph

@@ -12,12 +12,12 @@ from edgec_runtime import Bundle, Session
 from edgec_runtime.bundle.extracted import extract
 
 from edgec.comparing.distance import distance
-from edgec.drive import finite
-from edgec.drive.as_board import check_as_board
-from edgec.drive.judge import SegmentChecker, float_limit, rounds_floats
-from edgec.drive.lower import Lowered
-from edgec.drive.native import NativeGraph
-from edgec.drive.op_by_op import op_by_op
+from edgec.compiler import finite
+from edgec.compiler.as_board import check_as_board
+from edgec.compiler.lower import Lowered
+from edgec.compiler.native import NativeGraph
+from edgec.compiler.op_by_op import op_by_op
+from edgec.compiler.segment_checks import SegmentChecker, float_limit, rounds_floats
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
 from edgec.quantize.accuracy import Tally

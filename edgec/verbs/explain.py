@@ -22,8 +22,8 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import ExplainReport, Origin, explain, unplaced
 from edgec_partitioner.source import judge
 
-from edgec.drive.lower import COMPILE_RECIPE, EXPLAIN_RECIPE, Lowered, Options, lower
-from edgec.drive.placing import cpu_cost
+from edgec.compiler.lower import COMPILE_RECIPE, EXPLAIN_RECIPE, Lowered, Options, lower
+from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
 from edgec.frontends.stated_task import stated_task

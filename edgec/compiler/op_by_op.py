@@ -11,7 +11,7 @@ from edgec_runtime import Bundle
 
 from edgec.comparing.distance import distance
 from edgec.comparing.measure import rounding
-from edgec.drive.bundle_side import BundleSide
+from edgec.compiler.bundle_side import BundleSide
 from edgec.ir import Array, Op, Value
 from edgec.ir.interp import run_op
 from edgec.quantize.verification import SegmentCheck

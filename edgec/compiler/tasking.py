@@ -6,7 +6,7 @@ from edgec_runtime import TensorInfo
 from edgec_runtime.vision.preprocess import ImageLayout
 from edgec_runtime.vision.tasks.base import Task
 
-from edgec.drive.lower import Lowered
+from edgec.compiler.lower import Lowered
 from edgec.emit.vision import VISION_FILE, vision_source
 from edgec.errors import InputError
 from edgec.frontends.task_file import TaskFile

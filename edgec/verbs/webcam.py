@@ -26,10 +26,10 @@ from edgec_runtime.webcam.show import Show, ShownFrame
 from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
-from edgec.drive.compile import compile_model
-from edgec.drive.demo import fixtures
-from edgec.drive.lower import Options
+from edgec.compiler.compile import compile_model
+from edgec.compiler.lower import Options
 from edgec.errors import InputError
+from edgec.verbs.demo import fixtures
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,17 @@ from edgec_runtime.bundle.manifest import MAX_THREADS
 from threadpoolctl import threadpool_limits
 
 from edgec.comparing.changes import Changes, channel_changes
-from edgec.drive import finite, quantized_file
-from edgec.drive.hands import hands
-from edgec.drive.native import (
+from edgec.compiler import finite, quantized_file
+from edgec.compiler.executor import hands
+from edgec.compiler.native import (
     HostRunners,
     NativeGraph,
     least_ms,
     native_compiler,
     runner,
 )
-from edgec.drive.placing import costs, left_in_float, place, pricer
-from edgec.drive.workers import Workers
+from edgec.compiler.place import costs, left_in_float, place, pricer
+from edgec.compiler.workers import Workers
 from edgec.emit.c import check_kernels
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import read_model

@@ -16,16 +16,16 @@ from edgec.comparing.result import Diff, result
 from edgec.comparing.side import Sample, Side
 from edgec.comparing.tasks import Meaning
 from edgec.comparing.twins import layouts, reals, rounded
-from edgec.drive.bundle_side import BundleSide
-from edgec.drive.lower import Lowered, Options, lower
-from edgec.drive.native import native_compiler
-from edgec.drive.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide
+from edgec.compiler.bundle_side import BundleSide
+from edgec.compiler.lower import Lowered, Options, lower
+from edgec.compiler.native import native_compiler
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
 from edgec.ir import Array, Graph
 from edgec.quantize.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
 from edgec.steps import Progress
+from edgec.verbs.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide
 
 WAYS: Mapping[str, str] = {
     "interp": "a model by edgec's interp, the meaning of each operation",

@@ -19,13 +19,13 @@ from edgec_runtime.session.vision import Vision
 from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See
 from edgec.comparing.tasks import Meaning
-from edgec.drive.changed import changes_in
-from edgec.drive.native import MARK, aligned_bytes, pointers
-from edgec.drive.run import tensor_type
+from edgec.compiler.changed import changes_in
+from edgec.compiler.native import MARK, aligned_bytes, pointers
 from edgec.emit.values_file import VALUES_FILE, At, ValuesFile
 from edgec.errors import DeviceError, InputError
 from edgec.ir import Array, Graph, Value
 from edgec.ir.text import ParseError, parse
+from edgec.verbs.run import tensor_type
 
 _HINT = "compile the model again"
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgec.drive.lower import COMPILE_RECIPE, Options
-from edgec.drive.tuned import NONE, TuningDatabases
+from edgec.compiler.lower import COMPILE_RECIPE, Options
+from edgec.compiler.tuned import NONE, TuningDatabases
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file

@@ -15,15 +15,15 @@ from edgec_devices.temporary import temporary_folder
 from edgec_runtime import Bundle, Contents, write_bundle
 from edgec_runtime.bundle.archive import WEIGHTS_FILE
 
-from edgec.drive.changed import with_changes
-from edgec.drive.contents import contents_of, state_files
-from edgec.drive.edgetpu_loop import CompilerOutcome, ask, told
-from edgec.drive.job import Job
-from edgec.drive.lower import Dump, Lowered, Options, lower
-from edgec.drive.native import native_compiler
-from edgec.drive.tasking import bound, vision_texts
-from edgec.drive.tuned import TuningDatabases
-from edgec.drive.verify import verify_bundle
+from edgec.compiler.changed import with_changes
+from edgec.compiler.contents import contents_of, state_files
+from edgec.compiler.edgetpu_loop import CompilerOutcome, ask, told
+from edgec.compiler.job import Job
+from edgec.compiler.lower import Dump, Lowered, Options, lower
+from edgec.compiler.native import native_compiler
+from edgec.compiler.tasking import bound, vision_texts
+from edgec.compiler.tuned import TuningDatabases
+from edgec.compiler.verify import verify_bundle
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.calls_file import CALLS_FILE, calls_file
 from edgec.emit.graph_file import GRAPH_FILE, graph_file

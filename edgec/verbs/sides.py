@@ -14,7 +14,7 @@ import numpy as np
 
 from edgec.comparing.changes import Changes
 from edgec.comparing.side import Look, Sample, See, walk
-from edgec.drive.native import NativeGraph
+from edgec.compiler.native import NativeGraph
 from edgec.errors import EdgecError, InputError
 from edgec.frontends.asked import fix_onnx
 from edgec.ir import Array, Graph, Value

@@ -10,7 +10,7 @@ from edgec_runtime import Contents, SegmentInfo, StateInfo, TensorInfo
 from edgec_runtime import QuantInfo as TensorQuant
 from edgec_runtime.vision.tasks.base import Task
 
-from edgec.drive.lower import Lowered
+from edgec.compiler.lower import Lowered
 from edgec.emit.program import DESCR
 from edgec.emit.sources import crossing, digest_of
 from edgec.ir import Graph, Quant, Value

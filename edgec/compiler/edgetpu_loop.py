@@ -15,7 +15,7 @@ from edgec_partitioner.regions import regions
 from edgec_partitioner.segments import Segment, segment
 from edgec_partitioner.verdicts import Place
 
-from edgec.drive.lower import Lowered, without
+from edgec.compiler.lower import Lowered, without
 from edgec.emit.tflite import write_tflite
 from edgec.errors import ToolError
 from edgec.ir import Graph, Op, Refusal

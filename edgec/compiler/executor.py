@@ -12,7 +12,7 @@ from pathlib import Path
 from edgec_devices.device import TIMEOUT_S
 from edgec_runtime.bundle.cache import cache_dir
 
-from edgec.drive.workers import Workers
+from edgec.compiler.workers import Workers
 from edgec.executors import cores
 from edgec.ir import Graph
 from edgec.quantize.hands import CandidateExecutor

@@ -8,8 +8,8 @@ from edgec_devices.links.emulated import Emulated
 from edgec_runtime import Bundle, DeviceError
 from edgec_runtime.session.session import machine_target
 
-from edgec.drive.judge import SegmentChecker
-from edgec.drive.lower import Lowered
+from edgec.compiler.lower import Lowered
+from edgec.compiler.segment_checks import SegmentChecker
 from edgec.errors import EdgecError
 from edgec.steps import Progress
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from PIL import Image
 
 from edgec.benching.request import Bench
-from edgec.drive.bench import run_bench
-from edgec.drive.compile import compile_model
-from edgec.drive.explain import report
-from edgec.drive.lower import Options
-from edgec.drive.run import run_bundle
+from edgec.compiler.compile import compile_model
+from edgec.compiler.lower import Options
 from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
+from edgec.verbs.bench import run_bench
+from edgec.verbs.explain import report
+from edgec.verbs.run import run_bundle
 
 _PLACES = (
     Path(__file__).parents[1] / "_fixtures",

@@ -1,0 +1,1 @@
+"""One compile: read, optimise, calibrate, quantize, place, emit, build, verify, pack."""

@@ -1,1 +1,0 @@
-"""What a verb does, step by step."""

@@ -1,0 +1,1 @@
+"""What the other verbs do: explain, run, bench, diff, tune, webcam, demo."""
