@@ -24,8 +24,8 @@ from edgec.compiler.native import MARK, aligned_bytes, pointers
 from edgec.emit.values_file import VALUES_FILE, At, ValuesFile
 from edgec.errors import DeviceError, InputError
 from edgec.ir import Array, Graph, Value
+from edgec.ir.tensors import tensor_type
 from edgec.ir.text import ParseError, parse
-from edgec.verbs.run import tensor_type
 
 _HINT = "compile the model again"
 

@@ -39,6 +39,7 @@ from edgec.frontends.asked import likely_state
 from edgec.frontends.stated import stated_preprocessing
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Calls, Graph, Refusal, Run, verify
+from edgec.ir.tensors import tensor_info
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
 from edgec.passes.recognize_quantized import described
@@ -53,7 +54,7 @@ from edgec.quantize.calibration import (
 )
 from edgec.quantize.limits import Limits, share
 from edgec.quantize.plan import Pricer, leaving
-from edgec.quantize.preprocess import choose, tensor_info
+from edgec.quantize.preprocess import choose
 from edgec.quantize.pruning import Pruned, prune
 from edgec.quantize.quantize import assumed, evenly, is_quantized, random_sample
 from edgec.quantize.recipe import Recipe

@@ -10,7 +10,7 @@ from edgec.compiler.lower import Lowered
 from edgec.emit.vision import VISION_FILE, vision_source
 from edgec.errors import InputError
 from edgec.frontends.task_file import TaskFile
-from edgec.quantize.preprocess import tensor_info
+from edgec.ir.tensors import tensor_info
 
 
 def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:

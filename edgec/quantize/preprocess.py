@@ -7,21 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edgec_runtime import Preprocess, TensorInfo, prepare, read_photo
-from edgec_runtime import QuantInfo as InfoQuant
+from edgec_runtime import Preprocess, prepare, read_photo
 from edgec_runtime.vision.preprocess import NOTHING, ImageLayout, Wish, bind, parse
 
 from edgec.errors import InputError
 from edgec.ir import Array, TensorType, Value
+from edgec.ir.tensors import tensor_info
 
 _IMAGE_TYPES = ("float32", "int8", "uint8")
-
-
-def tensor_info(name: str, t: TensorType) -> TensorInfo:
-    """A tensor of the IR as a manifest's."""
-    q = t.quant
-    quant = None if q is None else InfoQuant(q.scale, q.zero_point, q.axis)
-    return TensorInfo(name, t.shape, t.np_dtype.str, quant)
 
 
 def choose(

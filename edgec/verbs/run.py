@@ -25,7 +25,8 @@ from edgec_runtime.webcam.effects import OVERLAY, Painter, effect
 from PIL import Image
 
 from edgec.errors import InputError
-from edgec.ir import Array, Quant, TensorType
+from edgec.ir import Array
+from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
@@ -249,13 +250,6 @@ def _single(
             hint="use an .npz file",
         )
     return infos
-
-
-def tensor_type(info: TensorInfo) -> TensorType:
-    """A manifest's tensor as the IR types it."""
-    q = info.quant
-    quant = None if q is None else Quant(q.scale, q.zero_point, q.axis)
-    return TensorType(info.shape, info.numpy_dtype.name, quant)
 
 
 def save_image(path: Path, array: Array, info: TensorInfo) -> str:

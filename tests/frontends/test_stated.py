@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from edgec.frontends import read_model
 from edgec.frontends.stated import Stated, stated_preprocessing
-from edgec.quantize.preprocess import choose, tensor_info
+from edgec.ir.tensors import tensor_info
+from edgec.quantize.preprocess import choose
 from tests.frontends import onnx_files
 from tests.frontends.tflite_with_metadata import metadata, model, with_metadata
 
