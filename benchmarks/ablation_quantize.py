@@ -40,12 +40,15 @@ from edgec.frontends import read_model
 from edgec.passes.pipeline import optimize
 from edgec.quantize.accuracy import compare
 from edgec.quantize.histograms import METHODS
-from edgec.quantize.line import StepPipeline
+from edgec.quantize.pipeline import StepPipeline
 from edgec.quantize.recipe import Candidate, Recipe
 from edgec.quantize.steps.bias import BiasCorrection
 from edgec.quantize.steps.choose import Choose
+from edgec.quantize.steps.equalize import Equalize
+from edgec.quantize.steps.gptq import Gptq
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
+from edgec.quantize.steps.narrow import Narrow
 from edgec.quantize.steps.ranges import Ranges
 from edgec.quantize.work import QuantizationState, RecipeStep, Runners
 
@@ -57,11 +60,21 @@ WORTH = 0.3
 """dB."""
 ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[RecipeStep, ...] = (Lower(), MinMaxRanges())
-LITTLE, LARGE, WHOLE = (c.steps for c in Recipe.load("best").candidates[-3:])
-"""Lower, separate, centre, equalize, choose, gptq, bias; in the first, ranges clip
-little, and narrow is in the place of gptq; in the second, only large maps are
-equalized.
-"""
+WHOLE = Recipe.load("best").candidate.steps
+"""Lower, separate, centre, equalize, choose, gptq, bias."""
+LARGE = tuple(
+    replace(s, rows=4000) if isinstance(s, Equalize) else s for s in WHOLE
+)
+"""The same, but only large maps are equalized."""
+LITTLE = tuple(
+    Narrow()
+    if isinstance(s, Gptq)
+    else replace(s, clipping=10.0)
+    if isinstance(s, Choose)
+    else s
+    for s in WHOLE
+)
+"""The same, but ranges clip little, and narrow is in the place of gptq."""
 
 
 @dataclass(frozen=True)

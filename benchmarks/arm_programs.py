@@ -15,7 +15,8 @@ from edgec_partitioner.segments import Segment
 from edgec_partitioner.segments import segment as split_off
 
 from edgec.benching.memory import sections
-from edgec.compiler.lower import Lowered, Options, lower
+from edgec.compiler.lower import Lowered, lower
+from edgec.compiler.options import Options
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite

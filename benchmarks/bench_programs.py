@@ -15,7 +15,7 @@ from edgec_runtime import Bundle, write_bundle
 from edgec_runtime.session.session import machine_target
 
 import edgec
-from edgec.compiler.compile import compilers_for
+from edgec.compiler.build import compilers_for
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.ir import TensorType
 from edgec.toolchain.build import build

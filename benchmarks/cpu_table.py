@@ -30,7 +30,8 @@ from benchmarks.cost_fit import Matrix, nonnegative, relative
 from benchmarks.networks import NETWORKS
 from benchmarks.picycles import ROOT, SHARED
 from benchmarks.single_ops import chosen, core_of, graphs_of, program
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.ir import Graph
 from edgec.schedule.cores import TABLES, Core
 from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate

@@ -56,7 +56,8 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 import edgec
 from benchmarks.accuracy_rows import ROOT, SHARED
 from benchmarks.accuracy_ways import PREPROCESS
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Op, Value, interp

@@ -31,9 +31,10 @@ from pathlib import Path
 import numpy as np
 from edgec_devices.boards import Board
 
-from edgec.compiler.compile import targets_of
+from edgec.compiler.emit import targets_of
 from edgec.compiler.job import Job
-from edgec.compiler.lower import Lowered, Options, lower
+from edgec.compiler.lower import Lowered, lower
+from edgec.compiler.options import Options
 from edgec.compiler.tasking import bound, vision_texts
 from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
@@ -140,9 +141,9 @@ def quantization(lowered: Lowered) -> bytes:
     """The bundle's report on how the model became int8; nothing for a model that is
     taken as it is.
     """
-    if lowered.floats is None:
+    if lowered.model.floats is None:
         return b""
-    return json.dumps(lowered.floats.found.to_json(), sort_keys=True).encode()
+    return json.dumps(lowered.model.floats.found.to_json(), sort_keys=True).encode()
 
 
 def replay(name: str) -> list[str]:

@@ -15,7 +15,8 @@ from edgec_partitioner.regions import Region
 from edgec_partitioner.segments import Segment, segment
 
 import edgec.ops  # noqa: F401 (registers all operations)
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
 from edgec.errors import EdgecError

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
     from edgec.compiler.compile import Compiled
-    from edgec.compiler.lower import Options
+    from edgec.compiler.options import Options
     from edgec.ir import Array
 
 __all__ = [
@@ -92,8 +92,6 @@ def compile(
     cc: str | None = None,
     dump: Sequence[str] = (),
     edgetpu_compiler: str | None = None,
-    workers: str | int | None = None,
-    executor: Executor | None = None,
     example_inputs: Sequence[Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Compiled:
@@ -127,8 +125,7 @@ def compile(
             "armv7" or "host" too. cc: a compiler
         of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes
             the graph beside the bundle.
-        workers, executor: who tries ways of `quantize`. edgetpu_compiler: a path,
-            "ssh://host", "folder:DIR", "none".
+        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
     """
     from edgec.compiler.compile import compile_model
 
@@ -144,7 +141,6 @@ def compile(
         edgetpu_compiler=edgetpu_compiler,
         example_inputs=example_inputs,
         progress=progress or _silent,
-        executor=executor,
     )
 
 
@@ -549,7 +545,7 @@ def _options(given: Mapping[str, Any]) -> Options:
     """Of all arguments of `compile` or `explain`, those that it has."""
     from dataclasses import fields
 
-    from edgec.compiler.lower import Options
+    from edgec.compiler.options import Options
 
     found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
     found |= {
@@ -562,7 +558,7 @@ def _options(given: Mapping[str, Any]) -> Options:
     }
     found |= {
         name: str(found[name])
-        for name in ("quantize", "tuned", "workers")
+        for name in ("quantize", "tuned")
         if found.get(name) is not None
     }
     return Options(

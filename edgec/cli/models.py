@@ -15,13 +15,13 @@ from edgec_runtime.vision.tasks import TASKS
 
 import edgec
 from edgec.cli.echo import echo
-from edgec.cli.reach import TIMEOUT, on_one, resolved, workers_option
+from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
 from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
 if TYPE_CHECKING:
-    from edgec.compiler.lower import Options
+    from edgec.compiler.options import Options
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
@@ -33,9 +33,9 @@ _PREPROCESS_HELP = (
     "or raw for integer inputs)"
 )
 _QUANTIZE_HELP = (
-    "how --calibrate makes it int8: best (of several ways; minutes, "
-    "and goes on where it was interrupted), fast (min "
-    "and max alone; seconds), or a .toml file; a quantized model is taken as it is"
+    "how --calibrate makes it int8: best (ranges, weights and biases corrected; a minute "
+    "or more), fast (min and max alone; seconds), or a .toml file; a quantized model is "
+    "taken as it is"
 )
 _TASK_HELP = (
     f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; "
@@ -261,9 +261,7 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
     metavar="FILE",
     help="schedules that edgec tune found (default: its default file), or none",
 )
-@workers_option(
-    "ways of --quantize tried at a time (default: as many as cores and memory allow)"
-)
+@click.option("--workers", hidden=True, expose_value=False)
 @option("--cc", help="a C compiler of this machine for its own code, instead of zig")
 @option(
     "--dump",
@@ -520,10 +518,9 @@ def _options(
     validate: Path | None = None,
     threads: int = 1,
     tuned: str | None = None,
-    workers: str | None = None,
     also: tuple[str, ...] = (),
 ) -> Options:
-    from edgec.compiler.lower import Options
+    from edgec.compiler.options import Options
 
     floats = tuple(
         name.strip() for name in (float_ops or "").split(",") if name.strip()
@@ -543,7 +540,6 @@ def _options(
         tuned,
         quantize,
         edgetpu,
-        workers,
         prune,
         floats,
         max_drop,

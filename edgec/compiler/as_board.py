@@ -41,7 +41,7 @@ def check_as_board(
     if why:
         return f"as {how}: {why}"
     say("emulate")
-    sample = lowered.samples[0]
+    sample = lowered.samples.verify[0]
     try:
         tensors = {**sample, **device.segments(bundle, sample)}
     except DeviceError as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edgec_partitioner.segments import Segment
@@ -17,21 +18,32 @@ from edgec.ir import Graph, Quant, Value
 from edgec.version import VERSION
 
 
-def contents_of(
-    lowered: Lowered,
-    arena: Mapping[str, int],
-    weights: Mapping[str, str],
-    files: Mapping[str, bytes],
-    labels: Sequence[str] | None,
-    task: Task | None,
-    toolchain: Mapping[str, str],
-    threads: int,
-) -> Contents:
-    """Without verification, which comes after.
+@dataclass(frozen=True)
+class BundleFacts:
+    """What the manifest says beside the model itself.
 
-    arena: bytes, by segment, enough for every target. weights: paths, by target. files:
-    of the bundle, by path. task: bound. threads: the most that its C can use.
+    Attributes:
+        arena: the bytes that each segment needs, enough for every target.
+        weights: the path of each target's weights file.
+        files: the files of the bundle, by path.
+        labels: the names of classes.
+        task: the task, bound to the model's outputs.
+        toolchain: the version of each target's compiler.
+        threads: the most threads that the C can use.
     """
+
+    arena: Mapping[str, int]
+    weights: Mapping[str, str]
+    files: Mapping[str, bytes]
+    labels: Sequence[str] | None
+    task: Task | None
+    toolchain: Mapping[str, str]
+    threads: int
+
+
+def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
+    """Return the manifest without verification, which comes after."""
+    files = facts.files
     tensors = crossing(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
     return Contents(
@@ -47,16 +59,16 @@ def contents_of(
             for n, t in tensors.items()
         },
         segments=tuple(
-            _segment(s, arena[s.name], files) for s in lowered.partition.segments
+            _segment(s, facts.arena[s.name], files) for s in lowered.partition.segments
         ),
         libraries={t: f"lib/{t}/libmodel.so" for t in targets},
         programs={t: f"bin/{t}/main" for t in targets},
-        weights=weights,
-        threads=threads,
-        labels=tuple(labels) if labels is not None else None,
-        preprocess=lowered.preprocess,
-        task=task,
-        toolchain=toolchain,
+        weights=facts.weights,
+        threads=facts.threads,
+        labels=tuple(facts.labels) if facts.labels is not None else None,
+        preprocess=lowered.read.preprocess,
+        task=facts.task,
+        toolchain=facts.toolchain,
         verification={},
         quantization=_quantization(lowered),
         graph=digest_of(lowered.partition.segments),
@@ -67,9 +79,9 @@ def _quantization(lowered: Lowered) -> dict[str, Any]:
     """The recipe, and which of its candidates was kept: a recipe of that one alone
     makes the same model.
     """
-    if lowered.floats is None:
+    if lowered.model.floats is None:
         return {}
-    found = lowered.floats.found
+    found = lowered.model.floats.found
     return {"recipe": found.recipe.to_json(), "kept": found.candidate.name}
 
 

@@ -15,7 +15,7 @@ from edgec_partitioner.regions import regions
 from edgec_partitioner.segments import Segment, segment
 from edgec_partitioner.verdicts import Place
 
-from edgec.compiler.lower import Lowered, without
+from edgec.compiler.lower import Lowered
 from edgec.emit.tflite import write_tflite
 from edgec.errors import ToolError
 from edgec.ir import Graph, Op, Refusal
@@ -184,7 +184,8 @@ class _Loop:
             if not new:
                 return None  # the problems of the segments say why
             self._found += new
-            self._lowered = without(self._lowered, {f.op: f.refusal for f in new})
+            refusals = {f.op: f.refusal for f in new}
+            self._lowered = self._lowered.without(refusals)
 
     def _compile_all(self, models: Mapping[str, bytes]) -> dict[str, CompiledSegment]:
         """Together, so that they share the on-chip memory; where that compiles nothing,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgec.compiler.lower import COMPILE_RECIPE, Options
+from edgec.compiler.options import COMPILE_RECIPE, Options
 from edgec.compiler.tuned import NONE, TuningDatabases
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task

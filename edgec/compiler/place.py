@@ -9,11 +9,11 @@ from edgec_partitioner.comparison import column
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.partition import Partition, Wishes, partition
 
+from edgec.compiler.optimise import simplify
 from edgec.ir import Graph, Refusal
-from edgec.passes.pipeline import optimize
 from edgec.quantize.limits import Price
 from edgec.quantize.plan import Pricer
-from edgec.quantize.search import QuantizedModel
+from edgec.quantize.select import QuantizedModel
 
 _TOLD = 0.0005
 """A smaller part of the MACs is not worth a word."""
@@ -37,7 +37,7 @@ def pricer(target: Target, wishes: Wishes, passes_off: Collection[str]) -> Price
     """What a quantized graph will cost on a target."""
 
     def price(graph: Graph) -> Price:
-        parts = place(optimize(graph.copy(), passes_off), target, wishes)
+        parts = place(simplify(graph.copy(), passes_off), target, wishes)
         found = column(
             parts.regions, {}, cpu_cost(target).within(parts.graph), parts.link
         )

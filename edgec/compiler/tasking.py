@@ -19,7 +19,7 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
 
     Raises InputError where somebody else did.
     """
-    task = wanted.headless if lowered.headless else wanted.task
+    task = wanted.headless if lowered.read.headless else wanted.task
     if task is None:
         return None
     try:
@@ -32,8 +32,8 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
 
 def _bound(task: Task, lowered: Lowered) -> Task:
     for info in _inputs(lowered):
-        if info.name in lowered.preprocess:
-            layout = ImageLayout.of(info, lowered.preprocess[info.name].layout)
+        if info.name in lowered.read.preprocess:
+            layout = ImageLayout.of(info, lowered.read.preprocess[info.name].layout)
         else:
             layout = None
         if layout is not None:
@@ -48,7 +48,9 @@ def _bound(task: Task, lowered: Lowered) -> Task:
 
 def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:
     """The C file before and after the segments, if there is any."""
-    text = vision_source(_inputs(lowered), lowered.preprocess, task, _outputs(lowered))
+    text = vision_source(
+        _inputs(lowered), lowered.read.preprocess, task, _outputs(lowered)
+    )
     return {VISION_FILE: text} if text else {}
 
 

@@ -48,7 +48,7 @@ def verify_bundle(
     that edgec did not quantize, which must agree with what was imported within
     rounding.
     """
-    samples = lowered.samples
+    samples = lowered.samples.verify
     segments = lowered.partition.segments
     exact, count = _counts(lowered)
     judge = SegmentChecker()
@@ -63,7 +63,7 @@ def verify_bundle(
                 break
             say(f"verify {i + 1}/{count}")
             sample = samples[i]
-            if lowered.floats is not None and i == 0:
+            if lowered.model.floats is not None and i == 0:
                 values = dict[str, Array]()
             else:
                 values = None
@@ -72,20 +72,20 @@ def verify_bundle(
             else:
                 got = _outputs(session, sample)
             want = reference.exactly(sample) if i < exact else reference(sample)
-            if lowered.floats is None:
-                law = lowered.law or lowered.imported
+            if lowered.model.floats is None:
+                law = lowered.described or lowered.read.graph
                 unlike += _unlike(
                     law,
                     sample,
                     got,
-                    want if law is lowered.imported else interp(law, sample),
+                    want if law is lowered.read.graph else interp(law, sample),
                 )
             elif values is not None:
                 parts = {s.name: s.graph for s in segments}
-                floats = lowered.floats
+                floats = lowered.model.floats
                 worst = worst_layer(parts, values, floats.graph, floats.run, sample)
             if not not_finite and (unlike or not finite.is_finite(want)):
-                not_finite = str(finite.first(lowered.imported, sample) or "")
+                not_finite = str(finite.first(lowered.read.graph, sample) or "")
             for name, y in want.items():
                 tallies.setdefault(name, Tally()).add(y, got[name])
     on_tpu = [s for s in segments if s.place == "edgetpu"]
@@ -112,17 +112,17 @@ def verify_bundle(
             for n, c in low
         ]
     used = next(iter(tallies.values())).samples if tallies else 0
-    calibrated = lowered.floats.samples if lowered.floats is not None else 0
+    calibrated = lowered.model.floats.samples if lowered.model.floats is not None else 0
     return Verification(
         used,
         exact,
-        lowered.samples_source,
+        lowered.samples.source,
         calibrated,
-        lowered.seen,
+        lowered.samples.seen,
         reference.how,
         merged,
         whole,
-        lowered.floats is not None,
+        lowered.model.floats is not None,
         worst,
         not_run,
         tuple(failures),
@@ -135,8 +135,8 @@ def _counts(lowered: Lowered) -> tuple[int, int]:
     """On how many samples segments are compared with interp, and on how many outputs
     are compared.
     """
-    macs = max(1, sum(op.spec.macs(op) for op in lowered.imported.ops))
-    given = len(lowered.samples)
+    macs = max(1, sum(op.spec.macs(op) for op in lowered.read.graph.ops))
+    given = len(lowered.samples.verify)
     exact = min(given, 1 if macs > _HEAVY else 2)
     return exact, min(given, max(exact, min(_MOST, int(_BUDGET // macs))))
 
@@ -147,8 +147,10 @@ class _Reference:
     """
 
     def __init__(self, lowered: Lowered) -> None:
-        self._imported = lowered.imported
-        self._run = lowered.floats.reference if lowered.floats is not None else None
+        self._imported = lowered.read.graph
+        self._run = (
+            lowered.model.floats.reference if lowered.model.floats is not None else None
+        )
 
     @property
     def of_any_sample(self) -> bool:

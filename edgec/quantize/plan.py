@@ -22,7 +22,7 @@ from edgec.ir import Array, Graph, Op
 from edgec.quantize.accuracy import Agreement, Tally, tally
 from edgec.quantize.calibration import Sample
 from edgec.quantize.limits import Limits, Price, decibels
-from edgec.quantize.line import StepPipeline
+from edgec.quantize.pipeline import StepPipeline
 from edgec.quantize.recipe import Candidate
 from edgec.quantize.simulate import Simulation, outputs
 from edgec.quantize.steps.bias import BiasCorrection

@@ -22,7 +22,7 @@ ORDER = ("graph", "ranges", "precision", "weights", "biases")
 it.
 """
 
-_NUMBERS = ("within_db", "within_errors", "slowdown", "worth_db", "enough_db")
+_NUMBERS = ("within_db", "slowdown", "worth_db", "enough_db")
 _KEYS = {"name", "seed", *_NUMBERS, "candidate"}
 
 
@@ -53,31 +53,41 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Ways to quantize, of which the best on samples held back from all of them is
-    kept.
+    """How a float model becomes int8.
 
-    seed: of what steps draw. within_db: one that is so far below the first candidate,
-    in dB, is not kept, nor one that is clearly so on an output of the model, however
-    good it is on the others. within_errors: candidates that are so many standard errors
-    below the best are as good as that; the last of them is kept. slowdown: how much
-    more time, as a part of what int8 takes, may be spent on operations that stay in
-    float, if that buys `worth_db` on samples held back; nothing where there are
-    `enough_db` without.
+    Attributes:
+        name: the name of the recipe.
+        candidates: the way to quantize; where there are two, the first is the guard, a
+            plain way that is kept where the other loses more on held-back samples.
+        seed: the seed of what steps draw.
+        within_db: how far below the guard the way may be, in dB.
+        slowdown: how much more time, as a part of what int8 takes, may be spent on
+            operations that stay in float.
+        worth_db: what they must gain on held-back samples, in dB.
+        enough_db: the signal-to-noise ratio that needs no operation in float, in dB.
     """
 
     name: str
     candidates: tuple[Candidate, ...]
     seed: int = 0
     within_db: float = 0.3
-    within_errors: float = 0.5
     slowdown: float = 0.0
     worth_db: float = 1.0
     enough_db: float = 30.0
 
     @property
-    def chooses(self) -> bool:
-        """Whether there is more than one candidate."""
-        return len(self.candidates) > 1
+    def candidate(self) -> Candidate:
+        """The way to quantize."""
+        return self.candidates[-1]
+
+    @property
+    def guard(self) -> Candidate | None:
+        """The plain way that is kept where the other one is worse, if there is one."""
+        return self.candidates[0] if len(self.candidates) > 1 else None
+
+    def with_candidate(self, candidate: Candidate) -> Recipe:
+        """Return the recipe with another way to quantize, and the same guard."""
+        return replace(self, candidates=(*self.candidates[:-1], candidate))
 
     def to_json(self) -> dict[str, Any]:
         """As a file has it: `Recipe.of` reads it back."""
@@ -119,6 +129,11 @@ class Recipe:
         if not isinstance(rows, list) or not rows:
             raise ValueError("it has no [[candidate]]")
         found = tuple(_candidate(row) for row in rows)
+        if len(found) > 2:
+            raise ValueError(
+                f"it has {len(found)} candidates; a recipe has one, or a plain one that "
+                "guards against losses and the one to use"
+            )
         names = [c.name for c in found]
         if twice := [n for n in names if names.count(n) > 1]:
             raise ValueError(f'two candidates are named "{twice[0]}"')

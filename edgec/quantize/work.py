@@ -14,7 +14,6 @@ from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
 from edgec.quantize.calibration import Sample
 from edgec.quantize.observers import Range
-from edgec.quantize.once import Memoized
 from edgec.quantize.rewrite import Int8, RoundedParameters, rewrite
 from edgec.quantize.strands import Parts
 from edgec.quantize.survey import Survey
@@ -105,11 +104,11 @@ class QuantizationState:
     precision: Mapping[Op, str] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
-    _kept: Memoized = field(default_factory=Memoized, repr=False)
+    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def on(self, samples: Sequence[Sample]) -> QuantizationState:
         """The same on other samples, with nothing known of them."""
-        return replace(self, samples=samples, _kept=Memoized())
+        return replace(self, samples=samples, _kept={})
 
     def do(self, step: RecipeStep) -> QuantizationState:
         """What the step makes of it; this stays as it is."""
@@ -127,8 +126,12 @@ class QuantizationState:
 
     def keep(self, name: Hashable, make: Callable[[], T]) -> T:
         """What `make` makes for this graph, once for all candidates."""
-        # the graph with it, so that no other gets its id
-        return self._kept.get((id(self.graph), name), lambda: (self.graph, make()))[1]
+        key = (id(self.graph), name)
+        if key not in self._kept:
+            # the graph is kept with it: no other graph can get its id then
+            self._kept[key] = self.graph, make()
+        made: T = self._kept[key][1]
+        return made
 
     def run(self) -> Run:
         """Runs the float graph."""

@@ -12,7 +12,7 @@ from edgec_partitioner.partition import Partition
 from edgec.emit.c import CSource
 from edgec.quantize.layers import LayerNoise
 from edgec.quantize.pruning import Pruned
-from edgec.quantize.search import QuantizedModel
+from edgec.quantize.select import QuantizedModel
 from edgec.quantize.verification import Verification
 from edgec.report.explain.text import PLACES
 from edgec.report.precision import bought
@@ -236,12 +236,11 @@ def _candidates(model: QuantizedModel) -> Iterator[str]:
                 candidate.name,
                 f"{candidate.db:.1f}",
                 f"{candidate.db - first.db:+.1f}",
-                f"±{candidate.error:.1f}" if candidate.error else "",
                 outcome,
             )
         )
-    header = ("tried", "SQNR, dB", f"over {first.name}", "beside the best", "")
-    yield table(header, rows, "lrrrl")
+    header = ("tried", "SQNR, dB", f"over {first.name}", "")
+    yield table(header, rows, "lrrl")
 
 
 def _worst_layer(layer: LayerNoise) -> Iterator[str]:

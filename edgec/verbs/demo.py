@@ -11,7 +11,7 @@ from PIL import Image
 
 from edgec.benching.request import Bench
 from edgec.compiler.compile import compile_model
-from edgec.compiler.lower import Options
+from edgec.compiler.options import Options
 from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text

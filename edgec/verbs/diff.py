@@ -17,8 +17,10 @@ from edgec.comparing.side import Sample, Side
 from edgec.comparing.tasks import Meaning
 from edgec.comparing.twins import layouts, reals, rounded
 from edgec.compiler.bundle_side import BundleSide
-from edgec.compiler.lower import Lowered, Options, lower
+from edgec.compiler.host import Host
+from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
+from edgec.compiler.options import Options
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
 from edgec.ir import Array, Graph
@@ -197,7 +199,9 @@ class _Opener:
             return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
         lowered = self._lower(path, way == "int8")
         side = self._ours(spec, way, lowered)
-        side.changes = lowered.floats.changes() if lowered.floats is not None else {}
+        side.changes = (
+            lowered.model.floats.changes() if lowered.model.floats is not None else {}
+        )
         return side
 
     def _ours(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
@@ -232,8 +236,10 @@ class _Opener:
                 options = replace(
                     options, calibrate=r.calibrate or r.inputs, quantize=r.quantize
                 )
-            self._lowered[key] = made = lower(path, options, progress=self.say, cc=r.cc)
-            if quantized and made.floats is None:
+            host = Host(native_compiler(r.cc), self.say)
+            made = lower(path, options, host)
+            self._lowered[key] = made
+            if quantized and made.model.floats is None:
                 raise InputError(
                     f"{path.name} is quantized already",
                     f"int8:{path}",
@@ -244,8 +250,8 @@ class _Opener:
                     "int8 was calibrated on the inputs that it is compared on: "
                     "give --calibrate others"
                 )
-            if self.preprocess is None and len(made.preprocess) == 1:
-                (self.preprocess,) = made.preprocess.values()
+            if self.preprocess is None and len(made.read.preprocess) == 1:
+                (self.preprocess,) = made.read.preprocess.values()
         return self._lowered[key]
 
 

@@ -22,7 +22,10 @@ from edgec_partitioner.cost import LINKS
 from edgec_partitioner.explain import ExplainReport, Origin, explain, unplaced
 from edgec_partitioner.source import judge
 
-from edgec.compiler.lower import COMPILE_RECIPE, EXPLAIN_RECIPE, Lowered, Options, lower
+from edgec.compiler.host import Host
+from edgec.compiler.lower import Lowered, lower
+from edgec.compiler.native import native_compiler
+from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
@@ -53,7 +56,8 @@ def explain_model(
         options, preprocess=given.with_preprocess(options.preprocess), head=head
     )
     try:
-        lowered = lower(model, options, assume=True, progress=progress)
+        host = Host(native_compiler(None), progress)
+        lowered = lower(model, options, host, assume=True)
     except UnsupportedError as e:
         if model.suffix.lower() != ".tflite" or options.input_shapes:
             raise
@@ -66,12 +70,12 @@ def explain_model(
     origin = Origin(
         model=lowered.graph.name,
         target=target.name,
-        assumed_quantization=lowered.assumed,
-        obstacle=_obstacle(lowered.imported),
+        assumed_quantization=lowered.model.assumed,
+        obstacle=_obstacle(lowered.read.graph),
         baseline=cpu_only(plain, cpu, uncounted(plain, stock)),
         stock=stock,
         operators=judge(operators, calibrated=options.calibrate is not None),
-        rewritten=lowered.rewritten,
+        rewritten=lowered.model.rewritten,
         remarks=(*_remarks(lowered), *_recipe_remark(lowered, options)),
     )
     return explain(lowered.partition, cpu, origin)
@@ -84,8 +88,8 @@ def report(lowered: Lowered) -> ExplainReport:
     origin = Origin(
         lowered.graph.name,
         lowered.target.name,
-        lowered.assumed,
-        rewritten=lowered.rewritten,
+        lowered.model.assumed,
+        rewritten=lowered.model.rewritten,
         remarks=_remarks(lowered),
     )
     return explain(lowered.partition, cpu_cost(lowered.target), origin)
@@ -97,7 +101,11 @@ def _remarks(lowered: Lowered) -> tuple[str, ...]:
     """
     asked = lowered.wishes.everything and lowered.partition.link is not None
     return (
-        *(lowered.inputs_told() if lowered.quantized else ()),
+        *(
+            lowered.read.preprocess_notes()
+            if (lowered.model.floats is not None)
+            else ()
+        ),
         *lowered.notes,
         *(
             [
@@ -114,7 +122,7 @@ def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
     """Which recipe made the model int8, where nobody chose one and a compile would use
     another.
     """
-    if not lowered.quantized or options.quantize is not None:
+    if not (lowered.model.floats is not None) or options.quantize is not None:
         return ()
     return (
         f"quantized by --quantize {EXPLAIN_RECIPE}, in seconds; "
@@ -127,7 +135,7 @@ def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
     """The graph that would be partitioned if there were no rewrites for the Edge TPU;
     int8 if that one is.
     """
-    if not (lowered.quantized or lowered.assumed):
+    if not ((lowered.model.floats is not None) or lowered.model.assumed):
         return lowered.graph
     passes_off = set(options.disable) & set(available())
     return optimize(assumed(optimize(_to_scale(lowered), passes_off)), passes_off)
@@ -135,7 +143,7 @@ def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
 
 def _to_scale(lowered: Lowered) -> Graph:
     """The graph of the file, to be given scales of int8."""
-    graph = lowered.imported.copy()
+    graph = lowered.read.graph.copy()
     without_bounds(graph)
     return graph
 
@@ -150,7 +158,7 @@ def _stock(
         return None
     cpu = cpu_cost(lowered.target)
     link = LINKS[lowered.target.board.coral]
-    if operators and not (lowered.quantized or lowered.assumed):
+    if operators and not ((lowered.model.floats is not None) or lowered.model.assumed):
         return stock_of_file(operators, cpu, link)
     passes_off = (set(options.disable) & set(available())) | converter.UNDONE
     plain = converter.float_form(optimize(_to_scale(lowered), passes_off))

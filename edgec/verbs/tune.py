@@ -20,7 +20,6 @@ from edgec_runtime import Bundle
 from edgec.benching.build import read_graph
 from edgec.benching.tuning import TunedCall, Tuning
 from edgec.compiler.tuned import default_path
-from edgec.compiler.workers import Workers
 from edgec.emit.calls_file import CALLS_FILE, AskedCall, CallsFile
 from edgec.errors import InputError
 from edgec.executors import each_done
@@ -32,6 +31,7 @@ from edgec.schedule.records import again
 from edgec.schedule.variant import legal, tuned
 from edgec.steps import Progress
 from edgec.verbs.trial import ScheduleTrial, TrialOutcome, is_model, try_out
+from edgec.verbs.workers import Workers
 from edgec.version import VERSION
 
 BETTER = 1.01

@@ -27,7 +27,7 @@ from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.lower import Options
+from edgec.compiler.options import Options
 from edgec.errors import InputError
 from edgec.verbs.demo import fixtures
 

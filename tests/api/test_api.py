@@ -30,6 +30,7 @@ SHOWN = {"as_json", "quiet", "brief"}
 ONLY_CLI = {
     "run": {"output", "raw", "effect"},  # arrays come back
     "explain": {"html", "require"},  # the report comes back
+    "compile": {"workers"},  # taken for a release, and of no effect
     "diff": {
         "html",
         "json_file",

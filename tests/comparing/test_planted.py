@@ -14,7 +14,8 @@ import pytest
 from edgec.comparing.changes import channel_changes
 from edgec.comparing.result import Diff
 from edgec.comparing.side import Sample
-from edgec.compiler.lower import Lowered, Options, lower
+from edgec.compiler.lower import Lowered, lower
+from edgec.compiler.options import Options
 from edgec.ir import Graph
 from edgec.passes.pipeline import optimize
 from edgec.quantize.calibration import load_calibration
@@ -72,8 +73,8 @@ def model(name: str) -> Model:
         int8 = came
     else:
         int8 = lower(path, Options(calibrate=PHOTOS, quantize="fast"))
-    (preprocess,) = came.preprocess.values()
-    photos = load_calibration(PHOTOS, came.imported.inputs, preprocess)
+    (preprocess,) = came.read.preprocess.values()
+    photos = load_calibration(PHOTOS, came.read.graph.inputs, preprocess)
     return Model(came.graph, int8.graph, [photos[i] for i in range(SAMPLES)])
 
 
@@ -196,14 +197,14 @@ def test_faults_are_named_where_channels_were_scaled_and_moved(
     fault: str, tmp_path: Path
 ) -> None:
     came, int8 = changed_model(Path(__file__).with_name("changed.toml"))
-    assert int8.floats is not None
+    assert int8.model.floats is not None
     m = model(CHANGED)
     planted = plant(fault, int8.graph, 100, tmp_path) if fault else None
     if planted is not None:
         side = as_c("int8", planted.graph, planted.csrc)
     else:
         side = as_c("int8", int8.graph)
-    side.changes = int8.floats.changes()
+    side.changes = int8.model.floats.changes()
     assert any(change.plus.any() for change in side.changes.values())
     found = compared(
         as_c("came", came),

@@ -130,7 +130,7 @@ def test_a_bundle_shows_what_its_code_stores(
     its code has written it.
     """
     made = edgec.compile(CARTOON, target, tmp_path / "m.edgec", **options)  # type: ignore[arg-type]
-    sample = made.lowered.samples[0]
+    sample = made.lowered.samples.verify[0]
     got = dict[str, Array]()
     want = dict[str, Array]()
     known = dict(sample)

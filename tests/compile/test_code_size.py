@@ -9,7 +9,8 @@ from edgec_devices.boards import Board
 
 from benchmarks.arm_programs import compile_for
 from edgec.benching.memory import sections
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
 from edgec.schedule.cores import cores_of

@@ -17,7 +17,7 @@ from edgec_runtime import Bundle, Session
 
 import edgec
 from edgec.compiler import compile as compiler
-from edgec.compiler.lower import Options
+from edgec.compiler.options import Options
 from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.weights import WeightsFile

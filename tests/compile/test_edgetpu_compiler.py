@@ -17,7 +17,7 @@ from edgec_runtime import Bundle, Session
 
 from edgec.cli.main import cli
 from edgec.compiler import compile as compiler
-from edgec.compiler.lower import Options
+from edgec.compiler.options import Options
 from edgec.errors import EdgecError, InputError
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 

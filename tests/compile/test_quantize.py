@@ -16,7 +16,8 @@ import pytest
 from edgec_runtime import Bundle, Session
 from edgec_runtime.bundle.cache import cache_dir
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.quantize.recipe import Recipe
 from tests.cli.verbs import edgec
 
@@ -180,8 +181,7 @@ def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
     plain = lower(path, Options())
     best = lower(path, Options(calibrate=shared / "data" / "photos", quantize="best"))
     assert best.graph == plain.graph
-    assert best.floats is None
-    assert not best.quantized
+    assert best.model.floats is None
     assert [n for n in plain.notes if "quantized already" in n] == []
     (said,) = (n for n in best.notes if "quantized already" in n)
     assert said.endswith(

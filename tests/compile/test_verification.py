@@ -146,7 +146,7 @@ def test_op_by_op_finds_what_hides_behind_a_last_bit(tmp_path: Path) -> None:
         float_ops=["/Conv_0"],
     )
     assert [c.ok for c in done.verification.segments if c.how == HOW] == [True]
-    lowered, sample = done.lowered, done.lowered.samples[0]
+    lowered, sample = done.lowered, done.lowered.samples.verify[0]
     mixed = [s for s in lowered.partition.segments if rounds_floats(s.graph)]
     op = next(
         op

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.c import segment_source
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx

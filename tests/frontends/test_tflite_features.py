@@ -14,7 +14,8 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends import read_model

@@ -14,7 +14,8 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import edgec
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.frontends import read_model
 from edgec.ir import interp
 from edgec.passes.pipeline import optimize

@@ -19,7 +19,8 @@ import onnxruntime
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.c import CSRC, segment_source
 from edgec.errors import EdgecError
 from edgec.frontends import read_model

@@ -21,7 +21,7 @@ from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Verdict, refusals
 
 from benchmarks import stock_table
-from edgec.compiler.lower import Options
+from edgec.compiler.options import Options
 from edgec.frontends import read_model
 from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType, interp
 from edgec.ops.activation import Clamp, Gelu

@@ -24,7 +24,8 @@ from edgec_partitioner.verdicts import Place, verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.compiler.place import cpu_cost
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add

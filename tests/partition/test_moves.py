@@ -15,7 +15,8 @@ from edgec_partitioner.verdicts import refusals
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D

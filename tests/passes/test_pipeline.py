@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.errors import InputError, InternalError
 from edgec.frontends import read_model
 from edgec.ir import Graph, interp, parse, print_graph

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.compiler.place import costs
 from edgec.emit.tflite import write_tflite
 from edgec.quantize.limits import Price
@@ -123,12 +124,11 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
             quantize=str(recipe),
             edgetpu="all",
             min_cosine=-1,
-            workers="1",
         )
         made = lower(model, options)
-        assert made.floats is not None
-        assert made.floats.found.candidate.name == name
-        found.append(made.floats.found)
+        assert made.model.floats is not None
+        assert made.model.floats.found.candidate.name == name
+        found.append(made.model.floats.found)
         told[name] = [n for n in made.notes if "Edge TPU" in n]
     assert not told["other"]
     (note,) = told["float"]

@@ -19,7 +19,7 @@ from edgec.drive.native import HostRunners, native_compiler
 from edgec.ops.conv import Conv2D
 from edgec.quantize import calibration
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.search import search
+from edgec.quantize.select import apply_recipe
 from tests.quantize.nets import Net
 
 calibration.KEPT_BYTES = 8 << 20
@@ -31,7 +31,7 @@ photos = calibration.load_calibration(Path(sys.argv[1]), graph.inputs)[: int(sys
 assert len(photos) == int(sys.argv[2])
 rows = [["lower", "minmax"], ["lower", "choose", "gptq", "bias"]]
 recipe = Recipe.of({"candidate": [{"name": str(i), "steps": s} for i, s in enumerate(rows)]}, "two")
-search(recipe, graph, photos, HostRunners(native_compiler(None)))
+apply_recipe(recipe, graph, photos, HostRunners(native_compiler(None)))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
 

@@ -18,10 +18,10 @@ from edgec.ops.conv import Conv2D
 from edgec.quantize import quantize
 from edgec.quantize.accuracy import Agreement, tally
 from edgec.quantize.limits import Limits, Price
-from edgec.quantize.line import StepPipeline
+from edgec.quantize.pipeline import StepPipeline
 from edgec.quantize.plan import Fold, Market, Planner, PrecisionPlan, leaving
 from edgec.quantize.recipe import Candidate, Recipe
-from edgec.quantize.search import QuantizedModel, search
+from edgec.quantize.select import PrecisionBudget, QuantizedModel, apply_recipe
 from edgec.quantize.simulate import Simulation
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
@@ -116,7 +116,7 @@ def test_precision_is_decided_before_weights_and_biases_are(tmp_path: Path) -> N
     graph = NETS["chain"]()
     step = f'{{ step = "precision", floats = ["{graph.ops[0].output.name}"] }}'
     path.write_text(f'[[candidate]]\nname = "a"\nsteps = ["minmax", {step}, "bias"]\n')
-    found = search(Recipe.load(str(path)), graph, samples(graph))
+    found = apply_recipe(Recipe.load(str(path)), graph, samples(graph))
     assert found.floating == (graph.ops[0].output.name,)
     assert Recipe.of(found.recipe.to_json(), "b").candidates == found.recipe.candidates
     path.write_text(f'[[candidate]]\nname = "a"\nsteps = ["minmax", "bias", {step}]\n')
@@ -230,13 +230,15 @@ def priced(each: float = 1.0) -> Callable[[Graph], Price]:
 
 
 def planned(limits: Limits, graph: Graph, count: int = 12) -> QuantizedModel:
-    return search(FAST, graph, samples(graph, count), limits=limits, price=priced())
+    return apply_recipe(
+        FAST, graph, samples(graph, count), budget=PrecisionBudget(limits, priced())
+    )
 
 
 def test_without_limits_nothing_is_left_in_float() -> None:
     graph = NETS["chain"]()
-    for limits in (None, Limits()):
-        found = search(FAST, graph, samples(graph), limits=limits, price=priced())
+    for budget in (None, PrecisionBudget(Limits(), priced())):
+        found = apply_recipe(FAST, graph, samples(graph), budget=budget)
         assert found.plan is None
         assert found.floating == ()
         assert print_graph(found.graph) == print_graph(quantize(graph, samples(graph)))
@@ -267,7 +269,7 @@ def test_the_op_that_loses_most_is_left_in_float() -> None:
         "the step that makes it again"
     )
     assert (
-        search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
+        apply_recipe(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
         == found.graph
     )
 
@@ -316,7 +318,9 @@ def spent(
     slowdown: float, graph: Graph, price: Callable[[Graph], Price], **fields: float
 ) -> QuantizedModel:
     recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
-    return search(recipe, graph, samples(graph, 12), price=price)
+    return apply_recipe(
+        recipe, graph, samples(graph, 12), budget=PrecisionBudget(price=price)
+    )
 
 
 def dear(each: float) -> Callable[[Graph], Price]:
@@ -348,7 +352,7 @@ def test_a_part_of_the_time_is_spent_on_the_ops_that_lose_most() -> None:
         "the step that makes it again"
     )
     assert (
-        search(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
+        apply_recipe(Recipe("r", (found.candidate,)), graph, samples(graph, 12)).graph
         == found.graph
     )
 
@@ -382,8 +386,11 @@ def test_the_edge_tpu_loses_nothing_to_a_slowdown() -> None:
 def test_limits_take_the_place_of_a_slowdown() -> None:
     graph = planted()
     recipe = replace(FAST, slowdown=0.2)
-    found = search(
-        recipe, graph, samples(graph, 12), limits=Limits(min_sqnr=1), price=dear(0.5)
+    found = apply_recipe(
+        recipe,
+        graph,
+        samples(graph, 12),
+        budget=PrecisionBudget(Limits(min_sqnr=1), dear(0.5)),
     )
     assert found.plan is not None
     assert found.plan.limits == Limits(min_sqnr=1)
@@ -444,12 +451,11 @@ def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
     graph = planted()
     mine = Candidate("mine", (MinMaxRanges(), Precision((graph.ops[0].output.name,))))
     limits = Limits(max_ms=3.5)
-    found = search(
+    found = apply_recipe(
         replace(FAST, candidates=(mine,)),
         graph,
         samples(graph, 12),
-        limits=limits,
-        price=priced(),
+        budget=PrecisionBudget(limits, priced()),
     )
     assert graph.ops[0].output.name in found.floating
     assert graph.ops[2].output.name in found.floating

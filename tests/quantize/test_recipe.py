@@ -11,16 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from edgec.quantize.score import Score
 
 from edgec.errors import InputError, InternalError
 from edgec.ir import Graph, interp, print_graph
 from edgec.quantize import quantize
 from edgec.quantize.recipe import FOLDER, ORDER, Candidate, Recipe
-from edgec.quantize.search import search
+from edgec.quantize.select import apply_recipe
 from edgec.quantize.steps import steps
 from edgec.quantize.steps.lower import Lower
 from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.trials import Score
 from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import NETS, samples
 
@@ -41,7 +41,7 @@ def test_a_step_is_named_as_its_file_and_says_what_it_changes(name: str) -> None
 def test_fast_is_min_and_max(name: str) -> None:
     graph = NETS[name]()
     assert print_graph(
-        search(Recipe.load("fast"), graph, samples(graph)).graph
+        apply_recipe(Recipe.load("fast"), graph, samples(graph)).graph
     ) == print_graph(quantize(graph, samples(graph)))
 
 
@@ -119,7 +119,7 @@ def _two(graph: Graph, count: int = 8, order: int = 1) -> tuple[str, int, int]:
         Candidate("minmax", (MinMaxRanges(),)),
         Candidate("half", (_Halve(),)),
     )[::order]
-    found = search(Recipe("r", candidates), graph, samples(graph, count))
+    found = apply_recipe(Recipe("r", candidates), graph, samples(graph, count))
     return found.candidate.name, found.held, len(found.tried)
 
 
@@ -149,7 +149,7 @@ def test_no_single_sample_decides() -> None:
             {"y": w["y"] + n * size}
             for w, n, size in zip(want, noise, sizes, strict=True)
         )
-        return Score.of([pair] for pair in zip(want, got, strict=True)).db()["y"]
+        return Score.of(zip(want, got, strict=True)).db()["y"]
 
     assert score([0.1] * 8 + [0.01]) == pytest.approx(20, abs=1.5)
     assert (
@@ -168,7 +168,7 @@ def test_what_is_kept_is_made_of_all_samples() -> None:
         Candidate("half", (_Halve(),)),
         Candidate("minmax", (Lower(), MinMaxRanges())),
     )
-    found = search(Recipe("r", candidates), graph, tries)
+    found = apply_recipe(Recipe("r", candidates), graph, tries)
     assert print_graph(found.graph) == print_graph(quantize(graph, tries))
     for name, y in interp(graph, tries[0]).items():
         np.testing.assert_allclose(interp(found.floats, tries[0])[name], y, rtol=1e-5)

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.lower import Options
 from edgec.compiler.native import HostRunners, native_compiler
+from edgec.compiler.options import Options
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph
 from edgec.passes.pipeline import optimize
@@ -22,7 +22,7 @@ from edgec.quantize.calibration import load_calibration
 from edgec.quantize.lower import lower
 from edgec.quantize.preprocess import choose
 from edgec.quantize.recipe import Recipe
-from edgec.quantize.search import search
+from edgec.quantize.select import apply_recipe
 from edgec.quantize.survey import SampleReport, Survey
 from edgec.quantize.work import QuantizationState
 from tests.quantize.nets import NETS, samples
@@ -99,16 +99,16 @@ def test_the_best_is_made_without_what_harms_the_others() -> None:
     """As if it had never been there; `fast` only names it."""
     graph = NETS["residual"]()
     tries = samples(graph, 12)
-    found = search(TWO, graph, [*tries[:5], scaled(tries[5], 10), *tries[5:]])
+    found = apply_recipe(TWO, graph, [*tries[:5], scaled(tries[5], 10), *tries[5:]])
     assert found.suited.left_out
     assert found.suited.without_db is not None
     assert found.suited.with_db is not None
     assert found.suited.without_db > found.suited.with_db + 3
     assert found.samples == 12
-    clean = search(TWO, graph, tries)
+    clean = apply_recipe(TWO, graph, tries)
     assert found.graph == clean.graph
     assert [t.db for t in found.tried] == [t.db for t in clean.tried]
-    fast = search(Recipe.load("fast"), graph, [*tries, scaled(tries[5], 10)])
+    fast = apply_recipe(Recipe.load("fast"), graph, [*tries, scaled(tries[5], 10)])
     assert fast.samples == 13
     assert not fast.suited.left_out
     assert "leave out" in fast.suited.notes()[0]
@@ -124,9 +124,11 @@ def test_what_does_not_harm_stays() -> None:
         *samples(graph, 12),
         {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()},
     ]
-    found = search(TWO, graph, tries)
+    found = apply_recipe(TWO, graph, tries)
     assert [s.sample for s in found.suited.strangers] == [12]
-    assert found.suited.left_out == (found.suited.without_db > found.suited.with_db)  # type: ignore[operator]
+    assert found.suited.without_db is not None
+    assert found.suited.with_db is not None
+    assert found.suited.left_out == (found.suited.without_db > found.suited.with_db)
 
 
 BLAZEFACE = "mp_blazeface_short_f16"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.lower import Options
+from edgec.compiler.options import Options
 from edgec.report.terminal import progress, where_the_time_went
 from edgec.steps import COMPILE_C, Step, Steps, counted, each
 

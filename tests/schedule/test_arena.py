@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.c import segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Builder, Graph, TensorType, interp

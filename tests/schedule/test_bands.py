@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from edgec_devices.boards import Board
 
-from edgec.compiler.lower import Options, lower
+from edgec.compiler.lower import lower
+from edgec.compiler.options import Options
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.activation import Clamp

@@ -17,6 +17,9 @@ from edgec.compiler import edgetpu_loop
 from edgec.compiler.edgetpu_loop import CompilerOutcome, ask
 from edgec.compiler.lower import Lowered
 from edgec.compiler.place import place
+from edgec.compiler.quantize import Quantized
+from edgec.compiler.read import ReadModel
+from edgec.compiler.samples import Samples
 from edgec.errors import ToolError
 from edgec.ir import Array, Graph, interp
 from edgec.ops.binary import Add
@@ -101,7 +104,12 @@ def lowered(graph: Graph) -> Lowered:
     target = Target.parse("pi4+coral")
     parts = place(done, target, Wishes())
     return Lowered(
-        target, {}, graph, done, samples, "test", True, False, (), Wishes(), parts
+        target=target,
+        read=ReadModel(graph, {}),
+        samples=Samples((), samples, "test", False),
+        model=Quantized(done),
+        wishes=Wishes(),
+        partition=parts,
     )
 
 
@@ -117,7 +125,7 @@ def names(model: Lowered) -> list[str]:
 
 def run(model: Lowered) -> dict[str, Array]:
     """All segments, one after the other, on the first sample."""
-    values: dict[str, Array] = dict(model.samples[0])
+    values: dict[str, Array] = dict(model.samples.verify[0])
     for s in model.partition.segments:
         values |= interp(s.graph, {v.name: values[v.name] for v in s.graph.inputs})
     return {v.name: values[v.name] for v in model.graph.outputs}
@@ -128,7 +136,7 @@ def asked(
 ) -> tuple[Lowered, CompilerOutcome, StandInRunner]:
     runner = StandInRunner(rules)
     after, outcome = ask(model, runner, lambda text: None, needed=True)
-    want = interp(model.graph, model.samples[0])
+    want = interp(model.graph, model.samples.verify[0])
     got = run(after)
     for name, y in want.items():  # whatever goes where, the numbers stay
         np.testing.assert_array_equal(got[name], y)

@@ -21,7 +21,7 @@ from edgec_devices.boards import Board
 from edgec_runtime import EdgecError
 
 import edgec
-from edgec.compiler.compile import compilers_for
+from edgec.compiler.build import compilers_for
 from edgec.emit.c import CSRC
 from edgec.errors import InternalError
 from edgec.toolchain import build as building

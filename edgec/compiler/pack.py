@@ -1,0 +1,174 @@
+"""Stage 9 of a compile: the files of the bundle, and what its manifest says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from edgec_devices.boards import Board
+from edgec_runtime import Contents
+from edgec_runtime.bundle.archive import WEIGHTS_FILE
+from edgec_runtime.vision.tasks.base import Task
+
+from edgec.compiler.build import Built
+from edgec.compiler.changed import with_changes
+from edgec.compiler.contents import BundleFacts, contents_of, state_files
+from edgec.compiler.edgetpu_loop import CompilerOutcome
+from edgec.compiler.emit import Emitted
+from edgec.compiler.lower import Lowered
+from edgec.emit.c import CSRC
+from edgec.emit.calls_file import CALLS_FILE, calls_file
+from edgec.emit.graph_file import GRAPH_FILE, graph_file
+from edgec.emit.values_file import VALUES_FILE, values_file
+from edgec.frontends.task_file import TaskFile
+from edgec.toolchain.app_files import app_files
+from edgec.toolchain.edgetpu import PROGRAM
+from edgec.toolchain.includes import included
+
+QUANTIZE_FILE = "report/quantize.json"
+"""The report on how the model became int8."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A bundle that is not written yet.
+
+    Attributes:
+        contents: what its manifest says, without verification.
+        files: its files, by path.
+        tried_here: the files that only this machine's code consists of, which is not
+            the board's; they are not packed.
+    """
+
+    contents: Contents
+    files: Mapping[str, bytes]
+    tried_here: Set[str]
+
+
+def pack(
+    lowered: Lowered,
+    emitted: Emitted,
+    built: Built,
+    asked: CompilerOutcome | None,
+    wanted: TaskFile,
+    task: Task | None,
+) -> Package:
+    """Put the files of a bundle together.
+
+    asked: the answer of the Edge TPU compiler. wanted: the task as a person or the file
+    states it. task: the same, bound to the model's outputs.
+    """
+    weights = weights_files({n: made.weights for n, made in emitted.sources.items()})
+    files = _source_files(emitted)
+    files |= _binary_files(emitted, built, asked)
+    files |= {path: emitted.sources[name].weights for name, path in weights.items()}
+    files |= _app_files(emitted, lowered.target.board)
+    files |= state_files(lowered.graph)
+    if task is not None:
+        files |= wanted.files
+    files |= _report_files(lowered, emitted)
+
+    toolchain = built.versions()
+    if asked is not None and asked.version is not None:
+        toolchain[PROGRAM] = asked.version
+    segments = lowered.partition.segments
+    facts = BundleFacts(
+        arena={s.name: emitted.arena_bytes(s.name) for s in segments},
+        weights=weights,
+        files=files,
+        labels=wanted.labels,
+        task=task,
+        toolchain=toolchain,
+        threads=emitted.threads,
+    )
+    others = emitted.sources.keys() - set(emitted.board_targets)
+    return Package(contents_of(lowered, facts), files, _of_targets(files, others))
+
+
+def weights_files(data: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the path of each target's weights; equal weights share a file."""
+    first: dict[bytes, str] = {}
+    for target, content in data.items():
+        first.setdefault(content, target)
+    alone = len(first) == 1
+    paths = {}
+    for target, content in data.items():
+        if content:
+            shared = f"lib/{first[content]}/{WEIGHTS_FILE}"
+            paths[target] = WEIGHTS_FILE if alone else shared
+    return paths
+
+
+def _source_files(emitted: Emitted) -> dict[str, bytes]:
+    """Return the C of the board's targets, and the kernels that it includes.
+
+    So `src/` compiles by itself.
+    """
+    files = {}
+    texts = []
+    for target, made in emitted.board_sources.items():
+        for name, text in made.texts.items():
+            files[f"src/{target}/{name}"] = text.encode()
+            texts.append(text)
+    own = {p.name: p.read_text() for p in sorted(CSRC.glob("*.c"))}
+    kernels = own | included([*own.values(), *texts], CSRC)
+    return files | {f"src/{name}": text.encode() for name, text in kernels.items()}
+
+
+def _binary_files(
+    emitted: Emitted, built: Built, asked: CompilerOutcome | None
+) -> dict[str, bytes]:
+    """Return segments for the Edge TPU, libraries and programs."""
+    files = {f"segments/{n}.tflite": data for n, data in emitted.tflites.items()}
+    if asked is not None:
+        for name, result in asked.segments.items():
+            if result.data is not None:
+                files[f"segments/{name}_edgetpu.tflite"] = result.data
+        files[f"report/{PROGRAM}.json"] = _json(asked.to_json())
+    for target, made in built.binaries.items():
+        files[f"lib/{target}/libmodel.so"] = made.library
+        files[f"bin/{target}/main"] = made.program
+    return files
+
+
+def _app_files(emitted: Emitted, board: Board) -> dict[str, bytes]:
+    """Return what a person's own C program needs to use the model's C."""
+    files = {}
+    for target in board.targets:
+        made = emitted.sources[target.name]
+        texts = app_files(made.texts, target.mcpu, made.flags, emitted.link_flags)
+        for name, text in texts.items():
+            files[f"src/{target.name}/{name}"] = text.encode()
+    return files
+
+
+def _report_files(lowered: Lowered, emitted: Emitted) -> dict[str, bytes]:
+    """Return the reports that other verbs read from the bundle."""
+    segments = lowered.partition.segments
+    floats = lowered.model.floats
+    here = Board.load("host").targets[0].name
+    values = values_file(here, segments, emitted.sources[here].segments)
+    changes = floats.changes() if floats is not None else {}
+    graph = graph_file(lowered.partition, emitted.first.segments)
+    files = {
+        GRAPH_FILE: graph.to_json(),
+        CALLS_FILE: calls_file(emitted.board_sources).to_json(),
+        VALUES_FILE: with_changes(values, changes).to_json(),
+    }
+    if floats is not None:
+        report = floats.found.to_json()
+        if floats.pruned is not None:
+            report["pruned"] = floats.pruned.to_json()
+        files[QUANTIZE_FILE] = _json(report)
+    return files
+
+
+def _of_targets(files: Mapping[str, bytes], targets: Set[str]) -> set[str]:
+    """Return the paths of the files that only these targets' code consists of."""
+    code = {path for path in files if path.startswith(("lib/", "bin/"))}
+    return {path for path in code if path.split("/")[1] in targets}
+
+
+def _json(report: object) -> bytes:
+    return f"{json.dumps(report, indent=1, sort_keys=True)}\n".encode()

@@ -1,0 +1,307 @@
+"""Stage 4 of a compile: a float model becomes int8, by calibration or with made-up scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from edgec_devices.boards import Target
+from edgec_partitioner.legalize import Applied, legalize
+from threadpoolctl import threadpool_limits
+
+from edgec.comparing.changes import Changes, channel_changes
+from edgec.compiler import finite
+from edgec.compiler.host import Host
+from edgec.compiler.native import NativeGraph, least_ms, runner
+from edgec.compiler.optimise import simplify
+from edgec.compiler.place import costs
+from edgec.compiler.samples import Samples
+from edgec.errors import InputError
+from edgec.ir import Graph, Run, verify
+from edgec.passes._int16 import without_bounds
+from edgec.quantize.calibration import CachedSamples, Sample, label
+from edgec.quantize.limits import Limits
+from edgec.quantize.plan import Pricer
+from edgec.quantize.pruning import Pruned, prune
+from edgec.quantize.quantize import assumed, evenly, is_quantized
+from edgec.quantize.recipe import Recipe
+from edgec.quantize.select import (
+    PrecisionBudget,
+    QuantizedModel,
+    apply_recipe,
+    held_out_parts,
+)
+from edgec.quantize.work import QuantizationState
+
+_COMPILED_SAMPLES = 10**9
+"""So many runs are announced for graphs that are timed: they are compiled then."""
+
+
+@dataclass(frozen=True)
+class QuantizeOptions:
+    """How a float model becomes int8.
+
+    Attributes:
+        file_name: the name of the model file, for messages.
+        recipe: the recipe.
+        recipe_name: the recipe that a person named; None: the default one.
+        calibrate: whether there are samples to calibrate with.
+        assume: whether made-up scales do, since the model is only looked at.
+        allow_float: whether a model without samples may stay float on a target with an
+            Edge TPU.
+        limits: how far operations are left in float.
+        prune: how far outputs may change when channels are taken out, as a part.
+        precision_options: the options about precision that a person gave, in words.
+        passes_off: the passes to leave out.
+        rewrites_off: the rewrites for the Edge TPU to leave out.
+        optimistic: whether rewrites count on operations of which it is not known
+            whether the Edge TPU has them.
+    """
+
+    file_name: str
+    recipe: Recipe
+    recipe_name: str | None = None
+    calibrate: bool = False
+    assume: bool = False
+    allow_float: bool = False
+    limits: Limits = field(default=Limits())
+    prune: float | None = None
+    precision_options: str = ""
+    passes_off: frozenset[str] = frozenset()
+    rewrites_off: frozenset[str] = frozenset()
+    optimistic: bool = False
+
+
+@dataclass(frozen=True)
+class FloatModel:
+    """The float form of a model that edgec quantized.
+
+    Attributes:
+        graph: the graph that was calibrated.
+        run: runs it.
+        reference: runs the model as it was before rewrites for the Edge TPU and pruning.
+        samples: the number of calibration samples.
+        found: what the recipe made.
+        before: the graph that the recipe was given.
+        pruned: what pruning did; None where nobody asked for it.
+        pruned_ms: the times before and after pruning, measured here.
+    """
+
+    graph: Graph
+    run: Run
+    reference: Run
+    samples: int
+    found: QuantizedModel
+    before: Graph
+    pruned: Pruned | None = None
+    pruned_ms: tuple[float, ...] = ()
+
+    def changes(self) -> Changes:
+        """Return the factors and terms of the recipe for each channel, by value."""
+        return channel_changes(self.before, self.graph, self.found.parts)
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A model in the precision that it will have.
+
+    Attributes:
+        graph: the graph.
+        floats: what an int8 model is compared with; None where edgec did not quantize.
+        assumed: whether the scales are made up.
+        rewritten: the rewrites for the Edge TPU that were made before quantization.
+        float_on_cpu: whether nothing of it can run on the target's Edge TPU, since it
+            was left in float.
+        taken_as_it_is: whether the file was quantized already.
+        notes: what there is to say of its precision.
+    """
+
+    graph: Graph
+    floats: FloatModel | None = None
+    assumed: bool = False
+    rewritten: tuple[Applied, ...] = ()
+    float_on_cpu: bool = False
+    taken_as_it_is: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """Brings canonical graphs to the precision that a target wants.
+
+    Attributes:
+        target: the board, with or without an Edge TPU.
+        options: how float models become int8.
+        price: estimates what a quantized graph costs on the target.
+        host: the C compiler of this machine.
+    """
+
+    target: Target
+    options: QuantizeOptions
+    price: Pricer
+    host: Host
+
+    def quantize(self, graph: Graph, samples: Samples) -> Quantized:
+        """Quantize a canonical graph, unless it is int8 already or may stay float.
+
+        Raises InputError for a float model without samples whose target has an Edge
+        TPU, and for options about precision of a model that is int8.
+        """
+        options = self.options
+        if is_quantized(graph):
+            if options.precision_options:
+                what = (
+                    f"{graph.name} is quantized already, "
+                    "and edgec takes such models as they are"
+                )
+                raise InputError(
+                    what, options.precision_options, "give the float model"
+                )
+            notes = tuple(self._taken_as_it_is())
+            return Quantized(graph, taken_as_it_is=True, notes=notes)
+
+        uncalibrated = self.target.coral and not options.calibrate
+        if uncalibrated and not (options.assume or options.allow_float):
+            raise self._lacks_samples()
+        assume = uncalibrated and options.assume and not options.allow_float
+        if not (options.calibrate or assume):
+            notes = tuple(self._stays_float())
+            return Quantized(graph, float_on_cpu=uncalibrated, notes=notes)
+
+        plain = self._simplify(graph) if without_bounds(graph) else graph
+        prepared, rewritten = self._for_edgetpu(plain)
+        floats = None
+        if options.calibrate:
+            before = plain if rewritten else None
+            int8, floats = self._calibrated(prepared, before, samples)
+        else:
+            int8 = assumed(prepared)
+        verify(int8, "quantized")
+        int8 = self._simplify(int8)
+        self.host.dump("quantize", int8)
+        notes = (*self._stays_float(), *(costs(floats.found) if floats else ()))
+        return Quantized(int8, floats, assume, rewritten, notes=notes)
+
+    def _simplify(self, graph: Graph) -> Graph:
+        return simplify(graph, self.options.passes_off, self.host.dump)
+
+    def _for_edgetpu(self, graph: Graph) -> tuple[Graph, tuple[Applied, ...]]:
+        """Return the graph with what almost maps to the Edge TPU rewritten to map."""
+        if not self.target.coral:
+            return graph, ()
+        options = self.options
+        rewritten, applied = legalize(
+            graph,
+            exact=False,
+            optimistic=options.optimistic,
+            disabled=options.rewrites_off,
+        )
+        return self._simplify(rewritten), tuple(applied)
+
+    def _calibrated(
+        self, graph: Graph, plain: Graph | None, samples: Samples
+    ) -> tuple[Graph, FloatModel]:
+        """Return the int8 form of a float graph.
+
+        plain: the graph before rewrites, if there were any.
+        """
+        pruned = self._pruned(graph, samples.calibrate)
+        pruned_ms: tuple[float, ...] = ()
+        if pruned is not None:
+            pruned_ms = self._pruned_ms(graph, pruned, samples.calibrate)
+            plain = plain or graph
+            graph = pruned.graph
+        self._check_finite(graph, samples.calibrate)
+
+        # Samples run side by side already: threads of a matrix product would only wait
+        # for cores, and busily.
+        with threadpool_limits(1, "blas"):
+            # The samples to verify with are not shown: scales must not depend on them.
+            found = apply_recipe(
+                self.options.recipe,
+                graph,
+                samples.calibrate,
+                self.host.runners(),
+                self.host.say,
+                PrecisionBudget(self.options.limits, self.price),
+            )
+        reference: Run
+        if plain is None and isinstance(found.run, NativeGraph):
+            reference = found.run
+        else:
+            original = plain or found.floats
+            count = len(samples.verify)
+            reference = runner(original, count, self.host.compiler, self.host.say)
+        floats = FloatModel(
+            graph=found.floats,
+            run=found.run,
+            reference=reference,
+            samples=found.samples,
+            found=found,
+            before=graph,
+            pruned=pruned,
+            pruned_ms=pruned_ms,
+        )
+        return found.graph, floats
+
+    def _pruned(self, graph: Graph, samples: Sequence[Sample]) -> Pruned | None:
+        """Take channels out of a float graph, where a person asked for that."""
+        allowed = self.options.prune
+        if allowed is None:
+            return None
+        fit, held = self._fit_and_held(graph, samples)
+        runners = self.host.runners()
+        return prune(graph, fit, held, runners, allowed, self.price)
+
+    def _pruned_ms(
+        self, graph: Graph, pruned: Pruned, samples: Sequence[Sample]
+    ) -> tuple[float, ...]:
+        """Time the int8 forms before and after pruning on this machine."""
+        if pruned.kept is None:
+            return ()
+        _, held = self._fit_and_held(graph, samples)
+        runners = self.host.runners()
+        graphs = (graph, pruned.graph)
+        runs = [runners.int8(evenly(g), _COMPILED_SAMPLES) for g in graphs]
+        return tuple(least_ms(runs, held[0]))
+
+    def _fit_and_held(
+        self, graph: Graph, samples: Sequence[Sample]
+    ) -> tuple[Sequence[Sample], Sequence[Sample]]:
+        state = QuantizationState(graph, CachedSamples(samples))
+        fit, held = next(held_out_parts(state))
+        return fit.samples, held
+
+    def _check_finite(self, graph: Graph, samples: Sequence[Sample]) -> None:
+        run = self.host.runners().floats(graph, len(samples))
+        names = [label(samples, i) for i in range(len(samples))]
+        finite.check_calibration(graph, samples, run, names)
+
+    def _taken_as_it_is(self) -> Iterator[str]:
+        """Yield that a model that is int8 already is not quantized again."""
+        given = ["--calibrate"] if self.options.calibrate else []
+        if self.options.recipe_name is not None:
+            given.append(f"--quantize {self.options.recipe_name}")
+        if given:
+            verb = "does" if len(given) == 1 else "do"
+            yield (
+                "the model is quantized already and is taken exactly as it is: "
+                f"{' and '.join(given)} {verb} nothing"
+            )
+
+    def _stays_float(self) -> Iterator[str]:
+        """Yield that a recipe without samples does nothing."""
+        name = self.options.recipe_name
+        if name is not None and not self.options.calibrate:
+            yield f"the model stays in float: --quantize {name} wants --calibrate"
+
+    def _lacks_samples(self) -> InputError:
+        what = (
+            f"{self.options.file_name} is a float model, and without calibration data "
+            "nothing of it can run on the Edge TPU"
+        )
+        hint = (
+            "--calibrate FOLDER (photos) or .npz makes it int8; "
+            "--allow-float runs all of it on the CPU"
+        )
+        return InputError(what, f"--target {self.target.name}", hint)

@@ -1,0 +1,99 @@
+"""Stage 3 of a compile: the samples to calibrate with, and others to verify with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgec_runtime import Preprocess
+
+from edgec.ir import Calls, Graph, Run
+from edgec.quantize.calibration import (
+    HELD_BACK,
+    Sample,
+    ahead,
+    load_calibration,
+    split,
+)
+from edgec.quantize.quantize import random_sample
+
+CALIBRATION_SAMPLES = 100
+"""At most so many are used, drawn from all that are given: ranges hardly change beyond."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs of a model.
+
+    Attributes:
+        calibrate: the samples to calibrate with.
+        verify: the samples to verify with.
+        source: where those to verify with come from, in words.
+        seen: whether calibration has them too.
+    """
+
+    calibrate: Sequence[Sample]
+    verify: Sequence[Sample]
+    source: str
+    seen: bool
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """Reads samples for the inputs of a graph.
+
+    Of a graph with state, samples are the first of a sequence of calls, and the state
+    that the calls before left becomes part of each.
+
+    Attributes:
+        graph: the graph.
+        preprocess: the preprocessing of its image inputs, by name.
+        runner: makes what runs the graph so many times.
+    """
+
+    graph: Graph
+    preprocess: Mapping[str, Preprocess]
+    runner: Callable[[Graph, int], Run]
+
+    def read(self, calibrate: Path | None, validate: Path | None) -> Samples:
+        """Read both folders or files, each of which may be missing.
+
+        Without data there is reproducible noise to verify with. Raises InputError for
+        data that do not fit the inputs.
+        """
+        known: Sequence[Sample] = ()
+        held: Sequence[Sample] = [random_sample(self.graph)]
+        source = "noise"
+        seen = False
+        if calibrate is not None:
+            every = self._load(calibrate)
+            known, held = split(every, CALIBRATION_SAMPLES, hold=validate is None)
+            source = f"{_name(calibrate)}, held back from calibration"
+            if not held:
+                held = known
+                source = f"{_name(calibrate)}, the same as for calibration"
+                seen = True
+        if validate is not None:
+            seen = calibrate is not None and validate.resolve() == calibrate.resolve()
+            source = _name(validate)
+            if seen:
+                source = f"{source}, the same as for calibration"
+            held = self._load(validate)
+        return Samples(known, held, source, seen)
+
+    def _load(self, path: Path) -> Sequence[Sample]:
+        inputs = self.graph.given()
+        preprocess = self.preprocess.get(inputs[0].name) if len(inputs) == 1 else None
+        samples = load_calibration(path, inputs, preprocess)
+        if not self.graph.state:
+            return samples
+        # Each call needs the one before it, so they are all run here, and no more of
+        # them than are used.
+        samples = samples[: CALIBRATION_SAMPLES + HELD_BACK]
+        calls = Calls(self.graph, self.runner(self.graph, len(samples)))
+        return [*calls.inputs(ahead(samples))]
+
+
+def _name(path: Path) -> str:
+    return f"{path.name}/" if path.is_dir() else path.name
