@@ -95,6 +95,7 @@ def of_one_row(node: OnnxNode, read: Reader) -> list[Value]:
         rows.append(b.add(Reshape((n, channels, length)), [y], node.name))
     return rows
 
+
 def _row_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a node on lines as those of one on images of one row."""
     attrs: dict[str, Any] = {}
@@ -107,7 +108,6 @@ def _row_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
         else:
             attrs[attribute] = value
     return attrs
-
 
 
 def conv_in_planes(node: OnnxNode, read: Reader) -> Value:
