@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from edgec.ir import Array, Op, Struct, TensorType, TfliteCode, Versions, edgetpu_rule
-from edgec.ops.binary import Binary, product_multiplier, scaled_struct
+from edgec.ops.binary import Binary
+from edgec.ops.binary_scales import product_multiplier, scaled_struct
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 
