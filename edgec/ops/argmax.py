@@ -1,4 +1,7 @@
-"""The index of the largest or smallest element along an axis."""
+"""The index of the largest or smallest element along an axis.
+
+Semantics: ONNX ArgMax and ArgMin, TFLite ARG_MAX and ARG_MIN.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,18 @@ from edgec.ops.common import axis_of, suffix
 from edgec.ops.shape import Reshape
 
 _TFLITE_TYPES = {"int32": 2, "int64": 4}
+"""TFLite's TensorType of each index type."""
 
 
 @dataclass(frozen=True)
 class _ArgExtreme(OpDef):
-    """The axis is dropped; of equal elements the first counts, or the last if `last`."""
+    """The index of an extreme element along an axis, which is dropped.
+
+    Attributes:
+        axis: counted from the front
+        dtype: element type of the index
+        last: whether the last of equal elements counts, not the first
+    """
 
     axis: int
     dtype: str = "int64"
@@ -41,62 +51,80 @@ class _ArgExtreme(OpDef):
 
     quant: ClassVar[QuantRule] = QuantRule.FREE
     sign: ClassVar[int]
+    """1 for the largest element, -1 for the smallest."""
     options: ClassVar[str]
+    """Name of TFLite's options table."""
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape without the axis."""
+        """Return the shape without the axis, with the type of the indices.
+
+        Raises ValueError for other index types, and for an axis without elements.
+        """
         if self.dtype not in ("int32", "int64"):
             raise ValueError(f"places of type {self.dtype}; edgec has int32 and int64")
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
-        return (
-            TensorType(
-                x[0].shape[: self.axis] + x[0].shape[self.axis + 1 :], self.dtype
-            ),
-        )
+        shape = list(x[0].shape)
+        del shape[self.axis]
+        return (TensorType(tuple(shape), self.dtype),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.argmax, on integers as they are.
+        """Compute numpy.argmax of the elements, with their sign for the smallest.
 
-        As with TFLite, what is not a number is never larger than another, and if it
-        comes first, nothing is larger than it.
+        int8 elements count as they are, since one scale keeps their order.
         """
-        score = self.sign * (x[0] if x[0].dtype.kind == "f" else x[0].astype(np.int64))
-        if score.dtype.kind == "f":
-            none = np.isnan(score)
-            best = np.where(none, -np.inf, score).max(self.axis, keepdims=True)
-            leads = np.take(none, [0], self.axis)
-            at_0 = np.indices(none.shape, sparse=True)[self.axis] == 0
-            score = np.where(leads, at_0, (score == best) & ~none)
-        score = np.flip(score, self.axis) if self.last else score
-        found = np.asarray(np.argmax(score, self.axis))
-        return [
-            (x[0].shape[self.axis] - 1 - found if self.last else found).astype(
-                self.dtype
-            )
-        ]
+        data = x[0]
+        if data.dtype.kind == "f":
+            score = self._float_score(self.sign * data)
+        else:
+            score = self.sign * data.astype(np.int64)
+
+        if self.last:
+            score = np.flip(score, self.axis)
+        place = np.asarray(np.argmax(score, self.axis))
+        if self.last:
+            place = data.shape[self.axis] - 1 - place
+        return [place.astype(self.dtype)]
+
+    def _float_score(self, data: Array) -> Array:
+        """Return scores whose maximum is where TFLite finds it.
+
+        An element that is not a number is never larger than another, and if it comes
+        first, no other is larger than it.
+        """
+        is_nan = np.isnan(data)
+        numbers = np.where(is_nan, -np.inf, data)
+        best = numbers.max(self.axis, keepdims=True)
+        is_best = (data == best) & ~is_nan
+
+        starts_with_nan = np.take(is_nan, [0], self.axis)
+        places: Array = np.indices(is_nan.shape, sparse=True)[self.axis]
+        return np.asarray(np.where(starts_with_nan, places == 0, is_best))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """int64; the axis is kept as 1 unless keepdims is 0."""
+        """Read the node, whose indices are int64.
+
+        The axis stays with a size of 1 unless keepdims is 0.
+        """
         x = node.input(0)
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
-        y = node.build.add(
-            cls(axis, last=bool(node.attrs.get("select_last_index", 0))), [x], node.name
-        )
+        is_last = bool(node.attrs.get("select_last_index", 0))
+        y = node.build.add(cls(axis, last=is_last), [x], node.name)
         if not node.attrs.get("keepdims", 1):
             return y
-        return node.build.add(
-            Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])),
-            [y],
-            node.name,
-        )
+        shape = list(x.type.shape)
+        shape[axis] = 1
+        return node.build.add(Reshape(tuple(shape)), [y], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """A constant axis; the declared output has the type."""
+        """Read the operator with a constant axis.
+
+        The declared output has the type of the indices.
+        """
         x = op.input(0)
         y = op.outputs[0]
         axis = axis_of(int(op.const(1).reshape(-1)[0]), x.type.rank)
@@ -104,20 +132,20 @@ class _ArgExtreme(OpDef):
         op.build.write(cls(axis, y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Version 2 is int8; TFLite always takes the first."""
+        """Return the operator; None for the last of equal elements.
+
+        Version 2 introduced int8.
+        """
         if self.last:
             return None
+        x = op.inputs[0]
         options = (self.options, {"outputType": _TFLITE_TYPES[self.dtype]})
-        version = 2 if op.inputs[0].type.dtype == "int8" else 1
-        return TfliteCode(
-            self.tflite[0],
-            options,
-            version,
-            (op.inputs[0], np.array(self.axis, np.int32)),
-        )
+        version = 2 if x.type.dtype == "int8" else 1
+        axis = np.array(self.axis, np.int32)
+        return TfliteCode(self.tflite[0], options, version, (x, axis))
 
     def c(self, op: Op) -> KernelCall:
-        """[outer, n, inner] to [outer, inner]."""
+        """Return ek_arg_<type>_<index type> from [outer, n, inner] to [outer, inner]."""
         x = op.inputs[0].type
         y = op.output.type
         dims = Struct(
@@ -128,32 +156,34 @@ class _ArgExtreme(OpDef):
             sign=self.sign,
             last=self.last,
         )
-        return KernelCall.of(
-            f"ek_arg_{suffix(x)}_{suffix(y)}", op.inputs[0], op.output, dims
-        )
+        kernel = f"ek_arg_{suffix(x)}_{suffix(y)}"
+        return KernelCall.of(kernel, op.inputs[0], op.output, dims)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Channels and a middle axis; float and int8 (with many equal elements); both
-        index types.
+        """Yield channels and a middle axis, both index types, first and last elements.
+
+        Each in float, and in int8, which has many equal elements.
         """
-        s8 = TensorType((1, 5, 9, 30), "int8", Quant.per_tensor(0.1, 3))
-        for axis, dtype, last in (
-            (3, "int64", False),
-            (1, "int32", False),
-            (3, "int64", True),
-        ):
-            for t in (TensorType(s8.shape), s8):
-                yield Sample(
-                    cls(axis, dtype, last),
-                    (Arg(t),),
-                    label=f"axis{axis}_{dtype}_{last}_{t.dtype}",
-                )
+        shape = (1, 5, 9, 30)
+        types = (
+            TensorType(shape),
+            TensorType(shape, "int8", Quant.per_tensor(0.1, 3)),
+        )
+        specs = (
+            cls(3, "int64", False),
+            cls(1, "int32", False),
+            cls(3, "int64", True),
+        )
+        for spec in specs:
+            for x in types:
+                label = f"axis{spec.axis}_{spec.dtype}_{spec.last}_{x.dtype}"
+                yield Sample(spec, (Arg(x),), label=label)
 
 
 @dataclass(frozen=True)
 class ArgMax(_ArgExtreme):
-    """The largest."""
+    """The index of the largest element."""
 
     kind = "arg_max"
     onnx = ("ArgMax",)
@@ -164,7 +194,7 @@ class ArgMax(_ArgExtreme):
 
 @dataclass(frozen=True)
 class ArgMin(_ArgExtreme):
-    """The smallest."""
+    """The index of the smallest element."""
 
     kind = "arg_min"
     onnx = ("ArgMin",)

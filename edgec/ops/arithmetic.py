@@ -1,5 +1,7 @@
-"""More elementwise ops of two inputs: extrema, powers, squared differences, whole
-quotients.
+"""More elementwise ops of two inputs: extrema, powers, squared differences, quotients.
+
+Semantics: the ONNX and TFLite operators of the same names. int8 follows TFLite's
+reference kernels.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Builder,
     OnnxNode,
     Op,
     QuantRule,
@@ -21,18 +24,21 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
-from edgec.ops.binary import Binary, Division, fits_litert, scaled_struct
+from edgec.ops.binary import Binary, Division
+from edgec.ops.binary_scales import fits_litert, scaled_struct
 from edgec.ops.cast import Cast
 from edgec.ops.common import real_types
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
-SQUARE_HEADROOM = 7  # bits that TFLite's squared difference gives both inputs
+SQUARE_HEADROOM = 7
+"""Bits by which TFLite's squared difference shifts both inputs to the left."""
 
 
 @dataclass(frozen=True)
 class _Extremum(Binary):
-    """The larger or smaller of two; int8 compares the integers, so that all scales must
-    be one.
+    """The larger or smaller of two.
+
+    int8 compares the integers, so that all scales must be one.
     """
 
     options: ClassVar[str] = "MaximumMinimumOptions"
@@ -42,7 +48,7 @@ class _Extremum(Binary):
     def ref_s8(
         self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
     ) -> Array:
-        """tensorflow/lite/kernels/internal/reference/maximum_minimum.h."""
+        """Compare the integers (reference/maximum_minimum.h of TFLite)."""
         return np.asarray(type(self).fn(a, b))
 
     @edgetpu_rule(fix="quantize both operands and the result to one scale")
@@ -50,13 +56,15 @@ class _Extremum(Binary):
         """MAXIMUM and MINIMUM: the operands and the result must have one scale and zero
         point.
         """
-        quants = {v.type.quant for v in (*op.inputs, op.output)}
-        return f"{len(quants)} different scales" if len(quants) > 1 else None
+        quants = {value.type.quant for value in (*op.inputs, op.output)}
+        if len(quants) > 1:
+            return f"{len(quants)} different scales"
+        return None
 
 
 @dataclass(frozen=True)
 class Maximum(_Extremum):
-    """The larger."""
+    """y = max(a, b)."""
 
     kind = "maximum"
     onnx = ("Max",)
@@ -67,7 +75,7 @@ class Maximum(_Extremum):
 
 @dataclass(frozen=True)
 class Minimum(_Extremum):
-    """The smaller."""
+    """y = min(a, b)."""
 
     kind = "minimum"
     onnx = ("Min",)
@@ -78,7 +86,7 @@ class Minimum(_Extremum):
 
 @dataclass(frozen=True)
 class SquaredDifference(Binary):
-    """(a - b)²."""
+    """y = (a - b)²."""
 
     kind = "squared_difference"
     edgetpu: ClassVar[bool] = True
@@ -91,53 +99,63 @@ class SquaredDifference(Binary):
     def _scales(
         self, a: TensorType, b: TensorType, y: TensorType
     ) -> list[tuple[int, int]]:
+        """Return the fixed-point multipliers of a, of b and of the result.
+
+        They are scale_a / s, scale_b / s and s² / (2^14 scale_y), s twice the larger
+        input scale.
+        """
         twice = 2.0 * max(a.scale, b.scale)
-        real = (
-            a.scale / twice,
-            b.scale / twice,
-            twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale),
-        )
-        return [quantize_multiplier(r) for r in real]
+        result = twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale)
+        reals = (a.scale / twice, b.scale / twice, result)
+        return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
         self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
     ) -> Array:
-        """tensorflow/lite/kernels/squared_difference.cc."""
-        ka, kb, ky = self._scales(at, bt, yt)
-        left = multiply_by_quantized_multiplier(
-            (a - at.zero_point) << SQUARE_HEADROOM, *ka
-        )
-        right = multiply_by_quantized_multiplier(
-            (b - bt.zero_point) << SQUARE_HEADROOM, *kb
-        )
+        """Compute the difference at a common scale, and its square, in fixed point.
+
+        Source: tensorflow/lite/kernels/squared_difference.cc.
+        """
+        a_multiplier, b_multiplier, y_multiplier = self._scales(at, bt, yt)
+        a_steps = (a - at.zero_point) << SQUARE_HEADROOM
+        b_steps = (b - bt.zero_point) << SQUARE_HEADROOM
+        left = multiply_by_quantized_multiplier(a_steps, *a_multiplier)
+        right = multiply_by_quantized_multiplier(b_steps, *b_multiplier)
+
         squared = np.square(left - right)
-        result: Array = multiply_by_quantized_multiplier(squared, *ky) + np.int32(
-            yt.zero_point
-        )
+        scaled: Array = multiply_by_quantized_multiplier(squared, *y_multiplier)
+        result: Array = scaled + np.int32(yt.zero_point)
         return result
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """ek_add_t."""
+        """Return ek_add_t."""
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """A result's scale that leaves none of the headroom has no form."""
+        """Return the operator; None when LiteRT cannot hold the result's multiplier."""
         return super().to_tflite(op) if fits_litert(op, self._scales) else None
 
 
 def _power(a: Array, b: Array) -> Array:
-    """Integers by way of double, cut off towards zero: onnxruntime's way."""
+    """Return a^b; integers by way of double, cut off towards zero as onnxruntime does.
+
+    An integer power that does not fit becomes 0.
+    """
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
-    real = np.trunc(np.power(a.astype(np.float64), b.astype(np.float64)))
+    power = np.power(a.astype(np.float64), b.astype(np.float64))
+    whole = np.trunc(power)
+
+    # The largest int64 is no double, the number after it is.
     info = np.iinfo(a.dtype)
-    inside = (real >= info.min) & (real < float(info.max) + 1)
-    return np.where(inside, np.where(inside, real, 0).astype(a.dtype), 0)
+    is_inside = (whole >= info.min) & (whole < float(info.max) + 1)
+    integers = np.where(is_inside, whole, 0).astype(a.dtype)
+    return np.where(is_inside, integers, 0)
 
 
 @dataclass(frozen=True)
 class Pow(Binary):
-    """a to the power b, in floats."""
+    """y = a^b, in floats or plain integers."""
 
     kind = "pow"
     onnx = ("Pow",)
@@ -150,27 +168,43 @@ class Pow(Binary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """The exponent may have another type than the base: both are floats then."""
+        """Read Pow, whose exponent may have another type than the base.
+
+        A constant exponent takes the type of the base when its values allow it;
+        otherwise both are computed as floats.
+        """
         b = node.build
         x = node.input(0)
         y = node.input(1)
-        given = x.type.dtype
-        if y.const is not None and (
-            given == "float32" or (y.const == np.trunc(y.const)).all()
-        ):
-            y = y if y.type.dtype == given else b.const(y.const.astype(given), y.name)
-        elif y.type.dtype != given:
-            x, y = (
-                v if v.type.dtype == "float32" else b.add(Cast("float32"), [v], v.name)
-                for v in (x, y)
-            )
+        dtype = x.type.dtype
+        if y.const is not None and _is_exact(y.const, dtype):
+            if y.type.dtype != dtype:
+                y = b.const(y.const.astype(dtype), y.name)
+        elif y.type.dtype != dtype:
+            x = _as_float(b, x)
+            y = _as_float(b, y)
+
         z = b.add(cls(), [x, y], node.name)
-        return z if z.type.dtype == given else b.add(Cast(given), [z], node.name)
+        if z.type.dtype == dtype:
+            return z
+        return b.add(Cast(dtype), [z], node.name)
+
+
+def _is_exact(exponent: Array, dtype: str) -> bool:
+    """Return whether an exponent keeps its values in the type of the base."""
+    return dtype == "float32" or bool((exponent == np.trunc(exponent)).all())
+
+
+def _as_float(b: Builder, x: Value) -> Value:
+    """Return `x` as float32."""
+    if x.type.dtype == "float32":
+        return x
+    return b.add(Cast("float32"), [x], x.name)
 
 
 @dataclass(frozen=True)
 class Atan2(Binary):
-    """The angle of the point (b, a), in radians."""
+    """The angle of the point (x = b, y = a), in radians."""
 
     kind = "atan2"
     tflite = ("ATAN2",)
@@ -181,19 +215,21 @@ class Atan2(Binary):
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """float32."""
+        """Return float32 of the broadcast shape; raises ValueError for other types."""
         real_types(self, *x, int8=False)
         return super().infer(*x)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """ATAN2 does not broadcast."""
+        """Return ATAN2, which does not broadcast; None where it would have to."""
         a, b = op.inputs
-        return super().to_tflite(op) if a.type.shape == b.type.shape else None
+        if a.type.shape != b.type.shape:
+            return None
+        return super().to_tflite(op)
 
 
 @dataclass(frozen=True)
 class FloorDiv(Division):
-    """The largest whole number not above a / b."""
+    """y = floor(a / b)."""
 
     kind = "floor_div"
     tflite = ("FLOOR_DIV",)
@@ -206,7 +242,7 @@ class FloorDiv(Division):
 
 @dataclass(frozen=True)
 class FloorMod(Division):
-    """a - b * floor(a / b), with the sign of b."""
+    """y = a - b * floor(a / b), with the sign of b."""
 
     kind = "floor_mod"
     onnx = ("Mod",)
@@ -218,21 +254,22 @@ class FloorMod(Division):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """fmod=1 takes the sign of a."""
+        """Read Mod, which has the sign of a with fmod=1."""
         spec = Remainder() if node.attrs.get("fmod", 0) else cls()
         return node.build.add(spec, [node.input(0), node.input(1)], node.name)
 
 
 def _remainder(a: Array, b: Array) -> Array:
-    """Of integers by 0: 0."""
+    """Return the remainder with the sign of a; of integers by 0 it is 0."""
     if a.dtype.kind == "f":
         return np.asarray(np.fmod(a, b))
-    return np.where(b == 0, 0, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    return np.where(b == 0, 0, np.fmod(a, divisor))
 
 
 @dataclass(frozen=True)
 class Remainder(Division):
-    """a - b * trunc(a / b), with the sign of a, as C has it."""
+    """y = a - b * trunc(a / b), with the sign of a, as C's fmod."""
 
     kind = "fmod"
     options: ClassVar[str] = ""

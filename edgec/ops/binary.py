@@ -1,4 +1,9 @@
-"""Elementwise ops of two inputs with numpy broadcasting, as rows of one table."""
+"""Elementwise ops of two inputs with numpy broadcasting.
+
+Semantics: the ONNX and TFLite operators of the same names. int8 follows TFLite's
+reference kernels (tensorflow/lite/kernels/internal/reference/{add,sub,mul}.h), or with
+`even` onnxruntime's QLinearAdd and QLinearMul.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +32,13 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
+from edgec.ops.binary_scales import (
+    Linear,
+    even_factor,
+    fits_litert,
+    product_multiplier,
+    scaled_struct,
+)
 from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
@@ -38,18 +50,23 @@ from edgec.ops.fixed_point import (
 )
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
-# bits that TFLite's int8 add and sub give both inputs before they are brought to one
-# scale
 HEADROOM = 20
+"""Bits by which TFLite's int8 add and sub shift both inputs to the left before they are
+brought to one scale.
+"""
+
+MAX_DIMS = 6
+"""Dimensions of the struct ek_nd_t."""
 
 
 @dataclass(frozen=True)
 class Binary(OpDef):
-    """y = fn(a, b), broadcast as numpy does. The kernel is `ek_<kind>_<type>`."""
+    """y = fn(a, b), broadcast as numpy does; the kernel is `ek_<kind>_<type>`."""
 
     fn: ClassVar[Callable[..., Any]]
+    """The function in numpy."""
     options: ClassVar[str]
-    """TFLite's options table."""
+    """Name of TFLite's options table."""
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
     plain_int8: ClassVar[bool] = True
@@ -65,44 +82,49 @@ class Binary(OpDef):
     """Element types that TFLite's kernel takes."""
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The broadcast shape."""
+        """Return the broadcast shape with the operands' element type.
+
+        Raises ValueError when the operands have two element types, do not broadcast, or
+        broadcast in more ways than the kernel has dimensions.
+        """
         a, b = x
         if a.dtype != b.dtype:
             raise ValueError(f"operands have types {a} and {b}")
         shape = np.broadcast_shapes(a.shape, b.shape)
         walk(shape, a.shape, b.shape)
-        return (
-            TensorType(
-                shape, a.dtype, a.quant if self.quant is QuantRule.SAME else None
-            ),
-        )
+
+        quant = a.quant if self.quant is QuantRule.SAME else None
+        return (TensorType(shape, a.dtype, quant),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy on floats and plain integers; `ref_s8` on quantized ones."""
-        if yt[0].is_quantized:
-            low, high = self.clamp(yt[0])
-            y = self.ref_s8(
-                x[0].astype(np.int32), x[1].astype(np.int32), xt[0], xt[1], yt[0]
-            )
-            return [np.clip(y, low, high).astype(yt[0].np_dtype)]
-        with np.errstate(all="ignore"):
-            return [np.asarray(type(self).fn(x[0], x[1])).astype(yt[0].np_dtype)]
+        """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors."""
+        y_type = yt[0]
+        if not y_type.is_quantized:
+            with np.errstate(all="ignore"):
+                y = type(self).fn(x[0], x[1])
+                return [np.asarray(y).astype(y_type.np_dtype)]
+
+        a = x[0].astype(np.int32)
+        b = x[1].astype(np.int32)
+        y = self.ref_s8(a, b, xt[0], xt[1], y_type)
+        low, high = self.clamp(y_type)
+        return [np.clip(y, low, high).astype(y_type.np_dtype)]
 
     def ref_s8(
         self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
     ) -> Array:
-        """The integer meaning, before the clamp."""
+        """Return the int8 results before the clamp, from int8 operands as int32."""
         raise NotImplementedError(f"{self.kind} has no int8 form")
 
     def clamp(self, y: TensorType) -> tuple[int, int]:
-        """The range of the int8 output."""
+        """Return the (lowest, highest) elements of the int8 output."""
         return -128, 127
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """A chain for the variadic ones."""
+        """Read the node, as a chain of ops when it has more than two inputs."""
         y = node.input(0)
         for i in range(1, len(node.inputs)):
             y = node.build.add(cls(), [y, node.input(i)], node.name)
@@ -110,211 +132,246 @@ class Binary(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Two inputs."""
+        """Read an operator of two inputs without options."""
         op.build.write(cls(), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """The builtin of the same meaning, if there is one for this type."""
+        """Return the builtin operator; None when TFLite has none for this type.
+
+        TFLite's int8 and uint8 always have a scale.
+        """
         x = op.inputs[0].type
-        if (
-            not self.tflite
-            or x.dtype not in self.tflite_types
-            or (x.dtype in ("int8", "uint8") and x.quant is None)
-        ):
+        is_plain_8_bit = x.dtype in ("int8", "uint8") and x.quant is None
+        if not self.tflite or x.dtype not in self.tflite_types or is_plain_8_bit:
             return None
-        return TfliteCode(
-            self.tflite[0],
-            (self.options, self.tflite_fields(op)),
-            self.tflite_version(op),
-        )
+        options = (self.options, self.tflite_fields(op))
+        return TfliteCode(self.tflite[0], options, self.tflite_version(op))
 
     def tflite_fields(self, op: Op) -> dict[str, int]:
-        """The fields of the options table."""
+        """Return the fields of the options table."""
         return {}
 
     def tflite_version(self, op: Op) -> int:
-        """Version 2 is int8."""
+        """Return the operator's version: 2 introduced int8."""
         return 2 if op.inputs[0].type.dtype == "int8" else 1
 
     def c(self, op: Op) -> KernelCall:
-        """ek_<kind>_<type> over up to six broadcast dimensions."""
-        a, b, y = (v.type for v in (*op.inputs, op.output))
-        last = self.c_requant(a, b, y) if y.is_quantized else self.c_plain(a)
-        dims = broadcast(y, a=a, b=b)
+        """Return ek_<kind>_<type> over up to six broadcast dimensions.
+
+        Operands: a, b, output, dimensions and strides, and a struct that some kernels
+        have.
+        """
+        a = op.inputs[0].type
+        b = op.inputs[1].type
+        y = op.output.type
         if y.is_quantized:
-            name = kernel_suffix(a, getattr(self, "even", False))
+            type_name = kernel_suffix(a, getattr(self, "even", False))
+            last = self.c_requant(a, b, y)
         else:
-            name = plain_suffix(a)
-        return KernelCall.of(
-            f"ek_{self.kind}_{name}",
-            *op.inputs,
-            op.output,
-            dims,
-            *([last] if last else []),
-        )
+            type_name = plain_suffix(a)
+            last = self.c_plain(a)
+
+        kernel = f"ek_{self.kind}_{type_name}"
+        dims = broadcast(y, a=a, b=b)
+        if last is None:
+            return KernelCall.of(kernel, *op.inputs, op.output, dims)
+        return KernelCall.of(kernel, *op.inputs, op.output, dims, last)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
-        """The trailing struct of the int8 kernel, if it has one."""
+        """Return the trailing struct of the int8 kernel, None when it has none."""
         return None
 
     def c_plain(self, a: TensorType) -> Struct | None:
-        """The trailing struct of the other kernels, if they have one."""
+        """Return the trailing struct of the other kernels, None when they have none."""
         return None
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Equal shapes, a channel vector, a scalar, a column."""
+        """Yield equal shapes, a channel vector, a scalar and a column.
+
+        Equal shapes come in every element type, the others in the first two.
+        """
         shape = (1, 3, 4, 5)
-        for label, other in (
-            ("same", shape),
-            ("channel", (5,)),
-            ("scalar", ()),
-            ("column", (1, 3, 1, 1)),
-        ):
+        others: dict[str, tuple[int, ...]] = {
+            "same": shape,
+            "channel": (5,),
+            "scalar": (),
+            "column": (1, 3, 1, 1),
+        }
+        a_quant = Quant.per_tensor(0.11, 4)
+        for label, other in others.items():
             for dtype in cls.sampled if label == "same" else cls.sampled[:2]:
                 args = (Arg(TensorType(shape, dtype)), Arg(TensorType(other, dtype)))
                 yield Sample(cls(), args, label=f"{label}_{dtype}")
-            if cls.quant is not QuantRule.FLOAT:
-                a = TensorType(shape, "int8", Quant.per_tensor(0.11, 4))
-                b = TensorType(other, "int8", Quant.per_tensor(0.07, -9))
-                if cls.quant is QuantRule.SAME:
-                    yield Sample(
-                        cls(), (Arg(a), Arg(b.with_quant(a.quant))), label=f"{label}_s8"
-                    )
-                else:
-                    yield Sample(
-                        cls(),
-                        (Arg(a), Arg(b)),
-                        Quant.per_tensor(0.13, -2),
-                        f"{label}_s8",
-                    )
+            if cls.quant is QuantRule.FLOAT:
+                continue
+
+            # An op with one scale for all has it from its inputs.
+            b_quant = Quant.per_tensor(0.07, -9)
+            y_quant: Quant | None = Quant.per_tensor(0.13, -2)
+            if cls.quant is QuantRule.SAME:
+                b_quant = a_quant
+                y_quant = None
+            a = TensorType(shape, "int8", a_quant)
+            b = TensorType(other, "int8", b_quant)
+            yield Sample(cls(), (Arg(a), Arg(b)), y_quant, f"{label}_s8")
 
 
 def walk(
     shape: tuple[int, ...], *inputs: tuple[int, ...]
 ) -> tuple[list[int], list[list[int]]]:
-    """Six dimensions of a dense output, and the element strides of each broadcast input
-    along them.
+    """Return six dimensions of a dense output, and each input's element strides along
+    them.
 
-    1s are dropped and neighbours joined where every input allows it. Raises ValueError
-    when more than six remain.
+    shape: of the output. inputs: shapes that broadcast to it. A stride is 0 where the
+    input is broadcast. Dimensions of 1 are dropped, and neighbours merged where every
+    input allows it. Raises ValueError when more than six remain.
     """
-    all_strides: list[list[int]] = []
-    for given in inputs:
-        dims = (1,) * (len(shape) - len(given)) + given
-        all_strides.append(
-            [0 if d == 1 else prod(dims[i + 1 :]) for i, d in enumerate(dims)]
-        )
-    groups: list[tuple[int, list[int]]] = []
-    for i, d in enumerate(shape):
-        steps = [strides[i] for strides in all_strides]
-        if d == 1:
-            continue
-        if groups and all(
-            before == d * now for before, now in zip(groups[-1][1], steps, strict=True)
-        ):
-            groups[-1] = (groups[-1][0] * d, steps)
-        else:
-            groups.append((d, steps))
-    if len(groups) > 6:
+    strides = [_broadcast_strides(input_shape, len(shape)) for input_shape in inputs]
+    groups = _merged_dims(shape, strides)
+    if len(groups) > MAX_DIMS:
         raise ValueError(
             f"{len(groups)} dimensions are broadcast independently; edgec compiles up to 6"
         )
-    groups = [(1, [0] * len(inputs))] * (6 - len(groups)) + groups
-    return [d for d, _ in groups], [
-        [steps[k] for _, steps in groups] for k in range(len(inputs))
-    ]
+
+    # The kernel has a fixed number of loops: the outer ones run once.
+    missing = MAX_DIMS - len(groups)
+    groups = [(1, [0] * len(inputs))] * missing + groups
+    dims = [size for size, _ in groups]
+    by_input = [[steps[i] for _, steps in groups] for i in range(len(inputs))]
+    return dims, by_input
+
+
+def _merged_dims(
+    shape: tuple[int, ...], strides: Sequence[list[int]]
+) -> list[tuple[int, list[int]]]:
+    """Return (size, stride of each input) of the output's dimensions, merged."""
+    groups: list[tuple[int, list[int]]] = []
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        steps = [input_strides[axis] for input_strides in strides]
+
+        # Two dimensions are one when the outer step passes over the inner dimension in
+        # every input.
+        if groups and groups[-1][1] == [size * step for step in steps]:
+            outer_size, _ = groups[-1]
+            groups[-1] = (outer_size * size, steps)
+        else:
+            groups.append((size, steps))
+    return groups
+
+
+def _broadcast_strides(shape: tuple[int, ...], rank: int) -> list[int]:
+    """Return the element strides of a dense tensor broadcast to a rank."""
+    dims = (1,) * (rank - len(shape)) + shape
+    strides: list[int] = []
+    for axis, size in enumerate(dims):
+        strides.append(0 if size == 1 else prod(dims[axis + 1 :]))
+    return strides
 
 
 def broadcast(y: TensorType, **inputs: TensorType) -> Struct:
-    """ek_nd_t: the output's dimensions and the element strides of the inputs, by name."""
-    dims, strides = walk(y.shape, *(t.shape for t in inputs.values()))
-    return Struct("ek_nd_t", dim=dims, **dict(zip(inputs, strides, strict=True)))
+    """Return ek_nd_t: the output's dimensions, and the element strides of each input.
+
+    inputs: types by the name of the struct's field.
+    """
+    shapes = [t.shape for t in inputs.values()]
+    dims, strides = walk(y.shape, *shapes)
+    fields = dict(zip(inputs, strides, strict=True))
+    return Struct("ek_nd_t", dim=dims, **fields)
 
 
 @dataclass(frozen=True)
 class Fused(Binary):
-    """A binary op with a fused activation."""
+    """A binary op with a fused activation: y = act(fn(a, b)).
+
+    Attributes:
+        act: the activation
+    """
 
     act: str = "none"
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """The clamp of floats after numpy's result."""
+        """Compute the op; float results are clamped here, int8 ones already are."""
         y = super().ref(x, xt, yt)
-        return [clamp_float(y[0], self.act)] if yt[0].dtype == "float32" else y
+        if yt[0].dtype != "float32":
+            return y
+        return [clamp_float(y[0], self.act)]
 
     def clamp(self, y: TensorType) -> tuple[int, int]:
-        """What the activation leaves."""
+        """Return the range of int8 elements that the activation leaves."""
         return activation_range(self.act, y)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The fused activation is in the options, if there are any."""
+        """Read the operator with its fused activation, if it has options."""
         act = getattr(op.options, "fusedActivationFunction", 0)
-        op.ignore("potScaleInt16")  # of int16
-        op.build.write(cls(TFLITE_ACTIVATIONS[act]), op.present(), op.outputs)
+        # It concerns int16 only.
+        op.ignore("potScaleInt16")
+        spec = cls(TFLITE_ACTIVATIONS[act])
+        op.build.write(spec, op.present(), op.outputs)
 
     def tflite_fields(self, op: Op) -> dict[str, int]:
-        """The activation."""
+        """Return the field of the fused activation."""
         return {"fusedActivationFunction": tflite_activation(self.act, op.output.type)}
 
     def c_plain(self, a: TensorType) -> Struct | None:
-        """Floats are clamped."""
+        """Return the clamp range of floats."""
         return act_f32(self.act) if a.dtype == "float32" else None
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Also every activation."""
+        """Yield the samples of every binary op, and each activation."""
         yield from super().samples()
+        real = TensorType((2, 3, 5))
+        quantized = real.with_quant(Quant.per_tensor(0.05, 4), "int8")
+        output_quant = Quant.per_tensor(0.06, -2)
         for act in TFLITE_ACTIVATIONS[1:]:
-            t = TensorType((2, 3, 5))
-            yield Sample(cls(act), (Arg(t), Arg(t)), label=act)
+            yield Sample(cls(act), (Arg(real), Arg(real)), label=act)
             if cls.quant is not QuantRule.FLOAT:
-                q = t.with_quant(Quant.per_tensor(0.05, 4), "int8")
-                yield Sample(
-                    cls(act), (Arg(q), Arg(q)), Quant.per_tensor(0.06, -2), f"{act}_s8"
-                )
+                args = (Arg(quantized), Arg(quantized))
+                yield Sample(cls(act), args, output_quant, f"{act}_s8")
 
 
 @dataclass(frozen=True)
 class OrtBinary(Fused):
-    """What onnxruntime computes on quantized tensors by another law than TFLite."""
+    """A binary op for which onnxruntime has other int8 semantics than TFLite."""
 
     even: bool = False
-    """Whether int8 results are computed in float32 and rounded with ties to even, as
-    onnxruntime does it.
+    """Whether int8 results are computed in float32 and rounded half to even, as onnxruntime
+    does.
     """
     uint8: bool = False
-    """Of those, whether they were uint8 in the file."""
+    """With `even`, whether the tensors were uint8 in the file."""
 
     @property
     def shift(self) -> int:
-        """What is added to int8 elements for those of the file."""
+        """Return the number that is added to int8 elements for the file's elements."""
         return 128 if self.uint8 else 0
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Also those that round as onnxruntime does."""
+        """Yield the samples of fused ops, and those that round as onnxruntime does."""
         yield from super().samples()
-        for uint8 in (False, True):
-            for other in ((2, 3, 5), (5,)):
-                a = TensorType((2, 3, 5), "int8", Quant.per_tensor(0.11, 4))
+        shape = (2, 3, 5)
+        a = TensorType(shape, "int8", Quant.per_tensor(0.11, 4))
+        output_quant = Quant.per_tensor(0.13, -2)
+        for uint8, ending in ((False, ""), (True, "_u8")):
+            for other in (shape, (5,)):
                 b = TensorType(other, "int8", Quant.per_tensor(0.07, -9))
-                label = f"even_{len(other)}{'_u8' if uint8 else ''}"
-                yield Sample(
-                    cls(even=True, uint8=uint8),
-                    (Arg(a), Arg(b)),
-                    Quant.per_tensor(0.13, -2),
-                    label,
-                )
+                spec = cls(even=True, uint8=uint8)
+                label = f"even_{len(other)}{ending}"
+                yield Sample(spec, (Arg(a), Arg(b)), output_quant, label)
 
 
 @dataclass(frozen=True)
 class Additive(OrtBinary):
-    """ADD and SUB: both inputs are brought to twice the larger scale with 20 bits of
-    headroom.
+    """ADD and SUB: both int8 inputs are brought to twice the larger scale.
+
+    Their elements are shifted by 20 bits first, which keeps the fractions.
     """
 
     edgetpu: ClassVar[bool] = True
@@ -322,114 +379,60 @@ class Additive(OrtBinary):
     def _scales(
         self, a: TensorType, b: TensorType, y: TensorType
     ) -> list[tuple[int, int]]:
+        """Return the fixed-point multipliers of a, of b and of the result.
+
+        They are scale_a / s, scale_b / s and s / (2^20 scale_y), s twice the larger
+        input scale.
+        """
         twice = 2.0 * max(a.scale, b.scale)
-        real = (a.scale / twice, b.scale / twice, twice / ((1 << HEADROOM) * y.scale))
-        return [quantize_multiplier(r) for r in real]
+        result = twice / ((1 << HEADROOM) * y.scale)
+        reals = (a.scale / twice, b.scale / twice, result)
+        return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
         self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
     ) -> Array:
-        """tensorflow/lite/kernels/internal/reference/{add,sub}.h; even: see `Linear`."""
+        """Compute the sum or difference in fixed point, or with `even` in float32.
+
+        Source: tensorflow/lite/kernels/internal/reference/{add,sub}.h; for `even` see
+        `Linear`.
+        """
         if self.even:
-            form = self._linear(at, bt, yt)
-            return np.asarray(np.rint(form.of(a, b)).astype(np.int64) - form.shift)
-        ka, kb, ky = self._scales(at, bt, yt)
-        left = multiply_by_quantized_multiplier((a - at.zero_point) << HEADROOM, *ka)
-        right = multiply_by_quantized_multiplier((b - bt.zero_point) << HEADROOM, *kb)
+            linear = self._linear(at, bt, yt)
+            rounded = np.rint(linear.of(a, b)).astype(np.int64)
+            return np.asarray(rounded - linear.shift)
+
+        a_multiplier, b_multiplier, y_multiplier = self._scales(at, bt, yt)
+        a_steps = (a - at.zero_point) << HEADROOM
+        b_steps = (b - bt.zero_point) << HEADROOM
+        left = multiply_by_quantized_multiplier(a_steps, *a_multiplier)
+        right = multiply_by_quantized_multiplier(b_steps, *b_multiplier)
         total = np.asarray(type(self).fn(left, right))
-        result: Array = multiply_by_quantized_multiplier(total, *ky) + np.int32(
-            yt.zero_point
-        )
+        scaled: Array = multiply_by_quantized_multiplier(total, *y_multiplier)
+        result: Array = scaled + np.int32(yt.zero_point)
         return result
 
     def _linear(self, a: TensorType, b: TensorType, y: TensorType) -> Linear:
-        return Linear.of_scales(a, b, y, -1 if self.kind == "sub" else 1, self.shift)
+        """Return the op as onnxruntime computes it."""
+        sign = -1 if self.kind == "sub" else 1
+        return Linear.of_scales(a, b, y, sign, self.shift)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """ek_add_t, or ek_linear_t."""
+        """Return ek_add_t, or ek_linear_t with `even`."""
+        low, high = self.clamp(y)
         if self.even:
-            low, high = self.clamp(y)
-            return Struct(
-                "ek_linear_t", **asdict(self._linear(a, b, y)), low=low, high=high
-            )
-        return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
+            fields = asdict(self._linear(a, b, y))
+            return Struct("ek_linear_t", **fields, low=low, high=high)
+        return scaled_struct(self._scales(a, b, y), (a, b, y), (low, high))
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """A result's scale that leaves none of the headroom has no form."""
+        """Return the operator; None when LiteRT cannot hold the result's multiplier."""
         return super().to_tflite(op) if fits_litert(op, self._scales) else None
 
 
 @dataclass(frozen=True)
-class Linear:
-    """a * u + (b * v + rest) of elements moved by `shift`, in units of the output: as
-    onnxruntime's vectors add quantized tensors, in float32 steps of fused
-    multiply-adds. shift: 128 for what was uint8 in the file.
-    """
-
-    a: float
-    b: float
-    rest: float
-    shift: int
-
-    @classmethod
-    def of_scales(
-        cls, a: TensorType, b: TensorType, y: TensorType, sign: int, shift: int
-    ) -> Linear:
-        """The zero points are folded into `rest`."""
-        ra, rb = (np.float32(np.float32(t.scale) / np.float32(y.scale)) for t in (a, b))
-        za, zb, zero = (np.float32(t.zero_point + shift) for t in (a, b, y))
-        taken = np.float32(
-            np.float64(ra) * np.float64(za) + sign * np.float64(np.float32(rb * zb))
-        )
-        return cls(float(ra), sign * float(rb), float(np.float32(zero - taken)), shift)
-
-    def of(self, u: Array, v: Array) -> Array:
-        """Of int8 elements; float32 in units of the output, less its zero point."""
-        inner = (self.b * (v + self.shift).astype(np.float64) + self.rest).astype(
-            np.float32
-        )
-        return np.asarray(
-            (self.a * (u + self.shift).astype(np.float64) + inner).astype(np.float32)
-        )
-
-
-def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
-    """Whether the last multiplier is below one: where it is not, LiteRT ends its
-    process or wraps differences.
-    """
-    types = [v.type for v in (*op.inputs, op.output)]
-    return not op.output.type.is_quantized or scales(*types)[-1][1] <= 0
-
-
-def scaled_struct(
-    scales: Sequence[tuple[int, int]],
-    types: Sequence[TensorType],
-    clamp: tuple[int, int],
-) -> Struct:
-    """ek_add_t: zero points, multipliers of both inputs and of the result, and the
-    clamp.
-    """
-    (am, ash), (bm, bsh), (ym, ysh) = scales
-    a, b, y = types
-    return Struct(
-        "ek_add_t",
-        a_zero=a.zero_point,
-        b_zero=b.zero_point,
-        y_zero=y.zero_point,
-        low=clamp[0],
-        high=clamp[1],
-        a_mul=am,
-        a_shift=ash,
-        b_mul=bm,
-        b_shift=bsh,
-        y_mul=ym,
-        y_shift=ysh,
-    )
-
-
-@dataclass(frozen=True)
 class Add(Additive):
-    """a + b."""
+    """y = a + b."""
 
     kind = "add"
     onnx = ("Add", "Sum")
@@ -440,19 +443,19 @@ class Add(Additive):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """ADD_N is a chain."""
+        """Read ADD, and ADD_N as a chain of sums."""
         if op.name == "ADD":
             super().from_tflite(op)
             return
-        first, *others, last = op.present()
+        total, *others, last = op.present()
         for other in others:
-            first = op.build.add(cls(), [first, other], op.outputs[0].name)
-        op.build.write(cls(), [first, last], op.outputs)
+            total = op.build.add(cls(), [total, other], op.outputs[0].name)
+        op.build.write(cls(), [total, last], op.outputs)
 
 
 @dataclass(frozen=True)
 class Sub(Additive):
-    """a - b."""
+    """y = a - b."""
 
     kind = "sub"
     onnx = ("Sub",)
@@ -464,7 +467,7 @@ class Sub(Additive):
 
 @dataclass(frozen=True)
 class Mul(OrtBinary):
-    """a * b."""
+    """y = a * b."""
 
     kind = "mul"
     onnx = ("Mul",)
@@ -477,18 +480,21 @@ class Mul(OrtBinary):
     def ref_s8(
         self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
     ) -> Array:
-        """tensorflow/lite/kernels/internal/reference/mul.h; even: in float32, the zero
-        point added first.
+        """Compute the product in fixed point, or with `even` in float32.
+
+        y = zero_y + (a - zero_a)(b - zero_b) * scale_a scale_b / scale_y. Source:
+        tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero point
+        of the file before it rounds.
         """
         product = (a - at.zero_point) * (b - bt.zero_point)
         if self.even:
-            real = product.astype(np.float32) * even_factor(at, bt, yt) + np.float32(
-                yt.zero_point + self.shift
-            )
-            return np.asarray(np.rint(real).astype(np.int64) - self.shift)
-        scaled = multiply_by_quantized_multiplier(
-            product, *product_multiplier(at, bt, yt)
-        )
+            zero_point = np.float32(yt.zero_point + self.shift)
+            real = product.astype(np.float32) * even_factor(at, bt, yt) + zero_point
+            rounded = np.rint(real).astype(np.int64)
+            return np.asarray(rounded - self.shift)
+
+        multiplier = product_multiplier(at, bt, yt)
+        scaled = multiply_by_quantized_multiplier(product, *multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
         return result
 
@@ -498,13 +504,15 @@ class Mul(OrtBinary):
         refused, images map at any size.
         """
         y = op.output.type
+        if not one_row(y):
+            return None
         seen = f"output {list(y.shape)} has {y.size} elements"
-        return within(y.size, ONE_ROW_MAPPED, None, seen) if one_row(y) else None
+        return within(y.size, ONE_ROW_MAPPED, None, seen)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """ek_mul_t, or ek_real_mul_t."""
+        """Return ek_mul_t, or ek_real_mul_t with `even`."""
         low, high = self.clamp(y)
-        zeros = {
+        common = {
             "a_zero": a.zero_point,
             "b_zero": b.zero_point,
             "y_zero": y.zero_point,
@@ -512,63 +520,46 @@ class Mul(OrtBinary):
             "high": high,
         }
         if self.even:
-            return Struct(
-                "ek_real_mul_t",
-                **zeros,
-                scale=float(even_factor(a, b, y)),
-                shift=self.shift,
-            )
-        m, shift = product_multiplier(a, b, y)
-        return Struct("ek_mul_t", **zeros, mul=m, shift=shift)
-
-
-def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:
-    """Of a product: TFLite multiplies and divides the scales in float32."""
-    return quantize_multiplier(float(even_factor(a, b, y)))
-
-
-def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
-    """What a product of elements is worth in units of the output, in float32 steps, and
-    no more than that holds.
-    """
-    with np.errstate(over="ignore"):
-        factor = np.float32(
-            np.float32(a.scale) * np.float32(b.scale) / np.float32(y.scale)
-        )
-    return min(factor, np.finfo(np.float32).max)
+            scale = float(even_factor(a, b, y))
+            return Struct("ek_real_mul_t", **common, scale=scale, shift=self.shift)
+        multiplier, shift = product_multiplier(a, b, y)
+        return Struct("ek_mul_t", **common, mul=multiplier, shift=shift)
 
 
 def _div(a: Array, b: Array) -> Array:
-    """Integers are cut off towards zero, as C does; by 0 they give 0, and the least by
-    -1 wraps.
+    """Return a / b; integer quotients are cut off towards zero, as C does.
+
+    An integer divided by 0 gives 0, and the least integer by -1 wraps.
     """
     if a.dtype.kind == "f":
         return np.asarray(a / b)
-    safe = np.where(b == 0, b.dtype.type(1), b)
-    up = (a % safe != 0) & ((a < 0) != (safe < 0))
-    return np.where(b == 0, 0, a // safe + up)
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+
+    # numpy's quotient is rounded down: one more where it is negative and inexact.
+    is_negative = (a < 0) != (divisor < 0)
+    is_inexact = a % divisor != 0
+    quotient = a // divisor + (is_inexact & is_negative)
+    return np.where(b == 0, 0, quotient)
 
 
 class Division(Binary):
-    """Of integers too, whose divisors are not 0."""
+    """A binary op of integers too, whose sampled divisors are not 0."""
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Also integers, with divisors of both signs."""
+        """Yield the samples of every binary op, and integers by divisors of both signs."""
         yield from super().samples()
-        divisors = np.array([-7, -2, -1, 1, 2, 3])
+        signed = np.array([-7, -2, -1, 1, 2, 3])
         for dtype in INTEGERS:
-            by = Arg(
-                TensorType((6,), dtype),
-                True,
-                (divisors if dtype[0] == "i" else np.abs(divisors)).astype(dtype),
-            )
-            yield Sample(cls(), (Arg(TensorType((2, 50, 6), dtype)), by), label=dtype)
+            divisors = signed if dtype.startswith("i") else np.abs(signed)
+            divisor = Arg(TensorType((6,), dtype), True, divisors.astype(dtype))
+            dividend = Arg(TensorType((2, 50, 6), dtype))
+            yield Sample(cls(), (dividend, divisor), label=dtype)
 
 
 @dataclass(frozen=True)
 class Div(Division, Fused):
-    """a / b; integers towards zero."""
+    """y = a / b; integers towards zero."""
 
     kind = "div"
     onnx = ("Div",)

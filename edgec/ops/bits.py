@@ -1,4 +1,8 @@
-"""Operators of integers' bits, and predicates of floats."""
+"""Bitwise operators of integers, and predicates of floats.
+
+Semantics: ONNX BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift, IsNaN and IsInf;
+TFLite BITWISE_XOR.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,17 @@ from edgec.ops.unary import Unary
 
 @dataclass(frozen=True)
 class _OfIntegers(Binary):
-    """Of plain integers alone."""
+    """A binary op of plain integers alone."""
 
     options: ClassVar[str] = ""
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = INTEGERS
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The type of both."""
+        """Return the type of both operands.
+
+        Raises ValueError for other element types than integers.
+        """
         if x[0].dtype not in self.sampled:
             raise ValueError(f"{self.kind} takes {', '.join(self.sampled)}, not {x[0]}")
         return super().infer(*x)
@@ -32,7 +39,7 @@ class _OfIntegers(Binary):
 
 @dataclass(frozen=True)
 class BitwiseAnd(_OfIntegers):
-    """The bits that both have."""
+    """a & b."""
 
     kind = "bitwise_and"
     onnx = ("BitwiseAnd",)
@@ -41,7 +48,7 @@ class BitwiseAnd(_OfIntegers):
 
 @dataclass(frozen=True)
 class BitwiseOr(_OfIntegers):
-    """The bits that either has."""
+    """a | b."""
 
     kind = "bitwise_or"
     onnx = ("BitwiseOr",)
@@ -50,7 +57,7 @@ class BitwiseOr(_OfIntegers):
 
 @dataclass(frozen=True)
 class BitwiseXor(_OfIntegers):
-    """The bits that one has."""
+    """a ^ b."""
 
     kind = "bitwise_xor"
     onnx = ("BitwiseXor",)
@@ -60,19 +67,24 @@ class BitwiseXor(_OfIntegers):
 
 
 def _shifted(a: Array, b: Array, shift: Any) -> Array:
-    """By as many bits as there are, or more, or by fewer than none: as numpy does, only
-    the sign is left.
+    """Return `shift(a, b)` by numpy.left_shift or numpy.right_shift.
+
+    By as many bits as the type has, or more, or by a negative number, only the sign is
+    left: -1 for a negative number shifted to the right, else 0.
     """
     bits = 8 * a.dtype.itemsize
-    inside = (b >= 0) & (b < bits)
-    # int64 and uint64 would be float64
-    beyond = np.where((a < 0) & (shift is np.right_shift), -1, 0).astype(a.dtype)
-    return np.where(inside, shift(a, np.where(inside, b, 0).astype(a.dtype)), beyond)
+    is_inside = (b >= 0) & (b < bits)
+
+    # Operands keep their type: numpy would make int64 and uint64 float64.
+    is_minus_one = (a < 0) & (shift is np.right_shift)
+    beyond = np.where(is_minus_one, -1, 0).astype(a.dtype)
+    distance = np.where(is_inside, b, 0).astype(a.dtype)
+    return np.where(is_inside, shift(a, distance), beyond)
 
 
 @dataclass(frozen=True)
 class ShiftLeft(_OfIntegers):
-    """a times 2 to the power b."""
+    """a * 2^b."""
 
     kind = "shift_left"
     onnx = ("BitShift",)
@@ -80,14 +92,15 @@ class ShiftLeft(_OfIntegers):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """BitShift says in which direction."""
-        spec = {"LEFT": ShiftLeft, "RIGHT": ShiftRight}[node.attrs["direction"]]()
+        """Read BitShift, whose direction is an attribute."""
+        specs = {"LEFT": ShiftLeft, "RIGHT": ShiftRight}
+        spec = specs[node.attrs["direction"]]()
         return node.build.add(spec, [node.input(0), node.input(1)], node.name)
 
 
 @dataclass(frozen=True)
 class ShiftRight(_OfIntegers):
-    """a divided by 2 to the power b."""
+    """a / 2^b, rounded down."""
 
     kind = "shift_right"
     fn = staticmethod(lambda a, b: _shifted(a, b, np.right_shift))
@@ -95,7 +108,7 @@ class ShiftRight(_OfIntegers):
 
 @dataclass(frozen=True)
 class BitwiseNot(Unary):
-    """Every bit inverted."""
+    """~x: every bit inverted."""
 
     kind = "bitwise_not"
     onnx = ("BitwiseNot",)
@@ -104,7 +117,7 @@ class BitwiseNot(Unary):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Every integer type."""
+        """Yield every integer type."""
         for dtype in INTEGERS:
             yield Sample(cls(), (Arg(TensorType((3, 5), dtype)),), label=dtype)
 
@@ -116,25 +129,28 @@ class _Predicate(Unary):
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """bool."""
+        """Return bool of the input's shape.
+
+        Raises ValueError for other element types than float32.
+        """
         if x[0].dtype != "float32":
             raise ValueError(f"{self.kind} takes floats, not {x[0]}")
         return (TensorType(x[0].shape, "bool"),)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Numbers, infinities, not-a-number."""
+        """Yield infinities and elements that are not a number, and random floats."""
         data = np.array([1.0, np.nan, np.inf, -np.inf, 0.0], np.float32)
+        special = Arg(TensorType(data.shape), True, data)
+        usual = Arg(TensorType((3, 5)))
         for i, spec in enumerate(cls.variants()):
-            yield Sample(
-                spec, (Arg(TensorType(data.shape), True, data),), label=f"{i}_special"
-            )
-            yield Sample(spec, (Arg(TensorType((3, 5))),), label=f"{i}")
+            yield Sample(spec, (special,), label=f"{i}_special")
+            yield Sample(spec, (usual,), label=f"{i}")
 
 
 @dataclass(frozen=True)
 class IsNan(_Predicate):
-    """Whether it is not a number."""
+    """Whether an element is not a number."""
 
     kind = "is_nan"
     onnx = ("IsNaN",)
@@ -143,7 +159,11 @@ class IsNan(_Predicate):
 
 @dataclass(frozen=True)
 class IsInf(_Predicate):
-    """Whether it is infinite, in the directions that count."""
+    """Whether an element is infinite.
+
+    Attributes:
+        positive, negative: the infinities that count
+    """
 
     positive: bool = True
     negative: bool = True
@@ -158,18 +178,18 @@ class IsInf(_Predicate):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Both directions unless told otherwise."""
-        given = (
-            bool(node.attrs.get(f"detect_{name}", 1))
-            for name in ("positive", "negative")
+        """Read IsInf; both infinities count unless an attribute is 0."""
+        spec = cls(
+            positive=bool(node.attrs.get("detect_positive", 1)),
+            negative=bool(node.attrs.get("detect_negative", 1)),
         )
-        return node.build.add(cls(*given), [node.input(0)], node.name)
+        return node.build.add(spec, [node.input(0)], node.name)
 
     def coefficients(self) -> tuple[float, ...]:
-        """As numbers."""
+        """Return both attributes as numbers."""
         return (float(self.positive), float(self.negative))
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """Both, one, none."""
+        """Yield both infinities, each alone, and none."""
         yield from (cls(), cls(True, False), cls(False, True), cls(False, False))

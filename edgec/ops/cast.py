@@ -1,4 +1,7 @@
-"""Between element types, by value: no scale is applied."""
+"""Conversion between element types by value: no scale is applied.
+
+Semantics: ONNX Cast and CastLike, TFLite CAST.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +42,20 @@ ONNX_TYPES = {
     TensorProto.UINT64: "uint64",
     TensorProto.BOOL: "bool",
 }
-"""The IR's element type of each of ONNX's; every float is float32, but where a model's
-inputs and outputs are not.
+"""The IR's element type of each of ONNX's; every float is float32, except in a model's
+inputs and outputs.
 """
 
 
 @dataclass(frozen=True)
 class Cast(OpDef):
-    """The same numbers as another type: floats lose their fraction and saturate,
-    integers keep their low bits.
+    """The same numbers as another element type.
+
+    Floats lose their fraction and saturate, integers keep their low bits, and bools are 0
+    and 1.
+
+    Attributes:
+        dtype: element type of the output
     """
 
     dtype: str
@@ -59,88 +67,92 @@ class Cast(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the input."""
+        """Return the shape of the input with the new element type, without quantization."""
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Towards zero; anything but 0 is true; not-a-number becomes 0."""
+        """Compute the conversion: towards zero, and not-a-number becomes 0.
+
+        Every number but 0 is true.
+        """
+        data = x[0]
         if self.dtype == "bool":
-            return [x[0] != 0]
-        if x[0].dtype.kind != "f" or self.dtype.startswith("float"):
+            return [data != 0]
+        if data.dtype.kind != "f" or self.dtype.startswith("float"):
             with np.errstate(over="ignore"):
-                return [x[0].astype(self.dtype)]
+                return [data.astype(self.dtype)]
+
         info = np.iinfo(self.dtype)
-        whole = np.nan_to_num(
-            np.trunc(x[0].astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf
-        )
-        inside = np.clip(whole, float(info.min), float(info.max))
-        # that of 2^63 - 1 is 2^63, which int64 does not have
-        beyond = inside >= float(info.max)
-        y = np.where(beyond, 0, inside).astype(self.dtype)
-        y[beyond] = info.max
+        whole = np.trunc(data.astype(np.float64))
+        whole = np.nan_to_num(whole, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        saturated = np.clip(whole, float(info.min), float(info.max))
+
+        # The double of 2^63 - 1 is 2^63, which int64 does not have.
+        is_largest = saturated >= float(info.max)
+        y = np.where(is_largest, 0, saturated).astype(self.dtype)
+        y[is_largest] = info.max
         return [y]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Cast, and CastLike whose second input has the type."""
+        """Read Cast, and CastLike, whose second input has the type."""
         x = node.input(0)
-        node.attrs.ignore("saturate", "round_mode")  # of float8
+        # They concern float8 only.
+        node.attrs.ignore("saturate", "round_mode")
         if node.op_type == "CastLike":
             dtype = node.input(1).type.dtype
         elif node.attrs["to"] in ONNX_TYPES:
             dtype = ONNX_TYPES[node.attrs["to"]]
         else:
-            raise ValueError(
-                "the element type "
-                f"{TensorProto.DataType.Name(node.attrs['to']).lower()} is not supported"
-            )
+            name = TensorProto.DataType.Name(node.attrs["to"]).lower()
+            raise ValueError(f"the element type {name} is not supported")
+
         if x.type.dtype == dtype:
             return x
         return node.build.add(cls(dtype), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared output says all.
+        """Read CAST to the type of the declared output.
 
-        The integers of a quantized uint8 tensor are restored first.
+        The integers of a quantized uint8 tensor, which is int8 here, are restored first.
         """
+        b = op.build
         x = op.input(0)
         y = op.outputs[0]
         if op.uint8 and x.type.is_quantized:
-            wide = op.build.add(cls("int32"), [x], f"{x.name}_int32")
-            x = op.build.add(
-                Add(),
-                [wide, op.build.const(np.array(128, np.int32), "shift")],
-                f"{x.name}_uint8",
-            )
+            wide = b.add(Cast("int32"), [x], f"{x.name}_int32")
+            shift = b.const(np.array(128, np.int32), "shift")
+            x = b.add(Add(), [wide, shift], f"{x.name}_uint8")
         op.ignore("inDataType", "outDataType")
-        op.build.write(cls(y.type.dtype), [x], [y])
+        b.write(cls(y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """CAST, of the types that LiteRT's kernel takes."""
-        if {op.inputs[0].type.dtype, self.dtype} & {
-            "float16",
-            "float64",
-            "uint16",
-            "uint32",
-            "uint64",
-        }:
+        """Return CAST; None for types that LiteRT's kernel does not take."""
+        missing = {"float16", "float64", "uint16", "uint32", "uint64"}
+        if {op.inputs[0].type.dtype, self.dtype} & missing:
             return None
         return TfliteCode("CAST", ("CastOptions", {}))
 
     def c(self, op: Op) -> KernelCall:
-        """One kernel for all pairs of types."""
+        """Return ek_cast, which is one kernel for all pairs of types."""
         x = op.inputs[0]
         y = op.output
-        return KernelCall.of("ek_cast", x, _code(x.type), y, _code(y.type), x.type.size)
+        return KernelCall.of(
+            "ek_cast",
+            x,
+            _type_code(x.type),
+            y,
+            _type_code(y.type),
+            x.type.size,
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """To and from floats, and between integers."""
-        shape = (2, 3, 5)
-        for source, target in (
+        """Yield casts to and from floats, and between integers."""
+        pairs = (
             ("float32", "int32"),
             ("float32", "int64"),
             ("float32", "bool"),
@@ -165,14 +177,12 @@ class Cast(OpDef):
             ("uint32", "int64"),
             ("int32", "uint64"),
             ("uint16", "int8"),
-        ):
-            yield Sample(
-                cls(target),
-                (Arg(TensorType(shape, source)),),
-                label=f"{source}_{target}",
-            )
+        )
+        for source, target in pairs:
+            x = Arg(TensorType((2, 3, 5), source))
+            yield Sample(cls(target), (x,), label=f"{source}_{target}")
 
 
-def _code(t: TensorType) -> str:
-    """The C enumerator of an element type."""
+def _type_code(t: TensorType) -> str:
+    """Return the C enumerator of an element type."""
     return f"EK_{t.dtype.upper()}"

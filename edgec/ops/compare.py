@@ -1,5 +1,6 @@
-"""Comparisons, logic, and the choice between two values: elementwise, with numpy
-broadcasting.
+"""Comparisons, logic, and the choice between two values, with numpy broadcasting.
+
+Semantics: the ONNX and TFLite operators of the same names; Where is TFLite's SELECT.
 """
 
 from __future__ import annotations
@@ -33,21 +34,25 @@ from edgec.ops.unary import Unary
 
 @dataclass(frozen=True)
 class Compare(Binary):
-    """A bool for each pair."""
+    """A bool for each pair of elements."""
 
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     sampled: ClassVar[tuple[str, ...]] = ("float32", *INTEGERS)
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32", "int64", "bool")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """bool, of the broadcast shape."""
+        """Return bool of the broadcast shape.
+
+        Raises ValueError for quantized operands, whose scales may differ.
+        """
         if x[0].is_quantized:
             raise ValueError(f"comparison of quantized {x[0]} is not supported")
-        return (TensorType(super().infer(*x)[0].shape, "bool"),)
+        (y,) = super().infer(*x)
+        return (TensorType(y.shape, "bool"),)
 
 
 class _CompareRow(TypedDict, total=False):
-    """What a row may say of its op beside its meaning."""
+    """The operators of the file formats that a row reads."""
 
     onnx: tuple[str, ...]
     tflite: tuple[str, ...]
@@ -60,7 +65,10 @@ def _row(
     doc: str,
     **fields: Unpack[_CompareRow],
 ) -> type[Binary]:
-    """One comparison or connective; TFLite's options table has its name."""
+    """Return the op class of one comparison or connective.
+
+    TFLite's options table has its name.
+    """
     name = kind.title().replace("_", "")
     body = {
         "kind": kind,
@@ -68,8 +76,9 @@ def _row(
         "options": f"{name}Options",
         "__doc__": doc,
         "__module__": __name__,
+        **fields,
     }
-    return dataclass(frozen=True)(type(name, (base,), {**body, **fields}))
+    return dataclass(frozen=True)(type(name, (base,), body))
 
 
 Equal = _row(Compare, "equal", np.equal, "a = b.", onnx=("Equal",), tflite=("EQUAL",))
@@ -103,7 +112,10 @@ class Logical(Compare):
     sampled: ClassVar[tuple[str, ...]] = ("bool",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """bool."""
+        """Return bool of the broadcast shape.
+
+        Raises ValueError for other element types than bool.
+        """
         if x[0].dtype != "bool":
             raise ValueError(f"{self.kind} takes bool, not {x[0]}")
         return super().infer(*x)
@@ -132,7 +144,7 @@ LogicalXor = _row(
 
 @dataclass(frozen=True)
 class LogicalNot(Unary):
-    """Not a."""
+    """y = not x."""
 
     kind = "logical_not"
     onnx = ("Not",)
@@ -142,20 +154,23 @@ class LogicalNot(Unary):
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """bool."""
+        """Return bool of the input's shape.
+
+        Raises ValueError for other element types than bool.
+        """
         if x[0].dtype != "bool":
             raise ValueError(f"logical_not takes bool, not {x[0]}")
         return (TensorType(x[0].shape, "bool"),)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Bools."""
+        """Yield a matrix of bools."""
         yield Sample(cls(), (Arg(TensorType((3, 5), "bool")),))
 
 
 @dataclass(frozen=True)
 class Where(OpDef):
-    """y = condition ? a : b, all three broadcast as numpy does."""
+    """y = condition ? a : b, all three broadcast as numpy.where does."""
 
     kind = "where"
     onnx = ("Where",)
@@ -166,33 +181,39 @@ class Where(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The broadcast shape, the type of a."""
+        """Return the broadcast shape, with the type of a.
+
+        Raises ValueError when a and b have different types or scales, or the condition
+        is not bool.
+        """
         condition, a, b = x
         if condition.dtype != "bool" or a.dtype != b.dtype:
             raise ValueError(f"cannot choose by {condition} between {a} and {b}")
         if a.is_quantized and a.quant != b.quant:
             raise ValueError("the choices have different scales")
-        shape = np.broadcast_shapes(*(t.shape for t in x))
-        walk(shape, *(t.shape for t in x))
+
+        shapes = [t.shape for t in x]
+        shape = np.broadcast_shapes(*shapes)
+        walk(shape, *shapes)
         return (TensorType(shape, a.dtype, a.quant),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.where."""
+        """Compute numpy.where."""
         return [np.where(*x).astype(yt[0].np_dtype)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Where."""
-        return node.build.add(
-            cls(), [node.input(0), node.input(1), node.input(2)], node.name
-        )
+        """Read Where."""
+        inputs = [node.input(i) for i in range(3)]
+        return node.build.add(cls(), inputs, node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """SELECT_V2 broadcasts; SELECT takes equal shapes, or one condition for each
-        row, which is not supported.
+        """Read SELECT_V2, which broadcasts, and SELECT of equal shapes.
+
+        SELECT may also have one condition for each row, which is refused.
         """
         condition = op.input(0).type
         a = op.input(1).type
@@ -203,36 +224,39 @@ class Where(OpDef):
         op.build.write(cls(), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """SELECT_V2, of the types that LiteRT's kernel takes."""
+        """Return SELECT_V2; None for types that LiteRT's kernel does not take.
+
+        TFLite's int8 and uint8 always have a scale.
+        """
         y = op.output.type
-        if y.dtype in ("uint16", "uint32", "uint64") or (
-            y.dtype in ("int8", "uint8") and y.quant is None
-        ):
+        is_plain_8_bit = y.dtype in ("int8", "uint8") and y.quant is None
+        if is_plain_8_bit or y.dtype in ("uint16", "uint32", "uint64"):
             return None
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
     def c(self, op: Op) -> KernelCall:
-        """ek_where_<type>."""
+        """Return ek_where_<type>."""
         y = op.output.type
-        dims, (cond, a, b) = walk(y.shape, *(v.type.shape for v in op.inputs))
-        nd = Struct("ek_where_t", dim=dims, c=cond, a=a, b=b)
-        return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, nd)
+        shapes = [value.type.shape for value in op.inputs]
+        dims, (condition, a, b) = walk(y.shape, *shapes)
+        spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)
+        return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Every type; a mask over the image, a scalar choice."""
+        """Yield every element type, a mask over the image, and a scalar choice."""
         shape = (1, 3, 4, 5)
+        condition = Arg(TensorType(shape, "bool"))
         for dtype in ("float32", "bool", *INTEGERS):
-            t = TensorType(shape, dtype)
-            yield Sample(
-                cls(), (Arg(TensorType(shape, "bool")), Arg(t), Arg(t)), label=dtype
-            )
+            choice = Arg(TensorType(shape, dtype))
+            yield Sample(cls(), (condition, choice, choice), label=dtype)
+
         s8 = TensorType(shape, "int8", Quant.per_tensor(0.1, 3))
-        yield Sample(
-            cls(),
-            (Arg(TensorType((4, 1), "bool")), Arg(s8), Arg(s8.with_shape((5,)))),
-            label="s8",
-        )
-        mask = TensorType((1, 3, 4, 1), "bool")
-        one = TensorType(())
-        yield Sample(cls(), (Arg(mask), Arg(TensorType(shape)), Arg(one)), label="mask")
+        rows = Arg(TensorType((4, 1), "bool"))
+        channel = Arg(s8.with_shape((5,)))
+        yield Sample(cls(), (rows, Arg(s8), channel), label="s8")
+
+        mask = Arg(TensorType((1, 3, 4, 1), "bool"))
+        image = Arg(TensorType(shape))
+        scalar = Arg(TensorType(()))
+        yield Sample(cls(), (mask, image, scalar), label="mask")

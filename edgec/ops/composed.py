@@ -43,42 +43,45 @@ class Composed(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """None: the others have theirs."""
+        """Yield nothing: the others have samples."""
         return iter(())
 
 
 def _zero(b: Builder, x: Value) -> Value:
+    """Return a scalar zero of the type of `x`."""
     return b.const(np.zeros((), x.type.np_dtype), "zero")
 
 
 @dataclass(frozen=True)
 class Trilu(Composed):
-    """The upper or lower triangle of the last two axes, zeros elsewhere."""
+    """The upper or lower triangle of the last two axes, zeros elsewhere (ONNX Trilu)."""
 
     kind = "trilu"
     onnx = ("Trilu",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A choice by a constant mask."""
+        """Read Trilu as a choice by a constant mask."""
+        b = node.build
         x = node.input(0)
         k = node.const(1)
-        by = 0 if k is None else int(k.reshape(-1)[0])
-        rows, columns = x.type.shape[-2:]
-        mask = np.triu(np.ones((rows, columns), bool), by)
-        if not node.attrs.get("upper", 1):
-            mask = np.tril(np.ones((rows, columns), bool), by)
-        return node.build.add(
-            Where(),
-            [node.build.const(mask, "triangle"), x, _zero(node.build, x)],
-            node.name,
-        )
+        diagonal = 0 if k is None else int(k.reshape(-1)[0])
+
+        ones = np.ones(x.type.shape[-2:], bool)
+        if node.attrs.get("upper", 1):
+            mask = np.triu(ones, diagonal)
+        else:
+            mask = np.tril(ones, diagonal)
+        condition = b.const(mask, "triangle")
+        return b.add(Where(), [condition, x, _zero(b, x)], node.name)
 
 
 @dataclass(frozen=True)
 class OneHot(Composed):
-    """On where the index along a new axis is that of the input, off elsewhere; negative
-    ones count from the back.
+    """y[…, k, …] = on where the index is k, off elsewhere, along a new axis.
+
+    Semantics: ONNX OneHot, whose negative indices count from the back, and TFLite ONE_HOT,
+    whose negative indices are off everywhere.
     """
 
     kind = "one_hot"
@@ -87,141 +90,163 @@ class OneHot(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Comparisons with 0, 1, …."""
+        """Read OneHot as a comparison with 0, 1, … and a choice."""
         b = node.build
         x = node.input(0)
         values = node.input(2)
-        depth = node.const(1)
-        assert depth is not None
-        n = int(depth.reshape(-1)[0])
+        depth_input = node.const(1)
+        assert depth_input is not None
+        depth = int(depth_input.reshape(-1)[0])
         name = node.name
         axis = axis_of(node.attrs.get("axis", -1), x.type.rank + 1)
-        index = x if x.type.dtype == "int64" else b.add(Cast("int64"), [x], name)
-        below = b.add(Less(), [index, _zero(b, index)], name)
-        whole = b.add(Add(), [index, b.const(np.array(n, np.int64), "depth")], name)
-        index = b.add(Where(), [below, whole, index], name)
-        off, on = (_element(b, values, i, name) for i in (0, 1))
-        return b.add(Where(), [cls._hot(b, index, n, axis, name), on, off], name)
+
+        # Negative indices count from the back.
+        index = x
+        if x.type.dtype != "int64":
+            index = b.add(Cast("int64"), [x], name)
+        is_negative = b.add(Less(), [index, _zero(b, index)], name)
+        depth_constant = b.const(np.array(depth, np.int64), "depth")
+        from_back = b.add(Add(), [index, depth_constant], name)
+        index = b.add(Where(), [is_negative, from_back, index], name)
+
+        off = _element(b, values, 0, name)
+        on = _element(b, values, 1, name)
+        is_hot = cls._is_hot(b, index, depth, axis, name)
+        return b.add(Where(), [is_hot, on, off], name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The same; an index out of range, a negative one too, is off everywhere."""
+        """Read ONE_HOT as a comparison with 0, 1, … and a choice.
+
+        An index out of range, a negative one too, is off everywhere.
+        """
         index = op.input(0)
-        n = int(op.const(1).reshape(-1)[0])
         out = op.outputs[0]
-        if n > out.type.size and out.type.rank:
-            raise ValueError(f"depth {n} of {out.type}")
-        hot = cls._hot(
-            op.build, index, n, axis_of(op.options.axis, index.type.rank + 1), out.name
-        )
-        op.build.write(Where(), [hot, op.input(2), op.input(3)], op.outputs)
+        depth = int(op.const(1).reshape(-1)[0])
+        if depth > out.type.size and out.type.rank:
+            raise ValueError(f"depth {depth} of {out.type}")
+        axis = axis_of(op.options.axis, index.type.rank + 1)
+        is_hot = cls._is_hot(op.build, index, depth, axis, out.name)
+        op.build.write(Where(), [is_hot, op.input(2), op.input(3)], op.outputs)
 
     @staticmethod
-    def _hot(b: Builder, index: Value, n: int, axis: int, name: str) -> Value:
-        """Whether the index is 0, 1, … along a new axis of n."""
+    def _is_hot(b: Builder, index: Value, depth: int, axis: int, name: str) -> Value:
+        """Return whether the index is 0, 1, … along a new axis of `depth`."""
         shape = index.type.shape
-        wide = b.add(Reshape((*shape[:axis], 1, *shape[axis:])), [index], name)
-        places = (
-            np.arange(n)
-            .astype(index.type.np_dtype)
-            .reshape(n, *(1,) * (len(shape) - axis))
-        )
-        return b.add(Equal(), [wide, b.const(places, "places")], name)
+        before = shape[:axis]
+        after = shape[axis:]
+        wide = b.add(Reshape((*before, 1, *after)), [index], name)
+
+        numbers = np.arange(depth).astype(index.type.np_dtype)
+        places = b.const(numbers.reshape(depth, *(1,) * len(after)), "places")
+        return b.add(Equal(), [wide, places], name)
 
 
 def _element(b: Builder, x: Value, i: int, name: str) -> Value:
-    """A scalar of a vector."""
+    """Return element `i` of a vector as a scalar."""
     if x.const is not None:
         return b.const(x.const.reshape(-1)[i], name)
     index = b.const(np.array([i], np.int64), "index")
-    return b.add(Reshape(()), [b.add(GatherElements(0), [x, index], name)], name)
+    element = b.add(GatherElements(0), [x, index], name)
+    return b.add(Reshape(()), [element], name)
 
 
 @dataclass(frozen=True)
 class Hardmax(Composed):
-    """1 where the first largest element along the axis is, 0 elsewhere."""
+    """1 at the first largest element along an axis, 0 elsewhere (ONNX Hardmax)."""
 
     kind = "hardmax"
     onnx = ("Hardmax",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """ArgMax, compared with 0, 1, …; before opset 13 over all axes from the given
-        one on.
+        """Read Hardmax as ArgMax, compared with 0, 1, ….
+
+        Before opset 13 the maximum is over all axes from the given one on.
         """
         b = node.build
         x = node.input(0)
         name = node.name
         shape = x.type.shape
-        axis = axis_of(
-            node.attrs.get("axis", -1 if node.opset >= 13 else 1), x.type.rank
-        )
+        default = -1 if node.opset >= 13 else 1
+        axis = axis_of(node.attrs.get("axis", default), x.type.rank)
         if node.opset < 13:
-            rows = (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))
-            x = b.add(Reshape(rows), [x], name)
+            rows = int(np.prod(shape[:axis]))
+            row = int(np.prod(shape[axis:]))
+            x = b.add(Reshape((rows, row)), [x], name)
             axis = 1
+
         best = b.add(ArgMax(axis), [x], name)
-        wide = b.add(
-            Reshape((*x.type.shape[:axis], 1, *x.type.shape[axis + 1 :])), [best], name
-        )
-        places = np.arange(x.type.shape[axis]).reshape(
-            -1, *(1,) * (x.type.rank - axis - 1)
-        )
-        y = b.add(
-            Cast(x.type.dtype),
-            [b.add(Equal(), [wide, b.const(places, "places")], name)],
-            name,
-        )
-        return y if y.type.shape == shape else b.add(Reshape(shape), [y], name)
+        wide_shape = list(x.type.shape)
+        wide_shape[axis] = 1
+        wide = b.add(Reshape(tuple(wide_shape)), [best], name)
+
+        after = x.type.rank - axis - 1
+        numbers = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * after)
+        is_best = b.add(Equal(), [wide, b.const(numbers, "places")], name)
+        y = b.add(Cast(x.type.dtype), [is_best], name)
+        if y.type.shape == shape:
+            return y
+        return b.add(Reshape(shape), [y], name)
 
 
 @dataclass(frozen=True)
 class MeanOf(Composed):
-    """The mean of the inputs, broadcast."""
+    """The elementwise mean of the inputs, broadcast (ONNX Mean)."""
 
     kind = "mean_of"
     onnx = ("Mean",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A sum and a division."""
+        """Read Mean as a chain of sums and a division."""
         b = node.build
-        y = node.input(0)
+        total = node.input(0)
         for i in range(1, len(node.inputs)):
-            y = b.add(Add(), [y, node.input(i)], node.name)
-        count = b.const(np.array(len(node.inputs), y.type.np_dtype), "count")
-        return b.add(Div(), [y, count], node.name) if len(node.inputs) > 1 else y
+            total = b.add(Add(), [total, node.input(i)], node.name)
+
+        count = b.const(np.array(len(node.inputs), total.type.np_dtype), "count")
+        if len(node.inputs) == 1:
+            return total
+        return b.add(Div(), [total, count], node.name)
 
 
 @dataclass(frozen=True)
 class EyeLike(Composed):
-    """Ones on a diagonal."""
+    """Ones on a diagonal of a matrix of the input's shape (ONNX EyeLike)."""
 
     kind = "eye_like"
     onnx = ("EyeLike",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A constant."""
+        """Read EyeLike as a constant."""
         x = node.input(0).type
-        dtype = ONNX_TYPES[node.attrs["dtype"]] if "dtype" in node.attrs else x.dtype
-        return node.build.const(
-            np.eye(x.shape[0], x.shape[1], int(node.attrs.get("k", 0))).astype(dtype),
-            node.name,
-        )
+        dtype = x.dtype
+        if "dtype" in node.attrs:
+            dtype = ONNX_TYPES[node.attrs["dtype"]]
+        rows, columns = x.shape[0], x.shape[1]
+        matrix = np.eye(rows, columns, int(node.attrs.get("k", 0)))
+        return node.build.const(matrix.astype(dtype), node.name)
 
 
 def by_magnitudes(b: Builder, x: Value, axis: int, name: str) -> Value:
-    """x divided by its L1 norm along an axis; 0 where that is 0."""
-    size = b.add(Sum((axis,)), [b.add(Abs(), [x], name)], name)
+    """Return x / Σ |x| along an axis (the L1 norm); 0 where the norm is 0.
+
+    The divisor is at least the smallest normal float32.
+    """
+    magnitudes = b.add(Abs(), [x], name)
+    total = b.add(Sum((axis,)), [magnitudes], name)
     least = b.const(np.array(np.finfo(np.float32).tiny, np.float32), "least")
-    return b.add(Div(), [x, b.add(Maximum(), [size, least], name)], name)
+    divisor = b.add(Maximum(), [total, least], name)
+    return b.add(Div(), [x, divisor], name)
 
 
 @dataclass(frozen=True)
 class ReverseSequence(Composed):
-    """Of every sequence of a batch, the first elements in reverse, as many as its
-    length says.
+    """The first elements of every sequence of a batch reversed, as many as its length.
+
+    Semantics: ONNX ReverseSequence, TFLite REVERSE_SEQUENCE.
     """
 
     kind = "reverse_sequence"
@@ -230,39 +255,50 @@ class ReverseSequence(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Constant lengths."""
+        """Read ReverseSequence with constant lengths, as a gather along the time axis."""
         x = node.input(0)
         lengths = node.const(1)
         assert lengths is not None
         time = node.attrs.get("time_axis", 0)
         batch = node.attrs.get("batch_axis", 1)
-        index = node.build.const(cls._places(x.type, lengths, time, batch), "places")
+        places = cls._places(x.type, lengths, time, batch)
+        index = node.build.const(places, "places")
         return node.build.add(GatherElements(time), [x, index], node.name)
 
     @staticmethod
     def _places(x: TensorType, lengths: Array, time: int, batch: int) -> Array:
-        """Where along the time axis each element comes from."""
+        """Return the place along the time axis that each element comes from."""
         steps = np.arange(x.shape[time])
+        ends = lengths[:, None]
+        # [batch, time]
+        places = np.where(steps < ends, ends - 1 - steps, steps)
+        if batch > time:
+            places = places.T
+
         shape = [1] * x.rank
-        place = np.where(steps < lengths[:, None], lengths[:, None] - 1 - steps, steps)
-        shape[batch], shape[time] = x.shape[batch], x.shape[time]
-        place = (place if batch < time else place.T).reshape(shape)
-        return np.broadcast_to(place, x.shape).astype(np.int64)
+        shape[batch] = x.shape[batch]
+        shape[time] = x.shape[time]
+        return np.broadcast_to(places.reshape(shape), x.shape).astype(np.int64)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The same."""
+        """Read REVERSE_SEQUENCE with constant lengths, as a gather along the time axis."""
         x = op.input(0)
         time = op.options.seqDim
-        index = cls._places(x.type, op.const(1), time, op.options.batchDim)
-        op.build.write(
-            GatherElements(time), [x, op.build.const(index, "places")], op.outputs
-        )
+        places = cls._places(x.type, op.const(1), time, op.options.batchDim)
+        index = op.build.const(places, "places")
+        op.build.write(GatherElements(time), [x, index], op.outputs)
 
 
 @dataclass(frozen=True)
 class BitCast(OpDef):
-    """The same bytes as elements of another type of that width."""
+    """The same bytes as elements of another type of the same width.
+
+    Semantics: ONNX BitCast, TFLite BITCAST.
+
+    Attributes:
+        dtype: element type of the output
+    """
 
     dtype: str
 
@@ -272,7 +308,10 @@ class BitCast(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the input."""
+        """Return the shape of the input with the new element type.
+
+        Raises ValueError for a type of another width.
+        """
         if x[0].np_dtype.itemsize != np.dtype(self.dtype).itemsize:
             raise ValueError(f"{x[0]} as {self.dtype}, which is of another width")
         return (TensorType(x[0].shape, self.dtype),)
@@ -280,59 +319,63 @@ class BitCast(OpDef):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy's view."""
-        return [np.ascontiguousarray(x[0]).reshape(xt[0].shape).view(self.dtype)]
+        """Compute numpy's view."""
+        dense = np.ascontiguousarray(x[0]).reshape(xt[0].shape)
+        return [dense.view(self.dtype)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Floats of other widths than 32 bits only as they come into the model and
-        leave it.
+        """Read BitCast.
+
+        The graph has float32 in place of other floats, but for the inputs and outputs
+        of the model. Therefore the bits of a cast input are those of its operand.
         """
         to = node.attrs["to"]
         x = node.input(0)
-        made = node.build.graph.producers().get(x)
-        if (
-            made is not None
-            and made.spec == Cast("float32")
-            and made.inputs[0].type.dtype in ("float16", "float64")
-        ):
-            x = made.inputs[0]
-        wide = {TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
+        producer = node.build.graph.producers().get(x)
+        if producer is not None and producer.spec == Cast("float32"):
+            operand = producer.inputs[0]
+            if operand.type.dtype in ("float16", "float64"):
+                x = operand
+
         if to not in ONNX_TYPES:
             raise ValueError(
                 f"bits as {TensorProto.DataType.Name(to).lower()} are not supported"
             )
-        return node.build.add(cls(wide.get(to, ONNX_TYPES[to])), [x], node.name)
+        floats = {TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
+        dtype = floats.get(to, ONNX_TYPES[to])
+        return node.build.add(cls(dtype), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared output has the type."""
-        op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
+        """Read BITCAST, whose declared output has the element type."""
+        spec = cls(op.outputs[0].type.dtype)
+        op.build.write(spec, [op.input(0)], op.outputs)
 
     def c(self, op: Op) -> KernelCall:
-        """A copy."""
+        """Return a copy."""
         return KernelCall.of("ek_copy", op.inputs[0], op.output, op.output.type.nbytes)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Between types of each width."""
-        for source, target in (
+        """Yield a pair of types of each width."""
+        pairs = (
             ("int8", "uint8"),
             ("uint16", "int16"),
             ("float32", "int32"),
             ("uint64", "int64"),
-        ):
-            yield Sample(
-                cls(target),
-                (Arg(TensorType((2, 3), source)),),
-                label=f"{source}_{target}",
-            )
+        )
+        for source, target in pairs:
+            x = Arg(TensorType((2, 3), source))
+            yield Sample(cls(target), (x,), label=f"{source}_{target}")
 
 
 @dataclass(frozen=True)
 class TensorScatter(Composed):
-    """A cache with a stretch of an axis replaced, from a place that each batch has of
-    its own.
+    """A cache in which a stretch of an axis is replaced by an update.
+
+    Each batch has a place of its own at which the stretch starts (ONNX TensorScatter, the
+    key and value cache of attention).
     """
 
     kind = "tensor_scatter"
@@ -340,38 +383,41 @@ class TensorScatter(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A scatter; places are the first one's, computed or not, and 0, 1, …."""
+        """Read TensorScatter as a scatter.
+
+        The places are the start, computed or not, plus 0, 1, …; in the mode "circular"
+        they wrap at the end of the cache.
+        """
         b = node.build
         cache = node.input(0)
         update = node.input(1)
+        start = node.optional(2)
         name = node.name
-        axis = axis_of(node.attrs.get("axis", -2), cache.type.rank)
-        first = node.optional(2)
-        along = np.arange(update.type.shape[axis]).reshape(
-            -1, *(1,) * (cache.type.rank - axis - 1)
-        )
-        place = b.const(
-            along.reshape((1,) * (cache.type.rank - along.ndim) + along.shape), "along"
-        )
-        if first is not None:
-            start = b.add(
-                Reshape((first.type.size, *(1,) * (cache.type.rank - 1))), [first], name
-            )
-            place = b.add(Add(), [place, start], name)
+        rank = cache.type.rank
+        axis = axis_of(node.attrs.get("axis", -2), rank)
+
+        shape = [1] * rank
+        shape[axis] = update.type.shape[axis]
+        numbers = np.arange(update.type.shape[axis]).reshape(shape)
+        places = b.const(numbers, "along")
+        if start is not None:
+            column = Reshape((start.type.size, *(1,) * (rank - 1)))
+            starts = b.add(column, [start], name)
+            places = b.add(Add(), [places, starts], name)
         if node.attrs.get("mode", "linear") == "circular":
-            place = b.add(
-                FloorMod(),
-                [place, b.const(np.array(cache.type.shape[axis]), "size")],
-                name,
-            )
-        index = broadcast_to(b, place, update.type.shape, name)
-        return b.add(ScatterElements("none", axis), [cache, index, update], name)
+            size = b.const(np.array(cache.type.shape[axis]), "size")
+            places = b.add(FloorMod(), [places, size], name)
+
+        index = broadcast_to(b, places, update.type.shape, name)
+        scatter = ScatterElements("none", axis)
+        return b.add(scatter, [cache, index, update], name)
 
 
 @dataclass(frozen=True)
 class SizedByData(Composed):
-    """Operators whose results' sizes hang on the elements of their inputs: only of
-    constants, by ONNX's reference.
+    """Operators whose results' sizes depend on the elements of their inputs.
+
+    They are computed for constants, by ONNX's reference.
     """
 
     kind = "sized_by_data"
@@ -380,7 +426,7 @@ class SizedByData(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Refused; constants never come here."""
+        """Raise ComputedError: constants never come here."""
         computed = [v for v in node.inputs if v is not None and v.const is None]
         raise ComputedError(
             "the size of its results hangs on the elements of its inputs, of which one",
@@ -390,14 +436,14 @@ class SizedByData(Composed):
 
 @dataclass(frozen=True)
 class DecodedFile(Composed):
-    """ImageDecoder: pictures as files are no tensors of a static size."""
+    """ImageDecoder: a picture's file is no tensor of a static size."""
 
     kind = "decoded_file"
     onnx = ("ImageDecoder",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Refused."""
+        """Raise ValueError."""
         raise ValueError(
             "a picture's file has no static size; decode it before the model and give "
             "it the pixels"
@@ -406,12 +452,11 @@ class DecodedFile(Composed):
 
 @dataclass(frozen=True)
 class AffineGrid(Composed):
-    """Where each element of an image of `size` [N, C, (D,) H, W] comes from, as
-    GridSample reads it: theta [N, 2, 3] or [N, 3, 4] times the places of the elements,
-    x first.
+    """The place of each element of an image, as GridSample reads it (ONNX AffineGrid).
 
-    The body that ONNX gives for it loses a batch of one (its Squeeze takes all axes of
-    one element).
+    y = theta · (x, y(, z), 1), with theta [N, 2, 3] or [N, 3, 4] and the coordinates -1..1
+    of the elements of an image `size` [N, C, (D,) H, W]. The function body that ONNX gives
+    for it loses a batch of one (its Squeeze takes all axes of one element).
     """
 
     kind = "affine_grid"
@@ -419,24 +464,31 @@ class AffineGrid(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A product with the places, which are known."""
+        """Read AffineGrid as a matrix product with constant coordinates."""
+        b = node.build
         theta = node.input(0)
         size = node.const(1)
         assert size is not None
         batch, _, *image = (int(n) for n in size.reshape(-1))
-        axes = [_centres(n, bool(node.attrs.get("align_corners", 0))) for n in image]
-        places = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(image)]
-        known = node.build.const(
-            np.stack([p.reshape(-1) for p in places], -1).astype(np.float32), "places"
-        )
-        y = node.build.add(BatchMatMul(adj_y=True), [known, theta], node.name)
-        return node.build.add(Reshape((batch, *image, len(image))), [y], node.name)
+
+        align_corners = bool(node.attrs.get("align_corners", 0))
+        axes = [_centres(n, align_corners) for n in image]
+        grids = np.meshgrid(*axes, indexing="ij")
+        # x comes before y; the 1 multiplies the translation.
+        columns = [*reversed(grids), np.ones(image)]
+        coordinates = np.stack([column.reshape(-1) for column in columns], -1)
+        places = b.const(coordinates.astype(np.float32), "places")
+
+        y = b.add(BatchMatMul(adj_y=True), [places, theta], node.name)
+        return b.add(Reshape((batch, *image, len(image))), [y], node.name)
 
 
 def _centres(n: int, corners: bool) -> Array:
-    """From -1 to 1: the ends are the centres of the first and the last of n elements,
-    or their outer edges.
+    """Return the coordinates -1..1 of n elements.
+
+    The ends are the centres of the first and last element with `corners`, else their
+    outer edges.
     """
-    if corners:
-        return np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)
-    return (2 * np.arange(n) + 1.0) / n - 1.0
+    if not corners:
+        return (2 * np.arange(n) + 1.0) / n - 1.0
+    return np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)

@@ -1,4 +1,7 @@
-"""Joining tensors along an axis."""
+"""Tensors joined along an axis.
+
+Semantics: ONNX Concat, TFLite CONCATENATION and PACK (reference/concatenation.h).
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,14 @@ from edgec.ops.shape import Reshape
 
 @dataclass(frozen=True)
 class Concat(OpDef):
-    """The inputs one after the other along `axis`.
+    """The inputs one after the other along an axis, as numpy.concatenate.
 
     The quantizer gives all of them one scale. Models that came as uint8 may join unlike
-    scales: then each element is brought to the output's scale in float32, as TFLite's
-    uint8 kernel does (its int8 kernel refuses).
+    scales: then each element is brought to the output's scale in float32, as TFLite's uint8
+    kernel does (its int8 kernel refuses).
+
+    Attributes:
+        axis: of the output, counted from the front
     """
 
     axis: int
@@ -54,133 +60,136 @@ class Concat(OpDef):
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The sum of the sizes along the axis; the others must agree."""
-        if not 0 <= self.axis < x[0].rank:
-            raise ValueError(f"axis {self.axis} of {x[0]}")
-        rests = {(t.rank, *t.shape[: self.axis], *t.shape[self.axis + 1 :]) for t in x}
-        if len(rests) > 1 or len({t.dtype for t in x}) > 1:
+        """Return the type with the sizes along the axis added up.
+
+        Raises ValueError when other dimensions or the element types differ.
+        """
+        first = x[0]
+        if not 0 <= self.axis < first.rank:
+            raise ValueError(f"axis {self.axis} of {first}")
+
+        others = {(t.shape[: self.axis], t.shape[self.axis + 1 :]) for t in x}
+        ranks = {t.rank for t in x}
+        dtypes = {t.dtype for t in x}
+        if max(len(others), len(ranks), len(dtypes)) > 1:
             raise ValueError(
                 f"{', '.join(map(str, x))} do not join along axis {self.axis}"
             )
-        shape = list(x[0].shape)
+
+        shape = list(first.shape)
         shape[self.axis] = sum(t.shape[self.axis] for t in x)
-        return (x[0].with_shape(tuple(shape)),)
+        return (first.with_shape(tuple(shape)),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.concatenate of what was brought to one scale."""
-        parts = [
-            _rescale(a, t, yt[0]) if unlike(t, yt[0]) else a
-            for a, t in zip(x, xt, strict=True)
-        ]
+        """Compute numpy.concatenate of the inputs at the output's scale."""
+        parts: list[Array] = []
+        for array, t in zip(x, xt, strict=True):
+            if unlike(t, yt[0]):
+                parts.append(_rescale(array, t, yt[0]))
+            else:
+                parts.append(array)
         return [np.concatenate(parts, self.axis)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """The same join at the axis' new place."""
+        """Return the join along the permuted axis."""
         return Concat(perm.index(self.axis))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Axis 1 unless given (before opset 4)."""
+        """Read Concat, along axis 1 unless it is given (before opset 4)."""
         inputs = [node.input(i) for i in range(len(node.inputs))]
-        return node.build.add(
-            cls(axis_of(node.attrs.get("axis", 1), inputs[0].type.rank)),
-            inputs,
-            node.name,
-        )
+        axis = axis_of(node.attrs.get("axis", 1), inputs[0].type.rank)
+        return node.build.add(cls(axis), inputs, node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """CONCATENATION; PACK joins along a new axis."""
+        """Read CONCATENATION, and PACK, which joins along a new axis."""
         inputs = op.present()
-        out = op.outputs[0]
-        axis = axis_of(op.options.axis, out.type.rank)
+        shape = op.outputs[0].type.shape
+        axis = axis_of(op.options.axis, len(shape))
         if op.name == "PACK":
             op.ignore("valuesCount")
-            part = Reshape((*out.type.shape[:axis], 1, *out.type.shape[axis + 1 :]))
+            part = Reshape((*shape[:axis], 1, *shape[axis + 1 :]))
             inputs = [op.build.add(part, [v], f"{v.name}_part") for v in inputs]
         elif op.options.fusedActivationFunction:
             raise ValueError("a fused activation")
         op.build.write(cls(axis), inputs, op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """CONCATENATION; version 2 is int8."""
-        options = (
-            "ConcatenationOptions",
-            {"axis": self.axis, "fusedActivationFunction": 0},
-        )
-        return TfliteCode(
-            "CONCATENATION", options, 2 if op.output.type.dtype == "int8" else 1
-        )
+        """Return CONCATENATION; version 2 introduced int8."""
+        fields = {"axis": self.axis, "fusedActivationFunction": 0}
+        version = 2 if op.output.type.dtype == "int8" else 1
+        return TfliteCode("CONCATENATION", ("ConcatenationOptions", fields), version)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """Only the uint8 kernel joins unlike scales."""
+        """Return whether scales are unlike, which only TFLite's uint8 kernel joins."""
         return any(unlike(v.type, op.output.type) for v in op.inputs)
 
     def calls(self, op: Op) -> tuple[KernelCall, ...]:
-        """Each input is a block of rows with the output's row as its pitch."""
+        """Return a call for each input that copies its rows into the output's rows.
+
+        Row and pitch are in bytes, or in elements when a call rescales.
+        """
         y = op.output.type
         outer = prod(y.shape[: self.axis])
         inner = prod(y.shape[self.axis + 1 :])
         pitch = y.shape[self.axis] * inner
-        at = 0
-        calls = list[KernelCall]()
-        for v in op.inputs:
-            row = v.type.shape[self.axis] * inner
-            place = Pointer(op.output, at)
-            if unlike(v.type, y):
-                scale, bias = _affine(v.type, y)
-                q = Struct(
-                    "ek_concat_t", scale=scale, bias=bias, zero=y.zero_point + 128
-                )
-                calls.append(
-                    KernelCall.of("ek_concat_rescale", v, place, outer, row, pitch, q)
-                )
+        itemsize = y.np_dtype.itemsize
+
+        calls: list[KernelCall] = []
+        offset = 0
+        for value in op.inputs:
+            row = value.type.shape[self.axis] * inner
+            place = Pointer(op.output, offset)
+            offset += row
+            if unlike(value.type, y):
+                scale, bias = _affine(value.type, y)
+                zero = y.zero_point + 128
+                spec = Struct("ek_concat_t", scale=scale, bias=bias, zero=zero)
+                operands = (value, place, outer, row, pitch, spec)
+                calls.append(KernelCall.of("ek_concat_rescale", *operands))
             elif row:
-                size = y.np_dtype.itemsize
-                calls.append(
-                    KernelCall.of(
-                        "ek_concat", v, place, outer, row * size, pitch * size
-                    )
-                )
-            at += row
+                bytes_ = (row * itemsize, pitch * itemsize)
+                calls.append(KernelCall.of("ek_concat", value, place, outer, *bytes_))
         return tuple(calls)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Every axis, two and three inputs, equal and unlike scales, integers."""
-        q = Quant.per_tensor(0.1, 3)
+        """Yield every axis, two and three inputs, equal and unlike scales, integers."""
+        quant = Quant.per_tensor(0.1, 3)
         for axis, sizes in ((3, (3, 5, 2)), (1, (2, 1)), (2, (1, 4))):
-            for dtype in ("float32", "int8"):
-                shapes = [
-                    (*(1, 2, 4, 3)[:axis], n, *(1, 2, 4, 3)[axis + 1 :]) for n in sizes
-                ]
-                args = tuple(
-                    Arg(TensorType(s, dtype, q if dtype == "int8" else None))
-                    for s in shapes
-                )
-                yield Sample(cls(axis), args, label=f"axis{axis}_{dtype}")
-        scales = ((0.1, 3), (0.07, -5), (0.1, 4), (0.23, 3))
-        args = tuple(
-            Arg(TensorType((1, 16, 16), "int8", Quant.per_tensor(*s))) for s in scales
-        )
-        yield Sample(cls(2), args, q, "unlike")
-        yield Sample(
-            cls(0),
-            (Arg(TensorType((2,), "int64")), Arg(TensorType((3,), "int64"))),
-            label="s64",
-        )
+            shapes: list[tuple[int, ...]] = []
+            for size in sizes:
+                shape = [1, 2, 4, 3]
+                shape[axis] = size
+                shapes.append(tuple(shape))
+            reals = tuple(Arg(TensorType(shape)) for shape in shapes)
+            yield Sample(cls(axis), reals, label=f"axis{axis}_float32")
+            s8 = tuple(Arg(TensorType(shape, "int8", quant)) for shape in shapes)
+            yield Sample(cls(axis), s8, label=f"axis{axis}_int8")
+
+        unlike_args: list[Arg] = []
+        for scale, zero_point in ((0.1, 3), (0.07, -5), (0.1, 4), (0.23, 3)):
+            unlike_quant = Quant.per_tensor(scale, zero_point)
+            unlike_args.append(Arg(TensorType((1, 16, 16), "int8", unlike_quant)))
+        yield Sample(cls(2), tuple(unlike_args), quant, "unlike")
+
+        integers = (Arg(TensorType((2,), "int64")), Arg(TensorType((3,), "int64")))
+        yield Sample(cls(0), integers, label="s64")
 
     @edgetpu_rule(
         fix="join two tensors, or pad with zeros instead of joining a constant"
     )
     def _constant_part(self, op: Op) -> str | None:
         """CONCATENATION with a constant: two inputs, and the constant all zero."""
-        for v in op.inputs:
-            zero = v.type.zero_point if v.type.is_quantized else 0
-            if v.const is not None and (len(op.inputs) != 2 or (v.const != zero).any()):
-                return f"{v.name} is constant, of {len(op.inputs)} inputs"
+        for value in op.inputs:
+            if value.const is None:
+                continue
+            zero = value.type.zero_point if value.type.is_quantized else 0
+            if len(op.inputs) != 2 or (value.const != zero).any():
+                return f"{value.name} is constant, of {len(op.inputs)} inputs"
         return None
 
     @edgetpu_rule(
@@ -192,36 +201,43 @@ class Concat(OpDef):
         262395 on. Images: any size.
         """
         y = op.output.type
+        if not one_row(y):
+            return None
         seen = f"output {list(y.shape)} has {y.size} elements"
-        if one_row(y):
-            return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
-        return None
+        return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
 
 
 _ONE_ROW_REFUSED = 262_395
-"""Real logs refuse the joined heads of detectors: [1,3087,85], [1,144,8400],
-[1,25200,85].
+"""Elements of the smallest output seen refused. Real logs refuse the joined heads of
+detectors: [1,3087,85], [1,144,8400], [1,25200,85].
 """
 
 
 def unlike(x: TensorType, y: TensorType) -> bool:
-    """Whether elements of the two types stand for different reals."""
+    """Return whether the elements of two types stand for different reals."""
     return x.is_quantized and (x.scale, x.zero_point) != (y.scale, y.zero_point)
 
 
 def _affine(x: TensorType, y: TensorType) -> tuple[np.float32, np.float32]:
-    """Scale and bias (both float32) from an input, as uint8, to steps of the output."""
-    scale = np.float32(x.scale) * (np.float32(1) / np.float32(y.scale))
-    return scale, np.float32(-(x.zero_point + 128)) * scale
+    """Return scale and bias, in float32, from a uint8 input to steps of the output.
+
+    scale_x / scale_y by way of 1 / scale_y, and -zero_x * scale, as TFLite's
+    ConcatenationWithScaling computes them.
+    """
+    inverse_output_scale = np.float32(1) / np.float32(y.scale)
+    scale = np.float32(x.scale) * inverse_output_scale
+    zero_point = np.float32(-(x.zero_point + 128))
+    return scale, zero_point * scale
 
 
 def _rescale(a: Array, x: TensorType, y: TensorType) -> Array:
-    """ConcatenationWithScaling of tensorflow/lite/kernels/internal/reference: float32,
-    on the uint8 integers.
+    """Return the int8 elements of an input at the output's scale.
+
+    Source: ConcatenationWithScaling of tensorflow/lite/kernels/internal/reference:
+    float32, on the uint8 integers.
     """
     scale, bias = _affine(x, y)
-    real = ((a.astype(np.int32) + 128).astype(np.float32) * scale + bias).astype(
-        np.float32
-    )
+    uint8 = (a.astype(np.int32) + 128).astype(np.float32)
+    real = (uint8 * scale + bias).astype(np.float32)
     q = round_half_away(real).astype(np.int64) + y.zero_point + 128
     return (np.clip(q, 0, 255) - 128).astype(np.int8)

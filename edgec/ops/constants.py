@@ -1,5 +1,7 @@
-"""Operators of model files whose result is known when edgec reads them: they become
-constants, never ops of a graph.
+"""Operators of model files whose result is known when edgec reads them.
+
+They become constants, never ops of a graph. Semantics: ONNX Shape, Size,
+ConstantOfShape and Range; TFLite SHAPE, RANK, FILL, ZEROS_LIKE, RANGE and DENSIFY.
 """
 
 from __future__ import annotations
@@ -14,42 +16,41 @@ from edgec.ops.common import ints
 
 
 @dataclass(frozen=True)
-class _Known(OpDef):
-    """Reads operators of a file by the array they give."""
+class _ReadAsConstant(OpDef):
+    """An operator that is read as the array it gives."""
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """What an ONNX node gives."""
+        """Return the result of an ONNX node."""
         raise NotImplementedError(node.op_type)
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
-        """What a TFLite operator gives, up to broadcasting."""
+        """Return the result of a TFLite operator, up to broadcasting."""
         raise NotImplementedError(op.name)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """The constant."""
+        """Read the node as a constant."""
         return node.build.const(cls.onnx_array(node), node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared output becomes the constant."""
+        """Make the declared output a constant of the declared type."""
         out = op.outputs[0]
         op.ignore("outType")
-        out.const = np.ascontiguousarray(
-            np.broadcast_to(cls.tflite_array(op), out.type.shape), out.type.np_dtype
-        )
+        array = np.broadcast_to(cls.tflite_array(op), out.type.shape)
+        out.const = np.ascontiguousarray(array, out.type.np_dtype)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """None: it is read, and never part of a graph."""
+        """Yield nothing: the op is never part of a graph."""
         return iter(())
 
 
 @dataclass(frozen=True)
-class Shape(_Known):
-    """The dimensions, all or those of start..end (opset 15)."""
+class Shape(_ReadAsConstant):
+    """The dimensions of the input, all or those of start..end (opset 15)."""
 
     kind = "shape"
     onnx = ("Shape",)
@@ -57,23 +58,21 @@ class Shape(_Known):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """int64."""
-        return np.array(
-            node.input(0).type.shape[
-                node.attrs.get("start", 0) : node.attrs.get("end")
-            ],
-            np.int64,
-        )
+        """Return the dimensions as int64."""
+        start = node.attrs.get("start", 0)
+        end = node.attrs.get("end")
+        shape = node.input(0).type.shape
+        return np.array(shape[start:end], np.int64)
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
-        """The whole shape."""
+        """Return all dimensions."""
         return np.array(op.input(0).type.shape)
 
 
 @dataclass(frozen=True)
-class Size(_Known):
-    """The number of elements; TFLite has the number of dimensions."""
+class Size(_ReadAsConstant):
+    """The number of elements of the input; TFLite's RANK is the number of dimensions."""
 
     kind = "size"
     onnx = ("Size",)
@@ -81,18 +80,18 @@ class Size(_Known):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """A scalar int64."""
+        """Return the number of elements as an int64 scalar."""
         return np.array(node.input(0).type.size, np.int64)
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
-        """A scalar."""
+        """Return the number of dimensions as a scalar."""
         return np.array(op.input(0).type.rank)
 
 
 @dataclass(frozen=True)
-class Fill(_Known):
-    """One value under a constant shape."""
+class Fill(_ReadAsConstant):
+    """A constant shape filled with one value."""
 
     kind = "fill"
     onnx = ("ConstantOfShape",)
@@ -100,21 +99,20 @@ class Fill(_Known):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """float32 0 unless `value` says otherwise."""
+        """Return an array of `value`, or of float32 zeros without it."""
         value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32)))
-        return np.full(
-            tuple(ints(node.const(0)) or ()), value.reshape(-1)[0], value.dtype
-        )
+        shape = tuple(ints(node.const(0)) or ())
+        return np.full(shape, value.reshape(-1)[0], value.dtype)
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
-        """The declared output has the shape."""
+        """Return the value, which is broadcast to the declared shape."""
         return np.zeros(()) if op.name == "ZEROS_LIKE" else op.const(1)
 
 
 @dataclass(frozen=True)
-class Range(_Known):
-    """start, start + delta, … up to but without limit."""
+class Range(_ReadAsConstant):
+    """start, start + delta, … below limit."""
 
     kind = "range"
     onnx = ("Range",)
@@ -122,20 +120,24 @@ class Range(_Known):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Of the type of its inputs."""
+        """Return the range in the type of its inputs."""
         start, limit, delta = (np.asarray(node.const(i)).reshape(()) for i in range(3))
-        n = max(0, int(np.ceil((limit - start) / delta)))
-        return np.asarray(start + np.arange(n).astype(start.dtype) * delta, start.dtype)
+        count = max(0, int(np.ceil((limit - start) / delta)))
+        steps = np.arange(count).astype(start.dtype)
+        return np.asarray(start + steps * delta, start.dtype)
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
-        """The declared output has the length."""
-        start, _, delta = (op.const(i).reshape(()) for i in range(3))
-        return np.asarray(start + np.arange(op.outputs[0].type.size) * delta)
+        """Return the range, as long as the declared output."""
+        start = op.const(0).reshape(())
+        op.const(1)
+        delta = op.const(2).reshape(())
+        steps = np.arange(op.outputs[0].type.size)
+        return np.asarray(start + steps * delta)
 
 
 @dataclass(frozen=True)
-class Densify(_Known):
+class Densify(_ReadAsConstant):
     """The elements of a sparse constant, which the reader has decoded."""
 
     kind = "densify"
@@ -143,5 +145,5 @@ class Densify(_Known):
 
     @staticmethod
     def tflite_array(op: TfliteOp) -> Array:
-        """As they are."""
+        """Return the constant as it is."""
         return op.const(0)

@@ -1,5 +1,7 @@
-"""Deformable convolution, read as sampling at the places of every element of the
-window, and a matrix product.
+"""Deformable convolution, read as bilinear sampling and a matrix product.
+
+Semantics: ONNX DeformConv (Dai et al. 2017, arXiv:1703.06211; with a mask, Zhu et al.
+2018, arXiv:1811.11168).
 """
 
 from __future__ import annotations
@@ -9,21 +11,22 @@ from math import prod
 
 import numpy as np
 
-from edgec.ir import OnnxNode, Value
+from edgec.ir import Array, Builder, OnnxNode, Value
 from edgec.ops.binary import Add, Mul
 from edgec.ops.composed import Composed
 from edgec.ops.concat import Concat
 from edgec.ops.grid_sample import GridSample
-from edgec.ops.matmul import BatchMatMul
-from edgec.ops.shape import Reshape, from_nhwc, to_nhwc, transpose
+from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.slice import Slice
-from edgec.ops.windows_nd import SlidingWindow
+from edgec.ops.windows_nd import SlidingWindow, add_bias, product_with_taps
 
 
 @dataclass(frozen=True)
 class DeformConv(Composed):
-    """Each element of the window is taken at a place of its own: bilinear, zeros
-    outside, times a mask.
+    """A convolution whose window elements are each read at a learned place.
+
+    y[p] = Σ_k w[k] mask[k, p] x(p stride + k dilation - pads + offset[k, p]), where x(…) is
+    bilinear and 0 outside the image.
     """
 
     kind = "deform_conv"
@@ -31,52 +34,38 @@ class DeformConv(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Offsets are [N, groups * window * 2, OH, OW], y before x; the mask is [N,
-        groups * window, OH, OW].
+        """Read DeformConv as samples of the image and a matrix product.
+
+        Offsets are [N, offset groups * window * 2, OH, OW], y before x; the optional mask
+        is [N, offset groups * window, OH, OW].
         """
-        b = node.build
         x = node.input(0)
-        w = node.input(1)
-        name = node.name
+        weights = node.input(1)
         if x.type.rank != 4:
             raise ValueError(
                 f"image has shape {list(x.type.shape)}; edgec compiles two spatial "
                 "dimensions"
             )
         node.attrs.ignore("kernel_shape")
-        (n, _, *size), (o, per, *kernel) = x.type.shape, w.type.shape
-        groups = int(node.attrs.get("group", 1))
-        parts = int(node.attrs.get("offset_group", 1))
+        _, _, *size = x.type.shape
+        _, _, *kernel = weights.type.shape
+        offset_groups = int(node.attrs.get("offset_group", 1))
         windows = SlidingWindow.of(node, size, kernel)
-        count = prod(kernel)
-        sampled = [
-            [_sampled(node, windows, g, i, at) for i, at in enumerate(windows.taps())]
-            for g in range(parts)
-        ]
-        taps = [
-            _joined(node, [sampled[g][i] for g in range(parts)]) for i in range(count)
-        ]
-        rows = [
-            b.add(Reshape((n, groups, per, 1, prod(windows.out))), [t], name)
-            for t in taps
-        ]
-        columns = b.add(Concat(3), rows, name) if count > 1 else rows[0]
-        flat = b.add(
-            Reshape((n, groups, per * count, prod(windows.out))), [columns], name
-        )
-        weights = b.add(Reshape((1, groups, o // groups, per * count)), [w], name)
-        y = b.add(
-            Reshape((n, o, *windows.out)),
-            [b.add(BatchMatMul(), [weights, flat], name)],
-            name,
-        )
-        bias = node.optional(3)
-        if bias is None:
-            return y
-        return b.add(Add(), [y, b.add(Reshape((1, o, 1, 1)), [bias], name)], name)
+
+        sampled: list[list[Value]] = []
+        for group in range(offset_groups):
+            taps = enumerate(windows.taps())
+            sampled.append([_sampled(node, windows, group, i, at) for i, at in taps])
+
+        # For each element of the window the channels of all offset groups.
+        by_tap = zip(*sampled, strict=True)
+        joined = [_joined_channels(node, list(tap)) for tap in by_tap]
+        y = product_with_taps(node, joined, weights, windows.out)
+        return add_bias(node.build, y, node.optional(3), node.name)
 
 
-def _joined(node: OnnxNode, values: list[Value]) -> Value:
+def _joined_channels(node: OnnxNode, values: list[Value]) -> Value:
+    """Return the values concatenated along the channels."""
     if len(values) > 1:
         return node.build.add(Concat(1), values, node.name)
     return values[0]
@@ -85,46 +74,59 @@ def _joined(node: OnnxNode, values: list[Value]) -> Value:
 def _sampled(
     node: OnnxNode, windows: SlidingWindow, group: int, i: int, at: tuple[int, ...]
 ) -> Value:
-    """[N, channels of the group, OH, OW] at one element of the window."""
+    """Return the image sampled at one element of all windows, [N, C / groups, OH, OW].
+
+    group: the offset group, whose channels are sampled. i, at: number and coordinates
+    of the element in the window.
+    """
     b = node.build
     x = node.input(0)
     offsets = node.input(2)
     mask = node.optional(4)
     name = node.name
-    _, c, *size = x.type.shape
-    parts = int(node.attrs.get("offset_group", 1))
-    count = prod(windows.kernel)
+    offset_groups = int(node.attrs.get("offset_group", 1))
+    depth = x.type.shape[1] // offset_groups
+    element = group * prod(windows.kernel) + i
 
-    def cut(v: Value, first: int, channels: int) -> Value:
-        shape = (v.type.shape[0], channels, *v.type.shape[2:])
-        return b.add(Slice((0, first, 0, 0), shape, (1, 1, 1, 1)), [v], name)
+    image = _channels(node, x, group * depth, depth)
+    offset = _channels(node, offsets, 2 * element, 2)
+    places = _grid(b, windows, at, transpose(b, offset, (0, 2, 3, 1)), name)
 
-    image = cut(x, group * (c // parts), c // parts)
-    # [N, OH, OW, (y, x)]
-    moved = transpose(b, cut(offsets, 2 * (group * count + i), 2), (0, 2, 3, 1))
-    start = [
-        np.arange(out) * s - before + k * r
-        for out, s, (before, _), k, r in zip(
-            windows.out, windows.stride, windows.pads, at, windows.dilation, strict=True
-        )
-    ]
-    # a place v becomes (2 v + 1) / size - 1 of the grid
-    grid = np.stack(np.meshgrid(*start, indexing="ij"), -1)
-    base = (2 * grid + 1) / np.array(size) - 1
-    factor = b.const((2 / np.array(size)).astype(np.float32), "factor")
-    places = b.add(Mul(), [moved, factor], name)
-    places = b.add(
-        Add(), [places, b.const(base[None].astype(np.float32), "places")], name
-    )
-    flipped = b.add(
-        Slice((0, 0, 0, 1), places.type.shape, (1, 1, 1, -1)), [places], name
-    )
-    y = from_nhwc(
-        b,
-        b.add(
-            GridSample("bilinear", "zeros", False), [to_nhwc(b, image), flipped], name
-        ),
-    )
+    # GridSample takes x before y.
+    flip = Slice((0, 0, 0, 1), places.type.shape, (1, 1, 1, -1))
+    grid = b.add(flip, [places], name)
+    sample = GridSample("bilinear", "zeros", False)
+    y = from_nhwc(b, b.add(sample, [to_nhwc(b, image), grid], name))
     if mask is None:
         return y
-    return b.add(Mul(), [y, cut(mask, group * count + i, 1)], name)
+    return b.add(Mul(), [y, _channels(node, mask, element, 1)], name)
+
+
+def _channels(node: OnnxNode, value: Value, first: int, count: int) -> Value:
+    """Return `count` channels of an NCHW tensor from channel `first` on."""
+    n, _, *size = value.type.shape
+    spec = Slice((0, first, 0, 0), (n, count, *size), (1, 1, 1, 1))
+    return node.build.add(spec, [value], node.name)
+
+
+def _grid(
+    b: Builder, windows: SlidingWindow, at: tuple[int, ...], offset: Value, name: str
+) -> Value:
+    """Return the sampled places [N, OH, OW, (y, x)] in GridSample's coordinates.
+
+    A pixel v becomes (2 v + 1) / size - 1 (align_corners 0), so that an offset in
+    pixels is multiplied by 2 / size.
+    """
+    size = np.array(windows.size)
+    axes: list[Array] = []
+    for axis, place in enumerate(at):
+        starts = np.arange(windows.out[axis]) * windows.stride[axis]
+        before, _ = windows.pads[axis]
+        axes.append(starts - before + place * windows.dilation[axis])
+    pixels = np.stack(np.meshgrid(*axes, indexing="ij"), -1)
+    base = (2 * pixels + 1) / size - 1
+
+    factor = b.const((2 / size).astype(np.float32), "factor")
+    scaled = b.add(Mul(), [offset, factor], name)
+    bases = b.const(base[None].astype(np.float32), "places")
+    return b.add(Add(), [scaled, bases], name)

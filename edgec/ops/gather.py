@@ -1,4 +1,7 @@
-"""Elements picked by index: whole slices of one axis, or by coordinates."""
+"""Elements picked by index: whole slices along one axis, or elements by coordinates.
+
+Semantics: ONNX Gather and GatherND, TFLite GATHER, GATHER_ND and EMBEDDING_LOOKUP.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ from edgec.ops.slice import Range, take_range
 
 @dataclass(frozen=True)
 class _Picked(OpDef):
-    """What both share: a tensor and int32 or int64 indices, negative ones counted from
-    the back.
+    """What both gathers share: a tensor, and int32 or int64 indices.
 
-    An index out of range is clamped: generated code must never read beyond a tensor.
+    Negative indices count from the back. An index out of range is clamped, because
+    generated code must never read beyond a tensor.
     """
 
     roles: ClassVar[tuple[str, ...]] = ("act", "index")
@@ -46,16 +49,22 @@ class _Picked(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def _check(self, index: TensorType) -> None:
+        """Raise ValueError unless the indices are int32 or int64."""
         if index.dtype not in ("int32", "int64"):
             raise ValueError(f"indices are {index}; they must be int32 or int64")
 
     def _version(self, op: Op) -> int:
+        """Return the version of the TFLite operator: 2 introduced int8."""
         return 2 if op.inputs[0].type.dtype == "int8" else 1
 
 
 @dataclass(frozen=True)
 class Gather(_Picked):
-    """out[..., i..., ...] = in[..., index[i...], ...] on one axis, as numpy.take."""
+    """y[..., i..., ...] = x[..., index[i...], ...] along one axis, as numpy.take.
+
+    Attributes:
+        axis: of x, counted from the front; the dimensions of the indices replace it
+    """
 
     axis: int
 
@@ -64,217 +73,243 @@ class Gather(_Picked):
     tflite = ("GATHER", "EMBEDDING_LOOKUP")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The axis replaced by the dimensions of the indices."""
-        self._check(x[1])
-        if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
-            raise ValueError(f"axis {self.axis} of {x[0]}")
-        return (
-            x[0].with_shape(
-                x[0].shape[: self.axis] + x[1].shape + x[0].shape[self.axis + 1 :]
-            ),
-        )
+        """Return the type of x with the axis replaced by the dimensions of the indices.
+
+        Raises ValueError when there is no such axis, or no element along it.
+        """
+        data, index = x
+        self._check(index)
+        if not 0 <= self.axis < data.rank or data.shape[self.axis] == 0:
+            raise ValueError(f"axis {self.axis} of {data}")
+        before = data.shape[: self.axis]
+        after = data.shape[self.axis + 1 :]
+        return (data.with_shape(before + index.shape + after),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.take."""
-        return [
-            np.asarray(np.take(x[0], _inside(x[1], x[0].shape[self.axis]), self.axis))
-        ]
+        """Compute numpy.take of the clamped indices."""
+        data, index = x
+        inside = _clamped(index, data.shape[self.axis])
+        return [np.asarray(np.take(data, inside, self.axis))]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """A list of indices keeps the rank, and the axis moves along."""
-        return Gather(perm.index(self.axis)) if op.inputs[1].type.rank == 1 else None
+        """Return a gather along the permuted axis.
+
+        Only a list of indices keeps the rank of the tensor.
+        """
+        if op.inputs[1].type.rank != 1:
+            return None
+        return Gather(perm.index(self.axis))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Constant indices in even steps are a slice."""
+        """Read Gather; constant indices at equal steps are a slice."""
         x = node.input(0)
         index = node.input(1)
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
-        even = _even_steps(index, x.type.shape[axis])
-        if even is not None:
-            shape = x.type.shape[:axis] + index.type.shape + x.type.shape[axis + 1 :]
-            return take_range(node.build, x, axis, even, shape, node.name)
-        return node.build.add(
-            cls(axis), [x, _counted(node.build, index, x.type.shape[axis])], node.name
-        )
+        size = x.type.shape[axis]
+
+        steps = _equal_steps(index, size)
+        if steps is not None:
+            before = x.type.shape[:axis]
+            after = x.type.shape[axis + 1 :]
+            shape = before + index.type.shape + after
+            return take_range(node.build, x, axis, steps, shape, node.name)
+
+        from_front = _from_front(node.build, index, size)
+        return node.build.add(cls(axis), [x, from_front], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """GATHER without batch dimensions; EMBEDDING_LOOKUP gives the indices first,
-        and reals of an int8 table.
+        """Read GATHER without batch dimensions, and EMBEDDING_LOOKUP.
+
+        EMBEDDING_LOOKUP has the indices first; an int8 table with a float output holds
+        reals.
         """
         if op.name == "EMBEDDING_LOOKUP":
             index = op.input(0)
             table = op.input(1)
-            if (
-                table.const is not None
-                and table.type.is_quantized
-                and op.outputs[0].type.dtype == "float32"
-            ):
+            is_quantized = table.const is not None and table.type.is_quantized
+            if is_quantized and op.outputs[0].type.dtype == "float32":
+                assert table.const is not None
                 table = op.build.const(dequantize(table.const, table.type), table.name)
             op.build.write(cls(0), [table, index], op.outputs)
             return
+
         if getattr(op.options, "batchDims", 0):
             raise ValueError(f"batch_dims {op.options.batchDims}")
         x = op.input(0)
-        op.build.write(
-            cls(axis_of(getattr(op.options, "axis", 0), x.type.rank)),
-            [x, op.input(1)],
-            op.outputs,
-        )
+        axis = axis_of(getattr(op.options, "axis", 0), x.type.rank)
+        op.build.write(cls(axis), [x, op.input(1)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """GATHER; version 2 is int8."""
-        return TfliteCode(
-            "GATHER",
-            ("GatherOptions", {"axis": self.axis, "batchDims": 0}),
-            self._version(op),
-        )
+        """Return GATHER."""
+        options = ("GatherOptions", {"axis": self.axis, "batchDims": 0})
+        return TfliteCode("GATHER", options, self._version(op))
 
     def c(self, op: Op) -> KernelCall:
-        """Rows of bytes."""
+        """Return ek_take_<index type>, which copies rows of bytes.
+
+        x is [outer, dim, bytes] and y is [outer, n, bytes].
+        """
         x = op.inputs[0].type
         index = op.inputs[1]
-        sizes = {
-            "outer": prod(x.shape[: self.axis]),
-            "dim": x.shape[self.axis],
-            "n": index.type.size,
-            "bytes": prod(x.shape[self.axis + 1 :]) * x.np_dtype.itemsize,
-        }
-        name = f"ek_take_{suffix(index.type)}"
-        return KernelCall.of(
-            name, op.inputs[0], index, op.output, Struct("ek_take_t", **sizes)
+        row = prod(x.shape[self.axis + 1 :])
+        spec = Struct(
+            "ek_take_t",
+            outer=prod(x.shape[: self.axis]),
+            dim=x.shape[self.axis],
+            n=index.type.size,
+            bytes=row * x.np_dtype.itemsize,
         )
+        kernel = f"ek_take_{suffix(index.type)}"
+        return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Every axis, indices of rank 0 to 2, repeated ones; float, int8, integers."""
+        """Yield every axis, indices of rank 0 to 2, and repeated indices.
+
+        Each in float and int8, and one of integers.
+        """
         s8 = TensorType((1, 4, 5, 6), "int8", Quant.per_tensor(0.1, 3))
         for axis, index in ((3, [0, 3, 1, 3]), (1, [[2, 0], [1, 1]]), (2, 4)):
             data = np.array(index, np.int32)
             arg = Arg(TensorType(data.shape, "int32"), True, data)
-            yield Sample(
-                cls(axis), (Arg(TensorType(s8.shape)), arg), label=f"axis{axis}"
-            )
+            real = Arg(TensorType(s8.shape))
+            yield Sample(cls(axis), (real, arg), label=f"axis{axis}")
             yield Sample(cls(axis), (Arg(s8), arg), label=f"axis{axis}_s8")
+
         data = np.array([1, 0, 2], np.int64)
-        yield Sample(
-            cls(0),
-            (
-                Arg(TensorType((3,), "int64")),
-                Arg(TensorType((3,), "int64"), True, data),
-            ),
-            label="s64",
-        )
+        arg = Arg(TensorType((3,), "int64"), True, data)
+        integers = Arg(TensorType((3,), "int64"))
+        yield Sample(cls(0), (integers, arg), label="s64")
 
 
 @dataclass(frozen=True)
 class GatherNd(_Picked):
-    """out[i..., :] = in[index[i..., 0], …, index[i..., k - 1], :]."""
+    """y[i..., :] = x[index[i..., 0], …, index[i..., k - 1], :], of k coordinates."""
 
     kind = "gather_nd"
     onnx = ("GatherND",)
     tflite = ("GATHER_ND",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The leading dimensions of the indices, then those of the tensor that no
-        coordinate fixes.
+        """Return the leading dimensions of the indices, then those of x after k.
+
+        Raises ValueError when there are more coordinates than dimensions, or none.
         """
-        self._check(x[1])
-        if x[1].rank == 0 or not 0 < x[1].shape[-1] <= x[0].rank:
-            raise ValueError(f"indices {x[1]} do not fit {x[0]}")
-        k = x[1].shape[-1]
-        if 0 in x[0].shape[:k]:
-            raise ValueError(f"{x[0]} has no element to pick")
-        return (x[0].with_shape(x[1].shape[:-1] + x[0].shape[k:]),)
+        data, index = x
+        self._check(index)
+        if index.rank == 0 or not 0 < index.shape[-1] <= data.rank:
+            raise ValueError(f"indices {index} do not fit {data}")
+
+        k = index.shape[-1]
+        if 0 in data.shape[:k]:
+            raise ValueError(f"{data} has no element to pick")
+        return (data.with_shape(index.shape[:-1] + data.shape[k:]),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy's integer indexing."""
-        coordinates = (
-            _inside(x[1][..., i], x[0].shape[i]) for i in range(x[1].shape[-1])
-        )
-        return [np.ascontiguousarray(x[0][tuple(coordinates)]).reshape(yt[0].shape)]
+        """Compute numpy's integer indexing by the clamped coordinates."""
+        data, index = x
+        coordinates: list[Array] = []
+        for axis in range(index.shape[-1]):
+            coordinates.append(_clamped(index[..., axis], data.shape[axis]))
+        picked = np.ascontiguousarray(data[tuple(coordinates)])
+        return [picked.reshape(yt[0].shape)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Batch dimensions are further coordinates, which are constants."""
+        """Read GatherND; batch dimensions become constant coordinates."""
         b = node.build
         x = node.input(0)
         index = node.input(1)
-        if count := int(node.attrs.get("batch_dims", 0)):
-            lead = np.indices(index.type.shape[:-1])[:count]
-            places = b.const(
-                np.ascontiguousarray(np.moveaxis(lead, 0, -1), index.type.np_dtype),
-                f"{node.name}_batch",
-            )
-            index = b.add(Concat(index.type.rank - 1), [places, index], node.name)
+        batch_dims = int(node.attrs.get("batch_dims", 0))
+        if batch_dims:
+            grid = np.indices(index.type.shape[:-1])[:batch_dims]
+            coordinates = np.moveaxis(grid, 0, -1)
+            places = np.ascontiguousarray(coordinates, index.type.np_dtype)
+            batch = b.const(places, f"{node.name}_batch")
+            index = b.add(Concat(index.type.rank - 1), [batch, index], node.name)
         return b.add(cls(), [x, index], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """GATHER_ND."""
+        """Read GATHER_ND, which has no attributes."""
         op.build.write(cls(), [op.input(0), op.input(1)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """GATHER_ND; version 2 is int8."""
+        """Return GATHER_ND."""
         return TfliteCode("GATHER_ND", ("GatherNdOptions", {}), self._version(op))
 
     def c(self, op: Op) -> KernelCall:
-        """Rows of bytes."""
+        """Return ek_take_nd_<index type>, which copies rows of bytes.
+
+        pitch: bytes between neighbours along each indexed dimension.
+        """
         x = op.inputs[0].type
         index = op.inputs[1]
         k = index.type.shape[-1]
-        size = x.np_dtype.itemsize
-        sizes = {
-            "n": prod(index.type.shape[:-1]),
-            "k": k,
-            "dim": list(x.shape[:k]),
-            "pitch": [s * size for s in element_strides(x.shape)[:k]],
-            "bytes": prod(x.shape[k:]) * size,
-        }
-        name = f"ek_take_nd_{suffix(index.type)}"
-        return KernelCall.of(
-            name, op.inputs[0], index, op.output, Struct("ek_take_nd_t", **sizes)
+        itemsize = x.np_dtype.itemsize
+        strides = element_strides(x.shape)[:k]
+        spec = Struct(
+            "ek_take_nd_t",
+            n=prod(index.type.shape[:-1]),
+            k=k,
+            dim=list(x.shape[:k]),
+            pitch=[stride * itemsize for stride in strides],
+            bytes=prod(x.shape[k:]) * itemsize,
         )
+        kernel = f"ek_take_nd_{suffix(index.type)}"
+        return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Rows and single elements."""
+        """Yield rows and single elements, in float and int8."""
         s8 = TensorType((2, 4, 5, 6), "int8", Quant.per_tensor(0.1, 3))
-        for label, index in (
-            ("rows", [[0, 1, 4], [1, 3, 0]]),
-            ("elements", [[[1, 2, 3, 4], [0, 0, 0, 0]]]),
-        ):
+        cases = {
+            "rows": [[0, 1, 4], [1, 3, 0]],
+            "elements": [[[1, 2, 3, 4], [0, 0, 0, 0]]],
+        }
+        for label, index in cases.items():
             data = np.array(index, np.int32)
             arg = Arg(TensorType(data.shape, "int32"), True, data)
-            yield Sample(cls(), (Arg(TensorType(s8.shape)), arg), label=label)
+            real = Arg(TensorType(s8.shape))
+            yield Sample(cls(), (real, arg), label=label)
             yield Sample(cls(), (Arg(s8), arg), label=f"{label}_s8")
 
 
-def _inside(index: Array, size: int) -> Array:
-    """Indices counted from the front, within the dimension."""
-    return np.clip(np.where(index < 0, index + size, index), 0, size - 1)
+def _clamped(index: Array, size: int) -> Array:
+    """Return the indices counted from the front and clamped to the dimension."""
+    from_front = np.where(index < 0, index + size, index)
+    return np.clip(from_front, 0, size - 1)
 
 
-def _counted(b: Builder, index: Value, size: int) -> Value:
-    """Constant indices counted from the front: TFLite knows no others."""
+def _from_front(b: Builder, index: Value, size: int) -> Value:
+    """Return constant indices counted from the front: TFLite has no negative ones."""
     if index.const is None or (index.const >= 0).all():
         return index
-    return b.const(_inside(index.const, size).astype(index.const.dtype), index.name)
+    from_front = _clamped(index.const, size)
+    return b.const(from_front.astype(index.const.dtype), index.name)
 
 
-def _even_steps(index: Value, size: int) -> Range | None:
-    """The range that constant indices run through, if they do."""
+def _equal_steps(index: Value, size: int) -> Range | None:
+    """Return the range of constant indices at equal steps, None for other indices.
+
+    Raises ValueError for an index out of range.
+    """
     if index.const is None or index.const.size == 0 or index.const.ndim > 1:
         return None
     flat = index.const.reshape(-1)
     if flat.min() < -size or flat.max() >= size:
         raise ValueError(f"index {flat.tolist()} of a dimension of {size}")
-    places = _inside(flat, size)
+
+    places = _clamped(flat, size)
+    # A single index has no step: any will do.
     steps = set(np.diff(places).tolist()) or {1}
     step = steps.pop()
-    return None if steps or step == 0 else (int(places[0]), len(places), int(step))
+    if steps or step == 0:
+        return None
+    return int(places[0]), len(places), int(step)

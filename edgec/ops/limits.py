@@ -1,5 +1,5 @@
-"""What support rules share: sizes between the largest that was seen mapped and the
-smallest that was refused.
+"""Sizes in support rules, between the largest tensor seen mapped by the Edge TPU compiler
+and the smallest one seen refused.
 """
 
 from __future__ import annotations
@@ -7,23 +7,31 @@ from __future__ import annotations
 from edgec.ir import TensorType, Uncertain
 
 ONE_ROW_MAPPED = 185_094
-"""Elements of the largest tensor of one row that was seen mapped: [1,2034,91], the head
-of a detector of 320 pixels.
+"""Elements of the largest tensor of one row seen mapped: [1,2034,91], the head of a
+detector of 320 pixels.
 """
 
 
 def within(size: int, mapped: int, refused: int | None, seen: str) -> str | None:
-    """What a rule on a size answers: None up to the largest mapped, `seen` from the
-    smallest refused on (None: none is known), and in the gap that nobody can tell.
+    """Return what a support rule on a size answers.
+
+    mapped: the largest size seen mapped. refused: the smallest one seen refused, None
+    when none is known. Returns None up to `mapped`, `seen` from `refused` on, and an
+    `Uncertain` for the sizes between, about which the evidence says nothing.
     """
     if size <= mapped:
         return None
-    return seen if refused is not None and size >= refused else Uncertain(seen)
+    if refused is not None and size >= refused:
+        return seen
+    return Uncertain(seen)
 
 
 def one_row(t: TensorType) -> bool:
-    """Whether the compiler sees an image of one row and several pixels: [1, pixels,
-    channels].
+    """Return whether the compiler sees an image of one row and several pixels.
+
+    Such a tensor is [1, pixels, channels].
     """
+    if t.rank < 2:
+        return False
     rows = t.shape[-3] if t.rank > 2 else 1
-    return rows == 1 and t.rank > 1 and min(t.shape[-2:]) > 1
+    return rows == 1 and min(t.shape[-2:]) > 1

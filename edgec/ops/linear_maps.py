@@ -1,5 +1,7 @@
-"""Operators that are a constant matrix along an axis: Fourier transforms, and what the
-resize ops do not resample.
+"""Operators that multiply one axis by a constant matrix: Fourier transforms, and resizes
+that the resize kernels do not have.
+
+Semantics: ONNX DFT, STFT and Resize.
 """
 
 from __future__ import annotations
@@ -19,211 +21,266 @@ from edgec.ops.matmul import FullyConnected
 from edgec.ops.shape import Reshape, transpose
 
 
-def _along(
-    b: Builder, x: Value, axis: int, matrix: Array, name: str, bias: Array | None = None
-) -> Value:
-    """y[…, i, …] = Σ matrix[i, j] x[…, j, …] on one axis."""
-    order = (*(i for i in range(x.type.rank) if i != axis), axis)
-    moved = x if axis == x.type.rank - 1 else transpose(b, x, order)
-    weights = [b.const(matrix.astype(np.float32), f"{name}_matrix")]
-    weights += (
-        [b.const(bias.astype(np.float32), f"{name}_bias")] if bias is not None else []
-    )
-    y = b.add(FullyConnected(), [moved, *weights], name)
-    if axis == x.type.rank - 1:
-        return y
-    return transpose(b, y, tuple(order.index(i) for i in range(x.type.rank)))
+@dataclass(frozen=True)
+class _Map:
+    """A linear map along one axis: y[…, i, …] = Σ matrix[i, j] x[…, j, …] + bias[i]."""
+
+    axis: int
+    matrix: Array
+    bias: Array | None = None
+
+    def apply(self, b: Builder, x: Value, name: str) -> Value:
+        """Return the map of `x`, as a fully connected layer over its last axis."""
+        rank = x.type.rank
+        is_last = self.axis == rank - 1
+        order = (*(i for i in range(rank) if i != self.axis), self.axis)
+        moved = x if is_last else transpose(b, x, order)
+
+        operands = [moved]
+        operands.append(b.const(self.matrix.astype(np.float32), f"{name}_matrix"))
+        if self.bias is not None:
+            operands.append(b.const(self.bias.astype(np.float32), f"{name}_bias"))
+        y = b.add(FullyConnected(), operands, name)
+
+        if is_last:
+            return y
+        back = tuple(order.index(i) for i in range(rank))
+        return transpose(b, y, back)
 
 
-def _fourier(
-    n: int, parts: int, length: int, inverse: bool, onesided: bool
-) -> tuple[Array, int, int]:
-    """The matrix that takes n numbers of 1 or 2 parts (real, imaginary) to theirs, and
-    how many of how many parts.
+@dataclass(frozen=True)
+class _Fourier:
+    """A discrete Fourier transform of a signal.
+
+    X[k] = Σ x[j] exp(∓2πi jk / length) / (1 or length): the sign and the divisor are
+    those of the inverse where `inverse` is set.
+
+    Attributes:
+        length: numbers of the transform; the signal is cut or padded with zeros
+        inverse: whether it is the inverse transform
+        onesided: whether a spectrum has its first length // 2 + 1 numbers only, as that
+            of a real signal needs no others
     """
-    units = np.eye(n, dtype=complex)
-    # row: number, part
-    basis = np.stack([units, 1j * units][:parts], 1).reshape(n * parts, n)
-    if inverse and onesided:
-        found = np.fft.irfft(basis, length, axis=1)[..., None]
-    else:
-        spectrum = (np.fft.ifft if inverse else np.fft.fft)(basis, length, axis=1)
-        spectrum = spectrum[:, : length // 2 + 1] if onesided else spectrum
-        found = np.stack([spectrum.real, spectrum.imag], -1)
-    return found.reshape(n * parts, -1).T, found.shape[1], found.shape[2]
+
+    length: int
+    inverse: bool
+    onesided: bool
+
+    def matrix(self, n: int, parts: int) -> tuple[Array, int, int]:
+        """Return the matrix of n numbers of 1 or 2 parts (real, imaginary).
+
+        Returns (matrix, numbers, parts of each) of the result. A row and a column stand
+        for a part of a number.
+        """
+        # The transform of each unit number is a column.
+        units = np.eye(n, dtype=complex)
+        by_part = [units, 1j * units][:parts]
+        basis = np.stack(by_part, 1).reshape(n * parts, n)
+
+        if self.inverse and self.onesided:
+            real = np.fft.irfft(basis, self.length, axis=1)
+            result = real[..., None]
+        else:
+            transform = np.fft.ifft if self.inverse else np.fft.fft
+            spectrum = transform(basis, self.length, axis=1)
+            if self.onesided:
+                spectrum = spectrum[:, : self.length // 2 + 1]
+            result = np.stack([spectrum.real, spectrum.imag], -1)
+        matrix = result.reshape(n * parts, -1).T
+        return matrix, result.shape[1], result.shape[2]
 
 
-def _transformed(
-    b: Builder, x: Value, length: int, inverse: bool, onesided: bool, name: str
-) -> Value:
-    """[…, n, parts] transformed along the last axis but one."""
+def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
+    """Return [..., n, parts] transformed along the last axis but one."""
     *lead, n, parts = x.type.shape
-    matrix, count, made = _fourier(n, parts, length, inverse, onesided)
+    matrix, count, result_parts = fourier.matrix(n, parts)
     rows = b.add(Reshape((*lead, n * parts)), [x], name)
-    y = b.add(
-        FullyConnected(),
-        [rows, b.const(matrix.astype(np.float32), f"{name}_matrix")],
-        name,
-    )
-    return b.add(Reshape((*lead, count, made)), [y], name)
+    weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
+    y = b.add(FullyConnected(), [rows, weights], name)
+    return b.add(Reshape((*lead, count, result_parts)), [y], name)
 
 
 @dataclass(frozen=True)
 class Dft(Composed):
-    """The discrete Fourier transform along an axis."""
+    """The discrete Fourier transform along an axis; the last axis holds 1 or 2 parts."""
 
     kind = "dft"
     onnx = ("DFT",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """The axis is an attribute before opset 20, an input from there on."""
+        """Read DFT with a constant length and axis.
+
+        The axis is an attribute before opset 20, an input from there on.
+        """
         b = node.build
         x = node.input(0)
-        given = node.const(1)
         name = node.name
-        rank, inverse, onesided = (
-            x.type.rank,
-            *(bool(node.attrs.get(n, 0)) for n in ("inverse", "onesided")),
-        )
+        rank = x.type.rank
+        length_input = node.const(1)
+        inverse = bool(node.attrs.get("inverse", 0))
+        onesided = bool(node.attrs.get("onesided", 0))
         if node.opset >= 20:
-            place = node.const(2)
+            axis_input = node.const(2)
         else:
-            place = np.array(node.attrs.get("axis", 1))
-        axis = axis_of(-2 if place is None else int(place.reshape(-1)[0]), rank)
+            axis_input = np.array(node.attrs.get("axis", 1))
+        axis = -2 if axis_input is None else int(axis_input.reshape(-1)[0])
+        axis = axis_of(axis, rank)
+
         n = x.type.shape[axis]
-        if given is not None:
-            length = int(given.reshape(-1)[0])
-        else:
-            length = 2 * (n - 1) if inverse and onesided else n
-        order = (*(i for i in range(rank - 1) if i != axis), axis, rank - 1)
-        moved = x if axis == rank - 2 else transpose(b, x, order)
-        y = _transformed(b, moved, length, inverse, onesided, name)
+        length = n
+        if length_input is not None:
+            length = int(length_input.reshape(-1)[0])
+        elif inverse and onesided:
+            # A real signal of even length has this one-sided spectrum.
+            length = 2 * (n - 1)
+        fourier = _Fourier(length, inverse, onesided)
+
         if axis == rank - 2:
-            return y
+            return _transformed(b, x, fourier, name)
+        order = (*(i for i in range(rank - 1) if i != axis), axis, rank - 1)
+        moved = transpose(b, x, order)
+        y = _transformed(b, moved, fourier, name)
         return transpose(b, y, tuple(order.index(i) for i in range(rank)))
 
 
 @dataclass(frozen=True)
 class Stft(Composed):
-    """Fourier transforms of windows of a signal."""
+    """The short-time Fourier transform: Fourier transforms of frames of a signal."""
 
     kind = "stft"
     onnx = ("STFT",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """[batch, length, parts] to [batch, frames, frequencies, 2]; step, window and
-        length are constants.
+        """Read STFT with a constant step, window and frame length.
+
+        [batch, length(, parts)] to [batch, frames, frequencies, 2].
         """
         b = node.build
         x = node.input(0)
         name = node.name
-        step = node.const(1)
+        step_input = node.const(1)
         window = node.const(2)
-        length = node.const(3)
-        assert step is not None
-        by, (batch, whole, *parts) = int(step.reshape(-1)[0]), x.type.shape
-        if length is not None:
-            n = int(length.reshape(-1)[0])
+        length_input = node.const(3)
+        assert step_input is not None
+        step = int(step_input.reshape(-1)[0])
+        batch, signal_length, *parts = x.type.shape
+
+        if length_input is not None:
+            length = int(length_input.reshape(-1)[0])
         else:
-            n = whole if window is None else len(window)
+            length = signal_length if window is None else len(window)
         if not parts:
-            x = b.add(Reshape((batch, whole, 1)), [x], name)
-        frames = 1 + (whole - n) // by
-        places = (np.arange(frames)[:, None] * by + np.arange(n)).astype(np.int64)
-        cut = b.add(Gather(1), [x, b.const(places, f"{name}_frames")], name)
+            x = b.add(Reshape((batch, signal_length, 1)), [x], name)
         width = x.type.shape[-1]
-        matrix, count, made = _fourier(
-            n, width, n, False, bool(node.attrs.get("onesided", 1))
-        )
+
+        # Frames overlap, so that they are gathered.
+        frames = 1 + (signal_length - length) // step
+        starts = np.arange(frames)[:, None] * step
+        places = (starts + np.arange(length)).astype(np.int64)
+        index = b.const(places, f"{name}_frames")
+        framed = b.add(Gather(1), [x, index], name)
+
+        # The window scales the columns of the transform's matrix.
+        fourier = _Fourier(length, False, bool(node.attrs.get("onesided", 1)))
+        matrix, count, result_parts = fourier.matrix(length, width)
         if window is not None:
             matrix = matrix * np.repeat(window.astype(np.float64), width)
-        rows = b.add(Reshape((batch, frames, n * width)), [cut], name)
-        y = b.add(
-            FullyConnected(),
-            [rows, b.const(matrix.astype(np.float32), f"{name}_matrix")],
-            name,
-        )
-        return b.add(Reshape((batch, frames, count, made)), [y], name)
+
+        rows = b.add(Reshape((batch, frames, length * width)), [framed], name)
+        weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
+        y = b.add(FullyConnected(), [rows, weights], name)
+        return b.add(Reshape((batch, frames, count, result_parts)), [y], name)
+
+
+RESIZE_ATTRIBUTES = (
+    "mode",
+    "coordinate_transformation_mode",
+    "antialias",
+    "cubic_coeff_a",
+    "exclude_outside",
+    "nearest_mode",
+    "extrapolation_value",
+)
+"""Attributes of Resize that ONNX's reference gets."""
 
 
 def resized(
     node: OnnxNode, sizes: list[int], scales: list[float], roi: Array | None
 ) -> Value:
-    """Resize as a matrix for each axis, which ONNX's reference gives: with a filter, or
-    a part of the image.
+    """Return a Resize as a matrix for each axis, with ONNX's reference as its source.
 
-    sizes: of the output. scales: what coordinates divide by, 0 for the ratio of sizes.
-    roi: start and end of each axis.
+    It serves antialiased resizes and those of a region of the image.
+
+    sizes: elements of the output along each axis. scales: divisors of coordinates, 0 for
+    the ratio of sizes. roi: the starts and then the ends of the region on each axis, as
+    fractions of the image.
     """
     b = node.build
     y = node.input(0)
     name = node.name
-    named = (
-        "mode",
-        "coordinate_transformation_mode",
-        "antialias",
-        "cubic_coeff_a",
-        "exclude_outside",
-    )
-    attrs = {
-        n: node.attrs[n]
-        for n in (*named, "nearest_mode", "extrapolation_value")
-        if n in node.attrs
-    }
+    attrs = {n: node.attrs[n] for n in RESIZE_ATTRIBUTES if n in node.attrs}
     rank = y.type.rank
-    for axis, (d, size, scale) in enumerate(
-        zip(y.type.shape, sizes, scales, strict=True)
-    ):
-        if roi is None:
-            part = (0.0, 1.0)
-        else:
-            part = (float(roi[axis]), float(roi[rank + axis]))
-        if (d, part) == (size, (0.0, 1.0)) and scale in (0, 1):
+    whole = (0.0, 1.0)
+    for axis in range(rank):
+        size = y.type.shape[axis]
+        region = whole
+        if roi is not None:
+            region = (float(roi[axis]), float(roi[rank + axis]))
+        is_same = sizes[axis] == size and region == whole
+        if is_same and scales[axis] in (0, 1):
             continue
-        line = _Line(attrs, size, scale, part)
-        offset = line.of(np.zeros((1, d), np.float32))[0]
-        matrix = (line.of(np.eye(d, dtype=np.float32)) - offset).T
-        y = _along(b, y, axis, matrix, name, offset if offset.any() else None)
+
+        # The resize is affine: the zero vector gives its offset, the unit vectors its
+        # matrix.
+        line = _ResizedLine(attrs, sizes[axis], scales[axis], region)
+        offset = line.resize(np.zeros((1, size), np.float32))[0]
+        columns = line.resize(np.eye(size, dtype=np.float32)) - offset
+        bias = offset if offset.any() else None
+        y = _Map(axis, columns.T, bias).apply(b, y, name)
     return y
 
 
 @dataclass(frozen=True)
-class _Line:
-    """Resize of rows."""
+class _ResizedLine:
+    """A Resize of the rows of a matrix.
+
+    Attributes:
+        attrs: attributes of the ONNX node
+        size: elements of a resized row
+        scale: divisor of coordinates, 0 for the ratio of sizes
+        region: start and end of the resized part of a row, as fractions of it
+    """
 
     attrs: Mapping[str, Any]
     size: int
     scale: float
-    part: tuple[float, float]
+    region: tuple[float, float]
 
-    def of(self, rows: Array) -> Array:
-        """The rows resized, by ONNX's reference."""
+    def resize(self, rows: Array) -> Array:
+        """Return the rows resized by ONNX's reference, in float64."""
         from onnx.reference import ReferenceEvaluator
 
-        names = [
-            "x",
-            "roi",
-            "scales" if self.scale else "",
-            "" if self.scale else "sizes",
-        ]
-        made = onnx.helper.make_node(
-            "Resize", names if names[3] else names[:3], ["y"], **self.attrs
-        )
-        infos = (
-            [onnx.ValueInfoProto(name=n) for n in given if n]
-            for given in (names, ["y"])
-        )
-        graph = onnx.helper.make_graph([made], "rows", *infos)
-        model = onnx.helper.make_model(
-            graph, opset_imports=[onnx.helper.make_opsetid("", 19)]
-        )
+        # A Resize has either scales or sizes.
+        names = ["x", "roi", "scales"] if self.scale else ["x", "roi", "", "sizes"]
+        start, end = self.region
         feeds = {
             "x": rows,
-            "roi": np.array([0, self.part[0], 1, self.part[1]], np.float32),
+            "roi": np.array([0, start, 1, end], np.float32),
             "scales": np.array([1, self.scale], np.float32),
             "sizes": np.array([len(rows), self.size], np.int64),
         }
-        found = ReferenceEvaluator(model).run(None, {n: feeds[n] for n in names if n})
-        return np.asarray(found[0], np.float64)
+        used_feeds = {name: feeds[name] for name in names if name}
+        evaluator = ReferenceEvaluator(self._model(names))
+        results = evaluator.run(None, used_feeds)
+        return np.asarray(results[0], np.float64)
+
+    def _model(self, names: list[str]) -> onnx.ModelProto:
+        """Return an ONNX model of one Resize with these input names ("": absent)."""
+        node = onnx.helper.make_node("Resize", names, ["y"], **self.attrs)
+        inputs = [onnx.ValueInfoProto(name=name) for name in names if name]
+        outputs = [onnx.ValueInfoProto(name="y")]
+        graph = onnx.helper.make_graph([node], "rows", inputs, outputs)
+        opset = onnx.helper.make_opsetid("", 19)
+        return onnx.helper.make_model(graph, opset_imports=[opset])

@@ -1,5 +1,5 @@
-"""What ONNX's QuantizeLinear and DequantizeLinear say, and their arithmetic where the
-IR's quantized types cannot.
+"""Readers of ONNX's QuantizeLinear and DequantizeLinear, and their arithmetic on floats
+where the IR's quantized types cannot express the scales.
 
 real = scale * (q - zero point), by scales of the whole tensor, of an axis or of blocks
 of one, constant or computed. The IR's types hold constant scales of int8 tensors; those
@@ -16,7 +16,9 @@ from onnx import TensorProto
 from edgec.ir import (
     Array,
     Builder,
+    Graph,
     OnnxNode,
+    Op,
     OpDef,
     Quant,
     QuantRule,
@@ -32,14 +34,20 @@ from edgec.ops.shape import Reshape
 from edgec.ops.unary import Round
 
 _SHIFT = {"int8": 0, "uint8": 128}
-"""What is taken from the integers of a file for int8 ones."""
+"""Subtracted from 8-bit integers of a file to get int8 ones."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a node scales. dtype: of the integers in the file. axis: None for the whole
-    tensor. block: elements of the axis that share a scale. quant: the same as a type
-    has it for int8 integers, None where no type can.
+    """The scales and zero points of a QuantizeLinear or DequantizeLinear node.
+
+    Attributes:
+        scale: reals, one number, or one for each slice or block of an axis
+        zero: zero points of the same shape, None: 0
+        dtype: element type of the integers in the file
+        axis: axis along which scales differ, None: one scale for the whole tensor
+        block: elements of the axis that share a scale, 0: each slice has one
+        quant: the same as the quantization of an int8 type; None: no type can hold it
     """
 
     scale: Value
@@ -51,80 +59,114 @@ class Form:
 
     @classmethod
     def of_quantize(cls, node: OnnxNode) -> Form:
-        """Of QuantizeLinear; without a zero point and a type its output is uint8."""
+        """Return the form of QuantizeLinear.
+
+        Without a zero point and a type its output is uint8.
+        """
         code = node.attrs.get("output_dtype", 0) or TensorProto.UINT8
+        # They concern float8, and the precision of the division.
+        node.attrs.ignore("saturate", "precision")
         zero = node.optional(2)
-        if zero is None and code not in ONNX_TYPES:
+        if zero is not None:
+            return cls._of(node, zero.type.dtype)
+        if code not in ONNX_TYPES:
             raise ValueError(
                 f"the element type {TensorProto.DataType.Name(code).lower()} is not "
                 "supported"
             )
-        node.attrs.ignore("saturate", "precision")  # of float8, and of the division
-        return cls._of(node, zero.type.dtype if zero is not None else ONNX_TYPES[code])
+        return cls._of(node, ONNX_TYPES[code])
 
     @classmethod
     def of_dequantize(cls, node: OnnxNode) -> Form:
-        """Of DequantizeLinear."""
-        node.attrs.ignore("output_dtype")  # every float is float32
+        """Return the form of DequantizeLinear, whose output is float32 in any case."""
+        node.attrs.ignore("output_dtype")
         x = node.input(0)
-        return cls._of(node, "uint8" if x in node.uint8 else x.type.dtype)
+        dtype = "uint8" if x in node.uint8 else x.type.dtype
+        return cls._of(node, dtype)
 
     @classmethod
     def _of(cls, node: OnnxNode, dtype: str) -> Form:
+        """Return the form of a node whose integers have the given element type."""
         scale = node.input(1)
         zero = node.optional(2)
-        shape = node.input(0).type.shape
+        rank = node.input(0).type.rank
         axis = node.attrs.get("axis", 1)
         block = node.attrs.get("block_size", 0)
-        whole = scale.type.size == 1 and not block
-        at = None if whole else axis_of(axis, len(shape))
+
+        place: int | None = None
+        if scale.type.size != 1 or block:
+            place = axis_of(axis, rank)
+
+        # A type holds constant scales without blocks, and int8 zero points.
         quant = None
-        if (
-            scale.const is not None
-            and (zero is None or zero.const is not None)
-            and not block
-            and dtype in _SHIFT
-        ):
-            scales = tuple(float(s) for s in scale.const.reshape(-1))
-            if zero is None:
-                zeros = np.zeros(len(scales), np.int64)
-            else:
-                zeros = np.asarray(zero.const).reshape(-1)
-            quant = Quant(scales, tuple(int(z) - _SHIFT[dtype] for z in zeros), at)
-        return cls(scale, zero, dtype, at, block, quant)
+        is_constant = scale.const is not None and (zero is None or _is_constant(zero))
+        if is_constant and not block and dtype in _SHIFT:
+            quant = _int8_quant(scale, zero, _SHIFT[dtype], place)
+        return cls(scale, zero, dtype, place, block, quant)
 
     def along(self, b: Builder, v: Value, shape: tuple[int, ...]) -> Value:
-        """The scale or the zero point as floats that broadcast over a tensor of this
-        shape.
+        """Return the scale or the zero point as floats that broadcast over a tensor.
+
+        v: `scale` or `zero`. shape: of the tensor.
         """
-        real = v if v.type.dtype == "float32" else b.add(Cast("float32"), [v], v.name)
+        real = _as_float(b, v)
         if self.axis is None:
             return b.add(Reshape(()), [real], v.name) if real.type.rank else real
         if self.block:
-            if v.const is None:
-                index = np.repeat(np.arange(v.type.shape[self.axis]), self.block)[
-                    : shape[self.axis]
-                ]
-                return b.add(
-                    Gather(self.axis),
-                    [real, b.const(index, f"{v.name}_blocks")],
-                    v.name,
-                )
-            repeated = np.repeat(v.const, self.block, self.axis).astype(np.float32)
-            return b.const(
-                np.take(repeated, range(shape[self.axis]), self.axis), v.name
-            )
-        return b.add(
-            Reshape(tuple(d if i == self.axis else 1 for i, d in enumerate(shape))),
-            [real],
-            v.name,
-        )
+            return self._repeated(b, v, real, shape[self.axis])
+
+        sizes = [1] * len(shape)
+        sizes[self.axis] = shape[self.axis]
+        return b.add(Reshape(tuple(sizes)), [real], v.name)
+
+    def _repeated(self, b: Builder, v: Value, real: Value, size: int) -> Value:
+        """Return one number for each of `size` elements, of one for each block.
+
+        real: `v` as floats. The last block may be partial.
+        """
+        assert self.axis is not None
+        if v.const is None:
+            blocks = np.arange(v.type.shape[self.axis])
+            index = np.repeat(blocks, self.block)[:size]
+            numbers = b.const(index, f"{v.name}_blocks")
+            return b.add(Gather(self.axis), [real, numbers], v.name)
+        repeated = np.repeat(v.const, self.block, self.axis).astype(np.float32)
+        return b.const(np.take(repeated, range(size), self.axis), v.name)
+
+
+def _is_constant(value: Value) -> bool:
+    """Return whether a value is a constant."""
+    return value.const is not None
+
+
+def _int8_quant(
+    scale: Value, zero: Value | None, shift: int, axis: int | None
+) -> Quant:
+    """Return the quantization of an int8 type for constant scales and zero points.
+
+    shift: what the zero points are greater by in the file.
+    """
+    assert scale.const is not None
+    scales = tuple(float(s) for s in scale.const.reshape(-1))
+    if zero is None:
+        zeros = np.zeros(len(scales), np.int64)
+    else:
+        zeros = np.asarray(zero.const).reshape(-1)
+    zero_points = tuple(int(z) - shift for z in zeros)
+    return Quant(scales, zero_points, axis)
+
+
+def _as_float(b: Builder, x: Value) -> Value:
+    """Return `x` as float32."""
+    if x.type.dtype == "float32":
+        return x
+    return b.add(Cast("float32"), [x], x.name)
 
 
 def constant(node: OnnxNode, form: Form) -> Value:
-    """The floats that constant integers stand for.
+    """Return the reals of constant integers.
 
-    8-bit ones can be had back from them: the type tells the scale.
+    8-bit integers can be had back from them, as the type keeps the scale.
     """
     reals = to_reals(node, form)
     if form.quant is not None:
@@ -133,126 +175,159 @@ def constant(node: OnnxNode, form: Form) -> Value:
 
 
 def to_reals(node: OnnxNode, form: Form) -> Value:
-    """scale * (q - zero point) in floats."""
+    """Return scale * (q - zero point), computed in float32."""
     b = node.build
     x = restored(node.build, node.input(0), node.uint8)
+    shape = x.type.shape
     y = b.add(Cast("float32"), [x], node.name)
     if form.zero is not None:
-        y = b.add(Sub(), [y, form.along(b, form.zero, x.type.shape)], node.name)
-    return b.add(Mul(), [y, form.along(b, form.scale, x.type.shape)], node.name)
+        zero = form.along(b, form.zero, shape)
+        y = b.add(Sub(), [y, zero], node.name)
+    scale = form.along(b, form.scale, shape)
+    return b.add(Mul(), [y, scale], node.name)
 
 
 def to_integers(node: OnnxNode, form: Form) -> Value:
-    """round(x / scale) + zero point, ties to even, saturated."""
+    """Return round(x / scale) + zero point, half to even, saturated to the type."""
     b = node.build
     x = node.input(0)
-    info = np.iinfo(form.dtype)
-    real = x if x.type.dtype == "float32" else b.add(Cast("float32"), [x], x.name)
-    y = b.add(
-        Round(),
-        [b.add(Div(), [real, form.along(b, form.scale, x.type.shape)], node.name)],
-        node.name,
-    )
+    shape = x.type.shape
+    real = _as_float(b, x)
+
+    scale = form.along(b, form.scale, shape)
+    steps = b.add(Div(), [real, scale], node.name)
+    y = b.add(Round(), [steps], node.name)
     if form.zero is not None:
-        y = b.add(Add(), [y, form.along(b, form.zero, x.type.shape)], node.name)
+        zero = form.along(b, form.zero, shape)
+        y = b.add(Add(), [y, zero], node.name)
+
+    info = np.iinfo(form.dtype)
     y = b.add(Clamp(float(info.min), float(info.max)), [y], node.name)
     return b.add(Cast(form.dtype), [y], node.name)
 
 
 def restored(b: Builder, x: Value, uint8: set[Value]) -> Value:
-    """A quantized value as the plain integers that the file has."""
+    """Return a quantized int8 value as the plain integers of the file.
+
+    uint8: values that are uint8 in the file.
+    """
     if not x.type.is_quantized or x.type.dtype != "int8":
         return x
     wide = b.add(Cast("int32"), [x], x.name)
     if x not in uint8:
         return b.add(Cast("int8"), [wide], x.name)
-    return b.add(
-        Cast("uint8"),
-        [b.add(Add(), [wide, b.const(np.array(128, np.int32), "shift")], x.name)],
-        x.name,
-    )
+    shift = b.const(np.array(128, np.int32), "shift")
+    shifted = b.add(Add(), [wide, shift], x.name)
+    return b.add(Cast("uint8"), [shifted], x.name)
 
 
 def stated(node: OnnxNode, form: Form, to_int8: OpDef) -> Value | None:
-    """The int8 value whose type has the scale of a DequantizeLinear; None where it
-    cannot.
+    """Return the int8 value whose type has the scale of a DequantizeLinear.
 
-    An input of the model, or what is that input in another shape, gets the scale here;
-    `to_int8` brings uint8 to int8.
+    An input of the model gets the scale here, and so does a value that is that input in
+    another shape; `to_int8` brings uint8 to int8. None where the value cannot have the
+    scale.
     """
     x = node.input(0)
     if form.quant is None or form.axis is not None:
         return None
-    if x.type.is_quantized and x.type.dtype == "int8":
-        if x.type.quant == form.quant and (x in node.uint8) == (form.dtype == "uint8"):
-            return x
-        return None
-    return _state(node, x, form.quant, to_int8)
+    if not x.type.is_quantized or x.type.dtype != "int8":
+        return _with_scale(node, x, form.quant, to_int8)
+
+    is_same_type = (x in node.uint8) == (form.dtype == "uint8")
+    if x.type.quant == form.quant and is_same_type:
+        return x
+    return None
 
 
-def _state(node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef) -> Value | None:
-    b = node.build
-    graph = node.build.graph
-    if x in graph.inputs:
-        if x.type.dtype == "int8":
-            outer = quant
-        else:
-            outer = Quant(quant.scale, (quant.zero_point[0] + 128,))
-        if x.type.quant not in (None, outer):
-            return None
-        x.type = x.type.with_quant(outer)
-        if x.type.dtype == "int8":
-            return x
-        made = next(
-            (op.output for op in graph.ops if op.spec == to_int8 and op.inputs == [x]),
-            None,
-        )
-        if made is None:
-            made = b.add(to_int8, [x], f"{x.name}_int8", quant)
-            # before whatever read the input so far
-            graph.ops.insert(0, graph.ops.pop())
-            node.uint8.add(made)
-        return made
-    maker = next((op for op in graph.ops if x in op.outputs), None)
-    if (
-        maker is None
-        or maker.spec.quant is not QuantRule.SAME
-        or len(maker.inputs) > 1
-        or len(maker.outputs) > 1
-    ):
+def _with_scale(node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef) -> Value | None:
+    """Return `x`, or an int8 value in its place, with a scale given to its type.
+
+    None where `x` is neither an input of the model nor made of one by ops that only
+    move elements.
+    """
+    if x in node.build.graph.inputs:
+        return _input_with_scale(node, x, quant, to_int8)
+    producer = _moving_producer(node.build.graph, x)
+    if producer is None:
         return None
-    if any(x in op.inputs for op in graph.ops):
-        source = None
-    else:
-        source = _state(node, maker.inputs[0], quant, to_int8)
+    source = _with_scale(node, producer.inputs[0], quant, to_int8)
     if source is None:
         return None
-    maker.inputs = [source]
+
+    producer.inputs = [source]
     if x.type.dtype == "uint8":
         node.uint8.add(x)
     x.type = x.type.with_quant(quant, "int8")
     return x
 
 
-def integers(x: Array, t: TensorType) -> Array:
-    """The int8 integers of floats that stand for some, by the scale that their type
-    remembers.
+def _moving_producer(graph: Graph, x: Value) -> Op | None:
+    """Return the op that writes `x`, if it only moves elements of one input.
+
+    None also where another op reads `x` already, and so its type without a scale.
     """
+    producer = next((op for op in graph.ops if x in op.outputs), None)
+    if producer is None or producer.spec.quant is not QuantRule.SAME:
+        return None
+    if len(producer.inputs) > 1 or len(producer.outputs) > 1:
+        return None
+    if any(x in op.inputs for op in graph.ops):
+        return None
+    return producer
+
+
+def _input_with_scale(
+    node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef
+) -> Value | None:
+    """Return an input of the model with a scale, a uint8 one brought to int8.
+
+    None where it has another scale already.
+    """
+    b = node.build
+    graph = b.graph
+    outer = quant
+    if x.type.dtype != "int8":
+        outer = Quant(quant.scale, (quant.zero_point[0] + 128,))
+    if x.type.quant not in (None, outer):
+        return None
+
+    x.type = x.type.with_quant(outer)
+    if x.type.dtype == "int8":
+        return x
+    for op in graph.ops:
+        if op.spec == to_int8 and op.inputs == [x]:
+            return op.output
+
+    converted = b.add(to_int8, [x], f"{x.name}_int8", quant)
+    # It must come before all ops that read the input so far.
+    graph.ops.insert(0, graph.ops.pop())
+    node.uint8.add(converted)
+    return converted
+
+
+def integers(x: Array, t: TensorType) -> Array:
+    """Return the int8 integers of reals made by `constant`, by their type's scale."""
     assert t.quant is not None
     scale, zero = t.quant.broadcast(x.ndim)
-    whole: Array = np.clip(
-        np.rint(x.astype(np.float64) / scale) + zero, -128, 127
-    ).astype(np.int8)
+    steps = np.rint(x.astype(np.float64) / scale) + zero
+    whole: Array = np.clip(steps, -128, 127).astype(np.int8)
     return whole
 
 
 def quantized_weights(w: Array) -> tuple[Array, Quant]:
-    """int8 for weights that the file has in floats, in the steps that onnxruntime gives
-    them: from the least to the most of the whole tensor and 0, in float32.
+    """Return float weights of a file as int8, with their quantization.
+
+    They have the steps that onnxruntime gives them: from the least to the greatest
+    element of the whole tensor and 0, in float32.
     """
     low = min(np.float32(w.min(initial=0)), np.float32(0))
     high = max(np.float32(w.max(initial=0)), np.float32(0))
-    scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
+    scale = np.float32(1)
+    if high > low:
+        scale = np.float32((high - low) / np.float32(255))
     zero = int(np.clip(np.rint(np.float32(-128) - low / scale), -128, 127))
-    q = np.clip(np.rint(w.astype(np.float32) / scale) + zero, -128, 127).astype(np.int8)
+
+    steps = np.rint(w.astype(np.float32) / scale) + zero
+    q = np.clip(steps, -128, 127).astype(np.int8)
     return q, Quant.per_tensor(float(scale), zero)

@@ -1,5 +1,6 @@
-"""Matrix products: with constant weights (fully connected layers) and of two
-activations.
+"""Matrix products: with constant weights (fully connected layers), and of two activations.
+
+Semantics: ONNX Gemm and MatMul, TFLite FULLY_CONNECTED and BATCH_MATMUL.
 """
 
 from __future__ import annotations
@@ -52,18 +53,21 @@ from edgec.ops.shape import Reshape, transpose
 
 @dataclass(frozen=True)
 class FullyConnected(OpDef):
-    """y = x · wᵀ + bias over the last dimension.
+    """A fully connected layer: y = act(x · wᵀ + bias) over the last dimension.
 
-    Inputs: x, weights [O,K], bias [O] (int32 when quantized; optional).
+    Inputs: x, weights [O, K], optional bias [O] (int32 when quantized).
 
-    Without `keep_dims` x is taken as [size / K, K] whatever its shape, as TFLite does.
+    Attributes:
+        act: fused activation
+        keep_dims: whether the output keeps the leading dimensions of x; without it x is
+            taken as [size / K, K] whatever its shape, as TFLite does
     """
 
     act: str = "none"
     keep_dims: bool = True
     even: bool = False
-    """Whether int8 results are scaled in float32 and rounded with ties to even, as
-    onnxruntime does it.
+    """Whether int8 results are scaled in float32 and rounded half to even, as onnxruntime
+    does.
     """
 
     kind = "fully_connected"
@@ -71,74 +75,85 @@ class FullyConnected(OpDef):
     edgetpu_versions = {"FULLY_CONNECTED": Versions(4)}
     onnx = ("Gemm",)
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
-    # interpreters before TFLite 2.16 know one scale only
+    # Interpreters before TFLite 2.16 know one scale only.
     per_channel: ClassVar[bool] = False
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """[…, O] or [rows, O]."""
-        image, w, *bias = x
-        if w.rank != 2 or image.rank < 1 or 0 in w.shape or image.size % w.shape[1]:
-            raise ValueError(f"weights {w} do not fit {image}")
-        o, k = w.shape
-        real_types(self, image, w)
-        if bias and bias[0].size != o:
-            raise ValueError(f"bias {bias[0]} does not fit {o} outputs")
+        """Return the output, […, O] or [rows, O].
+
+        Raises ValueError when weights or bias do not fit.
+        """
+        data, weights, *bias = x
+        is_matrix = weights.rank == 2 and 0 not in weights.shape
+        if not is_matrix or data.rank < 1 or data.size % weights.shape[1]:
+            raise ValueError(f"weights {weights} do not fit {data}")
+        out_channels, depth = weights.shape
+        real_types(self, data, weights)
+        if bias and bias[0].size != out_channels:
+            raise ValueError(f"bias {bias[0]} does not fit {out_channels} outputs")
+
         if not self.keep_dims:
-            return (TensorType((image.size // k, o), image.dtype),)
-        if image.shape[-1] != k:
-            raise ValueError(f"weights {w} do not fit {image}")
-        return (TensorType((*image.shape[:-1], o), image.dtype),)
+            rows = data.size // depth
+            return (TensorType((rows, out_channels), data.dtype),)
+        if data.shape[-1] != depth:
+            raise ValueError(f"weights {weights} do not fit {data}")
+        return (TensorType((*data.shape[:-1], out_channels), data.dtype),)
 
     def macs(self, op: Op) -> int:
-        """One per weight and row."""
+        """Return one multiplication for each output and weight of its row."""
         return op.output.type.size * op.inputs[1].type.shape[1]
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Float: float32 sums. int8: exact int32 sums, scaled in double (see
-        `_output_scales`).
+        """Compute float32 sums, or exact int32 sums that are scaled once.
+
+        int8: acc = Σ (x - zero_x)(w - zero_w) + bias, times `_output_scales` in double
+        as LiteRT does, or with `even` as onnxruntime does.
         """
-        w = x[1]
-        wt = xt[1]
-        rows = x[0].reshape(-1, w.shape[1])
+        rows = x[0].reshape(-1, x[1].shape[1])
+        bias = x[2].reshape(-1) if len(x) > 2 else None
         if xt[0].dtype == "float32":
-            y = rows @ w.T
-            y = y + x[2].reshape(-1) if len(x) > 2 else y
-            return [clamp_float(y.astype(np.float32), self.act).reshape(yt[0].shape)]
-        # float64 holds these integer sums exactly, and numpy multiplies floats far
-        # faster than integers
-        assert wt.quant is not None
-        acc = (rows.astype(np.float64) - xt[0].zero_point) @ (
-            w.astype(np.float64) - wt.quant.broadcast(2)[1]
-        ).T
-        total = acc.astype(np.int64) + (x[2].reshape(-1) if len(x) > 2 else 0)
-        if self.even:
-            y = requantize(
-                total.astype(np.int32), xt[0], wt, yt[0], self.act, even=True
-            )
+            y = rows @ x[1].T
+            if bias is not None:
+                y = y + bias
+            y = clamp_float(y.astype(np.float32), self.act)
             return [y.reshape(yt[0].shape)]
-        y = (
-            round_half_away(total.astype(np.int32) * _output_scales(xt[0], wt, yt[0]))
-            + yt[0].zero_point
-        )
-        return [
-            np.clip(y, *activation_range(self.act, yt[0]))
-            .astype(yt[0].np_dtype)
-            .reshape(yt[0].shape)
-        ]
+
+        # float64 holds these integer sums exactly, and numpy multiplies matrices of
+        # floats far faster than of integers.
+        weights_type = xt[1]
+        assert weights_type.quant is not None
+        _, weights_zero = weights_type.quant.broadcast(2)
+        centred = rows.astype(np.float64) - xt[0].zero_point
+        weights = x[1].astype(np.float64) - weights_zero
+        total = (centred @ weights.T).astype(np.int64)
+        if bias is not None:
+            total = total + bias
+        acc = total.astype(np.int32)
+
+        if self.even:
+            y = requantize(acc, xt[0], weights_type, yt[0], self.act, even=True)
+            return [y.reshape(yt[0].shape)]
+        real = acc * _output_scales(xt[0], weights_type, yt[0])
+        y = round_half_away(real) + yt[0].zero_point
+        low, high = activation_range(self.act, yt[0])
+        y = np.clip(y, low, high).astype(yt[0].np_dtype)
+        return [y.reshape(yt[0].shape)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Gemm: alpha * A' · B' + beta * C.
+        """Read Gemm: alpha * A' · B' + beta * C, where A' and B' may be transposed.
 
-        MatMul with a matrix on the right is read by `BatchMatMul`.
+        C becomes a bias when it is constant and one number for each output. MatMul with
+        a matrix on the right is read by `BatchMatMul`.
         """
         b = node.build
         a = node.input(0)
         w = node.input(1)
+        name = node.name
         alpha = float(node.attrs.get("alpha", 1.0))
         beta = float(node.attrs.get("beta", 1.0))
         if node.attrs.get("transA", 0):
@@ -146,127 +161,116 @@ class FullyConnected(OpDef):
         if not node.attrs.get("transB", 0):
             w = transpose(b, w, (1, 0))
         w = _scaled(b, w, alpha)
+
         c = node.optional(2)
         if c is None or beta == 0:
-            return b.add(cls(), [a, w], node.name)
+            return b.add(cls(), [a, w], name)
         c = _scaled(b, c, beta)
-        o = w.type.shape[0]
-        if (
-            c.const is not None
-            and c.type.size in (1, o)
-            and c.type.shape[-1:] in ((), (1,), (o,))
-        ):
-            bias = b.const(np.broadcast_to(c.const.reshape(-1), (o,)).copy(), c.name)
-            return b.add(cls(), [a, w, bias], node.name)
-        return b.add(Add(), [b.add(cls(), [a, w], node.name), c], node.name)
+        out_channels = w.type.shape[0]
+        if c.const is not None and _is_row(c.type, out_channels):
+            array = np.broadcast_to(c.const.reshape(-1), (out_channels,)).copy()
+            bias = b.const(array, c.name)
+            return b.add(cls(), [a, w, bias], name)
+        return b.add(Add(), [b.add(cls(), [a, w], name), c], name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """FULLY_CONNECTED in the default weights format."""
-        if op.options.weightsFormat:
+        """Read FULLY_CONNECTED with weights in the default format."""
+        options = op.options
+        if options.weightsFormat:
             raise ValueError("shuffled weights are not supported")
-        # see with_float_weights; the bias has a type
+
+        # Float inputs are not quantized here (see `with_float_weights`), and the bias
+        # has a type.
         op.ignore("asymmetricQuantizeInputs", "quantizedBiasType")
-        spec = cls(
-            TFLITE_ACTIVATIONS[op.options.fusedActivationFunction],
-            bool(op.options.keepNumDims),
-        )
+        act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+        spec = cls(act, bool(options.keepNumDims))
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Version 4 is int8, 6 takes no bias there; 5 keeps the dimensions."""
-        x = op.inputs[0].type
-        y = op.output.type
-        keep = self.keep_dims and y.shape != (x.size // x.shape[-1], y.shape[-1])
-        options = {
-            "fusedActivationFunction": tflite_activation(self.act, op.output.type),
-            "keepNumDims": keep,
-        }
-        version = 5 if keep else 4 if x.dtype == "int8" else 1
-        inputs = (*op.inputs, *(None,) * (3 - len(op.inputs)))
-        return TfliteCode(
-            "FULLY_CONNECTED", ("FullyConnectedOptions", options), version, inputs
-        )
+        """Return FULLY_CONNECTED.
 
-    def c(self, op: Op) -> KernelCall:
-        """ek_fully_connected_<type>; the weights stay [O,K], so that both operands run
-        along memory.
+        Version 4 introduced int8 and 5 the kept dimensions. Version 6 takes no bias in
+        int8; the third input is always written, absent where there is none.
         """
         x = op.inputs[0].type
-        w = op.inputs[1]
         y = op.output.type
-        o, k = w.type.shape
-        zero = np.zeros(o, np.int32 if x.dtype == "int8" else np.float32)
-        bias = op.inputs[2] if len(op.inputs) > 2 else Table(zero, "b")
-        args = (op.inputs[0], w, bias, op.output, y.size // o, k, o)
+        rows = x.size // x.shape[-1]
+        keeps_dims = self.keep_dims and y.shape != (rows, y.shape[-1])
+        fields = {
+            "fusedActivationFunction": tflite_activation(self.act, y),
+            "keepNumDims": keeps_dims,
+        }
+
+        version = 4 if x.dtype == "int8" else 1
+        if keeps_dims:
+            version = 5
+        absent = (None,) * (3 - len(op.inputs))
+        options = ("FullyConnectedOptions", fields)
+        return TfliteCode("FULLY_CONNECTED", options, version, (*op.inputs, *absent))
+
+    def c(self, op: Op) -> KernelCall:
+        """Return ek_fully_connected_<type>.
+
+        The weights stay [O, K], so that both operands of a dot product are contiguous.
+        """
+        x = op.inputs[0].type
+        weights = op.inputs[1]
+        out_channels, depth = weights.type.shape
+        rows = op.output.type.size // out_channels
+        if len(op.inputs) > 2:
+            bias: Value | Table = op.inputs[2]
+        else:
+            dtype = np.int32 if x.dtype == "int8" else np.float32
+            bias = Table(np.zeros(out_channels, dtype), "b")
         return KernelCall.of(
-            f"ek_fully_connected_{kernel_suffix(x, self.even)}", *args, self._last(op)
+            f"ek_fully_connected_{kernel_suffix(x, self.even)}",
+            op.inputs[0],
+            weights,
+            bias,
+            op.output,
+            rows,
+            depth,
+            out_channels,
+            self._requantization(op),
         )
 
-    def _last(self, op: Op) -> Struct:
-        """The trailing struct of the kernel."""
+    def _requantization(self, op: Op) -> Struct:
+        """Return the kernel's trailing struct: clamp range, zero points and scales."""
         x = op.inputs[0].type
-        w = op.inputs[1].type
+        weights = op.inputs[1].type
         y = op.output.type
         if x.dtype == "float32":
             return act_f32(self.act)
         if self.even:
             return requantize_struct(op, self.act, even=True)
+
         low, high = activation_range(self.act, y)
-        assert w.quant is not None
-        zeros = {
-            "x_zero": x.zero_point,
-            "w_zero": w.quant.zero_point[0],
-            "y_zero": y.zero_point,
-        }
+        assert weights.quant is not None
         return Struct(
             "ek_scale_f64_t",
-            **zeros,
+            x_zero=x.zero_point,
+            w_zero=weights.quant.zero_point[0],
+            y_zero=y.zero_point,
             low=low,
             high=high,
-            scale=Table(_output_scales(x, w, y), "s"),
+            scale=Table(_output_scales(x, weights, y), "s"),
         )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Rows, kept dimensions, activations, no bias; float, per-tensor, per-channel
-        and asymmetric int8.
+        """Yield rows, kept dimensions, activations, and a layer without a bias.
+
+        Each in float and in per-tensor, per-channel and asymmetric int8.
         """
-        for label, spec, size, bias in (
-            ("row", cls(), (1, 33), True),
-            ("rows", cls("relu6"), (3, 8), False),
-            ("keep", cls("relu"), (1, 3, 2, 8), True),
-            ("flatten", cls(keep_dims=False), (2, 3, 4), True),
-        ):
-            o = 7
-            k = 33 if label == "row" else 12 if label == "flatten" else 8
-            tail = (Arg(TensorType((o,)), True),) if bias else ()
-            yield Sample(
-                spec,
-                (Arg(TensorType(size)), Arg(TensorType((o, k)), True), *tail),
-                label=label,
-            )
-            scales = tuple(float(np.float32(0.01 + 0.003 * i)) for i in range(o))
-            per_channel = Quant(scales, (0,) * o, 0)
-            for name, quant in (
-                ("s8", Quant.per_tensor(0.02)),
-                ("pc", per_channel),
-                ("u8", Quant.per_tensor(0.02, 9)),
-            ):
-                x = TensorType(size, "int8", Quant.per_tensor(0.05, -3))
-                products = (
-                    float(np.float32(0.05) * np.float32(s)) for s in quant.scale
-                )
-                of_bias = Quant(tuple(products), (0,) * len(quant.scale), 0)
-                tail = (Arg(TensorType((o,), "int32", of_bias), True),) if bias else ()
-                args = (Arg(x), Arg(TensorType((o, k), "int8", quant), True), *tail)
-                yield Sample(spec, args, Quant.per_tensor(0.09, 5), f"{label}_{name}")
-                yield Sample(
-                    replace(spec, even=True),
-                    args,
-                    Quant.per_tensor(0.09, 5),
-                    f"{label}_{name}_even",
-                )
+        cases = (
+            _LayerCase("row", cls(), (1, 33), 33, True),
+            _LayerCase("rows", cls("relu6"), (3, 8), 8, False),
+            _LayerCase("keep", cls("relu"), (1, 3, 2, 8), 8, True),
+            _LayerCase("flatten", cls(keep_dims=False), (2, 3, 4), 12, True),
+        )
+        for case in cases:
+            yield from case.samples()
 
     @edgetpu_rule(fix="use a 1x1 convolution over [1, 1, rows, channels]")
     def _one_row(self, op: Op) -> str | None:
@@ -279,39 +283,103 @@ class FullyConnected(OpDef):
     @edgetpu_rule(fix="give weights and bias as constants of the model file")
     def _constant_weights(self, op: Op) -> str | None:
         """Weights and bias must be constant."""
-        return next(
-            (f"{v.name} is computed" for v in op.inputs[1:] if v.const is None), None
-        )
+        for value in op.inputs[1:]:
+            if value.const is None:
+                return f"{value.name} is computed"
+        return None
+
+
+@dataclass(frozen=True)
+class _LayerCase:
+    """One case of the samples of a fully connected layer.
+
+    Attributes:
+        shape: of x
+        depth: elements of a row of x
+        has_bias: whether the layer has a bias
+    """
+
+    label: str
+    spec: FullyConnected
+    shape: tuple[int, ...]
+    depth: int
+    has_bias: bool
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the case in float32, and in int8 with both roundings."""
+        out_channels = 7
+        weights_shape = (out_channels, self.depth)
+        x = Arg(TensorType(self.shape))
+        weights = Arg(TensorType(weights_shape), True)
+        bias = (Arg(TensorType((out_channels,)), True),) if self.has_bias else ()
+        yield Sample(self.spec, (x, weights, *bias), label=self.label)
+
+        x_scale = 0.05
+        x = Arg(TensorType(self.shape, "int8", Quant.per_tensor(x_scale, -3)))
+        scales = tuple(float(np.float32(0.01 + 0.003 * i)) for i in range(out_channels))
+        quants = {
+            "s8": Quant.per_tensor(0.02),
+            "pc": Quant(scales, (0,) * out_channels, 0),
+            "u8": Quant.per_tensor(0.02, 9),
+        }
+        output_quant = Quant.per_tensor(0.09, 5)
+        even = replace(self.spec, even=True)
+        for name, quant in quants.items():
+            products = [np.float32(x_scale) * np.float32(s) for s in quant.scale]
+            bias_scale = tuple(float(product) for product in products)
+            bias_quant = Quant(bias_scale, (0,) * len(bias_scale), 0)
+            bias_type = TensorType((out_channels,), "int32", bias_quant)
+            bias = (Arg(bias_type, True),) if self.has_bias else ()
+            weights = Arg(TensorType(weights_shape, "int8", quant), True)
+            args = (x, weights, *bias)
+
+            label = f"{self.label}_{name}"
+            yield Sample(self.spec, args, output_quant, label)
+            yield Sample(even, args, output_quant, f"{label}_even")
+
+
+def _is_row(t: TensorType, outputs: int) -> bool:
+    """Return whether a tensor broadcasts to one number for each output."""
+    return t.size in (1, outputs) and t.shape[-1:] in ((), (1,), (outputs,))
 
 
 def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
-    """What one unit of the sums is worth in units of the output, for each output;
-    float64.
+    """Return scale_x * scale_w / scale_y for each output, in float64.
 
     LiteRT's FULLY_CONNECTED multiplies by this in double and rounds once, ties away
     from zero, where its convolutions use a fixed-point multiplier and round twice
     (found by experiment with LiteRT 2.3; older kernels are fixed-point).
     """
     assert w.quant is not None
-    scales = (
-        np.float64(x.scale) * np.array(w.quant.scale, np.float64) / np.float64(y.scale)
-    )
+    weights_scales = np.array(w.quant.scale, np.float64)
+    products = np.float64(x.scale) * weights_scales
+    scales = products / np.float64(y.scale)
     return np.broadcast_to(scales, (w.shape[0],)).copy()
 
 
 def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    """factor * x; a constant at once."""
+    """Return factor * x; a constant is multiplied here, without an op."""
     if factor == 1.0:
         return x
     if x.const is not None:
-        return b.const((x.const * np.float32(factor)).astype(np.float32), x.name)
-    return b.add(Mul(), [x, b.const(np.array(factor, np.float32), "factor")], x.name)
+        scaled = x.const * np.float32(factor)
+        return b.const(scaled.astype(np.float32), x.name)
+    constant = b.const(np.array(factor, np.float32), "factor")
+    return b.add(Mul(), [x, constant], x.name)
+
+
+MAX_LEADING_DIMS = 4
+"""Leading dimensions of the struct ek_batch_matmul_t."""
 
 
 @dataclass(frozen=True)
 class BatchMatMul(OpDef):
-    """y[…, i, j] = Σ a[…, i, k] * b[…, k, j], the leading dimensions broadcast;
-    `adj_x`, `adj_y` swap the last two.
+    """A batched matrix product: y[…, i, j] = Σ a[…, i, k] * b[…, k, j].
+
+    The leading dimensions are broadcast, as numpy.matmul does.
+
+    Attributes:
+        adj_x, adj_y: whether the last two dimensions of a, of b are swapped first
     """
 
     adj_x: bool = False
@@ -322,65 +390,74 @@ class BatchMatMul(OpDef):
     tflite = ("BATCH_MATMUL",)
 
     def operands(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """Both as they enter the product."""
-        return (a.swapaxes(-1, -2) if self.adj_x else a), (
-            b.swapaxes(-1, -2) if self.adj_y else b
-        )
+        """Return both operands as they enter the product."""
+        if self.adj_x:
+            a = a.swapaxes(-1, -2)
+        if self.adj_y:
+            b = b.swapaxes(-1, -2)
+        return a, b
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """numpy.matmul of at least two dimensions."""
-        if (
-            min(t.rank for t in x) < 2
-            or x[0].dtype != "float32"
-            or x[1].dtype != "float32"
-        ):
+        """Return the type of numpy.matmul.
+
+        Raises ValueError for vectors, other types than float32, sizes that do not fit,
+        and more leading dimensions than the kernel has.
+        """
+        is_matrix = min(t.rank for t in x) >= 2
+        is_float = x[0].dtype == x[1].dtype == "float32"
+        if not is_matrix or not is_float:
             raise ValueError(f"cannot multiply {x[0]} and {x[1]}")
+
+        # Arrays of those shapes without memory of their own.
         a, b = self.operands(*(np.broadcast_to(np.float32(0), t.shape) for t in x))
         if a.shape[-1] != b.shape[-2]:
             raise ValueError(f"cannot multiply {x[0]} and {x[1]}")
+
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        if len(lead) > 4:
+        if len(lead) > MAX_LEADING_DIMS:
             raise ValueError(f"{len(lead)} leading dimensions; edgec compiles up to 4")
         return (TensorType((*lead, a.shape[-2], b.shape[-1])),)
 
     def macs(self, op: Op) -> int:
-        """One per output and term."""
+        """Return one multiplication for each output and term of its sum."""
         return op.output.type.size * op.inputs[0].type.shape[-2 if self.adj_x else -1]
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.matmul in float32."""
+        """Compute numpy.matmul in float32."""
         a, b = self.operands(x[0], x[1])
         return [np.matmul(a, b).astype(np.float32)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """MatMul; a vector is a row on the left and a column on the right.
+        """Read MatMul; a vector is a row on the left and a column on the right.
 
-        A matrix on the right is fully connected.
+        A product with one matrix on the right is a fully connected layer.
         """
         b = node.build
         x = node.input(0)
         y = node.input(1)
-        left = x.type.shape
-        right = y.type.shape
-        if len(left) == 1:
-            x = b.add(Reshape((1, *left)), [x], x.name)
-        if len(right) == 1:
-            y = b.add(Reshape((*right, 1)), [y], y.name)
-        if prod(y.type.shape[:-2]) == 1 and y.type.rank <= x.type.rank:
-            if y.type.rank == 2:
-                matrix = y
-            else:
-                matrix = b.add(Reshape(y.type.shape[-2:]), [y], y.name)
-            out = b.add(FullyConnected(), [x, transpose(b, matrix, (1, 0))], node.name)
+        is_row = x.type.rank == 1
+        is_column = y.type.rank == 1
+        if is_row:
+            x = b.add(Reshape((1, *x.type.shape)), [x], x.name)
+        if is_column:
+            y = b.add(Reshape((*y.type.shape, 1)), [y], y.name)
+
+        has_one_matrix = prod(y.type.shape[:-2]) == 1
+        if has_one_matrix and y.type.rank <= x.type.rank:
+            if y.type.rank > 2:
+                y = b.add(Reshape(y.type.shape[-2:]), [y], y.name)
+            weights = transpose(b, y, (1, 0))
+            out = b.add(FullyConnected(), [x, weights], node.name)
         else:
             out = b.add(cls(), [x, y], node.name)
+
         shape = out.type.shape
-        if len(left) == 1:
+        if is_row:
             shape = (*shape[:-2], shape[-1])
-        if len(right) == 1:
+        if is_column:
             shape = shape[:-1]
         if shape == out.type.shape:
             return out
@@ -388,54 +465,65 @@ class BatchMatMul(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """BATCH_MATMUL of floats."""
+        """Read BATCH_MATMUL of floats."""
         op.ignore("asymmetricQuantizeInputs")
-        op.build.write(
-            cls(bool(op.options.adjX), bool(op.options.adjY)), op.present(), op.outputs
-        )
+        spec = cls(bool(op.options.adjX), bool(op.options.adjY))
+        op.build.write(spec, op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """BATCH_MATMUL; broadcasting needs version 1 only."""
-        return TfliteCode(
-            "BATCH_MATMUL",
-            ("BatchMatMulOptions", {"adjX": self.adj_x, "adjY": self.adj_y}),
-        )
+        """Return BATCH_MATMUL; broadcasting needs version 1 only."""
+        fields = {"adjX": self.adj_x, "adjY": self.adj_y}
+        return TfliteCode("BATCH_MATMUL", ("BatchMatMulOptions", fields))
 
     def c(self, op: Op) -> KernelCall:
-        """ek_batch_matmul_f32 with the strides of both operands."""
-        (a, b), y = (v.type for v in op.inputs), op.output.type
-        ar, ac = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
-        br, bc = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
+        """Return ek_batch_matmul_f32 with the strides of both operands.
+
+        ar, ac (br, bc): elements between rows, between columns of a matrix of a (of b).
+        """
+        a = op.inputs[0].type
+        b = op.inputs[1].type
+        y = op.output.type
+        a_row, a_column = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
+        b_row, b_column = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
+        missing = MAX_LEADING_DIMS + 2 - y.rank
         shape = Struct(
             "ek_batch_matmul_t",
-            dim=(1,) * (6 - y.rank) + y.shape[:-2],
-            a=_lead_strides(a, y),
-            b=_lead_strides(b, y),
+            dim=(1,) * missing + y.shape[:-2],
+            a=_lead_strides(a),
+            b=_lead_strides(b),
             m=y.shape[-2],
             n=y.shape[-1],
             k=a.shape[-2 if self.adj_x else -1],
-            ar=ar,
-            ac=ac,
-            br=br,
-            bc=bc,
+            ar=a_row,
+            ac=a_column,
+            br=b_row,
+            bc=b_column,
         )
         return KernelCall.of("ek_batch_matmul_f32", *op.inputs, op.output, shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Plain, batched, broadcast, transposed."""
-        for label, spec, a, b in (
+        """Yield matrices, batches, broadcast batches and transposed operands."""
+        cases = (
             ("2d", cls(), (4, 5), (5, 3)),
             ("batch", cls(), (2, 3, 4, 5), (2, 3, 5, 6)),
             ("broadcast", cls(), (2, 3, 4, 5), (3, 5, 6)),
             ("adj", cls(True, True), (3, 5, 4), (3, 6, 5)),
-        ):
-            yield Sample(spec, (Arg(TensorType(a)), Arg(TensorType(b))), label=label)
+        )
+        for label, spec, a, b in cases:
+            args = (Arg(TensorType(a)), Arg(TensorType(b)))
+            yield Sample(spec, args, label=label)
 
 
-def _lead_strides(t: TensorType, y: TensorType) -> list[int]:
-    """Elements between matrices along each of four leading dimensions; 0 where the
-    operand is broadcast.
+def _lead_strides(t: TensorType) -> list[int]:
+    """Return the elements between matrices along each of four leading dimensions.
+
+    The stride is 0 where the operand is broadcast.
     """
-    shape = (1,) * (6 - t.rank) + t.shape
-    return [0 if shape[i] == 1 else prod(shape[i + 1 :]) for i in range(4)]
+    missing = MAX_LEADING_DIMS + 2 - t.rank
+    shape = (1,) * missing + t.shape
+    strides: list[int] = []
+    for axis in range(MAX_LEADING_DIMS):
+        stride = prod(shape[axis + 1 :])
+        strides.append(0 if shape[axis] == 1 else stride)
+    return strides

@@ -1,5 +1,9 @@
-"""Normalisations, channels last, float32: per channel by constants, per image and
-channel (or group), per row.
+"""Normalizations of float32 tensors with the channels last.
+
+y = (x - mean) / sqrt(variance + eps) * scale + bias, where mean and variance are
+constants for each channel (BatchNorm), those of an image and channel or channel group
+(InstanceNorm), or those of a row (LayerNorm). Semantics: ONNX BatchNormalization,
+InstanceNormalization, GroupNormalization and LayerNormalization.
 """
 
 from __future__ import annotations
@@ -33,10 +37,13 @@ _F = np.float32
 
 @dataclass(frozen=True)
 class BatchNorm(OpDef):
-    """(x - mean) / sqrt(var + eps) * scale + bias on the last axis; inputs x, scale,
-    bias, mean, var.
+    """Batch normalization on the last axis; inputs x, scale, bias, mean, variance.
 
-    Computed as x * k + b, where k and b are constants.
+    It is computed as x * k + b with constants k = scale / sqrt(variance + eps) and
+    b = bias - mean * k (Ioffe & Szegedy 2015, arXiv:1502.03167).
+
+    Attributes:
+        eps: added to the variance
     """
 
     eps: float = 1e-5
@@ -46,32 +53,40 @@ class BatchNorm(OpDef):
     roles = ("act", "weight")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the image."""
+        """Return the type of x.
+
+        Raises ValueError unless each parameter is one number for each channel.
+        """
         real_types(self, *x, int8=False)
-        if len(x) != 5 or any(t.shape != x[0].shape[-1:] for t in x[1:]):
+        image, *parameters = x
+        channels = image.shape[-1:]
+        if len(parameters) != 4 or any(t.shape != channels for t in parameters):
             raise ValueError(
-                f"{', '.join(map(str, x[1:]))} do not fit the last axis of {x[0]}"
+                f"{', '.join(map(str, parameters))} do not fit the last axis of {image}"
             )
-        return (x[0],)
+        return (image,)
 
     def line(self, constants: Sequence[Array]) -> tuple[Array, Array]:
-        """k and b of x * k + b, float32, from scale, bias, mean and var."""
-        scale, bias, mean, var = (a.astype(np.float64) for a in constants)
-        # a negative variance gives what is not a number, as in ONNX
+        """Return k and b of x * k + b in float32, from scale, bias, mean and variance.
+
+        A negative variance gives numbers that are not one, as in ONNX.
+        """
+        scale, bias, mean, variance = (a.astype(np.float64) for a in constants)
         with np.errstate(all="ignore"):
-            k = scale / np.sqrt(var + self.eps)
-            return k.astype(_F), (bias - mean * k).astype(_F)
+            k = scale / np.sqrt(variance + self.eps)
+            b = bias - mean * k
+            return k.astype(_F), b.astype(_F)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """float32."""
+        """Compute x * k + b in float32."""
         k, b = self.line(x[1:])
         return [(x[0] * k + b).astype(_F)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Inference only: mean and variance are constants."""
+        """Read BatchNormalization for inference: mean and variance are constants."""
         if node.attrs.get("training_mode", 0):
             raise ValueError("training_mode; export the model for inference")
         if not node.attrs.get("spatial", 1):
@@ -79,8 +94,11 @@ class BatchNorm(OpDef):
                 "spatial=0: mean and variance of each element; "
                 "edgec has those of each channel"
             )
-        node.attrs.ignore("momentum")  # of training
-        *_, variance = (node.const(i) for i in range(1, 5))
+        # It matters in training only.
+        node.attrs.ignore("momentum")
+
+        # Computed parameters are refused.
+        *_, variance = [node.const(i) for i in range(1, 5)]
         parameters = [node.input(i) for i in range(1, 5)]
         eps = node.attrs.get("epsilon", 1e-5)
         if variance is not None and (variance + eps < 0).any():
@@ -91,29 +109,39 @@ class BatchNorm(OpDef):
         return channels_last(node, cls(eps), parameters)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_scale_channels_f32."""
+        """Return ek_scale_channels_f32."""
         constants = [v.const for v in op.inputs[1:] if v.const is not None]
         k, b = self.line(constants)
         return scale_channels(op, Table(k, "k"), Table(b, "b"))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """An image and a row."""
+        """Yield an image and a batch of rows."""
         rng = np.random.default_rng(0)
         for shape in ((1, 4, 5, 6), (3, 7)):
-            ch = TensorType(shape[-1:])
-            args = [Arg(TensorType(shape)), *(Arg(ch, True) for _ in range(3))]
-            var = rng.uniform(0.1, 3, ch.shape).astype(_F)
-            yield Sample(cls(), (*args, Arg(ch, True, var)), label=f"rank{len(shape)}")
+            channels = TensorType(shape[-1:])
+            parameter = Arg(channels, True)
+            variance = rng.uniform(0.1, 3, channels.shape).astype(_F)
+            args = (
+                Arg(TensorType(shape)),
+                parameter,
+                parameter,
+                parameter,
+                Arg(channels, True, variance),
+            )
+            yield Sample(cls(), args, label=f"rank{len(shape)}")
 
 
 @dataclass(frozen=True)
 class InstanceNorm(OpDef):
-    """[N, …, C] normalised over its inner axes for every image and channel; inputs x,
-    scale, bias ([C] each).
+    """Normalization of [N, …, C] over the inner axes; inputs x, scale [C], bias [C].
 
-    With `groups` the channels of a group are normalised together (group normalisation);
-    0 is a group for each.
+    Mean and variance are those of an image and channel (Ulyanov et al. 2016,
+    arXiv:1607.08022), or of an image and group of channels (Wu & He 2018, arXiv:1803.08494).
+
+    Attributes:
+        eps: added to the variance
+        groups: number of channel groups; 0 is a group for each channel
     """
 
     eps: float = 1e-5
@@ -124,89 +152,109 @@ class InstanceNorm(OpDef):
     roles = ("act", "weight")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the image."""
+        """Return the type of x.
+
+        Raises ValueError when scale and bias do not fit the channels, or the channels
+        do not divide into the groups.
+        """
         real_types(self, *x, int8=False)
-        if (
-            len(x) != 3
-            or x[0].rank < 2
-            or any(t.shape != x[0].shape[-1:] for t in x[1:])
-        ):
+        image, *parameters = x
+        channels = image.shape[-1:]
+        is_fitting = len(parameters) == 2 and image.rank >= 2
+        if not is_fitting or any(t.shape != channels for t in parameters):
             raise ValueError(
-                f"{', '.join(map(str, x[1:]))} do not fit the last axis of {x[0]}"
+                f"{', '.join(map(str, parameters))} do not fit the last axis of {image}"
             )
-        if self.groups and x[0].shape[-1] % self.groups:
-            raise ValueError(f"{x[0].shape[-1]} channels in {self.groups} groups")
-        return (x[0],)
+        if self.groups and image.shape[-1] % self.groups:
+            raise ValueError(f"{image.shape[-1]} channels in {self.groups} groups")
+        return (image,)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Mean and variance in double."""
-        n = x[0].shape[0]
-        ch = x[0].shape[-1]
-        groups = self.groups or ch
-        blocks = x[0].astype(np.float64).reshape(n, -1, groups, ch // groups)
+        """Compute mean and variance in double, over pixels and channels of a group."""
+        image, scale, bias = x
+        n = image.shape[0]
+        channels = image.shape[-1]
+        groups = self.groups or channels
+
+        # [N, pixels, group, channel of the group]
+        real = image.astype(np.float64)
+        blocks = real.reshape(n, -1, groups, channels // groups)
         centred = blocks - blocks.mean((1, 3), keepdims=True)
-        normal = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + self.eps)
-        return [(normal.reshape(x[0].shape) * x[1] + x[2]).astype(_F)]
+        variance = (centred**2).mean((1, 3), keepdims=True)
+        normal = centred / np.sqrt(variance + self.eps)
+        return [(normal.reshape(image.shape) * scale + bias).astype(_F)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """InstanceNormalization; GroupNormalization, whose parameters are one per group
-        before opset 21.
+        """Read InstanceNormalization and GroupNormalization.
+
+        The parameters of GroupNormalization are one for each group before opset 21.
         """
         scale = node.input(1)
         bias = node.input(2)
         groups = node.attrs.get("num_groups", 0)
         channels = node.input(0).type.shape[1]
-        node.attrs.ignore("stash_type")  # the sums are taken in double
+        # The sums are taken in double.
+        node.attrs.ignore("stash_type")
         if groups and node.opset < 21:
-            scale, bias = (
-                _per_channel(node.build, v, channels // groups) for v in (scale, bias)
-            )
-        return channels_last(
-            node, cls(node.attrs.get("epsilon", 1e-5), groups), [scale, bias]
-        )
+            repeats = channels // groups
+            scale = _per_channel(node.build, scale, repeats)
+            bias = _per_channel(node.build, bias, repeats)
+
+        spec = cls(node.attrs.get("epsilon", 1e-5), groups)
+        return channels_last(node, spec, [scale, bias])
 
     def c(self, op: Op) -> KernelCall:
-        """Sums of a run of pixels in float, of runs in double.
+        """Return ek_instance_norm_f32.
 
-        The scratch memory holds three doubles of each channel, or by vectors two
-        doubles and three floats.
+        Sums of a run of pixels are taken in float, those of runs in double. The scratch
+        memory holds three doubles of each channel, or in vector kernels two doubles and
+        three floats: 28 bytes at most.
         """
-        shape = op.inputs[0].type.shape
-        n = shape[0]
-        ch = shape[-1]
-        dims = {
-            "n": n,
-            "pixels": prod(shape[1:-1]),
-            "c": ch,
-            "group": ch // self.groups if self.groups else 1,
-        }
-        spec = Struct("ek_norm_t", **dims, eps=self.eps)
+        n, *size, channels = op.inputs[0].type.shape
+        spec = Struct(
+            "ek_norm_t",
+            n=n,
+            pixels=prod(size),
+            c=channels,
+            group=channels // self.groups if self.groups else 1,
+            eps=self.eps,
+        )
         return KernelCall.of(
-            "ek_instance_norm_f32", *op.inputs, op.output, Scratch(28 * ch), spec
+            "ek_instance_norm_f32",
+            *op.inputs,
+            op.output,
+            Scratch(28 * channels),
+            spec,
         )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Images, a batch, groups, a line."""
-        for label, shape, groups in (
+        """Yield an image, a batch, groups of channels, and a line."""
+        cases = (
             ("image", (1, 9, 7, 6), 0),
             ("batch", (2, 4, 5, 40), 0),
             ("groups", (2, 5, 4, 12), 3),
             ("line", (1, 70, 5), 0),
-        ):
-            ch = Arg(TensorType(shape[-1:]), True)
-            yield Sample(
-                cls(groups=groups), (Arg(TensorType(shape)), ch, ch), label=label
-            )
+        )
+        for label, shape, groups in cases:
+            image = Arg(TensorType(shape))
+            parameter = Arg(TensorType(shape[-1:]), True)
+            args = (image, parameter, parameter)
+            yield Sample(cls(groups=groups), args, label=label)
 
 
 @dataclass(frozen=True)
 class LayerNorm(OpDef):
-    """Rows (the last `axes` dimensions), each normalised; inputs x, scale and,
-    optional, bias of a row.
+    """Normalization of rows; inputs x, scale and optional bias, of the shape of a row.
+
+    Ba et al. 2016, arXiv:1607.06450.
+
+    Attributes:
+        axes: number of the last dimensions that are a row
+        eps: added to the variance
     """
 
     axes: int = 1
@@ -217,79 +265,97 @@ class LayerNorm(OpDef):
     roles = ("act", "weight")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the input."""
+        """Return the type of x.
+
+        Raises ValueError when scale or bias do not have the shape of a row.
+        """
         real_types(self, *x, int8=False)
-        row = x[0].shape[x[0].rank - self.axes :]
-        if not 0 < self.axes <= x[0].rank or any(t.shape != row for t in x[1:]):
+        data, *parameters = x
+        row = data.shape[data.rank - self.axes :]
+        has_row = 0 < self.axes <= data.rank
+        if not has_row or any(t.shape != row for t in parameters):
             raise ValueError(
-                f"{', '.join(map(str, x[1:]))} do not fit the last {self.axes} "
-                f"dimensions of {x[0]}"
+                f"{', '.join(map(str, parameters))} do not fit the last {self.axes} "
+                f"dimensions of {data}"
             )
-        return (x[0],)
+        return (data,)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Mean and variance in double."""
+        """Compute mean and variance of each row in double."""
+        data, scale, *bias = x
         axes = tuple(range(-self.axes, 0))
-        centred = x[0] - x[0].mean(axes, np.float64, keepdims=True)
-        normal = centred / np.sqrt((centred**2).mean(axes, keepdims=True) + self.eps)
-        return [(normal * x[1] + (x[2] if len(x) > 2 else 0)).astype(_F)]
+        centred = data - data.mean(axes, np.float64, keepdims=True)
+        variance = (centred**2).mean(axes, keepdims=True)
+        normal = centred / np.sqrt(variance + self.eps)
+        y = normal * scale + (bias[0] if bias else 0)
+        return [y.astype(_F)]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Scale and bias broadcast to the row."""
+        """Read LayerNormalization; scale and bias are broadcast to the row."""
         x = node.input(0)
-        node.attrs.ignore("stash_type")  # the sums are taken in double
-        axes = x.type.rank - axis_of(node.attrs.get("axis", -1), x.type.rank)
-        row = x.type.shape[x.type.rank - axes :]
-        parameters = [node.input(1), *([node.input(2)] if node.optional(2) else [])]
-        for i, v in enumerate(parameters):
-            if v.type.shape != row:
-                array = node.const(i + 1)
-                assert array is not None
-                parameters[i] = node.build.const(
-                    np.ascontiguousarray(np.broadcast_to(array, row)), v.name
-                )
-        return node.build.add(
-            cls(axes, node.attrs.get("epsilon", 1e-5)), [x, *parameters], node.name
-        )
+        rank = x.type.rank
+        # The sums are taken in double.
+        node.attrs.ignore("stash_type")
+        axes = rank - axis_of(node.attrs.get("axis", -1), rank)
+        row = x.type.shape[rank - axes :]
+
+        parameters = [node.input(1)]
+        if node.optional(2):
+            parameters.append(node.input(2))
+        for i, value in enumerate(parameters):
+            if value.type.shape == row:
+                continue
+            array = node.const(i + 1)
+            assert array is not None
+            full = np.ascontiguousarray(np.broadcast_to(array, row))
+            parameters[i] = node.build.const(full, value.name)
+
+        spec = cls(axes, node.attrs.get("epsilon", 1e-5))
+        return node.build.add(spec, [x, *parameters], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_layer_norm_f32; without a bias zeros."""
-        x, scale, *bias = op.inputs
+        """Return ek_layer_norm_f32, with zeros for an absent bias."""
+        x, scale, *biases = op.inputs
         row = scale.type.size
-        zeros = bias[0] if bias else Table(np.zeros(row, _F), "zeros")
+        bias = biases[0] if biases else Table(np.zeros(row, _F), "zeros")
         spec = Struct(
-            "ek_layer_norm_t", rows=x.type.size // max(1, row), n=row, eps=self.eps
+            "ek_layer_norm_t",
+            rows=x.type.size // max(1, row),
+            n=row,
+            eps=self.eps,
         )
-        return KernelCall.of("ek_layer_norm_f32", x, scale, zeros, op.output, spec)
+        return KernelCall.of("ek_layer_norm_f32", x, scale, bias, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Tokens, and two axes without a bias."""
+        """Yield tokens, and rows of two axes without a bias."""
         row = Arg(TensorType((24,)), True)
-        yield Sample(cls(), (Arg(TensorType((1, 7, 24))), row, row), label="tokens")
-        yield Sample(
-            cls(2),
-            (Arg(TensorType((3, 4, 5))), Arg(TensorType((4, 5)), True)),
-            label="two_axes",
-        )
+        tokens = Arg(TensorType((1, 7, 24)))
+        yield Sample(cls(), (tokens, row, row), label="tokens")
+
+        matrices = Arg(TensorType((3, 4, 5)))
+        scale = Arg(TensorType((4, 5)), True)
+        yield Sample(cls(2), (matrices, scale), label="two_axes")
 
 
 def channels_last(node: OnnxNode, spec: OpDef, parameters: Sequence[Value]) -> Value:
-    """An op on the last axis applied to axis 1 of the node's first input."""
+    """Return `spec`, which works on the last axis, applied to axis 1 of the node's input."""
     b = node.build
     x = node.input(0)
     rank = x.type.rank
     if rank < 3:
         return b.add(spec, [x, *parameters], node.name)
-    y = b.add(spec, [transpose(b, x, (0, *range(2, rank), 1)), *parameters], node.name)
+
+    moved = transpose(b, x, (0, *range(2, rank), 1))
+    y = b.add(spec, [moved, *parameters], node.name)
     return transpose(b, y, (0, rank - 1, *range(1, rank - 1)))
 
 
 def _per_channel(b: Builder, v: Value, repeats: int) -> Value:
-    """A constant per group as one per channel."""
+    """Return a constant with one number for each group as one for each channel."""
     if v.const is None:
         raise ValueError(
             f"{v.name} is computed at run time; edgec needs it to be constant"

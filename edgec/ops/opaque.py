@@ -1,4 +1,4 @@
-"""An operator that edgec cannot read: its types are known, its meaning is not."""
+"""The stand-in for an operator that edgec cannot read: only its types are known."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ from edgec.ir import (
 
 @dataclass(frozen=True)
 class Opaque(OpDef):
-    """The operator `name` of a model file, why it cannot be read, and its outputs'
-    element types and shapes.
+    """An operator of a model file that edgec cannot read.
 
     It stands in the graphs that `explain` looks at, never in one that is compiled:
     front-ends make it on demand alone.
+
+    Attributes:
+        name: of the operator in its file format
+        why: reason for which it cannot be read
+        types: (element type, shape) of each output
     """
 
     name: str
@@ -40,17 +44,17 @@ class Opaque(OpDef):
     edgetpu_versions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": Versions(1)}
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """As declared."""
+        """Return the declared types."""
         return tuple(TensorType(shape, dtype) for dtype, shape in self.types)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Zeros, so that the scales of the rest can be made up."""
+        """Return zeros, so that the scales of the other tensors can be made up."""
         return [np.zeros(t.shape, t.np_dtype) for t in yt]
 
     def c(self, op: Op) -> KernelCall:
-        """There is no kernel."""
+        """Raise UnsupportedError: there is no kernel."""
         raise UnsupportedError(
             f"edgec cannot compile the operator {self.name}",
             op.source,
@@ -59,7 +63,7 @@ class Opaque(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """None: nothing can be said of its elements."""
+        """Yield nothing: the elements of the result are unknown."""
         return iter(())
 
     @edgetpu_rule(fix="export the model without it, and do its work on the raw outputs")

@@ -1,9 +1,12 @@
-"""Borders around a tensor: constant, mirrored, repeated or wrapped around."""
+"""Borders around a tensor: constant, mirrored, repeated or wrapped around.
+
+Semantics: numpy.pad; ONNX Pad; TFLite PAD, PADV2 and MIRROR_PAD.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,19 +33,30 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.fixed_point import round_half_away
 from edgec.ops.shape import element_strides
-from edgec.ops.slice import slice_axes
+from edgec.ops.slice import Range, slice_axes
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
-"""As numpy.pad calls them: reflect does not repeat the edge element, symmetric does."""
+"""Names of the borders as numpy.pad has them: reflect does not repeat the edge element,
+symmetric does.
+"""
 
-_TFLITE_MAX_RANK = 5
-_MAX_RANK = 6
+TFLITE_MAX_RANK = 5
+"""Dimensions of TFLite's PAD kernels."""
+
+MIRROR_MODES = ("reflect", "symmetric")
+"""In the order of TFLite's MirrorPadMode."""
+MAX_RANK = 6
+"""Dimensions of the structs ek_pad_t and ek_pad_fold_t."""
 
 
 @dataclass(frozen=True)
 class Pad(OpDef):
-    """`pads` (before, after) elements on each axis; `value` is the real that a constant
-    border holds.
+    """A tensor with a border.
+
+    Attributes:
+        pads: (before, after) elements on each axis
+        mode: one of `MODES`
+        value: the real that a constant border holds
     """
 
     pads: tuple[tuple[int, int], ...]
@@ -57,184 +71,191 @@ class Pad(OpDef):
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Every dimension with its borders."""
+        """Return the type of x with its borders.
+
+        Raises ValueError for an unknown mode, pads that do not fit, and a border that
+        the elements cannot hold.
+        """
+        data = x[0]
         if self.mode not in MODES:
             raise ValueError(f"mode {self.mode} is none of {', '.join(MODES)}")
-        if (
-            len(self.pads) != x[0].rank
-            or x[0].rank > _MAX_RANK
-            or any(p < 0 for pair in self.pads for p in pair)
-        ):
+
+        is_rank_fitting = len(self.pads) == data.rank <= MAX_RANK
+        if not is_rank_fitting or any(min(pair) < 0 for pair in self.pads):
             raise ValueError(
-                f"pads {self.pads} do not fit {x[0]} (of up to {_MAX_RANK} dimensions)"
+                f"pads {self.pads} do not fit {data} (of up to {MAX_RANK} dimensions)"
             )
-        if math.isinf(self.value) and x[0].dtype != "float32" and not x[0].is_quantized:
-            raise ValueError(f"{x[0]} has no infinity")
-        if self.mode != "constant" and x[0].size == 0:
-            raise ValueError(f"{x[0]} has no element to repeat")
-        return (
-            x[0].with_shape(
-                tuple(
-                    b + d + a for d, (b, a) in zip(x[0].shape, self.pads, strict=True)
-                )
-            ),
-        )
+        is_real = data.dtype == "float32" or data.is_quantized
+        if math.isinf(self.value) and not is_real:
+            raise ValueError(f"{data} has no infinity")
+        if self.mode != "constant" and data.size == 0:
+            raise ValueError(f"{data} has no element to repeat")
+
+        shape: list[int] = []
+        for size, (before, after) in zip(data.shape, self.pads, strict=True):
+            shape.append(before + size + after)
+        return (data.with_shape(tuple(shape)),)
 
     def element(self, t: TensorType) -> float | int:
-        """`value` as an element of the tensor; infinities saturate in integers."""
+        """Return `value` as an element of the tensor; infinities saturate in integers."""
         if t.dtype == "float32":
             return self.value
-        info = np.iinfo(t.np_dtype) if t.dtype != "bool" else np.iinfo(np.uint8)
+        info = np.iinfo(np.uint8 if t.dtype == "bool" else t.np_dtype)
         if math.isinf(self.value):
             return int(info.max if self.value > 0 else info.min)
-        real = self.value / t.scale if t.is_quantized else self.value
-        zero = t.zero_point if t.is_quantized else 0
-        return int(
-            np.clip(int(round_half_away(np.array(real))) + zero, info.min, info.max)
-        )
+
+        steps = self.value
+        zero_point = 0
+        if t.is_quantized:
+            steps = self.value / t.scale
+            zero_point = t.zero_point
+        element = int(round_half_away(np.array(steps))) + zero_point
+        return int(np.clip(element, info.min, info.max))
 
     def moves(self) -> bool:
-        """Where the border holds no other value."""
+        """Return whether the border holds no other reals than the tensor, zero or infinity."""
         return self.mode != "constant" or self.value == 0 or math.isinf(self.value)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy.pad; int8 borders hold the zero point for 0."""
+        """Compute numpy.pad; a border of 0 holds the zero point in int8."""
         if self.mode == "constant":
-            return [np.pad(x[0], self.pads, constant_values=self.element(yt[0]))]
+            element = self.element(yt[0])
+            return [np.pad(x[0], self.pads, constant_values=element)]
         return [np.pad(x[0], self.pads, mode=self.mode)]  # type: ignore[call-overload]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """The same borders on permuted axes."""
-        return Pad(tuple(self.pads[p] for p in perm), self.mode, self.value)
+        """Return the same borders on the permuted axes."""
+        pads = tuple(self.pads[axis] for axis in perm)
+        return Pad(pads, self.mode, self.value)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Attributes before opset 11, inputs from there on, `axes` from 18 on.
+        """Read Pad; negative pads crop.
 
-        Negative pads cut off.
+        Pads and value are attributes before opset 11, inputs from there on; opset 18
+        added the axes.
         """
         x = node.input(0)
-        given = node.attrs.get("pads") if node.opset < 11 else ints(node.const(1))
-        if given is None:
+        rank = x.type.rank
+        if node.opset < 11:
+            flat_pads = node.attrs.get("pads")
+            constant = node.attrs.get("value", 0.0)
+        else:
+            flat_pads = ints(node.const(1))
+            constant = node.const(2)
+        if flat_pads is None:
             raise ValueError("pads are missing")
-        constant = node.attrs.get("value", 0.0) if node.opset < 11 else node.const(2)
-        value = 0.0 if constant is None else float(np.asarray(constant).reshape(()))
-        if x.type.is_quantized:  # it is one of the file's integers
-            value = (value - 128 * (x in node.uint8) - x.type.zero_point) * x.type.scale
+
+        # All starts stand before all ends.
         axes = ints(node.const(3)) if node.opset >= 18 else None
-        n = len(given) // 2
-        pairs = dict.fromkeys(range(x.type.rank), (0, 0))
-        for i, axis in enumerate(range(n) if axes is None else axes):
-            pairs[axis_of(axis, x.type.rank)] = (given[i], given[i + n])
-        if any(min(p) < 0 for p in pairs.values()):
-            kept = {
-                i: (max(0, -b), x.type.shape[i] - max(0, -b) - max(0, -a), 1)
-                for i, (b, a) in pairs.items()
-            }
-            x = node.build.add(slice_axes(x.type, kept), [x], node.name)
-        pads = tuple((max(0, b), max(0, a)) for b, a in pairs.values())
-        return node.build.add(
-            cls(pads, node.attrs.get("mode", "constant"), value), [x], node.name
-        )
+        count = len(flat_pads) // 2
+        pairs = dict.fromkeys(range(rank), (0, 0))
+        for i, axis in enumerate(range(count) if axes is None else axes):
+            pairs[axis_of(axis, rank)] = (flat_pads[i], flat_pads[i + count])
+
+        value = _real_value(node, x, constant)
+        x = _cropped(node, x, pairs)
+        pads = tuple((max(0, lo), max(0, hi)) for lo, hi in pairs.values())
+        spec = cls(pads, node.attrs.get("mode", "constant"), value)
+        return node.build.add(spec, [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """PAD (zeros), PADV2 (any constant), MIRROR_PAD."""
+        """Read PAD (zeros), PADV2 (a constant) and MIRROR_PAD."""
         x = op.input(0)
-        pads = tuple((int(b), int(a)) for b, a in op.const(1).reshape(-1, 2))
+        pads = tuple((int(lo), int(hi)) for lo, hi in op.const(1).reshape(-1, 2))
         mode = "constant"
         value = 0.0
         if op.name == "MIRROR_PAD":
-            mode = ("reflect", "symmetric")[op.options.mode]
+            mode = MIRROR_MODES[op.options.mode]
         elif op.name == "PADV2":
-            element = float(op.const(2).reshape(()))
+            value = float(op.const(2).reshape(()))
             if x.type.is_quantized:
-                value = (element - x.type.zero_point) * x.type.scale
-            else:
-                value = element
+                value = (value - x.type.zero_point) * x.type.scale
         op.build.write(cls(pads, mode, value), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """PAD, PADV2 or MIRROR_PAD, up to rank 5; version 2 is int8.
+        """Return PAD, PADV2 or MIRROR_PAD; version 2 introduced int8.
 
-        TFLite has no edge and wrap.
+        None for the modes edge and wrap, which TFLite lacks, and for ranks above 5.
         """
         x = op.inputs[0]
         pads = np.array(self.pads, np.int32)
         version = 2 if x.type.dtype == "int8" else 1
-        if self.mode in ("edge", "wrap") or x.type.rank > _TFLITE_MAX_RANK:
+        if self.mode in ("edge", "wrap") or x.type.rank > TFLITE_MAX_RANK:
             return None
         if self.mode != "constant":
-            options = (
-                "MirrorPadOptions",
-                {"mode": ("reflect", "symmetric").index(self.mode)},
-            )
+            fields = {"mode": MIRROR_MODES.index(self.mode)}
+            options = ("MirrorPadOptions", fields)
             return TfliteCode("MIRROR_PAD", options, version, (x, pads))
         if self.value == 0:
             return TfliteCode("PAD", ("PadOptions", {}), version, (x, pads))
+
         element = np.array(self.element(x.type), x.type.np_dtype)
-        border = Value(
-            f"{op.output.name}/border",
-            TensorType((), x.type.dtype, x.type.quant),
-            element,
-        )
+        border_type = TensorType((), x.type.dtype, x.type.quant)
+        border = Value(f"{op.output.name}/border", border_type, element)
         return TfliteCode("PADV2", ("PadV2Options", {}), version, (x, pads, border))
 
     def c(self, op: Op) -> KernelCall:
-        """Filled, then the inside copied row by row; every other border is a gather
-        with folded indices.
+        """Return ek_pad_<type>, which fills and copies, or ek_pad_fold_<type>.
+
+        A border that is not constant is a gather with folded indices.
         """
         x = op.inputs[0].type
         y = op.output.type
-        lead = _MAX_RANK - x.rank
-        before = [0] * lead + [b for b, _ in self.pads]
-        args = (op.inputs[0], op.output)
+        missing = MAX_RANK - x.rank
+        before = [0] * missing + [lo for lo, _ in self.pads]
+        in_dims = [1] * missing + list(x.shape)
         if self.mode != "constant":
-            dims = {
-                "in": [1] * lead + list(x.shape),
-                "out": [1] * lead + list(y.shape),
-                "before": before,
-            }
-            mode = f"EK_PAD_{self.mode.upper()}"
-            return KernelCall.of(
-                f"ek_pad_fold_{suffix(x)}",
-                *args,
-                Struct("ek_pad_fold_t", **dims, mode=mode),
+            fold = Struct(
+                "ek_pad_fold_t",
+                **{"in": in_dims},
+                out=[1] * missing + list(y.shape),
+                before=before,
+                mode=f"EK_PAD_{self.mode.upper()}",
             )
-        strides = [0] * lead + element_strides(y.shape)
+            kernel = f"ek_pad_fold_{suffix(x)}"
+            return KernelCall.of(kernel, op.inputs[0], op.output, fold)
+
+        strides = [0] * missing + element_strides(y.shape)
+        starts = [lo * stride for lo, stride in zip(before, strides, strict=True)]
         spec = Struct(
             "ek_pad_t",
             value=self.element(y),
             size=y.size,
-            dim=[1] * lead + list(x.shape),
+            dim=in_dims,
             stride=strides,
-            offset=sum(b * s for b, s in zip(before, strides, strict=True)),
+            offset=sum(starts),
         )
-        return KernelCall.of(f"ek_pad_{suffix(x)}", *args, spec)
+        return KernelCall.of(f"ek_pad_{suffix(x)}", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Images and channels; every mode; float, int8 and integers."""
+        """Yield images and channels, and every mode.
+
+        Each in float and int8, and one of integers.
+        """
         s8 = TensorType((1, 3, 4, 5), "int8", Quant.per_tensor(0.1, 3))
         image = ((0, 0), (1, 2), (0, 3), (0, 0))
         channels = ((0, 0), (0, 0), (0, 0), (2, 4))
-        for label, spec in (
-            ("image", cls(image)),
-            ("channels", cls(channels)),
-            ("value", cls(image, "constant", -1.7)),
-            ("reflect", cls(image, "reflect")),
-            ("symmetric", cls(image, "symmetric")),
-            ("edge", cls(image, "edge")),
-            ("wrap", cls(image, "wrap")),
-            ("infinity", cls(image, "constant", -math.inf)),
-        ):
+        cases = {
+            "image": cls(image),
+            "channels": cls(channels),
+            "value": cls(image, "constant", -1.7),
+            "reflect": cls(image, "reflect"),
+            "symmetric": cls(image, "symmetric"),
+            "edge": cls(image, "edge"),
+            "wrap": cls(image, "wrap"),
+            "infinity": cls(image, "constant", -math.inf),
+        }
+        for label, spec in cases.items():
             yield Sample(spec, (Arg(TensorType(s8.shape)),), label=label)
             yield Sample(spec, (Arg(s8),), label=f"{label}_s8")
-        yield Sample(
-            cls(((1, 2),), value=7.0), (Arg(TensorType((3,), "int64")),), label="s64"
-        )
+
+        line = Arg(TensorType((3,), "int64"))
+        yield Sample(cls(((1, 2),), value=7.0), (line,), label="s64")
 
     @edgetpu_rule(fix=None)
     def _zero_border(self, op: Op) -> str | None:
@@ -248,7 +269,34 @@ class Pad(OpDef):
     @edgetpu_rule(fix="run one image per inference")
     def _no_batch_border(self, op: Op) -> str | None:
         """PAD: not over the batch dimension."""
-        ahead = self.pads[:-3]
-        if any(any(p) for p in ahead):
-            return f"pads {[list(p) for p in self.pads]}"
+        outer_pads = self.pads[:-3]
+        if any(any(pair) for pair in outer_pads):
+            return f"pads {[list(pair) for pair in self.pads]}"
         return None
+
+
+def _real_value(node: OnnxNode, x: Value, constant: Array | float | None) -> float:
+    """Return the real of a Pad's constant, 0 when it is absent.
+
+    Beside a quantized tensor the constant is one of the file's integers, which are
+    greater by 128 where the file has uint8.
+    """
+    if constant is None:
+        value = 0.0
+    else:
+        value = float(np.asarray(constant).reshape(()))
+    if not x.type.is_quantized:
+        return value
+    shift = 128 if x in node.uint8 else 0
+    return (value - shift - x.type.zero_point) * x.type.scale
+
+
+def _cropped(node: OnnxNode, x: Value, pairs: Mapping[int, tuple[int, int]]) -> Value:
+    """Return `x` without the elements that negative pads cut off."""
+    if all(min(pair) >= 0 for pair in pairs.values()):
+        return x
+    ranges: dict[int, Range] = {}
+    for axis, (before, after) in pairs.items():
+        first = max(0, -before)
+        ranges[axis] = (first, x.type.shape[axis] - first - max(0, -after), 1)
+    return node.build.add(slice_axes(x.type, ranges), [x], node.name)

@@ -1,4 +1,7 @@
-"""The parametric rectifier."""
+"""The parametric rectifier.
+
+Semantics: ONNX PRelu, TFLite PRELU (reference/prelu.h).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from typing import ClassVar
 import numpy as np
 
 from edgec.ir import Array, Op, Struct, TensorType, TfliteCode, Versions, edgetpu_rule
-from edgec.ops.binary import Binary, product_multiplier, scaled_struct
+from edgec.ops.binary import Binary
+from edgec.ops.binary_scales import product_multiplier, scaled_struct
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 
 @dataclass(frozen=True)
 class PRelu(Binary):
-    """x where x >= 0, else alpha * x; alpha is broadcast to x."""
+    """y = x where x >= 0, else alpha * x; alpha is broadcast to x."""
 
     kind = "prelu"
     onnx = ("PRelu",)
@@ -26,7 +30,10 @@ class PRelu(Binary):
     sampled: ClassVar[tuple[str, ...]] = ("float32",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The type of x."""
+        """Return the type of x.
+
+        Raises ValueError when alpha does not broadcast to x.
+        """
         (y,) = super().infer(*x)
         if y.shape != x[0].shape:
             raise ValueError(f"alpha {x[1]} does not fit {x[0]}")
@@ -35,28 +42,41 @@ class PRelu(Binary):
     def _multipliers(
         self, x: TensorType, alpha: TensorType, y: TensorType
     ) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of x and of alpha * x, the scales multiplied and divided in float32."""
-        identity = quantize_multiplier(float(np.float32(x.scale) / np.float32(y.scale)))
+        """Return the fixed-point multipliers of x and of alpha * x.
+
+        They are scale_x / scale_y and scale_x * scale_alpha / scale_y in float32.
+        """
+        quotient = np.float32(x.scale) / np.float32(y.scale)
+        identity = quantize_multiplier(float(quotient))
         return identity, product_multiplier(x, alpha, y)
 
     def ref_s8(
         self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
     ) -> Array:
-        """tensorflow/lite/kernels/internal/reference/prelu.h."""
+        """Compute both branches in fixed point, as TFLite's reference kernel does.
+
+        Source: tensorflow/lite/kernels/internal/reference/prelu.h.
+        """
         identity, product = self._multipliers(at, bt, yt)
-        a = a - at.zero_point
-        b = b - bt.zero_point
-        positive = multiply_by_quantized_multiplier(a, *identity)
-        negative = multiply_by_quantized_multiplier(a * b, *product)
-        return np.where(a >= 0, positive, negative) + np.int32(yt.zero_point)
+        x = a - at.zero_point
+        alpha = b - bt.zero_point
+
+        positive = multiply_by_quantized_multiplier(x, *identity)
+        negative = multiply_by_quantized_multiplier(x * alpha, *product)
+        return np.where(x >= 0, positive, negative) + np.int32(yt.zero_point)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """ek_add_t, of which y's multiplier is that of alpha * x."""
+        """Return ek_add_t, whose second multiplier is not used.
+
+        Its last multiplier is that of alpha * x.
+        """
         identity, product = self._multipliers(a, b, y)
-        return scaled_struct((identity, (0, 0), product), (a, b, y), self.clamp(y))
+        unused = (0, 0)
+        multipliers = (identity, unused, product)
+        return scaled_struct(multipliers, (a, b, y), self.clamp(y))
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Version 1 has no options."""
+        """Return PRELU, which has one version and no options."""
         return TfliteCode("PRELU")
 
     @edgetpu_rule(fix="share alpha over height and width: one value for each channel")

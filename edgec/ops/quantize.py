@@ -1,4 +1,8 @@
-"""Between reals and integers, and between integers of different scales."""
+"""Conversion between reals and quantized integers, and between scales.
+
+Semantics: ONNX QuantizeLinear and DequantizeLinear; TFLite QUANTIZE and DEQUANTIZE
+(AffineQuantize, Requantize and Dequantize of the reference kernels).
+"""
 
 from __future__ import annotations
 
@@ -36,11 +40,15 @@ from edgec.ops.shape import Reshape
 
 @dataclass(frozen=True)
 class Quantize(OpDef):
-    """To int8, uint8 or int16: from float32 (round(x / scale) + zero_point, ties away
-    from zero) or from another scale.
+    """Quantization to int8, uint8 or int16, of float32 or from another scale.
 
-    even: ties of floats go to the even integer, as ONNX has it. What is not a number
-    becomes the zero point. uint8: whether int8 elements were uint8 in the file.
+    q = round(x / scale) + zero_point, ties away from zero, saturated. An element that is not
+    a number becomes the zero point.
+
+    Attributes:
+        dtype: element type of the output
+        even: whether ties of floats go to the even integer, as in ONNX
+        uint8: whether int8 elements were uint8 in the file
     """
 
     dtype: str = "int8"
@@ -55,7 +63,10 @@ class Quantize(OpDef):
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the input."""
+        """Return the shape of the input with the integer type.
+
+        Raises ValueError for integers without a scale.
+        """
         if not x[0].is_quantized and x[0].dtype != "float32":
             raise ValueError(f"quantize of {x[0]}, which has no scale")
         return (TensorType(x[0].shape, self.dtype),)
@@ -63,132 +74,125 @@ class Quantize(OpDef):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """AffineQuantize and Requantize of TFLite's reference kernels."""
+        """Compute the integers, from integers by one fixed-point multiplier.
+
+        Source: AffineQuantize and Requantize of TFLite's reference kernels.
+        """
         t = yt[0]
         info = np.iinfo(self.dtype)
-        if xt[0].dtype == "float32" and self.even:
-            whole = np.rint((x[0] / np.float32(t.scale)).astype(np.float32))
-            return [saturated(whole, t.zero_point, info.dtype)]
         if xt[0].dtype == "float32":
-            return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
+            if not self.even:
+                return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
+            steps = (x[0] / np.float32(t.scale)).astype(np.float32)
+            return [saturated(np.rint(steps), t.zero_point, info.dtype)]
+
         multiplier = quantize_multiplier(xt[0].scale / t.scale)
         centred = x[0].astype(np.int32) - xt[0].zero_point
-        y = (
-            multiply_by_quantized_multiplier(centred, *multiplier).astype(np.int64)
-            + t.zero_point
-        )
+        scaled = multiply_by_quantized_multiplier(centred, *multiplier)
+        y = scaled.astype(np.int64) + t.zero_point
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Elements stay where they are; uint8 stays at the border of the graph."""
+        """Return the op itself; None for uint8, which stays at the graph's boundary."""
         if "uint8" in (op.inputs[0].type.dtype, op.output.type.dtype):
             return None
         return self
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """QuantizeLinear to 8 bits by a constant scale of the whole tensor; any other
-        is arithmetic on floats.
+        """Read QuantizeLinear.
+
+        To 8 bits by a constant scale of the whole tensor it is this op; any other is
+        arithmetic on floats.
         """
+        x = node.input(0)
         form = linear.Form.of_quantize(node)
-        if (
-            form.quant is None
-            or form.axis is not None
-            or node.input(0).type.dtype != "float32"
-        ):
+        is_per_tensor = form.quant is not None and form.axis is None
+        if not is_per_tensor or x.type.dtype != "float32":
             return linear.to_integers(node, form)
-        y = node.build.add(
-            cls(even=True, uint8=form.dtype == "uint8"),
-            [node.input(0)],
-            node.name,
-            form.quant,
-        )
-        if form.dtype == "uint8":
+
+        is_uint8 = form.dtype == "uint8"
+        spec = cls(even=True, uint8=is_uint8)
+        y = node.build.add(spec, [x], node.name, form.quant)
+        if is_uint8:
             node.uint8.add(y)
         return y
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared output says all; where that is floats (int16 of the file), its
-        reals are the input's.
+        """Read QUANTIZE to the type of the declared output.
+
+        int16 of the file is floats here, so that the operation is then the identity.
         """
-        if op.outputs[0].type.dtype == "float32":
+        out = op.outputs[0].type
+        if out.dtype == "float32":
             Dequantize.from_tflite(op)
             return
-        if not op.outputs[0].type.is_quantized:
-            raise ValueError(f"its output is {op.outputs[0].type}, which has no scale")
-        op.build.write(cls(op.outputs[0].type.dtype), [op.input(0)], op.outputs)
+        if not out.is_quantized:
+            raise ValueError(f"its output is {out}, which has no scale")
+        op.build.write(cls(out.dtype), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """QUANTIZE; version 2 takes integers. TFLite has no other rounding."""
-        if self.even and op.inputs[0].type.dtype == "float32":
+        """Return QUANTIZE; version 2 introduced integer inputs.
+
+        None for half-to-even rounding, which TFLite lacks.
+        """
+        is_float = op.inputs[0].type.dtype == "float32"
+        if self.even and is_float:
             return None
-        return TfliteCode(
-            "QUANTIZE",
-            ("QuantizeOptions", {}),
-            1 if op.inputs[0].type.dtype == "float32" else 2,
-        )
+        version = 1 if is_float else 2
+        return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_quantize_<from>_<to>, of floats with the other ties
-        ek_quantize_even_f32_<to>.
-        """
+        """Return ek_quantize_<from>_<to>, or ek_quantize_even_f32_<to> for half to even."""
         x = op.inputs[0]
         y = op.output
-        args = (x, y, x.type.size)
-        name = f"ek_quantize_{suffix(x.type)}_{suffix(y.type)}"
+        target = suffix(y.type)
         if x.type.dtype == "float32":
-            name = name.replace("_f32", "_even_f32") if self.even else name
-            affine = Struct(
-                "ek_affine_t", scale=float(y.type.scale), zero=y.type.zero_point
-            )
-            return KernelCall.of(name, *args, affine)
-        m, shift = quantize_multiplier(x.type.scale / y.type.scale)
-        zeros = {"x_zero": x.type.zero_point, "y_zero": y.type.zero_point}
-        return KernelCall.of(
-            name, *args, Struct("ek_rescale_t", **zeros, mul=m, shift=shift)
+            scale = float(y.type.scale)
+            affine = Struct("ek_affine_t", scale=scale, zero=y.type.zero_point)
+            source = "even_f32" if self.even else "f32"
+            kernel = f"ek_quantize_{source}_{target}"
+            return KernelCall.of(kernel, x, y, x.type.size, affine)
+
+        multiplier, shift = quantize_multiplier(x.type.scale / y.type.scale)
+        rescale = Struct(
+            "ek_rescale_t",
+            x_zero=x.type.zero_point,
+            y_zero=y.type.zero_point,
+            mul=multiplier,
+            shift=shift,
         )
+        kernel = f"ek_quantize_{suffix(x.type)}_{target}"
+        return KernelCall.of(kernel, x, y, x.type.size, rescale)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """From float with both ties, and between the scales and zero points of int8 and
-        uint8.
-        """
+        """Yield floats with both roundings, and other scales of int8 and uint8."""
         shape = (1, 3, 4, 5)
-        yield Sample(
-            cls(), (Arg(TensorType(shape)),), Quant.per_tensor(0.02, -3), "f32_s8"
-        )
-        yield Sample(
-            cls("uint8"),
-            (Arg(TensorType(shape)),),
-            Quant.per_tensor(0.02, 125),
-            "f32_u8",
-        )
-        yield Sample(
-            cls("int16"), (Arg(TensorType(shape)),), Quant.per_tensor(0.0001), "f32_s16"
-        )
-        ties = (np.arange(60).reshape(shape) - 30).astype(np.float32) / 4
-        for dtype, zero in (("int8", -3), ("uint8", 125)):
-            args = (Arg(TensorType(shape), data=ties),)
-            yield Sample(
-                cls(dtype, even=True),
-                args,
-                Quant.per_tensor(0.5, zero),
-                f"even_f32_{dtype}",
-            )
-        for source, zero, target, out in (
+        reals = Arg(TensorType(shape))
+        yield Sample(cls(), (reals,), Quant.per_tensor(0.02, -3), "f32_s8")
+        yield Sample(cls("uint8"), (reals,), Quant.per_tensor(0.02, 125), "f32_u8")
+        yield Sample(cls("int16"), (reals,), Quant.per_tensor(0.0001), "f32_s16")
+
+        # At a scale of 1/2 every other multiple of 1/4 is a tie.
+        quarters = (np.arange(60).reshape(shape) - 30).astype(np.float32) / 4
+        ties = Arg(TensorType(shape), data=quarters)
+        for dtype, zero_point in (("int8", -3), ("uint8", 125)):
+            quant = Quant.per_tensor(0.5, zero_point)
+            yield Sample(cls(dtype, even=True), (ties,), quant, f"even_f32_{dtype}")
+
+        cases = (
             ("int8", -4, "int8", 7),
             ("uint8", 128, "int8", 0),
             ("int8", 0, "uint8", 128),
-        ):
+        )
+        for source, zero_point, target, target_zero in cases:
+            x = Arg(TensorType(shape, source, Quant.per_tensor(0.05, zero_point)))
             for scale in (0.05, 0.031):
-                x = TensorType(shape, source, Quant.per_tensor(0.05, zero))
-                yield Sample(
-                    cls(target),
-                    (Arg(x),),
-                    Quant.per_tensor(scale, out),
-                    f"{source}_{target}_{scale}",
-                )
+                quant = Quant.per_tensor(scale, target_zero)
+                label = f"{source}_{target}_{scale}"
+                yield Sample(cls(target), (x,), quant, label)
 
     @edgetpu_rule(fix=None)
     def _int8_tensors(self, op: Op) -> str | None:
@@ -201,14 +205,20 @@ class Quantize(OpDef):
 
 @dataclass(frozen=True)
 class Dequantize(OpDef):
-    """To float32: scale * (x - zero_point), the product in double; float16 is widened."""
+    """The reals of quantized integers: scale * (x - zero_point), the product in double.
+
+    float16 is widened to float32.
+    """
 
     kind = "dequantize"
     onnx = ("DequantizeLinear",)
     tflite = ("DEQUANTIZE",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the input."""
+        """Return float32 of the input's shape.
+
+        Raises ValueError for integers without a scale.
+        """
         if not x[0].is_quantized and x[0].dtype != "float16":
             raise ValueError(f"dequantize of {x[0]}, which has no scale")
         return (TensorType(x[0].shape),)
@@ -216,28 +226,26 @@ class Dequantize(OpDef):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """TFLite's reference Dequantize."""
+        """Compute TFLite's reference Dequantize."""
         if xt[0].quant is None:
             return [x[0].astype(np.float32)]
         scale, zero = xt[0].quant.broadcast(x[0].ndim)
-        return [
-            (scale.astype(np.float64) * (x[0].astype(np.int64) - zero)).astype(
-                np.float32
-            )
-        ]
+        centred = x[0].astype(np.int64) - zero
+        real = scale.astype(np.float64) * centred
+        return [real.astype(np.float32)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Elements stay where they are; uint8 stays at the border of the graph."""
+        """Return the op itself; None for uint8, which stays at the graph's boundary."""
         if "uint8" in (op.inputs[0].type.dtype, op.output.type.dtype):
             return None
         return self
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """DequantizeLinear of 8 bits by a constant scale of the whole tensor; any other
-        is arithmetic on floats.
+        """Read DequantizeLinear.
 
-        A constant becomes the floats it stands for, whose type remembers the scale.
+        Of 8 bits by a constant scale of the whole tensor it is this op; any other is
+        arithmetic on floats. A constant becomes its reals, whose type keeps the scale.
         """
         form = linear.Form.of_dequantize(node)
         if node.input(0).const is not None:
@@ -249,44 +257,43 @@ class Dequantize(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The input's type says all; where that is floats (int16 of the file), they are
-        the output.
+        """Read DEQUANTIZE of the input's type.
+
+        int16 of the file is floats here, so that the operation is then the identity.
         """
         x = op.input(0)
-        op.build.write(
-            Reshape(x.type.shape) if x.type.dtype == "float32" else cls(),
-            [x],
-            op.outputs,
-        )
+        spec: OpDef = cls()
+        if x.type.dtype == "float32":
+            spec = Reshape(x.type.shape)
+        op.build.write(spec, [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """DEQUANTIZE; version 2 is int8. edgec writes no float16."""
-        if not op.inputs[0].type.is_quantized:
+        """Return DEQUANTIZE; version 2 introduced int8.
+
+        None for float16, which edgec does not write.
+        """
+        x = op.inputs[0].type
+        if not x.is_quantized:
             return None
-        return TfliteCode(
-            "DEQUANTIZE",
-            ("DequantizeOptions", {}),
-            2 if op.inputs[0].type.dtype == "int8" else 1,
-        )
+        version = 2 if x.dtype == "int8" else 1
+        return TfliteCode("DEQUANTIZE", ("DequantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_dequantize_<from>; float16 is cast."""
+        """Return ek_dequantize_<from>, or a cast of float16."""
         x = op.inputs[0]
         if not x.type.is_quantized:
             return Cast("float32").c(op)
-        affine = Struct(
-            "ek_affine_t", scale=float(x.type.scale), zero=x.type.zero_point
-        )
-        return KernelCall.of(
-            f"ek_dequantize_{suffix(x.type)}", x, op.output, x.type.size, affine
-        )
+        scale = float(x.type.scale)
+        affine = Struct("ek_affine_t", scale=scale, zero=x.type.zero_point)
+        kernel = f"ek_dequantize_{suffix(x.type)}"
+        return KernelCall.of(kernel, x, op.output, x.type.size, affine)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """int8, uint8 and int16."""
-        for dtype, zero in (("int8", -7), ("uint8", 130), ("int16", 0)):
-            x = TensorType((1, 3, 4, 5), dtype, Quant.per_tensor(0.043, zero))
-            yield Sample(cls(), (Arg(x),), label=dtype)
-        yield Sample(
-            cls(), (Arg(TensorType((1, 3, 4, 5), "float16")),), label="float16"
-        )
+        """Yield int8, uint8, int16 and float16."""
+        shape = (1, 3, 4, 5)
+        for dtype, zero_point in (("int8", -7), ("uint8", 130), ("int16", 0)):
+            quant = Quant.per_tensor(0.043, zero_point)
+            yield Sample(cls(), (Arg(TensorType(shape, dtype, quant)),), label=dtype)
+        half = Arg(TensorType(shape, "float16"))
+        yield Sample(cls(), (half,), label="float16")

@@ -1,10 +1,13 @@
-"""Recurrent layers, read step by step: RNN, GRU and LSTM over sequences of a static
-length.
+"""Recurrent layers over sequences of a static length, unrolled step by step.
+
+Semantics: ONNX RNN, GRU and LSTM (whose documentation has the equations), and TFLite
+UNIDIRECTIONAL_SEQUENCE_LSTM of floats; the int8 one is `lstm_int8`. LSTM: Hochreiter &
+Schmidhuber 1997; GRU: Cho et al. 2014, arXiv:1406.1078.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,16 +15,24 @@ import numpy as np
 
 from edgec.ir import Array, Builder, OnnxNode, OpDef, TfliteOp, Value
 from edgec.ir.types import dequantize
-from edgec.ops.activation import Clamp, HardSigmoid, LeakyRelu
-from edgec.ops.binary import Add, Mul, Sub
+from edgec.ops.activation import HardSigmoid, LeakyRelu
+from edgec.ops.binary import Add, Mul
 from edgec.ops.compare import Where
 from edgec.ops.composed import Composed
 from edgec.ops.concat import Concat
 from edgec.ops.lstm_int8 import LstmInt8
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.opaque import Opaque
+from edgec.ops.recurrent_cells import (
+    RecurrentLayer,
+    Step,
+    gru_step,
+    index_axis,
+    lstm_step,
+    part,
+    rnn_step,
+)
 from edgec.ops.shape import Reshape, Transpose, transpose
-from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Logistic, Relu, Softplus, Softsign, Tanh
 
 _ACTIVATIONS: dict[str, OpDef] = {
@@ -33,137 +44,11 @@ _ACTIVATIONS: dict[str, OpDef] = {
     "hardsigmoid": HardSigmoid(),
     "leakyrelu": LeakyRelu(),
 }
+"""The op of each activation name of ONNX, in lower case."""
 _TFLITE_ACTIVATIONS: dict[int, OpDef] = {1: Relu(), 4: Tanh()}
+"""The op of each value of TFLite's ActivationFunctionType that an LSTM has."""
 MOST_STEPS = 512
-"""Each step is the cell once more in the graph."""
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """One direction of a layer. x: for each step [batch, gates * hidden], the input's
-    part of the gates, bias included.
-
-    r: [gates * hidden, hidden]. b_r: the recurrent bias, where it is not in x. p:
-    peepholes. clip: of what goes into activations. cell_clip: of an LSTM's cell.
-    """
-
-    b: Builder
-    name: str
-    hidden: int
-    x: list[Value]
-    r: Value
-    b_r: Value | None
-    p: Value | None
-    acts: Sequence[OpDef]
-    clip: float | None
-    linear: bool
-    coupled: bool
-    cell_clip: float | None = None
-
-    def add(self, x: Value, y: Value) -> Value:
-        """x + y."""
-        return self.b.add(Add(), [x, y], self.name)
-
-    def mul(self, x: Value, y: Value) -> Value:
-        """x * y."""
-        return self.b.add(Mul(), [x, y], self.name)
-
-    def act(self, i: int, x: Value) -> Value:
-        """The i-th activation of what is clipped."""
-        if self.clip is not None:
-            x = self.b.add(Clamp(-self.clip, self.clip), [x], self.name)
-        return self.b.add(self.acts[i], [x], self.name)
-
-    def gate(self, gates: Value, i: int) -> Value:
-        """The i-th part of the last axis."""
-        spec = slice_axes(
-            gates.type, {gates.type.rank - 1: (i * self.hidden, self.hidden, 1)}
-        )
-        return self.b.add(spec, [gates], self.name)
-
-    def rows(self, weights: Value, first: int, count: int) -> Value:
-        """The weights of some gates."""
-        return part(
-            self.b, weights, 0, first * self.hidden, count * self.hidden, self.name
-        )
-
-    def product(
-        self, h: Value, first: int, count: int, bias: Value | None = None
-    ) -> Value:
-        """h times the recurrent weights of some gates."""
-        given = [self.rows(bias, first, count)] if bias is not None else []
-        return self.b.add(
-            FullyConnected(), [h, self.rows(self.r, first, count), *given], self.name
-        )
-
-    def minus(self, x: Value, y: Value) -> Value:
-        """x - y."""
-        return self.b.add(Sub(), [x, y], self.name)
-
-
-Step = Callable[[_Layer, Value, list[Value]], list[Value]]
-"""The state after a step, of the input's part of the gates and the state before: h, and
-c of an LSTM.
-"""
-
-
-def _rnn(layer: _Layer, x: Value, state: list[Value]) -> list[Value]:
-    return [layer.act(0, layer.add(x, layer.product(state[0], 0, 1)))]
-
-
-def _gru(layer: _Layer, x: Value, state: list[Value]) -> list[Value]:
-    (h,) = state
-    zr = layer.add(
-        part(layer.b, x, 1, 0, 2 * layer.hidden, layer.name), layer.product(h, 0, 2)
-    )
-    z, r = (layer.act(0, layer.gate(zr, i)) for i in range(2))
-    gated = layer.mul
-    product = layer.product
-    if layer.linear:
-        inner = gated(r, product(h, 2, 1, layer.b_r))
-    else:
-        inner = product(gated(r, h), 2, 1)
-    new = layer.act(1, layer.add(layer.gate(x, 2), inner))
-    return [layer.add(new, layer.mul(z, layer.minus(h, new)))]
-
-
-def _lstm(layer: _Layer, x: Value, state: list[Value]) -> list[Value]:
-    h, c = state
-    gates = layer.add(x, layer.product(h, 0, 4))
-    i, o, f, g = (layer.gate(gates, k) for k in range(4))
-
-    def peep(gate: Value, of: Value, k: int) -> Value:
-        if layer.p is None:
-            return gate
-        return layer.add(gate, layer.mul(layer.rows(layer.p, k, 1), of))
-
-    i = layer.act(0, peep(i, c, 0))
-    one = layer.b.const(np.ones((), np.float32), "one")
-    f = layer.minus(one, i) if layer.coupled else layer.act(0, peep(f, c, 2))
-    new = layer.add(layer.mul(f, c), layer.mul(i, layer.act(1, g)))
-    if layer.cell_clip is not None:
-        new = layer.b.add(Clamp(-layer.cell_clip, layer.cell_clip), [new], layer.name)
-    o = layer.act(0, peep(o, new, 1))
-    return [layer.mul(o, layer.b.add(layer.acts[2], [new], layer.name)), new]
-
-
-def part(b: Builder, x: Value, axis: int, first: int, count: int, name: str) -> Value:
-    """Some elements of an axis; of a constant at once."""
-    if count == x.type.shape[axis]:
-        return x
-    if x.const is not None:
-        cut = (slice(None),) * axis + (slice(first, first + count),)
-        return b.const(np.ascontiguousarray(x.const[cut]), f"{name}_part")
-    return b.add(slice_axes(x.type, {axis: (first, count, 1)}), [x], name)
-
-
-def _without(b: Builder, x: Value, axis: int, at: int, name: str) -> Value:
-    """One slice of an axis, which goes."""
-    cut = part(b, x, axis, at, 1, name)
-    shape = tuple(d for i, d in enumerate(x.type.shape) if i != axis)
-    if cut.const is not None:
-        return b.const(cut.const.reshape(shape), name)
-    return b.add(Reshape(shape), [cut], name)
+"""Largest number of steps: each is the cell once more in the graph."""
 
 
 @dataclass(frozen=True)
@@ -171,165 +56,234 @@ class _Recurrent(Composed):
     """What the layers share: directions, sequence lengths, layouts."""
 
     gates: ClassVar[int] = 1
+    """Number of gates in the weights."""
     states: ClassVar[int] = 1
+    """Number of states: h, and of an LSTM also c."""
     defaults: ClassVar[tuple[str, ...]] = ("tanh",)
-    step: ClassVar[Step] = staticmethod(_rnn)
+    """Activations of one direction where the node names none."""
+    step: ClassVar[Step] = staticmethod(rnn_step)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> list[Value]:
-        """Every step of every direction."""
+        """Read the layer as all steps of all its directions.
+
+        Outputs: h after every step [steps, directions, batch, hidden], and each state
+        after the last step [directions, batch, hidden]; `layout` 1 has the batch first.
+        """
         b = node.build
         name = node.name
-        batch_first = bool(node.attrs.get("layout", 0))
-        x = transpose(b, node.input(0), (1, 0, 2)) if batch_first else node.input(0)
-        steps, batch, _ = x.type.shape
+        is_batch_first = bool(node.attrs.get("layout", 0))
+        x = node.input(0)
+        if is_batch_first:
+            x = transpose(b, x, (1, 0, 2))
+
+        steps = x.type.shape[0]
         if steps > MOST_STEPS:
             raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
-        hidden = node.input(2).type.shape[2]
-        way = node.attrs.get("direction", "forward")
+
+        direction = node.attrs.get("direction", "forward")
+        # It follows from the shape of the recurrent weights.
         node.attrs.ignore("hidden_size")
         lengths = node.const(4)
         if lengths is not None and (lengths == steps).all():
             lengths = None
-        ways = {
+        are_backward = {
             "forward": (False,),
             "reverse": (True,),
             "bidirectional": (False, True),
-        }[way]
-        every = list[list[Value]]()
-        last = list[list[Value]]()
-        for d, back in enumerate(ways):
-            layer = cls._layer(node, x, d, hidden)
-            state = [
-                cls._initial(node, d, k, batch, hidden, batch_first)
-                for k in range(cls.states)
-            ]
-            outputs, final = _run(layer, cls.step, state, back, lengths)
+        }[direction]
+
+        every: list[list[Value]] = []
+        last: list[list[Value]] = []
+        for number, is_backward in enumerate(are_backward):
+            layer = cls._layer(node, x, number)
+            state = cls._initial_state(node, x, number)
+            sequence = _Sequence(layer, cls.step, is_backward, lengths)
+            outputs, final = sequence.run(state)
             every.append(outputs)
             last.append(final)
-        made = [
-            _joined(
-                b,
-                [_joined(b, [w[t] for w in every], 1, name) for t in range(steps)],
-                0,
-                name,
-            )
+
+        by_step = [
+            _joined(b, list(directions), 1, name)
+            for directions in zip(*every, strict=True)
         ]
-        made += [_joined(b, [w[k] for w in last], 0, name) for k in range(cls.states)]
-        if batch_first:
-            made = [
-                transpose(b, made[0], (2, 0, 1, 3)),
-                *(transpose(b, v, (1, 0, 2)) for v in made[1:]),
-            ]
-        return made
+        results = [_joined(b, by_step, 0, name)]
+        for directions in zip(*last, strict=True):
+            results.append(_joined(b, list(directions), 0, name))
+        if not is_batch_first:
+            return results
+        h, *states = results
+        return [
+            transpose(b, h, (2, 0, 1, 3)),
+            *(transpose(b, value, (1, 0, 2)) for value in states),
+        ]
 
     @classmethod
-    def _layer(cls, node: OnnxNode, x: Value, d: int, hidden: int) -> _Layer:
+    def _layer(cls, node: OnnxNode, x: Value, direction: int) -> RecurrentLayer:
+        """Return one direction of the layer, with W x + b of all steps computed."""
         b = node.build
         name = node.name
-        steps = x.type.shape[0]
-        w, r = (_without(b, node.input(i), 0, d, name) for i in (1, 2))
+        hidden = node.input(2).type.shape[2]
+        weights = index_axis(b, node.input(1), 0, direction, name)
+        recurrent = index_axis(b, node.input(2), 0, direction, name)
         linear = bool(node.attrs.get("linear_before_reset", 0))
-        peepholes = node.optional(7)
-        bias = None
-        apart = None
-        if (given := node.optional(3)) is not None:
-            both = _without(b, given, 0, d, name)
-            n = cls.gates * hidden
-            bias, apart = (part(b, both, 0, k * n, n, name) for k in range(2))
-            if not linear:
-                bias = b.add(Add(), [bias, apart], name)
-            else:  # that of the hidden gate is multiplied by the reset gate
-                mask = b.const(
-                    np.repeat([1.0, 1.0, 0.0], hidden).astype(np.float32),
-                    f"{name}_mask",
-                )
-                bias = b.add(Add(), [bias, b.add(Mul(), [apart, mask], name)], name)
-        projected = b.add(
-            FullyConnected(), [x, w, *([bias] if bias is not None else [])], name
-        )
-        xs = [_without(b, projected, 0, t, name) for t in range(steps)]
+        peephole_input = node.optional(7)
+
+        bias, recurrent_bias = cls._biases(node, direction, linear)
+        operands = [x, weights]
+        if bias is not None:
+            operands.append(bias)
+        projected = b.add(FullyConnected(), operands, name)
+        steps = [index_axis(b, projected, 0, t, name) for t in range(x.type.shape[0])]
+
+        peepholes = None
         clip = node.attrs.get("clip")
-        if peepholes is not None and cls.states == 2:
-            p = _without(b, peepholes, 0, d, name)
-        else:
-            p = None
-        coupled = bool(node.attrs.get("input_forget", 0))
-        return _Layer(
-            b, name, hidden, xs, r, apart, p, cls._acts(node, d), clip, linear, coupled
+        if peephole_input is not None and cls.states == 2:
+            peepholes = index_axis(b, peephole_input, 0, direction, name)
+        return RecurrentLayer(
+            b=b,
+            name=name,
+            hidden=hidden,
+            x=steps,
+            r=recurrent,
+            acts=cls._activations(node, direction),
+            b_r=recurrent_bias,
+            p=peepholes,
+            clip=clip,
+            linear=linear,
+            coupled=bool(node.attrs.get("input_forget", 0)),
         )
 
     @classmethod
-    def _acts(cls, node: OnnxNode, d: int) -> list[OpDef]:
-        n = len(cls.defaults)
-        names = (node.attrs.get("activations") or list(cls.defaults) * 2)[
-            d * n : (d + 1) * n
-        ]
-        found = [
-            _ACTIVATIONS.get(
-                (text.decode() if isinstance(text, bytes) else text).lower()
-            )
-            for text in names
-        ]
-        if len(found) != n or None in found:
+    def _biases(
+        cls, node: OnnxNode, direction: int, linear: bool
+    ) -> tuple[Value | None, Value | None]:
+        """Return (bias of the input's product, recurrent bias), None without biases.
+
+        The input's product has both, except that with `linear` a GRU's reset gate
+        multiplies the recurrent bias of the hidden gate.
+        """
+        b = node.build
+        name = node.name
+        hidden = node.input(2).type.shape[2]
+        bias_input = node.optional(3)
+        if bias_input is None:
+            return None, None
+
+        both = index_axis(b, bias_input, 0, direction, name)
+        rows = cls.gates * hidden
+        bias = part(b, both, 0, (0, rows), name)
+        recurrent_bias = part(b, both, 0, (rows, rows), name)
+        if not linear:
+            total = b.add(Add(), [bias, recurrent_bias], name)
+            return total, recurrent_bias
+
+        # The hidden gate is the last of the three.
+        is_folded = np.repeat([1.0, 1.0, 0.0], hidden).astype(np.float32)
+        mask = b.const(is_folded, f"{name}_mask")
+        folded = b.add(Mul(), [recurrent_bias, mask], name)
+        return b.add(Add(), [bias, folded], name), recurrent_bias
+
+    @classmethod
+    def _activations(cls, node: OnnxNode, direction: int) -> list[OpDef]:
+        """Return the activations of one direction.
+
+        Raises ValueError for activations that edgec does not have.
+        """
+        count = len(cls.defaults)
+        every = node.attrs.get("activations") or list(cls.defaults) * 2
+        names = every[direction * count : (direction + 1) * count]
+
+        specs: list[OpDef] = []
+        for raw_name in names:
+            text = raw_name.decode() if isinstance(raw_name, bytes) else raw_name
+            spec = _ACTIVATIONS.get(text.lower())
+            if spec is not None:
+                specs.append(spec)
+        if len(specs) != count:
             raise ValueError(
                 f"activations {names}; edgec has {', '.join(_ACTIVATIONS)}"
             )
-        return [spec for spec in found if spec is not None]
+        return specs
 
     @classmethod
-    def _initial(
-        cls, node: OnnxNode, d: int, k: int, batch: int, hidden: int, batch_first: bool
-    ) -> Value:
-        given = node.optional(5 + k)
-        if given is None:
-            return node.build.const(
-                np.zeros((batch, hidden), np.float32), f"{node.name}_start"
-            )
-        return _without(node.build, given, 1 if batch_first else 0, d, node.name)
+    def _initial_state(cls, node: OnnxNode, x: Value, direction: int) -> list[Value]:
+        """Return the states before the first step, zeros where the node has none."""
+        b = node.build
+        name = node.name
+        batch = x.type.shape[1]
+        hidden = node.input(2).type.shape[2]
+        axis = 1 if node.attrs.get("layout", 0) else 0
+
+        state: list[Value] = []
+        for number in range(cls.states):
+            initial = node.optional(5 + number)
+            if initial is None:
+                zeros = np.zeros((batch, hidden), np.float32)
+                state.append(b.const(zeros, f"{name}_start"))
+            else:
+                state.append(index_axis(b, initial, axis, direction, name))
+        return state
 
 
-def _run(
-    layer: _Layer, step: Step, state: list[Value], back: bool, lengths: Array | None
-) -> tuple[list[Value], list[Value]]:
-    """[1, batch, hidden] of every step, and of every state after the last.
+@dataclass(frozen=True)
+class _Sequence:
+    """All steps of one direction of a layer.
 
-    Beyond its length a sequence gives zeros.
+    Attributes:
+        step: the cell
+        is_backward: whether the steps go from the last to the first
+        lengths: number of steps of each sequence of the batch, None: all
     """
-    b = layer.b
-    steps = len(layer.x)
-    outputs: dict[int, Value] = {}
-    zero = b.const(np.zeros((), np.float32), "zero")
-    for t in range(steps)[:: -1 if back else 1]:
-        new = step(layer, layer.x[t], state)
-        shown = new[0]
-        if lengths is not None:
-            there = b.const((t < lengths)[:, None], f"{layer.name}_there")
-            new = [
-                b.add(Where(), [there, after, before], layer.name)
-                for after, before in zip(new, state, strict=True)
-            ]
-            shown = b.add(Where(), [there, shown, zero], layer.name)
-        state = new
-        outputs[t] = shown
 
-    def wide(v: Value) -> Value:
-        return b.add(Reshape((1, *v.type.shape)), [v], layer.name)
+    layer: RecurrentLayer
+    step: Step
+    is_backward: bool = False
+    lengths: Array | None = None
 
-    return [
-        b.add(Reshape((1, 1, *v.type.shape)), [v], layer.name)
-        for _, v in sorted(outputs.items())
-    ], [wide(v) for v in state]
+    def run(self, state: list[Value]) -> tuple[list[Value], list[Value]]:
+        """Return h of every step [1, 1, batch, hidden], and the states after the last
+        one [1, batch, hidden].
+
+        A sequence beyond its length gives zeros, and keeps its state.
+        """
+        b = self.layer.b
+        name = self.layer.name
+        zero = b.const(np.zeros((), np.float32), "zero")
+        order = list(range(len(self.layer.x)))
+        if self.is_backward:
+            order.reverse()
+
+        outputs: dict[int, Value] = {}
+        for number in order:
+            new = self.step(self.layer, self.layer.x[number], state)
+            output = new[0]
+            if self.lengths is not None:
+                is_inside = (number < self.lengths)[:, None]
+                condition = b.const(is_inside, f"{name}_there")
+                for i, (after, before) in enumerate(zip(new, state, strict=True)):
+                    new[i] = b.add(Where(), [condition, after, before], name)
+                output = b.add(Where(), [condition, output, zero], name)
+            state = new
+            outputs[number] = output
+
+        every: list[Value] = []
+        for _, value in sorted(outputs.items()):
+            every.append(b.add(Reshape((1, 1, *value.type.shape)), [value], name))
+        final: list[Value] = []
+        for value in state:
+            final.append(b.add(Reshape((1, *value.type.shape)), [value], name))
+        return every, final
 
 
 def _joined(b: Builder, values: list[Value], axis: int, name: str) -> Value:
-    """One after the other."""
+    """Return the values concatenated along an axis."""
     return values[0] if len(values) == 1 else b.add(Concat(axis), values, name)
 
 
 @dataclass(frozen=True)
 class Rnn(_Recurrent):
-    """A simple recurrent layer."""
+    """A simple recurrent layer (ONNX RNN)."""
 
     kind = "rnn"
     onnx = ("RNN",)
@@ -337,18 +291,18 @@ class Rnn(_Recurrent):
 
 @dataclass(frozen=True)
 class Gru(_Recurrent):
-    """Gated recurrent units."""
+    """Gated recurrent units (ONNX GRU)."""
 
     kind = "gru"
     onnx = ("GRU",)
     gates: ClassVar[int] = 3
     defaults: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh")
-    step: ClassVar[Step] = staticmethod(_gru)
+    step: ClassVar[Step] = staticmethod(gru_step)
 
 
 @dataclass(frozen=True)
 class Lstm(_Recurrent):
-    """Long short-term memory."""
+    """Long short-term memory (ONNX LSTM, TFLite UNIDIRECTIONAL_SEQUENCE_LSTM)."""
 
     kind = "lstm"
     onnx = ("LSTM",)
@@ -358,108 +312,139 @@ class Lstm(_Recurrent):
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
     defaults: ClassVar[tuple[str, ...]] = ("sigmoid", "tanh", "tanh")
-    step: ClassVar[Step] = staticmethod(_lstm)
+    step: ClassVar[Step] = staticmethod(lstm_step)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """A layer of floats.
+        """Read UNIDIRECTIONAL_SEQUENCE_LSTM.
 
-        Its variables are state: a sequence begins with what the last one left, until a
-        reset.
+        Its variables are state: a sequence begins with the state that the previous call
+        left, until a reset.
         """
-        o = op.options
-        b = op.build
-        out = op.outputs[0]
+        options = op.options
         x = op.input(0)
-        op.ignore("asymmetricQuantizeInputs")  # of hybrid kernels
+        # Float inputs of integer weights are not quantized here.
+        op.ignore("asymmetricQuantizeInputs")
         cls._check_tflite(op, x)
         if x.type.dtype == "int8":
             LstmInt8.of(op)
             return
-        first = x if o.timeMajor else transpose(b, x, (1, 0, 2))
+
+        b = op.build
+        out = op.outputs[0]
+        first = x if options.timeMajor else transpose(b, x, (1, 0, 2))
         steps, batch, _ = first.type.shape
-        w, r, bias = (
-            cls._stacked(op, at)
-            for at in ((1, 4, 2, 3), (5, 8, 6, 7), (12, 15, 13, 14))
-        )
-        peepholes = cls._stacked(op, (9, 11, 10)) if _given(op, 9) else None
-        projected = b.add(FullyConnected(), [first, w, bias], out.name)
-        xs = [_without(b, projected, 0, t, out.name) for t in range(steps)]
         hidden = out.type.shape[2]
-        act = _TFLITE_ACTIVATIONS[o.fusedActivationFunction]
-        acts = [Logistic(), act, act]
-        clip = float(o.cellClip) or None
-        layer = _Layer(
-            b, out.name, hidden, xs, r, None, peepholes, acts, None, False, False, clip
-        )
-        start = [cls._start(op, at, (batch, hidden)) for at in (18, 19)]
-        shown, final = _run(layer, _lstm, start, False, None)
-        op.kept.update(
-            (v, b.add(Reshape(v.type.shape), [f], v.name))
-            for v, f in zip(start, final, strict=True)
-        )
-        every = _joined(b, shown, 0, out.name)
-        if o.timeMajor:
-            b.write(Reshape((steps, batch, hidden)), [every], [out])
+        layer = cls._tflite_layer(op, first)
+
+        state = [cls._start(op, place, (batch, hidden)) for place in (18, 19)]
+        outputs, final = _Sequence(layer, lstm_step).run(state)
+        for before, after in zip(state, final, strict=True):
+            reshape = Reshape(before.type.shape)
+            op.kept[before] = b.add(reshape, [after], before.name)
+
+        every = _joined(b, outputs, 0, out.name)
+        flat = Reshape((steps, batch, hidden))
+        if options.timeMajor:
+            b.write(flat, [every], [out])
         else:
-            b.write(
-                Transpose((1, 0, 2)),
-                [b.add(Reshape((steps, batch, hidden)), [every], out.name)],
-                [out],
-            )
+            time_major = b.add(flat, [every], out.name)
+            b.write(Transpose((1, 0, 2)), [time_major], [out])
+
+    @classmethod
+    def _tflite_layer(cls, op: TfliteOp, first: Value) -> RecurrentLayer:
+        """Return the layer of a float operator, with W x + b of all steps computed.
+
+        first: the input with the time as its first axis. The operator's gates are
+        input, forget, cell, output; here they are in the order of ONNX.
+        """
+        b = op.build
+        options = op.options
+        out = op.outputs[0]
+        name = out.name
+        weights = cls._stacked(op, (1, 4, 2, 3))
+        recurrent = cls._stacked(op, (5, 8, 6, 7))
+        bias = cls._stacked(op, (12, 15, 13, 14))
+        peepholes = None
+        if _has_input(op, 9):
+            peepholes = cls._stacked(op, (9, 11, 10))
+
+        projected = b.add(FullyConnected(), [first, weights, bias], name)
+        steps = [
+            index_axis(b, projected, 0, t, name) for t in range(first.type.shape[0])
+        ]
+        act = _TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+        return RecurrentLayer(
+            b=b,
+            name=name,
+            hidden=out.type.shape[2],
+            x=steps,
+            r=recurrent,
+            acts=[Logistic(), act, act],
+            p=peepholes,
+            cell_clip=float(options.cellClip) or None,
+        )
 
     @staticmethod
     def _check_tflite(op: TfliteOp, x: Value) -> None:
-        """Raise ValueError for what is not read."""
-        o = op.options
+        """Raise ValueError for forms of the operator that edgec does not read."""
+        options = op.options
+        dtype = x.type.dtype
+        acts = _TFLITE_ACTIVATIONS
+        has_norm = any(_has_input(op, i) for i in range(20, 24))
         unread = {
-            "coupled input and forget gates": not _given(op, 1),
-            "a projection": _given(op, 16) or bool(o.projClip),
-            "layer normalization": any(_given(op, i) for i in range(20, 24)),
-            "a state that comes from other operators": any(
-                _given(op, i) and op.inputs[i] not in op.kept for i in (18, 19)
-            ),
-            "recurrent weights that are a diagonal": bool(o.diagonalRecurrentTensors),
-            "the fused activation": o.fusedActivationFunction
-            not in _TFLITE_ACTIVATIONS,
-            f"an input that is {x.type}": x.type.dtype not in ("float32", "int8"),
-            "int8 with peepholes": x.type.dtype == "int8" and _given(op, 9),
+            "coupled input and forget gates": not _has_input(op, 1),
+            "a projection": _has_input(op, 16) or bool(options.projClip),
+            "layer normalization": has_norm,
+            "a state that comes from other operators": _has_foreign_state(op),
+            "recurrent weights that are a diagonal": options.diagonalRecurrentTensors,
+            "the fused activation": options.fusedActivationFunction not in acts,
+            f"an input that is {x.type}": dtype not in ("float32", "int8"),
+            "int8 with peepholes": dtype == "int8" and _has_input(op, 9),
         }
-        if found := [what for what, there in unread.items() if there]:
-            raise ValueError(f"{found[0]} is not supported")
-        if (
-            x.type.dtype == "float32"
-            and (steps := x.type.shape[0 if o.timeMajor else 1]) > MOST_STEPS
-        ):
+        for form, is_present in unread.items():
+            if is_present:
+                raise ValueError(f"{form} is not supported")
+
+        # The int8 layer is one op, however many steps it has.
+        if dtype == "int8":
+            return
+        steps = x.type.shape[0 if options.timeMajor else 1]
+        if steps > MOST_STEPS:
             raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
 
     @staticmethod
     def _start(op: TfliteOp, at: int, shape: tuple[int, int]) -> Value:
-        """The state before the first step: zeros where the operator stands alone."""
-        v = op.inputs[at] if _given(op, at) else None
-        if v is not None:
-            return v
-        return op.build.const(
-            np.zeros(shape, np.float32), f"{op.outputs[0].name}_start"
-        )
+        """Return the state before the first step: zeros for an operator without one."""
+        value = op.inputs[at] if _has_input(op, at) else None
+        if value is not None:
+            return value
+        zeros = np.zeros(shape, np.float32)
+        return op.build.const(zeros, f"{op.outputs[0].name}_start")
 
     @staticmethod
     def _stacked(op: TfliteOp, at: Sequence[int]) -> Value:
-        """Constants of the gates one after the other, in the order of ONNX; stored
-        integers as the reals they are.
+        """Return the constants of some inputs one after the other, as floats.
+
+        Weights stored as integers become the reals they stand for.
         """
-        parts = []
-        for i in at:
-            v = op.input(i)
-            data = op.const(i)
-            parts.append(
-                dequantize(data, v.type)
-                if v.type.is_quantized
-                else data.astype(np.float32)
-            )
-        return op.build.const(np.concatenate(parts), f"{op.outputs[0].name}_weights")
+        arrays: list[Array] = []
+        for place in at:
+            value = op.input(place)
+            data = op.const(place)
+            if value.type.is_quantized:
+                arrays.append(dequantize(data, value.type))
+            else:
+                arrays.append(data.astype(np.float32))
+        return op.build.const(np.concatenate(arrays), f"{op.outputs[0].name}_weights")
 
 
-def _given(op: TfliteOp, i: int) -> bool:
-    """Whether an operator has this input."""
+def _has_input(op: TfliteOp, i: int) -> bool:
+    """Return whether an operator has input `i`."""
     return i < len(op.inputs) and op.inputs[i] is not None
+
+
+def _has_foreign_state(op: TfliteOp) -> bool:
+    """Return whether h or c is computed by another operator, not a variable."""
+    states = [op.inputs[i] for i in (18, 19) if _has_input(op, i)]
+    return any(state not in op.kept for state in states)

@@ -1,10 +1,10 @@
-"""Where each output position of a resize lies in the input: coordinates, neighbours and
-weights along one axis.
+"""Coordinates of resizes: the place in the input of each output position along one axis,
+its neighbours and their weights.
 
-TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes;
-ONNX has more, which divide by a scale that a model may give. Both are kept as their
-runtimes compute them, because a nearest neighbour can flip on the last bit. Sources:
-TFLite's reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
+TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes; ONNX
+has more, which divide by a scale that a model may give. Both are kept as their runtimes
+compute them, because a nearest neighbour can flip on the last bit. Sources: TFLite's
+reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ FIXED_ONE = 1 << 10
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a resize: sizes, the mode's name, and the scale that an ONNX model
-    gives (0: the ratio of sizes).
+    """One axis of a resize.
+
+    Attributes:
+        size: elements of the input
+        out: elements of the output
+        mode: a key of `_COORDINATES`
+        scale: out / size as an ONNX model gives it; 0: the ratio of sizes
     """
 
     size: int
@@ -35,59 +40,98 @@ class Axis:
     scale: float = 0.0
 
     def centres(self) -> tuple[Array, Any, Any]:
-        """Output positions, input size and scale as float32."""
-        scale = _F(self.scale) if self.scale else _F(self.out) / _F(self.size)
-        return np.arange(self.out, dtype=_F), _F(self.size), scale
+        """Return output positions, input size and scale, all in float32."""
+        positions = np.arange(self.out, dtype=_F)
+        size = _F(self.size)
+        scale = _F(self.scale) if self.scale else _F(self.out) / size
+        return positions, size, scale
 
 
 def _ratio(a: Axis) -> Any:
-    """TFLite's float32 ratio of sizes."""
+    """Return TFLite's float32 ratio of the sizes."""
     if a.mode == "align_corners" and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
     return _F(a.size) / _F(a.out)
 
 
-def _symmetric(a: Axis) -> Array:
-    i, size, scale = a.centres()
-    offset = size / _F(2) * (_F(1) - _F(a.out) / (scale * size))
-    return np.asarray(offset + ((i + _F(0.5)) / scale - _F(0.5)), _F)
+def _half_pixel(a: Axis) -> Array:
+    """Return (i + 0.5) * ratio - 0.5, TFLite's half_pixel_centers."""
+    positions = np.arange(a.out, dtype=_F)
+    return np.asarray((positions + _F(0.5)) * _ratio(a) - _F(0.5))
+
+
+def _unshifted(a: Axis) -> Array:
+    """Return i * ratio, TFLite's other modes."""
+    return np.asarray(np.arange(a.out, dtype=_F) * _ratio(a))
+
+
+def _onnx_asymmetric(a: Axis) -> Array:
+    """Return i / scale."""
+    positions, _, scale = a.centres()
+    return np.asarray(positions / scale)
+
+
+def _onnx_align_corners(a: Axis) -> Array:
+    """Return i * (size - 1) / (out - 1)."""
+    positions = np.arange(a.out, dtype=_F)
+    return np.asarray(positions * _F(a.size - 1) / _F(max(1, a.out - 1)))
+
+
+def _onnx_symmetric(a: Axis) -> Array:
+    """Return ONNX's half_pixel_symmetric.
+
+    It is half_pixel, moved so that the middle of the output is the middle of the input.
+    """
+    positions, size, scale = a.centres()
+    adjustment = _F(1) - _F(a.out) / (scale * size)
+    offset = size / _F(2) * adjustment
+    half_pixel = (positions + _F(0.5)) / scale - _F(0.5)
+    return np.asarray(offset + half_pixel, _F)
 
 
 def _onnx_half_pixel(a: Axis) -> Array:
-    i, _, scale = a.centres()
-    return np.asarray((i + _F(0.5)) / scale - _F(0.5), _F)
+    """Return (i + 0.5) / scale - 0.5."""
+    positions, _, scale = a.centres()
+    return np.asarray((positions + _F(0.5)) / scale - _F(0.5), _F)
+
+
+def _onnx_pytorch_half_pixel(a: Axis) -> Array:
+    """Return half_pixel, and 0 for an output of one element."""
+    return _onnx_half_pixel(a) if a.out > 1 else np.zeros(1, _F)
+
+
+def _onnx_tf_half_pixel_for_nn(a: Axis) -> Array:
+    """Return (i + 0.5) / scale."""
+    positions, _, scale = a.centres()
+    return np.asarray((positions + _F(0.5)) / scale)
 
 
 _COORDINATES: dict[str, Callable[[Axis], Array]] = {
-    "asymmetric": lambda a: np.arange(a.out, dtype=_F) * _ratio(a),
-    "align_corners": lambda a: np.arange(a.out, dtype=_F) * _ratio(a),
-    "half_pixel": lambda a: (
-        (np.arange(a.out, dtype=_F) + _F(0.5)) * _ratio(a) - _F(0.5)
-    ),
-    "onnx_asymmetric": lambda a: a.centres()[0] / a.centres()[2],
-    "onnx_align_corners": lambda a: (
-        np.arange(a.out, dtype=_F) * _F(a.size - 1) / _F(max(1, a.out - 1))
-    ),
+    "asymmetric": _unshifted,
+    "align_corners": _unshifted,
+    "half_pixel": _half_pixel,
+    "onnx_asymmetric": _onnx_asymmetric,
+    "onnx_align_corners": _onnx_align_corners,
     "onnx_half_pixel": _onnx_half_pixel,
-    "onnx_pytorch_half_pixel": lambda a: (
-        _onnx_half_pixel(a) if a.out > 1 else np.zeros(1, _F)
-    ),
-    "onnx_half_pixel_symmetric": _symmetric,
-    "onnx_tf_half_pixel_for_nn": lambda a: (a.centres()[0] + _F(0.5)) / a.centres()[2],
+    "onnx_pytorch_half_pixel": _onnx_pytorch_half_pixel,
+    "onnx_half_pixel_symmetric": _onnx_symmetric,
+    "onnx_tf_half_pixel_for_nn": _onnx_tf_half_pixel_for_nn,
 }
+"""The coordinates of each mode: TFLite's, and ONNX's coordinate_transformation_mode."""
 TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
 MODES = tuple(_COORDINATES)
 
-_MIDDLE = 1e-6
-"""onnxruntime takes a place this close to the middle of two pixels for the middle
+MIDDLE_TOLERANCE = 1e-6
+"""Distance in pixels from the middle of two pixels that onnxruntime takes for the middle
 (found by experiment).
 """
 
 
 def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
-    return np.where(
-        np.abs(x - np.floor(x) - _F(0.5)) < _MIDDLE, at_middle(x), np.rint(x)
-    )
+    """Return places rounded to the nearest pixel, `at_middle` between two of them."""
+    fraction = x - np.floor(x)
+    is_middle = np.abs(fraction - _F(0.5)) < MIDDLE_TOLERANCE
+    return np.where(is_middle, at_middle(x), np.rint(x))
 
 
 ROUNDINGS: dict[str, Callable[[Array], Array]] = {
@@ -96,19 +140,20 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: _rounded(x, np.floor),
     "round_prefer_ceil": lambda x: _rounded(x, np.ceil),
 }
-"""ONNX's nearest_mode."""
+"""The roundings of ONNX's nearest_mode."""
 
 
 def coordinates(a: Axis) -> Array:
-    """The float32 place in the input of each output position; it may lie outside."""
+    """Return the float32 place in the input of each output position; it may lie outside."""
     return np.asarray(_COORDINATES[a.mode](a), _F)
 
 
 def nearest(a: Axis, rounding: str) -> Array:
-    """The int32 index of each output position's nearest neighbour.
+    """Return the int32 index of each output position's nearest neighbour.
 
-    TFLite's modes have a rounding of their own: of align_corners to the nearest, of the
-    others down, where half_pixel lacks the half pixel's way back.
+    rounding: ONNX's nearest_mode. TFLite's modes have a rounding of their own:
+    align_corners to the nearest, the others down, where half_pixel does not subtract the
+    half pixel again.
     """
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
@@ -118,13 +163,19 @@ def nearest(a: Axis, rounding: str) -> Array:
         index = round_half_away(coordinates(a))
     else:
         half = _F(0.5) if a.mode == "half_pixel" else _F(0)
-        index = np.floor((np.arange(a.out, dtype=_F) + half) * _ratio(a))
+        positions = np.arange(a.out, dtype=_F) + half
+        index = np.floor(positions * _ratio(a))
     return np.clip(index, 0, a.size - 1).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Of each output position: two int32 indices and the weight of the second one."""
+    """The two neighbours of each output position.
+
+    Attributes:
+        low, high: int32 indices
+        weight: of `high`; that of `low` is 1 less it
+    """
 
     low: Array
     high: Array
@@ -132,106 +183,132 @@ class Neighbours:
 
 
 def linear(a: Axis) -> Neighbours:
-    """float32 weights; outside of the input both neighbours are the same and the weight
-    is of no effect.
+    """Return float32 weights.
+
+    Outside of the input both neighbours are the same and the weight has no effect.
     """
     x = coordinates(a)
-    low = np.clip(np.floor(x), 0, a.size - 1).astype(np.int32)
-    high = np.clip(np.ceil(x), 0, a.size - 1).astype(np.int32)
-    return Neighbours(low, high, (x - low.astype(_F)).astype(_F))
+    last = a.size - 1
+    low = np.clip(np.floor(x), 0, last).astype(np.int32)
+    high = np.clip(np.ceil(x), 0, last).astype(np.int32)
+    weight = (x - low.astype(_F)).astype(_F)
+    return Neighbours(low, high, weight)
 
 
 def linear_fixed(a: Axis) -> Neighbours:
-    """int32 weights in 1/1024, as TFLite's int8 kernel has them; other modes'
-    coordinates are rounded to that grid.
+    """Return int32 weights in 1/1024, as TFLite's int8 kernel has them.
+
+    The coordinates of other modes are rounded to that grid.
     """
     x = _fixed_coordinates(a)
-    low = np.clip(_divide(x), 0, a.size - 1)
-    high = np.clip(_divide(x + FIXED_ONE - 1), 0, a.size - 1)
-    return Neighbours(*(v.astype(np.int32) for v in (low, high, x - low * FIXED_ONE)))
+    last = a.size - 1
+    low = np.clip(_divide(x), 0, last)
+    high = np.clip(_divide(x + FIXED_ONE - 1), 0, last)
+    weight = x - low * FIXED_ONE
+    return Neighbours(
+        low.astype(np.int32),
+        high.astype(np.int32),
+        weight.astype(np.int32),
+    )
 
 
 def _clipped(a: Axis) -> Array:
-    """The float32 place in the input, as onnxruntime has it in every mode."""
+    """Return the float32 place inside of the input, as onnxruntime has it in every mode."""
     onnx = replace(a, mode=f"onnx_{a.mode}") if a.mode in TFLITE_MODES else a
     return np.asarray(np.clip(coordinates(onnx), 0, a.size - 1), _F)
 
 
 def linear_clipped(a: Axis) -> Neighbours:
-    """float32 weights as onnxruntime has them: half of each where both neighbours are
-    the last element.
+    """Return float32 weights as onnxruntime has them.
+
+    Where both neighbours are the last element, each has half of the weight.
     """
     x = _clipped(a)
     low = x.astype(np.int32)
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
-    return Neighbours(
-        low, high, np.where(low == high, _F(0.5), x - low.astype(_F)).astype(_F)
-    )
+    fraction = x - low.astype(_F)
+    weight = np.where(low == high, _F(0.5), fraction)
+    return Neighbours(low, high, weight.astype(_F))
 
 
 def linear_cut(a: Axis) -> Neighbours:
-    """int32 weights in 1/1024 as onnxruntime's kernels of integers have them:
-    coordinates cut off.
+    """Return int32 weights in 1/1024, as onnxruntime's integer kernels have them.
+
+    Coordinates are cut off to that grid.
     """
     x = (_clipped(a) * _F(FIXED_ONE)).astype(np.int32)
     low = x // FIXED_ONE
-    return Neighbours(
-        low, np.minimum(low + 1, a.size - 1).astype(np.int32), x - low * FIXED_ONE
-    )
+    high = np.minimum(low + 1, a.size - 1).astype(np.int32)
+    return Neighbours(low, high, x - low * FIXED_ONE)
 
 
 def _fixed_coordinates(a: Axis) -> Array:
+    """Return the places in the input in 1/1024 of a pixel.
+
+    TFLite's modes multiply the position by a rounded integer step, as its int8 kernel
+    does.
+    """
     if a.mode not in TFLITE_MODES:
-        return np.rint(coordinates(a).astype(np.float64) * FIXED_ONE).astype(np.int64)
-    i = np.arange(a.out, dtype=np.int64)
-    size, out = (
-        (a.size - 1, a.out - 1)
-        if a.mode == "align_corners" and a.out > 1
-        else (a.size, a.out)
-    )
+        places = coordinates(a).astype(np.float64)
+        return np.rint(places * FIXED_ONE).astype(np.int64)
+
+    size = a.size
+    out = a.out
+    if a.mode == "align_corners" and a.out > 1:
+        size = size - 1
+        out = out - 1
     step = (FIXED_ONE * size + out // 2) // out
-    return i * step + (step // 2 - FIXED_ONE // 2 if a.mode == "half_pixel" else 0)
+    offset = 0
+    if a.mode == "half_pixel":
+        offset = step // 2 - FIXED_ONE // 2
+    return np.arange(a.out, dtype=np.int64) * step + offset
 
 
 def overshoots(a: Axis) -> bool:
-    """Whether TFLite's int8 kernel reads beyond the input: its rounded step leads past
-    the last element.
+    """Return whether TFLite's int8 kernel reads beyond the input.
 
-    Seen in its reference kernel where a side grows to more than about 1024 * size /
-    side. We clamp.
+    Its rounded step then leads past the last element, seen in its reference kernel where
+    a side grows to more than about 1024 * size / side. edgec clamps.
     """
     return bool(_fixed_coordinates(a).max() >= a.size * FIXED_ONE)
 
 
 def _divide(x: Array) -> Array:
-    """By 1.0 of the fixed point, truncating as C does."""
+    """Return x / 1024, truncated towards zero as C does."""
     return np.where(x >= 0, x // FIXED_ONE, -(-x // FIXED_ONE))
 
 
 def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Array]:
-    """Indices (int32) and weights (float32) [out, 4] of Keys' cubic convolution with
-    the given coefficient.
+    """Return int32 indices and float32 weights [out, 4] of Keys' cubic convolution.
 
-    Neighbours outside repeat the edge, or count nothing and the other weights are
-    scaled to sum to 1.
+    Keys 1981, "Cubic convolution interpolation for digital image processing".
+    Neighbours outside repeat the edge, or with `exclude_outside` count nothing, where
+    the other weights are scaled to sum to 1.
     """
     x = coordinates(a).astype(np.float64)
     first = np.floor(x).astype(np.int64) - 1
-    place = first[:, None] + np.arange(4)
-    weight = cubic_weight(np.abs(x[:, None] - place), coefficient)
+    places = first[:, None] + np.arange(4)
+    distance = np.abs(x[:, None] - places)
+    weight = cubic_weight(distance, coefficient)
     if exclude_outside:
-        weight = np.where((place >= 0) & (place < a.size), weight, 0)
+        is_inside = (places >= 0) & (places < a.size)
+        weight = np.where(is_inside, weight, 0)
         weight = weight / weight.sum(1, keepdims=True)
-    return np.clip(place, 0, a.size - 1).astype(np.int32), weight.astype(_F)
+    index = np.clip(places, 0, a.size - 1)
+    return index.astype(np.int32), weight.astype(_F)
 
 
 def cubic_weight(t: Array, a: float) -> Array:
-    """Keys' kernel at a distance t >= 0."""
+    """Return Keys' kernel at a distance t >= 0.
+
+    (a + 2) t³ - (a + 3) t² + 1 up to 1, a t³ - 5a t² + 8a t - 4a up to 2, then 0.
+    """
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
 def same_places(a: Array, b: Array) -> bool:
-    """Whether two lists of coordinates agree but for rounding."""
-    return bool(np.all(np.abs(a - b) <= 1e-6 * np.maximum(1, np.abs(b)) * 4))
+    """Return whether two lists of coordinates agree but for rounding errors."""
+    tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4
+    return bool(np.all(np.abs(a - b) <= tolerance))

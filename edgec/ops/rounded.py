@@ -1,5 +1,7 @@
-"""int8 functions of one element as onnxruntime rounds them: any scales, the real result
-to the nearest integer.
+"""int8 functions of one element as onnxruntime's quantized operators round them.
+
+y = round(fn(x) / scale_y) + zero_y, half to even, with any scales; TFLite prescribes
+some scales and computes some functions in fixed point.
 """
 
 from __future__ import annotations
@@ -27,12 +29,17 @@ from edgec.ops.quantize import Quantize
 from edgec.ops.unary import Unary
 
 IDENTITY = "identity"
-"""The function that only changes the scale."""
+"""Name of the function that only changes the scale."""
 
 
 @dataclass(frozen=True)
 class Rounded(OpDef):
-    """fn(x, args…), the name of an operation, or `IDENTITY`."""
+    """An int8 function by its table of 256 outputs.
+
+    Attributes:
+        fn: the kind of an operation of one input, or `IDENTITY`
+        args: the attributes of that operation
+    """
 
     fn: str
     args: tuple[float | None, ...] = ()
@@ -42,58 +49,63 @@ class Rounded(OpDef):
     elementwise: ClassVar[bool] = True
 
     def as_tflite(self) -> OpDef:
-        """The operation; its output may have a prescribed scale there."""
+        """Return the operation itself, whose output may have a prescribed scale."""
         if self.fn == IDENTITY:
             return Quantize()
         return OpDef.registry[self.fn](*self.args)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the input, which is int8."""
+        """Return int8 of the input's shape.
+
+        Raises ValueError when the input is not int8.
+        """
         if x[0].dtype != "int8":
             raise ValueError(f"{self.fn} of {x[0]}; it is a function of int8")
         return (TensorType(x[0].shape, "int8"),)
 
     def table(self, x: TensorType, y: TensorType) -> Array:
-        """The outputs for -128 … 127; what is not a number becomes the zero point."""
-        real = np.float32(x.scale) * (INPUTS - x.zero_point).astype(np.float32)
+        """Return the outputs for -128 … 127.
+
+        The function is taken in double and rounded to float32. A result that is not a
+        number becomes the zero point; infinities saturate.
+        """
+        steps = (INPUTS - x.zero_point).astype(np.float32)
+        real = np.float32(x.scale) * steps
         spec = self.as_tflite()
         if isinstance(spec, Unary):
             value = spec.f(real.astype(np.float64)).astype(np.float32)
         else:
             value = real
+
         with np.errstate(all="ignore"):
-            steps = np.nan_to_num(
-                np.rint(value / np.float32(y.scale)), posinf=1e6, neginf=-1e6
-            )
-        return clamp8(steps.astype(np.float64) + y.zero_point)
+            rounded = np.rint(value / np.float32(y.scale))
+            finite = np.nan_to_num(rounded, posinf=1e6, neginf=-1e6)
+        return clamp8(finite.astype(np.float64) + y.zero_point)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """The table."""
-        return [self.table(xt[0], yt[0])[x[0].astype(np.int64) + 128]]
+        """Compute a look-up in the table, whose first entry is for -128."""
+        table = self.table(xt[0], yt[0])
+        return [table[x[0].astype(np.int64) + 128]]
 
     def c(self, op: Op) -> KernelCall:
-        """ek_lut_s8."""
+        """Return ek_lut_s8."""
         x = op.inputs[0]
         y = op.output
-        return KernelCall.of(
-            "ek_lut_s8", x, y, x.type.size, Table(self.table(x.type, y.type), "lut")
-        )
+        table = Table(self.table(x.type, y.type), "lut")
+        return KernelCall.of("ek_lut_s8", x, y, x.type.size, table)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """A prescribed scale that is another, one with an attribute, and none but the
-        scales.
+        """Yield a function with a scale other than the prescribed one, one with an
+        attribute, and the identity.
         """
-        x = TensorType((1, 3, 4, 5), "int8", Quant.per_tensor(0.05, -3))
-        yield Sample(
-            cls("logistic"), (Arg(x),), Quant.per_tensor(0.0031, -120), "logistic"
+        x = Arg(TensorType((1, 3, 4, 5), "int8", Quant.per_tensor(0.05, -3)))
+        cases = (
+            (cls("logistic"), Quant.per_tensor(0.0031, -120)),
+            (cls("leaky_relu", (0.1,)), Quant.per_tensor(0.04, -70)),
+            (cls(IDENTITY), Quant.per_tensor(0.031, 5)),
         )
-        yield Sample(
-            cls("leaky_relu", (0.1,)),
-            (Arg(x),),
-            Quant.per_tensor(0.04, -70),
-            "leaky_relu",
-        )
-        yield Sample(cls(IDENTITY), (Arg(x),), Quant.per_tensor(0.031, 5), IDENTITY)
+        for spec, output_quant in cases:
+            yield Sample(spec, (x,), output_quant, spec.fn)

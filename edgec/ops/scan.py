@@ -1,5 +1,6 @@
-"""Along one axis: running sums and products, and the largest or smallest elements in
-order.
+"""Running sums and products along an axis, and the largest or smallest elements in order.
+
+Semantics: ONNX CumSum, CumProd and TopK; TFLite CUMSUM and TOPK_V2.
 """
 
 from __future__ import annotations
@@ -30,14 +31,19 @@ from edgec.ops.common import INTEGERS, axis_of, plain_suffix, suffix
 
 
 def _check_axis(axis: int, x: TensorType) -> None:
+    """Raise ValueError unless the tensor has the axis."""
     if not 0 <= axis < x.rank:
         raise ValueError(f"axis {axis} of {x}")
 
 
 @dataclass(frozen=True)
 class _Cumulative(OpDef):
-    """Each element combined with all before it (after it, if `reverse`), itself left
-    out if `exclusive`.
+    """Each element combined with all elements before it along an axis.
+
+    Attributes:
+        axis: counted from the front
+        exclusive: whether the element itself is left out
+        reverse: whether it is combined with the elements after it
     """
 
     axis: int
@@ -45,54 +51,62 @@ class _Cumulative(OpDef):
     reverse: bool = False
 
     fn: ClassVar[Callable[..., Any]]
+    """numpy's cumulative function."""
     neutral: ClassVar[int]
+    """The result of no elements."""
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The type of the input."""
+        """Return the shape and element type of x."""
         _check_axis(self.axis, x[0])
         return (TensorType(x[0].shape, x[0].dtype),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Floats in double, rounded for each element; integers wrap."""
+        """Compute floats in double, rounded for each element; integers wrap."""
         data = np.flip(x[0], self.axis) if self.reverse else x[0]
         if self.exclusive:
-            first = np.full_like(
-                data.take([0], self.axis) if data.shape[self.axis] else data,
-                self.neutral,
-            )
-            data = np.concatenate(
-                [first, data.take(range(data.shape[self.axis] - 1), self.axis)],
-                self.axis,
-            )
+            data = self._shifted(data)
+
         dtype = np.float64 if data.dtype.kind == "f" else data.dtype
         with np.errstate(all="ignore"):
-            y = type(self).fn(data, axis=self.axis, dtype=dtype).astype(yt[0].np_dtype)
-        return [np.ascontiguousarray(np.flip(y, self.axis) if self.reverse else y)]
+            y = type(self).fn(data, axis=self.axis, dtype=dtype)
+            y = y.astype(yt[0].np_dtype)
+        if self.reverse:
+            y = np.flip(y, self.axis)
+        return [np.ascontiguousarray(y)]
+
+    def _shifted(self, data: Array) -> Array:
+        """Return the data moved one step along the axis, behind a neutral element."""
+        size = data.shape[self.axis]
+        first = data.take([0], self.axis) if size else data
+        neutral = np.full_like(first, self.neutral)
+        others = data.take(range(size - 1), self.axis)
+        return np.concatenate([neutral, others], self.axis)
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """The axis moves along."""
-        return type(self)(perm.index(self.axis), self.exclusive, self.reverse)
+        """Return the op along the permuted axis."""
+        axis = perm.index(self.axis)
+        return type(self)(axis, self.exclusive, self.reverse)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """A constant axis."""
+        """Read the node, whose axis is a constant input."""
         x = node.input(0)
         axis = node.const(1)
         assert axis is not None
         spec = cls(
-            axis_of(int(axis.reshape(-1)[0]), x.type.rank),
-            bool(node.attrs.get("exclusive", 0)),
-            bool(node.attrs.get("reverse", 0)),
+            axis=axis_of(int(axis.reshape(-1)[0]), x.type.rank),
+            exclusive=bool(node.attrs.get("exclusive", 0)),
+            reverse=bool(node.attrs.get("reverse", 0)),
         )
         return node.build.add(spec, [x], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_<kind>_<type>."""
+        """Return ek_<kind>_<type> over [outer, n, inner]."""
         x = op.inputs[0].type
-        sizes = Struct(
+        spec = Struct(
             "ek_scan_t",
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
@@ -100,24 +114,23 @@ class _Cumulative(OpDef):
             exclusive=self.exclusive,
             reverse=self.reverse,
         )
-        return KernelCall.of(
-            f"ek_{self.kind}_{plain_suffix(x)}", op.inputs[0], op.output, sizes
-        )
+        kernel = f"ek_{self.kind}_{plain_suffix(x)}"
+        return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Every direction, and every type."""
-        for i, spec in enumerate(
-            (cls(0), cls(1, True), cls(2, False, True), cls(1, True, True))
-        ):
+        """Yield every direction and every element type."""
+        specs = (cls(0), cls(1, True), cls(2, False, True), cls(1, True, True))
+        for i, spec in enumerate(specs):
             yield Sample(spec, (Arg(TensorType((3, 4, 5))),), label=f"{i}")
         for dtype in INTEGERS:
-            yield Sample(cls(1), (Arg(TensorType((2, 6, 3), dtype)),), label=dtype)
+            integers = Arg(TensorType((2, 6, 3), dtype))
+            yield Sample(cls(1), (integers,), label=dtype)
 
 
 @dataclass(frozen=True)
 class CumSum(_Cumulative):
-    """The running sum."""
+    """The running sum: y[i] = Σ x[j] over j <= i."""
 
     kind = "cum_sum"
     onnx = ("CumSum",)
@@ -127,20 +140,20 @@ class CumSum(_Cumulative):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """A constant axis."""
+        """Read CUMSUM, whose axis is a constant input."""
         x = op.input(0)
-        o = op.options
+        axis = int(op.const(1).reshape(-1)[0])
         spec = cls(
-            axis_of(int(op.const(1).reshape(-1)[0]), x.type.rank),
-            bool(o.exclusive),
-            bool(o.reverse),
+            axis=axis_of(axis, x.type.rank),
+            exclusive=bool(op.options.exclusive),
+            reverse=bool(op.options.reverse),
         )
         op.build.write(spec, [x], op.outputs)
 
 
 @dataclass(frozen=True)
 class CumProd(_Cumulative):
-    """The running product."""
+    """The running product: y[i] = Π x[j] over j <= i."""
 
     kind = "cum_prod"
     onnx = ("CumProd",)
@@ -150,8 +163,13 @@ class CumProd(_Cumulative):
 
 @dataclass(frozen=True)
 class TopK(OpDef):
-    """The k largest (or smallest) elements along an axis in order, and where they were;
-    of equal ones the first.
+    """The k largest or smallest elements along an axis in order, and their indices.
+
+    Of equal elements the first comes first.
+
+    Attributes:
+        k: number of elements
+        largest: whether they are the largest
     """
 
     k: int
@@ -165,64 +183,76 @@ class TopK(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Values and int64 indices."""
+        """Return the types of the values and of their int64 indices.
+
+        Raises ValueError when the axis has fewer than k elements.
+        """
         _check_axis(self.axis, x[0])
         if not 0 <= self.k <= x[0].shape[self.axis]:
             raise ValueError(f"the first {self.k} of axis {self.axis} of {x[0]}")
-        shape = tuple(self.k if i == self.axis else d for i, d in enumerate(x[0].shape))
-        return (TensorType(shape, x[0].dtype, x[0].quant), TensorType(shape, "int64"))
+        shape = list(x[0].shape)
+        shape[self.axis] = self.k
+        values = TensorType(tuple(shape), x[0].dtype, x[0].quant)
+        return (values, TensorType(tuple(shape), "int64"))
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """A stable sort; what is not a number comes last."""
-        if x[0].dtype.kind == "f":
-            key = x[0]
-        else:
-            key = x[0].astype(np.uint64 if x[0].dtype.kind == "u" else np.int64)
+        """Compute a stable sort; elements that are not a number come last."""
+        data = x[0]
+        key = data
+        if data.dtype.kind != "f":
+            key = data.astype(np.uint64 if data.dtype.kind == "u" else np.int64)
         if self.largest:
-            # bitwise not reverses the order of integers
-            key = -key if x[0].dtype.kind == "f" else ~key
-        order = np.argsort(key, axis=self.axis, kind="stable").take(
-            range(self.k), self.axis
-        )
-        return [np.take_along_axis(x[0], order, self.axis), order.astype(np.int64)]
+            # Negation would overflow; the bitwise not reverses the order of integers.
+            key = -key if data.dtype.kind == "f" else ~key
+
+        order = np.argsort(key, axis=self.axis, kind="stable")
+        first = order.take(range(self.k), self.axis)
+        values = np.take_along_axis(data, first, self.axis)
+        return [values, first.astype(np.int64)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """The axis moves along."""
+        """Return the op along the permuted axis."""
         return TopK(self.k, perm.index(self.axis), self.largest)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> list[Value]:
-        """k is an attribute before opset 10, a constant from there on.
+        """Read TopK; unsorted results come sorted.
 
-        Unsorted ones come sorted.
+        k is an attribute before opset 10, a constant input from there on.
         """
         x = node.input(0)
         node.attrs.ignore("sorted")
-        k = node.attrs["k"] if node.opset < 10 else np.asarray(node.const(1)).item()
+        if node.opset < 10:
+            k = node.attrs["k"]
+        else:
+            k = np.asarray(node.const(1)).item()
         spec = cls(
-            int(k),
-            axis_of(node.attrs.get("axis", -1), x.type.rank),
-            bool(node.attrs.get("largest", 1)),
+            k=int(k),
+            axis=axis_of(node.attrs.get("axis", -1), x.type.rank),
+            largest=bool(node.attrs.get("largest", 1)),
         )
         return node.build.add_multi(spec, [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Of the last axis; k is constant, and the declared output has the indices'
-        type.
+        """Read TOPK_V2 along the last axis, with a constant k.
+
+        The declared output has the element type of the indices.
         """
-        x, (values, indices) = op.input(0), op.outputs
+        x = op.input(0)
+        values, indices = op.outputs
         spec = cls(int(op.const(1).reshape(-1)[0]), x.type.rank - 1)
-        wide = op.build.value(f"{indices.name}_s64", spec.infer(x.type)[1])
+        _, index_type = spec.infer(x.type)
+        wide = op.build.value(f"{indices.name}_s64", index_type)
         op.build.write(spec, [x], [values, wide])
         op.build.write(Cast(indices.type.dtype), [wide], [indices])
 
     def c(self, op: Op) -> KernelCall:
-        """ek_topk_<type>."""
+        """Return ek_topk_<type> over [outer, n, inner]."""
         x = op.inputs[0].type
-        sizes = Struct(
+        spec = Struct(
             "ek_topk_t",
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
@@ -230,17 +260,26 @@ class TopK(OpDef):
             k=self.k,
             largest=self.largest,
         )
-        name = suffix(x) if x.is_quantized else plain_suffix(x)
-        return KernelCall.of(f"ek_topk_{name}", op.inputs[0], *op.outputs, sizes)
+        type_name = suffix(x) if x.is_quantized else plain_suffix(x)
+        return KernelCall.of(f"ek_topk_{type_name}", op.inputs[0], *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Ends, all, none; every type, with equal elements among integers of 8 bits."""
-        for i, spec in enumerate(
-            (cls(3, 1), cls(1, 0, False), cls(6, 2), cls(0, 1), cls(4, 2, False))
-        ):
+        """Yield some elements, all and none, and every element type.
+
+        Integers of 8 bits have equal elements among them.
+        """
+        specs = (
+            cls(3, 1),
+            cls(1, 0, False),
+            cls(6, 2),
+            cls(0, 1),
+            cls(4, 2, False),
+        )
+        for i, spec in enumerate(specs):
             yield Sample(spec, (Arg(TensorType((3, 5, 6))),), label=f"{i}")
         for dtype in INTEGERS:
+            integers = Arg(TensorType((2, 40), dtype))
             for largest in (True, False):
-                t = TensorType((2, 40), dtype)
-                yield Sample(cls(9, 1, largest), (Arg(t),), label=f"{dtype}_{largest}")
+                label = f"{dtype}_{largest}"
+                yield Sample(cls(9, 1, largest), (integers,), label=label)

@@ -1,4 +1,8 @@
-"""Single elements picked along an axis by index, and elements placed by index."""
+"""Elements picked along an axis by index, and elements placed or combined by index.
+
+Semantics: ONNX GatherElements, ScatterElements, Scatter and ScatterND; TFLite
+SCATTER_ND and SEGMENT_SUM.
+"""
 
 from __future__ import annotations
 
@@ -29,61 +33,78 @@ from edgec.ops.cast import Cast
 from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, suffix
 from edgec.ops.shape import Reshape, element_strides
 
-_COMBINED: dict[str, Callable[..., Any]] = {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "mul": np.multiply,
     "max": np.maximum,
     "min": np.minimum,
 }
+"""numpy's ufunc for each reduction of ONNX's scatters but "none"."""
+
+MAX_RANK = 6
+"""Dimensions of the struct ek_elements_t, and coordinates of ek_scatter_nd_t."""
 
 
-def _inside(index: Array, size: int) -> Array:
-    """Indices counted from the front, within the dimension."""
-    return np.clip(np.where(index < 0, index + size, index), 0, size - 1).astype(
-        np.int64
-    )
+def _clamped(index: Array, size: int) -> Array:
+    """Return the indices counted from the front and clamped to the dimension."""
+    from_front = np.where(index < 0, index + size, index)
+    return np.clip(from_front, 0, size - 1).astype(np.int64)
 
 
 def _check_elements(x: TensorType, index: TensorType, axis: int) -> None:
-    """Raise ValueError where the indices do not fit."""
-    if x.rank != index.rank or not 0 <= axis < x.rank or x.rank > 6:
+    """Raise ValueError unless the indices fit the tensor.
+
+    They must have its rank, and no dimension larger but along the axis.
+    """
+    is_rank_fitting = x.rank == index.rank and 0 <= axis < x.rank
+    if not is_rank_fitting or x.rank > MAX_RANK:
         raise ValueError(
             f"indices {index} along axis {axis} of {x}; edgec compiles up to 6 dimensions"
         )
-    if any(
-        i > d
-        for k, (i, d) in enumerate(zip(index.shape, x.shape, strict=True))
-        if k != axis
-    ) or (index.size and not x.shape[axis]):
+
+    is_empty = bool(index.size) and not x.shape[axis]
+    others = [i for i in range(x.rank) if i != axis]
+    is_larger = any(index.shape[i] > x.shape[i] for i in others)
+    if is_larger or is_empty:
         raise ValueError(f"indices {index} do not fit {x}")
 
 
-def _elements(x: TensorType, index: TensorType, axis: int) -> Struct:
-    """ek_elements_t."""
+def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
+    """Return ek_elements_t, which walks the indices of elements of `x`.
+
+    dim: of the indices. stride: elements of x between neighbours, 0 along the axis,
+    where the index times `step` is added. size: of the axis.
+    """
     strides = element_strides(x.shape)
-    lead = (0,) * (6 - x.rank)
+    step = strides[axis]
+    strides[axis] = 0
+    missing = MAX_RANK - x.rank
     return Struct(
         "ek_elements_t",
-        dim=[*(1 for _ in lead), *index.shape],
-        stride=[*lead, *(0 if i == axis else s for i, s in enumerate(strides))],
+        dim=[1] * missing + list(index.shape),
+        stride=[0] * missing + strides,
         size=x.shape[axis],
-        step=strides[axis],
+        step=step,
         bytes=x.np_dtype.itemsize,
         total=x.size,
     )
 
 
 def _coordinates(index: Array, shape: Sequence[int], axis: int) -> tuple[Array, ...]:
-    """Of each index, the element that it stands for."""
+    """Return for each index the coordinates of its element, as numpy indexes by them."""
     grid = np.indices(index.shape)
-    grid[axis] = _inside(index, shape[axis])
+    grid[axis] = _clamped(index, shape[axis])
     return tuple(grid)
 
 
 @dataclass(frozen=True)
 class GatherElements(OpDef):
-    """out[i, j, k] = in[index[i, j, k], j, k] for axis 0, and so on:
-    numpy.take_along_axis. Out of range is clamped.
+    """y[i, j, k] = x[index[i, j, k], j, k] along axis 0, as numpy.take_along_axis.
+
+    An index out of range is clamped.
+
+    Attributes:
+        axis: along which the indices count
     """
 
     axis: int
@@ -95,70 +116,86 @@ class GatherElements(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The shape of the indices."""
-        if x[1].dtype not in ("int32", "int64"):
-            raise ValueError(f"indices are {x[1]}; they must be int32 or int64")
-        _check_elements(x[0], x[1], self.axis)
-        return (x[0].with_shape(x[1].shape),)
+        """Return the type of x with the shape of the indices.
+
+        Raises ValueError when the indices do not fit the tensor.
+        """
+        data, index = x
+        if index.dtype not in ("int32", "int64"):
+            raise ValueError(f"indices are {index}; they must be int32 or int64")
+        _check_elements(data, index, self.axis)
+        return (data.with_shape(index.shape),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy's integer indexing."""
-        return [np.ascontiguousarray(x[0][_coordinates(x[1], x[0].shape, self.axis)])]
+        """Compute numpy's integer indexing by the clamped indices."""
+        data, index = x
+        coordinates = _coordinates(index, data.shape, self.axis)
+        return [np.ascontiguousarray(data[coordinates])]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """The indices would have to move too."""
+        """Return None: the indices would have to be transposed too."""
         return None
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """GatherElements."""
+        """Read GatherElements.
+
+        Above six dimensions those before the axis are joined, and those after it, which
+        needs all of them to agree with those of the indices.
+        """
         b = node.build
         x = node.input(0)
         index = node.input(1)
+        name = node.name
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
-        if x.type.rank <= 6:
-            return b.add(cls(axis), [x, index], node.name)
-        # where all other dimensions agree, they are one before the axis and one after
-        # it
-        flat = (prod(x.type.shape[:axis]), -1, prod(x.type.shape[axis + 1 :]))
-        rows = [
-            b.add(Reshape((flat[0], v.type.shape[axis], flat[2])), [v], node.name)
-            for v in (x, index)
-        ]
-        return b.add(
-            Reshape(index.type.shape), [b.add(cls(1), rows, node.name)], node.name
-        )
+        if x.type.rank <= MAX_RANK:
+            return b.add(cls(axis), [x, index], name)
+
+        before = prod(x.type.shape[:axis])
+        after = prod(x.type.shape[axis + 1 :])
+        rows: list[Value] = []
+        for value in (x, index):
+            shape = (before, value.type.shape[axis], after)
+            rows.append(b.add(Reshape(shape), [value], name))
+        picked = b.add(cls(1), rows, name)
+        return b.add(Reshape(index.type.shape), [picked], name)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_gather_elements_<index type>."""
+        """Return ek_gather_elements_<index type>."""
         x, index = op.inputs
-        where = _elements(x.type, index.type, self.axis)
-        return KernelCall.of(
-            f"ek_gather_elements_{suffix(index.type)}", x, index, op.output, where
-        )
+        elements = _elements_struct(x.type, index.type, self.axis)
+        kernel = f"ek_gather_elements_{suffix(index.type)}"
+        return KernelCall.of(kernel, x, index, op.output, elements)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Every axis, fewer indices than elements; every width of element."""
+        """Yield every axis, fewer indices than elements, and every width of element."""
         rng = np.random.default_rng(0)
-        s8 = Quant.per_tensor(0.1, 3)
+        shape = (3, 4, 3)
+        types = (
+            TensorType(shape),
+            TensorType(shape, "int8", Quant.per_tensor(0.1, 3)),
+            TensorType(shape, "int64"),
+        )
         for axis, dtype in ((0, "int64"), (1, "int32"), (2, "int64")):
             data = rng.integers(-3, 3, (2, 3, 2)).astype(dtype)
             index = Arg(TensorType(data.shape, dtype), True, data)
-            for t in (
-                TensorType((3, 4, 3)),
-                TensorType((3, 4, 3), "int8", s8),
-                TensorType((3, 4, 3), "int64"),
-            ):
-                yield Sample(cls(axis), (Arg(t), index), label=f"axis{axis}_{t.dtype}")
+            for x in types:
+                label = f"axis{axis}_{x.dtype}"
+                yield Sample(cls(axis), (Arg(x), index), label=label)
 
 
 @dataclass(frozen=True)
 class _Scatter(OpDef):
-    """y = x, then updates are placed in it, or combined with what is there, one after
-    the other.
+    """y = x, in which updates are placed, or combined with the elements there.
+
+    Inputs: x, int64 indices, updates. Updates are taken one after the other, so that
+    repeated indices combine.
+
+    Attributes:
+        reduction: none, add, mul, max or min
     """
 
     reduction: str = "none"
@@ -167,41 +204,49 @@ class _Scatter(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def _check(self, *x: TensorType) -> None:
-        if (
-            x[1].dtype != "int64"
-            or x[0].dtype != x[2].dtype
-            or self.reduction not in ("none", *_COMBINED)
-        ):
+        """Raise ValueError for types of the inputs or a reduction without a kernel."""
+        data, index, update = x
+        is_known = self.reduction in ("none", *_REDUCTIONS)
+        if index.dtype != "int64" or data.dtype != update.dtype or not is_known:
             raise ValueError(
-                f"cannot place {x[2]} at {x[1]} in {x[0]} ({self.reduction})"
+                f"cannot place {update} at {index} in {data} ({self.reduction})"
             )
 
-    def _placed(self, y: Array, where: tuple[Array, ...], update: Array) -> list[Array]:
+    def _combined(
+        self, y: Array, coordinates: tuple[Array, ...], update: Array
+    ) -> list[Array]:
+        """Place the updates in `y`, or combine them with its elements."""
         with np.errstate(all="ignore"):
             if self.reduction == "none":
-                y[where] = update
+                y[coordinates] = update
             else:
-                _COMBINED[self.reduction].at(y, where, update)  # type: ignore[attr-defined]
+                ufunc = _REDUCTIONS[self.reduction]
+                ufunc.at(y, coordinates, update)  # type: ignore[attr-defined]
         return [y]
 
     @staticmethod
     def _index(b: Builder, index: Value) -> Value:
-        """The indices as int64."""
+        """Return the indices as int64."""
         if index.type.dtype == "int64":
             return index
         return b.add(Cast("int64"), [index], index.name)
 
     @classmethod
     def types(cls) -> Iterator[tuple[str, str]]:
-        """Reductions and element types of the samples."""
+        """Yield the (reduction, element type) pairs of the samples."""
         yield from (("none", "float32"), ("none", "bool"), ("none", "int64"))
-        for reduction in _COMBINED:
-            yield from ((reduction, dtype) for dtype in ("float32", *INTEGERS))
+        for reduction in _REDUCTIONS:
+            for dtype in ("float32", *INTEGERS):
+                yield reduction, dtype
 
 
 @dataclass(frozen=True)
 class ScatterElements(_Scatter):
-    """y[index[i, j, k], j, k] = update[i, j, k] for axis 0, and so on."""
+    """y[index[i, j, k], j, k] = update[i, j, k] along axis 0, or combined with it.
+
+    Attributes:
+        axis: along which the indices count
+    """
 
     axis: int = 0
 
@@ -209,134 +254,137 @@ class ScatterElements(_Scatter):
     onnx = ("ScatterElements", "Scatter")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The tensor's type."""
+        """Return the type of x, without quantization.
+
+        Raises ValueError when indices or updates do not fit the tensor.
+        """
         self._check(*x)
-        _check_elements(x[0], x[1], self.axis)
-        if x[1].shape != x[2].shape:
-            raise ValueError(f"indices {x[1]} do not fit updates {x[2]}")
-        return (TensorType(x[0].shape, x[0].dtype),)
+        data, index, update = x
+        _check_elements(data, index, self.axis)
+        if index.shape != update.shape:
+            raise ValueError(f"indices {index} do not fit updates {update}")
+        return (TensorType(data.shape, data.dtype),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy, in the order of the updates."""
-        return self._placed(
-            x[0].copy(), _coordinates(x[1], x[0].shape, self.axis), x[2]
-        )
+        """Compute numpy's indexed assignment, in the order of the updates."""
+        data, index, update = x
+        coordinates = _coordinates(index, data.shape, self.axis)
+        return self._combined(data.copy(), coordinates, update)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """ScatterElements, and Scatter before opset 11."""
+        """Read ScatterElements, and Scatter, its name before opset 11."""
         x = node.input(0)
-        spec = cls(
-            node.attrs.get("reduction", "none"),
-            axis_of(node.attrs.get("axis", 0), x.type.rank),
-        )
-        return node.build.add(
-            spec, [x, cls._index(node.build, node.input(1)), node.input(2)], node.name
-        )
+        axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
+        spec = cls(node.attrs.get("reduction", "none"), axis)
+        index = cls._index(node.build, node.input(1))
+        return node.build.add(spec, [x, index, node.input(2)], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_scatter_elements_<reduction>_<type>."""
+        """Return ek_scatter_elements_<reduction>_<type>."""
         x = op.inputs[0].type
-        where = _elements(x, op.inputs[1].type, self.axis)
-        name = f"ek_scatter_elements_{self.reduction}_{plain_suffix(x)}"
-        return KernelCall.of(name, *op.inputs, op.output, where)
+        elements = _elements_struct(x, op.inputs[1].type, self.axis)
+        kernel = f"ek_scatter_elements_{self.reduction}_{plain_suffix(x)}"
+        return KernelCall.of(kernel, *op.inputs, op.output, elements)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Repeated indices, for every reduction and type."""
-        data = np.array([[0, 2, 0], [1, 1, -1]], np.int64)
+        """Yield repeated indices for every reduction and element type.
+
+        Without a reduction indices are distinct: ONNX leaves open which of two updates
+        remains.
+        """
+        repeated = np.array([[0, 2, 0], [1, 1, -1]], np.int64)
+        distinct = np.array([[0, 2, 1], [1, 0, -1]])
         for reduction, dtype in cls.types():
+            data = distinct if reduction == "none" else repeated
+            x = Arg(TensorType((3, 4), dtype))
+            index = Arg(TensorType(data.shape, "int64"), True, data)
+            update = Arg(TensorType(data.shape, dtype))
             for axis in (0, 1) if dtype == "float32" else (1,):
-                x = TensorType((3, 4), dtype)
-                update = TensorType(data.shape, dtype)
-                args = (
-                    Arg(x),
-                    Arg(TensorType(data.shape, "int64"), True, data),
-                    Arg(update),
-                )
-                if reduction == "none":  # which of two updates remains is not said
-                    args = (
-                        args[0],
-                        Arg(
-                            TensorType((2, 3), "int64"),
-                            True,
-                            np.array([[0, 2, 1], [1, 0, -1]]),
-                        ),
-                        args[2],
-                    )
-                yield Sample(
-                    cls(reduction, axis), args, label=f"{reduction}_{dtype}_{axis}"
-                )
+                label = f"{reduction}_{dtype}_{axis}"
+                yield Sample(cls(reduction, axis), (x, index, update), label=label)
 
 
 @dataclass(frozen=True)
 class ScatterNd(_Scatter):
-    """y[index[i..., 0], …, index[i..., k - 1], :] = update[i..., :]."""
+    """y[index[i..., 0], …, index[i..., k - 1], :] = update[i..., :], or combined with it."""
 
     kind = "scatter_nd"
     onnx = ("ScatterND",)
     tflite = ("SCATTER_ND", "SEGMENT_SUM")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The tensor's type."""
+        """Return the type of x, without quantization.
+
+        Raises ValueError when indices or updates do not fit the tensor.
+        """
         self._check(*x)
-        k = x[1].shape[-1] if x[1].rank else 0
-        if (
-            not 0 < k <= min(6, x[0].rank)
-            or x[2].shape != x[1].shape[:-1] + x[0].shape[k:]
-        ):
-            raise ValueError(f"indices {x[1]} and updates {x[2]} do not fit {x[0]}")
-        if x[2].size and 0 in x[0].shape[:k]:
-            raise ValueError(f"{x[0]} has no element to replace")
-        return (TensorType(x[0].shape, x[0].dtype),)
+        data, index, update = x
+        k = index.shape[-1] if index.rank else 0
+        is_fitting = 0 < k <= min(MAX_RANK, data.rank)
+        if not is_fitting or update.shape != index.shape[:-1] + data.shape[k:]:
+            raise ValueError(f"indices {index} and updates {update} do not fit {data}")
+        if update.size and 0 in data.shape[:k]:
+            raise ValueError(f"{data} has no element to replace")
+        return (TensorType(data.shape, data.dtype),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy, in the order of the updates."""
-        where = tuple(
-            _inside(x[1][..., i], x[0].shape[i]) for i in range(x[1].shape[-1])
-        )
-        return self._placed(x[0].copy(), where, x[2])
+        """Compute numpy's indexed assignment, in the order of the updates."""
+        data, index, update = x
+        coordinates: list[Array] = []
+        for axis in range(index.shape[-1]):
+            coordinates.append(_clamped(index[..., axis], data.shape[axis]))
+        return self._combined(data.copy(), tuple(coordinates), update)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """ScatterND."""
+        """Read ScatterND."""
         spec = cls(node.attrs.get("reduction", "none"))
         index = cls._index(node.build, node.input(1))
         return node.build.add(spec, [node.input(0), index, node.input(2)], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Updates added up in zeros, under a constant shape; SEGMENT_SUM adds up the
-        rows of each constant number.
+        """Read SCATTER_ND and SEGMENT_SUM as updates added to zeros.
+
+        SCATTER_ND has a constant output shape. SEGMENT_SUM has constant segment numbers
+        in ascending order, each the row that an update is added to.
         """
         b = op.build
         out = op.outputs[0]
         if op.name == "SEGMENT_SUM":
             update = op.input(0)
-            rows = op.const(1)
-            index = b.const(rows.reshape(-1, 1).astype(np.int64), f"{out.name}_rows")
-            shape = (int(rows[-1]) + 1, *update.type.shape[1:])
+            segments = op.const(1)
+            column = segments.reshape(-1, 1).astype(np.int64)
+            index = b.const(column, f"{out.name}_rows")
+            shape = (int(segments[-1]) + 1, *update.type.shape[1:])
         else:
             index = op.input(0)
             update = op.input(1)
             shape = tuple(ints(op.const(2)) or ())
         if update.type.is_quantized or update.type.dtype == "bool":
             raise ValueError(f"sums of {update.type} are not supported")
-        if not out.type.rank:  # the file leaves it open
+
+        # The file may leave the declared output's shape open.
+        if not out.type.rank:
             out.type = out.type.with_shape(shape)
         zeros = b.const(np.zeros(shape, out.type.np_dtype), f"{out.name}_zeros")
         b.write(cls("add"), [zeros, cls._index(b, index), update], [out])
 
     def c(self, op: Op) -> KernelCall:
-        """ek_scatter_nd_<reduction>_<type>."""
+        """Return ek_scatter_nd_<reduction>_<type>.
+
+        pitch: elements between neighbours along each indexed dimension.
+        """
         x = op.inputs[0].type
         index = op.inputs[1].type
         k = index.shape[-1]
-        sizes = Struct(
+        spec = Struct(
             "ek_scatter_nd_t",
             n=prod(index.shape[:-1]),
             k=k,
@@ -345,30 +393,24 @@ class ScatterNd(_Scatter):
             row=prod(x.shape[k:]),
             total=x.size,
         )
-        return KernelCall.of(
-            f"ek_scatter_nd_{self.reduction}_{plain_suffix(x)}",
-            *op.inputs,
-            op.output,
-            sizes,
-        )
+        kernel = f"ek_scatter_nd_{self.reduction}_{plain_suffix(x)}"
+        return KernelCall.of(kernel, *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Rows and single elements."""
-        for label, index in (
-            ("rows", [[1], [-1]]),
-            ("elements", [[0, 1, 3], [1, 2, 0]]),
-        ):
-            data = np.array(index, np.int64)
+        """Yield rows and single elements, for every reduction of float32 and int32."""
+        cases = (
+            ("rows", (4, 3, 4), [[1], [-1]]),
+            ("elements", (2, 3, 4), [[0, 1, 3], [1, 2, 0]]),
+        )
+        for label, shape, coordinates in cases:
+            data = np.array(coordinates, np.int64)
+            index = Arg(TensorType(data.shape, "int64"), True, data)
+            update_shape = (2, *shape[data.shape[1] :])
             for reduction, dtype in cls.types():
-                x = TensorType((2 if label == "elements" else 4, 3, 4), dtype)
-                update = TensorType((2, *x.shape[data.shape[1] :]), dtype)
-                args = (
-                    Arg(x),
-                    Arg(TensorType(data.shape, "int64"), True, data),
-                    Arg(update),
-                )
-                if dtype in ("float32", "int32"):
-                    yield Sample(
-                        cls(reduction), args, label=f"{label}_{reduction}_{dtype}"
-                    )
+                if dtype not in ("float32", "int32"):
+                    continue
+                x = Arg(TensorType(shape, dtype))
+                update = Arg(TensorType(update_shape, dtype))
+                name = f"{label}_{reduction}_{dtype}"
+                yield Sample(cls(reduction), (x, index, update), label=name)

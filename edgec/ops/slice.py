@@ -1,4 +1,8 @@
-"""Rectangular parts of a tensor with a step: slices, and splits as several of them."""
+"""Rectangular parts of a tensor with a step: slices, and splits as several slices.
+
+Semantics: numpy's basic slicing; ONNX Slice and Split; TFLite SLICE, STRIDED_SLICE
+(strided_slice_logic.h), REVERSE_V2, SPLIT, SPLIT_V and UNPACK.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +37,23 @@ from edgec.ops.shape import Reshape, element_strides, gather, reshape_to
 Range = tuple[int, int, int]
 """(first element, number of elements, step) along one axis; the step may be negative."""
 
-_TFLITE_MAX_RANK = 5
+TFLITE_MAX_RANK = 5
+"""Dimensions of TFLite's STRIDED_SLICE kernel."""
 _ONE_ROW_REFUSED = 1_209_600
-"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any
-size seen.
+"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any size
+seen.
 """
 
 
 @dataclass(frozen=True)
 class Slice(OpDef):
-    """out[i] = in[begin + step * i] for i < shape, along every axis."""
+    """y[i] = x[begin + step * i] for 0 <= i < shape, along every axis.
+
+    Attributes:
+        begin: first element along each axis, counted from the front
+        shape: number of elements along each axis
+        step: elements of x between neighbours, may be negative
+    """
 
     begin: tuple[int, ...]
     shape: tuple[int, ...]
@@ -57,43 +68,53 @@ class Slice(OpDef):
     edgetpu: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """`shape`; every element taken must exist."""
-        if not len(self.begin) == len(self.shape) == len(self.step) == x[0].rank:
+        """Return the type of x with `shape`.
+
+        Raises ValueError when an element that is taken does not exist.
+        """
+        rank = x[0].rank
+        if not len(self.begin) == len(self.shape) == len(self.step) == rank:
             raise ValueError(f"slice of {len(self.begin)} dimensions of {x[0]}")
-        for d, b, n, s in zip(
-            x[0].shape, self.begin, self.shape, self.step, strict=True
-        ):
-            if n and not (0 <= b < d and 0 <= b + s * (n - 1) < d):
+
+        for axis, size in enumerate(x[0].shape):
+            first = self.begin[axis]
+            count = self.shape[axis]
+            step = self.step[axis]
+            last = first + step * (count - 1)
+            if count and not (0 <= first < size and 0 <= last < size):
                 raise ValueError(
-                    f"{n} elements from {b} by {s} are not within a dimension of {d}"
+                    f"{count} elements from {first} by {step} are not within a dimension of {size}"
                 )
         return (x[0].with_shape(self.shape),)
 
     def index(self) -> tuple[slice, ...]:
-        """The slice as numpy writes it."""
-        return tuple(
-            slice(b, end if (end := b + s * n) >= 0 else None, s)
-            for b, n, s in zip(self.begin, self.shape, self.step, strict=True)
-        )
+        """Return the slice as numpy's index.
+
+        An end below 0 would count from the back: None stands for all to the front.
+        """
+        index: list[slice] = []
+        for first, count, step in zip(self.begin, self.shape, self.step, strict=True):
+            end = first + step * count
+            index.append(slice(first, end if end >= 0 else None, step))
+        return tuple(index)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy's basic slicing."""
+        """Compute numpy's basic slicing."""
         return [np.ascontiguousarray(x[0][self.index()])]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """The same ranges on permuted axes."""
+        """Return the same ranges on the permuted axes."""
         return Slice(
-            *(
-                tuple(field[p] for p in perm)
-                for field in (self.begin, self.shape, self.step)
-            )
+            begin=tuple(self.begin[axis] for axis in perm),
+            shape=tuple(self.shape[axis] for axis in perm),
+            step=tuple(self.step[axis] for axis in perm),
         )
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Attributes before opset 10, inputs from there on."""
+        """Read Slice, whose bounds are attributes before opset 10, inputs from there on."""
         x = node.input(0)
         if node.opset < 10:
             starts = node.attrs["starts"]
@@ -102,102 +123,104 @@ class Slice(OpDef):
             steps = None
         else:
             starts, ends, axes, steps = (ints(node.const(i)) for i in range(1, 5))
-        axes = range(len(starts)) if axes is None else axes
-        steps = [1] * len(starts) if steps is None else steps
-        ranges = {
-            axis_of(a, x.type.rank): clamp_range(
-                x.type.shape[axis_of(a, x.type.rank)], s, e, t
-            )
-            for a, s, e, t in zip(axes, starts, ends, steps, strict=True)
-        }
+        if axes is None:
+            axes = range(len(starts))
+        if steps is None:
+            steps = [1] * len(starts)
+
+        ranges: dict[int, Range] = {}
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+            place = axis_of(axis, x.type.rank)
+            ranges[place] = clamp_range(x.type.shape[place], start, end, step)
         return node.build.add(slice_axes(x.type, ranges), [x], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """SLICE (size -1: to the end), REVERSE_V2, and STRIDED_SLICE with all its
-        masks.
+        """Read SLICE, REVERSE_V2, and STRIDED_SLICE with all its masks.
 
-        The declared shape drops shrunk axes.
+        The declared output lacks the axes that STRIDED_SLICE shrinks.
         """
         x = op.input(0)
-        out = op.outputs[0]
+        shape = x.type.shape
+        ranges: dict[int, Range] = {}
         if op.name == "REVERSE_V2":
-            axes = [axis_of(int(a), x.type.rank) for a in op.const(1).reshape(-1)]
-            ranges = {a: (x.type.shape[a] - 1, x.type.shape[a], -1) for a in axes}
+            for number in op.const(1).reshape(-1):
+                axis = axis_of(int(number), x.type.rank)
+                ranges[axis] = (shape[axis] - 1, shape[axis], -1)
         elif op.name == "SLICE":
-            begin, size = (op.const(i).reshape(-1).tolist() for i in (1, 2))
-            ranges = {
-                i: (b, d - b if n < 0 else n, 1)
-                for i, (b, n, d) in enumerate(
-                    zip(begin, size, x.type.shape, strict=True)
-                )
-            }
+            begins, sizes = (op.const(i).reshape(-1).tolist() for i in (1, 2))
+            axes = zip(begins, sizes, shape, strict=True)
+            for axis, (begin, count, size) in enumerate(axes):
+                # A negative size takes all to the end.
+                ranges[axis] = (begin, size - begin if count < 0 else count, 1)
         else:
             begin, end, strides = (op.const(i).reshape(-1).tolist() for i in (1, 2, 3))
-            ranges = _strided_ranges(op.options, x.type.shape, begin, end, strides)
-        write_slice(op.build, x, slice_axes(x.type, ranges), out)
+            bounds = list(zip(begin, end, strides, strict=True))
+            ranges = _StridedSlice(op.options, shape, bounds).ranges()
+        write_slice(op.build, x, slice_axes(x.type, ranges), op.outputs[0])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """STRIDED_SLICE (the form that the Edge TPU compiler was seen to map); version
-        2 is int8. No ranks above 5.
+        """Return STRIDED_SLICE, the form that the Edge TPU compiler was seen to map.
+
+        Version 2 introduced int8. None for ranks above 5.
         """
-        rank = len(self.begin)
-        if rank > _TFLITE_MAX_RANK:
+        if len(self.begin) > TFLITE_MAX_RANK:
             return None
-        ends = [
-            b + s * n for b, n, s in zip(self.begin, self.shape, self.step, strict=True)
-        ]
-        # a negative end would count from the back
-        through = sum(1 << i for i, e in enumerate(ends) if e < 0)
+        ends: list[int] = []
+        for first, count, step in zip(self.begin, self.shape, self.step, strict=True):
+            ends.append(first + step * count)
+
+        # A negative end would count from the back: the mask takes all to the front.
+        end_mask = sum(1 << i for i, end in enumerate(ends) if end < 0)
         masks = {
             "beginMask": 0,
-            "endMask": through,
+            "endMask": end_mask,
             "ellipsisMask": 0,
             "newAxisMask": 0,
             "shrinkAxisMask": 0,
         }
-        numbers = (np.array(n, np.int32) for n in (self.begin, ends, self.step))
-        version = 2 if op.inputs[0].type.dtype == "int8" else 1
-        return TfliteCode(
-            "STRIDED_SLICE",
-            ("StridedSliceOptions", masks),
-            version,
-            (op.inputs[0], *numbers),
+        inputs = (
+            op.inputs[0],
+            np.array(self.begin, np.int32),
+            np.array(ends, np.int32),
+            np.array(self.step, np.int32),
         )
+        version = 2 if op.inputs[0].type.dtype == "int8" else 1
+        options = ("StridedSliceOptions", masks)
+        return TfliteCode("STRIDED_SLICE", options, version, inputs)
 
     def c(self, op: Op) -> KernelCall:
-        """A strided gather."""
+        """Return a strided gather from the first element on."""
         strides = element_strides(op.inputs[0].type.shape)
-        offset = sum(b * s for b, s in zip(self.begin, strides, strict=True))
-        return gather(
-            op,
-            self.shape,
-            [a * s for a, s in zip(self.step, strides, strict=True)],
-            offset,
-        )
+        offset = 0
+        steps: list[int] = []
+        for first, step, stride in zip(self.begin, self.step, strides, strict=True):
+            offset += first * stride
+            steps.append(step * stride)
+        return gather(op, self.shape, steps, offset)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Channel halves, a crop, steps forwards and backwards; float, int8 and
-        integers.
+        """Yield channel halves, a crop, and steps forwards and backwards.
+
+        Each in float and int8, and some of integers and bools.
         """
         s8 = TensorType((1, 5, 6, 8), "int8", Quant.per_tensor(0.1, 3))
-        for label, spec in (
-            ("channels", cls((0, 0, 0, 4), (1, 5, 6, 4), (1, 1, 1, 1))),
-            ("crop", cls((0, 1, 2, 0), (1, 3, 4, 8), (1, 1, 1, 1))),
-            ("steps", cls((0, 0, 1, 0), (1, 3, 3, 3), (1, 2, 2, 3))),
-            ("backwards", cls((0, 4, 5, 1), (1, 5, 2, 7), (1, -1, -3, 1))),
-        ):
+        cases = {
+            "channels": cls((0, 0, 0, 4), (1, 5, 6, 4), (1, 1, 1, 1)),
+            "crop": cls((0, 1, 2, 0), (1, 3, 4, 8), (1, 1, 1, 1)),
+            "steps": cls((0, 0, 1, 0), (1, 3, 3, 3), (1, 2, 2, 3)),
+            "backwards": cls((0, 4, 5, 1), (1, 5, 2, 7), (1, -1, -3, 1)),
+        }
+        for label, spec in cases.items():
             yield Sample(spec, (Arg(TensorType(s8.shape)),), label=label)
             yield Sample(spec, (Arg(s8),), label=f"{label}_s8")
-        yield Sample(
-            cls((1,), (2,), (2,)), (Arg(TensorType((5,), "int64")),), label="s64"
-        )
-        yield Sample(
-            cls((0, 1), (2, 2), (1, 1)),
-            (Arg(TensorType((2, 3), "bool")),),
-            label="bool",
-        )
+
+        line = Arg(TensorType((5,), "int64"))
+        yield Sample(cls((1,), (2,), (2,)), (line,), label="s64")
+
+        matrix = Arg(TensorType((2, 3), "bool"))
+        yield Sample(cls((0, 1), (2, 2), (1, 1)), (matrix,), label="bool")
 
     @edgetpu_rule(
         fix="slice without a step; a space-to-depth or a strided convolution replaces "
@@ -216,16 +239,17 @@ class Slice(OpDef):
         refused from 1209600 on.
         """
         x = op.inputs[0].type
+        if not one_row(x):
+            return None
         seen = f"input {list(x.shape)} has {x.size} elements"
-        if one_row(x):
-            return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
-        return None
+        return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
 
 
 @dataclass(frozen=True)
 class Split(OpDef):
-    """Reads the splits of both formats: each part is a slice, so that no op has several
-    outputs.
+    """Reads the splits of both formats as one slice for each part.
+
+    The op itself is never part of a graph, so that no op has several outputs for it.
     """
 
     kind = "split"
@@ -235,110 +259,174 @@ class Split(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> list[Value]:
-        """Equal parts, or the sizes given as attribute (before opset 13) or input."""
+        """Read Split into equal parts, or parts of given sizes.
+
+        The sizes are an attribute before opset 13, an input from there on.
+        """
         x = node.input(0)
-        axis = axis_of(node.attrs.get("axis", 0), node.input(0).type.rank)
-        given = node.attrs.get("split") if node.opset < 13 else ints(node.const(1))
+        axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
+        if node.opset < 13:
+            sizes = node.attrs.get("split")
+        else:
+            sizes = ints(node.const(1))
         node.attrs.ignore("num_outputs")
-        size = x.type.shape[axis]
-        chunk = -(-size // node.n_outputs)  # opset 18: the last part takes what is left
-        sizes = given or [min(chunk, size - i * chunk) for i in range(node.n_outputs)]
-        return [
-            node.build.add(spec, [x], node.name) for spec in _parts(x.type, axis, sizes)
-        ]
+
+        if not sizes:
+            # The last part takes what is left, since opset 18.
+            size = x.type.shape[axis]
+            chunk = -(-size // node.n_outputs)
+            starts = [i * chunk for i in range(node.n_outputs)]
+            sizes = [min(chunk, size - start) for start in starts]
+
+        parts = _parts(x.type, axis, sizes)
+        return [node.build.add(part, [x], node.name) for part in parts]
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The declared outputs say how large each part is; UNPACK's lack the axis."""
+        """Read SPLIT, SPLIT_V and UNPACK; the declared outputs give the sizes.
+
+        The outputs of UNPACK have a size of 1 along the axis, which they lack.
+        """
         x = op.input(1 if op.name == "SPLIT" else 0)
+        rank = x.type.rank
         op.ignore("num", "numSplits")
         if op.name == "UNPACK":
-            axis = axis_of(op.options.axis, x.type.rank)
+            axis = axis_of(op.options.axis, rank)
             sizes = [1] * len(op.outputs)
         else:
-            axis = axis_of(
-                int(op.const(0 if op.name == "SPLIT" else 2).reshape(())), x.type.rank
-            )
-            sizes = [v.type.shape[axis] for v in op.outputs]
-        for spec, out in zip(_parts(x.type, axis, sizes), op.outputs, strict=True):
-            write_slice(op.build, x, spec, out)
+            axis_input = op.const(0 if op.name == "SPLIT" else 2)
+            axis = axis_of(int(axis_input.reshape(())), rank)
+            sizes = [value.type.shape[axis] for value in op.outputs]
+
+        parts = _parts(x.type, axis, sizes)
+        for part, out in zip(parts, op.outputs, strict=True):
+            write_slice(op.build, x, part, out)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """None: it is read, and never part of a graph."""
+        """Yield nothing: the op is read as others and never part of a graph."""
         return iter(())
 
 
 def slice_axes(x: TensorType, ranges: Mapping[int, Range]) -> Slice:
-    """The slice that takes these ranges of some axes and all of the others."""
-    full = [ranges.get(i, (0, d, 1)) for i, d in enumerate(x.shape)]
-    return Slice(*(tuple(int(r[k]) for r in full) for k in range(3)))
+    """Return the slice that takes the given ranges of some axes, and all of the others."""
+    begin: list[int] = []
+    shape: list[int] = []
+    step: list[int] = []
+    for axis, size in enumerate(x.shape):
+        first, count, by = ranges.get(axis, (0, size, 1))
+        begin.append(int(first))
+        shape.append(int(count))
+        step.append(int(by))
+    return Slice(tuple(begin), tuple(shape), tuple(step))
 
 
 def clamp_range(size: int, start: int, end: int, step: int) -> Range:
-    """Start and end as ONNX and TFLite count them: negative from the back, then clamped
-    to the dimension.
+    """Return the range of a slice as ONNX and TFLite count start and end.
+
+    Negative ones count from the back; both are then clamped to the dimension. Raises
+    ValueError for a step of 0.
     """
     if step == 0:
         raise ValueError("a slice with step 0")
     low, high = (0, size) if step > 0 else (-1, size - 1)
-    start, end = (v + size if v < 0 else v for v in (int(start), int(end)))
-    start = min(max(start, 0), high)
-    end = min(max(end, low), high)
-    return start, max(0, -((start - end) // step)), step
+
+    first = int(start)
+    if first < 0:
+        first += size
+    first = min(max(first, 0), high)
+
+    last = int(end)
+    if last < 0:
+        last += size
+    last = min(max(last, low), high)
+
+    count = -((first - last) // step)
+    return first, max(0, count), step
 
 
 def write_slice(b: Builder, x: Value, spec: Slice, out: Value) -> None:
     """Write a slice into a value of the file, which may lack axes of size 1."""
     if spec.shape == out.type.shape:
         b.write(spec, [x], [out])
-    else:
-        reshape_to(b, b.add(spec, [x], f"{out.name}_slice"), out)
+        return
+    y = b.add(spec, [x], f"{out.name}_slice")
+    reshape_to(b, y, out)
 
 
 def take_range(
     b: Builder, x: Value, axis: int, taken: Range, shape: tuple[int, ...], name: str
 ) -> Value:
-    """A range of one axis under another shape."""
+    """Return a range of one axis, as a slice and a reshape to `shape` if it differs."""
     y = b.add(slice_axes(x.type, {axis: taken}), [x], name)
-    return y if y.type.shape == shape else b.add(Reshape(shape), [y], name)
+    if y.type.shape == shape:
+        return y
+    return b.add(Reshape(shape), [y], name)
 
 
 def _parts(x: TensorType, axis: int, sizes: Sequence[int]) -> list[Slice]:
-    """Consecutive slices that cover an axis."""
+    """Return consecutive slices that cover an axis.
+
+    Raises ValueError when the sizes do not add up to that of the axis.
+    """
     if sum(sizes) != x.shape[axis] or min(sizes) < 0:
         raise ValueError(f"parts of {list(sizes)} do not cover axis {axis} of {x}")
-    starts = np.cumsum([0, *sizes]).tolist()
-    return [
-        slice_axes(x, {axis: (b, int(n), 1)})
-        for b, n in zip(starts, sizes, strict=False)
-    ]
+    parts: list[Slice] = []
+    start = 0
+    for size in sizes:
+        parts.append(slice_axes(x, {axis: (start, int(size), 1)}))
+        start += int(size)
+    return parts
 
 
-def _strided_ranges(
-    options: Mapping[str, int],
-    shape: tuple[int, ...],
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int],
-) -> dict[int, Range]:
-    """The ranges of TFLite's STRIDED_SLICE: one entry of begin/end/strides for each
-    input axis, but for its masks.
+@dataclass(frozen=True)
+class _StridedSlice:
+    """The bounds of TFLite's STRIDED_SLICE.
+
+    Attributes:
+        options: the masks, with bit i for entry i
+        shape: of the input
+        bounds: entries (begin, end, stride)
     """
-    ranges: dict[int, Range] = {}
-    axis = 0
-    inserted = sum(1 for i in range(len(begin)) if options["newAxisMask"] >> i & 1)
-    for i, (b, e, s) in enumerate(zip(begin, end, strides, strict=True)):
-        if options["ellipsisMask"] >> i & 1:
-            axis += len(shape) - (len(begin) - 1 - inserted)
-        elif not options["newAxisMask"] >> i & 1:
-            size = shape[axis]
-            if options["shrinkAxisMask"] >> i & 1:
-                ranges[axis] = (b + size if b < 0 else b, 1, 1)
-            else:
-                e = b + e if options.get("offset") else e
-                b = (0 if s > 0 else size - 1) if options["beginMask"] >> i & 1 else b
-                e = (size if s > 0 else -size - 1) if options["endMask"] >> i & 1 else e
-                ranges[axis] = clamp_range(size, b, e, s)
-            axis += 1
-    return ranges
+
+    options: Mapping[str, int]
+    shape: tuple[int, ...]
+    bounds: Sequence[tuple[int, int, int]]
+
+    def ranges(self) -> dict[int, Range]:
+        """Return the ranges of the input's axes; axes left out are taken whole.
+
+        An entry stands for one input axis, except that an ellipsis stands for all axes
+        without an entry, and a new axis for none.
+        """
+        entries = len(self.bounds)
+        new_axes = sum(self._is_set("newAxisMask", i) for i in range(entries))
+        ranges: dict[int, Range] = {}
+        axis = 0
+        for i in range(entries):
+            if self._is_set("ellipsisMask", i):
+                axis += len(self.shape) - (entries - 1 - new_axes)
+            elif not self._is_set("newAxisMask", i):
+                ranges[axis] = self._range(i, self.shape[axis])
+                axis += 1
+        return ranges
+
+    def _is_set(self, mask: str, i: int) -> bool:
+        """Return bit i of a mask."""
+        return bool(self.options[mask] >> i & 1)
+
+    def _range(self, i: int, size: int) -> Range:
+        """Return the range of entry i along an axis of `size` elements."""
+        begin, end, stride = self.bounds[i]
+        if self._is_set("shrinkAxisMask", i):
+            return begin + size if begin < 0 else begin, 1, 1
+
+        # With `offset` the end counts from the begin.
+        if self.options.get("offset"):
+            end = begin + end
+        if self._is_set("beginMask", i):
+            begin = 0 if stride > 0 else size - 1
+        if self._is_set("endMask", i):
+            # Backwards the range goes to the first element, beyond which is -size - 1.
+            end = size if stride > 0 else -size - 1
+        return clamp_range(size, begin, end, stride)

@@ -1,4 +1,8 @@
-"""Softmax and its logarithm over the last axis."""
+"""Softmax and its logarithm over the last axis.
+
+Semantics: ONNX Softmax and LogSoftmax; TFLite SOFTMAX and LOG_SOFTMAX
+(reference/softmax.h, log_softmax.h).
+"""
 
 from __future__ import annotations
 
@@ -35,67 +39,80 @@ from edgec.ops.limits import within
 from edgec.ops.shape import Reshape, transpose
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
+"""Output scale of SOFTMAX in TFLite's quantization specification."""
 LOG_SOFTMAX_QUANT = Quant.per_tensor(16 / 256, 127)
-"""The output scales that TFLite's specification prescribes."""
+"""Output scale of LOG_SOFTMAX in TFLite's quantization specification."""
 
-_DIFF_BITS = 5  # integer bits of beta * (x - max)
-_SUM_BITS = 12  # integer bits of the sum of exponentials
-# elements of the longest row seen mapped, where the documentation says 16000
-_ROW_MAPPED = 16_384
+DIFF_BITS = 5
+"""Integer bits of beta * (x - max) in TFLite's int8 kernel."""
+SUM_BITS = 12
+"""Integer bits of the sum of exponentials in TFLite's int8 kernel."""
+ROW_MAPPED = 16_384
+"""Elements of the longest row seen mapped, where the documentation says 16000."""
 
 
 @dataclass(frozen=True)
 class _Softmax(OpDef):
-    """Over the last axis."""
+    """A function of the rows along the last axis."""
 
     prescribed: ClassVar[Quant]
+    """The output scale in int8."""
     int8: ClassVar[bool]
+    """Whether there is an int8 kernel."""
 
     def fixed_quant(self) -> Quant:
-        """The prescribed output scale."""
+        """Return the prescribed output scale."""
         return self.prescribed
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The type of the input."""
+        """Return the type of the input, in int8 with the prescribed scale.
+
+        Raises ValueError for a scalar.
+        """
         if x[0].rank < 1:
             raise ValueError(f"softmax of {x[0]} has no axis")
         real_types(self, x[0], int8=self.int8)
-        return (
-            TensorType(
-                x[0].shape,
-                x[0].dtype,
-                self.prescribed if x[0].dtype == "int8" else None,
-            ),
-        )
+        quant = self.prescribed if x[0].dtype == "int8" else None
+        return (TensorType(x[0].shape, x[0].dtype, quant),)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Before opset 13 the dimensions from `axis` on (default 1) are one; later
-        `axis` (default -1) is alone.
+        """Read the node along its axis.
+
+        Before opset 13 the dimensions from `axis` on (default 1) are joined to one;
+        later `axis` (default -1) is one dimension.
         """
         b = node.build
         x = node.input(0)
         shape = x.type.shape
-        axis = axis_of(node.attrs.get("axis", 1 if node.opset < 13 else -1), len(shape))
-        if node.opset < 13 and prod(shape[axis:]) != shape[-1]:
-            flat = b.add(Reshape((prod(shape[:axis]), prod(shape[axis:]))), [x], x.name)
-            return b.add(Reshape(shape), [b.add(cls(), [flat], node.name)], node.name)
-        if prod(shape[axis:]) == shape[-1] and (
-            node.opset < 13 or axis == len(shape) - 1
-        ):
+        rank = len(shape)
+        joins_axes = node.opset < 13
+        axis = axis_of(node.attrs.get("axis", 1 if joins_axes else -1), rank)
+        row = prod(shape[axis:])
+        if joins_axes and row != shape[-1]:
+            flat = b.add(Reshape((prod(shape[:axis]), row)), [x], x.name)
+            y = b.add(cls(), [flat], node.name)
+            return b.add(Reshape(shape), [y], node.name)
+
+        is_last = joins_axes or axis == rank - 1
+        if row == shape[-1] and is_last:
             return b.add(cls(), [x], node.name)
-        perm = (*(i for i in range(len(shape)) if i != axis), axis)
+        perm = (*(i for i in range(rank) if i != axis), axis)
         y = b.add(cls(), [transpose(b, x, perm)], node.name)
-        return transpose(b, y, tuple(perm.index(i) for i in range(len(shape))))
+        return transpose(b, y, tuple(perm.index(i) for i in range(rank)))
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Only what leaves the last axis where it is."""
+        """Return the op itself where the last axis stays the last; else None."""
         return self if perm[-1] == len(perm) - 1 else None
 
 
 @dataclass(frozen=True)
 class Softmax(_Softmax):
-    """exp(beta * x) / Σ exp(beta * x)."""
+    """y = exp(beta * x) / Σ exp(beta * x), over the last axis.
+
+    Attributes:
+        beta: factor of the exponent
+    """
 
     beta: float = 1.0
 
@@ -111,91 +128,102 @@ class Softmax(_Softmax):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Float: shifted by the maximum. int8: TFLite's reference Softmax in gemmlowp's
-        fixed point.
+        """Compute the function shifted by the maximum, in int8 in fixed point.
+
+        int8: TFLite's reference Softmax. Each exponential e has no integer bits, their
+        sum 12; the sum is normalized to 1 + s with s in [0, 1), whose reciprocal is
+        gemmlowp's one_over_one_plus_x.
         """
         if not yt[0].is_quantized:
-            e = np.exp((x[0] - x[0].max(-1, keepdims=True)) * np.float32(self.beta))
+            shifted = x[0] - x[0].max(-1, keepdims=True)
+            e = np.exp(shifted * np.float32(self.beta))
             return [(e / e.sum(-1, keepdims=True)).astype(np.float32)]
-        e = self.exponentials(xt[0])[
-            x[0].max(-1, keepdims=True).astype(np.int64) - x[0]
-        ].astype(np.int64)
-        # e is not negative
-        sums = ((e + (1 << (_SUM_BITS - 1))) >> _SUM_BITS).sum(-1, keepdims=True)
-        sums = np.minimum(sums, (1 << 31) - 1)
+
+        difference = x[0].max(-1, keepdims=True).astype(np.int64) - x[0]
+        e = self.exponentials(xt[0])[difference].astype(np.int64)
+
+        # Exponentials are not negative, so that half up is half away from zero.
+        rounded = (e + (1 << (SUM_BITS - 1))) >> SUM_BITS
+        sums = np.minimum(rounded.sum(-1, keepdims=True), (1 << 31) - 1)
         headroom = 32 - np.ceil(np.log2(sums + 1.0)).astype(np.int64)
         scale = reciprocal_of_one_plus((sums << headroom) - (1 << 31))
+
         product = saturating_rounding_doubling_high_mul(scale, e).astype(np.int64)
-        shift = _SUM_BITS - headroom + 31 - 8
+        # The output has 8 bits.
+        shift = SUM_BITS - headroom + 31 - 8
         y = (product + (np.int64(1) << (shift - 1))) >> shift
         return [np.clip(y - 128, -128, 127).astype(yt[0].np_dtype)]
 
     def exponentials(self, x: TensorType) -> Array:
-        """exp(-beta * scale * d) for d = 0 … 255 with no integer bits (int32); 0 where
-        it is too small to count.
+        """Return exp(-beta * scale * d) for d = 0 … 255, int32 with no integer bits.
+
+        Differences beyond TFLite's CalculateInputRadius give 0.
         """
-        real = min(self.beta * x.scale * (1 << (31 - _DIFF_BITS)), (1 << 31) - 1.0)
-        fraction, left = frexp(real)
+        largest = (1 << 31) - 1.0
+        real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), largest)
+        fraction, left_shift = frexp(real)
         multiplier = int(fraction * (1 << 31) + 0.5)
+        # A fraction just below 1 may round up to 1.
         if multiplier == 1 << 31:
             multiplier = multiplier // 2
-            left = left + 1
-        radius = int(((1 << _DIFF_BITS) - 1) * (1 << (31 - _DIFF_BITS)) / (1 << left))
-        d = -np.arange(256, dtype=np.int64)
-        scaled = saturating_rounding_doubling_high_mul(
-            np.where(d >= -radius, d << left, 0), multiplier
-        )
-        return np.where(
-            d >= -radius, exp_on_negative_values(scaled, _DIFF_BITS), 0
-        ).astype(np.int32)
+            left_shift = left_shift + 1
+
+        # The largest difference whose product has no more than 5 integer bits.
+        range_ = ((1 << DIFF_BITS) - 1) * (1 << (31 - DIFF_BITS))
+        radius = int(range_ / (1 << left_shift))
+        difference = -np.arange(256, dtype=np.int64)
+        is_near = difference >= -radius
+        shifted = np.where(is_near, difference << left_shift, 0)
+        scaled = saturating_rounding_doubling_high_mul(shifted, multiplier)
+        e = exp_on_negative_values(scaled, DIFF_BITS)
+        return np.where(is_near, e, 0).astype(np.int32)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """SOFTMAX."""
+        """Read SOFTMAX."""
         op.build.write(cls(float(op.options.beta)), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Version 2 is int8."""
+        """Return SOFTMAX; version 2 introduced int8."""
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         return TfliteCode("SOFTMAX", ("SoftmaxOptions", {"beta": self.beta}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_softmax_<type>; the int8 exponentials are a table."""
+        """Return ek_softmax_<type>; the int8 exponentials are a table."""
         x = op.inputs[0]
         y = op.output
-        n = x.type.shape[-1]
-        args = (x, y, x.type.size // n, n)
+        row = x.type.shape[-1]
+        rows = x.type.size // row
         if y.type.is_quantized:
-            return KernelCall.of(
-                "ek_softmax_s8", *args, Table(self.exponentials(x.type), "exps")
-            )
-        return KernelCall.of(
-            "ek_softmax_f32", *args, Struct("ek_softmax_t", beta=self.beta)
-        )
+            table = Table(self.exponentials(x.type), "exps")
+            return KernelCall.of("ek_softmax_s8", x, y, rows, row, table)
+        spec = Struct("ek_softmax_t", beta=self.beta)
+        return KernelCall.of("ek_softmax_f32", x, y, rows, row, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Short and long rows, beta, wide and narrow scales."""
-        for label, spec, shape, scale in (
+        """Yield short and long rows, a beta, and wide and narrow scales."""
+        cases = (
             ("row", cls(), (1, 10), 0.1),
             ("rows", cls(0.5), (2, 3, 4, 21), 0.03),
             ("peaked", cls(), (8, 100), 0.9),
             ("flat", cls(), (8, 64), 0.001),
-        ):
+        )
+        for label, spec, shape, scale in cases:
             yield Sample(spec, (Arg(TensorType(shape)),), label=label)
-            x = TensorType(shape, "int8", Quant.per_tensor(scale, 3))
-            yield Sample(spec, (Arg(x),), SOFTMAX_QUANT, f"{label}_s8")
+            x = Arg(TensorType(shape, "int8", Quant.per_tensor(scale, 3)))
+            yield Sample(spec, (x,), SOFTMAX_QUANT, f"{label}_s8")
 
     @edgetpu_rule(fix="keep the softmax on the CPU: it is a small part of the work")
     def _row_length(self, op: Op) -> str | None:
         """SOFTMAX: rows of at most 16384 elements."""
-        x = op.inputs[0].type
-        return within(x.shape[-1], _ROW_MAPPED, None, f"rows of {x.shape[-1]} elements")
+        row = op.inputs[0].type.shape[-1]
+        return within(row, ROW_MAPPED, None, f"rows of {row} elements")
 
 
 @dataclass(frozen=True)
 class LogSoftmax(_Softmax):
-    """x - log Σ exp(x)."""
+    """y = x - log Σ exp(x), over the last axis."""
 
     kind = "log_softmax"
     onnx = ("LogSoftmax",)
@@ -206,34 +234,30 @@ class LogSoftmax(_Softmax):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """Shifted by the maximum."""
+        """Compute the function shifted by the maximum, which keeps exp from overflow."""
         shifted = x[0] - x[0].max(-1, keepdims=True)
-        return [
-            (shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))).astype(
-                np.float32
-            )
-        ]
+        total = np.exp(shifted).sum(-1, keepdims=True)
+        return [(shifted - np.log(total)).astype(np.float32)]
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """LOG_SOFTMAX."""
+        """Read LOG_SOFTMAX."""
         op.build.write(cls(), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Version 1."""
+        """Return LOG_SOFTMAX."""
         return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}))
 
     def c(self, op: Op) -> KernelCall:
-        """ek_log_softmax_f32."""
+        """Return ek_log_softmax_f32."""
         x = op.inputs[0]
         y = op.output
-        n = x.type.shape[-1]
-        return KernelCall.of(
-            f"ek_log_softmax_{suffix(y.type)}", x, y, x.type.size // n, n
-        )
+        row = x.type.shape[-1]
+        kernel = f"ek_log_softmax_{suffix(y.type)}"
+        return KernelCall.of(kernel, x, y, x.type.size // row, row)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Rows."""
+        """Yield one row, and several."""
         yield Sample(cls(), (Arg(TensorType((1, 10))),))
         yield Sample(cls(), (Arg(TensorType((2, 3, 21))),), label="rows")

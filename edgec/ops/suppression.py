@@ -1,4 +1,8 @@
-"""The best of boxes that overlap, as TensorFlow's detectors end in TFLite."""
+"""Non-maximum suppression: the best of boxes that overlap.
+
+TensorFlow's detectors end in it when they are converted to TFLite. Semantics: TFLite
+NON_MAX_SUPPRESSION_V4 and V5 (reference/non_max_suppression.h) without the soft form.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,21 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import real_types
 
 _F = np.float32
-_MOST = 1 << 16
+MAX_BOXES = 1 << 16
+"""Largest number of selected boxes."""
 
 
 @dataclass(frozen=True)
 class NonMaxSuppression(OpDef):
-    """Boxes [N,4] of two corners (y, x) and scores [N] → places [M], scores [M], how
-    many there are [], best first.
+    """Greedy non-maximum suppression of boxes [N, 4] with scores [N].
 
-    A score has to be above `score`; a box that overlaps a better one by `overlap` or
-    more counts for nothing.
+    Boxes are two opposite corners (y, x, y, x). Outputs, best first: places [M] of the
+    selected boxes, their scores [M], their number []; the rest of both lists is zero.
+
+    Attributes:
+        most: M, the largest number of selected boxes
+        overlap: intersection over union with a better box at which a box is dropped
+        score: a box must score above it
     """
 
     most: int
@@ -34,14 +43,14 @@ class NonMaxSuppression(OpDef):
     roles: ClassVar[tuple[str, ...]] = ("act", "act")
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """M of each; zeros where there are fewer."""
+        """Return the types of places, scores and number.
+
+        Raises ValueError when boxes and scores do not fit.
+        """
         real_types(self, *x, int8=False)
         boxes, scores = x
-        if (
-            scores.rank != 1
-            or boxes.shape != (*scores.shape, 4)
-            or not 1 <= self.most <= _MOST
-        ):
+        is_fitting = scores.rank == 1 and boxes.shape == (*scores.shape, 4)
+        if not is_fitting or not 1 <= self.most <= MAX_BOXES:
             raise ValueError(
                 f"{self.most} of the boxes {boxes} with the scores {scores}"
             )
@@ -54,49 +63,62 @@ class NonMaxSuppression(OpDef):
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """tensorflow/lite/kernels/internal/reference/non_max_suppression.h without its
-        soft form, in float32.
+        """Compute the selection in float32.
+
+        Source: tensorflow/lite/kernels/internal/reference/non_max_suppression.h.
         """
-        corners = np.concatenate(
-            [
-                np.minimum(x[0][:, :2], x[0][:, 2:]),
-                np.maximum(x[0][:, :2], x[0][:, 2:]),
-            ],
-            1,
-        )
-        kept: list[int] = []
-        for i in np.argsort(-x[1], kind="stable"):
-            if len(kept) == self.most or not x[1][i] > _F(self.score):
+        boxes, scores = x
+        # Corners may come in any order.
+        first = boxes[:, :2]
+        second = boxes[:, 2:]
+        low = np.minimum(first, second)
+        high = np.maximum(first, second)
+        corners = np.concatenate([low, high], 1)
+
+        selected: list[int] = []
+        for i in np.argsort(-scores, kind="stable"):
+            if len(selected) == self.most or not scores[i] > _F(self.score):
                 break
-            if all(overlap(corners[k], corners[i]) < _F(self.overlap) for k in kept):
-                kept.append(int(i))
+            overlaps = (overlap(corners[k], corners[i]) for k in selected)
+            if all(ratio < _F(self.overlap) for ratio in overlaps):
+                selected.append(int(i))
+
+        count = len(selected)
         places = np.zeros(self.most, np.int32)
-        scores = np.zeros(self.most, _F)
-        places[: len(kept)], scores[: len(kept)] = kept, x[1][kept]
-        return [places, scores, np.array(len(kept), np.int32)]
+        places[:count] = selected
+        best_scores = np.zeros(self.most, _F)
+        best_scores[:count] = scores[selected]
+        return [places, best_scores, np.array(count, np.int32)]
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Limits must be constant; the soft form, which lowers scores, is not read."""
-        most, overlapping, score = (op.const(i).item() for i in (2, 3, 4))
+        """Read the operator with constant limits.
+
+        The soft form of V5 (a sigma above 0), which lowers scores, is refused. V4 may
+        lack the output of scores.
+        """
+        b = op.build
+        most = op.const(2).item()
+        max_overlap = op.const(3).item()
+        min_score = op.const(4).item()
         if op.name.endswith("V5") and op.const(5).item() > 0:
             raise ValueError("soft suppression (a sigma above 0) is not supported")
-        spec = cls(int(most), float(overlapping), float(score))
+
+        spec = cls(int(most), float(max_overlap), float(min_score))
         inputs = [op.input(0), op.input(1)]
-        b = op.build
         types = spec.infer(*(v.type for v in inputs))
         places, *scores, count = op.outputs
-        outputs = [
-            places,
-            *(scores or [b.value(f"{places.name}_scores", types[1])]),
-            count,
-        ]
-        for v, t in zip(outputs, types, strict=True):
-            v.type = t  # files declare no sizes
+        if not scores:
+            scores = [b.value(f"{places.name}_scores", types[1])]
+
+        # Files declare no sizes of these outputs.
+        outputs = [places, *scores, count]
+        for value, type_ in zip(outputs, types, strict=True):
+            value.type = type_
         b.write(spec, inputs, outputs)
 
     def c(self, op: Op) -> KernelCall:
-        """ek_suppression_f32."""
+        """Return ek_suppression_f32."""
         spec = Struct(
             "ek_suppression_t",
             boxes=op.inputs[1].type.size,
@@ -108,8 +130,9 @@ class NonMaxSuppression(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Boxes that overlap, some with swapped corners or without an area; equal
-        scores; fewer than asked for.
+        """Yield boxes that overlap, and fewer boxes than asked for.
+
+        Some have swapped corners or no area, and scores are equal among them.
         """
         rng = np.random.default_rng(4)
         first = rng.random((40, 2), _F)
@@ -126,11 +149,17 @@ class NonMaxSuppression(OpDef):
 
 
 def overlap(a: Array, b: Array) -> float:
-    """Intersection over union of boxes (top, left, bottom, right); 0 where one has no
-    area.
+    """Return the intersection over union of two boxes (top, left, bottom, right).
+
+    It is 0 when a box has no area.
     """
-    of_a, of_b = ((v[2] - v[0]) * (v[3] - v[1]) for v in (a, b))
-    if of_a <= 0 or of_b <= 0:
+    a_area = (a[2] - a[0]) * (a[3] - a[1])
+    b_area = (b[2] - b[0]) * (b[3] - b[1])
+    if a_area <= 0 or b_area <= 0:
         return 0.0
-    h, w = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), _F(0))
-    return float(h * w / (of_a + of_b - h * w))
+
+    low = np.maximum(a[:2], b[:2])
+    high = np.minimum(a[2:], b[2:])
+    height, width = np.maximum(high - low, _F(0))
+    intersection = height * width
+    return float(intersection / (a_area + b_area - intersection))

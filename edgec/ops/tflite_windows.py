@@ -1,5 +1,7 @@
-"""TFLite's windows over volumes, and MediaPipe's pools that say where a maximum was:
-read as other ops.
+"""TFLite's convolution of volumes and MediaPipe's pools with indices, read as other ops.
+
+Semantics: TFLite CONV_3D; MediaPipe's custom ops MaxPoolingWithArgmax2D and
+MaxUnpooling2D (mediapipe/util/tflite/operations).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Builder, OnnxNode, TfliteOp, Value
+from edgec.ir import Array, Builder, OnnxNode, TensorType, TfliteOp, Value
 from edgec.ir.attributes import Attributes
 from edgec.ops.activation import Clamp
 from edgec.ops.arithmetic import FloorDiv, FloorMod, Maximum
@@ -26,14 +28,16 @@ from edgec.ops.window import same_pads
 from edgec.ops.windows_nd import SlidingWindow
 
 Pair = tuple[int, int]
-_LARGEST = 1024
-"""Elements of a window: each is once more in the graph."""
+"""(vertical, horizontal), in pixels."""
+MAX_WINDOW_ELEMENTS = 1024
+"""The largest window of a custom pool: each element is a slice of the graph."""
 
 
 @dataclass(frozen=True)
 class Conv3D(Composed):
-    """A convolution of volumes [N,D,H,W,C] with weights [D,H,W,C,O]; floats alone, as
-    in TFLite.
+    """A convolution of volumes [N, D, H, W, C] with weights [D, H, W, C, O].
+
+    It has floats alone, as in TFLite.
     """
 
     kind = "conv3d"
@@ -41,26 +45,29 @@ class Conv3D(Composed):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """As ONNX's, of volumes with channels first."""
+        """Read CONV_3D as ONNX's Conv of volumes with the channels first."""
         b = op.build
-        o = op.options
+        options = op.options
         name = op.outputs[0].name
-        x, w, *bias = with_float_weights(op, op.input(0))
+        x, weights, *bias = with_float_weights(op, op.input(0))
         attrs = {
-            "strides": (o.strideD, o.strideH, o.strideW),
-            "dilations": (o.dilationDFactor, o.dilationHFactor, o.dilationWFactor),
-            "auto_pad": ("SAME_UPPER", "VALID")[o.padding],
-            "group": x.type.shape[4] // w.type.shape[3],
+            "strides": (options.strideD, options.strideH, options.strideW),
+            "dilations": (
+                options.dilationDFactor,
+                options.dilationHFactor,
+                options.dilationWFactor,
+            ),
+            "auto_pad": ("SAME_UPPER", "VALID")[options.padding],
+            "group": x.type.shape[4] // weights.type.shape[3],
         }
-        inputs = [
-            transpose(b, x, (0, 4, 1, 2, 3)),
-            transpose(b, w, (4, 3, 0, 1, 2)),
-            *bias,
-        ]
-        y = Conv2D.from_onnx(
-            OnnxNode("Conv", name, Attributes(attrs), [*inputs], 1, 1, b)
-        )
-        act = TFLITE_ACTIVATIONS[o.fusedActivationFunction]
+
+        image = transpose(b, x, (0, 4, 1, 2, 3))
+        kernel = transpose(b, weights, (4, 3, 0, 1, 2))
+        inputs: list[Value | None] = [image, kernel, *bias]
+        node = OnnxNode("Conv", name, Attributes(attrs), inputs, 1, 1, b)
+        y = Conv2D.from_onnx(node)
+
+        act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
         if act != "none":
             y = b.add(Clamp(*ACTIVATIONS[act]), [y], name)
         b.write(Transpose((0, 2, 3, 4, 1)), [y], op.outputs)
@@ -68,8 +75,11 @@ class Conv3D(Composed):
 
 @dataclass(frozen=True)
 class _CustomPoolOptions:
-    """TfLitePoolParams: the bytes that stand for a custom pool's options. kernel,
-    stride: height, width.
+    """The options of MediaPipe's custom pools: the bytes of the C struct TfLitePoolParams.
+
+    Attributes:
+        same: whether the padding is SAME (1), not VALID (2)
+        stride, kernel: (vertical, horizontal), in pixels
     """
 
     same: bool
@@ -78,25 +88,37 @@ class _CustomPoolOptions:
 
     @classmethod
     def of(cls, op: TfliteOp) -> _CustomPoolOptions:
-        padding, sw, sh, kw, kh, act = struct.unpack("<6i", bytes(op.options)[:24])
+        """Return the options of a custom operator.
+
+        The struct is int32 padding, stride x, stride y, width, height, activation.
+        Raises ValueError for an activation and for windows that edgec does not read.
+        """
+        fields = struct.unpack("<6i", bytes(op.options)[:24])
+        padding, stride_x, stride_y, width, height, act = fields
         if act:
             raise ValueError(f"a fused activation ({act}) is not supported")
-        if min(sw, sh, kw, kh) < 1 or kw * kh > _LARGEST:
-            raise ValueError(f"a window of {kh}x{kw} with strides {sh}x{sw}")
-        return cls(padding == 1, (sh, sw), (kh, kw))
+
+        is_positive = min(stride_x, stride_y, width, height) >= 1
+        if not is_positive or width * height > MAX_WINDOW_ELEMENTS:
+            raise ValueError(
+                f"a window of {height}x{width} with strides {stride_y}x{stride_x}"
+            )
+        return cls(padding == 1, (stride_y, stride_x), (height, width))
 
     def pads(self, size: Pair) -> tuple[Pair, Pair]:
-        """Around an image, before and after each dimension."""
+        """Return the (before, after) pads of each dimension of an image."""
         if not self.same:
             return (0, 0), (0, 0)
-        top, bottom, left, right = same_pads(size, self.kernel, self.stride, (1, 1))
+        pads = same_pads(size, self.kernel, self.stride, (1, 1))
+        top, bottom, left, right = pads
         return (top, bottom), (left, right)
 
 
 @dataclass(frozen=True)
 class MaxPoolingWithArgmax2D(Composed):
-    """The largest element of every window, and its number in the window plus 0.1, a
-    float: MediaPipe's.
+    """The largest element of each window, and its number in the window.
+
+    The number is a float32, the element's row-major place plus 0.1, as MediaPipe has it.
     """
 
     kind = "max_pooling_with_argmax_2d"
@@ -104,104 +126,124 @@ class MaxPoolingWithArgmax2D(Composed):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The elements of the window one after the other; of equal ones the first."""
-        b, x, (values, indices), pool = (
-            op.build,
-            op.input(0),
-            op.outputs,
-            _CustomPoolOptions.of(op),
-        )
-        (_, h, w, _), (_, *out, _) = x.type.shape, values.type.shape
+        """Read the pool as a chain of maxima over the window's elements.
+
+        Of equal elements the first counts.
+        """
+        b = op.build
+        x = op.input(0)
+        values, indices = op.outputs
+        pool = _CustomPoolOptions.of(op)
+        _, height, width, _ = x.type.shape
+        _, out_height, out_width, _ = values.type.shape
         windows = SlidingWindow(
-            (h, w),
-            pool.kernel,
-            pool.stride,
-            (1, 1),
-            pool.pads((h, w)),
-            (out[0], out[1]),
+            size=(height, width),
+            kernel=pool.kernel,
+            stride=pool.stride,
+            dilation=(1, 1),
+            pads=pool.pads((height, width)),
+            out=(out_height, out_width),
         )
         padded = windows.padded(b, from_nhwc(b, x), -np.inf, values.name)
-        best = None
-        where = None
-        for i, at in enumerate(windows.taps()):
+
+        taps = enumerate(windows.taps())
+        _, first = next(taps)
+        best = windows.tap(b, padded, first, values.name)
+        first_places = np.full(best.type.shape, 0.1, np.float32)
+        best_place = b.const(first_places, indices.name)
+        for i, at in taps:
             tap = windows.tap(b, padded, at, values.name)
-            if best is None or where is None:
-                best = tap
-                where = b.const(np.full(tap.type.shape, 0.1, np.float32), indices.name)
-                continue
-            larger = b.add(Greater(), [tap, best], indices.name)
+            is_larger = b.add(Greater(), [tap, best], indices.name)
             place = b.const(np.array(i + 0.1, np.float32), indices.name)
-            where = b.add(Where(), [larger, place, where], indices.name)
+            chosen = [is_larger, place, best_place]
+            best_place = b.add(Where(), chosen, indices.name)
             best = b.add(Maximum(), [best, tap], values.name)
-        assert best is not None
-        assert where is not None
-        for v, y in ((best, values), (where, indices)):
-            b.write(Transpose((0, 2, 3, 1)), [v], [y])
+
+        to_nhwc = Transpose((0, 2, 3, 1))
+        b.write(to_nhwc, [best], [values])
+        b.write(to_nhwc, [best_place], [indices])
 
 
 @dataclass(frozen=True)
 class MaxUnpooling2D(Composed):
-    """Elements put back where MaxPoolingWithArgmax2D found them, zeros between."""
+    """The inverse of MaxPoolingWithArgmax2D: elements put back, zeros elsewhere."""
 
     kind = "max_unpooling_2d"
     tflite = ("custom MaxUnpooling2D",)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """One scatter.
+        """Read the op as one scatter into zeros.
 
         MediaPipe's indices, floats, count within a window; TensorFlow's, int32, within
-        an image.
+        an image. The number of the first element of the window or image is added.
         """
         b = op.build
         x = op.input(0)
         index = op.input(1)
         out = op.outputs[0]
-        n, h, w, c = x.type.shape
-        size = out.type.shape[1:3]
-        batch, y, at, channel = np.indices((n, h, w, c))
-        place = Cast("int64")
+        name = out.name
         if index.type.dtype == "float32":
             pool = _CustomPoolOptions.of(op)
-            if size != (h * pool.kernel[0], w * pool.kernel[1]) or any(
-                s > k for s, k in zip(pool.stride, pool.kernel, strict=True)
-            ):
-                raise ValueError(
-                    f"{x.type} to {out.type} by windows {pool.kernel} with strides "
-                    f"{pool.stride}"
-                )
-            rows = y * pool.stride[0]
-            columns = at * pool.stride[1]
-            first = ((batch * size[0] + rows) * size[1] + columns) * c + channel
-            index = cls._within(
-                b, b.add(place, [index], out.name), pool.kernel[1], size[1], c
-            )
+            cls._check_size(op, pool)
+            firsts = cls._window_starts(x.type, out.type, pool.stride)
+            whole = b.add(Cast("int64"), [index], name)
+            _, _, width, channels = out.type.shape
+            index = cls._within(b, whole, pool.kernel[1], width, channels)
         else:
-            first = batch * size[0] * size[1] * c
-            index = b.add(place, [index], out.name)
-        where = b.add(
-            Add(), [index, b.const(first.astype(np.int64), "windows")], out.name
-        )
-        zeros = b.const(np.zeros(out.type.size, np.float32), f"{out.name}_zeros")
-        flat = [b.add(Reshape((x.type.size,)), [v], out.name) for v in (where, x)]
-        b.write(
-            Reshape(out.type.shape),
-            [b.add(ScatterElements("none", 0), [zeros, *flat], out.name)],
-            [out],
-        )
+            _, height, width, channels = out.type.shape
+            batch = np.indices(x.type.shape)[0]
+            firsts = batch * height * width * channels
+            index = b.add(Cast("int64"), [index], name)
+
+        starts = b.const(firsts.astype(np.int64), "windows")
+        places = b.add(Add(), [index, starts], name)
+        zeros = b.const(np.zeros(out.type.size, np.float32), f"{name}_zeros")
+        flatten = Reshape((x.type.size,))
+        flat_places = b.add(flatten, [places], name)
+        flat_x = b.add(flatten, [x], name)
+        scatter = ScatterElements("none", 0)
+        scattered = b.add(scatter, [zeros, flat_places, flat_x], name)
+        b.write(Reshape(out.type.shape), [scattered], [out])
+
+    @staticmethod
+    def _check_size(op: TfliteOp, pool: _CustomPoolOptions) -> None:
+        """Raise ValueError unless the output is the input times the window.
+
+        Windows must not leave pixels between them either.
+        """
+        x = op.input(0).type
+        out = op.outputs[0].type
+        size = (x.shape[1] * pool.kernel[0], x.shape[2] * pool.kernel[1])
+        has_gaps = any(s > k for s, k in zip(pool.stride, pool.kernel, strict=True))
+        if out.shape[1:3] != size or has_gaps:
+            raise ValueError(
+                f"{x} to {out} by windows {pool.kernel} with strides {pool.stride}"
+            )
+
+    @staticmethod
+    def _window_starts(x: TensorType, out: TensorType, stride: Pair) -> Array:
+        """Return for each input element the flat place of its window's first pixel."""
+        _, height, width, channels = out.shape
+        batch, row, column, channel = np.indices(x.shape)
+        first_row = batch * height + row * stride[0]
+        first_pixel = first_row * width + column * stride[1]
+        return np.asarray(first_pixel * channels + channel)
 
     @staticmethod
     def _within(
         b: Builder, index: Value, kernel: int, width: int, channels: int
     ) -> Value:
-        """Elements from the first of a window to that of a number, in an image of this
-        width.
+        """Return the elements of the output between a window's first pixel and `index`.
+
+        index: row-major number in a window of `kernel` columns. width: of the image.
         """
 
-        def whole(number: int) -> Value:
+        def constant(number: int) -> Value:
             return b.const(np.array(number, np.int64), "n")
 
-        rows = b.add(FloorDiv(), [index, whole(kernel)])
-        columns = b.add(FloorMod(), [index, whole(kernel)])
-        down = b.add(Mul(), [rows, whole(width * channels)])
-        return b.add(Add(), [down, b.add(Mul(), [columns, whole(channels)])])
+        rows = b.add(FloorDiv(), [index, constant(kernel)])
+        columns = b.add(FloorMod(), [index, constant(kernel)])
+        down = b.add(Mul(), [rows, constant(width * channels)])
+        right = b.add(Mul(), [columns, constant(channels)])
+        return b.add(Add(), [down, right])

@@ -1,6 +1,7 @@
 """Elementwise functions of one number, as rows of one table.
 
-On int8 each is a table of 256 entries.
+In int8 each is a table of 256 entries. Semantics: the ONNX and TFLite operators of the
+same names; int8 tables are those of TFLite's reference kernels (see `lut`).
 """
 
 from __future__ import annotations
@@ -37,146 +38,158 @@ from edgec.ops.common import INTEGERS, plain_suffix
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 
 LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
+"""Output scale of LOGISTIC in TFLite's quantization specification."""
 TANH_QUANT = Quant.per_tensor(1 / 128, 0)
-"""The output scales that TFLite's specification prescribes."""
+"""Output scale of TANH in TFLite's quantization specification."""
 
 
 @dataclass(frozen=True)
 class Unary(OpDef):
     """y[i] = fn(x[i], attributes…).
 
-    The float kernel is `ek_<kind>_f32`, all int8 ones are one look-up.
+    The float kernel is `ek_<kind>_f32`; all int8 functions share one look-up kernel.
     """
 
     fn: ClassVar[Callable[..., Any]]
-    """numpy's meaning on float32 and float64."""
+    """The function in numpy, for float32 and float64."""
     options: ClassVar[str] = ""
-    """TFLite's options table; empty when its operator has none."""
+    """Name of TFLite's options table; empty when the operator has none."""
     versions: ClassVar[tuple[int, int | None]] = (1, None)
     """TFLite operator versions for float32 and int8; None: TFLite has no such kernel."""
     domain: ClassVar[tuple[float, float]] = (-4.0, 4.0)
-    """Where the samples take their inputs."""
+    """Range of the inputs of the samples."""
     prescribed: ClassVar[Quant | None] = None
-    """The output scale, where it is prescribed."""
+    """The output scale, for a function whose scale TFLite prescribes."""
     integers: ClassVar[bool] = False
-    """Whether there are kernels for plain integers too, which wrap as two's complement
-    does.
-    """
+    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
     plain_int8: ClassVar[bool] = True
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
 
     def f(self, x: Array) -> Array:
-        """The function with this op's attributes."""
+        """Return the function of x with this op's attributes."""
         with np.errstate(all="ignore"):
             return np.asarray(type(self).fn(x, *astuple(self)))
 
     def table(self, x: TensorType, y: TensorType) -> Array:
-        """The int8 outputs for -128 … 127."""
+        """Return the int8 outputs for the inputs -128 … 127."""
         return lut.real_table(self.f, x, y)
 
     def fixed_quant(self) -> Quant:
-        """The prescribed output scale."""
+        """Return the prescribed output scale."""
         assert self.prescribed is not None
         return self.prescribed
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The type of the input."""
+        """Return the type of the input, in int8 with the prescribed scale if there is one."""
         quant = self.prescribed if x[0].dtype == "int8" else None
         return (TensorType(x[0].shape, x[0].dtype, quant),)
 
     def ref(
         self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
     ) -> list[Array]:
-        """numpy on floats, the table on int8 (and uint8, which is the same shifted by
-        128).
+        """Compute the numpy function, or in int8 a look-up in the table.
+
+        The table's first entry is for -128.
         """
         if not yt[0].is_quantized:
-            return [self.f(x[0]).astype(yt[0].np_dtype)]
+            y = self.f(x[0])
+            return [y.astype(yt[0].np_dtype)]
         table = self.table(xt[0], yt[0])
         return [table[x[0].astype(np.int64) + 128]]
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """One input."""
+        """Read a node of one input without attributes."""
         return node.build.add(cls(), [node.input(0)], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """One input."""
+        """Read an operator of one input without options."""
         op.build.write(cls(), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """The builtin of the same meaning, if there is one for this type."""
+        """Return the builtin operator; None when TFLite has none for this type."""
         x = op.inputs[0].type
         version = self.versions[x.is_quantized]
-        if (
-            not self.tflite
-            or version is None
-            or not (x.is_quantized or x.dtype in ("float32", "bool"))
-        ):
+        is_known_type = x.is_quantized or x.dtype in ("float32", "bool")
+        if not self.tflite or version is None or not is_known_type:
             return None
         return TfliteCode(self.tflite[0], self.tflite_options(), version)
 
     def tflite_options(self) -> tuple[str, dict[str, Any]] | None:
-        """The options table and its fields."""
+        """Return the options table and its fields."""
         return (self.options, {}) if self.options else None
 
     def c(self, op: Op) -> KernelCall:
-        """ek_lut_s8 or ek_<kind>_f32."""
+        """Return ek_lut_s8 or ek_<kind>_<type>.
+
+        The attributes are the fields a and b of ek_coef_t.
+        """
         x = op.inputs[0]
         y = op.output
-        args = (x, y, x.type.size)
         if y.type.is_quantized:
-            return KernelCall.of(
-                "ek_lut_s8", *args, Table(self.table(x.type, y.type), "lut")
-            )
-        k = dict(zip("ab", self.coefficients(), strict=False))
-        extra = [Struct("ek_coef_t", **k)] if k else []
-        return KernelCall.of(
-            f"ek_{self.kernel()}_{plain_suffix(x.type)}", *args, *extra
-        )
+            table = Table(self.table(x.type, y.type), "lut")
+            return KernelCall.of("ek_lut_s8", x, y, x.type.size, table)
+
+        kernel = f"ek_{self.kernel()}_{plain_suffix(x.type)}"
+        fields = dict(zip("ab", self.coefficients(), strict=False))
+        if not fields:
+            return KernelCall.of(kernel, x, y, x.type.size)
+        coefficients = Struct("ek_coef_t", **fields)
+        return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel(self) -> str:
-        """The C kernel's name without its type."""
+        """Return the C kernel's name without its type."""
         return self.kind
 
     def coefficients(self) -> tuple[float, ...]:
-        """The attributes as the C kernel takes them, at most two."""
+        """Return the attributes as the C kernel takes them, at most two."""
         return astuple(self)
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """The attributes that samples try."""
+        """Yield the op with the attributes that samples try."""
         yield cls()
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Floats, and all int8 inputs at two scales."""
-        low, high = cls.domain
+        """Yield floats, plain integers, and all int8 inputs at two scales."""
         for i, spec in enumerate(cls.variants()):
-            yield Sample(spec, (Arg(TensorType((1, 3, 4, 5))),), label=f"{i}_f32")
+            reals = Arg(TensorType((1, 3, 4, 5)))
+            yield Sample(spec, (reals,), label=f"{i}_f32")
+
             for dtype in INTEGERS if cls.integers else ():
-                yield Sample(
-                    spec, (Arg(TensorType((3, 4, 5), dtype)),), label=f"{i}_{dtype}"
-                )
-            for n, scale in enumerate(((high - low) / 255, (high - low) / 100)):
-                zero = max(-128, -128 - round(low / scale))
-                x = TensorType((1, 16, 16, 8), "int8", Quant.per_tensor(scale, zero))
-                with np.errstate(all="ignore"):
-                    peak = float(
-                        np.nanmax(
-                            np.abs(spec.f(np.linspace(max(low, scale), high, 99)))
-                        )
-                    )
-                y = cls.prescribed or Quant.per_tensor(
-                    max(peak, 1e-3) / 100, -7 if low < 0 else -128
-                )
-                yield Sample(spec, (Arg(x),), y, f"{i}_s8_{n}")
+                integers = Arg(TensorType((3, 4, 5), dtype))
+                yield Sample(spec, (integers,), label=f"{i}_{dtype}")
+
+            for n, (scale, zero_point) in enumerate(cls._input_scales()):
+                quant = Quant.per_tensor(scale, zero_point)
+                x = Arg(TensorType((1, 16, 16, 8), "int8", quant))
+                output_quant = cls.prescribed or spec._output_quant(scale)
+                yield Sample(spec, (x,), output_quant, f"{i}_s8_{n}")
+
+    @classmethod
+    def _input_scales(cls) -> Iterator[tuple[float, int]]:
+        """Yield (scale, zero point) with which int8 covers the domain, and 2.5 times it."""
+        low, high = cls.domain
+        for steps in (255, 100):
+            scale = (high - low) / steps
+            zero_point = max(-128, -128 - round(low / scale))
+            yield scale, zero_point
+
+    def _output_quant(self, x_scale: float) -> Quant:
+        """Return a scale for which int8 just does not hold all outputs of the domain."""
+        low, high = self.domain
+        inputs = np.linspace(max(low, x_scale), high, 99)
+        with np.errstate(all="ignore"):
+            peak = float(np.nanmax(np.abs(self.f(inputs))))
+        zero_point = -7 if low < 0 else -128
+        return Quant.per_tensor(max(peak, 1e-3) / 100, zero_point)
 
 
 class _UnaryRow(TypedDict, total=False):
-    """What a row may say of its op beside its meaning, as `Unary` has it."""
+    """The optional fields of a row, with the meaning that they have in `Unary`."""
 
     onnx: tuple[str, ...]
     tflite: tuple[str, ...]
@@ -192,7 +205,7 @@ class _UnaryRow(TypedDict, total=False):
 
 
 class _Mapped(TypedDict):
-    """Of a row that the Edge TPU has."""
+    """The fields of a row for a function that the Edge TPU has."""
 
     edgetpu: bool
     edgetpu_versions: Mapping[str, Versions]
@@ -205,7 +218,10 @@ def _row(
     *rules: Rule,
     **fields: Unpack[_UnaryRow],
 ) -> type[Unary]:
-    """A function without attributes; rules: the Edge TPU's, beside those of every op."""
+    """Return the op class of a function without attributes.
+
+    rules: support rules of the Edge TPU, beside those of every op.
+    """
     name = kind.title().replace("_", "")
     body = {
         "kind": kind,
@@ -214,34 +230,44 @@ def _row(
         "__module__": __name__,
         **fields,
     }
-    body |= {rule.__name__: rule for rule in rules}
+    for rule in rules:
+        body[rule.__name__] = rule
     return dataclass(frozen=True)(type(name, (Unary,), body))
 
 
 def _elementwise(fn: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A Python function of one float as a numpy function that keeps the type."""
-    each = np.frompyfunc(fn, 1, 1)
-    return lambda x: np.asarray(each(x.astype(np.float64))).astype(x.dtype)
+    """Return a Python function of one float as a numpy function that keeps the type."""
+    ufunc = np.frompyfunc(fn, 1, 1)
+    return lambda x: np.asarray(ufunc(x.astype(np.float64))).astype(x.dtype)
 
 
 ERF = _elementwise(erf)
+"""The error function; numpy has none."""
 
 
 def _sigmoid(x: Array) -> Array:
+    """Return 1 / (1 + e^-x) in the type of x."""
     one = x.dtype.type(1)
     return np.asarray(one / (one + np.exp(-x)))
 
 
 def _softplus(x: Array) -> Array:
-    return np.asarray(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0))
+    """Return log(1 + e^x) as log(1 + e^-|x|) + max(x, 0), which does not overflow."""
+    tail = np.log1p(np.exp(-np.abs(x)))
+    return np.asarray(tail + np.maximum(x, 0))
 
 
 def _hard_swish(x: Array) -> Array:
-    # x * 6 may overflow
-    return np.asarray(x * (np.minimum(np.maximum(x + 3, 0), 6) / 6))
+    """Return x * relu6(x + 3) / 6; the division comes first, as x * 6 may overflow."""
+    gate = np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return np.asarray(x * gate)
 
 
 _POSITIVE = (0.0, 6.0)
+"""Domain of functions that are real for positive numbers only."""
+
+LOGISTIC_REFUSED = 80 * 8400
+"""Elements of the smallest LOGISTIC of one row seen refused, the head [1,80,8400]."""
 
 
 @edgetpu_rule(
@@ -252,8 +278,10 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
     on. Images: any size.
     """
     x = op.inputs[0].type
+    if not one_row(x):
+        return None
     seen = f"input {list(x.shape)} has {x.size} elements"
-    return within(x.size, ONE_ROW_MAPPED, 80 * 8400, seen) if one_row(x) else None
+    return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, seen)
 
 
 @edgetpu_rule(fix=None)
@@ -264,9 +292,10 @@ def _rsqrt_int8(self: OpDef, op: Op) -> str | None:
     return Uncertain("version 2") if op.inputs[0].type.dtype == "int8" else None
 
 
-def _tpu(name: str, version: int = 2) -> _Mapped:
-    """What makes a row one that the Edge TPU has, and the highest version of its TFLite
-    operator seen mapped.
+def _mapped(name: str, version: int = 2) -> _Mapped:
+    """Return the fields of a row for a function that the Edge TPU has.
+
+    version: the highest version of its TFLite operator seen mapped.
     """
     return {"edgetpu": True, "edgetpu_versions": {name: Versions(version)}}
 
@@ -280,7 +309,7 @@ Relu = _row(
     tflite=("RELU",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, None, x, y),
-    **_tpu("RELU"),
+    **_mapped("RELU"),
 )
 Relu6 = _row(
     "relu6",
@@ -291,7 +320,7 @@ Relu6 = _row(
     tflite=("RELU6",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y),
-    **_tpu("RELU6"),
+    **_mapped("RELU6"),
 )
 ReluN1To1 = _row(
     "relu_n1_to_1",
@@ -301,7 +330,7 @@ ReluN1To1 = _row(
     tflite=("RELU_N1_TO_1",),
     versions=(1, 1),
     table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
-    **_tpu("RELU_N1_TO_1", 1),
+    **_mapped("RELU_N1_TO_1", 1),
 )
 Logistic = _row(
     "logistic",
@@ -314,7 +343,7 @@ Logistic = _row(
     quant=QuantRule.FIXED,
     prescribed=LOGISTIC_QUANT,
     domain=(-8.0, 8.0),
-    **_tpu("LOGISTIC"),
+    **_mapped("LOGISTIC"),
 )
 Tanh = _row(
     "tanh",
@@ -325,7 +354,7 @@ Tanh = _row(
     versions=(1, 2),
     quant=QuantRule.FIXED,
     prescribed=TANH_QUANT,
-    **_tpu("TANH"),
+    **_mapped("TANH"),
 )
 HardSwish = _row(
     "hard_swish",
@@ -376,7 +405,7 @@ Rsqrt = _row(
     versions=(1, 2),
     domain=_POSITIVE,
     table=lambda self, x, y: lut.rsqrt_table(x, y),
-    **_tpu("RSQRT", 1),
+    **_mapped("RSQRT", 1),
 )
 Abs = _row(
     "abs",

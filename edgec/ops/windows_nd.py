@@ -191,7 +191,7 @@ def conv_by_taps(node: OnnxNode) -> Value:
     groups = int(node.attrs.get("group", 1))
     node.attrs.ignore("kernel_shape")
 
-    n, channels, *size = x.type.shape
+    _, channels, *size = x.type.shape
     out_channels, depth, *kernel = weights.type.shape
     if channels != groups * depth or out_channels % groups:
         raise ValueError(
@@ -204,22 +204,39 @@ def conv_by_taps(node: OnnxNode) -> Value:
     padded = windows.padded(b, x, 0, name)
     taps = [windows.tap(b, padded, at, name) for at in windows.taps()]
 
-    # The slices, stacked, are the columns.
-    positions = prod(windows.out)
+    y = product_with_taps(node, taps, weights, windows.out)
+    return add_bias(b, y, bias, name)
+
+
+def product_with_taps(
+    node: OnnxNode, taps: Sequence[Value], weights: Value, out: Sequence[int]
+) -> Value:
+    """Return the convolution [N, O, *out] as a matrix product of weights and columns.
+
+    taps: for each element of the window a tensor [N, C, *out]. weights: [O, C / groups,
+    *window]. The columns of a group are a matrix [C / groups * window, positions].
+    """
+    b = node.build
+    name = node.name
+    groups = int(node.attrs.get("group", 1))
+    n = taps[0].type.shape[0]
+    out_channels, depth = weights.type.shape[:2]
+    positions = prod(out)
+    inner = depth * len(taps)
+
+    # The taps, stacked, are the columns.
     tap_shape = (n, groups, depth, 1, positions)
     rows = [b.add(Reshape(tap_shape), [tap], name) for tap in taps]
     stacked = b.add(Concat(3), rows, name) if len(rows) > 1 else rows[0]
-    inner = depth * len(taps)
     columns = b.add(Reshape((n, groups, inner, positions)), [stacked], name)
 
     matrix_shape = (1, groups, out_channels // groups, inner)
     matrix = b.add(Reshape(matrix_shape), [weights], name)
-    product_ = b.add(BatchMatMul(), [matrix, columns], name)
-    y = b.add(Reshape((n, out_channels, *windows.out)), [product_], name)
-    return _add_bias(b, y, bias, name)
+    products = b.add(BatchMatMul(), [matrix, columns], name)
+    return b.add(Reshape((n, out_channels, *out)), [products], name)
 
 
-def _add_bias(b: Builder, y: Value, bias: Value | None, name: str) -> Value:
+def add_bias(b: Builder, y: Value, bias: Value | None, name: str) -> Value:
     """Return `y` [N, O, …] plus `bias` [O]; `y` itself without a bias."""
     if bias is None:
         return y

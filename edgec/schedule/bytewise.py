@@ -14,7 +14,8 @@ import numpy as np
 
 from edgec.ir import Array, KernelCall, Struct
 from edgec.ops.arithmetic import SQUARE_HEADROOM
-from edgec.ops.binary import HEADROOM, Linear
+from edgec.ops.binary import HEADROOM
+from edgec.ops.binary_scales import Linear
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier as multiply
 
 BYTES = np.arange(-128, 128, dtype=np.int64)

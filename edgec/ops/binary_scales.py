@@ -1,0 +1,127 @@
+"""Scales of int8 binary ops: TFLite's fixed-point multipliers, onnxruntime's factors.
+
+Source: tensorflow/lite/kernels/internal/reference/{add,mul}.h; onnxruntime's
+QLinearAdd and QLinearMul.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgec.ir import Array, Op, Struct, TensorType
+from edgec.ops.fixed_point import quantize_multiplier
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear function of two int8 elements: a * u + (b * v + rest).
+
+    onnxruntime's vector kernels add quantized tensors so, in float32 steps of fused
+    multiply-adds. The result is in units of the output.
+
+    Attributes:
+        a, b: factors of the elements
+        rest: the constant, in units of the output
+        shift: added to the elements first: 128 for tensors that were uint8 in the file
+    """
+
+    a: float
+    b: float
+    rest: float
+    shift: int
+
+    @classmethod
+    def of_scales(
+        cls, a: TensorType, b: TensorType, y: TensorType, sign: int, shift: int
+    ) -> Linear:
+        """Return the function for the scales of a + sign * b.
+
+        `rest` is zero_y - (scale_a zero_a + sign scale_b zero_b) / scale_y, rounded as
+        fused multiply-adds round it.
+        """
+        a_ratio = np.float32(np.float32(a.scale) / np.float32(y.scale))
+        b_ratio = np.float32(np.float32(b.scale) / np.float32(y.scale))
+        a_zero = np.float32(a.zero_point + shift)
+        b_zero = np.float32(b.zero_point + shift)
+        y_zero = np.float32(y.zero_point + shift)
+
+        # A product in double is exact, so that its sum is rounded once.
+        b_offset = np.float64(np.float32(b_ratio * b_zero))
+        a_offset = np.float64(a_ratio) * np.float64(a_zero)
+        offset = np.float32(a_offset + sign * b_offset)
+        rest = float(np.float32(y_zero - offset))
+        return cls(float(a_ratio), sign * float(b_ratio), rest, shift)
+
+    def of(self, u: Array, v: Array) -> Array:
+        """Return the function of int8 elements u and v in float32.
+
+        The result still has `shift` in it.
+        """
+        u_file = (u + self.shift).astype(np.float64)
+        v_file = (v + self.shift).astype(np.float64)
+        inner = (self.b * v_file + self.rest).astype(np.float32)
+        outer = (self.a * u_file + inner).astype(np.float32)
+        return np.asarray(outer)
+
+
+def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
+    """Return whether the result's multiplier is below one.
+
+    Where it is not, LiteRT ends its process or wraps differences. scales: a function of
+    the types of the operands and the output that returns the multipliers, the result's
+    last.
+    """
+    y = op.output.type
+    if not y.is_quantized:
+        return True
+    multipliers = scales(*(v.type for v in op.inputs), y)
+    _, shift = multipliers[-1]
+    return shift <= 0
+
+
+def scaled_struct(
+    scales: Sequence[tuple[int, int]],
+    types: Sequence[TensorType],
+    clamp: tuple[int, int],
+) -> Struct:
+    """Return ek_add_t: zero points, clamp range and three fixed-point multipliers.
+
+    scales: (multiplier, shift) of both inputs and of the result. types: of both inputs
+    and of the output. clamp: (lowest, highest) element.
+    """
+    a_scale, b_scale, y_scale = scales
+    a, b, y = types
+    low, high = clamp
+    return Struct(
+        "ek_add_t",
+        a_zero=a.zero_point,
+        b_zero=b.zero_point,
+        y_zero=y.zero_point,
+        low=low,
+        high=high,
+        a_mul=a_scale[0],
+        a_shift=a_scale[1],
+        b_mul=b_scale[0],
+        b_shift=b_scale[1],
+        y_mul=y_scale[0],
+        y_shift=y_scale[1],
+    )
+
+
+def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int, int]:
+    """Return the (multiplier, shift) of a product: scale_a * scale_b / scale_y.
+
+    TFLite multiplies and divides the scales in float32.
+    """
+    return quantize_multiplier(float(even_factor(a, b, y)))
+
+
+def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
+    """Return scale_a * scale_b / scale_y in float32 steps, at most float32's largest."""
+    with np.errstate(over="ignore"):
+        product = np.float32(a.scale) * np.float32(b.scale)
+        factor = np.float32(product / np.float32(y.scale))
+    return min(factor, np.finfo(np.float32).max)
