@@ -1,5 +1,7 @@
-"""Channels, the last axis of values: which go together, and the edits that take some
-out or put them in order.
+"""Groups of channels that must be removed or reordered together, and both edits.
+
+A channel is an index of the last axis of a value. Channels that an elementwise op adds
+belong to one group, for example.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from edgec.ops.shape import Reshape
 
 
 class Channels:
-    """Of a float graph.
+    """The channel groups of a float graph.
 
-    Each channel of each value has the number of its group: those that go together.
+    Each channel of each value has the number of its group. The groups are disjoint
+    sets, joined as the ops are visited (union-find).
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -34,7 +37,7 @@ class Channels:
         self._locked: set[int] = set()
         self._of: dict[Value, list[int]] = {}
         self.readers: list[Op] = []
-        """Products that sum up over the channels of their first input."""
+        """Convolutions and products, as sums over the channels of their first input."""
         for v in graph.inputs:
             self._lock(v)
         for op in graph.ops:
@@ -43,22 +46,28 @@ class Channels:
             self._lock(v)
 
     def groups(self, v: Value) -> Array:
-        """[C] of a computed value."""
+        """Return the group of each channel of a computed value, [C]."""
         return np.array([self._root(i) for i in self._channels(v)], np.int64)
 
     def locked(self) -> set[int]:
-        """Groups of which something stands in the way: outputs, and ops that mix
-        channels.
+        """Return the groups that must stay as they are.
+
+        They contain channels of the interface or of ops that mix channels.
         """
         return {self._root(i) for i in self._locked}
 
     def _root(self, i: int) -> int:
+        """Return the representative of the group of channel number `i`."""
         while self._parent[i] != i:
             self._parent[i] = self._parent[self._parent[i]]
             i = self._parent[i]
         return i
 
     def _channels(self, v: Value) -> list[int]:
+        """Return the numbers of the channels of a value, new ones at first.
+
+        A scalar counts as one channel.
+        """
         if v not in self._of:
             start = len(self._parent)
             count = v.type.shape[-1] if v.type.rank else 1
@@ -70,11 +79,17 @@ class Channels:
         self._locked.update(self._channels(v))
 
     def _tie(self, one: list[int], two: list[int]) -> None:
+        """Merge the groups of the channels at equal places of both lists."""
         for a, b in zip(one, two, strict=True):
             self._parent[self._root(a)] = self._root(b)
 
     def _link(self, op: Op) -> None:
-        """What the op says of the channels of its values."""
+        """Join the groups of channels that `op` ties, and lock those that it mixes.
+
+        A concatenation along the last axis ties each of its output channels to one
+        channel of an input, a flattened image one channel to one element of each
+        pixel.
+        """
         computed = [v for v in op.inputs if v.const is None]
         floats = all(
             v.type.dtype == "float32" and v.type.rank for v in (*computed, *op.outputs)
@@ -105,13 +120,15 @@ class Channels:
             self._lock_all(op)
 
     def _lock_all(self, op: Op) -> None:
+        """Lock the channels of all computed values of an op."""
         for v in (*(v for v in op.inputs if v.const is None), *op.outputs):
             self._lock(v)
 
 
 def dense(op: Op) -> bool:
-    """Whether each output channel is a sum over all channels of the first input, with
-    constant weights.
+    """Return whether each output channel is a weighted sum over all input channels.
+
+    The weights must be constant. A grouped convolution sums over some channels only.
     """
     if any(v.const is None for v in op.inputs[1:]):
         return False
@@ -127,10 +144,14 @@ def dense(op: Op) -> bool:
 
 
 def follows(op: Op) -> bool:
-    """Whether each output channel is made of the same one of the only computed input."""
+    """Return whether each output channel depends on the same input channel alone.
+
+    The op must have a single computed input.
+    """
     x = op.inputs[0].type
     y = op.output.type
-    if x.shape[-1:] != y.shape[-1:]:  # scalars have no channels
+    # Slices rather than indices, as scalars have no channels.
+    if x.shape[-1:] != y.shape[-1:]:
         return False
     match op.spec:
         case DepthwiseConv2D():
@@ -151,8 +172,9 @@ def follows(op: Op) -> bool:
 
 
 def pointwise(op: Op) -> bool:
-    """Whether elements are made of those at the same place: constants are one for all,
-    or one for each channel.
+    """Return whether each element depends on elements at the same place only.
+
+    A constant operand may have one element, or one for each channel.
     """
     count = op.output.type.shape[-1]
     if not (op.spec.elementwise or isinstance(op.spec, PRelu)):
@@ -164,12 +186,14 @@ def pointwise(op: Op) -> bool:
 
 
 def _per_channel(v: Value, count: int) -> bool:
+    """Return whether a constant has one element, or one for each of `count` channels."""
     return v.type.size == 1 or (v.type.size == count and v.type.shape[-1] == count)
 
 
 def flattened(op: Op) -> int:
-    """How many pixels of an image lie one after the other in the only row of the
-    output; 0: it is no such reshape.
+    """Return how many pixels a reshape puts in a row, 0 for other reshapes.
+
+    The output then has one row with all channels of all pixels of the image.
     """
     x = op.inputs[0].type
     y = op.output.type
@@ -182,10 +206,11 @@ def flattened(op: Op) -> int:
 def without(
     channels: Channels, dead: set[int], constants: Mapping[Value, Array]
 ) -> bool:
-    """Take these groups out of the graph, which is changed; tells whether anything was.
+    """Remove the channels of `dead` groups, and return whether there were any.
 
-    constants: what products read of them, [C] for each value that one reads: that goes
-    into their biases. A value keeps its first channel where it would have none.
+    The graph is changed. constants: for each value that a product reads, the numbers
+    of its channels, [C]; for removed channels their share goes into the bias of the
+    product. A value keeps its first channel if it would have none.
     """
     graph = channels.graph
     values = [
@@ -213,8 +238,10 @@ def _edit(
     kept: Mapping[Value, Array],
     constants: Mapping[Value, Array] | None,
 ) -> None:
-    """The op on the channels that are left. constants: what a product reads of the
-    others; None: it is none.
+    """Let `op` work on the kept channels of its values.
+
+    kept: a mask over the channels of each value. constants: the numbers of the removed
+    channels for a product, None for another op.
     """
     rows = kept[op.output]
     if constants is not None:
@@ -234,9 +261,10 @@ def _edit(
 
 
 def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | None:
-    """What becomes of the channels of all values where those of `v` are put in this
-    order: numbers, [C] each. None where something stands in the way: the model's
-    outputs, ops that mix channels, values that hold only some of them.
+    """Return the channel orders of all values if `v` has its channels in `order`.
+
+    Each result is a list of old channel numbers, [C]. None if the model's interface,
+    an op that mixes channels, or a value with some of the channels prevents it.
     """
     mine = channels.groups(v)
     rank = {group: i for i, group in enumerate(mine[order].tolist())}
@@ -249,7 +277,7 @@ def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | N
         if not at:
             continue
         found[u] = np.arange(len(groups))
-        # several times where pixels lie one after the other
+        # A flattened image has the channels several times, pixel after pixel.
         for start in range(0, len(at), len(rank)):
             block = at[start : start + len(rank)]
             if {groups[i] for i in block} != rank.keys():
@@ -259,8 +287,9 @@ def orders(channels: Channels, v: Value, order: Array) -> dict[Value, Array] | N
 
 
 def reorder(channels: Channels, found: Mapping[Value, Array]) -> None:
-    """Put channels in the order that `orders` found, by constants alone: the graph is
-    changed.
+    """Put channels in the order of `found`, a result of `orders`.
+
+    Only constants of the graph change.
     """
     summing = {*channels.readers}
     for op in channels.graph.ops:
@@ -280,9 +309,13 @@ def reorder(channels: Channels, found: Mapping[Value, Array]) -> None:
 def _fold(
     graph: Graph, op: Op, columns: Array, constants: Mapping[Value, Array]
 ) -> None:
-    """What the channels that go have added to each output."""
+    """Add to the bias of a product what the removed channels contributed to it.
+
+    columns: a mask of the kept input channels.
+    """
     w = _array(op, 1).astype(np.float64)[..., ~columns]
-    with np.errstate(invalid="ignore"):  # nothing of what is infinite is no number
+    # Zero times infinity is NaN.
+    with np.errstate(invalid="ignore"):
         more = (w * constants[op.inputs[0]][~columns]).reshape(len(w), -1).sum(1)
     if not more.any():
         return
@@ -294,13 +327,17 @@ def _fold(
 
 
 def _array(op: Op, i: int) -> Array:
+    """Return the constant input `i` of `op`."""
     array = op.inputs[i].const
     assert array is not None
     return array
 
 
 def _put(graph: Graph, op: Op, i: int, array: Array) -> None:
-    """A constant of the op's own: others may read the old one."""
+    """Replace the constant input `i` of `op` by a new one.
+
+    The old constant stays, as other ops may read it.
+    """
     old = op.inputs[i]
     array = np.ascontiguousarray(array)
     op.inputs[i] = Value(

@@ -1,5 +1,6 @@
-"""What the passes that fold into weights share: convolutions, fully connected layers
-and the like.
+"""Helpers of the passes that fold constants into the weights of linear ops.
+
+Linear ops are convolutions, transposed convolutions and fully connected layers.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from edgec.ops.conv import DepthwiseConv2D
 
 
 def is_linear(op: Op) -> bool:
-    """Whether the op is a float one with constant weights, an optional constant bias
-    and no activation yet.
+    """Return whether `op` is a float linear op with constant weights.
+
+    Its bias, if it has one, is constant too, and it has no activation.
     """
     return (
         op.spec.roles[:3] == ("act", "weight", "bias")
@@ -24,13 +26,19 @@ def is_linear(op: Op) -> bool:
 
 
 def linear_before(rw: Rewriter, value: Value) -> Op | None:
-    """The linear op that writes a value which only one op reads."""
+    """Return the linear op that writes `value`, if the value has a single user.
+
+    None for other values.
+    """
     op = rw.private(value)
     return op if op is not None and is_linear(op) else None
 
 
 def bias_of(op: Op) -> Array:
-    """The bias in double; zeros without."""
+    """Return the bias of a linear op in double, zeros if it has none.
+
+    The shape is [C], for C output channels.
+    """
     if len(op.inputs) > 2:
         bias = op.inputs[2].const
         assert bias is not None
@@ -39,34 +47,38 @@ def bias_of(op: Op) -> Array:
 
 
 def has_border(op: Op) -> bool:
-    """Whether it reads zeros around the image."""
+    """Return whether a linear op reads zeros around the image."""
     return any(getattr(op.spec, "pads", ()))
 
 
 def columns(op: Op, each: Array) -> Array:
-    """What there is for each channel that a linear op reads, to broadcast with its
-    weights.
+    """Return a vector over the input channels in a shape that broadcasts with weights.
+
+    each: one number for each channel that the linear op `op` reads.
     """
     w = op.inputs[1].type
     if isinstance(op.spec, DepthwiseConv2D):
         return np.repeat(each, w.shape[3] // len(each))
     if w.rank == 4:
+        # Weights are [N, KH, KW, C / groups], with the outputs of a group in a row.
         of_groups = each.reshape(-1, w.shape[3])
         return np.repeat(of_groups, w.shape[0] // len(of_groups), axis=0)[:, None, None]
-    # a flattened image has its channels once for each pixel
+    # A flattened image has its channels once for each pixel.
     return np.tile(each, w.shape[1] // len(each))
 
 
 def scaled(rw: Rewriter, op: Op, scale: Array, offset: Array) -> list[Value]:
-    """The inputs of a linear op that computes scale * op(x) + offset, both vectors over
-    the output channels.
+    """Return the inputs with which `op` computes scale * op(x) + offset.
+
+    Scale and offset are vectors over the output channels. The constants are new where
+    they differ from the old ones.
     """
     w = op.inputs[1]
     assert w.const is not None
     along = [1] * w.type.rank
     along[op.spec.weight_axis] = -1
     inputs = [op.inputs[0], w]
-    # what is infinite in the file stays so, and is told of
+    # An infinite weight of the file stays infinite, and is reported.
     with np.errstate(over="ignore", invalid="ignore"):
         product = (
             w.const.astype(np.float64) * scale.astype(np.float64).reshape(along)

@@ -1,8 +1,8 @@
-"""Takes channels out of float graphs that are constant whatever the input: what they
-add goes into biases.
+"""Removes the channels of float graphs that are constant whatever the input.
 
-Training drives the filters of channels that it does not need to zero. Their outputs are
-then all of one value, and so is what is made of them, up to the next sum over channels.
+Their contribution to the next layer goes into its bias. Training drives the filters of
+unneeded channels to zero. The outputs of a zero filter are all equal, and so are their
+functions up to the next sum over channels.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from edgec.passes._channels import (
 from edgec.passes._linear import has_border
 
 _NOTHING = 1e-12
-"""A weight that is so much smaller than the largest of its layer adds nothing that
-float32 could hold.
+"""A weight below this part of the largest weight of its layer is taken for zero: its
+share is below the precision of float32.
 """
 
 
 def run(graph: Graph) -> bool:
-    """Of convolutions and fully connected layers; channels that an add or a
-    concatenation ties go together or stay.
+    """Remove dead channels of convolutions and fully connected layers.
+
+    Channels tied by an add or a concatenation are removed together or not at all. A
+    channel stays if a product reads it as unknown, or as a number other than zero next
+    to a border of zeros.
     """
     if not any(_has_dead(op) for op in graph.ops):
         return False
@@ -62,8 +65,10 @@ def run(graph: Graph) -> bool:
 
 
 def constants(graph: Graph) -> Mapping[Value, Array]:
-    """[C] for each float value that is computed: the constants that channels are, NaN
-    for others.
+    """Return the constants that channels of computed float values are.
+
+    The result has an array [C] for each value, with NaN for channels that depend on
+    the input.
     """
     found: dict[Value, Array] = {v: _unknown(v) for v in graph.inputs}
     for op in graph.ops:
@@ -81,6 +86,11 @@ def constants(graph: Graph) -> Mapping[Value, Array]:
 
 
 def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
+    """Return the constants of the output channels of an op, NaN for others.
+
+    None if the op mixes channels. A pad keeps a channel constant only if it adds the
+    same number, and an average pool with pads only zeros.
+    """
     ins = [known[v] for v in op.inputs if v.const is None]
     if not ins:
         return None
@@ -107,7 +117,11 @@ def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
 
 
 def _of_product(op: Op, k: Array) -> Array:
-    """The bias, where nothing but constants is added to it."""
+    """Return the outputs of a product, NaN where it reads an unknown channel.
+
+    A filter of zeros gives the bias; one that reads only constant channels a constant.
+    `k` has the constants of the input channels.
+    """
     w = _weights(op)
     if has_border(op):
         k = np.where(k == 0, k, np.nan)
@@ -124,7 +138,11 @@ def _of_product(op: Op, k: Array) -> Array:
 
 
 def _of_elements(op: Op, known: Mapping[Value, Array]) -> Array:
-    """What the op makes of one pixel."""
+    """Return the result of an elementwise op on one pixel of constants.
+
+    The op's reference implementation computes it; a channel with an unknown operand is
+    NaN.
+    """
     rank = op.output.type.rank
     count = op.output.type.shape[-1]
     pixel = (*(1,) * (rank - 1), count)
@@ -140,7 +158,7 @@ def _of_elements(op: Op, known: Mapping[Value, Array]) -> Array:
 
 
 def _weights(op: Op) -> Array:
-    """float64, without those that are nothing beside the others."""
+    """Return the weights in double, with negligible ones set to zero."""
     w = op.inputs[1].const
     assert w is not None
     real = w.astype(np.float64)
@@ -148,8 +166,9 @@ def _weights(op: Op) -> Array:
 
 
 def _has_dead(op: Op) -> bool:
-    """Whether some filter of a float product is nothing: all that there is to find
-    begins with one.
+    """Return whether a filter of a float product is zero.
+
+    Without a zero filter, no channel of the graph is constant.
     """
     if not isinstance(op.spec, (Conv2D, DepthwiseConv2D, FullyConnected)):
         return False
@@ -161,4 +180,5 @@ def _has_dead(op: Op) -> bool:
 
 
 def _unknown(v: Value) -> Array:
+    """Return NaN for each channel of a value."""
     return np.full(v.type.shape[-1] if v.type.rank else 1, np.nan)

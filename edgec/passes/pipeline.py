@@ -34,39 +34,35 @@ _FOLD = (
 )
 
 ORDER: tuple[tuple[str, ...], ...] = (
+    # Blocks of dilated convolutions are recognised before their transposes move.
     (*_TIDY, "recognize_dilated_conv", "layout", "sink_transposes"),
+    # Transposes find their places before those that only move ones become reshapes.
     (*_TIDY, "simplify_reshapes"),
+    # Now convolution, bias and activation stand side by side.
     (*_TIDY, "simplify_reshapes", *_RECOGNIZE, *_FOLD),
+    # An op becomes int8 with everything that was folded into it.
     ("recognize_quantized",),
     (*_TIDY, "layout", "sink_transposes"),
     (*_TIDY, "simplify_reshapes", *_FOLD),
 )
-"""Groups, each run until nothing changes.
+"""Groups of passes, each run until nothing changes.
 
-Blocks of dilated convolutions are found before their transposes move. Transposes find
-their places before those that only move ones become reshapes, and the folds come when
-convolution, bias and activation stand side by side. Only then does what ONNX quantized
-become int8: an op with all that is folded into it. Where that changed nothing, what
-follows has nothing to do.
+If "recognize_quantized" changes nothing, the groups after it would not either.
 """
 
-_ROUNDS = 100
+MAX_ROUNDS = 100
 """More rounds than any model needs: passes that undo one another are a bug."""
 
 
 def available() -> dict[str, Pass]:
-    """Every pass by name."""
-    names = [
-        m.name
-        for m in pkgutil.iter_modules(passes.__path__)
-        if not m.name.startswith("_")
-    ]
-    modules = {
-        name: importlib.import_module(f"{passes.__name__}.{name}")
-        for name in names
-        if name != "pipeline"
-    }
-    return {name: module.run for name, module in modules.items()}
+    """Return every pass by name."""
+    table: dict[str, Pass] = {}
+    for info in pkgutil.iter_modules(passes.__path__):
+        if info.name.startswith("_") or info.name == "pipeline":
+            continue
+        module = importlib.import_module(f"{passes.__name__}.{info.name}")
+        table[info.name] = module.run
+    return table
 
 
 def optimize(
@@ -82,9 +78,8 @@ def optimize(
     table = available()
     verify(graph, "imported")
     for group in ORDER:
-        changed = _fixed_point(
-            graph, {name: table[name] for name in group if name not in disabled}, dump
-        )
+        enabled = {name: table[name] for name in group if name not in disabled}
+        changed = _fixed_point(graph, enabled, dump)
         if group == ("recognize_quantized",) and not changed:
             break
     verify(graph, "canonical")
@@ -94,15 +89,19 @@ def optimize(
 def _fixed_point(
     graph: Graph, group: dict[str, Pass], dump: Callable[[str, Graph], None] | None
 ) -> bool:
-    """Run passes until nothing changes; tells whether anything did."""
-    for rounds in range(_ROUNDS):
+    """Run passes until nothing changes, and return whether anything did.
+
+    Raises InternalError if the passes still change the graph after `MAX_ROUNDS`.
+    """
+    for rounds in range(MAX_ROUNDS):
         changed = False
         for name, run in group.items():
-            if run(graph):
-                changed = True
-                verify(graph, "canonical")
-                if dump is not None:
-                    dump(name, graph)
+            if not run(graph):
+                continue
+            changed = True
+            verify(graph, "canonical")
+            if dump is not None:
+                dump(name, graph)
         if not changed:
             return rounds > 0
     raise InternalError(f"the passes {', '.join(group)} do not settle on {graph.name}")

@@ -1,17 +1,18 @@
-"""Finds dilated convolutions that are written as SPACE_TO_BATCH, convolution,
-BATCH_TO_SPACE.
+"""Recognises dilated convolutions in SPACE_TO_BATCH, convolution, BATCH_TO_SPACE.
 
-The images that SPACE_TO_BATCH makes are the phases of one image: every b-th row and
-column, from each of the first b. What treats all images alike and pixel by pixel, and
-convolutions of stride 1, treat the phases as the whole image with the window's elements
-b apart. So what lies between moves out of the blocks, its dilations and pads multiplied
-by b; this moves numbers and computes none, so that it is exact for every type. Both
-block ops are read as reshape, transpose, reshape (see `edgec.ops.space_depth`).
+TensorFlow writes dilation in this way. The images that SPACE_TO_BATCH makes are the
+phases of one image: every b-th row and column, from each of the first b. An op that
+treats all images and pixels alike gives the same result on the whole image, and a
+convolution of stride 1 gives the same result on the whole image with its window's
+elements b apart. So the ops in between move out of the blocks, with dilations and pads
+multiplied by b. This moves numbers and computes none, so that it is exact for every
+type. Both block ops are read as reshape, transpose, reshape (see
+`edgec.ops.space_depth`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from edgec.ir import Graph, Op, OpDef, Value
 from edgec.ir.rewrite import Rewriter
@@ -20,123 +21,141 @@ from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.window import Pair
 
 _TO_BATCH = (2, 4, 0, 1, 3, 5)
-"""[N, H, by, W, bx, C] → [by, bx, N, H, W, C]."""
+"""The permutation [N, H, by, W, bx, C] → [by, bx, N, H, W, C]."""
 _TO_SPACE = (2, 3, 0, 4, 1, 5)
-"""And back."""
+"""The permutation [by, bx, N, H, W, C] → [N, H, by, W, bx, C]."""
+
+
+@dataclass(frozen=True)
+class _Reordering:
+    """A reshape, a transpose and a reshape in a row.
+
+    Attributes:
+        x: the input of the first reshape.
+        shape: the shape to which the first reshape brings it.
+    """
+
+    x: Value
+    shape: tuple[int, ...]
 
 
 def run(graph: Graph) -> bool:
-    """Each BATCH_TO_SPACE whose images come, through ops that may move, from a
-    SPACE_TO_BATCH of the same blocks.
+    """Replace each SPACE_TO_BATCH and BATCH_TO_SPACE of the same blocks.
+
+    All ops between the two must be able to work on the whole image.
     """
     rw = Rewriter(graph)
     for op in rw.ops("reshape"):
-        end = _order(rw, op, _TO_SPACE)
+        end = _reordering(rw, op, _TO_SPACE)
         if end is None:
             continue
-        batch, (by, bx, n, *image) = end
+        by, bx, n, *image = end.shape
+        if end.x.type.shape != (by * bx * n, *image):
+            continue
         block: Pair = (by, bx)
-        if batch.type.shape == (by * bx * n, *image):
-            inside = _inside(rw, batch, block)
-        else:
-            inside = None
-        if inside is not None:
-            _move_out(rw, op, inside, block)
+        chain = _chain(rw, end.x, block)
+        if chain is not None:
+            _move_out(rw, op, chain, block)
     return rw.changed
 
 
-def _order(
-    rw: Rewriter, op: Op | None, perm: tuple[int, ...]
-) -> tuple[Value, tuple[int, ...]] | None:
-    """The input of reshape → transpose by `perm` → reshape that ends with `op`, and the
-    shape that is transposed.
+def _reordering(rw: Rewriter, op: Op, perm: tuple[int, ...]) -> _Reordering | None:
+    """Return the reshape, transpose by `perm` and reshape that end with `op`.
+
+    None for ops that are no such reshape.
     """
-    if op is not None and op.kind == "reshape":
-        middle = rw.private(op.inputs[0], "transpose")
-    else:
-        middle = None
-    start = rw.private(middle.inputs[0], "reshape") if middle is not None else None
-    if middle is None or start is None or middle.spec != Transpose(perm):
+    if op.kind != "reshape":
         return None
-    return start.inputs[0], start.output.type.shape
+    middle = rw.private(op.inputs[0], "transpose")
+    if middle is None or middle.spec != Transpose(perm):
+        return None
+    start = rw.private(middle.inputs[0], "reshape")
+    if start is None:
+        return None
+    return _Reordering(start.inputs[0], start.output.type.shape)
 
 
-def _inside(rw: Rewriter, batch: Value, block: Pair) -> list[Op] | None:
-    """The ops, last first, between a SPACE_TO_BATCH and the batch; with them that op's
-    end. None: something stays.
+def _chain(rw: Rewriter, batch: Value, block: Pair) -> list[Op] | None:
+    """Return the ops between a SPACE_TO_BATCH and `batch`, last first.
+
+    The last element of the list is the final reshape of the SPACE_TO_BATCH. None if an
+    op in between cannot move.
     """
-    found: list[Op] = []
-    while (op := rw.private(batch)) is not None:
-        found.append(op)
-        start = _order(rw, op, _TO_BATCH)
-        if start is not None and _is_blocked(op, start, block):
-            return found
+    chain: list[Op] = []
+    while True:
+        op = rw.private(batch)
+        if op is None:
+            return None
+        chain.append(op)
+        start = _reordering(rw, op, _TO_BATCH)
+        if start is not None and _is_space_to_batch(op, start, block):
+            return chain
         if not _may_move(op):
             return None
         batch = op.inputs[0]
-    return None
 
 
-def _is_blocked(op: Op, start: tuple[Value, tuple[int, ...]], block: Pair) -> bool:
-    """Whether an ordered reshape is SPACE_TO_BATCH of these blocks."""
-    (x, (n, h, by, w, bx, c)), y = start, op.output.type.shape
-    return (
-        (by, bx) == block
-        and x.type.shape == (n, h * by, w * bx, c)
-        and y == (by * bx * n, h, w, c)
-    )
+def _is_space_to_batch(op: Op, start: _Reordering, block: Pair) -> bool:
+    """Return whether a reordering that ends with `op` is SPACE_TO_BATCH of `block`.
+
+    The transpose alone does not tell: the reshapes must split and join the right axes.
+    """
+    n, h, by, w, bx, c = start.shape
+    image = (n, h * by, w * bx, c)
+    batch = (by * bx * n, h, w, c)
+    if (by, bx) != block or start.x.type.shape != image:
+        return False
+    return op.output.type.shape == batch
 
 
 def _may_move(op: Op) -> bool:
-    """A convolution of stride 1, or an op that treats all pixels alike; its first input
-    is the only computed one.
+    """Return whether `op` gives the same results on the whole image.
+
+    A convolution of stride 1 and an op that treats all pixels alike do, if their first
+    input is the only computed one.
     """
-    if (
-        any(v.const is None for v in op.inputs[1:])
-        or len(op.outputs) > 1
-        or op.inputs[0].type.rank != 4
-    ):
+    if any(v.const is None for v in op.inputs[1:]):
+        return False
+    if len(op.outputs) > 1 or op.inputs[0].type.rank != 4:
         return False
     if isinstance(op.spec, Conv2D | DepthwiseConv2D):
         return op.spec.stride == (1, 1)
-    constant = all(
-        v.type.size == 1 or v.type.shape == (op.output.type.shape[3],)
-        for v in op.inputs[1:]
-    )
-    return (
-        op.spec.elementwise
-        and constant
-        and op.output.type.shape == op.inputs[0].type.shape
-    )
+
+    shape = op.output.type.shape
+    if not op.spec.elementwise or shape != op.inputs[0].type.shape:
+        return False
+    # A constant that differs between pixels would differ between phases.
+    channels = (shape[3],)
+    return all(v.type.size == 1 or v.type.shape == channels for v in op.inputs[1:])
 
 
-def _move_out(rw: Rewriter, end: Op, inside: list[Op], block: Pair) -> None:
-    """Let `end`, which makes the image again, read the same ops applied to the whole
-    image.
+def _move_out(rw: Rewriter, end: Op, chain: list[Op], block: Pair) -> None:
+    """Apply the ops of a chain to the whole image, in place of its phases.
+
+    `end` is the last reshape of the BATCH_TO_SPACE.
     """
-    *moved, start = inside
-    order = _order(rw, start, _TO_BATCH)
-    assert order is not None
-    x = order[0]
+    *moved, space_to_batch = chain
+    start = _reordering(rw, space_to_batch, _TO_BATCH)
+    assert start is not None
+    x = start.x
     shape = end.output.type.shape
     for op in reversed(moved):
-        x = rw.add(
-            end,
-            _dilated(op.spec, block),
-            [x, *op.inputs[1:]],
-            op.output.name,
-            op.output.type.quant,
-        )
+        spec = _dilated(op.spec, block)
+        inputs = [x, *op.inputs[1:]]
+        x = rw.add(end, spec, inputs, op.output.name, op.output.type.quant)
     rw.update(end, Reshape(shape), [x])
     rw.forward(end, x)
 
 
 def _dilated(spec: OpDef, block: Pair) -> OpDef:
-    """The op on the whole image that is `spec` on its phases."""
+    """Return the op on the whole image that equals `spec` on its phases."""
     if not isinstance(spec, Conv2D | DepthwiseConv2D):
         return spec
-    (by, bx), (top, bottom, left, right) = block, spec.pads
-    pads = (top * by, bottom * by, left * bx, right * bx)
+    by, bx = block
+    top, bottom, left, right = spec.pads
+    dilation_h, dilation_w = spec.dilation
     return replace(
-        spec, pads=pads, dilation=(spec.dilation[0] * by, spec.dilation[1] * bx)
+        spec,
+        pads=(top * by, bottom * by, left * bx, right * bx),
+        dilation=(dilation_h * by, dilation_w * bx),
     )

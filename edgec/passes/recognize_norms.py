@@ -1,8 +1,15 @@
-"""Finds layer and instance normalisation where exporters write out mean and variance,
-and gives them scale and bias.
+"""Recognises layer and instance normalisation that exporters write as several ops.
+
+    y = (x - mean(x)) / sqrt(mean((x - mean(x))²) + eps) * scale + bias
+
+Layer normalisation (Ba et al. 2016, arXiv:1607.06450) takes the mean over the last
+axes, instance normalisation (Ulyanov et al. 2016, arXiv:1607.08022) over the pixels of
+an image.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,138 +20,202 @@ from edgec.ops.reduce import Mean
 
 
 def run(graph: Graph) -> bool:
-    """(x - mean) * rsqrt(variance + eps) first, then the constants that follow a
-    normalisation.
+    """Recognise normalisations, then give them the constants that follow.
+
+    A pass over the graph does the first for some ops and the second for others; the
+    pipeline repeats it until nothing changes.
     """
     rw = Rewriter(graph)
     for op in rw.ops("mul", "add"):
-        if (
-            op.output.type.dtype != "float32"
-            or getattr(op.spec, "act", "none") != "none"
-        ):
+        if op.output.type.dtype != "float32" or _act(op) != "none":
             continue
         if not _absorb(rw, op) and op.kind == "mul":
             _recognize(rw, op)
     return rw.changed
 
 
+def _act(op: Op) -> str:
+    act: str = getattr(op.spec, "act", "none")
+    return act
+
+
 # ---- the normalisation itself
 # --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Variance:
+    """The axes of the mean in a variance, and the constant added to the variance."""
+
+    axes: tuple[int, ...]
+    eps: float
+
+
 def _recognize(rw: Rewriter, op: Op) -> None:
+    """Replace (x - mean) * rsqrt(variance + eps) by a normalisation."""
     for centred, inverse in (op.inputs, op.inputs[::-1]):
-        found = _variance(rw, inverse, centred)
-        x = _uncentred(rw, centred, found[0]) if found is not None else None
-        if found is None or x is None or x.type != op.output.type:
+        variance = _variance(rw, inverse, centred)
+        if variance is None:
             continue
-        axes, eps = found
+        x = _uncentred(rw, centred, variance.axes)
+        if x is None or x.type != op.output.type:
+            continue
+
         rank = x.type.rank
-        if axes == tuple(range(axes[0], rank)):
-            row = x.type.shape[axes[0] :]
-            rw.update(
-                op,
-                LayerNorm(len(axes), eps),
-                [x, rw.const(np.ones(row, np.float32), f"{op.output.name}_scale")],
-            )
+        first = variance.axes[0]
+        if variance.axes == tuple(range(first, rank)):
+            _make_layer_norm(rw, op, x, variance)
             return
-        if axes == tuple(range(1, rank - 1)):
-            values = (np.ones, "scale"), (np.zeros, "bias")
-            made = [
-                rw.const(fn(x.type.shape[-1:], np.float32), f"{op.output.name}_{n}")
-                for fn, n in values
-            ]
-            rw.update(op, InstanceNorm(eps), [x, *made])
+        if variance.axes == tuple(range(1, rank - 1)):
+            _make_instance_norm(rw, op, x, variance)
             return
 
 
-def _variance(
-    rw: Rewriter, inverse: Value, centred: Value
-) -> tuple[tuple[int, ...], float] | None:
-    """Axes and eps of rsqrt(mean(centred²) + eps)."""
+def _make_layer_norm(rw: Rewriter, op: Op, x: Value, variance: _Variance) -> None:
+    """Make `op` a layer normalisation of `x` with a scale of ones."""
+    row_shape = x.type.shape[variance.axes[0] :]
+    ones = np.ones(row_shape, np.float32)
+    scale = rw.const(ones, f"{op.output.name}_scale")
+    rw.update(op, LayerNorm(len(variance.axes), variance.eps), [x, scale])
+
+
+def _make_instance_norm(rw: Rewriter, op: Op, x: Value, variance: _Variance) -> None:
+    """Make `op` an instance normalisation of `x` with ones as scale, zeros as bias."""
+    channels = x.type.shape[-1:]
+    name = op.output.name
+    scale = rw.const(np.ones(channels, np.float32), f"{name}_scale")
+    bias = rw.const(np.zeros(channels, np.float32), f"{name}_bias")
+    rw.update(op, InstanceNorm(variance.eps), [x, scale, bias])
+
+
+def _variance(rw: Rewriter, inverse: Value, centred: Value) -> _Variance | None:
+    """Return the parameters if `inverse` is rsqrt(mean(centred²) + eps).
+
+    None for other values, and if one of the intermediate results has another user.
+    """
     root = rw.private(inverse, "rsqrt")
-    shifted = rw.private(root.inputs[0], "add") if root is not None else None
-    if shifted is None or getattr(shifted.spec, "act", "none") != "none":
+    if root is None:
         return None
+    shifted = rw.private(root.inputs[0], "add")
+    if shifted is None or _act(shifted) != "none":
+        return None
+
     for variance, eps in (shifted.inputs, shifted.inputs[::-1]):
-        mean = rw.private(variance, "mean")
         number = scalar(eps)
-        if (
-            mean is None
-            or number is None
-            or not isinstance(mean.spec, Mean)
-            or not mean.spec.keep_dims
-        ):
-            continue
-        square = rw.private(mean.inputs[0], "square", "mul")
-        if square is not None and set(square.inputs) == {centred}:
-            return mean.spec.axes, number
+        axes = _mean_square_axes(rw, variance, centred)
+        if axes is not None and number is not None:
+            return _Variance(axes, number)
     return None
 
 
+def _mean_square_axes(
+    rw: Rewriter, variance: Value, centred: Value
+) -> tuple[int, ...] | None:
+    """Return the axes of the mean if `variance` is mean(centred²).
+
+    The mean must keep its axes, so that it broadcasts against `centred`.
+    """
+    mean = rw.private(variance, "mean")
+    if mean is None or not isinstance(mean.spec, Mean):
+        return None
+    if not mean.spec.keep_dims:
+        return None
+    square = rw.private(mean.inputs[0], "square", "mul")
+    if square is None or set(square.inputs) != {centred}:
+        return None
+    return mean.spec.axes
+
+
 def _uncentred(rw: Rewriter, centred: Value, axes: tuple[int, ...]) -> Value | None:
-    """x of x - mean(x)."""
+    """Return x if `centred` is x - mean(x) over `axes`.
+
+    The mean must keep its axes, so that it broadcasts against x.
+    """
     difference = rw.made_by(centred, "sub")
-    if difference is None or getattr(difference.spec, "act", "none") != "none":
+    if difference is None or _act(difference) != "none":
         return None
-    x = difference.inputs[0]
-    mean = rw.made_by(difference.inputs[1], "mean")
-    if mean is None or mean.inputs[0] is not x or not isinstance(mean.spec, Mean):
+    x, subtracted = difference.inputs
+    mean = rw.made_by(subtracted, "mean")
+    if mean is None or not isinstance(mean.spec, Mean):
         return None
-    return x if mean.spec.axes == axes and mean.spec.keep_dims else None
+    if mean.inputs[0] is not x:
+        return None
+    if mean.spec.axes != axes or not mean.spec.keep_dims:
+        return None
+    return x
 
 
 # ---- its scale and bias
 # --------------------------------------------------------------------------------------
 def _absorb(rw: Rewriter, op: Op) -> bool:
-    """A constant factor or term of the normalised axes goes into the normalisation
-    before.
+    """Fold a constant factor or term into the normalisation before `op`.
+
+    The constant must span the normalised axes only.
     """
     for x, other in (op.inputs, op.inputs[::-1]):
         norm = rw.private(x, "layer_norm", "instance_norm")
-        if (
-            norm is None
-            or x.type != op.output.type
-            or any(v.const is None for v in norm.inputs[1:])
-        ):
+        if norm is None or x.type != op.output.type:
             continue
-        given = _as_row(other, norm.inputs[1].type.shape, x.type.rank)
-        if given is None:
+        if any(v.const is None for v in norm.inputs[1:]):
             continue
-        scale, bias = _constants(norm)
-        scale, bias = (
-            (scale * given, bias * given) if op.kind == "mul" else (scale, bias + given)
-        )
-        name = norm.inputs[1].name
-        made = [
-            rw.const(a.astype(np.float32), f"{name}_{n}")
-            for a, n in ((scale, "scale"), (bias, "bias"))
-        ]
-        plain = norm.kind == "layer_norm" and not bias.any()
-        rw.absorb(norm, op, inputs=[norm.inputs[0], *(made[:1] if plain else made)])
+        constant = _as_row(other, norm.inputs[1].type.shape, x.type.rank)
+        if constant is None:
+            continue
+        _fold(rw, norm, op, constant)
         return True
     return False
 
 
+def _fold(rw: Rewriter, norm: Op, op: Op, constant: Array) -> None:
+    """Multiply or add `constant` to the scale and bias of a normalisation.
+
+    `op` is the only user of the normalisation, and goes away.
+    """
+    scale, bias = _constants(norm)
+    if op.kind == "mul":
+        scale = scale * constant
+        bias = bias * constant
+    else:
+        bias = bias + constant
+
+    name = norm.inputs[1].name
+    new_scale = rw.const(scale.astype(np.float32), f"{name}_scale")
+    new_bias = rw.const(bias.astype(np.float32), f"{name}_bias")
+    inputs = [norm.inputs[0], new_scale]
+    # The bias of a layer normalisation is optional, that of an instance one is not.
+    if norm.kind != "layer_norm" or bias.any():
+        inputs.append(new_bias)
+    rw.absorb(norm, op, inputs=inputs)
+
+
 def _constants(norm: Op) -> tuple[Array, Array]:
-    """Scale and bias in double."""
+    """Return the scale and bias of a normalisation in double.
+
+    A missing bias is zeros of the scale's shape.
+    """
     scale = norm.inputs[1].const
     assert scale is not None
-    bias = norm.inputs[2].const if len(norm.inputs) > 2 else np.zeros(scale.shape)
-    assert bias is not None
-    return scale.astype(np.float64), bias.astype(np.float64)
+    bias = np.zeros(scale.shape)
+    if len(norm.inputs) > 2:
+        constant = norm.inputs[2].const
+        assert constant is not None
+        bias = constant.astype(np.float64)
+    return scale.astype(np.float64), bias
 
 
 def _as_row(value: Value, row: tuple[int, ...], rank: int) -> Array | None:
-    """A constant that is the same along the leading axes, broadcast to the last ones."""
-    c = value.const
-    if (
-        c is None
-        or c.ndim > rank
-        or any(d != 1 for d in c.shape[: max(0, c.ndim - len(row))])
-    ):
+    """Return a constant broadcast to the last axes of a value of `rank` axes.
+
+    `row` is the shape of these last axes. None if the value is not constant, or
+    differs along the leading axes.
+    """
+    constant = value.const
+    if constant is None or constant.ndim > rank:
         return None
-    last = c.reshape(c.shape[max(0, c.ndim - len(row)) :]).astype(np.float64)
-    shape: tuple[int, ...] = last.shape
-    fits = all(
-        own in (1, size) for own, size in zip(shape[::-1], row[::-1], strict=False)
-    )
+    leading = max(0, constant.ndim - len(row))
+    if any(size != 1 for size in constant.shape[:leading]):
+        return None
+
+    last_shape: tuple[int, ...] = constant.shape[leading:]
+    last = constant.reshape(last_shape).astype(np.float64)
+    pairs = zip(reversed(last_shape), reversed(row), strict=False)
+    fits = all(size in (1, row_size) for size, row_size in pairs)
     return np.broadcast_to(last, row) if fits else None

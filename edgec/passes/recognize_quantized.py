@@ -2,19 +2,20 @@
 
 That is how ONNX writes a quantized model. The int8 form is TFLite's: an op takes it
 where its inputs have scales, its weights are integers again without loss, and its
-output goes into one scale only. What cannot stays float, between conversions. Ops that
-can round as onnxruntime does (`even`); results of others differ by at most one step
-each.
+output goes into one scale only. An op without int8 form stays float, between
+conversions. Ops with a form that rounds like onnxruntime (half to even, the attribute
+`even`) take that one; results of others differ by at most one step each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import astuple, fields, replace
 from math import prod
 
 import numpy as np
 
-from edgec.ir import Graph, Op, OpDef, Quant, QuantRule, TensorType, Value
+from edgec.ir import Array, Graph, Op, OpDef, Quant, QuantRule, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import OrtBinary
@@ -31,44 +32,54 @@ from edgec.ops.rounded import Rounded as Function
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import Unary
 
-_COARSER = 2.0
-"""A prescribed or an inherited scale may be so many times the one wanted: rounding to
-it then costs a step at most.
+MAX_SCALE_RATIO = 2.0
+"""The largest accepted ratio of a prescribed or inherited scale to the scale of the
+file: rounding to the coarser one then costs a step at most.
 """
-_FINEST = 2.0**-17
+MAX_FIXED_SCALE_RATIO = 1.02
+"""The largest accepted ratio of an op's fixed output scale to the scale of the file, if
+all users shall read the fixed one.
+"""
+MIN_OUTPUT_SCALE_RATIO = 2.0**-17
 """An output scale below this part of an input's is beyond TFLite's multipliers."""
 
 
 def described(graph: Graph) -> bool:
-    """Whether a graph says in floats between ONNX's scales what is meant as int8; a
-    .tflite file never does.
+    """Return whether the graph states int8 arithmetic as floats between scales.
+
+    ONNX files may, a .tflite file never does.
     """
     return any(isinstance(op.spec, Quantize) and op.spec.even for op in graph.ops)
 
 
 def run(graph: Graph) -> bool:
-    """Until no other op becomes int8; then no constant has to remember its scale any
-    more, except for weights that stay float: that tells them from those that the file
-    has in floats.
+    """Give ops their int8 form until no other op gets one.
+
+    Float constants then forget the scales they had in the file. Weights that stay
+    float keep them: the scale tells them from weights that the file has in floats.
     """
-    marked = _marked(graph)
-    if not marked and not described(graph):
+    if not _scaled_floats(graph) and not described(graph):
         return False
-    pass_ = _Recognizer(graph)
-    while pass_.round():
-        pass_ = _Recognizer(graph, changed=True)
-    if described(graph):
-        weights = {op.inputs[1] for op in graph.ops if _has_weights(op)}
-    else:
-        weights = set()
-    forgotten = [v for v in _marked(graph) if v not in weights]
-    for v in forgotten:
+    recognizer = _Recognizer(graph)
+    while recognizer.round():
+        recognizer = _Recognizer(graph, changed=True)
+
+    weights = _float_weights(graph) if described(graph) else set()
+    forgetful = [v for v in _scaled_floats(graph) if v not in weights]
+    for v in forgetful:
         v.type = v.type.with_quant(None)
-    return pass_.changed or bool(forgotten)
+    return recognizer.changed or bool(forgetful)
 
 
-def _marked(graph: Graph) -> list[Value]:
-    """Floats that stand for integers of the file."""
+def _float_weights(graph: Graph) -> set[Value]:
+    return {op.inputs[1] for op in graph.ops if _has_weights(op)}
+
+
+def _scaled_floats(graph: Graph) -> list[Value]:
+    """Return the float constants that stand for integers of the file.
+
+    Their types have the scale of those integers.
+    """
     return [
         v
         for v in graph.constants()
@@ -77,7 +88,11 @@ def _marked(graph: Graph) -> list[Value]:
 
 
 class _Recognizer:
-    """One walk over the ops, in their order."""
+    """One walk over the ops of a graph, in their order.
+
+    Attributes:
+        changed: whether an earlier walk has changed the graph.
+    """
 
     def __init__(self, graph: Graph, changed: bool = False) -> None:
         self.graph = graph
@@ -85,314 +100,376 @@ class _Recognizer:
         self.rw = Rewriter(graph)
 
     def round(self) -> bool:
-        """Tells whether anything became int8."""
+        """Return whether any op became int8."""
         for op in self.rw.ops():
             if isinstance(op.spec, Quantize):
-                self._conversion(op)
-            elif (
-                len(op.outputs) == 1
-                and op.inputs
-                and not isinstance(op.spec, Dequantize)
-            ):
-                _ = self._downwards(op) or self._upwards(op) or self._computes(op)
+                self._merge_conversions(op, op.spec)
+                continue
+            if len(op.outputs) != 1 or not op.inputs:
+                continue
+            if isinstance(op.spec, Dequantize):
+                continue
+            if not self._move_before_dequantize(op):
+                _ = self._move_behind_quantize(op) or self._compute_in_int8(op)
         return self.rw.changed
 
     # ---- conversions
     # ----------------------------------------------------------------------------------
-    def _conversion(self, op: Op) -> None:
-        """Quantize right after Dequantize: nothing, or from one scale to another."""
-        back = self.rw.made_by(op.inputs[0], "dequantize")
-        if back is None or not op.spec.even or back.inputs[0].type.dtype != "int8":  # type: ignore[attr-defined]
+    def _merge_conversions(self, op: Op, spec: Quantize) -> None:
+        """Merge a Dequantize and the Quantize right after it.
+
+        Both disappear if the scales are equal, else they become a change of scale.
+        """
+        dequantize = self.rw.made_by(op.inputs[0], "dequantize")
+        if dequantize is None or not spec.even:
             return
-        source = back.inputs[0]
-        if source.type != op.output.type and self._prescribed(op, back):
+        source = dequantize.inputs[0]
+        if source.type.dtype != "int8":
             return
-        if source.type != op.output.type or not self.rw.forward(op, source):
+
+        if source.type == op.output.type:
+            if not self.rw.forward(op, source):
+                self.rw.update(op, Function(IDENTITY), [source])
+        elif not self._keep_fixed_scale(op, dequantize):
             self.rw.update(op, Function(IDENTITY), [source])
 
-    def _prescribed(self, op: Op, back: Op) -> bool:
-        """Keep the scale that an op prescribes for its output, where all readers may as
-        well have that.
+    def _keep_fixed_scale(self, op: Op, dequantize: Op) -> bool:
+        """Let all users read the output scale that an op prescribes, if it is close.
+
+        `op` is the Quantize to the scale of the file. Return whether the users do.
         """
-        maker = self.rw.made_by(back.inputs[0])
-        readers = self.rw.users(op.output)
-        own = back.inputs[0].type
-        wanted = op.output.type
-        if (
-            maker is None
-            or maker.spec.quant is not QuantRule.FIXED
-            or op.output in self.graph.outputs
-        ):
+        producer = self.rw.made_by(dequantize.inputs[0])
+        if producer is None or producer.spec.quant is not QuantRule.FIXED:
             return False
-        (low, high), (least, most) = _range(own), _range(wanted)
-        covered = least <= low + own.scale and high - own.scale <= most
-        if (
-            not covered
-            or own.scale > 1.02 * wanted.scale
-            or any(r.kind != "dequantize" for r in readers)
-        ):
+        if op.output in self.graph.outputs:
             return False
-        return all(self.rw.forward(r, back.output) for r in readers)
+
+        fixed = dequantize.inputs[0].type
+        stated = op.output.type
+        fixed_low, fixed_high = _range(fixed)
+        stated_low, stated_high = _range(stated)
+        # The range of the fixed scale may exceed the stated one by a step.
+        if stated_low > fixed_low + fixed.scale:
+            return False
+        if fixed_high - fixed.scale > stated_high:
+            return False
+        if fixed.scale > MAX_FIXED_SCALE_RATIO * stated.scale:
+            return False
+
+        users = self.rw.users(op.output)
+        if any(user.kind != "dequantize" for user in users):
+            return False
+        return all(self.rw.forward(user, dequantize.output) for user in users)
 
     # ---- ops that move elements
     # ----------------------------------------------------------------------------------
-    def _downwards(self, op: Op) -> bool:
-        """An op that moves elements of int8 tensors of one scale may do so before they
-        are dequantized.
+    def _move_before_dequantize(self, op: Op) -> bool:
+        """Let an op that only moves elements move int8 elements of one scale.
+
+        Its inputs are then dequantized behind it.
         """
         if not op.spec.moves() or op.output.type.dtype != "float32":
             return False
-        sources = [
-            self._source(v) for i, v in enumerate(op.inputs) if op.spec.role(i) == "act"
-        ]
-        scales = {v.type.quant for v in sources if v is not None}
+        scales: set[Quant | None] = set()
+        for v in _activations(op, op.inputs):
+            source = self._source(v)
+            if source is not None:
+                scales.add(source.type.quant)
         if len(scales) != 1:
             return False
-        return self._becomes(op, next(iter(scales)), next(iter(scales)))
+        scale = next(iter(scales))
+        return self._rewrite(op, scale, scale)
 
-    def _upwards(self, op: Op) -> bool:
-        """An op that moves elements, or bounds them, and whose result is quantized may
-        do so after that.
+    def _move_behind_quantize(self, op: Op) -> bool:
+        """Let an op that moves or clamps elements read them after they are quantized.
+
+        Its result must go into one scale.
         """
-        wanted = self._wanted(op)
-        if (
-            wanted is None
-            or not (op.spec.moves() or isinstance(op.spec, Clamp))
-            or op.output.type.dtype != "float32"
-        ):
+        stated = self._stated_scale(op)
+        if stated is None or op.output.type.dtype != "float32":
             return False
+        if not op.spec.moves() and not isinstance(op.spec, Clamp):
+            return False
+
         inputs: list[Value] = []
         for i, v in enumerate(op.inputs):
             if op.spec.role(i) != "act":
                 inputs.append(v)
                 continue
             spec = Quantize(even=True, uint8=self._was_uint8(op))
-            inputs.append(self.rw.add(op, spec, [v], f"{v.name}_int8", wanted))
-        return self._write(op, inputs, wanted)
+            quantized = self.rw.add(op, spec, [v], f"{v.name}_int8", stated)
+            inputs.append(quantized)
+        return self._write(op, inputs, stated)
 
     # ---- ops that compute
     # ----------------------------------------------------------------------------------
-    def _computes(self, op: Op) -> bool:
-        """The int8 form of an op whose inputs have scales."""
-        if op.spec.quant is QuantRule.FLOAT or op.inputs[0].type.dtype != "float32":
+    def _compute_in_int8(self, op: Op) -> bool:
+        """Give an op whose inputs have scales its int8 form, if it has one."""
+        rule = op.spec.quant
+        if rule is QuantRule.FLOAT or op.inputs[0].type.dtype != "float32":
             return False
+        # A result that is no float, as an index, has no scale.
         if op.output.type.dtype != "float32":
-            return self._becomes(op, None, None)
-        wanted = self._wanted(op)
-        if wanted is None:
+            return self._rewrite(op, None, None)
+        stated = self._stated_scale(op)
+        if stated is None:
             return False
-        if op.spec.quant is QuantRule.FREE or _rounds(op.spec):
-            return self._becomes(op, None, wanted)
-        own = self._shared(op)
-        if op.spec.quant is QuantRule.FIXED:
-            own = op.spec.fixed_quant()
-        if (
-            own is not None
-            and isinstance(op.spec, AveragePool2D)
-            and own != wanted
-            and self._pools(op, wanted)
-        ):
-            return True
-        if own is None or own.scale[0] > _COARSER * wanted.scale[0]:
-            return False
-        return self._becomes(op, None if op.spec.quant is QuantRule.FIXED else own, own)
+        if rule is QuantRule.FREE or _has_rounded_form(op.spec):
+            return self._rewrite(op, None, stated)
+        return self._compute_in_own_scale(op, stated)
 
-    def _pools(self, op: Op, wanted: Quant) -> bool:
-        """A pool whose means go into a scale of their own, as an op that has one; not
-        where padding counts.
+    def _compute_in_own_scale(self, op: Op, stated: Quant) -> bool:
+        """Give an op its int8 form if that form decides the output scale.
+
+        A fixed scale is a property of the op, another one is that of the inputs. A
+        change to the stated scale of the file follows, so it must not be much finer.
+        """
+        fixed = op.spec.quant is QuantRule.FIXED
+        scale = op.spec.fixed_quant() if fixed else self._shared_scale(op)
+        if scale is None:
+            return False
+        if scale != stated and self._pool_into(op, stated):
+            return True
+        if scale.scale[0] > MAX_SCALE_RATIO * stated.scale[0]:
+            return False
+        return self._rewrite(op, None if fixed else scale, scale)
+
+    def _pool_into(self, op: Op, scale: Quant) -> bool:
+        """Rewrite an average pool as an op that has an output scale of its own.
+
+        That is a mean, or a depthwise convolution with equal weights. Not possible if
+        the pool has pads or an activation.
         """
         pool = op.spec
+        if not isinstance(pool, AveragePool2D):
+            return False
         x = self._source(op.inputs[0])
-        if (
-            not isinstance(pool, AveragePool2D)
-            or x is None
-            or any(pool.pads)
-            or pool.act != "none"
-        ):
+        if x is None or any(pool.pads) or pool.act != "none":
             return False
         if pool.is_mean(x.type):
-            return self._write(op, [x], wanted, Mean((1, 2), True))
+            return self._write(op, [x], scale, Mean((1, 2), True))
+
         ones = np.ones((1, *pool.kernel, x.type.shape[3]), np.int8)
-        weights = self.rw.const(
-            ones, f"{op.output.name}_ones", Quant.per_tensor(1 / prod(pool.kernel))
-        )
-        return self._write(op, [x, weights], wanted, DepthwiseConv2D(pool.stride))
+        mean_weight = Quant.per_tensor(1 / prod(pool.kernel))
+        weights = self.rw.const(ones, f"{op.output.name}_ones", mean_weight)
+        return self._write(op, [x, weights], scale, DepthwiseConv2D(pool.stride))
 
-    def _shared(self, op: Op) -> Quant | None:
-        """The one scale of all inputs."""
-        found = {
-            s.type.quant
-            for i, v in enumerate(op.inputs)
-            if (s := self._source(v)) and op.spec.role(i) == "act"
-        }
-        return next(iter(found)) if len(found) == 1 else None
+    def _shared_scale(self, op: Op) -> Quant | None:
+        """Return the scale of all int8 inputs of `op`, None if there are several."""
+        scales: set[Quant | None] = set()
+        for v in _activations(op, op.inputs):
+            source = self._source(v)
+            if source is not None:
+                scales.add(source.type.quant)
+        return next(iter(scales)) if len(scales) == 1 else None
 
-    def _wanted(self, op: Op) -> Quant | None:
-        """The one scale that an op's result goes into."""
-        readers = self.rw.users(op.output)
-        found = {
-            r.output.type.quant
-            for r in readers
-            if isinstance(r.spec, Quantize) and r.output.type.dtype == "int8"
-        }
-        if (
-            len(found) != 1
-            or op.output in self.graph.outputs
-            or any(not isinstance(r.spec, Quantize) for r in readers)
-        ):
+    def _stated_scale(self, op: Op) -> Quant | None:
+        """Return the one scale to which the result of `op` is quantized.
+
+        None if there are several, or if the float result has another user.
+        """
+        if op.output in self.graph.outputs:
             return None
-        return next(iter(found))
+        scales: set[Quant | None] = set()
+        for user in self.rw.users(op.output):
+            if not isinstance(user.spec, Quantize):
+                return None
+            if user.output.type.dtype == "int8":
+                scales.add(user.output.type.quant)
+        return next(iter(scales)) if len(scales) == 1 else None
 
-    def _becomes(self, op: Op, same: Quant | None, out: Quant | None) -> bool:
-        """Rewrite an op that can. same: the scale that constants must fit. out: of the
-        result, if that is int8.
+    def _rewrite(self, op: Op, constant_scale: Quant | None, out: Quant | None) -> bool:
+        """Rewrite `op` on integers, and return whether that was possible.
+
+        constant_scale: the scale that constant operands must fit, None for their own.
+        out: the scale of the result, None if the result is not int8.
         """
         inputs: list[Value] = []
-        for i, v in enumerate(op.inputs):
-            role = op.spec.role(i)
-            if role == "act":
-                x = self._source(v) or self._constant(v, same)
-            elif role == "weight":
-                x = self._weight(op, v)
-            elif role == "bias":
-                x = self._bias(v, inputs)
-            else:
-                x = v
+        for i in range(len(op.inputs)):
+            x = self._operand(op, i, inputs, constant_scale)
             if x is None:
                 return False
             inputs.append(x)
-        if (
-            out is not None
-            and op.spec.quant is QuantRule.FREE
-            and "weight" not in op.spec.roles
-        ):
-            least = min(
-                v.type.scale for i, v in enumerate(inputs) if op.spec.role(i) == "act"
-            )
-            if out.scale[0] < _FINEST * least:
-                return False
+        if out is not None and not _has_multiplier(op, inputs, out):
+            return False
         return self._write(op, inputs, out)
+
+    def _operand(
+        self, op: Op, i: int, inputs: list[Value], constant_scale: Quant | None
+    ) -> Value | None:
+        """Return the integer form of input `i` of `op`, None if it has none.
+
+        `inputs` are the integer forms of the inputs before.
+        """
+        v = op.inputs[i]
+        role = op.spec.role(i)
+        if role == "act":
+            return self._source(v) or self._constant(v, constant_scale)
+        if role == "weight":
+            return self._weight(op, v)
+        if role == "bias":
+            return self._bias(v, inputs)
+        return v
 
     def _write(
         self, op: Op, inputs: list[Value], out: Quant | None, spec: OpDef | None = None
     ) -> bool:
-        """Let the op's int8 form (or that of `spec`), if there is one for these types,
-        write what the op wrote.
+        """Let the int8 form of `op` write its result, and return whether it has one.
+
+        `spec` replaces the op's own. An int8 result is dequantized again.
         """
         spec = spec or op.spec
         try:
             (type_,) = spec.infer(*(v.type for v in inputs))
         except ValueError:
             return False
+
         if type_.dtype == "int8":
-            y = self.rw.add(
-                op, self._rounded(op, spec), inputs, f"{op.output.name}_int8", out
-            )
+            name = f"{op.output.name}_int8"
+            y = self.rw.add(op, self._rounded(op, spec), inputs, name, out)
             self.rw.update(op, Dequantize(), [y])
-        elif type_.dtype == op.output.type.dtype:
+            return True
+        if type_.dtype == op.output.type.dtype:
             self.rw.update(op, inputs=inputs)
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _rounded(self, op: Op, spec: OpDef) -> OpDef:
-        """The same op with onnxruntime's rounding, where it has that."""
-        if _rounds(spec):
+        """Return the form of `spec` that rounds like onnxruntime, or `spec` itself."""
+        if _has_rounded_form(spec):
             return Function(spec.kind, astuple(spec))
-        has = {f.name for f in fields(spec)}
-        if "even" not in has:
+        attributes = {f.name for f in fields(spec)}
+        if "even" not in attributes:
             return spec
+        options = {"even": True}
         if isinstance(spec, (OrtBinary, AveragePool2D)) and self._was_uint8(op):
-            uint8 = {"uint8": True}
-        else:
-            uint8 = {}
-        return replace(spec, even=True, **uint8)  # type: ignore[call-arg]
+            options["uint8"] = True
+        return replace(spec, **options)
 
     def _was_uint8(self, op: Op) -> bool:
-        """Whether what its result goes into was uint8 in the file."""
-        return any(
-            isinstance(r.spec, Quantize) and r.spec.uint8
-            for r in self.rw.users(op.output)
-        )
+        """Return whether the file quantizes the result of `op` to uint8."""
+        for user in self.rw.users(op.output):
+            if isinstance(user.spec, Quantize) and user.spec.uint8:
+                return True
+        return False
 
     # ---- operands
     # ----------------------------------------------------------------------------------
     def _source(self, v: Value) -> Value | None:
-        """The int8 value that was dequantized."""
-        back = self.rw.made_by(v, "dequantize")
-        if back is not None and back.inputs[0].type.dtype == "int8":
-            return back.inputs[0]
-        return None
+        """Return the int8 value from which `v` was dequantized.
 
-    def _constant(self, v: Value, same: Quant | None) -> Value | None:
-        """An int8 constant in place of a float one, without loss; `same` is the scale
-        that it must have.
+        None if `v` is no dequantized int8 value.
+        """
+        dequantize = self.rw.made_by(v, "dequantize")
+        if dequantize is None:
+            return None
+        source = dequantize.inputs[0]
+        return source if source.type.dtype == "int8" else None
+
+    def _constant(self, v: Value, scale: Quant | None) -> Value | None:
+        """Return a float constant as int8 with the given scale, if that is exact.
+
+        Without `scale`, the constant has the scale of the file, or one that suits it if
+        all its elements are equal.
         """
         if v.const is None or v.type.dtype != "float32":
             return None
-        if same is None and v.type.quant is None:
-            if not v.const.size or not (v.const == v.const.reshape(-1)[0]).all():
-                return None
-            magnitude = abs(float(v.const.reshape(-1)[0]))
-            same = Quant.per_tensor(magnitude / 127 or 1.0)
-        return self._exact(v, same or v.type.quant)
+        scale = scale or v.type.quant
+        if scale is None:
+            scale = _uniform_scale(v.const)
+        return self._exact(v, scale)
 
     def _weight(self, op: Op, v: Value) -> Value | None:
-        quant = v.type.quant
-        if (
-            v.const is not None
-            and quant is None
-            and _has_weights(op)
-            and np.isfinite(v.const).all()
-        ):
-            data, own = quantized_weights(v.const)
-            return self.rw.const(data, f"{v.name}_int8", own)
-        if (
-            v.const is None
-            or quant is None
-            or (quant.axis is not None and quant.axis != op.spec.weight_axis)
-        ):
+        """Return the int8 form of weights, None if they have none.
+
+        Weights that the file has in floats are quantized as onnxruntime does it.
+        """
+        if v.const is None:
             return None
-        if quant.axis is not None and any(quant.zero_point):
-            return None  # TFLite has asymmetric weights per tensor only
+        quant = v.type.quant
+        if quant is None:
+            if not _has_weights(op) or not np.isfinite(v.const).all():
+                return None
+            data, new_quant = quantized_weights(v.const)
+            return self.rw.const(data, f"{v.name}_int8", new_quant)
+
+        if quant.axis is not None:
+            if quant.axis != op.spec.weight_axis:
+                return None
+            # TFLite has asymmetric weights per tensor only.
+            if any(quant.zero_point):
+                return None
         return self._exact(v, quant)
 
     def _exact(self, v: Value, quant: Quant | None) -> Value | None:
-        """The integers of a constant, None where they lose something."""
-        if (
-            v.const is None
-            or quant is None
-            or (quant.axis is not None and v.type.shape[quant.axis] != len(quant.scale))
-        ):
+        """Return the integers of a constant, None if they lose something."""
+        if v.const is None or quant is None:
+            return None
+        if quant.axis is not None and v.type.shape[quant.axis] != len(quant.scale):
             return None
         q = integers(v.const, v.type.with_quant(quant))
-        scale, zero = quant.broadcast(q.ndim)
-        if not np.allclose(
-            (q.astype(np.int64) - zero) * scale, v.const, rtol=1e-6, atol=1e-12
-        ):
+        scale, zero_point = quant.broadcast(q.ndim)
+        restored = (q.astype(np.int64) - zero_point) * scale
+        # The file's floats are rounded products of integer and scale.
+        if not np.allclose(restored, v.const, rtol=1e-6, atol=1e-12):
             return None
         return self.rw.const(q, f"{v.name}_int8", quant)
 
-    def _bias(self, v: Value, before: list[Value]) -> Value | None:
-        """At the scale of input times weight, int32."""
-        x = before[0].type
-        w = before[1].type
+    def _bias(self, v: Value, inputs: list[Value]) -> Value | None:
+        """Return a bias as int32 at the scale of input times weights.
+
+        `inputs` are the int8 input and weights.
+        """
+        x = inputs[0].type
+        w = inputs[1].type
         if v.const is None or w.quant is None:
             return None
         data, quant = quantize_bias(v.const, x.scale, w.quant)
         return self.rw.const(data, f"{v.name}_int32", quant)
 
 
-def _rounds(spec: OpDef) -> bool:
-    """Whether it is a function that has a form with onnxruntime's rounding; clamps fold
-    into other ops as they are.
+def _activations(op: Op, inputs: list[Value]) -> Iterator[Value]:
+    """Yield the inputs in the role of activations, rather than weights or shapes."""
+    for i, v in enumerate(inputs):
+        if op.spec.role(i) == "act":
+            yield v
+
+
+def _uniform_scale(constant: Array) -> Quant | None:
+    """Return a scale at which a constant of equal elements is exact.
+
+    The element is 127 steps, or 0. None for other constants.
+    """
+    elements = constant.reshape(-1)
+    if not elements.size or not (elements == elements[0]).all():
+        return None
+    magnitude = abs(float(elements[0]))
+    return Quant.per_tensor(magnitude / 127 or 1.0)
+
+
+def _has_multiplier(op: Op, inputs: list[Value], out: Quant) -> bool:
+    """Return whether TFLite can requantize the result of `op` to the scale `out`.
+
+    Only ops without weights that have an output scale of their own are limited.
+    """
+    if op.spec.quant is not QuantRule.FREE or "weight" in op.spec.roles:
+        return True
+    finest_input = min(v.type.scale for v in _activations(op, inputs))
+    return out.scale[0] >= MIN_OUTPUT_SCALE_RATIO * finest_input
+
+
+def _has_rounded_form(spec: OpDef) -> bool:
+    """Return whether a function has a form with onnxruntime's rounding.
+
+    Clamps do not need one: they fold into other ops as they are.
     """
     return isinstance(spec, Unary) and spec.kind not in (*ACTIVATIONS, "clamp")
 
 
 def _has_weights(op: Op) -> bool:
-    """Whether it is one whose float weights onnxruntime rounds: its convolutions, and
-    products with a bias.
+    """Return whether onnxruntime quantizes the float weights of `op`.
+
+    It does so for convolutions, and for products with a bias.
     """
     if isinstance(op.spec, (Conv2D, DepthwiseConv2D, TransposeConv2D)):
         return True
@@ -400,5 +477,5 @@ def _has_weights(op: Op) -> bool:
 
 
 def _range(t: TensorType) -> tuple[float, float]:
-    """The least and the most that an int8 tensor can hold."""
+    """Return the least and the largest number of an int8 tensor."""
     return (-128 - t.zero_point) * t.scale, (127 - t.zero_point) * t.scale

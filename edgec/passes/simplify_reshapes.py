@@ -1,5 +1,7 @@
-"""Drops idle reshapes, makes one of two in a row, and sees the reshape in a transpose
-that only moves ones.
+"""Removes idle reshapes, merges two in a row, and reshapes in place of some transposes.
+
+A transpose that moves only dimensions of 1 keeps the order of the elements, so that it
+is a reshape.
 """
 
 from __future__ import annotations
@@ -11,38 +13,52 @@ from edgec.passes._storage import only_moves_ones
 
 
 def run(graph: Graph) -> bool:
-    """Elements keep their order through all of these, so they are exact for every type."""
+    """Simplify each transpose and reshape.
+
+    No element changes its place in memory, so this is exact for every type.
+    """
     rw = Rewriter(graph)
     for op in rw.ops("transpose", "reshape"):
-        if isinstance(op.spec, Transpose) and only_moves_ones(
-            op.spec.perm, op.inputs[0].type.shape
-        ):
+        shape = op.inputs[0].type.shape
+        if isinstance(op.spec, Transpose) and only_moves_ones(op.spec.perm, shape):
             rw.update(op, Reshape(op.output.type.shape))
         if op.kind == "reshape":
-            _reshape(rw, op)
+            _simplify(rw, op)
     return rw.changed
 
 
-def _reshape(rw: Rewriter, op: Op) -> None:
+def _simplify(rw: Rewriter, op: Op) -> None:
+    """Remove a reshape, or let it read what the reshape before it reads."""
     before = rw.made_by(op.inputs[0], "reshape")
     if before is not None:
         rw.update(op, inputs=[before.inputs[0]])
+
     x = op.inputs[0]
-    if x.type == op.output.type and rw.forward(op, x):
+    idle = x.type == op.output.type and rw.forward(op, x)
+    if not idle:
+        _remove_pair(rw, op)
+
+
+def _remove_pair(rw: Rewriter, op: Op) -> None:
+    """Remove two inverse reshapes around an elementwise op.
+
+    reshape(f(reshape(x))) is f(x) if f is elementwise, has one input, and `op` restores
+    the shape of x.
+    """
+    x = op.inputs[0]
+    function = rw.private(x)
+    if function is None or not function.spec.elementwise:
         return
-    # reshape(f(reshape(x))) with an elementwise f of one input: f(x) between the same
-    # shapes needs neither
-    middle = rw.private(x)
-    if middle is None or not middle.spec.elementwise or len(middle.inputs) != 1:
+    if len(function.inputs) != 1:
         return
-    first = rw.private(middle.inputs[0], "reshape")
-    same_scales = x.type.quant == op.output.type.quant
-    if (
-        first is not None
-        and same_scales
-        and first.inputs[0].type
-        == middle.inputs[0].type.with_shape(op.output.type.shape)
-    ):
-        rw.update(middle, inputs=first.inputs)
-        middle.outputs[0].type = op.output.type
-        rw.forward(op, middle.outputs[0])
+    first = rw.private(function.inputs[0], "reshape")
+    if first is None or x.type.quant != op.output.type.quant:
+        return
+
+    restored = function.inputs[0].type.with_shape(op.output.type.shape)
+    if first.inputs[0].type != restored:
+        return
+    rw.update(function, inputs=first.inputs)
+    result = function.outputs[0]
+    result.type = op.output.type
+    rw.forward(op, result)

@@ -1,9 +1,10 @@
-"""What the usual converter would hand to the stock compiler: onnx2tf, then TFLite's
-full-integer quantizer.
+"""The file that the usual converter would give to the stock compiler.
+
+That converter is onnx2tf, then TFLite's full-integer quantizer.
 
 A model from PyTorch or ONNX has no TFLite file of its own, and the stock compiler takes
-nothing else. What people give it comes from converters, which do of themselves some of
-what edgec calls a rewrite for the Edge TPU. Their own pages and the logs of files that
+nothing else. People give it files from converters, and converters make some of the
+rewrites that edgec makes for the Edge TPU. Their own pages and the logs of files that
 they wrote say:
 
 - the file's inputs and outputs are channels-last and int8: whoever runs it converts
@@ -19,8 +20,9 @@ they wrote say:
 - every operation that has an int8 form gets it; versions are those of TensorFlow 2.8,
   which the compiler can read.
 
-What a converter writes as many operators, though TFLite has none for it (instance
-normalisation, grid sample), stays one operation here, which the compiler cannot map.
+An operation that a converter writes as many operators, since TFLite has none for it
+(instance normalisation, grid sample), stays one operation here, and the compiler cannot
+map it.
 """
 
 from __future__ import annotations
@@ -44,123 +46,144 @@ UNDONE = frozenset({"sink_transposes"})
 
 _FLOAT = frozenset({"hard_sigmoid"})
 _INT8 = frozenset({"transpose_conv_pads"})
-"""Rewrites of edgec that every converter makes, or something with as many operators
+"""Rewrites of edgec that every converter makes, or an equivalent with as many operators
 that maps as well.
 """
 
-_LAST = (0, 2, 3, 1)
-_FIRST = (0, 3, 1, 2)
+_TO_CHANNELS_LAST = (0, 2, 3, 1)
+_TO_CHANNELS_FIRST = (0, 3, 1, 2)
 
 
 def float_form(graph: Graph) -> Graph:
-    """Of an optimised float graph, before it is quantized."""
-    made, _ = legalize(graph, exact=False, disabled=rewrites().keys() - _FLOAT)
-    r = Rewriter(made)
+    """Return the converter's form of an optimised float graph.
+
+    It is not quantized yet.
+    """
+    disabled = rewrites().keys() - _FLOAT
+    result, _ = legalize(graph, exact=False, disabled=disabled)
+    r = Rewriter(result)
     for op in r.ops("clamp", "conv2d"):
-        _clamp(r, op) if op.kind == "clamp" else _split_groups(r, op)
-    return made
+        if op.kind == "clamp":
+            _clamp(r, op)
+        else:
+            _split_groups(r, op)
+    return result
 
 
 def int8_form(graph: Graph) -> Graph:
-    """Of a quantized graph: its operations are the operators of the converter's file,
-    and the `borders`.
+    """Return the converter's form of a quantized graph.
+
+    Its operations are the operators of the converter's file, and the `borders`.
     """
-    made, _ = legalize(graph, exact=True, disabled=rewrites().keys() - _INT8)
-    r = Rewriter(made)
+    disabled = rewrites().keys() - _INT8
+    result, _ = legalize(graph, exact=True, disabled=disabled)
+    r = Rewriter(result)
     for op in r.ops(*odd_pads.KINDS):
         spec = op.spec
-        counted = isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D) or (
-            isinstance(spec, AveragePool2D) and spec.count_pads
-        )
-        if counted and spec.tflite_padding(op) is None:  # type: ignore[attr-defined]
+        # A PAD is not the same where the mean leaves its zeros out.
+        if isinstance(spec, AveragePool2D) and not spec.count_pads:
+            continue
+        if not isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D):
+            continue
+        if spec.tflite_padding(op) is None:
             odd_pads.pad_apart(r, op)
-    return made
+    return result
 
 
 def borders(graph: Graph) -> set[Op]:
-    """The operations that bring the graph's float, channels-first inputs and outputs to
-    those of the converter's file.
+    """Return the operations that convert inputs and outputs for the converter's file.
 
-    They are not in the file: who runs it does them before and after.
+    The graph has float, channels-first ones. These operations are not in the file: its
+    user does them before and after.
     """
+    return _input_conversions(graph) | _output_conversions(graph)
+
+
+def _input_conversions(graph: Graph) -> set[Op]:
+    """Return the conversions between the inputs and the first other ops."""
     inputs = set(graph.inputs)
-    outputs = set(graph.outputs)
-    readers = graph.users()
-    found = set[Op]()
+    conversions: set[Op] = set()
     for op in graph.ops:
-        if op.inputs[0] in inputs and _converts(op, _LAST):
-            found.add(op)
-            inputs |= set(op.outputs)
+        if op.inputs[0] in inputs and _converts(op, _TO_CHANNELS_LAST):
+            conversions.add(op)
+            # Another conversion may follow.
+            inputs.update(op.outputs)
+    return conversions
+
+
+def _output_conversions(graph: Graph) -> set[Op]:
+    """Return the conversions between the last other ops and the outputs.
+
+    A conversion of a value that another op reads too is in the file.
+    """
+    outputs = set(graph.outputs)
+    users = graph.users()
+    conversions: set[Op] = set()
     for op in reversed(graph.ops):
-        ends = op.outputs[0] in outputs and not readers.get(op.outputs[0])
-        if ends and _converts(op, _FIRST):
-            found.add(op)
-            outputs.add(op.inputs[0])
-            readers[op.inputs[0]] = [
-                user for user in readers[op.inputs[0]] if user is not op
-            ]
-    return found
+        x = op.inputs[0]
+        y = op.outputs[0]
+        if y not in outputs or users.get(y):
+            continue
+        if _converts(op, _TO_CHANNELS_FIRST):
+            conversions.add(op)
+            outputs.add(x)
+            users[x] = [user for user in users[x] if user is not op]
+    return conversions
 
 
 def _converts(op: Op, perm: tuple[int, ...]) -> bool:
-    return isinstance(op.spec, Quantize | Dequantize) or (
-        isinstance(op.spec, Transpose) and op.spec.perm == perm
-    )
+    """Return whether `op` changes the type of a tensor, or permutes it by `perm`."""
+    if isinstance(op.spec, Transpose):
+        return op.spec.perm == perm
+    return isinstance(op.spec, Quantize | Dequantize)
 
 
 def _split_groups(r: Rewriter, op: Op) -> None:
-    """A grouped convolution as slices of the channels, a convolution of each, and their
-    concatenation.
+    """Rewrite a grouped convolution as a convolution of each slice of the channels.
 
-    onnx2tf does so on demand, and there is no other way: at the version of grouped ones
-    the compiler gives up.
+    A concatenation follows. onnx2tf does so on demand, and there is no other way: at
+    the version of grouped convolutions the compiler gives up.
     """
     x, w, *bias = op.inputs
     depth = w.type.shape[3]
     groups = x.type.shape[3] // depth
     if groups == 1 or any(v.const is None for v in (w, *bias)):
         return
-    parts, (o, name) = list[Value](), (w.type.shape[0] // groups, op.output.name)
-    for g in range(groups):
-        own = slice(g * o, (g + 1) * o)
-        part = Slice((0, 0, 0, g * depth), (*x.type.shape[:3], depth), (1, 1, 1, 1))
-        constants = [
-            r.const(v.const[own], f"{v.name}_{g}", v.type.quant)
-            for v in (w, *bias)
-            if v.const is not None
-        ]
-        parts.append(
-            r.add(
-                op,
-                op.spec,
-                [r.add(op, part, [x], f"{name}_in{g}"), *constants],
-                f"{name}_{g}",
-            )
-        )
+    parts = [_group(r, op, i, groups) for i in range(groups)]
     r.update(op, Concat(3), parts)
 
 
+def _group(r: Rewriter, op: Op, i: int, groups: int) -> Value:
+    """Return the result of group `i` of a grouped convolution."""
+    x, w, *bias = op.inputs
+    depth = w.type.shape[3]
+    outputs = w.type.shape[0] // groups
+    rows = slice(i * outputs, (i + 1) * outputs)
+
+    inputs: list[Value] = []
+    for v in (w, *bias):
+        if v.const is not None:
+            inputs.append(r.const(v.const[rows], f"{v.name}_{i}", v.type.quant))
+    name = op.output.name
+    begin = (0, 0, 0, i * depth)
+    cut = Slice(begin, (*x.type.shape[:3], depth), (1, 1, 1, 1))
+    channels = r.add(op, cut, [x], f"{name}_in{i}")
+    return r.add(op, op.spec, [channels, *inputs], f"{name}_{i}")
+
+
 def _clamp(r: Rewriter, op: Op) -> None:
+    """Rewrite a float clamp as MAXIMUM, MINIMUM or both."""
     spec = op.spec
     x = op.inputs[0]
+    name = op.output.name
     if not isinstance(spec, Clamp) or x.type.dtype != "float32":
         return
     if spec.low is not None and spec.high is not None:
-        x = r.add(
-            op,
-            Maximum(),
-            [x, r.const(np.array(spec.low, np.float32), f"{x.name}_low")],
-            f"{op.output.name}_low",
-        )
+        low = r.const(np.array(spec.low, np.float32), f"{x.name}_low")
+        x = r.add(op, Maximum(), [x, low], f"{name}_low")
     if spec.high is not None:
-        r.update(
-            op,
-            Minimum(),
-            [x, r.const(np.array(spec.high, np.float32), f"{op.output.name}_high")],
-        )
+        high = r.const(np.array(spec.high, np.float32), f"{name}_high")
+        r.update(op, Minimum(), [x, high])
     elif spec.low is not None:
-        r.update(
-            op,
-            Maximum(),
-            [x, r.const(np.array(spec.low, np.float32), f"{op.output.name}_low")],
-        )
+        low = r.const(np.array(spec.low, np.float32), f"{name}_low")
+        r.update(op, Maximum(), [x, low])

@@ -1,5 +1,6 @@
-"""What a segment costs on the Edge TPU in milliseconds: fits to published times and to
-sizes in compiled files.
+"""Estimated time of a segment on the Edge TPU, in milliseconds.
+
+The coefficients are fits to published times and to sizes in compiled files.
 
 Everything here is an estimate, and is called one wherever it is shown. `make
 cost-table` fits all coefficients anew, cross-validates them, and compares them with
@@ -20,12 +21,18 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Link:
-    """How an Edge TPU is attached: milliseconds for each inference, and for each MB
-    (1e6 bytes) that moves.
+    """How an Edge TPU is attached.
 
-    sent: instructions, and parameters beyond the on-chip memory, which go to the chip
-    anew with every inference. Reading results back over USB is slow because the driver
-    asks for 1 KB (USB 3) or 256 bytes (USB 2) at a time.
+    Reading results back over USB is slow because the driver asks for 1 KB (USB 3) or
+    256 bytes (USB 2) at a time.
+
+    Attributes:
+        name: the name in a board's profile.
+        invoke: ms for each inference.
+        per_mb_in: ms for each MB (1e6 bytes) of inputs.
+        per_mb_out: ms for each MB of outputs.
+        per_mb_sent: ms for each MB of instructions, and of parameters beyond the
+            on-chip memory; both go to the chip anew with every inference.
     """
 
     name: str
@@ -45,7 +52,7 @@ LINKS = {
         Link("pcie", 0.28, 2.5, 2.5, 2.5),
     )
 }
-"""By the name that a board's profile gives.
+"""The links, by their names in a board's profile.
 
 USB: fitted to 57 times of a Coral USB Accelerator. With each model left out in turn, 30
 of 31 (USB 3) and 25 of 26 (USB 2) are predicted within 10 %.
@@ -59,7 +66,7 @@ both links.
 PER_MB_PARAMETERS = 0.2381
 """ms for the chip to read 1 MB of the parameters that it holds; from the same fit.
 
-The compiler's cycles leave this out, and it is all that a fully connected layer costs.
+The compiler's cycles leave this out; a fully connected layer costs nothing else.
 """
 
 PARAMETER_CACHE = 6_500_000
@@ -72,12 +79,16 @@ of the activations and the compilers' versions; this is their lower half.
 
 @dataclass(frozen=True)
 class OpWork:
-    """What one operation adds to a segment, in the units that cycles and instruction
-    bytes are estimated from.
+    """The work of one operation in a segment.
 
-    dense_macs: of convolutions over all channels. depthwise_macs: of depthwise ones.
-    elements: computed. touched: bytes of activations read and written. constants: bytes
-    of what it reads besides.
+    Cycles and instruction bytes are estimated from these numbers.
+
+    Attributes:
+        dense_macs: multiply-accumulates of convolutions over all channels.
+        depthwise_macs: multiply-accumulates of depthwise convolutions.
+        elements: the number of computed elements.
+        touched: bytes of activations read and written.
+        constants: bytes of constants read.
     """
 
     dense_macs: int
@@ -89,14 +100,12 @@ class OpWork:
     @property
     def parameters(self) -> int:
         """Bytes of parameters in the compiled file."""
-        return round(
-            LAYOUT["depthwise_constant" if self.depthwise_macs else "constant"]
-            * self.constants
-        )
+        key = "depthwise_constant" if self.depthwise_macs else "constant"
+        return round(LAYOUT[key] * self.constants)
 
     @property
     def cycles(self) -> float:
-        """What the compiler would estimate; fully connected layers count nothing there."""
+        """The compiler's own estimate, without fully connected layers, as it does."""
         c = CYCLES
         return (
             c["dense_mac"] * self.dense_macs
@@ -106,9 +115,7 @@ class OpWork:
 
     @property
     def code(self) -> float:
-        """Bytes of instructions: so many for an operation, more where its activations
-        are large and are tiled.
-        """
+        """Bytes of instructions: more if the activations are large and are tiled."""
         return CODE["operation"] + CODE["large_byte"] * max(0, self.touched - LARGE)
 
 
@@ -142,8 +149,11 @@ convolutions, whose weights are padded. Half are within 5 %, three in four withi
 class TpuTime:
     """The parts of a segment's estimated time on the Edge TPU, in ms.
 
-    input, output, code: bytes over the link. streamed: parameters over the link.
-    compute: on the chip.
+    Attributes:
+        invoke: the overhead of an inference.
+        input, output, code: transfers over the link.
+        compute: the computation on the chip.
+        streamed: the transfer of parameters beyond the on-chip memory.
     """
 
     invoke: float
@@ -155,7 +165,7 @@ class TpuTime:
 
     @property
     def ms(self) -> float:
-        """The whole."""
+        """The sum of all parts."""
         return (
             self.invoke
             + self.input
@@ -166,13 +176,21 @@ class TpuTime:
         )
 
     def parts(self) -> dict[str, float]:
-        """By name, in a fixed order."""
+        """Return the parts by name, in a fixed order."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class TpuWork:
-    """What one inference of an Edge TPU segment moves and computes. Sizes in bytes."""
+    """The transfers and computation of one inference of an Edge TPU segment.
+
+    Attributes:
+        bytes_in: bytes of the inputs.
+        bytes_out: bytes of the outputs, padded.
+        code: bytes of the instructions.
+        parameters: bytes of the parameters.
+        mcycles: 1e6 cycles of the compiler's estimate.
+    """
 
     bytes_in: int
     bytes_out: int
@@ -181,74 +199,94 @@ class TpuWork:
     mcycles: float
 
     def parts(self, link: Link, streamed: int = 0) -> TpuTime:
-        """Its time over a link, when `streamed` bytes of its parameters do not fit the
-        on-chip memory.
+        """Return the estimated time over a link.
+
+        `streamed` bytes of the parameters do not fit the on-chip memory.
         """
+        cached = self.parameters - streamed
+        cycles_ms = PER_MCYCLE * self.mcycles
         return TpuTime(
             invoke=link.invoke,
             input=link.per_mb_in * self.bytes_in / _MB,
             output=link.per_mb_out * self.bytes_out / _MB,
             code=link.per_mb_sent * self.code / _MB,
-            compute=PER_MCYCLE * self.mcycles
-            + PER_MB_PARAMETERS * (self.parameters - streamed) / _MB,
+            compute=cycles_ms + PER_MB_PARAMETERS * cached / _MB,
             streamed=link.per_mb_sent * streamed / _MB,
         )
 
     def ms(self, link: Link, streamed: int = 0) -> float:
-        """The sum of its parts."""
+        """Return the sum of the parts of its time."""
         return self.parts(link, streamed).ms
 
     def upload_ms(self, link: Link, streamed: int = 0) -> float:
-        """What the first inference takes longer: the parameters that stay on the chip
-        are sent to it.
+        """Return the additional time of the first inference.
+
+        It sends the parameters to the chip that stay there.
         """
         return link.per_mb_sent * (self.parameters - streamed) / _MB
 
 
 def op_work(op: Op) -> OpWork:
-    """The work of one operation. Constants count for each operation that reads them."""
+    """Return the work of one operation.
+
+    Constants count for each operation that reads them.
+    """
+    # The compiler counts no cycles for fully connected layers.
     macs = 0 if isinstance(op.spec, FullyConnected) else op.spec.macs(op)
-    deep = macs if isinstance(op.spec, DepthwiseConv2D) else 0
-    activations = [*(v for v in op.inputs if v.const is None), *op.outputs]
+    depthwise = macs if isinstance(op.spec, DepthwiseConv2D) else 0
+
+    touched = sum(v.type.nbytes for v in op.outputs)
+    constants = 0
+    for v in op.inputs:
+        if v.const is None:
+            touched += v.type.nbytes
+        else:
+            constants += v.type.nbytes
     return OpWork(
-        dense_macs=macs - deep,
-        depthwise_macs=deep,
+        dense_macs=macs - depthwise,
+        depthwise_macs=depthwise,
         elements=sum(v.type.size for v in op.outputs),
-        touched=sum(v.type.nbytes for v in activations),
-        constants=sum(v.type.nbytes for v in op.inputs if v.const is not None),
+        touched=touched,
+        constants=constants,
     )
 
 
 def tpu_work(
     works: Sequence[OpWork], inputs: Iterable[Value], outputs: Iterable[Value]
 ) -> TpuWork:
-    """The work of operations as one segment with these crossing values."""
-    cycles = CYCLES["segment"] + sum(w.cycles for w in works)
+    """Return the work of operations as one segment with these crossing values."""
+    cycles = CYCLES["segment"] + sum(work.cycles for work in works)
+    code = CODE["segment"] + sum(work.code for work in works)
     return TpuWork(
         bytes_in=sum(v.type.nbytes for v in inputs),
-        bytes_out=sum(map(padded_bytes, outputs)),
-        code=round(CODE["segment"] + sum(w.code for w in works)),
-        parameters=sum(w.parameters for w in works),
+        bytes_out=sum(padded_bytes(v) for v in outputs),
+        code=round(code),
+        parameters=sum(work.parameters for work in works),
         mcycles=cycles / 1e6,
     )
 
 
 def padded_bytes(v: Value) -> int:
-    """Bytes of an Edge TPU output: channels padded to a multiple of 4, the whole to 8."""
+    """Return the bytes of an Edge TPU output.
+
+    Channels are padded to a multiple of 4, the whole to a multiple of 8.
+    """
     t = v.type
     channels = t.shape[-1] if t.rank else 1
-    padded = t.size // max(channels, 1) * (-(-channels // 4) * 4)
-    return -(-padded // 8) * 8
+    pixels = t.size // max(channels, 1)
+    padded_channels = -(-channels // 4) * 4
+    return -(-pixels * padded_channels // 8) * 8
 
 
 def streamed_bytes(works: Iterable[TpuWork]) -> list[int]:
-    """How many bytes of each segment's parameters do not fit the on-chip memory that
-    the segments share, in order.
+    """Return how many bytes of each segment's parameters do not fit on the chip.
+
+    The segments share the on-chip memory in their order.
     """
-    left = PARAMETER_CACHE
-    result = list[int]()
+    free = PARAMETER_CACHE
+    streamed: list[int] = []
     for work in works:
-        kept = min(left, work.parameters)
-        left -= kept
-        result.append(work.parameters - kept)
-    return result
+        cached = min(free, work.parameters)
+        free -= cached
+        streamed.append(work.parameters - cached)
+    return streamed

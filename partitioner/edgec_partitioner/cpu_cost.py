@@ -1,5 +1,6 @@
-"""How long one core takes for an operation: the back-end's estimates
-(edgec.schedule.estimate) at a board's clock.
+"""Estimated time of an operation on one CPU core.
+
+The back-end estimates cycles (edgec.schedule.estimate); a board has the clock.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from edgec.schedule.estimate import cycles, in_graph, is_known
 
 _SLOWEST = "pi3"
 """The board whose core stands for cores that were not measured."""
+CYCLES_PER_MS_AND_GHZ = 1e6
 
 
 @dataclass(frozen=True)
 class CpuCost:
-    """One core of a clock. The default is a Raspberry Pi 4.
+    """One core at a clock frequency. The default is a Raspberry Pi 4.
 
-    An op's time is found out once: nothing may change the op meanwhile.
+    An op's time is computed once: nothing may change the op afterwards.
+
+    Attributes:
+        ghz: the clock frequency.
+        core: the name of the core, as the compiler's option -mcpu.
     """
 
     ghz: float = 1.8
@@ -29,32 +35,36 @@ class CpuCost:
 
     @classmethod
     def of(cls, board: Board) -> CpuCost:
-        """The core of a board's best target.
+        """Return the core of a board's best target.
 
-        One that was not measured is to a Pi 3's as its instructions per cycle are to
-        those.
+        A core that was not measured counts as a Pi 3's with a clock adjusted by the
+        ratio of the instructions per cycle.
         """
         name = board.targets[0].mcpu
         if is_known(name):
             return cls(board.clock_ghz, name)
         slowest = Board.load(_SLOWEST)
-        return cls(board.clock_ghz * board.ipc / slowest.ipc, slowest.targets[0].mcpu)
+        ghz = board.clock_ghz * board.ipc / slowest.ipc
+        return cls(ghz, slowest.targets[0].mcpu)
 
     def within(self, graph: Graph) -> CpuCost:
-        """The same for the ops of a graph as they are computed in it: with what fusion
-        and views save.
+        """Return the same core, with times for the ops of a graph as computed in it.
+
+        Fusion and views make them less than the time of each op alone.
         """
-        ms = {
-            op: n / (1e6 * self.ghz)
-            for op, n in in_graph(graph, core(self.core)).items()
-        }
-        return replace(self, _known={**self._known, **ms})
+        known = dict(self._known)
+        for op, op_cycles in in_graph(graph, core(self.core)).items():
+            known[op] = self._ms(op_cycles)
+        return replace(self, _known=known)
 
     def op_ms(self, op: Op) -> float:
-        """One op; alone, unless it is of a graph that is known.
+        """Return the time of one op, in ms; alone, unless its graph is known.
 
         A view costs nothing.
         """
         if op not in self._known:
-            self._known[op] = cycles(op, core(self.core)) / (1e6 * self.ghz)
+            self._known[op] = self._ms(cycles(op, core(self.core)))
         return self._known[op]
+
+    def _ms(self, op_cycles: float) -> float:
+        return op_cycles / (CYCLES_PER_MS_AND_GHZ * self.ghz)

@@ -1,10 +1,9 @@
-"""Which operations go to the Edge TPU and in which segment: the choice that shortens
-the estimated total, with a proof.
+"""The choice of a stage for every operation with the least estimated total time.
 
 An integer program (stage_problem.py, stage_model.py) finds the best choice of a stage
 for every operation. Its size grows with the number of segments, so that number is
-limited, and the limit justified: whatever a choice with more segments gains, it pays
-their overhead on top of a bound that holds for any number.
+limited, and the limit justified: a choice with more segments pays their overhead on top
+of a bound that holds for any number.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
 
 MOST_SEGMENTS = 24
-"""Edge TPU segments that are considered at most."""
+"""The largest number of Edge TPU segments that is considered."""
 
 SEARCH_NODES = 2000
 """Nodes of the search tree after which the best choice found is taken, with the gap
@@ -39,11 +38,12 @@ that is left.
 
 @dataclass(frozen=True)
 class Demoted:
-    """Connected ops that the rules allow on the Edge TPU but that are faster on the
-    CPU.
+    """Connected ops that are allowed on the Edge TPU, but faster on the CPU.
 
-    lost_ms: how much longer one inference would take, by the estimate, with them on the
-    Edge TPU.
+    Attributes:
+        ops: the ops.
+        lost_ms: how much longer one inference would take with them on the Edge TPU, by
+            the estimate.
     """
 
     ops: tuple[Op, ...]
@@ -52,11 +52,14 @@ class Demoted:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The chosen stage of every op (odd: on the Edge TPU), and how good the choice is.
+    """The chosen stage of every op, and how good the choice is.
 
-    total_ms: its estimate. bound_ms: what no other choice is below; equal to the total
-    but for rounding when the search ran to its end. demoted: what the rules would have
-    allowed on the Edge TPU.
+    Attributes:
+        stages: the stage of each op; odd ones are on the Edge TPU.
+        total_ms: the estimated time of an inference.
+        bound_ms: a lower bound for any choice; equal to the total but for rounding if
+            the search ran to its end.
+        demoted: the ops on the CPU that the rules allow on the Edge TPU.
     """
 
     stages: Mapping[Op, int]
@@ -66,84 +69,105 @@ class Cuts:
 
     @property
     def places(self) -> dict[Op, Place]:
-        """Where each op runs."""
+        """The place of each op."""
         return {op: PLACES[s % 2] for op, s in self.stages.items()}
 
     @property
     def gap(self) -> float:
-        """How much of the total a better choice might save at most, from 0 to 1; 0 if
-        it is proven best.
+        """The largest share of the total that a better choice might save, 0 to 1.
+
+        It is 0 if the choice is proven best.
         """
         slack = self.total_ms - self.bound_ms
         return slack / self.total_ms if slack > 1e-5 * self.total_ms else 0.0
 
 
 def choose(graph: Graph, allowed: Places, costs: Costs) -> Cuts:
-    """The placement with the least estimated total among those that the rules allow."""
+    """Return the stages with the least estimated total that the rules allow."""
     p = problem(graph, allowed, costs)
     relaxation = relaxed(p, overheads=True)
-    # The relaxation knows nothing of stages, but where it says that each op is, the
-    # choice is often the best one: then its cost is the bound, which proves it, and no
-    # program with stages, which is far larger, need be solved.
+    # The relaxation knows nothing of stages, but with the places it finds the choice is
+    # often the best one: then its cost equals the bound, a proof, and no program with
+    # stages, a far larger one, need be solved.
     candidates = (greedy(graph, allowed, costs), stages(graph, relaxation.places))
-    total, best = min(
-        ((_total(graph, c, costs), c) for c in candidates), key=itemgetter(0)
-    )
-    if total - relaxation.bound_ms <= GAP * total:
-        return Cuts(
-            best,
-            total,
-            min(relaxation.bound_ms, total),
-            tuple(_demoted(graph, best, allowed, costs, total)),
-        )
-    enough = relaxation.bound_ms * (1 + GAP)
+    scored: list[_Scored] = []
+    for stage in candidates:
+        scored.append((_total(graph, stage, costs), stage))
+    total, best = min(scored, key=itemgetter(0))
+    bound = relaxation.bound_ms
+    if total - bound > GAP * total:
+        total, best, bound = _search(graph, costs, p, bound, (total, best))
+    demoted = _demoted(graph, best, allowed, costs, total)
+    return Cuts(best, total, min(bound, total), tuple(demoted))
+
+
+_Scored = tuple[float, Mapping[Op, int]]
+"""The total time of a choice in ms, and its stage of each op."""
+
+
+def _search(
+    graph: Graph, costs: Costs, p: Problem, relaxed_ms: float, start: _Scored
+) -> tuple[float, Mapping[Op, int], float]:
+    """Return the total, the stages and the lower bound of the best choice.
+
+    Programs with more and more segments are solved, until a choice with even more
+    cannot be better. relaxed_ms: a lower bound. start: a choice to improve.
+    """
+    total, best = start
+    enough = relaxed_ms * (1 + GAP)
+    floor = relaxed(p).bound_ms
     bound = total
     tried = 0
-    floor = relaxed(p).bound_ms
-    while (segments := min(_most(p, floor, total), MOST_SEGMENTS)) > tried:
-        tried = segments if tried else min(segments, 2 + max(best.values()) // 2)
-        found = solve(p, tried, SEARCH_NODES, enough)
-        bound = max(
-            relaxation.bound_ms, min(found.bound_ms, _with(p, floor, tried + 1))
-        )
-        if found.stage is not None:
-            better = _tidy(found.stage)
-            if (ms := _total(graph, better, costs)) < total:
-                best = better
-                total = ms
-    return Cuts(
-        best,
-        total,
-        min(bound, total),
-        tuple(_demoted(graph, best, allowed, costs, total)),
-    )
+    while True:
+        segments = min(_most_segments(p, floor, total), MOST_SEGMENTS)
+        if segments <= tried:
+            return total, best, bound
+        # The first program is a small one: it may lower the total, and so the number.
+        if tried == 0:
+            segments = min(segments, 2 + max(best.values()) // 2)
+        tried = segments
+        solution = solve(p, tried, SEARCH_NODES, enough)
+        more_segments = _least_with(p, floor, tried + 1)
+        bound = max(relaxed_ms, min(solution.bound_ms, more_segments))
+        if solution.stage is None:
+            continue
+        stage = _tidy(solution.stage)
+        ms = _total(graph, stage, costs)
+        if ms < total:
+            total = ms
+            best = stage
 
 
-def _with(p: Problem, floor: float, segments: int) -> float:
-    """What any choice with so many Edge TPU segments, at least one, costs at least:
-    there are calls between them.
+def _least_with(p: Problem, floor: float, segments: int) -> float:
+    """Return a lower bound for any choice with so many Edge TPU segments.
+
+    There is at least one, and there are calls between them. floor: a bound without
+    overheads.
     """
     return floor + segments * (p.segment_ms + CALL_MS) - CALL_MS
 
 
-def _most(p: Problem, floor: float, total: float) -> int:
-    """How many segments a choice that is not worse than `total` can have."""
-    return max(0, int((total - _with(p, floor, 0)) / (p.segment_ms + CALL_MS)))
+def _most_segments(p: Problem, floor: float, total: float) -> int:
+    """Return the most segments that a choice not worse than `total` can have."""
+    slack = total - _least_with(p, floor, 0)
+    return max(0, int(slack / (p.segment_ms + CALL_MS)))
 
 
-def _tidy(found: Mapping[Op, int]) -> dict[Op, int]:
-    """The same segments, numbered without gaps; CPU stages with nothing between them
-    are one.
+def _tidy(stage: Mapping[Op, int]) -> dict[Op, int]:
+    """Return the same segments, numbered without gaps.
+
+    CPU stages with nothing between them become one.
     """
-    number = dict[int, int]()
+    numbers: dict[int, int] = {}
     last = -1
-    for s in sorted(set(found.values())):
+    for s in sorted(set(stage.values())):
+        # Odd stages are Edge TPU segments and stay apart.
         if s % 2:
             last += 1 + last % 2
         else:
             last += last % 2
-        number[s] = last
-    return {op: number[s] for op, s in found.items()}
+        numbers[s] = last
+    return {op: numbers[s] for op, s in stage.items()}
 
 
 def _total(graph: Graph, stage: Mapping[Op, int], costs: Costs) -> float:
@@ -153,11 +177,12 @@ def _total(graph: Graph, stage: Mapping[Op, int], costs: Costs) -> float:
 def _demoted(
     graph: Graph, stage: Mapping[Op, int], allowed: Places, costs: Costs, total: float
 ) -> Iterator[Demoted]:
+    """Yield the groups of ops that the choice keeps from the Edge TPU."""
     places = {op: PLACES[s % 2] for op, s in stage.items()}
-    look = Surroundings(graph, costs)
-    # what the choice gains by stages that are not the earliest
+    surroundings = Surroundings(graph, costs)
+    # The gain of stages that are not the earliest.
     later = costs.total_ms(regions(graph, places)) - total
-    for ops in connected(
-        [op for op in graph.ops if places[op] != allowed[op]], graph.producers()
-    ):
-        yield Demoted(ops, max(0.0, later + look.change(places, ops, PLACES[1])))
+    demoted = [op for op in graph.ops if places[op] != allowed[op]]
+    for ops in connected(demoted, graph.producers()):
+        change = surroundings.change(places, ops, PLACES[1])
+        yield Demoted(ops, max(0.0, later + change))

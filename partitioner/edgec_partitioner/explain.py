@@ -1,14 +1,15 @@
-"""The data of `edgec explain`: where each op goes and why, as JSON
-(docs/explain-schema.md says what it means).
+"""The data of `edgec explain`: the place of each op and the reason for it.
+
+docs/explain-schema.md describes it as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from edgec.ir import Op, Refusal
+from edgec.ir import Op, Refusal, Value
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec_partitioner.comparison import (
     Column,
@@ -18,7 +19,14 @@ from edgec_partitioner.comparison import (
     cpu_only,
     uncounted,
 )
-from edgec_partitioner.cost import Link, TpuTime, op_work, streamed_bytes, tpu_work
+from edgec_partitioner.cost import (
+    Link,
+    TpuTime,
+    TpuWork,
+    op_work,
+    streamed_bytes,
+    tpu_work,
+)
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.legalize import Applied
 from edgec_partitioner.partition import WORTHWHILE, Partition
@@ -30,9 +38,9 @@ from edgec_partitioner.verdicts import Answer, Place, Verdict
 SCHEMA = 2
 
 ON_CHIP = 8_000_000
-"""Bytes of parameters that the Edge TPU is sold with.
+"""Bytes of on-chip memory for parameters that the Edge TPU is sold with.
 
-Less is left for them when activations are large.
+Less is free for them if activations are large.
 """
 
 
@@ -40,10 +48,20 @@ Less is left for them when activations are large.
 class OpRow:
     """One op of the graph.
 
-    inputs, outputs: names of the tensors that it reads (without constants) and writes.
-    verdict: what the support rules say; None if there is no Edge TPU. cpu_ms: estimated
-    time on the CPU, where it may not run. rewrites: names of those that made it.
-    refusals: why it is not on the Edge TPU; none if it is, or if there is no Edge TPU.
+    Attributes:
+        index: its number in the graph.
+        name: the name of its first output.
+        source: the node of the file that it comes from.
+        kind: the kind of op.
+        inputs, outputs: the names of the computed tensors it reads, and of its results.
+        input_types, constant_types: the types of the tensors and constants it reads.
+        output: the type of its first output.
+        segment, place: its segment and processor.
+        verdict: the answer of the support rules; None without an Edge TPU.
+        macs: the multiply-accumulates of one inference.
+        cpu_ms: the estimated time on the CPU, wherever it runs.
+        rewrites: the names of the rewrites it results from.
+        refusals: why it is not on the Edge TPU; empty if it is, or without one.
     """
 
     index: int
@@ -68,11 +86,16 @@ class OpRow:
 class SegmentRow:
     """One segment.
 
-    Sizes in bytes. est_ms: estimated; est_parts: its parts on the Edge TPU, None on the
-    CPU.
-
-    streamed_bytes: of the parameters of an Edge TPU segment, those that do not stay on
-    the chip.
+    Attributes:
+        name, place: its name and processor.
+        ops, macs: the number of ops and of multiply-accumulates.
+        parameter_bytes: bytes of the constants.
+        streamed_bytes: bytes of the parameters of an Edge TPU segment beyond the
+            on-chip memory.
+        bytes_in, bytes_out: bytes of the inputs and outputs.
+        inputs, outputs: the names of the values that cross the boundary.
+        est_ms: the estimated time.
+        est_parts: its parts on the Edge TPU, None on the CPU.
     """
 
     name: str
@@ -91,27 +114,36 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class SourceRow:
-    """An operator of the TFLite file, and where edgec runs it: "none" if nothing of it
-    is left to run.
+    """An operator of the TFLite file, and its place with edgec.
+
+    The place is "none" if no op of it remains to run.
     """
 
     op: SourceOp
     place: str
 
     def to_json(self) -> dict[str, Any]:
-        """All in one object."""
+        """Return both in one object."""
         return {**asdict(self.op), "place": self.place}
 
 
 @dataclass(frozen=True)
 class ExplainReport:
-    """What `edgec explain` shows. assumed_quantization: the scales are made up, since
-    no calibration data was given.
+    """The contents of `edgec explain`.
 
-    bound_ms: no choice of places that the rules allow is estimated to be faster; None
-    if nothing was to choose. source_ops: of a TFLite file. obstacle: why edgec cannot
-    compile the model although it can explain it; or None. remarks: sentences on how the
-    model was read and calibrated.
+    Attributes:
+        model: the name of the model.
+        target: the name of the board.
+        link: how the Edge TPU is attached; None without one.
+        assumed_quantization: whether the scales are invented, without calibration data.
+        obstacle: why edgec cannot compile the model although it can explain it, or
+            None.
+        bound_ms: a lower bound for the estimate of any allowed choice of places; None
+            if there was no choice.
+        comparison: the columns.
+        segments, applied, ops: the segments, the rewrites made, and the ops.
+        source_ops: the operators of a TFLite file.
+        remarks: sentences on how the model was read and calibrated.
     """
 
     model: str
@@ -128,18 +160,20 @@ class ExplainReport:
     remarks: tuple[str, ...] = ()
 
     def totals(self) -> dict[str, Any]:
-        """Counts of the whole model, and their shares on the Edge TPU (0 to 1)."""
-        tpu = [s for s in self.segments if s.place == "edgetpu"]
+        """Return the counts of the whole model, and their shares on the Edge TPU."""
+        on_tpu = [s for s in self.segments if s.place == "edgetpu"]
+        parameter_bytes = sum(s.parameter_bytes for s in on_tpu)
+        beyond_chip = sum(s.streamed_bytes for s in on_tpu)
         return {
             **self.comparison.edgec.to_json(),
             "segments": len(self.segments),
-            "tpu_parameter_bytes": sum(s.parameter_bytes for s in tpu),
-            "tpu_streamed_bytes": sum(s.streamed_bytes for s in tpu),
+            "tpu_parameter_bytes": parameter_bytes,
+            "tpu_streamed_bytes": beyond_chip,
             "on_chip_bytes": ON_CHIP,
         }
 
     def to_json(self) -> dict[str, Any]:
-        """As docs/explain-schema.md says."""
+        """Return the object described in docs/explain-schema.md."""
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -160,12 +194,15 @@ class ExplainReport:
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of a model apart from its partition.
+    """The facts about a model apart from its partition.
 
-    baseline: the column of the CPU alone, without rewrites; None: that of the
-    partition's graph. stock: what the stock compiler would do. operators: those of the
-    TFLite file. rewritten: what was rewritten before the partition. Others: as in
-    Report.
+    Attributes:
+        model, target, assumed_quantization, obstacle, remarks: see ExplainReport.
+        baseline: the column of the CPU alone, without rewrites; if None, the column of
+            the partition's graph.
+        stock: the model with the stock compiler.
+        operators: the operators of a TFLite file.
+        rewritten: the rewrites made before the partition.
     """
 
     model: str
@@ -180,23 +217,20 @@ class Origin:
 
 
 def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> ExplainReport:
-    """The report on a partition for a board with this CPU."""
-    cpu = cpu.within(parts.graph)
+    """Return the report on a partition for a board with this CPU."""
     graph = parts.graph
-    segment_of = parts.segment_of
+    cpu = cpu.within(graph)
     applied = (*origin.rewritten, *parts.applied)
-    made_by = rewrites_of(graph.ops, applied)
-    rows = tuple(
-        _op_row(i, op, parts, segment_of[op], cpu, made_by)
-        for i, op in enumerate(graph.ops)
-    )
-    answers = {
-        op: row.verdict
-        for op, row in zip(graph.ops, rows, strict=True)
-        if row.verdict is not None
-    }
+    rows = _op_rows(parts, cpu, applied)
+
+    answers: dict[Op, Answer] = {}
+    for op, row in zip(graph.ops, rows, strict=True):
+        if row.verdict is not None:
+            answers[op] = row.verdict
     outside = uncounted(graph, origin.stock)
     ours = column(parts.regions, answers, cpu, parts.link, outside)
+    baseline = origin.baseline or cpu_only(graph, cpu, outside)
+    places = Places(rows)
     return ExplainReport(
         model=origin.model,
         target=origin.target,
@@ -204,20 +238,19 @@ def explain(parts: Partition, cpu: CpuCost, origin: Origin) -> ExplainReport:
         assumed_quantization=origin.assumed_quantization,
         obstacle=origin.obstacle,
         bound_ms=parts.cuts.bound_ms if parts.cuts else None,
-        comparison=StockComparison(
-            origin.baseline or cpu_only(graph, cpu, outside), origin.stock, ours
-        ),
+        comparison=StockComparison(baseline, origin.stock, ours),
         segments=_segment_rows(parts, cpu),
         applied=applied,
         ops=rows,
-        source_ops=tuple(map(Places(rows).row, origin.operators)),
+        source_ops=tuple(places.row(op) for op in origin.operators),
         remarks=tuple(origin.remarks),
     )
 
 
 def unplaced(origin: Origin, baseline: Column, link: Link | None) -> ExplainReport:
-    """The report on a file that edgec cannot bring to a graph: it has no segments and
-    no ops, only the file's.
+    """Return the report on a file that edgec cannot bring to a graph.
+
+    It has no segments and no ops, only the operators of the file.
     """
     return ExplainReport(
         model=origin.model,
@@ -237,125 +270,165 @@ def unplaced(origin: Origin, baseline: Column, link: Link | None) -> ExplainRepo
 def rewrites_of(
     ops: Iterable[Op], applied: Iterable[Applied]
 ) -> dict[Op, tuple[str, ...]]:
-    """The names of the rewrites that made each op.
+    """Return the names of the rewrites that each op results from.
 
-    The results that a rewrite names may be renamed or fused away by passes that come
-    later; then all ops that come from the same node are taken for its own.
+    Later passes may rename the results of a rewrite or fuse them away; then all ops
+    that come from the same node count as its results.
     """
     ops = list(ops)
-    found = dict[Op, dict[str, None]]()
-    at = {v.name: op for op in ops for v in op.outputs}
-    for a in applied:
-        made = [at[name] for name in a.made if name in at]
-        for op in made or [
-            op for op in ops if a.source and _within(a.source, op.source)
-        ]:
-            found.setdefault(op, {})[a.rewrite] = None
-    return {op: tuple(names) for op, names in found.items()}
+    by_output = {v.name: op for op in ops for v in op.outputs}
+    names: dict[Op, dict[str, None]] = {}
+    for record in applied:
+        results = [by_output[name] for name in record.made if name in by_output]
+        if not results and record.source:
+            results = [op for op in ops if _within(record.source, op.source)]
+        for op in results:
+            names.setdefault(op, {})[record.rewrite] = None
+    return {op: tuple(rewrites) for op, rewrites in names.items()}
 
 
 def _within(source: str, sources: str) -> bool:
-    """Whether a node is among joined ones (see rewrite.joined); a name may itself have
-    a plus sign.
+    """Return whether a node is among joined ones (see rewrite.joined).
+
+    A name may itself have a plus sign.
     """
     return f"+{source}+" in f"+{sources}+"
 
 
+def _op_rows(
+    parts: Partition, cpu: CpuCost, applied: Sequence[Applied]
+) -> tuple[OpRow, ...]:
+    """Return a row for each op of the graph."""
+    segment_of = parts.segment_of
+    rewrites = rewrites_of(parts.graph.ops, applied)
+    rows: list[OpRow] = []
+    for index, op in enumerate(parts.graph.ops):
+        row = _op_row(index, op, segment_of[op], parts.verdicts.get(op), cpu)
+        rows.append(replace(row, rewrites=rewrites.get(op, ())))
+    return tuple(rows)
+
+
 def _op_row(
-    index: int,
-    op: Op,
-    parts: Partition,
-    segment: Segment,
-    cpu: CpuCost,
-    made_by: Mapping[Op, tuple[str, ...]],
+    index: int, op: Op, segment: Segment, verdict: Verdict | None, cpu: CpuCost
 ) -> OpRow:
-    verdict = parts.verdicts.get(op)
-    read = [v for v in op.inputs if v.const is None]
-    on_tpu = segment.place == "edgetpu"
+    """Return the row of an op, without the rewrites it results from."""
+    computed = [v for v in op.inputs if v.const is None]
+    constants = [v for v in op.inputs if v.const is not None]
+    refusals: tuple[Refusal, ...] = ()
+    if verdict is not None and segment.place != "edgetpu":
+        refusals = verdict.refusals
     return OpRow(
         index=index,
         name=op.outputs[0].name,
         source=op.source,
         kind=op.kind,
-        inputs=tuple(v.name for v in read),
-        input_types=tuple(str(v.type) for v in read),
-        constant_types=tuple(str(v.type) for v in op.inputs if v.const is not None),
-        outputs=tuple(v.name for v in op.outputs),
+        inputs=_names(computed),
+        input_types=_types(computed),
+        constant_types=_types(constants),
+        outputs=_names(op.outputs),
         output=str(op.outputs[0].type),
         segment=segment.name,
         place=segment.place,
-        verdict=_by_rules(verdict) if verdict else None,
+        verdict=_by_rules(verdict) if verdict is not None else None,
         macs=op.spec.macs(op),
         cpu_ms=cpu.op_ms(op),
-        rewrites=made_by.get(op, ()),
-        refusals=verdict.refusals if verdict and not on_tpu else (),
+        rewrites=(),
+        refusals=refusals,
     )
 
 
+def _names(values: Iterable[Value]) -> tuple[str, ...]:
+    return tuple(v.name for v in values)
+
+
+def _types(values: Iterable[Value]) -> tuple[str, ...]:
+    return tuple(str(v.type) for v in values)
+
+
 def _by_rules(verdict: Verdict) -> Answer:
-    """Without what the cost model says."""
-    return Verdict(tuple(r for r in verdict.refusals if r.rule != WORTHWHILE)).answer
+    """Return the answer of the support rules, without that of the cost model."""
+    rules = tuple(r for r in verdict.refusals if r.rule != WORTHWHILE)
+    return Verdict(rules).answer
 
 
 def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
-    works = {
-        r: tpu_work([*map(op_work, r.ops)], r.inputs, r.outputs)
-        for r in parts.regions
-        if r.place == "edgetpu"
-    }
+    """Return a row for each segment, in the order they run."""
+    works: dict[Region, TpuWork] = {}
+    for region in parts.regions:
+        if region.place == "edgetpu":
+            op_works = [op_work(op) for op in region.ops]
+            works[region] = tpu_work(op_works, region.inputs, region.outputs)
     streamed = dict(zip(works, streamed_bytes(works.values()), strict=True))
 
-    def row(region: Region, segment: Segment) -> SegmentRow:
-        constants = {v for op in region.ops for v in op.inputs if v.const is not None}
-        over = streamed.get(region, 0)
+    rows: list[SegmentRow] = []
+    for region, segment in zip(parts.regions, parts.segments, strict=True):
+        beyond_chip = streamed.get(region, 0)
+        time: TpuTime | None = None
         if parts.link and region in works:
-            time = works[region].parts(parts.link, over)
-        else:
-            time = None
-        return SegmentRow(
-            name=segment.name,
-            place=segment.place,
-            ops=len(region.ops),
-            macs=segment.macs,
-            parameter_bytes=sum(v.type.nbytes for v in constants),
-            streamed_bytes=over,
-            bytes_in=sum(v.type.nbytes for v in region.inputs),
-            bytes_out=sum(v.type.nbytes for v in region.outputs),
-            inputs=tuple(v.name for v in region.inputs),
-            outputs=tuple(v.name for v in region.outputs),
-            est_ms=time.ms if time else cpu_ms(region, cpu),
-            est_parts=time,
-        )
+            time = works[region].parts(parts.link, beyond_chip)
+        est_ms = time.ms if time else cpu_ms(region, cpu)
+        row = _segment_row(region, segment, est_ms)
+        rows.append(replace(row, streamed_bytes=beyond_chip, est_parts=time))
+    return tuple(rows)
 
-    return tuple(row(r, s) for r, s in zip(parts.regions, parts.segments, strict=True))
+
+def _segment_row(region: Region, segment: Segment, est_ms: float) -> SegmentRow:
+    """Return the row of a segment, without the details of the Edge TPU."""
+    constants = {v for op in region.ops for v in op.inputs if v.const is not None}
+    return SegmentRow(
+        name=segment.name,
+        place=segment.place,
+        ops=len(region.ops),
+        macs=segment.macs,
+        parameter_bytes=_nbytes(constants),
+        streamed_bytes=0,
+        bytes_in=_nbytes(region.inputs),
+        bytes_out=_nbytes(region.outputs),
+        inputs=_names(region.inputs),
+        outputs=_names(region.outputs),
+        est_ms=est_ms,
+        est_parts=None,
+    )
+
+
+def _nbytes(values: Iterable[Value]) -> int:
+    return sum(v.type.nbytes for v in values)
 
 
 class Places:
-    """Finds where the operators of a file run: an op's source names the first results
-    of those that it came from.
+    """Finds the places of the operators of a file.
+
+    An op's source names the first results of the operators it came from.
     """
 
     def __init__(self, rows: Sequence[OpRow]) -> None:
-        self.rows = [r for r in rows if r.source]
+        self.rows = [row for row in rows if row.source]
         self.by_name: dict[str, list[OpRow]] = {}
-        for r in self.rows:
-            for name in r.source.split("+"):
-                self.by_name.setdefault(name, []).append(r)
+        for row in self.rows:
+            for name in row.source.split("+"):
+                self.by_name.setdefault(name, []).append(row)
 
     def row(self, op: SourceOp) -> SourceRow:
-        """The operator and its place.
+        """Return the operator and its place: "mixed" if it has several.
 
-        Conversions before and after what it became do not count.
+        Conversions before and after the ops that it became do not count, unless it
+        became nothing else.
         """
-        name = op.outputs[0] if op.outputs else ""
+        rows = self._rows_of(op.outputs[0] if op.outputs else "")
+        computing = [row for row in rows if row.kind not in _CONVERSIONS]
+        places = {row.place for row in computing or rows}
+        if not places:
+            return SourceRow(op, "none")
+        if len(places) > 1:
+            return SourceRow(op, "mixed")
+        return SourceRow(op, places.pop())
+
+    def _rows_of(self, name: str) -> list[OpRow]:
+        """Return the rows of ops from the operator with this first result."""
+        # A name with a plus sign is not one of the parts of a source.
         if "+" in name:
-            found = [r for r in self.rows if _within(name, r.source)]
-        else:
-            found = self.by_name.get(name, [])
-        places = {r.place for r in found if r.kind not in _CONVERSIONS} or {
-            r.place for r in found
-        }
-        return SourceRow(op, "mixed" if len(places) > 1 else next(iter(places), "none"))
+            return [row for row in self.rows if _within(name, row.source)]
+        return self.by_name.get(name, [])
 
 
 _CONVERSIONS = (Quantize.kind, Dequantize.kind)

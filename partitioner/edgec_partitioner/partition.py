@@ -1,10 +1,11 @@
-"""The whole way from a graph to segments: verdicts → places → regions worth their
-transfers → segments.
+"""The way from a graph to segments.
+
+Verdicts → places → regions worth their transfers → segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from edgec.ir import Graph, Op, Refusal, Value
@@ -24,12 +25,14 @@ WORTHWHILE = "worthwhile"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a person, or the compiler itself, says about a partition.
+    """Requests of a person, or of the compiler itself, for a partition.
 
-    optimistic: ops of which the evidence does not say whether they map go to the Edge
-    TPU. disabled: names of rewrites to leave out. refused: ops that the compiler
-    refused, by the name of their first output. everything: all that the Edge TPU can
-    run goes there, also what the CPU is faster at.
+    Attributes:
+        optimistic: ops without evidence for or against run on the Edge TPU.
+        disabled: the names of rewrites to leave out.
+        refused: the ops that the compiler refused, by the name of their first output.
+        everything: all ops that the Edge TPU can run are placed there, also those that
+            are faster on the CPU.
     """
 
     optimistic: bool = False
@@ -40,12 +43,16 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Partition:
-    """A graph, where each of its ops runs and why, and the segments that came of it.
+    """A graph, the place of each of its ops with the reason, and the segments.
 
-    graph: with the rewrites `applied` that brought more of it onto the Edge TPU. link:
-    how the Edge TPU is attached; None without one, and then `verdicts` is empty.
-    segment_of: the name of each op's segment. regions: one per segment, in terms of
-    `graph`. cuts: how good the choice of places is; None where nothing was to choose.
+    Attributes:
+        graph: the graph with the rewrites `applied`.
+        link: how the Edge TPU is attached; None without one.
+        verdicts: the verdict on each op; empty without an Edge TPU.
+        regions: one per segment, in terms of `graph`.
+        segments: in the order they run.
+        applied: the rewrites that brought more ops onto the Edge TPU.
+        cuts: how good the choice of places is; None if there was no choice.
     """
 
     graph: Graph
@@ -58,7 +65,7 @@ class Partition:
 
     @property
     def segment_of(self) -> dict[Op, Segment]:
-        """The segment that each op is in."""
+        """The segment of each op."""
         pairs = zip(self.regions, self.segments, strict=True)
         return {op: s for r, s in pairs for op in r.ops}
 
@@ -69,22 +76,20 @@ def partition(
     cpu: CpuCost | None = None,
     wishes: Wishes | None = None,
 ) -> Partition:
-    """Split a graph for a board with an Edge TPU on `link` ("usb3", "usb2", "pcie"), or
-    for the CPU alone (None).
+    """Split a graph for a board.
 
-    `cpu` tells how fast the board's CPU is (default: see CpuCost).
+    link: how the board's Edge TPU is attached ("usb3", "usb2", "pcie"), None for the
+    CPU alone. cpu: the speed of the board's CPU (default: see CpuCost).
     """
     graph = _computed_outputs(graph)
-    wishes = wishes or Wishes()
     if link is None:
-        everything = split(graph, dict.fromkeys(graph.ops, "cpu"))
-        region = Region(
-            "cpu", tuple(graph.ops), tuple(graph.inputs), tuple(graph.outputs)
-        )
-        return Partition(graph, None, {}, (region,), tuple(everything))
+        return _on_cpu(graph)
+
     graph = as_tflite(graph)
+    wishes = wishes or Wishes()
     costs = Costs(LINKS[link], cpu or CpuCost())
     skip: dict[tuple[str, str], Refusal] = {}
+    # A rewrite whose ops stay on the CPU is taken back, which may strand others.
     while True:
         legal, applied = legalize(
             graph,
@@ -93,77 +98,113 @@ def partition(
             disabled=wishes.disabled,
             skip=skip,
         )
-        known = {at: refusal for (_, at), refusal in skip.items()}
-        parts = _place(
-            legal,
-            costs,
-            replace(wishes, refused={**known, **wishes.refused}),
-            tuple(applied),
-        )
+        refused = {at: refusal for (_, at), refusal in skip.items()}
+        refused.update(wishes.refused)
+        parts = _place(legal, costs, replace(wishes, refused=refused), tuple(applied))
         stranded = _stranded(parts)
         if not stranded:
             return parts
         skip |= stranded
 
 
+def _on_cpu(graph: Graph) -> Partition:
+    """Return the partition of a graph for the CPU alone."""
+    segments = split(graph, dict.fromkeys(graph.ops, "cpu"))
+    inputs = tuple(graph.inputs)
+    region = Region("cpu", tuple(graph.ops), inputs, tuple(graph.outputs))
+    return Partition(graph, None, {}, (region,), tuple(segments))
+
+
 def _place(
     graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]
 ) -> Partition:
+    """Choose the places of the ops of a rewritten graph, and split it."""
     costs = replace(costs, cpu=costs.cpu.within(graph))
-    judged = verdicts(graph, wishes.refused)
-    allowed: dict[Op, Place] = {
-        op: v.place(wishes.optimistic) for op, v in judged.items()
-    }
-    cuts = None if wishes.everything else choose(graph, allowed, costs)
-    demoted = cuts.demoted if cuts else ()
-    judged |= {
-        op: Verdict((_not_worth(group),)) for group in demoted for op in group.ops
-    }
-    parts = staged(graph, cuts.stages if cuts else stages(graph, allowed))
-    parts = parts or [Region("cpu", (), tuple(graph.inputs), ())]
-    times = iter(costs.tpu_times(parts))
-    segments = [
-        segment(f"seg{i}", part, next(times) if part.place == "edgetpu" else None)
-        for i, part in enumerate(parts)
-    ]
+    reasons = verdicts(graph, wishes.refused)
+    allowed: dict[Op, Place] = {}
+    for op, verdict in reasons.items():
+        allowed[op] = verdict.place(wishes.optimistic)
+
+    cuts: Cuts | None = None
+    stage: Mapping[Op, int]
+    if wishes.everything:
+        stage = stages(graph, allowed)
+    else:
+        cuts = choose(graph, allowed, costs)
+        stage = cuts.stages
+        for group in cuts.demoted:
+            verdict = Verdict((_not_worth(group),))
+            reasons |= dict.fromkeys(group.ops, verdict)
+
+    # A graph without ops is one region that passes the inputs on.
+    parts = staged(graph, stage)
+    if not parts:
+        parts = [Region("cpu", (), tuple(graph.inputs), ())]
+    segments = _segments(parts, costs)
     return Partition(
-        graph, costs.link, judged, tuple(parts), tuple(segments), applied, cuts
+        graph=graph,
+        link=costs.link,
+        verdicts=reasons,
+        regions=tuple(parts),
+        segments=segments,
+        applied=applied,
+        cuts=cuts,
     )
 
 
+def _segments(parts: Sequence[Region], costs: Costs) -> tuple[Segment, ...]:
+    """Return a segment for each region, with its estimated time on the Edge TPU."""
+    times = iter(costs.tpu_times(parts))
+    segments: list[Segment] = []
+    for i, part in enumerate(parts):
+        time = next(times) if part.place == "edgetpu" else None
+        segments.append(segment(f"seg{i}", part, time))
+    return tuple(segments)
+
+
 def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
-    """Rewrites of which nothing came to the Edge TPU, and why: the CPU is better off
-    with what was there before.
+    """Return the rewrites with no op on the Edge TPU, and a reason for each.
+
+    The CPU runs the original op faster than its replacement.
     """
     segment_of = parts.segment_of
-    at = {op.outputs[0].name: op for op in parts.graph.ops}
-    found: dict[tuple[str, str], Refusal] = {}
-    for a in parts.applied:
-        made = [at[name] for name in a.made if name in at]
-        why = [r for op in made for r in parts.verdicts[op].refusals]
-        if why and all(segment_of[op].place == "cpu" for op in made):
-            found[a.rewrite, a.at] = why[0]
-    return found
+    by_output = {op.outputs[0].name: op for op in parts.graph.ops}
+    stranded: dict[tuple[str, str], Refusal] = {}
+    for record in parts.applied:
+        new_ops = [by_output[name] for name in record.made if name in by_output]
+        if any(segment_of[op].place != "cpu" for op in new_ops):
+            continue
+        reasons = [r for op in new_ops for r in parts.verdicts[op].refusals]
+        if reasons:
+            stranded[record.rewrite, record.at] = reasons[0]
+    return stranded
 
 
 def _not_worth(group: Demoted) -> Refusal:
+    """Return the refusal of ops that are faster on the CPU."""
     constraint = "an Edge TPU region must save more time than its transfers take"
-    count = f"{len(group.ops)} ops" if len(group.ops) > 1 else "1 op"
+    count = "1 op"
+    if len(group.ops) > 1:
+        count = f"{len(group.ops)} ops"
     seen = f"region of {count}: an estimated {group.lost_ms:.2f} ms more with it"
     return Refusal(WORTHWHILE, constraint, seen, None)
 
 
 def _computed_outputs(graph: Graph) -> Graph:
-    """A graph whose constant outputs are copied by an op, so that a segment writes
-    them.
+    """Return a graph without constant outputs.
+
+    An op copies them, so that a segment writes them.
     """
     if all(v.const is None for v in graph.outputs):
         return graph
     twin = graph.copy()
     for i, v in enumerate(twin.outputs):
-        if v.const is not None:
-            name, v.name = v.name, twin.unique_name(f"{v.name}_const")
-            out = Value(name, v.type)
-            twin.ops.append(Op(Reshape(v.type.shape), [v], [out]))
-            twin.outputs[i] = out
+        if v.const is None:
+            continue
+        # The copy has the name of the output, the constant gets a new one.
+        name = v.name
+        v.name = twin.unique_name(f"{name}_const")
+        out = Value(name, v.type)
+        twin.ops.append(Op(Reshape(v.type.shape), [v], [out]))
+        twin.outputs[i] = out
     return twin

@@ -1,5 +1,6 @@
-"""From a place or a stage for each op to a linear order of regions, and what the
-regions cost.
+"""Regions: ops of one place that run together, in a linear order, and their costs.
+
+The input is a place or a stage for each op.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ from edgec_partitioner.verdicts import Place
 Places = Mapping[Op, Place]
 
 PLACES: tuple[Place, Place] = ("cpu", "edgetpu")
-"""By the parity of a stage."""
+"""The place of a stage, by its parity."""
 
 CALL_MS = 0.03
-"""What starting a CPU segment takes: a call through Python of some tens of microseconds
-(assumed, not measured). The links' overheads have the Edge TPU's.
+"""The time to start a CPU segment: a call through Python of some tens of microseconds
+(assumed, not measured). The links' overheads contain that of the Edge
+TPU.
 """
 
 
 @dataclass(frozen=True)
 class Region:
-    """Ops of one place, in the graph's order, and the computed values that cross its
-    border.
+    """Ops of one place, in the graph's order.
+
+    Attributes:
+        place: the processor.
+        ops: the ops.
+        inputs: the computed values that they read from outside.
+        outputs: the values of theirs that are read outside.
     """
 
     place: Place
@@ -44,72 +51,94 @@ class Region:
 
 
 def stages(graph: Graph, places: Places) -> dict[Op, int]:
-    """The stage of each op: even on the CPU, odd on the Edge TPU, never below those of
-    the ops that it reads.
+    """Return the stage of each op: even on the CPU, odd on the Edge TPU.
 
-    It is the least such number, which counts the changes of place on the longest path
-    to the op. So the ops of one stage are of one place and convex, and running the
-    stages by number respects every edge.
+    It is never below the stages of the ops it reads, and the least such number, the
+    number of changes of place on the longest path to the op. So the ops of one stage
+    are of one place and convex, and running the stages by number respects every edge.
     """
     producer = graph.producers()
     stage: dict[Op, int] = {}
     for op in graph.ops:
-        earliest = max(
-            (stage[producer[v]] for v in op.inputs if v in producer), default=0
-        )
-        stage[op] = earliest + (earliest % 2 != (places[op] == "edgetpu"))
+        sources = [producer[v] for v in op.inputs if v in producer]
+        earliest = max((stage[source] for source in sources), default=0)
+        if PLACES[earliest % 2] != places[op]:
+            earliest += 1
+        stage[op] = earliest
     return stage
 
 
 def regions(graph: Graph, places: Places) -> list[Region]:
-    """One region per stage that has ops, each op in the earliest stage that its place
-    allows.
+    """Return one region per stage that has ops.
+
+    Each op is in the earliest stage that its place allows.
     """
     return staged(graph, stages(graph, places))
 
 
 def staged(graph: Graph, stage: Mapping[Op, int]) -> list[Region]:
-    """One region per stage that has ops, in a valid order; every op is in exactly one.
+    """Return one region per stage that has ops, in a valid order.
 
-    stage: of each op, odd on the Edge TPU, never below those of the ops that it reads.
+    Every op is in exactly one. stage: for each op, odd on the Edge TPU, never below the
+    stages of the ops it reads.
     """
     groups: dict[int, list[Op]] = {}
     for op in graph.ops:
         groups.setdefault(stage[op], []).append(op)
+
     users = graph.users()
-    return [
-        _region(graph, PLACES[s % 2], ops, users) for s, ops in sorted(groups.items())
-    ]
+    result: list[Region] = []
+    for number, ops in sorted(groups.items()):
+        result.append(_region(graph, PLACES[number % 2], ops, users))
+    return result
 
 
 def _region(
     graph: Graph, place: Place, ops: Sequence[Op], users: Mapping[Value, list[Op]]
 ) -> Region:
+    """Return the region of some ops, with the values that cross its boundary."""
+    inputs, outputs = crossing(graph, ops, users)
+    return Region(place, tuple(ops), tuple(inputs), tuple(outputs))
+
+
+def crossing(
+    graph: Graph, ops: Sequence[Op], users: Mapping[Value, list[Op]]
+) -> tuple[list[Value], list[Value]]:
+    """Return the computed values that some ops read from and write for others.
+
+    users: the readers of each value. Outputs of the graph are read outside.
+    """
     inside = set(ops)
-    made = [v for op in ops for v in op.outputs]
-    own = set(made)
-    wanted = set(graph.outputs)
-    read = dict.fromkeys(
-        v for op in ops for v in op.inputs if v.const is None and v not in own
-    )
-    leaving = [
-        v for v in made if v in wanted or any(u not in inside for u in users.get(v, []))
-    ]
-    return Region(place, tuple(ops), tuple(read), tuple(leaving))
+    produced = dict.fromkeys(v for op in ops for v in op.outputs)
+    graph_outputs = set(graph.outputs)
+
+    inputs: dict[Value, None] = {}
+    for op in ops:
+        for v in op.inputs:
+            if v.const is None and v not in produced:
+                inputs[v] = None
+
+    outputs: list[Value] = []
+    for v in produced:
+        read_outside = any(user not in inside for user in users.get(v, []))
+        if v in graph_outputs or read_outside:
+            outputs.append(v)
+    return list(inputs), outputs
 
 
 def cpu_ms(part: Region, cpu: CpuCost) -> float:
-    """The time of a region's operations on the CPU, whatever its place, and of the call
-    of its code.
+    """Return the time of a region on the CPU, whatever its place.
+
+    It includes the call of its code.
     """
     return CALL_MS + sum(cpu.op_ms(op) for op in part.ops)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What placements are judged by.
+    """The cost model for placements.
 
-    An op's work is computed once: nothing may change the op meanwhile.
+    An op's work is computed once: nothing may change the op afterwards.
     """
 
     link: Link
@@ -117,41 +146,40 @@ class Costs:
     _works: dict[Op, OpWork] = field(default_factory=dict, compare=False, repr=False)
 
     def work(self, op: Op) -> OpWork:
-        """Of one op."""
+        """Return the work of one op on the Edge TPU."""
         if op not in self._works:
             self._works[op] = op_work(op)
         return self._works[op]
 
     def op_ms(self, op: Op) -> float:
-        """Of one op on the CPU."""
+        """Return the time of one op on the CPU."""
         return self.cpu.op_ms(op)
 
     def works(self, parts: Iterable[Region]) -> list[TpuWork]:
-        """The work of each Edge TPU region, in order."""
-        return [
-            tpu_work([*map(self.work, r.ops)], r.inputs, r.outputs)
-            for r in parts
-            if r.place == "edgetpu"
-        ]
+        """Return the work of each Edge TPU region, in order."""
+        result: list[TpuWork] = []
+        for region in parts:
+            if region.place == "edgetpu":
+                works = [self.work(op) for op in region.ops]
+                result.append(tpu_work(works, region.inputs, region.outputs))
+        return result
 
     def tpu_times(self, parts: Iterable[Region]) -> list[TpuTime]:
-        """The time of each Edge TPU region by its parts, in order."""
+        """Return the time of each Edge TPU region by its parts, in order."""
         works = self.works(parts)
-        return [
-            w.parts(self.link, s)
-            for w, s in zip(works, streamed_bytes(works), strict=True)
-        ]
+        streamed = streamed_bytes(works)
+        pairs = zip(works, streamed, strict=True)
+        return [work.parts(self.link, size) for work, size in pairs]
 
     def tpu_ms(self, parts: Iterable[Region]) -> list[float]:
-        """The time of each Edge TPU region, in order."""
+        """Return the time of each Edge TPU region, in order."""
         return [t.ms for t in self.tpu_times(parts)]
 
     def cpu_ms(self, part: Region) -> float:
-        """The time of a region on the CPU, whatever its place."""
+        """Return the time of a region on the CPU, whatever its place."""
         return cpu_ms(part, self.cpu)
 
     def total_ms(self, parts: Sequence[Region]) -> float:
-        """All regions, one after the other."""
-        return sum(self.cpu_ms(r) for r in parts if r.place == "cpu") + sum(
-            self.tpu_ms(parts)
-        )
+        """Return the time of all regions, one after the other."""
+        on_cpu = sum(self.cpu_ms(region) for region in parts if region.place == "cpu")
+        return on_cpu + sum(self.tpu_ms(parts))

@@ -1,5 +1,6 @@
-"""Graphs that round as onnxruntime does, as what an Edge TPU may run: TFLite's
-operations.
+"""Turns graphs that round like onnxruntime into TFLite's operations.
+
+An Edge TPU may run only the latter.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ step at most.
 
 
 def as_tflite(graph: Graph) -> Graph:
-    """A copy in which all ops round as TFLite does; itself where they do.
+    """Return a copy in which all ops round like TFLite; the graph itself if they do.
 
-    A function whose output has a prescribed scale there goes through that scale, or
+    A function whose output has a prescribed scale in TFLite goes through that scale, or
     through floats.
     """
     if all(op.spec.as_tflite() == op.spec for op in graph.ops):
@@ -28,22 +29,30 @@ def as_tflite(graph: Graph) -> Graph:
     for op in rw.ops():
         if isinstance(op.spec, Rounded):
             _rewrite(rw, op, op.output.type.quant)
-        elif not isinstance(op.spec, Quantize):  # of floats, which stay at the border
+        # A conversion from floats stays at the interface, on the CPU.
+        elif not isinstance(op.spec, Quantize):
             op.spec = op.spec.as_tflite()
     return twin
 
 
-def _rewrite(rw: Rewriter, op: Op, wanted: Quant | None) -> None:
-    assert wanted is not None
+def _rewrite(rw: Rewriter, op: Op, stated: Quant | None) -> None:
+    """Replace a function that rounds like onnxruntime by TFLite's.
+
+    stated: the output scale of the file.
+    """
+    assert stated is not None
     spec = op.spec.as_tflite()
-    own = spec.fixed_quant() if spec.quant is QuantRule.FIXED else wanted
-    if own == wanted:
+    scale = stated
+    if spec.quant is QuantRule.FIXED:
+        scale = spec.fixed_quant()
+    name = op.output.name
+    if scale == stated:
         rw.update(op, spec)
-    elif own.scale[0] <= COARSER * wanted.scale[0]:
-        y = rw.add(op, spec, op.inputs, f"{op.output.name}_prescribed", own)
+    elif scale.scale[0] <= COARSER * stated.scale[0]:
+        y = rw.add(op, spec, op.inputs, f"{name}_prescribed", scale)
         rw.update(op, Quantize(), [y])
     else:
-        real = rw.add(op, Dequantize(), op.inputs, f"{op.output.name}_x")
-        rw.update(
-            op, Quantize(even=True), [rw.add(op, spec, [real], f"{op.output.name}_y")]
-        )
+        # The prescribed scale would lose too much.
+        x = rw.add(op, Dequantize(), op.inputs, f"{name}_x")
+        y = rw.add(op, spec, [x], f"{name}_y")
+        rw.update(op, Quantize(even=True), [y])

@@ -1,5 +1,6 @@
-"""Regions as graphs of their own, which run one after the other and hand each other
-named values.
+"""Regions as graphs of their own, called segments.
+
+They run one after the other and pass named values to each other.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from edgec_partitioner.verdicts import Place
 class Segment:
     """One piece of the model.
 
-    Its graph's inputs and outputs are the crossing values, named as in the whole graph.
-
-    macs: multiply-accumulates of one inference. est: the cost model's time on the Edge
-    TPU; None on the CPU.
+    Attributes:
+        name: "seg0", "seg1" and so on, in the order they run.
+        place: the processor.
+        graph: its inputs and outputs are the values that cross the boundary, with the
+            names they have in the whole graph.
+        macs: the multiply-accumulates of one inference.
+        est: the estimated time on the Edge TPU, None on the CPU.
     """
 
     name: str
@@ -31,29 +35,38 @@ class Segment:
 
 
 def split(graph: Graph, places: Places) -> list[Segment]:
-    """The segments of `graph` in the order they run; at least one, and each a legal
-    "partitioned" graph.
+    """Return the segments of `graph` in the order they run.
 
-    Every output must be computed, or an input.
+    There is at least one, and each has a legal "partitioned" graph. Every output must
+    be computed, or an input.
     """
-    parts = regions(graph, places) or [Region("cpu", (), tuple(graph.inputs), ())]
+    parts = regions(graph, places)
+    # A graph without ops passes its inputs on.
+    if not parts:
+        parts = [Region("cpu", (), tuple(graph.inputs), ())]
     return [segment(f"seg{i}", part) for i, part in enumerate(parts)]
 
 
 def segment(name: str, part: Region, est: TpuTime | None = None) -> Segment:
-    """The graph of one region."""
-    own = _subgraph(name, part)
-    macs = sum(op.spec.macs(op) for op in own.ops)
-    verify(own, "partitioned")
-    return Segment(name, part.place, own, macs, est)
+    """Return the segment of one region.
+
+    Raises an error if its graph is not a legal "partitioned" one.
+    """
+    graph = _subgraph(name, part)
+    macs = sum(op.spec.macs(op) for op in graph.ops)
+    verify(graph, "partitioned")
+    return Segment(name, part.place, graph, macs, est)
 
 
 def _subgraph(name: str, part: Region) -> Graph:
+    """Return the ops of a region as a graph with values of its own."""
     twin: dict[Value, Value] = {}
 
     def copy(values: Sequence[Value]) -> list[Value]:
         return [twin.setdefault(v, Value(v.name, v.type, v.const)) for v in values]
 
     inputs = copy(part.inputs)
-    ops = [Op(op.spec, copy(op.inputs), copy(op.outputs), op.source) for op in part.ops]
+    ops: list[Op] = []
+    for op in part.ops:
+        ops.append(Op(op.spec, copy(op.inputs), copy(op.outputs), op.source))
     return Graph(name, inputs, copy(part.outputs), ops)

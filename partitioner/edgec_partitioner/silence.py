@@ -1,6 +1,4 @@
-"""Keeps native libraries from writing to a command's standard output and standard
-error.
-"""
+"""Keeps native libraries from writing to standard output and standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from contextlib import contextmanager
 _STANDARD_STREAMS = (1, 2)
 """The descriptors of standard output and standard error."""
 
-_FIRST_FREE = 3
+FIRST_COPY = 3
 """Copies of descriptors get this number or a higher one: a closed standard output would
 otherwise become a copy.
 """
@@ -29,42 +27,55 @@ would restore the wrong ones.
 def descriptors_silenced() -> Iterator[None]:
     """Point the descriptors 1 and 2 at /dev/null while the block runs.
 
-    Python's sys.stdout cannot do that for C code, which writes to the descriptors. What
-    other threads write meanwhile is lost too, so the block should be short.
+    Python's sys.stdout cannot do this for C code, as C writes to the descriptors. The
+    output of other threads is lost too, so the block should be short.
     """
     with _SWAP:
         _flush_c_streams()
         copies = {number: _copied(number) for number in _STANDARD_STREAMS}
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for number in _STANDARD_STREAMS:
-            if number != nowhere:
-                os.dup2(nowhere, number)
-        if nowhere not in _STANDARD_STREAMS:
-            os.close(nowhere)
+        _point_at_null()
         try:
             yield
         finally:
             _flush_c_streams()
             for number, copy in copies.items():
-                if copy is None:
-                    os.close(number)
-                else:
-                    os.dup2(copy, number)
-                    os.close(copy)
+                _restore(number, copy)
+
+
+def _point_at_null() -> None:
+    """Let both standard descriptors write to /dev/null."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for number in _STANDARD_STREAMS:
+        if number != null:
+            os.dup2(null, number)
+    # If a standard descriptor was closed, /dev/null has taken its number.
+    if null not in _STANDARD_STREAMS:
+        os.close(null)
+
+
+def _restore(number: int, copy: int | None) -> None:
+    """Let a descriptor be again what `copy` is; close it if it was closed."""
+    if copy is None:
+        os.close(number)
+        return
+    os.dup2(copy, number)
+    os.close(copy)
 
 
 def _copied(number: int) -> int | None:
-    """A copy of a descriptor; None if the process does not have it, as a daemon may
-    have closed it.
+    """Return a copy of a descriptor.
+
+    None if the process does not have it; a daemon may have closed it.
     """
     try:
-        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, FIRST_COPY)
     except OSError:
         return None
 
 
 def _flush_c_streams() -> None:
-    """Write out what C has buffered: printf keeps text for a pipe until exit, when the
-    descriptor is back.
+    """Write out the buffers of C.
+
+    printf keeps text for a pipe until exit, when the descriptor is back.
     """
     ctypes.CDLL(None).fflush(None)

@@ -1,5 +1,6 @@
-"""A TFLite file as the stock compiler sees it: may each operator, as it is, go to the
-Edge TPU, and would it?
+"""A TFLite file as the stock compiler sees it.
+
+May each operator, as it is, run on the Edge TPU, and would it?
 """
 
 from __future__ import annotations
@@ -8,29 +9,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edgec.ir import OpDef, Refusal, Versions
+from edgec.ir import Refusal, Versions
 from edgec.ir.opdef import by_name
 from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
 from edgec_partitioner.stock import FIRST_UNKNOWN_BUILTIN, StockNode, mapped
-from edgec_partitioner.verdicts import Answer, Verdict, beyond_calibration
+from edgec_partitioner.verdicts import (
+    Answer,
+    Verdict,
+    beyond_calibration,
+    most_telling_first,
+)
 
 Stock = Literal["mapped", "cpu"]
 
 ABORT = "known_operator"
-"""The rule of which a breach makes the compiler give up the whole file."""
+"""The rule whose breach makes the compiler give up the whole file."""
 
 
 @dataclass(frozen=True)
 class SourceOp:
-    """The verdict on one operator of the file, and where the stock compiler would put
-    it.
+    """The verdict on one operator of the file, and its place with the stock compiler.
 
-    verdict: by the support rules, on the operator as it is in the file. stock: what
-    edgetpu_compiler would do with the whole file, in which a mappable operator may
-    still stay on the CPU. rule, seen, fix: of the most telling refusal; empty when
-    there is none; fix is None where nothing would help. macs: multiply-accumulates of
-    one inference. outputs: names of what it writes.
+    Attributes:
+        index: the number of the operator in the file.
+        opcode: its name in TFLite's schema.
+        verdict: the answer of the support rules, on the operator as it is in the file.
+        stock: the place that edgetpu_compiler would give it in the whole file; a
+            mappable operator may still stay on the CPU.
+        rule, seen, fix: of the most telling refusal; empty without one. fix is None if
+            nothing would help.
+        macs: the multiply-accumulates of one inference.
+        outputs: the names of its results.
     """
 
     index: int
@@ -49,97 +59,98 @@ def judge(
     all_sets: bool = False,
     calibrated: bool = False,
 ) -> tuple[SourceOp, ...]:
-    """The verdict on every operator of a file, in the file's order.
+    """Return the verdict on every operator of a file, in the file's order.
 
     all_sets: as with the compiler's option -a, which maps every set of operators and
     not the first alone. calibrated: edgec has calibration data for the model, so that
-    none is asked for.
+    no verdict asks for any.
     """
+    quantized = any(v.type.is_quantized for o in operators for v in o.graph.values())
     aborts = [_abort(o) for o in operators]
-    settled = calibrated or any(
-        v.type.is_quantized for o in operators for v in o.graph.values()
-    )
-    known = [
-        beyond_calibration(_refusals(o)) if settled else _refusals(o) for o in operators
-    ]
-    verdicts = [
-        Verdict((a,) if a else found) for found, a in zip(known, aborts, strict=True)
-    ]
-    nodes = [
-        StockNode(o.reads, o.writes, v.answer == "edgetpu")
-        for o, v in zip(operators, verdicts, strict=True)
-    ]
-    taken = set() if any(aborts) else mapped(nodes, all_sets)
-    return tuple(
-        _source_op(o, v, i in taken)
-        for i, (o, v) in enumerate(zip(operators, verdicts, strict=True))
-    )
+    verdicts: list[Verdict] = []
+    for o, abort in zip(operators, aborts, strict=True):
+        if abort is not None:
+            verdicts.append(Verdict((abort,)))
+        elif calibrated or quantized:
+            verdicts.append(Verdict(beyond_calibration(_refusals(o))))
+        else:
+            verdicts.append(Verdict(_refusals(o)))
+
+    taken: set[int] = set()
+    if not any(aborts):
+        nodes: list[StockNode] = []
+        for o, verdict in zip(operators, verdicts, strict=True):
+            nodes.append(StockNode(o.reads, o.writes, verdict.answer == "edgetpu"))
+        taken = mapped(nodes, all_sets)
+
+    pairs = zip(operators, verdicts, strict=True)
+    return tuple(_source_op(o, v, i in taken) for i, (o, v) in enumerate(pairs))
 
 
 def _source_op(o: SourceOperator, verdict: Verdict, is_mapped: bool) -> SourceOp:
-    first = verdict.refusals[0] if verdict.refusals else Refusal("", "", "", None)
-    macs = sum(op.spec.macs(op) for op in o.graph.ops)
-    stock: Stock = "mapped" if is_mapped else "cpu"
+    """Return the record of one operator."""
+    first = Refusal("", "", "", None)
+    if verdict.refusals:
+        first = verdict.refusals[0]
     return SourceOp(
-        o.index,
-        o.opcode,
-        verdict.answer,
-        stock,
-        first.rule,
-        first.seen,
-        first.fix,
-        macs,
-        o.outputs,
+        index=o.index,
+        opcode=o.opcode,
+        verdict=verdict.answer,
+        stock="mapped" if is_mapped else "cpu",
+        rule=first.rule,
+        seen=first.seen,
+        fix=first.fix,
+        macs=sum(op.spec.macs(op) for op in o.graph.ops),
+        outputs=o.outputs,
     )
 
 
 def _abort(o: SourceOperator) -> Refusal | None:
-    """Why the compiler gives up the whole file because of this operator, if it does."""
+    """Return why the compiler gives up the whole file because of this operator.
+
+    None if it does not.
+    """
     constraint = (
         "the compiler must know every operator and version in the file, "
         "or it maps nothing at all"
     )
-    known = _versions(o)
     if o.opcode.startswith("CUSTOM:Flex"):
+        seen = f"{o.opcode} is an operator of TensorFlow"
         fix = "convert the model again without TensorFlow operators (SELECT_TF_OPS)"
-        return Refusal(
-            ABORT, constraint, f"{o.opcode} is an operator of TensorFlow", fix
-        )
+        return Refusal(ABORT, constraint, seen, fix)
     if o.builtin >= FIRST_UNKNOWN_BUILTIN:
+        seen = f"{o.opcode} (number {o.builtin}) is newer than it"
         fix = (
             "replace the operator by older ones; edgec rewrites it or compiles it to C"
         )
-        return Refusal(
-            ABORT, constraint, f"{o.opcode} (number {o.builtin}) is newer than it", fix
-        )
+        return Refusal(ABORT, constraint, seen, fix)
+    known = _versions(o)
     if known is not None and known.aborts is not None and o.version >= known.aborts:
-        return Refusal(
-            ABORT, constraint, f"{o.opcode} version {o.version}", _OLD_CONVERTER
-        )
+        seen = f"{o.opcode} version {o.version}"
+        return Refusal(ABORT, constraint, seen, _OLD_CONVERTER)
     return None
 
 
 _OLD_CONVERTER = (
     "convert the model with TensorFlow 2.8 or older; "
-    "edgec itself "
-    "writes the lowest version that holds"
+    "edgec itself writes the lowest version that holds"
 )
 
 
 def _refusals(o: SourceOperator) -> tuple[Refusal, ...]:
-    """Every rule that the operator breaks, the most telling first: what its own op
-    says, then what holds for all.
+    """Return every rule that the operator breaks, the most telling first.
+
+    Rules of its own op come before rules for all ops.
     """
-    own = [r for op in o.graph.ops for r in op.spec.why_not(op)]
-    found = [*own, *_name(o), *_version(o), *_inputs(o)]
-    return tuple(
-        sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}")))
-    )
+    broken = [r for op in o.graph.ops for r in op.spec.why_not(op)]
+    broken += [*_name(o), *_version(o), *_inputs(o)]
+    return tuple(most_telling_first(broken))
 
 
 def _name(o: SourceOperator) -> Iterator[Refusal]:
-    """Operators that edgec reads as another that maps: the compiler knows them by their
-    own name.
+    """Yield a refusal for an operator that the compiler does not know by its name.
+
+    edgec may read it as another operator that maps.
     """
     if _versions(o) is None:
         constraint = "the operator must be one that the compiler has"
@@ -147,39 +158,37 @@ def _name(o: SourceOperator) -> Iterator[Refusal]:
 
 
 def _version(o: SourceOperator) -> Iterator[Refusal]:
+    """Yield a refusal for a version above the highest that was seen mapped.
+
+    It is uncertain unless that version was seen refused.
+    """
     known = _versions(o)
-    if known is not None and o.version > known.mapped:
-        constraint = (
-            f"{o.opcode}: at most version {known.mapped}, the highest seen mapped"
-        )
-        refused = known.refused is not None and o.version >= known.refused
-        yield Refusal(
-            "operator_version",
-            constraint,
-            f"version {o.version}",
-            _OLD_CONVERTER,
-            not refused,
-        )
+    if known is None or o.version <= known.mapped:
+        return
+    constraint = f"{o.opcode}: at most version {known.mapped}, the highest seen mapped"
+    seen = f"version {o.version}"
+    refused = known.refused is not None and o.version >= known.refused
+    yield Refusal("operator_version", constraint, seen, _OLD_CONVERTER, not refused)
 
 
 def _inputs(o: SourceOperator) -> Iterator[Refusal]:
-    """Operands beside the data (shapes, axes), which edgec's operations have as
-    attributes.
+    """Yield a refusal for each computed operand beside the data, as a shape or axes.
+
+    edgec's operations have these as attributes.
     """
+    constraint = "shapes, axes and other operands beside the data must be constant"
+    fix = "convert the model again with static shapes"
     data = {v for op in o.graph.ops for v in op.inputs}
     for v in o.graph.inputs:
         if v not in data:
-            constraint = (
-                "shapes, axes and other operands beside the data must be constant"
-            )
-            fix = "convert the model again with static shapes"
-            yield Refusal(
-                "constant_operands", constraint, f"{v.name} ({v.type}) is computed", fix
-            )
+            seen = f"{v.name} ({v.type}) is computed"
+            yield Refusal("constant_operands", constraint, seen, fix)
 
 
 def _versions(o: SourceOperator) -> Versions | None:
-    """What the compiler makes of the operator's versions; None if it does not know the
-    operator.
+    """Return which versions of the operator the compiler maps, refuses or aborts at.
+
+    None if it does not know the operator.
     """
-    return (by_name("tflite", o.opcode) or Opaque).edgetpu_versions.get(o.opcode)
+    spec = by_name("tflite", o.opcode) or Opaque
+    return spec.edgetpu_versions.get(o.opcode)

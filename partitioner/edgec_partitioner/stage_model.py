@@ -1,10 +1,12 @@
-"""The choice of a stage for every operation as a mixed-integer linear program, solved
-by HiGHS.
+"""The choice of a stage for every operation as a mixed-integer linear program.
+
+HiGHS solves it (Huangfu and Hall, "Parallelizing the dual revised simplex method",
+Math. Prog. Comp. 10, 2018).
 
 Stages are numbered: even ones run on the CPU, odd ones are Edge TPU segments, and no
-operation has a lower stage than one that it reads. With y[n, s] = 1 if node n has stage
+operation has a lower stage than an operation it reads. With y[n, s] = 1 if node n has stage
 s or a later one, "n is in segment s" is y[n, s] - y[n, s+1], so that places, order and
-convexity are all said by differences, and every cost is linear:
+convexity are all expressed by differences, and every cost is linear:
 
     an Edge TPU segment that has a node          the link's overhead
     a CPU segment                                a call; there is one between two Edge TPU
@@ -29,20 +31,23 @@ from edgec.ir import Op
 from edgec_partitioner.cost import PARAMETER_CACHE
 from edgec_partitioner.regions import CALL_MS, Places
 from edgec_partitioner.silence import descriptors_silenced
-from edgec_partitioner.stage_problem import Edge, Problem, StageNode
+from edgec_partitioner.stage_problem import Edge, NodeSet, Problem, StageNode
 from edgec_partitioner.verdicts import Place
 
 RELAXATION_NODES = 2000
-"""Nodes of the search tree of a relaxation after which its bound is taken as it is."""
+"""The limit of nodes of the search tree of a relaxation; its bound is then taken."""
 
 GAP = 1e-6
-"""Relative gap at which a solution counts as optimal."""
+"""The relative gap at which a solution counts as optimal."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """stage: of each op; None when none was found. bound_ms: no choice within the model
-    is below it.
+    """The result of a program with stages.
+
+    Attributes:
+        stage: the stage of each op; None without a solution.
+        bound_ms: a lower bound for any choice within the model.
     """
 
     stage: Mapping[Op, int] | None
@@ -51,8 +56,13 @@ class Solution:
 
 @dataclass
 class _LinearProgram:
-    """A linear program under construction: columns with bounds and costs, rows `low <=
-    sum <= high`.
+    """A linear program under construction.
+
+    Attributes:
+        cost, low, high, whole: the cost, the bounds and the integrality of each column.
+        row_low: the lower bound of each row; there is no upper one.
+        starts, index, value: the rows, as a sparse matrix (CSR).
+        offset: a constant term of the cost.
     """
 
     cost: list[float] = field(default_factory=list)
@@ -72,6 +82,7 @@ class _LinearProgram:
         high: float = 1.0,
         whole: bool = False,
     ) -> int:
+        """Add a column and return its number. whole: it is an integer."""
         self.cost.append(cost)
         self.low.append(low)
         self.high.append(high)
@@ -79,7 +90,10 @@ class _LinearProgram:
         return len(self.cost) - 1
 
     def at_least(self, terms: Sequence[tuple[int, float]], low: float) -> None:
-        """The sum of coefficient * column is not below `low`."""
+        """Add a row: the sum of coefficient * column is not below `low`.
+
+        Several terms of one column are added up, as HiGHS takes one at most.
+        """
         merged: dict[int, float] = {}
         for column, coefficient in terms:
             merged[column] = merged.get(column, 0.0) + coefficient
@@ -89,39 +103,63 @@ class _LinearProgram:
         self.row_low.append(low)
 
     def model(self) -> highspy.HighsLp:
+        """Return the program in the form of HiGHS."""
+        rows = len(self.row_low)
         lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = len(self.cost), len(self.row_low)
-        lp.col_cost_, lp.col_lower_, lp.col_upper_ = map(
-            np.array, (self.cost, self.low, self.high)
-        )
-        lp.row_lower_ = np.array(self.row_low)
-        lp.row_upper_ = np.full(len(self.row_low), highspy.kHighsInf)
+        lp.num_col_ = len(self.cost)
+        lp.col_cost_ = np.array(self.cost)
+        lp.col_lower_ = np.array(self.low)
+        lp.col_upper_ = np.array(self.high)
         lp.offset_ = self.offset
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = np.array([*self.starts, len(self.index)])
-        lp.a_matrix_.index_, lp.a_matrix_.value_ = (
-            np.array(self.index),
-            np.array(self.value),
-        )
+
+        lp.num_row_ = rows
+        lp.row_lower_ = np.array(self.row_low)
+        lp.row_upper_ = np.full(rows, highspy.kHighsInf)
+        matrix = lp.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        matrix.start_ = np.array([*self.starts, len(self.index)])
+        matrix.index_ = np.array(self.index)
+        matrix.value_ = np.array(self.value)
+
         if any(self.whole):
-            kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-            lp.integrality_ = [kinds[w] for w in self.whole]
+            integer = highspy.HighsVarType.kInteger
+            continuous = highspy.HighsVarType.kContinuous
+            lp.integrality_ = [integer if w else continuous for w in self.whole]
         return lp
 
 
 _Terms = list[tuple[int, float]]
+"""A sum of columns with coefficients."""
 _Inside = Mapping[StageNode, list[_Terms]]
-"""For each node that may be on the Edge TPU and each segment: 1 if it is in it."""
-_Crossing = tuple[Edge, StageNode, StageNode, int]
-"""A value, a reader that could share the segment of who makes it, one of both, and a
-column that is 1 if that one is in a segment that the other is not in.
+"""For each node that may be on the Edge TPU and each segment: a sum that is 1 if the
+node is in the segment.
 """
 
 
 @dataclass(frozen=True)
+class _Crossing:
+    """A value that may leave or enter a segment.
+
+    Attributes:
+        edge: the value.
+        reader: a reader that could share the segment of the producer.
+        node: the reader or the producer.
+        column: 1 if `node` is in a segment without the other one.
+    """
+
+    edge: Edge
+    reader: StageNode
+    node: StageNode
+    column: int
+
+
+@dataclass(frozen=True)
 class Relaxation:
-    """The solution of a program without stages. bound_ms: no choice costs less. places:
-    where each op would be.
+    """The solution of a program without stages.
+
+    Attributes:
+        bound_ms: a lower bound for the cost of any choice.
+        places: the place of each op in the solution.
     """
 
     bound_ms: float
@@ -129,32 +167,49 @@ class Relaxation:
 
 
 def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
-    """What every choice costs at least, whatever its number of segments; without
-    `overheads`, without theirs.
+    """Return a lower bound for every choice, whatever its number of segments.
 
-    Each node is at either place, and a value pays for going from one to the other. Of
-    order there remains that nodes before and after a node that only the CPU runs are in
-    different segments (see _sides, and _calls for how many segments there are at
-    least). No column need be whole.
+    Without `overheads`, the bound has none of the segments. Each node is at either
+    place, and a value pays for crossing from one to the other. Of the order only this
+    remains: nodes before and after a node for the CPU alone are in different segments
+    (see _sides, and _calls for the least number of segments). No column need be whole.
     """
     rows = _LinearProgram()
-    inside = {
-        n: [[(rows.column(whole=True), 1.0)]] for n in p.nodes if n.tpu_ms is not None
-    }
+    inside: dict[StageNode, list[_Terms]] = {}
+    for n in p.nodes:
+        if n.tpu_ms is not None:
+            inside[n] = [[(rows.column(whole=True), 1.0)]]
     crossings = _costs(rows, p, inside)
     for n in p.nodes:
         if n.tpu_ms is None:
             _sides(rows, p, n, inside, crossings)
     if overheads and inside:
         _calls(rows, p, {n: terms[0] for n, terms in inside.items()})
+
     values, bound = _solve(rows, RELAXATION_NODES)
     places: dict[Op, Place] = {op: "cpu" for n in p.nodes for op in n.ops}
     for n, segments in inside.items():
-        # there is one segment here, and one column that says whether a node is in it
+        # There is one segment here, with one column for each node.
         [(column, _)] = segments[0]
         if values is not None and values[column] > 0.5:
             places |= dict.fromkeys(n.ops, "edgetpu")
     return Relaxation(bound, places)
+
+
+@dataclass(frozen=True)
+class _Around:
+    """The nodes around a node for the CPU alone.
+
+    Attributes:
+        side: for each node on a path around it, a sum that is 1 if the node counts as
+            after it, and 0 if as before.
+        before: the nodes before it.
+        after: the nodes after it.
+    """
+
+    side: Mapping[StageNode, _Terms]
+    before: NodeSet
+    after: NodeSet
 
 
 def _sides(
@@ -164,136 +219,200 @@ def _sides(
     inside: _Inside,
     crossings: Sequence[_Crossing],
 ) -> None:
-    """Nodes on a path around `cpu` are before or after it; a value between the two
-    sides leaves its segment.
+    """Place the nodes on a path around `cpu` before or after it.
+
+    A value between the two sides leaves its segment.
     """
     after = p.later[cpu]
     before = p.earlier[cpu]
-    around = p.beside(cpu)
-    free = [
-        n
-        for n in around
-        if not p.earlier[n].isdisjoint(before) and not p.later[n].isdisjoint(after)
-    ]
-    if not free:
+    side: dict[StageNode, _Terms] = {}
+    for n in p.beside(cpu):
+        on_path = not p.earlier[n].isdisjoint(before)
+        if on_path and not p.later[n].isdisjoint(after):
+            side[n] = [(rows.column(whole=True), 1.0)]
+    if not side:
         return
-    side = {n: [(rows.column(whole=True), 1.0)] for n in free}  # 1 if after
+
+    # No reader is before a source that is after.
     for e in p.edges:
+        if e.source not in side:
+            continue
         for r in e.readers:
-            if e.source in side and r in side:
+            if r in side:
                 rows.at_least([*side[r], *_minus(side[e.source])], 0.0)
-    # column >= n inside, and source and reader on different sides
-    for e, reader, n, column in crossings:
-        assert e.source is not None
-        sides = (
-            e.source in side or e.source in before,
-            reader in side or reader in after,
-        )
-        if all(sides) and (e.source in side or reader in side):
-            terms = [
-                (column, 1.0),
-                *_minus(inside[n][0]),
-                *_minus(side.get(reader, [])),
-                *side.get(e.source, []),
-            ]
-            rows.at_least(terms, float(reader in after) - 1.0)
+    around = _Around(side, before, after)
+    for crossing in crossings:
+        _separate(rows, crossing, inside, around)
+
+
+def _separate(
+    rows: _LinearProgram, crossing: _Crossing, inside: _Inside, around: _Around
+) -> None:
+    """Let a value cross if its source and reader are on different sides.
+
+    column >= (node is inside) + (reader is after) - (source is after) - 1
+    """
+    source = crossing.edge.source
+    reader = crossing.reader
+    side = around.side
+    assert source is not None
+    # Two nodes of fixed sides are apart: `_cross` has their cost.
+    if source not in side and reader not in side:
+        return
+    if source not in side and source not in around.before:
+        return
+    if reader not in side and reader not in around.after:
+        return
+
+    terms = [
+        (crossing.column, 1.0),
+        *_minus(inside[crossing.node][0]),
+        *_minus(side.get(reader, [])),
+        *side.get(source, []),
+    ]
+    rows.at_least(terms, float(reader in around.after) - 1.0)
 
 
 def _calls(
     rows: _LinearProgram, p: Problem, inside: Mapping[StageNode, _Terms]
 ) -> None:
-    """The overheads of the segments that there are at least, and of the calls before,
-    between and after them.
+    """Add the overheads of the least number of segments, and of the calls around them.
 
-    Along a path of nodes that only the CPU runs, what lies between different pairs of
-    them is in different segments.
+    Along a path of nodes for the CPU alone, nodes between different pairs of them are
+    in different segments.
     """
-    count = rows.column(p.segment_ms + CALL_MS, high=float(len(inside)))
-    slots = list[_Terms]()
+    high = float(len(inside))
+    count = rows.column(p.segment_ms + CALL_MS, high=high)
+    slots: _Terms = []
     for nodes in _slots(p):
         slot = rows.column(whole=True)
-        slots.append([(slot, 1.0)])
+        slots.append((slot, 1.0))
         for n in nodes:
             rows.at_least([(slot, 1.0), *_minus(inside[n])], 0.0)
-    rows.at_least([(count, 1.0), *(t for slot in slots for t in _minus(slot))], 0.0)
-    # there is one call less between segments than segments, if there are any
+    rows.at_least([(count, 1.0), *_minus(slots)], 0.0)
+
+    # There is one call less between segments than segments, if there are any.
     some = rows.column(-CALL_MS, whole=True)
     rows.at_least([(count, 1.0), (some, -1.0)], 0.0)
     for terms in inside.values():
         rows.at_least([(count, 1.0), *_minus(terms)], 0.0)
-    read = {n for e in p.edges if e.source is not None for n in e.readers}
+
+    # A call comes first unless a node without sources is on the Edge TPU, and last
+    # unless one without readers is.
     first = rows.column(CALL_MS)
     last = rows.column(CALL_MS)
-    sources = [t for n in p.nodes if n not in read for t in inside.get(n, [])]
-    sinks = [t for n in p.nodes if not p.later[n] for t in inside.get(n, [])]
+    reading = _reading(p)
+    sources: _Terms = []
+    sinks: _Terms = []
+    for n in p.nodes:
+        if n not in reading:
+            sources += inside.get(n, [])
+        if not p.later[n]:
+            sinks += inside.get(n, [])
     rows.at_least([(first, 1.0), *sources], 1.0)
     rows.at_least([(last, 1.0), (some, -1.0), *sinks], 0.0)
 
 
+def _reading(p: Problem) -> set[StageNode]:
+    """Return the nodes that read the value of another node."""
+    return {n for e in p.edges if e.source is not None for n in e.readers}
+
+
 def _slots(p: Problem) -> list[list[StageNode]]:
-    """The nodes that may be on the Edge TPU before, between and after the nodes of a
-    longest path of others.
+    """Return the nodes before, between and after the nodes of a longest CPU path.
+
+    The path has nodes for the CPU alone, the slots have nodes that may be on the Edge
+    TPU. Empty slots are left out.
     """
-    order = sorted(
-        (n for n in p.nodes if n.tpu_ms is None), key=lambda n: len(p.later[n])
-    )
-    length = dict[StageNode, int]()
-    behind = dict[StageNode, StageNode | None]()
-    for i, n in enumerate(order):
-        behind[n] = max(
-            (o for o in order[:i] if o in p.later[n]),
-            key=length.__getitem__,
-            default=None,
-        )
-        nearest = behind[n]
-        length[n] = 1 + (length[nearest] if nearest is not None else 0)
-    path = list[StageNode]()
-    at = max(order, key=length.__getitem__, default=None)
-    while at is not None:
-        path.append(at)
-        at = behind[at]
+    path = _longest_cpu_path(p)
     slots: list[list[StageNode]] = [[] for _ in range(len(path) + 1)]
-    for n in (n for n in p.nodes if n.tpu_ms is not None):
-        before = sum(n in p.later[c] for c in path)
-        if all(c in p.later[n] for c in path[before:]):
-            slots[before].append(n)
+    for n in p.nodes:
+        if n.tpu_ms is None:
+            continue
+        position = sum(n in p.later[c] for c in path)
+        if all(c in p.later[n] for c in path[position:]):
+            slots[position].append(n)
     return [nodes for nodes in slots if nodes]
 
 
+def _longest_cpu_path(p: Problem) -> list[StageNode]:
+    """Return a longest chain of nodes for the CPU alone that depend on one another."""
+    cpu_nodes = [n for n in p.nodes if n.tpu_ms is None]
+    # With this order, a node comes after all nodes that depend on it.
+    cpu_nodes.sort(key=lambda n: len(p.later[n]))
+    length: dict[StageNode, int] = {}
+    following: dict[StageNode, StageNode | None] = {}
+    for i, n in enumerate(cpu_nodes):
+        dependents = [other for other in cpu_nodes[:i] if other in p.later[n]]
+        nearest = max(dependents, key=length.__getitem__, default=None)
+        following[n] = nearest
+        length[n] = 1 + (length[nearest] if nearest is not None else 0)
+
+    path: list[StageNode] = []
+    node = max(cpu_nodes, key=length.__getitem__, default=None)
+    while node is not None:
+        path.append(node)
+        node = following[node]
+    return path
+
+
 def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solution:
-    """The best choice with at most so many Edge TPU segments.
+    """Return the best choice with at most so many Edge TPU segments.
 
     The search ends with a choice of at most `enough_ms`, or after `nodes` nodes of its
-    tree, which, unlike a time limit, gives the same result on any machine.
+    tree. Unlike a time limit, this gives the same result on any machine.
     """
     rows = _LinearProgram()
     last = 2 * segments
     late = {n: _late(rows, n, last) for n in p.nodes}
-    for e in p.edges:
-        for reader in e.readers if e.source is not None else ():
-            assert e.source is not None
-            for a, b in zip(late[reader], late[e.source], strict=True):
-                rows.at_least([(a, 1.0), (b, -1.0)], 0.0)
-    inside = {
-        n: [_inside(late[n], t, last) for t in range(1, last, 2)]
-        for n in p.nodes
-        if n.tpu_ms is not None
-    }
-    used = [rows.column(p.segment_ms + CALL_MS, whole=True) for _ in range(segments)]
-    for t, z in enumerate(used):
-        for terms in inside.values():
-            rows.at_least([(z, 1.0), *_minus(terms[t])], 0.0)
-        if t:
-            rows.at_least([(used[t - 1], 1.0), (z, -1.0)], 0.0)
+    _order(rows, p, late)
+
+    inside: dict[StageNode, list[_Terms]] = {}
+    for n in p.nodes:
+        if n.tpu_ms is not None:
+            inside[n] = [_inside(late[n], t, last) for t in range(1, last, 2)]
+    used = _used_segments(rows, p, inside, segments)
     _first_and_last(rows, p, late, used)
     _costs(rows, p, inside)
+
     values, bound = _solve(rows, nodes, enough_ms)
     if values is None:
         return Solution(None, bound)
-    stage = {
-        op: round(sum(values[c] for c in late[n])) for n in p.nodes for op in n.ops
-    }
+    stage: dict[Op, int] = {}
+    for n in p.nodes:
+        # A node of stage s has the first s columns.
+        number = round(sum(values[column] for column in late[n]))
+        stage |= dict.fromkeys(n.ops, number)
     return Solution(stage, bound)
+
+
+def _order(
+    rows: _LinearProgram, p: Problem, late: Mapping[StageNode, list[int]]
+) -> None:
+    """Let no node have a lower stage than a node it reads."""
+    for e in p.edges:
+        if e.source is None:
+            continue
+        for reader in e.readers:
+            for a, b in zip(late[reader], late[e.source], strict=True):
+                rows.at_least([(a, 1.0), (b, -1.0)], 0.0)
+
+
+def _used_segments(
+    rows: _LinearProgram, p: Problem, inside: _Inside, segments: int
+) -> list[int]:
+    """Return a column for each segment: 1 if it has a node.
+
+    It pays for the segment and a call. Segments are used in their order.
+    """
+    cost = p.segment_ms + CALL_MS
+    used = [rows.column(cost, whole=True) for _ in range(segments)]
+    for t, column in enumerate(used):
+        for terms in inside.values():
+            rows.at_least([(column, 1.0), *_minus(terms[t])], 0.0)
+        if t > 0:
+            rows.at_least([(used[t - 1], 1.0), (column, -1.0)], 0.0)
+    return used
 
 
 def _first_and_last(
@@ -302,37 +421,53 @@ def _first_and_last(
     late: Mapping[StageNode, list[int]],
     used: Sequence[int],
 ) -> None:
-    """CPU segments before the first and after the last on the Edge TPU; used[t] pays
-    for the one before segment t.
+    """Add the calls of CPU segments before the first and after the last segment.
+
+    used[t] pays for the call before segment t; the offset takes the first one back.
     """
     rows.offset -= CALL_MS
     first = rows.column(CALL_MS)
     last = rows.column(CALL_MS)
-    read = {n for e in p.edges if e.source is not None for n in e.readers}
+    reading = _reading(p)
     for n in p.nodes:
         columns = late[n]
-        if n not in read:
+        # A node of stage 0 without sources runs before all segments.
+        if n not in reading:
             rows.at_least([(first, 1.0), (columns[0], 1.0)], 1.0)
         if not p.later[n]:
             rows.at_least([(last, 1.0), (columns[0], 1.0), (used[0], 1.0)], 1.0)
-            for s in range(2, len(columns) + 1, 2):
-                # no gaps in the numbering
-                rows.at_least([(used[s // 2 - 1], 1.0), (columns[s - 1], -1.0)], 0.0)
-                if s < len(columns):
-                    more = [(columns[s], 1.0), (used[s // 2], 1.0)]
-                else:
-                    more = []
-                rows.at_least([(last, 1.0), (columns[s - 1], -1.0), *more], 0.0)
+            _last_call(rows, last, columns, used)
+
+
+def _last_call(
+    rows: _LinearProgram, last: int, columns: Sequence[int], used: Sequence[int]
+) -> None:
+    """Pay for a call after the last segment if a node without readers needs it.
+
+    columns: of that node, from `_late`. It needs the call if it is in an even stage
+    behind the last used segment.
+    """
+    for s in range(2, len(columns) + 1, 2):
+        # No gaps in the numbering: a stage follows a used segment.
+        rows.at_least([(used[s // 2 - 1], 1.0), (columns[s - 1], -1.0)], 0.0)
+        terms = [(last, 1.0), (columns[s - 1], -1.0)]
+        if s < len(columns):
+            terms += [(columns[s], 1.0), (used[s // 2], 1.0)]
+        rows.at_least(terms, 0.0)
 
 
 def _late(rows: _LinearProgram, n: StageNode, last: int) -> list[int]:
-    """The columns "stage s or later" of a node, for s from 1 to `last`; on the CPU
-    alone, odd stages are the next.
+    """Return the columns "stage s or later" of a node, for s from 1 to `last`.
+
+    A node for the CPU alone has one column for an odd stage and the next one.
     """
+    columns: list[int] = []
     if n.tpu_ms is None:
-        columns = [c for _ in range(last // 2) for c in [rows.column(whole=True)] * 2]
+        for _ in range(last // 2):
+            columns += [rows.column(whole=True)] * 2
     else:
-        columns = [rows.column(whole=True) for _ in range(last)]
+        columns += [rows.column(whole=True) for _ in range(last)]
+    # "Stage s + 1 or later" is also "stage s or later".
     for a, b in pairwise(columns):
         if a != b:
             rows.at_least([(a, 1.0), (b, -1.0)], 0.0)
@@ -340,73 +475,110 @@ def _late(rows: _LinearProgram, n: StageNode, last: int) -> list[int]:
 
 
 def _inside(late: Sequence[int], t: int, last: int) -> _Terms:
-    """1 if a node has stage t."""
-    return [(late[t - 1], 1.0)] + ([(late[t], -1.0)] if t < last else [])
+    """Return a sum that is 1 if a node has stage t."""
+    terms = [(late[t - 1], 1.0)]
+    if t < last:
+        terms.append((late[t], -1.0))
+    return terms
 
 
 def _minus(terms: _Terms) -> _Terms:
-    return [(c, -k) for c, k in terms]
+    return [(column, -coefficient) for column, coefficient in terms]
 
 
 def _costs(rows: _LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]:
-    """The costs of nodes, values and streamed parameters."""
+    """Add the costs of nodes, values and streamed parameters.
+
+    Return the values that may cross a boundary.
+    """
     for n in p.nodes:
         rows.offset += n.cpu_ms
         if n.tpu_ms is not None:
-            _add(rows, [c for terms in inside[n] for c in terms], n.tpu_ms - n.cpu_ms)
-    crossings = [
-        c
-        for e in p.edges
-        for t in range(len(next(iter(inside.values()), [])))
-        for c in _cross(rows, e, inside, t)
-    ]
-    total = sum(n.parameters for n in inside)
-    if total > PARAMETER_CACHE:
-        streamed = rows.column(p.streamed_ms * 1e6, high=total / 1e6)
-        terms = [
-            (c, -k * n.parameters / 1e6)
-            for n, each in inside.items()
-            for t in each
-            for c, k in t
-        ]
-        rows.at_least([(streamed, 1.0), *terms], -PARAMETER_CACHE / 1e6)
+            for terms in inside[n]:
+                _add(rows, terms, n.tpu_ms - n.cpu_ms)
+
+    segments = len(next(iter(inside.values()), []))
+    crossings: list[_Crossing] = []
+    for e in p.edges:
+        for t in range(segments):
+            crossings += _cross(rows, e, inside, t)
+    _stream(rows, p, inside)
     return crossings
 
 
+def _stream(rows: _LinearProgram, p: Problem, inside: _Inside) -> None:
+    """Add the cost of parameters beyond the cache, in MB."""
+    total = sum(n.parameters for n in inside)
+    if total <= PARAMETER_CACHE:
+        return
+    streamed = rows.column(p.streamed_ms * 1e6, high=total / 1e6)
+    terms = [(streamed, 1.0)]
+    for n, segments in inside.items():
+        for segment in segments:
+            for column, coefficient in segment:
+                terms.append((column, -coefficient * n.parameters / 1e6))
+    rows.at_least(terms, -PARAMETER_CACHE / 1e6)
+
+
 def _add(rows: _LinearProgram, terms: _Terms, ms: float) -> None:
-    for c, k in terms:
-        rows.cost[c] += k * ms
+    """Add a cost to a sum of columns."""
+    for column, coefficient in terms:
+        rows.cost[column] += coefficient * ms
 
 
 def _cross(
     rows: _LinearProgram, e: Edge, inside: _Inside, t: int
 ) -> Iterator[_Crossing]:
-    """What a value costs in segment t.
+    """Add the cost of a value in segment t, and yield its possible crossings.
 
-    Where it is certain to cross, no column is needed.
+    A certain crossing needs no column.
     """
-    own = inside[e.source][t] if e.source is not None and e.source in inside else []
+    source_inside: _Terms = []
+    if e.source is not None and e.source in inside:
+        source_inside = inside[e.source][t]
     for group in e.groups:
-        if len(group) == 1 and group[0] not in e.near:
-            _add(rows, inside[group[0]][t], e.in_ms)
-            continue
-        c = rows.column(e.in_ms)
-        for r in group:
-            rows.at_least(
-                [(c, 1.0), *_minus(inside[r][t]), *(own if r in e.near else [])], 0.0
-            )
-        yield from ((e, r, r, c) for r in group if own and r in e.near)
+        yield from _enter(rows, e, group, inside, t)
+
     if e.leaves:
-        _add(rows, own, e.out_ms)
-    elif own:
-        c = rows.column(e.out_ms)
+        _add(rows, source_inside, e.out_ms)
+    elif source_inside:
+        # It leaves if the source is inside and a reader is not.
+        column = rows.column(e.out_ms)
         for r in e.near:
-            rows.at_least([(c, 1.0), *_minus(own), *inside[r][t]], 0.0)
-        yield from ((e, r, e.source, c) for r in e.near if e.source is not None)
+            terms = [(column, 1.0), *_minus(source_inside), *inside[r][t]]
+            rows.at_least(terms, 0.0)
+        for r in e.near:
+            if e.source is not None:
+                yield _Crossing(e, r, e.source, column)
+
+
+def _enter(
+    rows: _LinearProgram, e: Edge, group: Sequence[StageNode], inside: _Inside, t: int
+) -> Iterator[_Crossing]:
+    """Add the cost of reading a value into segment t for a group of readers.
+
+    It is paid once for the group, if a reader is inside and the source is not.
+    """
+    if len(group) == 1 and group[0] not in e.near:
+        _add(rows, inside[group[0]][t], e.in_ms)
+        return
+    source_inside: _Terms = []
+    if e.source is not None and e.source in inside:
+        source_inside = inside[e.source][t]
+
+    column = rows.column(e.in_ms)
+    for r in group:
+        terms = [(column, 1.0), *_minus(inside[r][t])]
+        if r in e.near:
+            terms += source_inside
+        rows.at_least(terms, 0.0)
+    for r in group:
+        if source_inside and r in e.near:
+            yield _Crossing(e, r, r, column)
 
 
 def _silent_solver() -> highspy.Highs:
-    """Make a solver that has not printed and will not print.
+    """Return a solver that has not printed and will not print.
 
     HiGHS 1.16 prints its version and licence to the process's standard output while the
     object is made, before any option can switch its output off.
@@ -420,26 +592,32 @@ def _silent_solver() -> highspy.Highs:
 def _solve(
     rows: _LinearProgram, nodes: int, enough: float = -highspy.kHighsInf
 ) -> tuple[list[float] | None, float]:
-    """The best values found and the proven bound.
+    """Return the best values of the columns, and the proven lower bound.
 
-    One thread and a fixed seed, so that it can be repeated.
-
-    The search ends when it has found values that cost no more than `enough`. It begins
-    with nothing: HiGHS 1.16.0 gives a known choice back in place of the better one that
-    it has found, when presolving alone finds that.
+    One thread and a fixed seed make it repeatable. The search ends when it has found
+    values with a cost of at most `enough`. It starts without a known choice: HiGHS
+    1.16.0 returns that one in place of a better one found by presolving alone.
     """
     if not rows.cost:
         return [], rows.offset
-    h = _silent_solver()
-    limits = {"mip_rel_gap": GAP, "mip_max_nodes": nodes, "objective_target": enough}
-    for name, value in {"threads": 1, "random_seed": 0, **limits}.items():
-        h.setOptionValue(name, value)
-    h.passModel(rows.model())
-    h.run()
-    info = h.getInfo()
-    whole = any(rows.whole)
-    bound = info.mip_dual_bound if whole else info.objective_function_value
-    found = (
-        info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    )
-    return list(h.getSolution().col_value) if found else None, bound
+    solver = _silent_solver()
+    options = {
+        "threads": 1,
+        "random_seed": 0,
+        "mip_rel_gap": GAP,
+        "mip_max_nodes": nodes,
+        "objective_target": enough,
+    }
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
+    solver.passModel(rows.model())
+    solver.run()
+
+    info = solver.getInfo()
+    bound = info.objective_function_value
+    if any(rows.whole):
+        bound = info.mip_dual_bound
+    feasible = highspy.SolutionStatus.kSolutionStatusFeasible
+    if info.primal_solution_status != feasible:
+        return None, bound
+    return list(solver.getSolution().col_value), bound

@@ -1,5 +1,7 @@
-"""The choice of a stage for every operation as nodes and edges: what may share a
-segment, and what crossing costs.
+"""The choice of a stage for every operation as nodes and edges.
+
+The problem states which operations may share a segment, and the cost of each value that
+crosses a boundary.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from edgec_partitioner.regions import Costs, Places
 
 @dataclass(eq=False)
 class StageNode:
-    """Operations that share a stage. cpu_ms, tpu_ms: their time at either place; tpu_ms
-    is None where the rules refuse.
+    """Operations that share a stage.
 
-    parameters: bytes of their constants.
+    Attributes:
+        ops: the operations.
+        cpu_ms: their time on the CPU.
+        tpu_ms: their time on the Edge TPU; None if the rules refuse it.
+        parameters: bytes of their constants.
     """
 
     ops: list[Op]
@@ -34,10 +39,13 @@ class StageNode:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes of a problem as the bits of one number, so that there can be a set for
-    every node of a large graph.
+    """Nodes of a problem as the bits of one number.
 
-    at: the bit of each node of the problem, in their order.
+    It is small enough for a set for every node of a large graph.
+
+    Attributes:
+        bits: the set; bit i is node i.
+        at: the number of each node of the problem.
     """
 
     bits: int
@@ -50,18 +58,22 @@ class NodeSet:
         return self.bits.bit_count()
 
     def isdisjoint(self, other: NodeSet) -> bool:
-        """Whether no node is in both."""
+        """Return whether no node is in both sets."""
         return not self.bits & other.bits
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A value between nodes: who makes it (None: the caller), who else reads it, and
-    its ms over the link.
+    """A value between nodes.
 
-    groups: the readers that may be on the Edge TPU, apart where they can never share a
-    segment. near: the readers that can share one with who makes it. leaves: whether it
-    is needed outside of the segment that makes it for certain.
+    Attributes:
+        source: its producer; None for an input of the graph.
+        readers: the other nodes that read it.
+        groups: the readers that may be on the Edge TPU; readers of different groups
+            can never share a segment.
+        near: the readers that can share a segment with the producer.
+        leaves: whether it certainly leaves the segment of its producer.
+        in_ms, out_ms: its time over the link, to and from the Edge TPU.
     """
 
     source: StageNode | None
@@ -75,26 +87,32 @@ class Edge:
 
 @dataclass(frozen=True)
 class Problem:
-    """Nodes in an order that respects the edges, and what all segments share."""
+    """The nodes and edges of a graph, and the costs common to all segments.
+
+    Attributes:
+        nodes: in the order of their first operations.
+        edges: the values between them.
+        later: for each node, the nodes that depend on it.
+        earlier: for each node, the nodes that it depends on.
+        segment_ms: the overhead of an Edge TPU segment.
+        streamed_ms: the time for each byte of parameters beyond the cache, in addition
+            to reading it on the chip.
+    """
 
     nodes: tuple[StageNode, ...]
     edges: tuple[Edge, ...]
     later: Mapping[StageNode, NodeSet]
-    """The nodes that depend on a node."""
     earlier: Mapping[StageNode, NodeSet]
-    """Those that a node depends on."""
     segment_ms: float
     streamed_ms: float
-    """For each byte of parameters beyond the cache, over what reading it on the chip
-    costs.
-    """
 
     def beside(self, n: StageNode) -> Iterator[StageNode]:
-        """The nodes that neither depend on a node nor it on them, in order."""
-        bit = self.later[n].at[n]
-        others = ~(self.later[n].bits | self.earlier[n].bits | 1 << bit) & (
-            (1 << len(self.nodes)) - 1
-        )
+        """Yield the nodes that neither depend on a node nor it on them, in order."""
+        later = self.later[n]
+        own_bit = 1 << later.at[n]
+        related = later.bits | self.earlier[n].bits | own_bit
+        all_nodes = (1 << len(self.nodes)) - 1
+        others = ~related & all_nodes
         while others:
             lowest = others & -others
             yield self.nodes[lowest.bit_length() - 1]
@@ -102,108 +120,143 @@ class Problem:
 
 
 def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
-    """The nodes and edges of a graph.
+    """Return the nodes and edges of a graph.
 
-    Operations that only the CPU may run are one node where that loses nothing.
+    Operations that only the CPU may run are one node if that loses nothing.
     """
-    nodes = {op: _node(op, allowed[op] == "edgetpu", costs) for op in graph.ops}
+    nodes: dict[Op, StageNode] = {}
+    for op in graph.ops:
+        nodes[op] = _node(op, allowed[op] == "edgetpu", costs)
     _merge(graph, nodes)
+
+    order = _ordered(graph, nodes)
+    readers_of = _readers(order, graph.producers(), nodes)
+    later, earlier, apart = _reach(order, readers_of)
+    edges = _edges(graph, nodes, apart, costs)
+
+    link = costs.link
+    mcycles = CYCLES["segment"] / 1e6
+    segment = TpuWork(0, 0, round(CODE["segment"]), 0, mcycles)
+    streamed_ms = (link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
+    return Problem(order, tuple(edges), later, earlier, segment.ms(link), streamed_ms)
+
+
+def _edges(
+    graph: Graph, nodes: Mapping[Op, StageNode], apart: _Sets, costs: Costs
+) -> list[Edge]:
+    """Return an edge for each computed value that another node or the caller reads."""
     producer = graph.producers()
     users = graph.users()
-    wanted = set(graph.outputs)
-    edges = list[Edge]()
-    order = _ordered(graph, nodes)
-    readers_of = _readers(order, producer, nodes)
-    later, earlier, apart = _reach(order, readers_of)
+    outputs = set(graph.outputs)
+    edges: list[Edge] = []
     for v in graph.values():
         if v.const is not None:
             continue
         source = nodes[producer[v]] if v in producer else None
-        readers = tuple(
-            dict.fromkeys(n for u in users.get(v, []) if (n := nodes[u]) is not source)
-        )
-        kept = v in wanted and source is not None
-        if readers or kept:
-            work = TpuWork(v.type.nbytes, padded_bytes(v), 0, 0, 0.0).parts(costs.link)
-            able = [r for r in readers if r.tpu_ms is not None]
-            near = tuple(r for r in able if source and r not in apart[source])
-            leaves = kept or len(near) < len(readers)
-            edges.append(
-                Edge(
-                    source,
-                    readers,
-                    _groups(able, apart),
-                    near,
-                    leaves,
-                    work.input,
-                    work.output,
-                )
-            )
-    segment = TpuWork(0, 0, round(CODE["segment"]), 0, CYCLES["segment"] / 1e6).ms(
-        costs.link
+        all_readers = dict.fromkeys(nodes[user] for user in users.get(v, []))
+        readers = tuple(n for n in all_readers if n is not source)
+        # The caller reads it.
+        returned = v in outputs and source is not None
+        if readers or returned:
+            edges.append(_edge(v, source, readers, returned, apart, costs))
+    return edges
+
+
+def _edge(
+    v: Value,
+    source: StageNode | None,
+    readers: tuple[StageNode, ...],
+    returned: bool,
+    apart: _Sets,
+    costs: Costs,
+) -> Edge:
+    """Return the edge of one value. returned: whether the caller reads it."""
+    work = TpuWork(v.type.nbytes, padded_bytes(v), 0, 0, 0.0)
+    time = work.parts(costs.link)
+    able = [r for r in readers if r.tpu_ms is not None]
+    near: tuple[StageNode, ...] = ()
+    if source is not None:
+        near = tuple(r for r in able if r not in apart[source])
+    return Edge(
+        source=source,
+        readers=readers,
+        groups=_groups(able, apart),
+        near=near,
+        leaves=returned or len(near) < len(readers),
+        in_ms=time.input,
+        out_ms=time.output,
     )
-    streamed = (costs.link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
-    return Problem(order, tuple(edges), later, earlier, segment, streamed)
 
 
-def _node(op: Op, may: bool, costs: Costs) -> StageNode:
+def _node(op: Op, allowed: bool, costs: Costs) -> StageNode:
+    """Return the node of one operation. allowed: whether the Edge TPU may run it."""
+    if not allowed:
+        parameters = costs.work(op).parameters
+        return StageNode([op], costs.op_ms(op), None, parameters)
+    link = costs.link
     work = costs.work(op)
-    alone = (
-        TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6).ms(costs.link)
-        - costs.link.invoke
-    )
-    alone += costs.link.per_mb_sent * work.code / 1e6
-    return StageNode([op], costs.op_ms(op), alone if may else None, work.parameters)
+    alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6)
+    # The overhead is paid once for each segment.
+    tpu_ms = alone.ms(link) - link.invoke
+    tpu_ms += link.per_mb_sent * work.code / 1e6
+    return StageNode([op], costs.op_ms(op), tpu_ms, work.parameters)
 
 
 def _merge(graph: Graph, nodes: dict[Op, StageNode]) -> None:
-    """Let neighbours on the CPU be one node if the first feeds only the second, or the
-    second reads only the first.
+    """Merge neighbours on the CPU where the choice loses nothing.
 
-    In the first case the first can always run as late as the second, in the other the
+    That is so if the first feeds only the second, or the second reads only the first.
+    In the one case the first can always run as late as the second, in the other the
     second as early as the first: a CPU operation costs the same in any stage, and so do
     the values around it.
     """
     producer = graph.producers()
-    users = graph.users()
-    for op in graph.ops:  # each is alone yet when its turn comes
-        own = nodes[op]
-        others = {nodes[producer[v]] for v in op.inputs if v in producer}
-        if (
-            own.tpu_ms is None
-            and len(others) == 1
-            and (other := others.pop()).tpu_ms is None
-        ):
-            _join(nodes, own, other)
-    readers = {
-        n: {
-            u
-            for op in n.ops
-            for v in op.outputs
-            for u in users.get(v, [])
-            if nodes[u] is not n
-        }
-        for n in dict.fromkeys(nodes.values())
-    }
+    # Each op is still alone when its turn comes.
+    for op in graph.ops:
+        node = nodes[op]
+        sources = {nodes[producer[v]] for v in op.inputs if v in producer}
+        only = _only_cpu_node(node, sources)
+        if only is not None:
+            _join(nodes, node, only)
+
+    readers = _reading_ops(graph, nodes)
     for op in reversed(graph.ops):
-        own = nodes[op]
-        others = {nodes[u] for u in readers[own]}
-        if (
-            own.tpu_ms is None
-            and len(others) == 1
-            and (other := others.pop()).tpu_ms is None
-        ):
-            _join(nodes, own, other)
-            readers[other] = {
-                u for u in readers[own] | readers[other] if nodes[u] is not other
-            }
+        node = nodes[op]
+        only = _only_cpu_node(node, {nodes[user] for user in readers[node]})
+        if only is not None:
+            _join(nodes, node, only)
+            users = readers[node] | readers[only]
+            readers[only] = {user for user in users if nodes[user] is not only}
 
 
-def _join(nodes: dict[Op, StageNode], own: StageNode, other: StageNode) -> None:
-    """Let what a node computes be a part of another."""
-    other.ops += own.ops
-    other.cpu_ms += own.cpu_ms
-    nodes |= dict.fromkeys(own.ops, other)
+def _only_cpu_node(node: StageNode, others: set[StageNode]) -> StageNode | None:
+    """Return the only element of `others`, if it and `node` are for the CPU alone."""
+    if node.tpu_ms is not None or len(others) != 1:
+        return None
+    other = next(iter(others))
+    return other if other.tpu_ms is None else None
+
+
+def _reading_ops(
+    graph: Graph, nodes: Mapping[Op, StageNode]
+) -> dict[StageNode, set[Op]]:
+    """Return the ops of other nodes that read the values of each node."""
+    users = graph.users()
+    readers: dict[StageNode, set[Op]] = {n: set() for n in nodes.values()}
+    for op in graph.ops:
+        node = nodes[op]
+        for v in op.outputs:
+            others = [user for user in users.get(v, []) if nodes[user] is not node]
+            readers[node].update(others)
+    return readers
+
+
+def _join(nodes: dict[Op, StageNode], node: StageNode, other: StageNode) -> None:
+    """Move the operations of a node to another one."""
+    other.ops += node.ops
+    other.cpu_ms += node.cpu_ms
+    for op in node.ops:
+        nodes[op] = other
 
 
 def _readers(
@@ -211,12 +264,14 @@ def _readers(
     producer: Mapping[Value, Op],
     nodes: Mapping[Op, StageNode],
 ) -> dict[StageNode, list[StageNode]]:
-    """The other nodes that read a node's values, in order."""
+    """Return the other nodes that read each node's values, in order."""
     readers: dict[StageNode, dict[StageNode, None]] = {n: {} for n in order}
     for n in order:
-        for v in (v for op in n.ops for v in op.inputs if v in producer):
-            if nodes[producer[v]] is not n:
-                readers[nodes[producer[v]]][n] = None
+        for op in n.ops:
+            for v in op.inputs:
+                source = nodes[producer[v]] if v in producer else n
+                if source is not n:
+                    readers[source][n] = None
     return {n: list(found) for n, found in readers.items()}
 
 
@@ -226,66 +281,75 @@ _Sets = dict[StageNode, NodeSet]
 def _reach(
     order: Sequence[StageNode], readers: Mapping[StageNode, list[StageNode]]
 ) -> tuple[_Sets, _Sets, _Sets]:
-    """For each node those that depend on it; those that it depends on; and of the
-    first, those that a node of the CPU lies between on some path.
+    """Return the sets `later`, `earlier` and `apart` of each node.
 
-    The last never share a segment with it.
+    These are the nodes that depend on it; the nodes that it depends on; and of the
+    first, the ones with a node of the CPU in between on some path. Those never share a
+    segment with it.
     """
     at = {n: i for i, n in enumerate(order)}
-    later, earlier, apart = (dict.fromkeys(order, 0) for _ in range(3))
-    found = _postorder(order, readers)
-    for n in found:
+    later = dict.fromkeys(order, 0)
+    earlier = dict.fromkeys(order, 0)
+    apart = dict.fromkeys(order, 0)
+    postorder = _postorder(order, readers)
+    for n in postorder:
         for r in readers[n]:
             later[n] |= later[r] | 1 << at[r]
+            # Everything behind a node of the CPU is apart.
             apart[n] |= later[r] if r.tpu_ms is None else apart[r]
-    for n in reversed(found):
+    for n in reversed(postorder):
         for r in readers[n]:
             earlier[r] |= earlier[n] | 1 << at[n]
-    sets = (
-        {n: NodeSet(bits, at) for n, bits in each.items()}
-        for each in (later, earlier, apart)
-    )
-    return next(sets), next(sets), next(sets)
+
+    def sets(bits: Mapping[StageNode, int]) -> _Sets:
+        return {n: NodeSet(of_node, at) for n, of_node in bits.items()}
+
+    return sets(later), sets(earlier), sets(apart)
 
 
 def _groups(
     readers: Sequence[StageNode], apart: _Sets
 ) -> tuple[tuple[StageNode, ...], ...]:
-    """Readers such that those of two groups are always apart, in as many groups as
-    there can be.
+    """Return the readers in as many groups as possible.
+
+    Two readers of different groups are always apart.
     """
-    groups = list[tuple[StageNode, ...]]()
+    groups: list[tuple[StageNode, ...]] = []
     for r in readers:
-        touching = [
-            g for g in groups if any(r not in apart[o] and o not in apart[r] for o in g)
-        ]
-        groups = [g for g in groups if g not in touching] + [
-            (*(o for g in touching for o in g), r)
-        ]
+        separate: list[tuple[StageNode, ...]] = []
+        merged: list[StageNode] = []
+        for group in groups:
+            if all(r in apart[other] or other in apart[r] for other in group):
+                separate.append(group)
+            else:
+                merged += group
+        groups = [*separate, (*merged, r)]
     return tuple(groups)
 
 
 def _postorder(
     order: Sequence[StageNode], readers: Mapping[StageNode, list[StageNode]]
 ) -> list[StageNode]:
-    """Every node after all that read it.
+    """Return every node after all nodes that read it (Kahn's algorithm).
 
-    Merged nodes are not in the graph's order, so it is sought.
+    Merged nodes are not in the graph's order.
     """
     waiting = {n: len(readers[n]) for n in order}
     sources: dict[StageNode, list[StageNode]] = {n: [] for n in order}
     for n in order:
         for r in readers[n]:
             sources[r].append(n)
+
     done = [n for n in order if not waiting[n]]
+    # The list grows as sources become ready.
     for n in done:
-        for s in sources[n]:
-            waiting[s] -= 1
-            if not waiting[s]:
-                done.append(s)
+        for source in sources[n]:
+            waiting[source] -= 1
+            if not waiting[source]:
+                done.append(source)
     return done
 
 
 def _ordered(graph: Graph, nodes: Mapping[Op, StageNode]) -> tuple[StageNode, ...]:
-    """The nodes, each once, by their first operation in the graph's order."""
+    """Return the nodes, each once, by their first operation in the graph's order."""
     return tuple(dict.fromkeys(nodes[op] for op in graph.ops))

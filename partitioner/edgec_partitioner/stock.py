@@ -1,5 +1,6 @@
-"""What the stock compiler maps: TFLite's partition of a graph for a delegate, of which
-it takes the first set.
+"""What the stock compiler maps.
+
+It takes the first set of TFLite's partition of a graph for a delegate.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ later.
 
 @dataclass(frozen=True)
 class StockNode:
-    """One operation: the tensors that it reads and writes, and whether the Edge TPU
-    could run it.
+    """One operation.
+
+    Attributes:
+        reads: the tensors it reads.
+        writes: the tensors it writes.
+        delegable: whether the Edge TPU could run it.
     """
 
     reads: tuple[Hashable, ...]
@@ -30,49 +35,60 @@ class StockNode:
 
 
 def subsets(nodes: Sequence[StockNode]) -> list[tuple[bool, list[int]]]:
-    """The node sets that TFLite makes for a delegate: (delegated, indices of nodes in
-    the order they are taken).
+    """Return the node sets that TFLite makes for a delegate.
 
+    Each is (delegated, indices of nodes in the order they are taken). The algorithm is
     TFLite's PartitionGraphIntoIndependentNodeSubsets (tensorflow/lite/graph_info.cc):
     the first node in execution order whose inputs are all ready gives a set its kind;
     the set then takes every node of that kind that is or becomes ready, over and over
-    in execution order; then the next set begins. Nodes that wait for what nothing
-    writes in time are in no set.
+    in execution order; then the next set begins. Nodes whose inputs nothing writes in
+    time are in no set.
     """
-    waiting = {t for node in nodes for t in node.writes}
-    left = list(range(len(nodes)))
-    found: list[tuple[bool, list[int]]] = []
+    unwritten = {t for node in nodes for t in node.writes}
+    remaining = list(range(len(nodes)))
+    sets: list[tuple[bool, list[int]]] = []
     while True:
-        kind: bool | None = None
-        taken: list[int] = []
-        grew = True
-        while grew:
-            grew = False
-            rest = list[int]()
-            for i in left:
-                ready = waiting.isdisjoint(nodes[i].reads) and kind in (
-                    None,
-                    nodes[i].delegable,
-                )
-                if ready:
-                    kind = nodes[i].delegable
-                    grew = True
-                    waiting.difference_update(nodes[i].writes)
-                    taken.append(i)
-                else:
-                    rest.append(i)
-            left = rest
-        if kind is None:
-            return found
-        found.append((kind, taken))
+        indices = _take_set(nodes, remaining, unwritten)
+        # Nothing is ready: all nodes are taken, or wait for each other.
+        if not indices:
+            return sets
+        sets.append((nodes[indices[0]].delegable, indices))
+        taken = set(indices)
+        remaining = [i for i in remaining if i not in taken]
+
+
+def _take_set(
+    nodes: Sequence[StockNode], remaining: Sequence[int], unwritten: set[Hashable]
+) -> list[int]:
+    """Return the next node set, and remove its results from `unwritten`."""
+    kind: bool | None = None
+    taken: list[int] = []
+    waiting = list(remaining)
+    while True:
+        still_waiting: list[int] = []
+        for i in waiting:
+            node = nodes[i]
+            of_kind = kind is None or node.delegable == kind
+            if not of_kind or not unwritten.isdisjoint(node.reads):
+                still_waiting.append(i)
+                continue
+            kind = node.delegable
+            unwritten.difference_update(node.writes)
+            taken.append(i)
+        if len(still_waiting) == len(waiting):
+            return taken
+        waiting = still_waiting
 
 
 def mapped(nodes: Sequence[StockNode], all_sets: bool = False) -> set[int]:
-    """Indices of the nodes that the compiler maps: the first delegated set, or with its
-    option -a all of them.
+    """Return the indices of the nodes that the compiler maps.
+
+    These are the first delegated set, or with its option -a all of them.
     """
     delegated = [taken for kind, taken in subsets(nodes) if kind]
-    return {i for taken in (delegated if all_sets else delegated[:1]) for i in taken}
+    if not all_sets:
+        delegated = delegated[:1]
+    return {i for taken in delegated for i in taken}
 
 
 def stock_places(
@@ -81,32 +97,35 @@ def stock_places(
     outside: Container[Op] = (),
     optimistic: bool = False,
 ) -> dict[Op, Place]:
-    """Where the ops of an int8 graph would run if the compiler were given the graph as
-    it is, without any rewrite.
+    """Return where the ops of an int8 graph run with the stock compiler alone.
 
-    outside: ops of the graph that are not in the compiler's file; they run on the CPU.
-    optimistic: ops of which the evidence does not say whether they map are taken to.
+    The compiler is given the graph as it is, without any rewrite. outside: ops of the
+    graph that are not in the compiler's file; they run on the CPU. optimistic: ops
+    without evidence for or against are taken to map.
     """
     if gives_up(op for op in graph.ops if op not in outside) is not None:
         return dict.fromkeys(graph.ops, "cpu")
-    able = [
-        op not in outside and Verdict(refusals(op)).place(optimistic) == "edgetpu"
-        for op in graph.ops
-    ]
-    nodes = [
-        StockNode(_names(op.inputs), _names(op.outputs), a)
-        for op, a in zip(graph.ops, able, strict=True)
-    ]
+
+    nodes: list[StockNode] = []
+    for op in graph.ops:
+        delegable = False
+        if op not in outside:
+            delegable = Verdict(refusals(op)).place(optimistic) == "edgetpu"
+        nodes.append(StockNode(_names(op.inputs), _names(op.outputs), delegable))
     taken = mapped(nodes, all_sets)
     return {op: "edgetpu" if i in taken else "cpu" for i, op in enumerate(graph.ops)}
 
 
 def gives_up(ops: Iterable[Op]) -> str | None:
-    """Why the compiler would give up a whole file with these ops; None if it would not."""
+    """Return why the compiler would give up a whole file with these ops.
+
+    None if it would not.
+    """
     for op in ops:
         name = op.spec.tflite[0] if op.spec.tflite else ""
-        young = getattr(schema.BuiltinOperator, name, 0) >= FIRST_UNKNOWN_BUILTIN
-        if young and op.spec.to_tflite(op) is not None:
+        number = getattr(schema.BuiltinOperator, name, 0)
+        # An op that is not written as this operator does no harm.
+        if number >= FIRST_UNKNOWN_BUILTIN and op.spec.to_tflite(op) is not None:
             return f"{name} ({op.source or op.outputs[0].name}) is newer than it"
     return None
 

@@ -1,4 +1,4 @@
-"""May an op go to the Edge TPU?
+"""May an op run on the Edge TPU?
 
 A place for every op, and the rules that keep it from the other.
 """
@@ -17,24 +17,28 @@ Answer = Literal["cpu", "edgetpu", "uncertain"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an op may run on the Edge TPU; `refusals` says why not, and is empty if
-    it may.
+    """Whether an op may run on the Edge TPU.
+
+    Attributes:
+        refusals: the rules that it breaks, none if it may.
     """
 
     refusals: tuple[Refusal, ...] = ()
 
     @property
     def answer(self) -> Answer:
-        """What the rules say; "uncertain" where only rules with a gap in their evidence
-        speak against it.
+        """The place by the rules.
+
+        "uncertain" if all broken rules have a gap in their evidence.
         """
         if not self.refusals:
             return "edgetpu"
         return "uncertain" if all(r.uncertain for r in self.refusals) else "cpu"
 
     def place(self, optimistic: bool = False) -> Place:
-        """The better place that the rules allow; `optimistic` gives uncertain ops to
-        the Edge TPU.
+        """Return the better place that the rules allow.
+
+        `optimistic` gives uncertain ops to the Edge TPU.
         """
         if self.answer == "edgetpu" or (optimistic and self.answer == "uncertain"):
             return "edgetpu"
@@ -44,36 +48,52 @@ class Verdict:
 def verdicts(
     graph: Graph, refused: Mapping[str, Refusal] | None = None
 ) -> dict[Op, Verdict]:
-    """The verdict on each op, by the rules that stand beside the ops.
+    """Return the verdict on each op, by the rules beside the ops.
 
-    refused: what the compiler itself said of an op, by the name of its first output;
-    that settles it.
+    refused: the refusals of the compiler itself, by the name of the op's first output;
+    they overrule the rules.
     """
-    known = refused or {}
+    by_compiler = refused or {}
     quantized = any(v.type.is_quantized for v in graph.values())
 
-    def found(op: Op) -> tuple[Refusal, ...]:
-        if op.outputs[0].name in known:
-            return (known[op.outputs[0].name],)
-        return beyond_calibration(refusals(op)) if quantized else refusals(op)
-
-    return {op: Verdict(found(op)) for op in graph.ops}
+    result: dict[Op, Verdict] = {}
+    for op in graph.ops:
+        name = op.outputs[0].name
+        if name in by_compiler:
+            result[op] = Verdict((by_compiler[name],))
+        elif quantized:
+            result[op] = Verdict(beyond_calibration(refusals(op)))
+        else:
+            result[op] = Verdict(refusals(op))
+    return result
 
 
 def beyond_calibration(found: Iterable[Refusal]) -> tuple[Refusal, ...]:
-    """The refusals, when the model is quantized, or will be: what stays float has no
-    int8 form, whatever is given.
+    """Return the refusals for a model that is or will be quantized.
+
+    An op that stays float then has no int8 form, so calibration data is no remedy.
     """
-    return tuple(replace(r, fix=None) if r.rule == "int8_tensors" else r for r in found)
+    result: list[Refusal] = []
+    for refusal in found:
+        if refusal.rule == "int8_tensors":
+            refusal = replace(refusal, fix=None)
+        result.append(refusal)
+    return tuple(result)
+
+
+def most_telling_first(found: Iterable[Refusal]) -> list[Refusal]:
+    """Sort refusals: certain ones first, then those by rules of the op itself.
+
+    Such a rule tells more than one that holds for all ops.
+    """
+    return sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}")))
 
 
 def refusals(op: Op) -> tuple[Refusal, ...]:
-    """Every rule that the op breaks, the most telling first."""
-    found = op.spec.why_not(op)
-    if found:  # what the op's own rules say tells more than what holds for all ops
-        return tuple(
-            sorted(found, key=lambda r: (r.uncertain, hasattr(OpDef, f"_{r.rule}")))
-        )
+    """Return every rule that the op breaks, the most telling first."""
+    broken = op.spec.why_not(op)
+    if broken:
+        return tuple(most_telling_first(broken))
     if op.spec.to_tflite(op) is None:
         constraint = (
             "the operation must have a TFLite form, which carries it to the compiler"

@@ -1,4 +1,4 @@
-"""Rewrites what almost maps into what maps.
+"""Rewrites ops that almost map to the Edge TPU into ops that map.
 
 One rewrite per file of this folder, found by its name.
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -33,13 +33,22 @@ from edgec.ir import Graph, Op
 from edgec.ir.rewrite import Rewriter
 from edgec_partitioner.verdicts import Verdict, refusals
 
-_ROUNDS = 100
+MAX_ROUNDS = 100
 """More rounds than any model needs: rewrites that undo one another are a bug."""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """One module of this folder."""
+    """One module of this folder.
+
+    Attributes:
+        name: the name of the module.
+        doc: its docstring.
+        kinds: the kinds of ops it may rewrite.
+        bound: the largest relative difference of the results, 0 if exact.
+        apply: edits the graph around an op, and returns whether it did.
+        example: makes a random graph that the rewrite applies to.
+    """
 
     name: str
     doc: str
@@ -51,10 +60,13 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Applied:
-    """One rewrite that was made. at: the name of the first output of the op that did
-    not map; source: its node.
+    """One rewrite that was made.
 
-    made: the names of the first outputs of the ops that took its place.
+    Attributes:
+        rewrite: the name of the rewrite.
+        at: the name of the first output of the op that did not map.
+        source: the node of the file that the op comes from.
+        made: the names of the first outputs of the ops that took its place.
     """
 
     rewrite: str
@@ -65,15 +77,21 @@ class Applied:
 
 @cache
 def rewrites() -> Mapping[str, Rewrite]:
-    """Every rewrite by name."""
-    found: dict[str, Rewrite] = {}
+    """Return every rewrite by name."""
+    table: dict[str, Rewrite] = {}
     for info in pkgutil.iter_modules(__path__):
-        if not info.name.startswith("_"):
-            m = importlib.import_module(f"{__name__}.{info.name}")
-            found[info.name] = Rewrite(
-                info.name, m.__doc__ or "", m.KINDS, m.BOUND, m.rewrite, m.example
-            )
-    return found
+        if info.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        table[info.name] = Rewrite(
+            name=info.name,
+            doc=module.__doc__ or "",
+            kinds=module.KINDS,
+            bound=module.BOUND,
+            apply=module.rewrite,
+            example=module.example,
+        )
+    return table
 
 
 def legalize(
@@ -84,48 +102,59 @@ def legalize(
     disabled: Collection[str] = (),
     skip: Collection[tuple[str, str]] = (),
 ) -> tuple[Graph, list[Applied]]:
-    """A copy of the graph in which ops that the rules refuse are rewritten, where a
-    rewrite fits; and what was done.
+    """Return a copy of the graph with refused ops rewritten, and the rewrites made.
 
-    exact: make the bit-exact rewrites, for a quantized graph; else the others, for a
-    float graph that will be quantized. disabled: names of rewrites to leave out. skip:
-    (rewrite, name of the op's first output) to leave out.
+    An op that no rewrite fits stays. exact: make the bit-exact rewrites, for a
+    quantized graph; else the others, for a float graph that will be quantized.
+    disabled: names of rewrites to leave out. skip: (rewrite, name of the op's first
+    output) to leave out.
     """
-    table = [
-        w
-        for w in rewrites().values()
-        if (w.bound == 0) == exact and w.name not in disabled
-    ]
+    table: list[Rewrite] = []
+    for candidate in rewrites().values():
+        if (candidate.bound == 0) == exact and candidate.name not in disabled:
+            table.append(candidate)
+
     result = graph.copy()
-    applied = list[Applied]()
-    for _ in range(_ROUNDS):
+    applied: list[Applied] = []
+    # The result of a rewrite may be refused in turn, hence several rounds.
+    for _ in range(MAX_ROUNDS):
         r = Rewriter(result)
         for op in r.ops():
-            for w in table:
-                name = op.outputs[0].name
-                if (
-                    op.kind in w.kinds
-                    and (w.name, name) not in skip
-                    and _refused(op, optimistic)
-                ):
-                    before = set(result.ops)
-                    source = op.source
-                    if w.apply(r, op):
-                        made = tuple(
-                            o.outputs[0].name
-                            for o in result.ops
-                            if o not in before or o is op
-                        )
-                        applied.append(Applied(w.name, name, source, made))
-                        break
+            name = op.outputs[0].name
+            allowed = [w for w in table if (w.name, name) not in skip]
+            record = _apply_first(r, op, allowed, optimistic)
+            if record is not None:
+                applied.append(record)
         if not r.changed:
             return result, applied
     raise AssertionError(f"rewrites do not settle on {graph.name}: {applied[-4:]}")
 
 
-def _refused(op: Op, optimistic: bool) -> bool:
-    """Whether the rules keep the op from the Edge TPU, apart from its not being
-    quantized yet.
+def _apply_first(
+    r: Rewriter, op: Op, table: Sequence[Rewrite], optimistic: bool
+) -> Applied | None:
+    """Make the first rewrite that fits a refused op, and return a record of it.
+
+    None if no rewrite fits, or if the rules let the op map.
     """
-    found = tuple(x for x in refusals(op) if x.rule != "int8_tensors")
-    return Verdict(found).place(optimistic) == "cpu"
+    name = op.outputs[0].name
+    source = op.source
+    for candidate in table:
+        if op.kind not in candidate.kinds or not _refused(op, optimistic):
+            continue
+        before = set(r.graph.ops)
+        if not candidate.apply(r, op):
+            continue
+        new_ops = [o for o in r.graph.ops if o not in before or o is op]
+        made = tuple(o.outputs[0].name for o in new_ops)
+        return Applied(candidate.name, name, source, made)
+    return None
+
+
+def _refused(op: Op, optimistic: bool) -> bool:
+    """Return whether the rules keep the op from the Edge TPU.
+
+    The rule for int8 tensors does not count, as a float graph is not quantized yet.
+    """
+    broken = tuple(x for x in refusals(op) if x.rule != "int8_tensors")
+    return Verdict(broken).place(optimistic) == "cpu"

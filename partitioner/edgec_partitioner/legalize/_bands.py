@@ -1,5 +1,8 @@
-"""A chain of ops on images, computed in horizontal bands: which rows each op needs for
-which rows of its result.
+"""A chain of ops on images, computed in horizontal stripes.
+
+Each op reads as many rows as it needs for the rows of its result. Such stripes are
+known from fused-layer CNN accelerators (Alwani et al., "Fused-layer CNN accelerators",
+MICRO 2016), here with the overlap computed twice.
 """
 
 from __future__ import annotations
@@ -17,170 +20,191 @@ from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.slice import slice_axes
 from edgec.ops.window import Pads
 
-_MOST_BANDS = 64
+MAX_STRIPES = 64
 _NO_PADS: Pads = (0, 0, 0, 0)
+
+Rows = tuple[int, int]
+"""A range of rows: first, and last + 1."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """What an op reads for a band of its result: rows first to last - 1 of its input,
-    and zeros around them.
+    """The part of an op's input that a stripe of its result depends on.
+
+    Attributes:
+        first: the first row of the input.
+        last: the row after the last one.
+        border: the zeros around these rows (top, bottom, left, right).
     """
 
     first: int
     last: int
     border: Pads
 
+    @property
+    def rows(self) -> int:
+        """The number of rows of the input."""
+        return self.last - self.first
+
 
 def chain(r: Rewriter, op: Op, limit: int) -> list[Op] | None:
-    """The ops from `op` on until a result has at most `limit` elements, if each can be
-    computed in bands.
+    """Return the ops from `op` on until a result has at most `limit` elements.
+
+    None if one of them cannot be computed in stripes, or if another op reads a result
+    on the way.
     """
-    found = [op]
-    while _banded(found[-1]):
-        if found[-1].output.type.size <= limit:
-            return found
-        user = r.sole_user(found[-1].output)
-        if user is None or user.inputs[0] is not found[-1].output:
+    ops = [op]
+    while _by_rows(ops[-1]):
+        y = ops[-1].output
+        if y.type.size <= limit:
+            return ops
+        user = r.sole_user(y)
+        if user is None or user.inputs[0] is not y:
             return None
-        found.append(user)
+        ops.append(user)
     return None
 
 
-def bands(ops: Sequence[Op], limit: int) -> list[tuple[int, int]] | None:
-    """The fewest equal bands of rows of the last op's result for which no tensor
-    exceeds `limit` elements.
+def bands(ops: Sequence[Op], limit: int) -> list[Rows] | None:
+    """Return the fewest equal stripes with which no tensor exceeds `limit` elements.
+
+    The stripes are ranges of rows of the last op's result. None if even `MAX_STRIPES`
+    are too few.
     """
     rows = ops[-1].output.type.shape[1]
-    for count in range(2, min(_MOST_BANDS, rows) + 1):
+    for count in range(2, min(MAX_STRIPES, rows) + 1):
         edges = [rows * i // count for i in range(count + 1)]
-        found = list(pairwise(edges))
-        if all(_largest(ops, band) <= limit for band in found):
-            return found
+        stripes = list(pairwise(edges))
+        if all(_largest(ops, stripe) <= limit for stripe in stripes):
+            return stripes
     return None
 
 
-def compute(
-    r: Rewriter, before: Op, ops: Sequence[Op], rows: tuple[int, int], name: str
-) -> Value:
-    """Rows [first, last) of the result of a chain, from as many rows of its input."""
+def compute(r: Rewriter, before: Op, ops: Sequence[Op], rows: Rows, name: str) -> Value:
+    """Add the ops that compute some rows of the result of a chain.
+
+    The new ops stand before `before`. Return the value with these rows.
+    """
     needs = _needs(ops, rows)
     assert needs is not None
-    x = ops[0].inputs[0]
-    x = r.add(
-        before,
-        slice_axes(x.type, {1: (needs[0].first, needs[0].last - needs[0].first, 1)}),
-        [x],
-        f"{x.name}_{name}",
-    )
+    image = ops[0].inputs[0]
+    cut = slice_axes(image.type, {1: (needs[0].first, needs[0].rows, 1)})
+    x = r.add(before, cut, [image], f"{image.name}_{name}")
+
     for op, need in zip(ops, needs, strict=True):
-        inside = _inside(op, need)
-        border = inside[1]
-        if any(border):
-            pad = Pad(((0, 0), border[:2], border[2:], (0, 0)))
+        spec, (top, bottom, left, right) = _on_stripe(op, need)
+        if any((top, bottom, left, right)):
+            pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
             x = r.add(before, pad, [x], f"{x.name}_padded", x.type.quant)
-        if inside[0] is not None:
-            x = r.add(
-                before,
-                inside[0],
-                [x, *op.inputs[1:]],
-                f"{op.output.name}_{name}",
-                op.output.type.quant,
-            )
+        if spec is not None:
+            inputs = [x, *op.inputs[1:]]
+            y = op.output
+            x = r.add(before, spec, inputs, f"{y.name}_{name}", y.type.quant)
     return x
 
 
-def _banded(op: Op) -> bool:
-    """Whether rows of the result are computed from rows of the input, and what else is
-    read is constant.
+def _by_rows(op: Op) -> bool:
+    """Return whether rows of the result are computed from rows of the input.
+
+    All other inputs must be constant.
     """
     spec = op.spec
     x = op.inputs[0].type
-    if (
-        any(v.const is None for v in op.inputs[1:])
-        or len(op.outputs) > 1
-        or x.rank != 4
-    ):
+    if any(v.const is None for v in op.inputs[1:]):
+        return False
+    if len(op.outputs) > 1 or x.rank != 4:
         return False
     if isinstance(spec, Pad):
-        return (
-            spec.mode == "constant"
-            and spec.value == 0
-            and spec.pads[0] == spec.pads[3] == (0, 0)
-        )
+        zeros = spec.mode == "constant" and spec.value == 0
+        return zeros and spec.pads[0] == spec.pads[3] == (0, 0)
     if isinstance(spec, MaxPool2D | AveragePool2D):
         return spec.pads == _NO_PADS
-    constant = all(
-        v.type.size == 1 or v.type.shape == (x.shape[3],) for v in op.inputs[1:]
-    )
-    alike = spec.elementwise and constant and op.output.type.shape == x.shape
-    return isinstance(spec, Conv2D | DepthwiseConv2D) or alike
+    if isinstance(spec, Conv2D | DepthwiseConv2D):
+        return True
+
+    # A constant that differs between rows would have to be cut as well.
+    channels = (x.shape[3],)
+    for v in op.inputs[1:]:
+        if v.type.size != 1 and v.type.shape != channels:
+            return False
+    return spec.elementwise and op.output.type.shape == x.shape
 
 
-def _need(op: Op, rows: tuple[int, int]) -> Band | None:
-    """What one op reads for rows [first, last) of its result; None where that is zeros
-    alone.
-    """
+def _window(op: Op) -> tuple[int, int, Pads]:
+    """Return the height and vertical stride of an op's window, and its pads."""
     spec = op.spec
-    height = op.inputs[0].type.shape[1]
-    kernel = 1
-    stride = 1
-    pads = _NO_PADS
     if isinstance(spec, Pad):
-        pads = (*spec.pads[1], *spec.pads[2])
-    elif isinstance(spec, MaxPool2D | AveragePool2D):
-        kernel = spec.kernel[0]
-        stride = spec.stride[0]
-    elif isinstance(spec, Conv2D | DepthwiseConv2D):
-        kernel = (op.inputs[1].type.shape[1] - 1) * spec.dilation[0] + 1
-        stride = spec.stride[0]
-        pads = spec.pads
-    first = rows[0] * stride - pads[0]
-    last = (rows[1] - 1) * stride - pads[0] + kernel
-    border = (max(0, -first), max(0, last - height), pads[2], pads[3])
+        return 1, 1, (*spec.pads[1], *spec.pads[2])
+    if isinstance(spec, MaxPool2D | AveragePool2D):
+        return spec.kernel[0], spec.stride[0], _NO_PADS
+    if isinstance(spec, Conv2D | DepthwiseConv2D):
+        taps = op.inputs[1].type.shape[1]
+        kernel = (taps - 1) * spec.dilation[0] + 1
+        return kernel, spec.stride[0], spec.pads
+    return 1, 1, _NO_PADS
+
+
+def _need(op: Op, rows: Rows) -> Band | None:
+    """Return the part of its input that an op reads for some rows of its result.
+
+    None if that is a border of zeros alone.
+    """
+    height = op.inputs[0].type.shape[1]
+    kernel, stride, (top, _, left, right) = _window(op)
+    first = rows[0] * stride - top
+    last = (rows[1] - 1) * stride - top + kernel
+    border = (max(0, -first), max(0, last - height), left, right)
     band = Band(max(0, first), min(height, last), border)
-    return band if band.first < band.last else None
+    return band if band.rows > 0 else None
 
 
-def _needs(ops: Sequence[Op], rows: tuple[int, int]) -> list[Band] | None:
-    """What each op of a chain reads for a band of the last one's result."""
-    found: list[Band] = []
+def _needs(ops: Sequence[Op], rows: Rows) -> list[Band] | None:
+    """Return the part that each op of a chain reads for some rows of its end."""
+    needs: list[Band] = []
     for op in reversed(ops):
         need = _need(op, rows)
         if need is None:
             return None
-        found.append(need)
+        needs.append(need)
         rows = (need.first, need.last)
-    return found[::-1]
+    return needs[::-1]
 
 
-def _largest(ops: Sequence[Op], rows: tuple[int, int]) -> float:
-    """Elements of the largest tensor of a band."""
+def _largest(ops: Sequence[Op], rows: Rows) -> float:
+    """Return the number of elements of the largest tensor of a stripe.
+
+    Infinity if the stripe cannot be computed.
+    """
     needs = _needs(ops, rows)
     if needs is None:
         return float("inf")
-    sizes: list[int] = []
+    row_elements = prod(ops[-1].output.type.shape[2:])
+    sizes = [(rows[1] - rows[0]) * row_elements]
     for op, need in zip(ops, needs, strict=True):
-        _, _, w, c = op.inputs[0].type.shape
+        _, _, width, channels = op.inputs[0].type.shape
         top, bottom, left, right = need.border
-        sizes.append((need.last - need.first + top + bottom) * (w + left + right) * c)
-    return max(*sizes, (rows[1] - rows[0]) * prod(ops[-1].output.type.shape[2:]))
+        padded_height = need.rows + top + bottom
+        padded_width = width + left + right
+        sizes.append(padded_height * padded_width * channels)
+    return max(sizes)
 
 
-def _inside(op: Op, need: Band) -> tuple[OpDef | None, Pads]:
-    """The op on a band, and the border to put around the band first; no op where the
-    border is all.
+def _on_stripe(op: Op, need: Band) -> tuple[OpDef | None, Pads]:
+    """Return an op on a stripe, and the border to put around the stripe first.
+
+    No op if the border is all it does.
     """
     spec = op.spec
-    x = op.inputs[0].type
     if isinstance(spec, Pad):
         return None, need.border
     if not isinstance(spec, Conv2D | DepthwiseConv2D):
         return spec, _NO_PADS
-    whole = replace(spec, pads=need.border)
-    band = Value(
-        "band", x.with_shape((x.shape[0], need.last - need.first, *x.shape[2:]))
-    )
-    if whole.tflite_padding(Op(whole, [band, *op.inputs[1:]], [])) is not None:
-        return whole, _NO_PADS
+
+    # A convolution keeps its pads if TFLite has a name for them.
+    padded = replace(spec, pads=need.border)
+    shape = list(op.inputs[0].type.shape)
+    shape[1] = need.rows
+    stripe = Value("band", op.inputs[0].type.with_shape(tuple(shape)))
+    if padded.tflite_padding(Op(padded, [stripe, *op.inputs[1:]], [])) is not None:
+        return padded, _NO_PADS
     return replace(spec, pads=_NO_PADS), need.border

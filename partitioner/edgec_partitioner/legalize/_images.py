@@ -1,5 +1,6 @@
-"""Rows of vectors laid out as NHWC images, on which a matrix product is a 1x1
-convolution.
+"""Rows of vectors laid out as NHWC images.
+
+A matrix product of such rows is a 1x1 convolution.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ Shape = tuple[int, ...]
 
 
 def rows_as_image(lead: Sequence[int], channels: int) -> Shape:
-    """[1, H, W, channels] for vectors along `lead`; up to two dimensions above 1 stay
-    as they are.
+    """Return the shape [1, H, W, channels] of an image of vectors.
+
+    `lead` are the dimensions before the channels. Up to two dimensions above 1 stay as
+    they are; more of them are joined to the height.
     """
-    live = [d for d in lead if d > 1]
-    width = live[-1] if live else 1
-    return (1, prod(live[:-1]), width, channels)
+    longer_than_one = [d for d in lead if d > 1]
+    width = longer_than_one[-1] if longer_than_one else 1
+    return (1, prod(longer_than_one[:-1]), width, channels)
 
 
 def shaped(r: Rewriter, before: Op, x: Value, shape: Shape) -> Value:
-    """`x` under another shape."""
+    """Return `x` reshaped to `shape`, or itself if it has that shape."""
     if x.type.shape == shape:
         return x
     return r.add(before, Reshape(shape), [x], f"{x.name}_image", x.type.quant)
@@ -35,23 +38,29 @@ def conv1x1(
     r: Rewriter,
     op: Op,
     x: Value,
-    image: Shape,
     matrix: Array,
-    bias: Sequence[Value],
+    bias: Sequence[Value] = (),
     spec: Conv2D | None = None,
 ) -> None:
-    """Let `op` give the product of the vectors of `x`, laid out as `image`, with a
-    float matrix [O, C].
+    """Let `op` compute the product of the vectors of `x` with a float matrix.
+
+    matrix: [O, C]. The vectors lie along the last axis of `x`, or are C elements each
+    of the flattened `x` if that axis has another size. spec: the convolution, one
+    without activation if missing.
     """
     o, c = matrix.shape
-    weights = r.const(matrix.reshape(o, 1, 1, c), f"{op.output.name}_weights")
-    inputs = [shaped(r, op, x, image), weights, *bias]
+    name = op.output.name
+    lead = x.type.shape[:-1]
+    if x.type.shape[-1] != c:
+        lead = (x.type.size // c,)
+    image = rows_as_image(lead, c)
+    filters = r.const(matrix.reshape(o, 1, 1, c), f"{name}_weights")
+    inputs = [shaped(r, op, x, image), filters, *bias]
+
     spec = spec or Conv2D()
-    if op.output.type.shape == (*image[:3], o):
+    shape = op.output.type.shape
+    if shape == (*image[:3], o):
         r.update(op, spec, inputs)
-    else:
-        r.update(
-            op,
-            Reshape(op.output.type.shape),
-            [r.add(op, spec, inputs, f"{op.output.name}_image")],
-        )
+        return
+    product = r.add(op, spec, inputs, f"{name}_image")
+    r.update(op, Reshape(shape), [product])

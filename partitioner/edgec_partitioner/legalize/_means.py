@@ -1,6 +1,4 @@
-"""Into how many pieces a MEAN must be cut so that each maps, as the support rules have
-it.
-"""
+"""The number of parts into which a MEAN must be cut so that each part maps."""
 
 from __future__ import annotations
 
@@ -11,47 +9,54 @@ from edgec_partitioner.legalize._moves import maps
 FEW = 6
 """The most inputs of a CONCATENATION seen mapped."""
 
-_LANES = 4
-"""Channels are laid out in fours."""
+CHANNEL_LANES = 4
+"""The Edge TPU lays channels out in fours."""
 
 
 def mean_maps(spec: Mean, x: TensorType) -> bool:
-    """Whether a MEAN of this input would map, once quantized."""
+    """Return whether a MEAN of a tensor of type `x` would map, once quantized."""
     (y,) = spec.infer(x)
     return maps(Op(spec, [Value("x", x)], [Value("y", y)]))
 
 
 def cut(op: Op) -> tuple[int, list[int]] | None:
-    """An axis that a MEAN keeps, and the sizes of consecutive parts of it each of which
-    maps; None: none does.
+    """Return an axis along which a MEAN can be cut, and the sizes of the parts.
 
-    As few as can be; all but the last a multiple of four where the axis is that of the
-    channels and allows it.
+    Each part maps. There are as few as possible; all but the last are a multiple of
+    four if the axis is that of the channels and allows it. None if no part maps.
     """
     spec = op.spec
     x = op.inputs[0].type
     assert isinstance(spec, Mean)
-    kept = [a for a in range(1, x.rank) if a not in spec.axes and x.shape[a] > 1]
-    for axis in reversed(kept):
-        n = _largest(spec, x, axis)
-        if axis == x.rank - 1 and n > _LANES:
-            n -= n % _LANES
-        if n:
-            whole, rest = divmod(x.shape[axis], n)
-            return axis, [n] * whole + [rest] * (rest > 0)
+    for axis in reversed(range(1, x.rank)):
+        if axis in spec.axes or x.shape[axis] == 1:
+            continue
+        size = _largest_part(spec, x, axis)
+        if axis == x.rank - 1 and size > CHANNEL_LANES:
+            size -= size % CHANNEL_LANES
+        if size == 0:
+            continue
+        count, remainder = divmod(x.shape[axis], size)
+        sizes = [size] * count
+        if remainder > 0:
+            sizes.append(remainder)
+        return axis, sizes
     return None
 
 
-def _largest(spec: Mean, x: TensorType, axis: int) -> int:
-    """How much of an axis one MEAN takes."""
+def _largest_part(spec: Mean, x: TensorType, axis: int) -> int:
+    """Return the largest size of an axis with which a MEAN maps, 0 if none does.
+
+    The rules are monotonic in the size, so that a binary search finds it.
+    """
     low = 0
     high = x.shape[axis]
     while low < high:
         middle = (low + high + 1) // 2
-        shape = (*x.shape[:axis], middle, *x.shape[axis + 1 :])
-        low, high = (
-            (middle, high)
-            if mean_maps(spec, x.with_shape(shape))
-            else (low, middle - 1)
-        )
+        shape = list(x.shape)
+        shape[axis] = middle
+        if mean_maps(spec, x.with_shape(tuple(shape))):
+            low = middle
+        else:
+            high = middle - 1
     return low

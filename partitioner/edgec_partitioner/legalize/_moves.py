@@ -1,8 +1,8 @@
-"""Chains of ops that only move elements, seen as one: where each element of a result
-lies in the tensor it comes from.
+"""Chains of ops that only move elements, seen as one op.
 
+A chain is described by the place of each result element in the tensor it comes from.
 How a model writes a move (reshapes and transposes of rank 5, slices joined again) does
-not matter then, only what it does.
+not matter then, only its effect.
 """
 
 from __future__ import annotations
@@ -28,111 +28,133 @@ MOVES = (
 constant.
 """
 
-_MOST_ELEMENTS = 1 << 22
+MAX_TRACED_ELEMENTS = 1 << 22
 """Larger tensors, which no Edge TPU takes, are not traced."""
 
 Make = Callable[[Rewriter, Op, Value, Array], bool]
-"""make(r, move, root, index): lets all readers of `move`'s output do without `move`, by
-ops that map and read `root`; False, and nothing done, when it cannot. index: for each
-element of that output, which element of `root` (counted in memory order) it is.
+"""make(r, move, root, index) replaces the op `move` by ops that map and read `root`.
+
+index: for each element of the output of `move`, the number of the same element of
+`root`, counted in memory order. The result is False, and the graph unchanged, if there
+is no replacement.
 """
 
 
 def replace_moves(r: Rewriter, op: Op, make: Make) -> bool:
-    """Let `make` give the results of the chains of moves that run through the refused
-    op `op`.
+    """Let `make` replace the chains of moves that run through the refused op `op`.
 
-    A chain starts at the input of `op`, or better still before moves that map and lead
-    there. Only results that other ops read and that lie behind a refused op are made
-    anew. Returns whether any was.
+    A chain starts at the input of `op`, or preferably before moves that map and lead
+    there. Only results that other ops read and that lie behind a refused op are
+    replaced. Return whether any was.
     """
     return any(_replace_from(r, root, make) for root in reversed(_roots(r, op)))
 
 
 def whole(t: TensorType) -> bool:
-    """Whether a tensor is int8 with one scale."""
+    """Return whether a tensor is int8 with one scale."""
     return t.dtype == "int8" and t.quant is not None and t.quant.axis is None
 
 
 def maps(op: Op) -> bool:
-    """Whether no rule refuses the op, apart from its not being quantized."""
+    """Return whether no rule refuses the op, apart from it not being quantized."""
     return all(x.rule == "int8_tensors" for x in refusals(op))
 
 
 def between_mapped(r: Rewriter, op: Op) -> bool:
-    """Whether what the op reads is made, and some of what reads it done, by ops that
-    map.
-    """
+    """Return whether the producer and a user of `op` map."""
     source = r.producer.get(op.inputs[0])
-    return source is not None and maps(source) and any(map(maps, r.users(op.output)))
+    if source is None or not maps(source):
+        return False
+    return any(maps(user) for user in r.users(op.output))
 
 
 def _roots(r: Rewriter, op: Op) -> list[Value]:
-    """What to see the chain from: the input of the op, then the inputs of moves before
-    it as long as those map.
+    """Return the values from which the chain through `op` can be traced.
+
+    These are the input of the op, and the inputs of the moves before it, as long as
+    the moves map.
     """
     roots = [op.inputs[0]]
-    while (
-        (move := r.made_by(roots[-1], *MOVES)) is not None
-        and len(move.inputs) == 1
-        and maps(move)
-    ):
+    while True:
+        move = r.made_by(roots[-1], *MOVES)
+        if move is None or len(move.inputs) != 1 or not maps(move):
+            return roots
         roots.append(move.inputs[0])
-    return roots
 
 
 def _replace_from(r: Rewriter, root: Value, make: Make) -> bool:
-    """Make the wanted results of moves of one value anew, the nearest to the outputs
-    first.
+    """Replace the moves of one value whose results other ops need.
+
+    The ones nearest to the outputs are replaced first, as they may make earlier ones
+    unnecessary.
     """
-    if (
-        root.const is not None
-        or not whole(root.type)
-        or root.type.size > _MOST_ELEMENTS
-    ):
+    if root.const is not None or not whole(root.type):
         return False
-    index, hard = _trace(r, root)
+    if root.type.size > MAX_TRACED_ELEMENTS:
+        return False
+
+    index, behind_refused = _trace(r, root)
     changed = False
-    needed = set[Value]()
+    needed: set[Value] = set()
     for value in reversed(list(index)):
         move = r.producer.get(value)
         if move is None or value is root:
             continue
-        outside = value in r.graph.outputs or any(
-            u.outputs[0] not in index for u in r.users(value)
-        )
-        if not outside and value not in needed:
+        if value not in needed and not _read_outside(r, value, index):
             continue
-        if value in hard and make(r, move, root, index[value]):
+        if value in behind_refused and make(r, move, root, index[value]):
             changed = True
         else:
-            needed |= set(move.inputs)
+            needed.update(move.inputs)
     return changed
 
 
+def _read_outside(r: Rewriter, value: Value, index: dict[Value, Array]) -> bool:
+    """Return whether anything but a traced move reads a value."""
+    if value in r.graph.outputs:
+        return True
+    return any(user.outputs[0] not in index for user in r.users(value))
+
+
 def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
-    """Where the elements of `root` are in every value that moves alone make of it; and
-    which of these lie behind a refused move.
+    """Return the values that moves alone make of `root`.
+
+    The first result has, for each of them, the number of each element in `root`. The
+    second has the values that lie behind a refused move.
     """
-    index = {root: np.arange(root.type.size, dtype=np.int32).reshape(root.type.shape)}
-    hard: set[Value] = set()
-    if not any(u.kind in MOVES for u in r.users(root)):
-        return index, hard
+    numbers = np.arange(root.type.size, dtype=np.int32)
+    index = {root: numbers.reshape(root.type.shape)}
+    behind_refused: set[Value] = set()
+    if not any(user.kind in MOVES for user in r.users(root)):
+        return index, behind_refused
+
     for op in r.graph.ops:
+        if op.kind not in MOVES or op.output.type.quant != root.type.quant:
+            continue
         data = op.inputs[:1] if op.kind == "gather" else op.inputs
-        if (
-            op.kind not in MOVES
-            or not all(v in index for v in data)
-            or op.output.type.quant != root.type.quant
-        ):
+        if not all(v in index for v in data):
             continue
-        arrays = [index.get(v, v.const) for v in op.inputs]
-        if any(a is None for a in arrays):
+        moved = _moved_numbers(op, index)
+        if moved is None:
             continue
-        types = [TensorType(v.type.shape, "int32") for v in (*op.inputs, op.output)]
-        (index[op.output],) = op.spec.ref(
-            [a for a in arrays if a is not None], types[:-1], types[-1:]
-        )
-        if not maps(op) or any(v in hard for v in data):
-            hard.add(op.output)
-    return index, hard
+        index[op.output] = moved
+        if not maps(op) or any(v in behind_refused for v in data):
+            behind_refused.add(op.output)
+    return index, behind_refused
+
+
+def _moved_numbers(op: Op, index: dict[Value, Array]) -> Array | None:
+    """Return the element numbers behind a move, by its reference implementation.
+
+    None if the indices of a gather are computed.
+    """
+    arrays: list[Array] = []
+    for v in op.inputs:
+        array = index.get(v, v.const)
+        if array is None:
+            return None
+        arrays.append(array)
+    types = [TensorType(v.type.shape, "int32") for v in op.inputs]
+    result_type = TensorType(op.output.type.shape, "int32")
+    (moved,) = op.spec.ref(arrays, types, [result_type])
+    return moved

@@ -1,6 +1,4 @@
-"""What the rewrites of ops with weights share: edits of constant weights, and whether
-an edit helps.
-"""
+"""Edits of constant weights, for the rewrites of ops with weights."""
 
 from __future__ import annotations
 
@@ -13,26 +11,33 @@ from edgec_partitioner.verdicts import refusals
 
 
 def constant_weights(op: Op) -> bool:
-    """Whether weights and bias are constants."""
+    """Return whether weights and bias are constants."""
     return all(v.const is not None for v in op.inputs[1:])
 
 
 def array(v: Value) -> Array:
-    """The elements of a constant."""
+    """Return the elements of a constant."""
     assert v.const is not None, f"{v.name} is computed"
     return v.const
 
 
 def zeros(w: Value, shape: tuple[int, ...]) -> Array:
-    """Weights that add nothing, of the type of `w`: zero points where they are
-    quantized.
+    """Return weights of the type of `w` that add nothing to a sum.
+
+    Quantized ones are zero points rather than zeros.
     """
-    zero = 0 if w.type.quant is None else w.type.quant.broadcast(len(shape))[1]
-    return np.broadcast_to(np.asarray(zero, w.type.np_dtype), shape).copy()
+    if w.type.quant is None:
+        return np.zeros(shape, w.type.np_dtype)
+    _, zero_points = w.type.quant.broadcast(len(shape))
+    filler = np.asarray(zero_points, w.type.np_dtype)
+    return np.broadcast_to(filler, shape).copy()
 
 
 def part_of(quant: Quant | None, part: slice) -> Quant | None:
-    """The scales of some of the channels."""
+    """Return the scales of some of the channels.
+
+    A quantization per tensor stays as it is.
+    """
     if quant is None or quant.axis is None:
         return quant
     return Quant(quant.scale[part], quant.zero_point[part], quant.axis)
@@ -41,14 +46,16 @@ def part_of(quant: Quant | None, part: slice) -> Quant | None:
 def helps(
     op: Op, spec: OpDef, inputs: Sequence[Value], result: TensorType | None = None
 ) -> bool:
-    """Whether the op would break fewer rules with this spec and these inputs, and none
-    that it keeps now.
+    """Return whether `op` would break fewer rules with this spec and these inputs.
 
-    result: the type of its output, if another one.
+    It must also break no rule that it keeps now. result: the type of its output, if
+    that changes.
     """
-    outputs = op.outputs if result is None else [Value(op.output.name, result)]
+    outputs = op.outputs
+    if result is not None:
+        outputs = [Value(op.output.name, result)]
     return _broken(Op(spec, list(inputs), outputs)) < _broken(op)
 
 
 def _broken(op: Op) -> set[str]:
-    return {found.rule for found in refusals(op)} - {"int8_tensors"}
+    return {refusal.rule for refusal in refusals(op)} - {"int8_tensors"}

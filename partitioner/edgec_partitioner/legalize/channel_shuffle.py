@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
@@ -27,6 +27,15 @@ from edgec.ops.gather import Gather
 from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Relu
+from edgec_partitioner.legalize._examples import (
+    choice,
+    int8_input,
+    int32_bias,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 from edgec_partitioner.legalize._moves import replace_moves
 from edgec_partitioner.legalize._one_hot import (
     Pick,
@@ -37,90 +46,90 @@ from edgec_partitioner.legalize._one_hot import (
 KINDS = ("reshape", "transpose", "slice", "gather", "concat")
 BOUND = 0.0
 
-_MOST_SLICES = 4
+MAX_SLICES = 4
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Find the image that the channels come from."""
+    """Replace the chain of moves through `op` if it only picks channels."""
     return replace_moves(r, op, _make)
 
 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
+    """Replace `move` by a selection of the channels of `root`."""
     pick = Pick.of(index, root.type)
-    if pick is None or index.shape[:3] != root.type.shape[:3] or pick.kernel != (1, 1):
+    if pick is None or pick.kernel != (1, 1):
+        return False
+    if index.shape[:3] != root.type.shape[:3]:
         return False
     pick = replace(pick, stride=(1, 1))
     if fold_into_readers(r, move, root, pick, 0):
         return True
-    runs = np.split(pick.channels, np.flatnonzero(np.diff(pick.channels) != 1) + 1)
-    if len(runs) > _MOST_SLICES:
+
+    # Runs of consecutive channels are slices.
+    breaks = np.flatnonzero(np.diff(pick.channels) != 1) + 1
+    runs = np.split(pick.channels, breaks)
+    if len(runs) > MAX_SLICES:
         return pick_by_convolution(r, move, root, pick)
     if len(runs) == 1 and len(runs[0]) == root.type.shape[3]:
         return r.forward(move, root)
+    return r.forward(move, _joined(r, move, root, runs))
+
+
+def _joined(r: Rewriter, move: Op, root: Value, runs: list[Array]) -> Value:
+    """Return the concatenation of slices of the channels of `root`."""
     name = move.output.name
-    ranges = [(int(run[0]), len(run), 1) for run in runs]
-    parts = [
-        r.add(move, slice_axes(root.type, {3: taken}), [root], f"{name}_part")
-        for taken in ranges
-    ]
-    return r.forward(
-        move,
-        parts[0]
-        if len(parts) == 1
-        else r.add(move, Concat(3), parts, f"{name}_shuffled"),
-    )
+    parts: list[Value] = []
+    for run in runs:
+        cut = slice_axes(root.type, {3: (int(run[0]), len(run), 1)})
+        parts.append(r.add(move, cut, [root], f"{name}_part"))
+    if len(parts) == 1:
+        return parts[0]
+    return r.add(move, Concat(3), parts, f"{name}_shuffled")
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """A shuffle of groups written in several ways; its result read as it is, in halves,
-    or by a convolution.
+    """Return a shuffle of groups.
+
+    It is written in several ways, and its result is read as it is, in halves, or by a
+    convolution.
     """
     build = Builder("channel_shuffle")
     h, w = (int(n) for n in rng.integers(2, 6, 2))
-    groups = int(rng.integers(2, 5))
-    each = 2 * int(rng.integers(1, 5))
+    groups = integer(rng, 2, 5)
+    each = 2 * integer(rng, 1, 5)
     c = groups * each
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.add(
-        Relu(), [build.input("x", TensorType((1, h, w, c), "int8", q))], "x_relu", q
-    )
-    form = int(rng.integers(3))
+    q = random_quant(rng, 0.05)
+    image = int8_input(build, (1, h, w, c), q)
+    x = build.add(Relu(), [image], "x_relu", q)
+
+    form = integer(rng, 0, 3)
     if form == 0:
         y = build.add(Reshape((1, h, w, groups, each)), [x])
         y = build.add(Transpose((0, 1, 2, 4, 3)), [y])
         y = build.add(Reshape((1, h, w, c)), [y])
     elif form == 1:
         y = build.add(Reshape((h, 1, w, groups, each)), [x])
-        taken = [
-            build.add(slice_axes(y.type, {4: (i, 1, 1)}), [y]) for i in range(each)
-        ]
-        y = build.add(
-            Concat(3), [build.add(Reshape((1, h, w, groups)), [t]) for t in taken]
-        )
+        cuts = [slice_axes(y.type, {4: (i, 1, 1)}) for i in range(each)]
+        parts = [build.add(cut, [y]) for cut in cuts]
+        flat = [build.add(Reshape((1, h, w, groups)), [part]) for part in parts]
+        y = build.add(Concat(3), flat)
     else:
-        y = build.add(Gather(3), [x, build.const(rng.permutation(c).astype(np.int32))])
-    build.graph.outputs = [_reader(build, rng, y)]
-    return build.graph
+        order = rng.permutation(c).astype(np.int32)
+        y = build.add(Gather(3), [x, build.const(order)])
+    return with_output(build, _reader(build, rng, y))
 
 
 def _reader(build: Builder, rng: np.random.Generator, y: Value) -> Value:
+    """Return the result of a random op that reads the shuffled channels."""
     channels = y.type.shape[3]
-    how = int(rng.integers(3))
+    how = integer(rng, 0, 3)
     if how == 0:
-        return build.add(Relu(), [y], quant=y.type.quant)
+        return relu(build, y)
     if how == 1:
-        return build.add(
-            slice_axes(y.type, {3: (channels // 2, channels - channels // 2, 1)}), [y]
-        )
+        first = channels // 2
+        return build.add(slice_axes(y.type, {3: (first, channels - first, 1)}), [y])
     weights = rng.integers(-127, 128, (3, 3, 3, channels)).astype(np.int8)
-    bias = build.const(
-        rng.integers(-500, 500, 3).astype(np.int32),
-        "b",
-        Quant.per_tensor(y.type.scale * 0.01),
-    )
-    spec = Conv2D(pads=(1, 1, 1, 1), act=str(rng.choice(["none", "relu6"])))
-    return build.add(
-        spec,
-        [y, build.const(weights, "w", Quant.per_tensor(0.01)), bias],
-        quant=Quant.per_tensor(0.2, 3),
-    )
+    bias = int32_bias(build, rng, 3, 500, Quant.per_tensor(y.type.scale * 0.01))
+    spec = Conv2D(pads=(1, 1, 1, 1), act=choice(rng, ["none", "relu6"]))
+    w = build.const(weights, "w", Quant.per_tensor(0.01))
+    return build.add(spec, [y, w, bias], quant=Quant.per_tensor(0.2, 3))

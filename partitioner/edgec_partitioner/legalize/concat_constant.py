@@ -16,12 +16,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
 from edgec.ops.pad import Pad
-from edgec.ops.unary import Relu
+from edgec_partitioner.legalize._examples import (
+    Shape,
+    int8_input,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 from edgec_partitioner.legalize._moves import whole
 
 KINDS = ("concat",)
@@ -29,53 +36,63 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Pad, join, add."""
+    """Pad the computed tensors, join them, and add the constants."""
     spec = op.spec
     y = op.output.type
-    if (
-        not isinstance(spec, Concat)
-        or not whole(y)
-        or any(v.type.quant != y.quant for v in op.inputs)
-    ):
+    if not isinstance(spec, Concat) or not whole(y):
         return False
-    added = _vector(op, spec.axis)
+    if any(v.type.quant != y.quant for v in op.inputs):
+        return False
+    vector = _constant_vector(op, spec.axis)
     computed = [v for v in op.inputs if v.const is None]
-    if added is None or len(computed) in (0, len(op.inputs)) or spec.axis < y.rank - 3:
+    if vector is None or len(computed) in (0, len(op.inputs)):
         return False
-    joined = _padded(r, op, spec.axis)
-    if len(joined) == 1:
-        x = joined[0]
-    else:
-        x = r.add(op, spec, joined, f"{op.output.name}_joined", y.quant)
-    if (added == y.zero_point).all():
+    # PAD has no border over the batch.
+    if spec.axis < y.rank - 3:
+        return False
+
+    name = op.output.name
+    padded = _padded(r, op, spec.axis)
+    x = padded[0]
+    if len(padded) > 1:
+        x = r.add(op, spec, padded, f"{name}_joined", y.quant)
+    if (vector == y.zero_point).all():
         return r.forward(op, x)
-    r.update(op, Add(), [x, r.const(added, f"{op.output.name}_constants", y.quant)])
+    constants = r.const(vector, f"{name}_constants", y.quant)
+    r.update(op, Add(), [x, constants])
     return True
 
 
-def _vector(op: Op, axis: int) -> Array | None:
-    """What the constants hold along the axis, the zero point for all else; None when
-    they differ on other axes.
+def _constant_vector(op: Op, axis: int) -> Array | None:
+    """Return the elements of the constants along the axis.
+
+    Computed tensors count as the zero point. None if a constant differs along other
+    axes, or is not zero on another axis than that of the channels.
     """
     zero = op.output.type.zero_point
-    parts = list[Array]()
+    channels = axis == op.output.type.rank - 1
+    parts: list[Array] = []
     for v in op.inputs:
-        rows = np.full((v.type.shape[axis], 1), zero, np.int8)
-        if v.const is not None:
-            rows = np.moveaxis(v.const, axis, 0).reshape(len(rows), -1)
-            if (rows != rows[:, :1]).any() or (
-                (rows != zero).any() and axis != op.output.type.rank - 1
-            ):
-                return None
-        parts.append(rows[:, 0])
+        size = v.type.shape[axis]
+        if v.const is None:
+            parts.append(np.full(size, zero, np.int8))
+            continue
+        rows = np.moveaxis(v.const, axis, 0).reshape(size, -1)
+        first = rows[:, 0]
+        if (rows != rows[:, :1]).any():
+            return None
+        if (rows != zero).any() and not channels:
+            return None
+        parts.append(first)
     return np.concatenate(parts)
 
 
 def _padded(r: Rewriter, op: Op, axis: int) -> list[Value]:
-    """The computed tensors, with borders where a constant was: before them, or behind
-    the last.
+    """Return the computed tensors, with borders in place of the constants.
+
+    A border lies before a tensor, and behind the last one for the constants there.
     """
-    found = list[Value]()
+    padded: list[Value] = []
     before = 0
     last = max(i for i, v in enumerate(op.inputs) if v.const is None)
     behind = sum(v.type.shape[axis] for v in op.inputs[last + 1 :])
@@ -83,63 +100,55 @@ def _padded(r: Rewriter, op: Op, axis: int) -> list[Value]:
         if v.const is not None:
             before += v.type.shape[axis]
             continue
-        border = (before, behind if i == last else 0)
-        pads = tuple(border if a == axis else (0, 0) for a in range(v.type.rank))
-        found.append(
-            r.add(op, Pad(pads), [v], f"{v.name}_padded", v.type.quant)
-            if any(border)
-            else v
-        )
+        pads = [(0, 0)] * v.type.rank
+        pads[axis] = (before, behind if i == last else 0)
+        if any(pads[axis]):
+            v = r.add(op, Pad(tuple(pads)), [v], f"{v.name}_padded", v.type.quant)
+        padded.append(v)
         before = 0
-    return found
+    return padded
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Constants before, between and behind: of channels with any elements, of rows and
-    columns with zeros.
+    """Return a concatenation with constants before, between and behind.
+
+    Constant channels have any elements, constant rows and columns zeros.
     """
     build = Builder("concat_constant")
-    q = Quant.per_tensor(0.1, int(rng.integers(-128, 128)))
+    q = random_quant(rng, 0.1)
     shape = [1, *map(int, rng.integers(1, 6, 3))]
-    axis = int(rng.integers(1, 4))
+    axis = integer(rng, 1, 4)
     zeros = axis != 3 or rng.random() < 0.3
-    x = [
-        _sized(build, f"x{i}", shape, axis, q, rng)
-        for i in range(int(rng.integers(1, 4)))
-    ]
-    parts: list[Value] = [build.add(Relu(), [v], quant=q) for v in x]
-    for i in range(2 if zeros else int(rng.integers(1, 3))):
-        size = int(rng.integers(1, 4))
-        if zeros:
-            held = np.full(size, q.zero_point[0])
-        else:
-            held = rng.integers(-128, 128, size)
-        if not zeros and i == 0:
-            held[0] = -128 if q.zero_point[0] >= 0 else 127
-        array = np.broadcast_to(
-            held.reshape([-1 if a == axis else 1 for a in range(4)]),
-            _with(shape, axis, size),
-        )
-        parts.insert(
-            int(rng.integers(len(parts) + 1)),
-            build.const(array.astype(np.int8), f"c{i}", q),
-        )
-    build.graph.outputs = [build.add(Relu(), [build.add(Concat(axis), parts)], quant=q)]
-    return build.graph
+
+    inputs: list[Value] = []
+    for i in range(integer(rng, 1, 4)):
+        size = integer(rng, 1, 5)
+        inputs.append(int8_input(build, _with(shape, axis, size), q, f"x{i}"))
+    parts = [relu(build, v) for v in inputs]
+
+    for i in range(2 if zeros else integer(rng, 1, 3)):
+        size = integer(rng, 1, 4)
+        elements = np.full(size, q.zero_point[0])
+        if not zeros:
+            elements = rng.integers(-128, 128, size)
+            if i == 0:
+                elements[0] = -128 if q.zero_point[0] >= 0 else 127
+        data = _along(elements, shape, axis)
+        place = integer(rng, 0, len(parts) + 1)
+        parts.insert(place, build.const(data, f"c{i}", q))
+
+    joined = build.add(Concat(axis), parts)
+    return with_output(build, relu(build, joined))
 
 
-def _sized(
-    build: Builder,
-    name: str,
-    shape: Sequence[int],
-    axis: int,
-    q: Quant,
-    rng: np.random.Generator,
-) -> Value:
-    return build.input(
-        name, TensorType(_with(shape, axis, int(rng.integers(1, 5))), "int8", q)
-    )
+def _along(elements: Array, shape: Sequence[int], axis: int) -> Array:
+    """Return an int8 tensor that differs only along an axis."""
+    vector_shape = [1] * len(shape)
+    vector_shape[axis] = -1
+    target = _with(shape, axis, len(elements))
+    data = np.broadcast_to(elements.reshape(vector_shape), target)
+    return data.astype(np.int8)
 
 
-def _with(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
+def _with(shape: Sequence[int], axis: int, size: int) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1 :])

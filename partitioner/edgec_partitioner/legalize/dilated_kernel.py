@@ -18,79 +18,99 @@ from math import gcd
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.window import Pair
+from edgec.ops.window import Pads, Pair
+from edgec_partitioner.legalize._examples import (
+    choice,
+    flag,
+    int8_input,
+    int8_weights,
+    integer,
+    integers,
+    random_quant,
+    with_output,
+)
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, zeros
 
 KINDS = ("conv2d", "depthwise_conv2d")
 BOUND = 0.0
 
-_MAX_TAPS = 81
+MAX_TAPS = 81
+"""The taps of the largest kernel that was seen to map, 9x9."""
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Spread the taps."""
-    spec, (x, w, *bias) = op.spec, op.inputs
-    if (
-        not isinstance(spec, Conv2D | DepthwiseConv2D)
-        or spec.dilation == (1, 1)
-        or not constant_weights(op)
-    ):
+    """Spread the taps of a dilated kernel."""
+    spec = op.spec
+    if not isinstance(spec, Conv2D | DepthwiseConv2D):
         return False
+    if spec.dilation == (1, 1) or not constant_weights(op):
+        return False
+    # The common factor may stay as the dilation of both directions.
     common = gcd(*spec.dilation)
-    for rest in sorted({common, 1}, reverse=True):
-        steps = (spec.dilation[0] // rest, spec.dilation[1] // rest)
-        filters = _spread(w, steps)
-        if steps == (1, 1) or filters.shape[1] * filters.shape[2] > _MAX_TAPS:
-            continue
-        sparse = replace(spec, dilation=(rest, rest))
-        if helps(
-            op,
-            sparse,
-            [x, Value(w.name, w.type.with_shape(filters.shape), filters), *bias],
-        ):
-            r.update(
-                op,
-                sparse,
-                [x, r.const(filters, f"{w.name}_spread", w.type.quant), *bias],
-            )
-            return True
-    return False
+    return any(_spread_to(r, op, spec, d) for d in sorted({common, 1}, reverse=True))
+
+
+def _spread_to(
+    r: Rewriter, op: Op, spec: Conv2D | DepthwiseConv2D, dilation: int
+) -> bool:
+    """Give the convolution this dilation in both directions, if that helps it."""
+    x, w, *bias = op.inputs
+    steps = (spec.dilation[0] // dilation, spec.dilation[1] // dilation)
+    filters = _spread(w, steps)
+    _, kernel_h, kernel_w, _ = filters.shape
+    if steps == (1, 1) or kernel_h * kernel_w > MAX_TAPS:
+        return False
+
+    sparse = replace(spec, dilation=(dilation, dilation))
+    weights = Value(w.name, w.type.with_shape(filters.shape), filters)
+    if not helps(op, sparse, [x, weights, *bias]):
+        return False
+    constant = r.const(filters, f"{w.name}_spread", w.type.quant)
+    r.update(op, sparse, [x, constant, *bias])
+    return True
 
 
 def _spread(w: Value, steps: Pair) -> Array:
-    """The weights with steps - 1 rows and columns of zeros between the taps."""
+    """Return the weights with steps - 1 rows and columns of zeros between the taps."""
     o, kh, kw, c = w.type.shape
-    wide = zeros(w, (o, (kh - 1) * steps[0] + 1, (kw - 1) * steps[1] + 1, c))
-    wide[:, :: steps[0], :: steps[1]] = array(w)
+    step_y, step_x = steps
+    wide = zeros(w, (o, (kh - 1) * step_y + 1, (kw - 1) * step_x + 1, c))
+    wide[:, ::step_y, ::step_x] = array(w)
     return wide
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Dense and depthwise, dilations that are unequal, asymmetric weights now and then."""
+    """Return a dense or depthwise convolution with unequal dilations.
+
+    Some have asymmetric weights.
+    """
     build = Builder("dilated_kernel")
-    dense = bool(rng.integers(2))
-    c = int(rng.integers(1, 5))
-    o = int(rng.integers(1, 5))
+    dense = flag(rng)
+    c = integer(rng, 1, 5)
+    o = integer(rng, 1, 5)
     dilation = ((1, 2), (2, 1), (2, 4), (1, 3), (4, 1))[rng.integers(5)]
     kernel = (int(rng.choice([2, 3])), int(rng.choice([2, 3])))
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.input(
-        "x", TensorType((1, *map(int, rng.integers(5, 10, 2)), c), "int8", q)
-    )
+    q = random_quant(rng, 0.05)
+    x = int8_input(build, (1, *integers(rng, 5, 10, 2), c), q)
+
     shape = (o, *kernel, c) if dense else (1, *kernel, c * o)
-    zero = int(rng.integers(-20, 20)) if rng.random() < 0.3 else 0
-    w = build.const(
-        rng.integers(-127, 128, shape).astype(np.int8),
-        "w",
-        Quant.per_tensor(0.004, zero),
-    )
-    pads = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
-    same = (pads[0] // 2, pads[0] - pads[0] // 2, pads[1] // 2, pads[1] - pads[1] // 2)
-    spec = (Conv2D if dense else DepthwiseConv2D)(
-        (1, 1), same, dilation, str(rng.choice(["none", "relu"])), zero != 0
-    )
-    build.graph.outputs = [build.add(spec, [x, w], quant=Quant.per_tensor(0.3, 3))]
-    return build.graph
+    zero = integer(rng, -20, 20) if rng.random() < 0.3 else 0
+    w = int8_weights(build, rng, shape, Quant.per_tensor(0.004, zero))
+
+    kind = Conv2D if dense else DepthwiseConv2D
+    act = choice(rng, ["none", "relu"])
+    spec = kind((1, 1), _same_pads(kernel, dilation), dilation, act, zero != 0)
+    y = build.add(spec, [x, w], quant=Quant.per_tensor(0.3, 3))
+    return with_output(build, y)
+
+
+def _same_pads(kernel: Pair, dilation: Pair) -> Pads:
+    """Return the pads with which a dilated convolution keeps the size of the image."""
+    height = (kernel[0] - 1) * dilation[0]
+    width = (kernel[1] - 1) * dilation[1]
+    top = height // 2
+    left = width // 2
+    return (top, height - top, left, width - left)

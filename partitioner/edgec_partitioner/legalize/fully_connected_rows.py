@@ -20,7 +20,15 @@ from edgec.ir import Builder, Graph, Op, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import FullyConnected
-from edgec_partitioner.legalize._images import conv1x1, rows_as_image
+from edgec_partitioner.legalize._examples import (
+    choice,
+    flag,
+    float_constant,
+    integer,
+    integers,
+    with_output,
+)
+from edgec_partitioner.legalize._images import conv1x1
 from edgec_partitioner.legalize._weights import array, constant_weights
 
 KINDS = ("fully_connected",)
@@ -30,40 +38,37 @@ BOUND = 1e-5
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Lay the rows out as an image and convolve it."""
     x, w, *bias = op.inputs
-    if (
-        not isinstance(op.spec, FullyConnected)
-        or x.const is not None
-        or not constant_weights(op)
-    ):
+    if not isinstance(op.spec, FullyConnected) or x.const is not None:
         return False
-    rows = op.output.type.size // op.output.type.shape[-1]
-    if rows == 1 or x.type.dtype != "float32":
+    if not constant_weights(op) or x.type.dtype != "float32":
         return False
-    k = w.type.shape[1]
-    lead = x.type.shape[:-1] if x.type.shape[-1] == k else (rows,)
-    vector = [r.const(array(b).reshape(-1), b.name) for b in bias]
-    conv1x1(r, op, x, rows_as_image(lead, k), array(w), vector, Conv2D(act=op.spec.act))
+    y = op.output.type
+    if y.size == y.shape[-1]:
+        return False
+
+    vectors = [r.const(array(b).reshape(-1), b.name) for b in bias]
+    conv1x1(r, op, x, array(w), vectors, Conv2D(act=op.spec.act))
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Rows in one or two dimensions, kept or flattened, or of twice the last dimension;
-    bias and activation.
+    """Return a fully connected layer over rows in one or two dimensions.
+
+    The rows are kept, flattened, or of twice the last dimension; bias and activation
+    vary.
     """
     build = Builder("fully_connected_rows")
-    lead = (
-        1,
-        *map(int, rng.integers(1, 6, int(rng.integers(0, 2)))),
-        int(rng.integers(2, 6)) * 2,
-    )
-    k = int(rng.integers(1, 20))
-    o = int(rng.integers(1, 20))
-    keep = bool(rng.integers(2))
+    middle = integers(rng, 1, 6, integer(rng, 0, 2))
+    lead = (1, *middle, integer(rng, 2, 6) * 2)
+    k = integer(rng, 1, 20)
+    o = integer(rng, 1, 20)
+    keep = flag(rng)
     x = build.input("x", TensorType((*lead, k)))
     if not keep and prod(lead) > 2 and rng.random() < 0.5:
         k *= 2
-    w = build.const(rng.normal(size=(o, k)).astype(np.float32), "w")
-    bias = build.const(rng.normal(size=o).astype(np.float32), "b")
-    spec = FullyConnected(str(rng.choice(["none", "relu"])), keep)
-    build.graph.outputs = [build.add(spec, [x, w, bias][: int(rng.integers(2, 4))])]
-    return build.graph
+
+    w = float_constant(build, rng, (o, k), "w")
+    bias = float_constant(build, rng, o, "b")
+    spec = FullyConnected(choice(rng, ["none", "relu"]), keep)
+    inputs = [x, w, bias][: integer(rng, 2, 4)]
+    return with_output(build, build.add(spec, inputs))

@@ -11,39 +11,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, TensorType
+from edgec.ir import Builder, Graph, Op
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Gelu
 from edgec.ops.binary import Mul
 from edgec.ops.unary import Logistic
+from edgec_partitioner.legalize._examples import flag, float_image, one_op
 
 KINDS = ("gelu",)
 BOUND = 0.0207
 
-_STEEPNESS = 1.702
+SIGMOID_STEEPNESS = 1.702
+"""The factor of x in the sigmoid (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Multiply by the sigmoid."""
-    (x,), name = op.inputs, op.output.name
+    """Multiply x by a sigmoid of it."""
+    x = op.inputs[0]
+    name = op.output.name
     if x.type.dtype != "float32":
         return False
-    steep = r.add(
-        op,
-        Mul(),
-        [x, r.const(np.array(_STEEPNESS, np.float32), f"{name}_steepness")],
-        f"{name}_steep",
-    )
+    steepness = np.array(SIGMOID_STEEPNESS, np.float32)
+    factor = r.const(steepness, f"{name}_steepness")
+    steep = r.add(op, Mul(), [x, factor], f"{name}_steep")
     gate = r.add(op, Logistic(), [steep], f"{name}_gate")
     r.update(op, Mul(), [x, gate])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Either form, of enough elements that one result is above 1."""
+    """Return a GELU of either form.
+
+    It has enough elements that one result is above 1.
+    """
     build = Builder("gelu")
-    x = build.input(
-        "x", TensorType((1, *map(int, rng.integers(4, 9, 2)), int(rng.integers(4, 9))))
-    )
-    build.graph.outputs = [build.add(Gelu(bool(rng.integers(2))), [x])]
-    return build.graph
+    x = float_image(build, rng, 4, 9)
+    return one_op(build, Gelu(flag(rng)), x)

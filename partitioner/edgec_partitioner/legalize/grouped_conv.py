@@ -14,28 +14,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.slice import slice_axes
+from edgec_partitioner.legalize._examples import (
+    bias_quant,
+    channel_scales,
+    choice,
+    int8_input,
+    int8_weights,
+    int32_bias,
+    integer,
+    random_quant,
+    with_output,
+)
 from edgec_partitioner.legalize._weights import array, constant_weights, part_of, zeros
 
 KINDS = ("conv2d",)
 BOUND = 0.0
 
-_MACS_PER_MS = 1e9
-_MS_PER_PARAMETER = 1.9e-6
+MACS_PER_MS = 1e9
+MS_PER_PARAMETER = 1.9e-6
 """Published: dense convolutions reach 1.0 TMAC/s, and USB 3 streams 520 MB of
 parameters a second.
 """
-_MS_PER_PART = 0.05
+MS_PER_PART = 0.05
 """Assumed: a slice, a convolution of its own and a share of the concatenation."""
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Make it depthwise, dense, or a concatenation of dense ones."""
-    spec, (x, w, *bias) = op.spec, op.inputs
+    """Make the convolution depthwise, dense, or a concatenation of dense ones."""
+    spec = op.spec
+    x, w, *bias = op.inputs
     if not isinstance(spec, Conv2D) or not constant_weights(op):
         return False
     depth = w.type.shape[3]
@@ -43,90 +55,98 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if groups == 1:
         return False
     if depth == 1:
-        quant = w.type.quant
-        if quant is not None and quant.axis is not None:
-            quant = Quant(quant.scale, quant.zero_point, DepthwiseConv2D.weight_axis)
-        filters = r.const(array(w).transpose(3, 1, 2, 0), f"{w.name}_depthwise", quant)
-        r.update(op, DepthwiseConv2D(*vars(spec).values()), [x, filters, *bias])
+        _make_depthwise(r, op, spec)
         return True
+
     parts = _parts(op, groups)
     if parts == 1:
-        r.update(
-            op,
-            spec,
-            [
-                x,
-                r.const(_dense(w, array(w), groups), f"{w.name}_dense", w.type.quant),
-                *bias,
-            ],
-        )
+        dense = _dense(w, array(w), groups)
+        weights = r.const(dense, f"{w.name}_dense", w.type.quant)
+        r.update(op, spec, [x, weights, *bias])
     else:
-        r.update(
-            op,
-            Concat(3),
-            [_part(r, op, i, parts, groups // parts) for i in range(parts)],
-        )
+        values = [_part(r, op, i, parts, groups // parts) for i in range(parts)]
+        r.update(op, Concat(3), values)
     return True
 
 
+def _make_depthwise(r: Rewriter, op: Op, spec: Conv2D) -> None:
+    """Replace a convolution of groups of one channel by a depthwise one."""
+    x, w, *bias = op.inputs
+    quant = w.type.quant
+    if quant is not None and quant.axis is not None:
+        axis = DepthwiseConv2D.weight_axis
+        quant = Quant(quant.scale, quant.zero_point, axis)
+    # [O, KH, KW, 1] → [1, KH, KW, O]
+    filters = array(w).transpose(3, 1, 2, 0)
+    weights = r.const(filters, f"{w.name}_depthwise", quant)
+    r.update(op, DepthwiseConv2D(*vars(spec).values()), [x, weights, *bias])
+
+
 def _parts(op: Op, groups: int) -> int:
-    """Of how many dense convolutions the Edge TPU would take the least time."""
+    """Return the number of dense convolutions with the lowest estimated time."""
+    macs = op.spec.macs(op)
+    parameters = op.inputs[1].type.size
 
     def ms(parts: int) -> float:
-        zeros_too = groups / parts
-        computed = (
-            op.spec.macs(op) * zeros_too / _MACS_PER_MS
-            + op.inputs[1].type.size * zeros_too * _MS_PER_PARAMETER
-        )
-        return computed + (_MS_PER_PART * parts if parts > 1 else 0)
+        # A dense convolution of g groups has g times the weights, most of them zero.
+        density = groups / parts
+        computing = macs * density / MACS_PER_MS
+        streaming = parameters * density * MS_PER_PARAMETER
+        splitting = MS_PER_PART * parts if parts > 1 else 0
+        return computing + streaming + splitting
 
-    return min((n for n in range(1, groups + 1) if groups % n == 0), key=ms)
+    divisors = [n for n in range(1, groups + 1) if groups % n == 0]
+    return min(divisors, key=ms)
 
 
 def _part(r: Rewriter, op: Op, i: int, parts: int, groups: int) -> Value:
-    """The i-th part: the convolution of `groups` groups."""
+    """Return the result of the i-th part: the dense convolution of `groups` groups."""
     x, w, *bias = op.inputs
+    y = op.output
     ins = x.type.shape[3] // parts
     outs = w.type.shape[0] // parts
     rows = slice(i * outs, (i + 1) * outs)
-    channels = r.add(
-        op, slice_axes(x.type, {3: (i * ins, ins, 1)}), [x], f"{x.name}_part{i}"
-    )
+
+    cut = slice_axes(x.type, {3: (i * ins, ins, 1)})
+    channels = r.add(op, cut, [x], f"{x.name}_part{i}")
     dense = _dense(w, array(w)[rows], groups, rows)
-    weights = [r.const(dense, f"{w.name}_part{i}", part_of(w.type.quant, rows))]
-    weights += [
-        r.const(array(b)[rows], f"{b.name}_part{i}", part_of(b.type.quant, rows))
-        for b in bias
-    ]
-    return r.add(
-        op,
-        op.spec,
-        [channels, *weights],
-        f"{op.output.name}_part{i}",
-        op.output.type.quant,
-    )
+    inputs = [channels]
+    inputs.append(r.const(dense, f"{w.name}_part{i}", part_of(w.type.quant, rows)))
+    for b in bias:
+        quant = part_of(b.type.quant, rows)
+        inputs.append(r.const(array(b)[rows], f"{b.name}_part{i}", quant))
+    return r.add(op, op.spec, inputs, f"{y.name}_part{i}", y.type.quant)
 
 
 def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> Array:
-    """Weights [O,KH,KW,C] of grouped ones [O,KH,KW,C/groups], zero between groups."""
+    """Return weights [O, KH, KW, C] of grouped ones [O, KH, KW, C/groups].
+
+    Weights between groups are zero. rows: the output channels of `w` in `filters`, all
+    if missing.
+    """
     o, kh, kw, depth = filters.shape
-    whole = zeros(w, (w.type.shape[0], kh, kw, depth * groups))
-    dense = whole if rows is None else whole[rows].copy()
+    shape = (w.type.shape[0], kh, kw, depth * groups)
+    dense = zeros(w, shape)
+    if rows is not None:
+        dense = dense[rows].copy()
     for g in range(groups):
-        own = slice(g * o // groups, (g + 1) * o // groups)
-        dense[own, :, :, g * depth : (g + 1) * depth] = filters[own]
+        outputs = slice(g * o // groups, (g + 1) * o // groups)
+        inputs = slice(g * depth, (g + 1) * depth)
+        dense[outputs, :, :, inputs] = filters[outputs]
     return dense
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Few or many groups, with and without bias, per tensor or per channel; large
-    enough for parts now and then.
+    """Return a convolution of a few groups.
+
+    Bias and scales per channel vary. Some are large enough that several parts cost
+    less.
     """
     build = Builder("grouped_conv")
     groups = int(rng.choice([2, 3, 4]))
-    depth = int(rng.integers(1, 5))
-    wide = int(rng.integers(1, 4))
-    size = int(rng.integers(3, 7))
+    depth = integer(rng, 1, 5)
+    wide = integer(rng, 1, 4)
+    size = integer(rng, 3, 7)
     kernel = int(rng.choice([1, 3]))
     if rng.random() < 0.2:
         groups = 4
@@ -135,33 +155,17 @@ def example(rng: np.random.Generator) -> Graph:
         kernel = 3
     c = groups * depth
     o = groups * wide
-    x = build.input(
-        "x",
-        TensorType(
-            (1, size, size, c),
-            "int8",
-            Quant.per_tensor(0.05, int(rng.integers(-128, 128))),
-        ),
-    )
-    scales = tuple(float(np.float32(s)) for s in rng.uniform(0.001, 0.01, o))
+    x = int8_input(build, (1, size, size, c), random_quant(rng, 0.05))
+
+    scales = channel_scales(rng, 0.001, 0.01, o)
+    quant = Quant.per_tensor(0.004)
     if rng.random() < 0.5:
         quant = Quant(scales, (0,) * o, 0)
-    else:
-        quant = Quant.per_tensor(0.004)
-    w = build.const(
-        rng.integers(-127, 128, (o, kernel, kernel, depth)).astype(np.int8), "w", quant
-    )
-    of_bias = Quant(
-        tuple(float(np.float32(0.05) * np.float32(s)) for s in quant.scale),
-        quant.zero_point,
-        quant.axis,
-    )
-    bias = build.const(rng.integers(-9000, 9000, o).astype(np.int32), "b", of_bias)
-    spec = Conv2D(
-        (1, 1), (kernel // 2,) * 4, act=str(rng.choice(["none", "relu", "relu6"]))
-    )
-    y = build.add(
-        spec, [x, w, bias][: int(rng.integers(2, 4))], quant=Quant.per_tensor(0.3, 3)
-    )
-    build.graph.outputs = [y]
-    return build.graph
+    w = int8_weights(build, rng, (o, kernel, kernel, depth), quant)
+    bias = int32_bias(build, rng, o, 9000, bias_quant(0.05, quant))
+
+    act = choice(rng, ["none", "relu", "relu6"])
+    spec = Conv2D((1, 1), (kernel // 2,) * 4, act=act)
+    inputs = [x, w, bias][: integer(rng, 2, 4)]
+    y = build.add(spec, inputs, quant=Quant.per_tensor(0.3, 3))
+    return with_output(build, y)

@@ -15,42 +15,41 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import HardSigmoid
 from edgec.ops.binary import Add, Mul
 from edgec.ops.unary import Relu6
+from edgec_partitioner.legalize._examples import integer, integers, one_op
 
 KINDS = ("hard_sigmoid",)
 BOUND = 2e-6
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Take the activation apart."""
-    (y,), name, spec = op.inputs, op.output.name, op.spec
+    """Replace the activation by a product, a sum, RELU6 and a product."""
+    y = op.inputs[0]
+    name = op.output.name
+    spec = op.spec
     if not isinstance(spec, HardSigmoid) or y.type.dtype != "float32":
         return False
+
     slope = np.float32(6 * spec.alpha)
-    offset = np.float32(6 * spec.beta)
     if slope != 1:
-        y = r.add(
-            op, Mul(), [y, r.const(np.array(slope), f"{name}_slope")], f"{name}_sloped"
-        )
-    shifted = r.add(
-        op, Add(), [y, r.const(np.array(offset), f"{name}_offset")], f"{name}_shifted"
-    )
+        factor = r.const(np.array(slope), f"{name}_slope")
+        y = r.add(op, Mul(), [y, factor], f"{name}_sloped")
+    offset = np.float32(6 * spec.beta)
+    term = r.const(np.array(offset), f"{name}_offset")
+    shifted = r.add(op, Add(), [y, term], f"{name}_shifted")
     gate = r.add(op, Relu6(), [shifted], f"{name}_gate")
-    r.update(op, Mul(), [gate, r.const(np.array(1 / 6, np.float32), f"{name}_sixth")])
+    sixth = r.const(np.array(1 / 6, np.float32), f"{name}_sixth")
+    r.update(op, Mul(), [gate, sixth])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """The usual slopes and others, falling ones among them; offsets that leave part of
-    the inputs in the middle.
+    """Return a hard sigmoid with a usual or a random slope, which may be negative.
+
+    The offset leaves part of the inputs between the bounds.
     """
     build = Builder("hard_sigmoid")
-    x = build.input(
-        "x", TensorType((1, *map(int, rng.integers(2, 7, 2)), int(rng.integers(4, 9))))
-    )
+    size = integers(rng, 2, 7, 2)
+    x = build.input("x", TensorType((1, *size, integer(rng, 4, 9))))
     alpha = float(rng.choice([0.2, 1 / 6, 0.5, rng.uniform(-1, 1)]))
-    build.graph.outputs = [
-        build.add(
-            HardSigmoid(alpha, float(rng.choice([0.5, rng.uniform(0.2, 0.8)]))), [x]
-        )
-    ]
-    return build.graph
+    beta = float(rng.choice([0.5, rng.uniform(0.2, 0.8)]))
+    return one_op(build, HardSigmoid(alpha, beta), x)

@@ -13,36 +13,28 @@ from edgec.ir import Builder, Graph, Op, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Add, Mul
 from edgec.ops.unary import HardSwish, Relu6
+from edgec_partitioner.legalize._examples import integer, integers, one_op
 
 KINDS = ("hard_swish",)
 BOUND = 1e-6
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Take the activation apart."""
-    (x,), name = op.inputs, op.output.name
-    shifted = r.add(
-        op,
-        Add(),
-        [x, r.const(np.array(3, np.float32), f"{name}_three")],
-        f"{name}_shifted",
-    )
+    """Replace the activation by a sum, RELU6 and two products."""
+    x = op.inputs[0]
+    name = op.output.name
+    three = r.const(np.array(3, np.float32), f"{name}_three")
+    shifted = r.add(op, Add(), [x, three], f"{name}_shifted")
     gate = r.add(op, Relu6(), [shifted], f"{name}_gate")
-    scaled = r.add(
-        op,
-        Mul(),
-        [gate, r.const(np.array(1 / 6, np.float32), f"{name}_sixth")],
-        f"{name}_scaled",
-    )
+    sixth = r.const(np.array(1 / 6, np.float32), f"{name}_sixth")
+    scaled = r.add(op, Mul(), [gate, sixth], f"{name}_scaled")
     r.update(op, Mul(), [x, scaled])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """One activation."""
+    """Return a graph of one hard-swish."""
     build = Builder("hard_swish")
-    x = build.input(
-        "x", TensorType((1, *map(int, rng.integers(1, 7, 2)), int(rng.integers(1, 9))))
-    )
-    build.graph.outputs = [build.add(HardSwish(), [x])]
-    return build.graph
+    size = integers(rng, 1, 7, 2)
+    x = build.input("x", TensorType((1, *size, integer(rng, 1, 9))))
+    return one_op(build, HardSwish(), x)

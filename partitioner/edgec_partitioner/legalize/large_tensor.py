@@ -15,14 +15,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType
+from edgec.ir import Builder, Graph, Op
 from edgec.ir.opdef import LARGEST_MAPPED
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.pad import Pad
 from edgec.ops.pool import MaxPool2D
-from edgec.ops.unary import Relu
 from edgec_partitioner.legalize._bands import bands, chain, compute
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 
 KINDS = (
     "conv2d",
@@ -40,42 +46,50 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Compute the chain that begins here in bands."""
+    """Compute the chain that begins with `op` in stripes."""
     return in_bands(r, op, LARGEST_MAPPED)
 
 
 def in_bands(r: Rewriter, op: Op, limit: int) -> bool:
-    """`rewrite` for another size."""
+    """Compute the chain that begins with `op` in stripes of at most `limit` elements.
+
+    Return whether that was possible. Only an op whose result exceeds the limit, and
+    whose input does not, begins a chain.
+    """
     x = op.inputs[0]
     y = op.outputs[0]
     if x.const is not None or x.type.size > limit or y.type.size <= limit:
         return False
     ops = chain(r, op, limit)
-    rows = bands(ops, limit) if ops is not None else None
-    if ops is None or rows is None:
+    if ops is None:
         return False
-    end = ops[-1]
-    parts = [compute(r, op, ops, band, f"band{i}") for i, band in enumerate(rows)]
-    r.update(end, Concat(1), parts)
+    stripes = bands(ops, limit)
+    if stripes is None:
+        return False
+
+    parts = []
+    for i, stripe in enumerate(stripes):
+        parts.append(compute(r, op, ops, stripe, f"band{i}"))
+    r.update(ops[-1], Concat(1), parts)
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """A border that makes an image too large, sometimes an activation, and a maximum
-    pool.
+    """Return a border that makes an image too large, and a maximum pool.
+
+    Some have an activation in between.
     """
     build = Builder("large_tensor")
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    height = int(rng.integers(2000, 2100))
+    q = random_quant(rng, 0.05)
+    height = integer(rng, 2000, 2100)
     width = LARGEST_MAPPED // height
-    x = build.input("x", TensorType((1, height, width, 1), "int8", q))
-    top = int(rng.integers(1, 4))
-    right = int(rng.integers(0, 3))
+    x = int8_input(build, (1, height, width, 1), q)
+    top = integer(rng, 1, 4)
+    right = integer(rng, 0, 3)
     y = build.add(Pad(((0, 0), (top, 2), (1, right), (0, 0))), [x])
     if rng.random() < 0.5:
-        y = build.add(Relu(), [y], quant=q)
-    kernel = int(rng.integers(1, 3))
-    stride = int(rng.integers(3, 9))
+        y = relu(build, y)
+    kernel = integer(rng, 1, 3)
+    stride = integer(rng, 3, 9)
     y = build.add(MaxPool2D((kernel, kernel), (stride, stride)), [y])
-    build.graph.outputs = [y]
-    return build.graph
+    return with_output(build, y)

@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Builder, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.shape import Transpose
 from edgec.ops.slice import slice_axes
-from edgec.ops.unary import Relu
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 from edgec_partitioner.legalize._moves import between_mapped, maps
 
 KINDS = ("transpose",)
@@ -26,65 +32,59 @@ MOST_PARTS = 4
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Cut, transpose, join."""
+    """Cut the input, transpose the parts, and join them."""
     spec = op.spec
     x = op.inputs[0]
     name = op.output.name
-    if (
-        not isinstance(spec, Transpose)
-        or x.type.quant != op.output.type.quant
-        or not between_mapped(r, op)
-    ):
+    if not isinstance(spec, Transpose) or x.type.quant != op.output.type.quant:
+        return False
+    if not between_mapped(r, op):
         return False
     cut = best_cut(op)
     if cut is None:
         return False
+
     axis, count = cut
     size = x.type.shape[axis] // count
-    parts = [
-        r.add(op, slice_axes(x.type, {axis: (i * size, size, 1)}), [x], f"{name}_cut")
-        for i in range(count)
-    ]
-    r.update(
-        op,
-        Concat(spec.perm.index(axis)),
-        [r.add(op, spec, [part], f"{name}_part") for part in parts],
-    )
+    slices: list[Value] = []
+    for i in range(count):
+        part = slice_axes(x.type, {axis: (i * size, size, 1)})
+        slices.append(r.add(op, part, [x], f"{name}_cut"))
+    parts = [r.add(op, spec, [part], f"{name}_part") for part in slices]
+    r.update(op, Concat(spec.perm.index(axis)), parts)
     return True
 
 
 def best_cut(op: Op) -> tuple[int, int] | None:
-    """The axis of the input, and the number of equal parts along it, that make parts of
-    a transpose map.
+    """Return the axis and the fewest equal parts along it with which a transpose maps.
+
+    The axis is one of the input. None if up to `MOST_PARTS` are too few.
     """
     x = op.inputs[0].type
     for count in range(2, MOST_PARTS + 1):
         for axis, size in enumerate(x.shape):
-            if size % count == 0:
-                part = Value(
-                    "part",
-                    x.with_shape(
-                        (*x.shape[:axis], size // count, *x.shape[axis + 1 :])
-                    ),
-                )
-                if maps(
-                    Op(op.spec, [part], [Value("turned", op.spec.infer(part.type)[0])])
-                ):
-                    return axis, count
+            if size % count == 0 and _part_maps(op, axis, size // count):
+                return axis, count
     return None
 
 
+def _part_maps(op: Op, axis: int, size: int) -> bool:
+    """Return whether the transpose of a part of the given size along an axis maps."""
+    x = op.inputs[0].type
+    shape = list(x.shape)
+    shape[axis] = size
+    part = Value("part", x.with_shape(tuple(shape)))
+    (turned_type,) = op.spec.infer(part.type)
+    return maps(Op(op.spec, [part], [Value("turned", turned_type)]))
+
+
 def example(rng: np.random.Generator) -> Graph:
-    """Images of more than 100000 elements under the permutations of the axes."""
+    """Return a transpose of an image of more than 100000 elements."""
     build = Builder("large_transpose")
     h, w = (8 * int(n) for n in rng.integers(5, 8, 2))
-    c = -(-100_000 // (h * w)) + int(rng.integers(1, 20))
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.add(
-        Relu(), [build.input("x", TensorType((1, h, w, c), "int8", q))], quant=q
-    )
+    c = -(-100_000 // (h * w)) + integer(rng, 1, 20)
+    q = random_quant(rng, 0.05)
+    x = relu(build, int8_input(build, (1, h, w, c), q))
     perm = ((0, 3, 1, 2), (0, 2, 3, 1), (0, 2, 1, 3))[rng.integers(3)]
-    build.graph.outputs = [
-        build.add(Relu(), [build.add(Transpose(perm), [x])], quant=q)
-    ]
-    return build.graph
+    y = build.add(Transpose(perm), [x])
+    return with_output(build, relu(build, y))

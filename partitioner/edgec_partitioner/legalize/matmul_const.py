@@ -23,21 +23,34 @@ from edgec.ops.conv import Conv2D
 from edgec.ops.matmul import BatchMatMul, FullyConnected
 from edgec.ops.shape import Transpose
 from edgec.ops.slice import slice_axes
+from edgec_partitioner.legalize._examples import (
+    choice,
+    flag,
+    float_constant,
+    integer,
+    with_output,
+)
 from edgec_partitioner.legalize._images import shaped
 from edgec_partitioner.legalize._weights import array
 
 KINDS = ("batch_matmul", "fully_connected")
 BOUND = 1e-5
 
-_MAX_MATRICES = 16
+MAX_MATRICES = 16
 
 
 @dataclass(frozen=True)
 class _Product:
-    """out[l, r, q] = Σ x[l, r, k] * matrices[l or 0, q, k]; then the last two
-    dimensions swapped if `swap`.
+    """A product of computed matrices with constant ones.
 
-    x has its last two dimensions swapped first if `swap_x`.
+    out[l, r, q] = Σ x[l, r, k] * matrices[l or 0, q, k]
+
+    Attributes:
+        x: the computed operand.
+        swap_x: whether the last two dimensions of x are swapped first.
+        matrices: the constant operand [L or 1, Q, K].
+        swap: whether the last two dimensions of the result are swapped at the end.
+        act: the activation behind the product.
     """
 
     x: Value
@@ -48,95 +61,115 @@ class _Product:
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Convolve, between transposes where they are needed."""
-    p = _product(op)
-    if p is None or p.x.type.dtype != "float32" or len(p.matrices) > _MAX_MATRICES:
+    """Convolve the rows, between transposes where they are needed."""
+    product = _product(op)
+    if product is None or product.x.type.dtype != "float32":
         return False
-    lead = prod(op.output.type.shape[:-2])
-    if prod(p.x.type.shape[:-2]) != lead or len(p.matrices) not in (1, lead):
+    shape = op.output.type.shape
+    lead = prod(shape[:-2])
+    count = len(product.matrices)
+    if count > MAX_MATRICES or count not in (1, lead):
         return False
-    x = _swapped(r, op, p.x) if p.swap_x else p.x
+    if prod(product.x.type.shape[:-2]) != lead:
+        return False
+
+    x = product.x
+    if product.swap_x:
+        x = r.add(op, _swap(x.type.rank), [x], f"{x.name}_swapped")
     rows, k = x.type.shape[-2:]
     images = shaped(r, op, x, (1, lead, rows, k))
-    if len(p.matrices) == 1:
-        y = _convolved(r, op, images, p.matrices[0], p.act)
+    if count == 1:
+        y = _convolved(r, op, images, product.matrices[0], product.act)
     else:
-        parts = [
-            r.add(
-                op, slice_axes(images.type, {1: (i, 1, 1)}), [images], f"{x.name}_{i}"
-            )
-            for i in range(lead)
-        ]
-        results = [
-            _convolved(r, op, part, m, p.act)
-            for part, m in zip(parts, p.matrices, strict=True)
-        ]
-        y = r.add(op, Concat(1), results, f"{op.output.name}_joined")
-    shape = op.output.type.shape
-    y = shaped(r, op, y, (*shape[:-2], shape[-1], shape[-2]) if p.swap else shape)
-    if p.swap:
-        r.update(op, _swap(len(shape)), [y])
-        return True
-    return r.forward(op, y)
+        y = _convolved_each(r, op, x.name, images, product)
+
+    if not product.swap:
+        return r.forward(op, shaped(r, op, y, shape))
+    y = shaped(r, op, y, (*shape[:-2], shape[-1], shape[-2]))
+    r.update(op, _swap(len(shape)), [y])
+    return True
+
+
+def _convolved_each(
+    r: Rewriter, op: Op, name: str, images: Value, product: _Product
+) -> Value:
+    """Return the products of the rows of `images` with a matrix each.
+
+    name: the name of the computed operand.
+    """
+    parts: list[Value] = []
+    for i in range(len(product.matrices)):
+        cut = slice_axes(images.type, {1: (i, 1, 1)})
+        parts.append(r.add(op, cut, [images], f"{name}_{i}"))
+    results: list[Value] = []
+    for part, matrix in zip(parts, product.matrices, strict=True):
+        results.append(_convolved(r, op, part, matrix, product.act))
+    return r.add(op, Concat(1), results, f"{op.output.name}_joined")
 
 
 def _product(op: Op) -> _Product | None:
-    """What the op computes, if exactly one side is constant."""
+    """Return the product that `op` computes, if exactly one side is constant.
+
+    None for a fully connected layer of constant weights, and one with a bias.
+    """
     a, b, *bias = op.inputs
     if (a.const is None) == (b.const is None) or bias:
         return None
     if isinstance(op.spec, FullyConnected):
-        rows = a.const is not None and a.type.rank == b.type.rank == 2
-        return _Product(b, False, array(a)[None], True, op.spec.act) if rows else None
+        if a.const is None or a.type.rank != 2 or b.type.rank != 2:
+            return None
+        return _Product(b, False, array(a)[None], True, op.spec.act)
     if not isinstance(op.spec, BatchMatMul):
         return None
+
+    # A constant on the left is transposed: (A X)^T = X^T A^T.
     if b.const is not None:
-        m = array(b) if op.spec.adj_y else array(b).swapaxes(-1, -2)
-        return _Product(a, op.spec.adj_x, m.reshape(-1, *m.shape[-2:]), False)
-    m = array(a).swapaxes(-1, -2) if op.spec.adj_x else array(a)
-    return _Product(b, not op.spec.adj_y, m.reshape(-1, *m.shape[-2:]), True)
+        matrices = array(b) if op.spec.adj_y else array(b).swapaxes(-1, -2)
+        return _Product(a, op.spec.adj_x, _stacked(matrices), False)
+    matrices = array(a).swapaxes(-1, -2) if op.spec.adj_x else array(a)
+    return _Product(b, not op.spec.adj_y, _stacked(matrices), True)
+
+
+def _stacked(matrices: Array) -> Array:
+    """Return matrices with any leading dimensions as [count, Q, K]."""
+    return matrices.reshape(-1, *matrices.shape[-2:])
 
 
 def _convolved(r: Rewriter, op: Op, image: Value, matrix: Array, act: str) -> Value:
-    weights = r.const(
-        matrix.reshape(matrix.shape[0], 1, 1, matrix.shape[1]),
-        f"{op.output.name}_weights",
-    )
-    return r.add(op, Conv2D(act=act), [image, weights], f"{op.output.name}_image")
+    """Return the product of an image of vectors with a matrix [Q, K]."""
+    name = op.output.name
+    rows, columns = matrix.shape
+    weights = r.const(matrix.reshape(rows, 1, 1, columns), f"{name}_weights")
+    return r.add(op, Conv2D(act=act), [image, weights], f"{name}_image")
 
 
 def _swap(rank: int) -> Transpose:
-    """The last two dimensions exchanged."""
+    """Return the transpose that exchanges the last two dimensions."""
     return Transpose((*range(rank - 2), rank - 1, rank - 2))
 
 
-def _swapped(r: Rewriter, op: Op, x: Value) -> Value:
-    return r.add(op, _swap(x.type.rank), [x], f"{x.name}_swapped")
-
-
 def example(rng: np.random.Generator) -> Graph:
-    """The constant on either side, one matrix or one for each image, either side given
-    transposed.
+    """Return a product with a constant on either side.
+
+    There is one matrix or one for each image, and either side may be transposed.
     """
     build = Builder("matmul_const")
-    lead = int(rng.integers(1, 4))
+    lead = integer(rng, 1, 4)
     m, k, n = (int(d) for d in rng.integers(2, 8, 3))
     if rng.random() < 0.25:
-        rows = build.const(rng.normal(size=(m, k)).astype(np.float32), "rows")
-        spec = FullyConnected(str(rng.choice(["none", "relu"])))
-        build.graph.outputs = [
-            build.add(spec, [rows, build.input("x", TensorType((n, k)))])
-        ]
-        return build.graph
-    adj = (bool(rng.integers(2)), bool(rng.integers(2)))
-    shapes = [(k, m) if adj[0] else (m, k), (n, k) if adj[1] else (k, n)]
-    left = bool(rng.integers(2))
-    many = lead if rng.random() < 0.5 else 1
-    constant = build.const(
-        rng.normal(size=(many, *shapes[0 if left else 1])).astype(np.float32), "m"
-    )
-    x = build.input("x", TensorType((1, lead, *shapes[1 if left else 0])))
-    build.graph.outputs = [
-        build.add(BatchMatMul(*adj), [constant, x] if left else [x, constant])
-    ]
-    return build.graph
+        rows = float_constant(build, rng, (m, k), "rows")
+        layer = FullyConnected(choice(rng, ["none", "relu"]))
+        weights = build.input("x", TensorType((n, k)))
+        return with_output(build, build.add(layer, [rows, weights]))
+
+    adj = (flag(rng), flag(rng))
+    left_shape = (k, m) if adj[0] else (m, k)
+    right_shape = (n, k) if adj[1] else (k, n)
+    left = flag(rng)
+    count = lead if rng.random() < 0.5 else 1
+    constant_shape = left_shape if left else right_shape
+    computed_shape = right_shape if left else left_shape
+    constant = float_constant(build, rng, (count, *constant_shape), "m")
+    x = build.input("x", TensorType((1, lead, *computed_shape)))
+    operands = [constant, x] if left else [x, constant]
+    return with_output(build, build.add(BatchMatMul(*adj), operands))

@@ -16,45 +16,41 @@ import numpy as np
 from edgec.ir import Builder, Graph, Op, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.reduce import Mean
-from edgec_partitioner.legalize._images import conv1x1, rows_as_image
+from edgec_partitioner.legalize._examples import flag, integer, integers, one_op
+from edgec_partitioner.legalize._images import conv1x1
 
 KINDS = ("mean",)
 BOUND = 1e-5
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Add up the channels with weights."""
+    """Add up the channels with equal weights."""
     x = op.inputs[0]
     spec = op.spec
     last = x.type.rank - 1
-    if (
-        not isinstance(spec, Mean)
-        or last not in spec.axes
-        or x.type.dtype != "float32"
-        or x.const is not None
-    ):
+    if not isinstance(spec, Mean) or last not in spec.axes:
+        return False
+    if x.type.dtype != "float32" or x.const is not None:
         return False
     channels = x.type.shape[-1]
     if channels % 4 == 0 or prod(x.type.shape[:-3]) > 1:
         return False
+
     others = tuple(a for a in spec.axes if a != last)
     if others:
         x = r.add(op, Mean(others), [x], f"{op.output.name}_pixel")
-    weights = np.full((1, channels), 1 / channels, np.float32)
-    conv1x1(r, op, x, rows_as_image(x.type.shape[:-1], channels), weights, [])
+    conv1x1(r, op, x, np.full((1, channels), 1 / channels, np.float32))
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Over the channels alone, with a side or the whole image; rows too; axes kept and
-    dropped.
+    """Return a mean over the channels, and maybe over sides of the image.
+
+    The axes are kept or dropped.
     """
     build = Builder("mean_channels")
-    channels = int(rng.integers(0, 5)) * 4 + int(rng.integers(1, 4))
-    lead = (1, *map(int, rng.integers(2, 7, int(rng.integers(1, 3)))))
+    channels = integer(rng, 0, 5) * 4 + integer(rng, 1, 4)
+    lead = (1, *integers(rng, 2, 7, integer(rng, 1, 3)))
     x = build.input("x", TensorType((*lead, channels)))
     more = tuple(a for a in range(1, len(lead)) if rng.random() < 0.4)
-    build.graph.outputs = [
-        build.add(Mean((*more, len(lead)), bool(rng.integers(2))), [x])
-    ]
-    return build.graph
+    return one_op(build, Mean((*more, len(lead)), flag(rng)), x)

@@ -14,11 +14,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.reduce import Mean
 from edgec.ops.slice import slice_axes
+from edgec_partitioner.legalize._examples import (
+    Shape,
+    flag,
+    int8_input,
+    integer,
+    scale_between,
+    with_output,
+)
 from edgec_partitioner.legalize._means import cut
 
 KINDS = ("mean",)
@@ -26,45 +34,50 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Cut, take the means, join."""
+    """Cut an axis, take the mean of each part, and join them."""
     x = op.inputs[0]
     y = op.output
     spec = op.spec
-    if isinstance(spec, Mean) and x.type.dtype == y.type.dtype == "int8":
-        found = cut(op)
-    else:
-        found = None
-    if not isinstance(spec, Mean) or found is None or len(found[1]) == 1:
+    if not isinstance(spec, Mean):
         return False
-    axis, sizes = found
-    means = []
-    for i, n in enumerate(sizes):
-        part = slice_axes(x.type, {axis: (sum(sizes[:i]), n, 1)})
+    if x.type.dtype != "int8" or y.type.dtype != "int8":
+        return False
+    parts = cut(op)
+    if parts is None or len(parts[1]) == 1:
+        return False
+
+    axis, sizes = parts
+    means: list[Value] = []
+    start = 0
+    for size in sizes:
+        part = slice_axes(x.type, {axis: (start, size, 1)})
         piece = r.add(op, part, [x], f"{y.name}_slice", x.type.quant)
-        means.append(r.add(op, replace(spec), [piece], f"{y.name}_mean", y.type.quant))
+        mean = r.add(op, replace(spec), [piece], f"{y.name}_mean", y.type.quant)
+        means.append(mean)
+        start += size
     dropped = 0 if spec.keep_dims else sum(a < axis for a in spec.axes)
     r.update(op, Concat(axis - dropped), means)
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Images of many and of few channels, means over lines too, axes kept and dropped."""
+    """Return a mean over images or lines of many and of few channels.
+
+    The axes are kept or dropped.
+    """
     build = Builder("mean_slices")
-    size = int(rng.integers(80, 130))
-    shape, axes = (
-        ((1, size, size, int(rng.integers(11, 20))), (1, 2)),
-        ((1, 2 * size, size, int(rng.integers(5, 9))), (1, 2)),
+    size = integer(rng, 80, 130)
+    cases: list[tuple[Shape, Shape]] = [
+        ((1, size, size, integer(rng, 11, 20)), (1, 2)),
+        ((1, 2 * size, size, integer(rng, 5, 9)), (1, 2)),
         ((1, size, 7, size * 2), (1,)),
         ((1, size, size, 12), (2, 3)),
-    )[rng.integers(4)]
-    quants = [
-        Quant.per_tensor(
-            float(np.float32(rng.uniform(0.01, 0.1))), int(rng.integers(-128, 128))
-        )
-        for _ in "xy"
     ]
-    x = build.input("x", TensorType(shape, "int8", quants[0]))
-    build.graph.outputs = [
-        build.add(Mean(axes, bool(rng.integers(2))), [x], quant=quants[1])
-    ]
-    return build.graph
+    shape, axes = cases[rng.integers(4)]
+    quants: list[Quant] = []
+    for _ in range(2):
+        scale = scale_between(rng, 0.01, 0.1)
+        quants.append(Quant.per_tensor(scale, integer(rng, -128, 128)))
+    x = int8_input(build, shape, quants[0])
+    y = build.add(Mean(axes, flag(rng)), [x], quant=quants[1])
+    return with_output(build, y)

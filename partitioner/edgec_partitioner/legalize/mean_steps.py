@@ -18,6 +18,7 @@ from edgec.ir import Builder, Graph, Op, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.reduce import Mean
+from edgec_partitioner.legalize._examples import flag, integer, one_op
 from edgec_partitioner.legalize._means import FEW, cut, mean_maps
 
 KINDS = ("mean",)
@@ -25,19 +26,19 @@ BOUND = 1e-4
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Pool first."""
+    """Put an average pool before the mean."""
     x = op.inputs[0]
     spec = op.spec
-    if (
-        not isinstance(spec, Mean)
-        or x.type.dtype != "float32"
-        or x.type.rank != 4
-        or not {1, 2} <= {*spec.axes}
-    ):
+    if not isinstance(spec, Mean) or not {1, 2} <= {*spec.axes}:
         return False
+    if x.type.dtype != "float32" or x.type.rank != 4:
+        return False
+
+    # mean_slices takes these once they are quantized.
     slices = cut(op)
     if slices is not None and len(slices[1]) <= FEW:
         return False
+
     window = _window(spec, x.type)
     if window is None:
         return False
@@ -47,47 +48,38 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
 
 def _window(spec: Mean, x: TensorType) -> tuple[int, int] | None:
-    """The smallest window, the squarest of its size, that divides the image and leaves
-    what maps.
+    """Return the smallest window that divides the image so that the mean then maps.
+
+    Of windows of one size, it is the squarest. None if there is none.
     """
-    n, h, w, c = x.shape
-    sizes = [
-        (a, b)
-        for a in range(1, h + 1)
-        if h % a == 0
-        for b in range(1, w + 1)
-        if w % b == 0
-    ]
-    for a, b in sorted(sizes, key=lambda s: (s[0] * s[1], s[0] + s[1])):
-        if mean_maps(spec, x.with_shape((n, h // a, w // b, c))):
+    n, height, width, c = x.shape
+    heights = [a for a in range(1, height + 1) if height % a == 0]
+    widths = [b for b in range(1, width + 1) if width % b == 0]
+    windows = [(a, b) for a in heights for b in widths]
+
+    # Of equal products, the most equal factors have the smallest sum.
+    windows.sort(key=lambda window: (window[0] * window[1], window[0] + window[1]))
+    for a, b in windows:
+        pooled = x.with_shape((n, height // a, width // b, c))
+        if mean_maps(spec, pooled):
             return a, b
     return None
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Large images of few and small ones of many channels; means over the channels as
-    well.
+    """Return a mean over a large image of few or a small one of many channels.
+
+    Some means are over the channels as well.
     """
     build = Builder("mean_steps")
-    shape, axes = (
-        (
-            (
-                1,
-                int(rng.integers(16, 20)) * 16,
-                int(rng.integers(16, 20)) * 16,
-                int(rng.integers(1, 4)),
-            ),
-            (1, 2),
-        ),
-        (
-            (1, int(rng.integers(10, 14)) * 4, int(rng.integers(10, 14)) * 3, 320),
-            (1, 2),
-        ),
-        (
-            (1, int(rng.integers(10, 14)) * 9, int(rng.integers(10, 14)) * 9, 12),
-            (1, 2, 3),
-        ),
-    )[rng.integers(3)]
+    height = integer(rng, 16, 20) * 16
+    width = integer(rng, 16, 20) * 16
+    large = (1, height, width, integer(rng, 1, 4))
+    small = (1, integer(rng, 10, 14) * 4, integer(rng, 10, 14) * 3, 320)
+    square = (1, integer(rng, 10, 14) * 9, integer(rng, 10, 14) * 9, 12)
+
+    case = rng.integers(3)
+    shape = (large, small, square)[case]
+    axes = ((1, 2), (1, 2), (1, 2, 3))[case]
     x = build.input("x", TensorType(shape))
-    build.graph.outputs = [build.add(Mean(axes, bool(rng.integers(2))), [x])]
-    return build.graph
+    return one_op(build, Mean(axes, flag(rng)), x)

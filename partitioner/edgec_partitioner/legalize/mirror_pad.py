@@ -12,64 +12,86 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, OpDef, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.pad import Pad
 from edgec.ops.slice import slice_axes
-from edgec.ops.unary import Relu
+from edgec_partitioner.legalize._examples import (
+    choice,
+    int8_input,
+    integer,
+    integers,
+    random_quant,
+    relu,
+    with_output,
+)
 
 KINDS = ("pad",)
 BOUND = 0.0
 
-_WIDEST = 4
+MAX_BORDER = 4
+"""A wider border takes more slices than a transfer costs."""
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """One axis after the other."""
+    """Join the image with rows of its border, one axis after the other."""
     spec = op.spec
     x = op.inputs[0]
-    if (
-        not isinstance(spec, Pad)
-        or spec.mode == "constant"
-        or x.type.quant != op.output.type.quant
-    ):
+    if not isinstance(spec, Pad) or spec.mode == "constant":
         return False
-    if (
-        any(map(any, spec.pads[:-3]))
-        or max(p for pads in spec.pads for p in pads) > _WIDEST
-    ):
+    if x.type.quant != op.output.type.quant:
         return False
+
+    # Images of a batch are not padded.
+    if any(map(any, spec.pads[:-3])):
+        return False
+    widest = max(max(pads) for pads in spec.pads)
+    if widest > MAX_BORDER:
+        return False
+
     for axis, pads in enumerate(spec.pads):
         if any(pads):
-            places = np.pad(np.arange(x.type.shape[axis]), pads, mode=spec.mode)  # type: ignore[call-overload]
-            runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
-            parts = [
-                x
-                if len(run) == x.type.shape[axis]
-                else r.add(op, _taken(x.type, axis, run), [x], f"{x.name}_row")
-                for run in runs
-            ]
-            if len(parts) > 1:
-                x = r.add(op, Concat(axis), parts, f"{op.output.name}_axis{axis}")
-            else:
-                x = parts[0]
+            x = _pad_axis(r, op, x, axis, spec)
     return r.forward(op, x)
 
 
-def _taken(x: TensorType, axis: int, run: Array) -> OpDef:
-    return slice_axes(x, {axis: (int(run[0]), len(run), 1)})
+def _pad_axis(r: Rewriter, op: Op, x: Value, axis: int, spec: Pad) -> Value:
+    """Return `x` with its border along one axis.
+
+    numpy.pad gives the source row of each row; consecutive rows become one slice.
+    """
+    size = x.type.shape[axis]
+    rows = np.pad(np.arange(size), spec.pads[axis], mode=spec.mode)  # type: ignore[call-overload]
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+
+    parts: list[Value] = []
+    for run in np.split(rows, breaks):
+        # The run of all rows is the image itself.
+        if len(run) == size:
+            parts.append(x)
+            continue
+        cut = slice_axes(x.type, {axis: (int(run[0]), len(run), 1)})
+        parts.append(r.add(op, cut, [x], f"{x.name}_row"))
+
+    if len(parts) == 1:
+        return parts[0]
+    return r.add(op, Concat(axis), parts, f"{op.output.name}_axis{axis}")
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Every mode on any of height, width and channels."""
+    """Return a pad of any mode on any of height, width and channels."""
     build = Builder("mirror_pad")
-    q = Quant.per_tensor(0.1, int(rng.integers(-128, 128)))
-    x = build.input("x", TensorType((1, *map(int, rng.integers(2, 7, 3))), "int8", q))
-    mode = str(rng.choice(["reflect", "symmetric", "edge", "wrap"]))
-    top = [min(_WIDEST, d - (mode == "reflect")) for d in x.type.shape[1:]]
-    pads = [(int(rng.integers(0, n + 1)), int(rng.integers(0, n + 1))) for n in top]
+    q = random_quant(rng, 0.1)
+    x = int8_input(build, (1, *integers(rng, 2, 7, 3)), q)
+    mode = choice(rng, ["reflect", "symmetric", "edge", "wrap"])
+
+    # A reflection does not repeat the edge: it has one row less to offer.
+    pads: list[tuple[int, int]] = []
+    for size in x.type.shape[1:]:
+        widest = min(MAX_BORDER, size - (mode == "reflect"))
+        pads.append((integer(rng, 0, widest + 1), integer(rng, 0, widest + 1)))
     pads[rng.integers(3)] = (1, 0)
-    padded = build.add(Pad(((0, 0), *pads), mode), [build.add(Relu(), [x], quant=q)])
-    build.graph.outputs = [build.add(Relu(), [padded], quant=q)]
-    return build.graph
+
+    padded = build.add(Pad(((0, 0), *pads), mode), [relu(build, x)])
+    return with_output(build, relu(build, padded))

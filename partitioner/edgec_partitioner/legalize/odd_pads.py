@@ -19,62 +19,69 @@ from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.window import Pads
+from edgec_partitioner.legalize._examples import flag, int8_input, integer, one_op
 
 KINDS = ("conv2d", "depthwise_conv2d", "max_pool2d", "average_pool2d")
 BOUND = 0.0
 
 _NO_PADS: Pads = (0, 0, 0, 0)
+_Window = Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Take the pads out of the op."""
+    """Move the pads of the op to a PAD before it."""
     spec = op.spec
-    x = op.inputs[0]
-    if not isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D):
+    if not isinstance(spec, _Window):
         return False
-    if spec.tflite_padding(op) is not None or not _fills_with_zero(spec, x.type):
+    if spec.tflite_padding(op) is not None:
+        return False
+    if not _fills_with_zero(spec, op.inputs[0].type):
         return False
     pad_apart(r, op)
     return True
 
 
 def pad_apart(r: Rewriter, op: Op) -> None:
-    """Give the pads of a convolution or pool to a PAD of zeros before it."""
+    """Move the pads of a convolution or pool to a PAD of zeros before it."""
     spec = op.spec
     x = op.inputs[0]
-    assert isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D)
+    assert isinstance(spec, _Window)
     top, bottom, left, right = spec.pads
     pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
     padded = r.add(op, pad, [x], f"{x.name}_padded", x.type.quant)
+
     bare = replace(spec, pads=_NO_PADS)
+    # The zeros are elements of the image now.
     if isinstance(bare, AveragePool2D):
         bare = replace(bare, count_pads=False)
     r.update(op, bare, [padded, *op.inputs[1:]])
 
 
-def _fills_with_zero(
-    spec: Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D, x: TensorType
-) -> bool:
+def _fills_with_zero(spec: _Window, x: TensorType) -> bool:
+    """Return whether the window reads its pads as zeros, or as numbers like them.
+
+    The pads of a maximum are below all elements: so is a zero point of -128.
+    """
     if isinstance(spec, MaxPool2D):
         return x.is_quantized and x.dtype == "int8" and x.zero_point == -128
-    return not isinstance(spec, AveragePool2D) or spec.count_pads
+    if isinstance(spec, AveragePool2D):
+        return spec.count_pads
+    return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """A pool of odd pads."""
+    """Return a pool with pads that are neither SAME nor VALID."""
     build = Builder("odd_pads")
-    size = int(rng.integers(3, 7)) * 2
-    channels = int(rng.integers(1, 9))
-    maximum = bool(rng.integers(2))
-    zero = -128 if maximum else int(rng.integers(-128, 128))
-    x = build.input(
-        "x", TensorType((1, size, size, channels), "int8", Quant.per_tensor(0.1, zero))
-    )
+    size = integer(rng, 3, 7) * 2
+    channels = integer(rng, 1, 9)
+    maximum = flag(rng)
+    zero = -128 if maximum else integer(rng, -128, 128)
+    x = int8_input(build, (1, size, size, channels), Quant.per_tensor(0.1, zero))
+
     pads = (1, 1, 1, 1)
     spec: OpDef
     if maximum:
         spec = MaxPool2D((3, 3), (2, 2), pads)
     else:
         spec = AveragePool2D((3, 3), (2, 2), pads, count_pads=True)
-    build.graph.outputs = [build.add(spec, [x])]
-    return build.graph
+    return one_op(build, spec, x)

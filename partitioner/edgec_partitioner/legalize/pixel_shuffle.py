@@ -16,12 +16,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, TensorType, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.space_depth import DepthToSpace
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import Relu
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 from edgec_partitioner.legalize._moves import replace_moves
 from edgec_partitioner.legalize._one_hot import MOST_WEIGHTS, one_hot
 
@@ -30,73 +37,82 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Find the image that the blocks come from."""
+    """Replace the chain of moves through `op` if it spreads channels over blocks."""
     return replace_moves(r, op, _make)
 
 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
+    """Replace `move` by a transposed convolution whose stride is the block."""
     channels = _block_channels(index, root.type)
     if channels is None:
         return False
     height, width, depth = channels.shape
-    kernel = tuple(3 if side == 2 else side for side in (height, width))
-    weights = np.zeros((depth, *kernel, root.type.shape[3]), np.int8)
-    i, j, c = np.indices(channels.shape)
-    weights[c, i, j, channels] = 1
+
+    # A kernel of 2 was not seen to map; the third row and column stay zero.
+    kernel_h = 3 if height == 2 else height
+    kernel_w = 3 if width == 2 else width
+    weights = np.zeros((depth, kernel_h, kernel_w, root.type.shape[3]), np.int8)
     if weights.size > MOST_WEIGHTS:
         return False
-    spec = TransposeConv2D(
-        (height, width), (0, kernel[0] - height, 0, kernel[1] - width)
-    )
-    return r.forward(move, one_hot(r, move, spec, root, weights, move.output))
+
+    rows, columns, outputs = np.indices(channels.shape)
+    weights[outputs, rows, columns, channels] = 1
+    pads = (0, kernel_h - height, 0, kernel_w - width)
+    spec = TransposeConv2D((height, width), pads)
+    spread = one_hot(r, move, spec, root, weights, move.output)
+    return r.forward(move, spread)
 
 
 def _block_channels(index: Array, root: TensorType) -> Array | None:
-    """For each place in a block and each output channel, the channel of the one pixel
-    that the block comes from.
+    """Return the input channel for each place in a block and each output channel.
+
+    The result is [block height, block width, C]. index: the element numbers of the
+    result in `root`. None if its blocks are not made of one pixel each, all alike.
     """
-    if (
-        index.ndim != 4
-        or root.rank != 4
-        or index.shape[0] != 1
-        or root.shape[0] != 1
-        or index.size == 0
-    ):
+    if index.ndim != 4 or root.rank != 4 or index.size == 0:
         return None
-    (_, height, width, depth), (_, h, w, c) = root.shape, index.shape
+    if index.shape[0] != 1 or root.shape[0] != 1:
+        return None
+    _, height, width, depth = root.shape
+    _, h, w, c = index.shape
     if h % height or w % width or (h, w) == (height, width):
         return None
-    block = (h // height, w // width)
-    blocks = index.reshape(height, block[0], width, block[1], c).transpose(
-        0, 2, 1, 3, 4
-    )
-    pixels = np.arange(height * width, dtype=np.int32).reshape(height, width, 1, 1, 1)
+
+    # [H, W, block height, block width, C]
+    rows = h // height
+    columns = w // width
+    split = index.reshape(height, rows, width, columns, c)
+    blocks = split.transpose(0, 2, 1, 3, 4)
+
+    # The first block tells the channels; the others must be the same ones of theirs.
     channels: Array = blocks[0, 0]
-    inside = channels.min() >= 0 and channels.max() < depth
-    return channels if inside and (blocks == pixels * depth + channels).all() else None
+    if channels.min() < 0 or channels.max() >= depth:
+        return None
+    pixels = np.arange(height * width, dtype=np.int32)
+    first_elements = pixels.reshape(height, width, 1, 1, 1) * depth
+    same = (blocks == first_elements + channels).all()
+    return channels if same else None
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Both orders of DEPTH_TO_SPACE, and blocks that are not square from reshapes and a
-    transpose.
+    """Return a DEPTH_TO_SPACE of either order, or one written as moves.
+
+    The moves are reshapes and a transpose, with blocks that need not be square.
     """
     build = Builder("pixel_shuffle")
     h, w, c = (int(n) for n in rng.integers(1, 5, 3))
-    form = int(rng.integers(3))
-    b = int(rng.integers(2, 4))
-    across = int(rng.integers(1, 4)) if form == 2 else b
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    y = build.add(
-        Relu(),
-        [build.input("x", TensorType((1, h, w, b * across * c), "int8", q))],
-        "x_relu",
-        q,
-    )
+    form = integer(rng, 0, 3)
+    b = integer(rng, 2, 4)
+    across = integer(rng, 1, 4) if form == 2 else b
+    q = random_quant(rng, 0.05)
+    image = int8_input(build, (1, h, w, b * across * c), q)
+    y = build.add(Relu(), [image], "x_relu", q)
+
     if form < 2:
-        y = build.add(DepthToSpace(b, ("DCR", "CRD")[form]), [y])
+        order = ("DCR", "CRD")[form]
+        y = build.add(DepthToSpace(b, order), [y])
     else:
         y = build.add(Reshape((h, w, b, c, across)), [y])
         y = build.add(Transpose((0, 2, 1, 4, 3)), [y])
         y = build.add(Reshape((1, h * b, w * across, c)), [y])
-    build.graph.outputs = [build.add(Relu(), [y], quant=q)]
-    return build.graph
+    return with_output(build, relu(build, y))

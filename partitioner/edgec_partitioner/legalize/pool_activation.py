@@ -13,10 +13,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, OpDef, Quant
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.fixed_point import activation_range
 from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec_partitioner.legalize._examples import (
+    choice,
+    int8_input,
+    integer,
+    one_op,
+    scale_between,
+)
 from edgec_partitioner.legalize._unary import ALL, applied
 
 KINDS = ("max_pool2d", "average_pool2d")
@@ -24,40 +31,38 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Clamp behind the pool."""
+    """Put the activation behind the pool."""
     spec = op.spec
     y = op.output
-    if (
-        not isinstance(spec, MaxPool2D | AveragePool2D)
-        or spec.act == "none"
-        or y.type.dtype != "int8"
-    ):
+    if not isinstance(spec, MaxPool2D | AveragePool2D) or spec.act == "none":
         return False
-    clamp = OpDef.registry[spec.act]()
-    if not np.array_equal(
-        applied(clamp, ALL, y.type, y.type),
-        np.clip(ALL, *activation_range(spec.act, y.type)),
-    ):
+    if y.type.dtype != "int8":
         return False
-    bare = r.add(
-        op, replace(spec, act="none"), op.inputs, f"{y.name}_pooled", y.type.quant
-    )
-    r.update(op, clamp, [bare])
+
+    # Compare both forms over all results that the pool can give.
+    activation = OpDef.registry[spec.act]()
+    separate = applied(activation, ALL, y.type, y.type)
+    low, high = activation_range(spec.act, y.type)
+    if not np.array_equal(separate, np.clip(ALL, low, high)):
+        return False
+
+    bare = replace(spec, act="none")
+    pooled = r.add(op, bare, op.inputs, f"{y.name}_pooled", y.type.quant)
+    r.update(op, activation, [pooled])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Either pool, every activation, at scales that put the bounds inside and outside
-    of int8.
+    """Return a pool with an activation.
+
+    The scales put the bounds of the activation inside and outside of int8.
     """
     build = Builder("pool_activation")
-    size = int(rng.integers(2, 6)) * 2
-    channels = int(rng.integers(1, 9))
-    quant = Quant.per_tensor(
-        float(np.float32(rng.uniform(0.005, 0.1))), int(rng.integers(-128, 128))
-    )
-    x = build.input("x", TensorType((1, size, size, channels), "int8", quant))
-    act = str(rng.choice(["relu", "relu6", "relu_n1_to_1"]))
+    size = integer(rng, 2, 6) * 2
+    channels = integer(rng, 1, 9)
+    scale = scale_between(rng, 0.005, 0.1)
+    quant = Quant.per_tensor(scale, integer(rng, -128, 128))
+    x = int8_input(build, (1, size, size, channels), quant)
+    act = choice(rng, ["relu", "relu6", "relu_n1_to_1"])
     pool = MaxPool2D if rng.integers(2) else AveragePool2D
-    build.graph.outputs = [build.add(pool((2, 2), (2, 2), act=act), [x])]
-    return build.graph
+    return one_op(build, pool((2, 2), (2, 2), act=act), x)

@@ -19,51 +19,64 @@ from edgec.ops.arithmetic import Maximum, Minimum
 from edgec.ops.binary import Mul, Sub
 from edgec.ops.prelu import PRelu
 from edgec.ops.unary import Relu
+from edgec_partitioner.legalize._examples import with_output
 
 KINDS = ("prelu",)
 BOUND = 1e-7
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """The form that fits the slopes."""
-    (x, slope), name = op.inputs, op.output.name
+    """Replace the rectifier by the form that fits its slopes."""
+    x, slope = op.inputs
     if x.type.dtype != "float32":
         return False
-    if slope.const is not None:
-        row = _of_channels(slope.const, x.type.shape[-1])
-    else:
-        row = None
+    if slope.const is None:
+        _subtract_negative_part(r, op)
+        return True
+
+    row = _channel_slopes(slope.const, x.type.shape[-1])
     if row is not None:
         r.update(op, PRelu(), [x, r.const(row, slope.name)])
-    elif slope.const is not None and (
-        (slope.const <= 1).all() or (slope.const >= 1).all()
-    ):
-        sloped = r.add(op, Mul(), [x, slope], f"{name}_sloped")
-        r.update(op, Maximum() if (slope.const <= 1).all() else Minimum(), [x, sloped])
+    elif (slope.const <= 1).all():
+        sloped = r.add(op, Mul(), [x, slope], f"{op.output.name}_sloped")
+        r.update(op, Maximum(), [x, sloped])
+    elif (slope.const >= 1).all():
+        sloped = r.add(op, Mul(), [x, slope], f"{op.output.name}_sloped")
+        r.update(op, Minimum(), [x, sloped])
     else:
-        minus_one = r.const(np.array(-1, np.float32), f"{name}_minus_one")
-        negative = r.add(
-            op,
-            Relu(),
-            [r.add(op, Mul(), [x, minus_one], f"{name}_negated")],
-            f"{name}_negative",
-        )
-        sloped = r.add(op, Mul(), [negative, slope], f"{name}_sloped")
-        r.update(op, Sub(), [r.add(op, Relu(), [x], f"{name}_positive"), sloped])
+        _subtract_negative_part(r, op)
     return True
 
 
-def _of_channels(slope: Array, channels: int) -> Array | None:
-    """The slopes of the channels, if all pixels have the same."""
+def _subtract_negative_part(r: Rewriter, op: Op) -> None:
+    """Replace a PRELU by relu(x) - slope * relu(-x), for slopes of any size."""
+    x, slope = op.inputs
+    name = op.output.name
+    minus_one = r.const(np.array(-1, np.float32), f"{name}_minus_one")
+    negated = r.add(op, Mul(), [x, minus_one], f"{name}_negated")
+    negative = r.add(op, Relu(), [negated], f"{name}_negative")
+    sloped = r.add(op, Mul(), [negative, slope], f"{name}_sloped")
+    positive = r.add(op, Relu(), [x], f"{name}_positive")
+    r.update(op, Sub(), [positive, sloped])
+
+
+def _channel_slopes(slope: Array, channels: int) -> Array | None:
+    """Return the slope of each channel, if all pixels have the same.
+
+    None if they differ between pixels.
+    """
     if slope.shape[-1:] != (channels,):
         return None
     rows = slope.reshape(-1, channels)
-    return rows[0].copy() if (rows == rows[0]).all() else None
+    first = rows[0]
+    return first.copy() if (rows == first).all() else None
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Slopes below 1, above 1, of both kinds, negative ones, of pixels or lines,
-    repeated, computed.
+    """Return a PRELU with slopes below 1, above 1, or of both kinds.
+
+    There is one slope for each element, pixel or line; some repeat those of the
+    channels, and some are computed.
     """
     build = Builder("prelu")
     h, w, c = (int(n) for n in rng.integers(2, 6, 3))
@@ -71,14 +84,13 @@ def example(rng: np.random.Generator) -> Graph:
     low, high = ((-0.5, 1.0), (1.0, 2.0), (-2.0, 2.0))[rng.integers(3)]
     shape = ((h, w, c), (h, w, 1), (h, 1, 1))[rng.integers(3)]
     data = rng.uniform(low, high, shape).astype(np.float32)
+
     form = rng.integers(3)
     if form == 0:
-        data = np.ascontiguousarray(
-            np.broadcast_to(data[:1, :1], (h, w, data.shape[-1]))
-        )
+        repeated = np.broadcast_to(data[:1, :1], (h, w, data.shape[-1]))
+        data = np.ascontiguousarray(repeated)
     if form == 1:
         slope = build.input("slope", TensorType(shape))
     else:
         slope = build.const(data, "slope")
-    build.graph.outputs = [build.add(PRelu(), [x, slope])]
-    return build.graph
+    return with_output(build, build.add(PRelu(), [x, slope]))

@@ -13,29 +13,28 @@ from edgec.ir import Builder, Graph, Op, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Mul
 from edgec.ops.unary import Neg, Square
+from edgec_partitioner.legalize._examples import integer, integers, one_op
 
 KINDS = ("neg", "square")
 BOUND = 1e-7
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Multiply."""
+    """Replace the function by a product."""
     (x,) = op.inputs
     if x.type.dtype != "float32":
         return False
-    if isinstance(op.spec, Square):
-        other = x
-    else:
-        other = r.const(np.array(-1, np.float32), f"{op.output.name}_minus_one")
-    r.update(op, Mul(), [x, other])
+    factor = x
+    if not isinstance(op.spec, Square):
+        minus_one = np.array(-1, np.float32)
+        factor = r.const(minus_one, f"{op.output.name}_minus_one")
+    r.update(op, Mul(), [x, factor])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Either, of any rank."""
+    """Return a negation or a square of a tensor of any rank."""
     build = Builder("products")
-    x = build.input(
-        "x", TensorType((1, *map(int, rng.integers(1, 9, int(rng.integers(1, 4))))))
-    )
-    build.graph.outputs = [build.add(Neg() if rng.integers(2) else Square(), [x])]
-    return build.graph
+    sizes = integers(rng, 1, 9, integer(rng, 1, 4))
+    x = build.input("x", TensorType((1, *sizes)))
+    return one_op(build, Neg() if rng.integers(2) else Square(), x)

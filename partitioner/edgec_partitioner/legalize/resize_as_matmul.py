@@ -27,6 +27,7 @@ from edgec.ops.conv import Conv2D
 from edgec.ops.resampling import Neighbours
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.shape import Transpose
+from edgec_partitioner.legalize._examples import choice, integer, one_op
 from edgec_partitioner.legalize._moves import maps
 from edgec_partitioner.legalize.large_transpose import best_cut
 
@@ -37,77 +38,73 @@ _TURN = Transpose((0, 3, 1, 2))
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Columns, then rows."""
+    """Interpolate the columns, then the rows."""
     spec = op.spec
     x = op.inputs[0]
-    if (
-        not isinstance(spec, ResizeBilinear)
-        or x.type.dtype != "float32"
-        or x.type.shape[0] != 1
-    ):
+    if not isinstance(spec, ResizeBilinear):
         return False
-    if x.type.shape[1:3] == (1, 1):  # tile_one_pixel takes it once it is quantized
+    if x.type.dtype != "float32" or x.type.shape[0] != 1:
         return False
-    (_, h, w, c), (_, out_h, out_w, _) = x.type.shape, op.output.type.shape
-    if not all(
-        _turns(shape)
-        for shape in ((1, h, w, c), (1, c, h, out_w), (1, out_w, c, out_h))
-    ):
+    # tile_one_pixel takes a single pixel once it is quantized.
+    if x.type.shape[1:3] == (1, 1):
         return False
+
+    _, h, w, c = x.type.shape
+    _, out_h, out_w, _ = op.output.type.shape
+    turned_shapes = ((1, h, w, c), (1, c, h, out_w), (1, out_w, c, out_h))
+    if not all(_turns(shape) for shape in turned_shapes):
+        return False
+
     rows, columns = spec.tables(x.type)
-    r.update(
-        op,
-        _TURN,
-        [_product(r, op, _product(r, op, x, columns, 2, "columns"), rows, 1, "rows")],
-    )
+    wide = _product(r, op, x, _matrix(columns, w), "columns")
+    resized = _product(r, op, wide, _matrix(rows, h), "rows")
+    r.update(op, _TURN, [resized])
     return True
 
 
-def _product(
-    r: Rewriter, op: Op, x: Value, places: Neighbours, axis: int, name: str
-) -> Value:
-    """`x` turned, and its last axis, which has been `axis` of the resized image,
-    interpolated.
+def _product(r: Rewriter, op: Op, x: Value, weights: Array, name: str) -> Value:
+    """Return `x` turned, with its last axis interpolated.
+
+    That axis is a side of the resized image. weights: [O, 1, 1, size], from `_matrix`.
     """
-    size = op.inputs[0].type.shape[axis]
     name = f"{op.output.name}_{name}"
-    weights = _matrix(places, size)
-    bias = np.zeros(len(places.low), np.float32)
-    inputs = [
-        r.add(op, _TURN, [x], f"{name}_in"),
-        r.const(weights, f"{name}_weights"),
-        r.const(bias, f"{name}_bias"),
-    ]
-    return r.add(op, Conv2D(), inputs, name)
+    turned = r.add(op, _TURN, [x], f"{name}_in")
+    filters = r.const(weights, f"{name}_weights")
+    no_bias = r.const(np.zeros(len(weights), np.float32), f"{name}_bias")
+    return r.add(op, Conv2D(), [turned, filters, no_bias], name)
 
 
 def _turns(shape: tuple[int, ...]) -> bool:
-    """Whether the transpose of such a tensor maps, whole or in parts."""
+    """Return whether the transpose of a tensor maps, whole or in parts."""
     x = Value("x", TensorType(shape))
-    turn = Op(_TURN, [x], [Value("y", _TURN.infer(x.type)[0])])
+    (turned_type,) = _TURN.infer(x.type)
+    turn = Op(_TURN, [x], [Value("y", turned_type)])
     return maps(turn) or best_cut(turn) is not None
 
 
 def _matrix(places: Neighbours, size: int) -> Array:
-    """Weights [O,1,1,size] of a 1x1 convolution that interpolates."""
-    low = places.low
-    high = places.high
+    """Return the weights [O, 1, 1, size] of a 1x1 convolution that interpolates.
+
+    out[o] = (1 - weight[o]) * in[low[o]] + weight[o] * in[high[o]]
+    """
+    count = len(places.low)
     weight = places.weight.astype(np.float32)
-    matrix = np.zeros((len(low), size), np.float32)
-    every = np.arange(len(low))
-    matrix[every, low] += 1 - weight
-    matrix[every, high] += weight
-    return matrix.reshape(len(low), 1, 1, size)
+    matrix = np.zeros((count, size), np.float32)
+    outputs = np.arange(count)
+    # At the edges both neighbours are the same, and their weights add up.
+    matrix[outputs, places.low] += 1 - weight
+    matrix[outputs, places.high] += weight
+    return matrix.reshape(count, 1, 1, size)
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Aligned corners, and enlargements by more than two in the other modes."""
+    """Return a resize with aligned corners, or an enlargement by more than two."""
     build = Builder("resize_as_matmul")
     h, w = (int(n) for n in rng.integers(2, 9, 2))
-    mode = str(rng.choice(["align_corners", "half_pixel", "asymmetric"]))
-    size = (h + int(rng.integers(1, 9)), w * int(rng.integers(1, 3)))
+    mode = choice(rng, ["align_corners", "half_pixel", "asymmetric"])
+    size = (h + integer(rng, 1, 9), w * integer(rng, 1, 3))
+    # The other modes map up to a factor of two.
     if mode != "align_corners":
-        size = (h * int(rng.integers(3, 5)), w + 1)
-    x = build.input("x", TensorType((1, h, w, int(rng.integers(1, 9)))))
-    build.graph.outputs = [build.add(ResizeBilinear(size, mode), [x])]
-    return build.graph
+        size = (h * integer(rng, 3, 5), w + 1)
+    x = build.input("x", TensorType((1, h, w, integer(rng, 1, 9))))
+    return one_op(build, ResizeBilinear(size, mode), x)

@@ -18,12 +18,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
 from edgec.ops.slice import slice_axes
 from edgec.ops.unary import Relu
+from edgec.ops.window import Pair
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    int32_bias,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 from edgec_partitioner.legalize._moves import replace_moves
 from edgec_partitioner.legalize._one_hot import Pick, pick_by_convolution
 
@@ -32,58 +41,65 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Find the image that the slices are of."""
+    """Replace the chain of moves through `op` if it slices an image with steps."""
     return replace_moves(r, op, _make)
 
 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
+    """Replace `move` by a convolution that picks every s-th pixel of `root`."""
     pick = Pick.of(index, root.type)
-    if pick is None or (
-        pick.kernel == (1, 1) and index.shape[:3] == root.type.shape[:3]
-    ):
-        return False  # channel_shuffle takes what stays at its place
+    if pick is None:
+        return False
+    # channel_shuffle takes channels that stay at their pixels.
+    if pick.kernel == (1, 1) and index.shape[:3] == root.type.shape[:3]:
+        return False
     return pick_by_convolution(r, move, root, pick)
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """One slice with any steps, or several joined; read as they are or by a
-    convolution.
+    """Return one slice with any steps, or several joined.
+
+    The result is read as it is or by a convolution.
     """
     build = Builder("strided_slice")
-    step = (int(rng.integers(1, 4)), int(rng.integers(2, 4)))
-    h, w = (s * int(rng.integers(3, 6)) + int(rng.integers(s)) for s in step)
-    c = int(rng.integers(1, 5))
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.add(
-        Relu(), [build.input("x", TensorType((1, h, w, c), "int8", q))], "x_relu", q
-    )
-    size = h // step[0], w // step[1]
-    first = int(rng.integers(2))
+    step = (integer(rng, 1, 4), integer(rng, 2, 4))
+    h, w = (s * integer(rng, 3, 6) + integer(rng, 0, s) for s in step)
+    c = integer(rng, 1, 5)
+    q = random_quant(rng, 0.05)
+    image = int8_input(build, (1, h, w, c), q)
+    x = build.add(Relu(), [image], "x_relu", q)
+
+    # A phase is every s-th row and column from one of the first s.
     phases = [(i, j) for i in range(step[0]) for j in range(step[1])]
-    chosen = rng.permutation(len(phases))[
-        : 1 if first else int(rng.integers(1, len(phases) + 1))
-    ]
-    parts: list[Value] = []
-    for i, j in (phases[k] for k in chosen):
-        rows = build.add(slice_axes(x.type, {1: (i, size[0], step[0])}), [x])
-        parts.append(
-            build.add(slice_axes(rows.type, {2: (j, size[1], step[1])}), [rows])
-        )
+    single = integer(rng, 0, 2)
+    order = rng.permutation(len(phases))
+    count = 1 if single else integer(rng, 1, len(phases) + 1)
+    parts = [_phase(build, x, phases[k], step) for k in order[:count]]
     y = build.add(Concat(3), parts) if len(parts) > 1 else parts[0]
+
     if rng.integers(2):
-        build.graph.outputs = [build.add(Relu(), [y], quant=q)]
-        return build.graph
-    kernel = int(rng.integers(1, 4))
-    half = int(kernel == 3) * int(rng.integers(2))
-    weights = rng.integers(-127, 128, (3, kernel, kernel, y.type.shape[3])).astype(
-        np.int8
-    )
-    bias = build.const(
-        rng.integers(-500, 500, 3).astype(np.int32),
-        "b",
-        Quant.per_tensor(y.type.scale * 0.01),
-    )
-    spec = Conv2D((1, 1) if half else (int(rng.integers(1, 3)),) * 2, (half,) * 4)
-    conv = [y, build.const(weights, "w", Quant.per_tensor(0.01)), bias]
-    build.graph.outputs = [build.add(spec, conv, quant=Quant.per_tensor(0.2, 3))]
-    return build.graph
+        return with_output(build, relu(build, y))
+    return with_output(build, _convolved(build, rng, y))
+
+
+def _phase(build: Builder, x: Value, start: Pair, step: Pair) -> Value:
+    """Return every step-th row and column of an image."""
+    _, h, w, _ = x.type.shape
+    rows = slice_axes(x.type, {1: (start[0], h // step[0], step[0])})
+    y = build.add(rows, [x])
+    columns = slice_axes(y.type, {2: (start[1], w // step[1], step[1])})
+    return build.add(columns, [y])
+
+
+def _convolved(build: Builder, rng: np.random.Generator, x: Value) -> Value:
+    """Return the result of a random convolution of `x`."""
+    kernel = integer(rng, 1, 4)
+    half = int(kernel == 3) * integer(rng, 0, 2)
+    shape = (3, kernel, kernel, x.type.shape[3])
+    weights = rng.integers(-127, 128, shape).astype(np.int8)
+    bias = int32_bias(build, rng, 3, 500, Quant.per_tensor(x.type.scale * 0.01))
+
+    stride = (1, 1) if half else (integer(rng, 1, 3),) * 2
+    spec = Conv2D(stride, (half,) * 4)
+    w = build.const(weights, "w", Quant.per_tensor(0.01))
+    return build.add(spec, [x, w, bias], quant=Quant.per_tensor(0.2, 3))

@@ -20,90 +20,119 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, OpDef, TensorType, Value
+from edgec.ir import Builder, Graph, Op, OpDef, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Elu, Selu
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.unary import Mish, Relu, Softplus, Tanh
+from edgec_partitioner.legalize._examples import float_image, one_op
 
 KINDS = ("elu", "selu", "softplus", "mish")
 BOUND = 0.0066
 
-_ONE_LESS_EXP = (0.0, 1.917867, -1.393686, 0.475819)
+ONE_LESS_EXP = (0.0, 1.917867, -1.393686, 0.475819)
 """1 - e^-z = 2s / (1 + s) by powers of s = tanh(z / 2), z >= 0."""
 
-_LOG_ONE_PLUS_EXP = (0.689077, -0.917124, 0.228047)
+LOG_ONE_PLUS_EXP = (0.689077, -0.917124, 0.228047)
 """log(1 + e^-z) = -log((1 + s) / 2) by powers of s."""
 
-_TANH_SOFTPLUS = (0.611155, 0.629174, -0.111155, -0.129174)
+TANH_SOFTPLUS = (0.611155, 0.629174, -0.111155, -0.129174)
 """tanh(log(1 + e^x)) = (3 + 2t - t²) / (5 - 2t + t²) by powers of t = tanh(x / 2)."""
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """The form of each function."""
-    parts, (x,), spec = _Parts(r, op), op.inputs, op.spec
+    """Replace each function by its polynomial of TANH."""
+    (x,) = op.inputs
+    spec = op.spec
     if x.type.dtype != "float32":
         return False
+    parts = _Parts(r, op)
     if isinstance(spec, Mish):
-        gate = parts.polynomial(parts.made(Tanh(), parts.times(x, 0.5)), _TANH_SOFTPLUS)
-        r.update(op, Mul(), [x, gate])
+        _mish(parts, x)
     elif isinstance(spec, Softplus):
-        positive = parts.made(Relu(), x)
-        negative = parts.made(Relu(), parts.times(x, -1))
-        s = parts.made(Tanh(), parts.times(parts.made(Add(), positive, negative), 0.5))
-        r.update(op, Add(), [positive, parts.polynomial(s, _LOG_ONE_PLUS_EXP)])
-    elif isinstance(spec, Elu | Selu):
-        gamma = spec.gamma if isinstance(spec, Selu) else 1.0
-        rate = spec.rate if isinstance(spec, Elu) else 1.0
-        if spec.alpha <= 0 or gamma <= 0 or rate <= 0:
-            return False
-        positive = parts.made(Relu(), x if gamma == 1 else parts.times(x, gamma))
-        s = parts.made(Tanh(), parts.made(Relu(), parts.times(x, -0.5 * rate)))
-        r.update(
-            op,
-            Sub(),
-            [
-                positive,
-                parts.polynomial(s, [gamma * spec.alpha * c for c in _ONE_LESS_EXP]),
-            ],
-        )
+        _softplus(parts, x)
+    elif isinstance(spec, Selu):
+        return _elu(parts, x, spec.gamma, spec.alpha, 1.0)
+    elif isinstance(spec, Elu):
+        return _elu(parts, x, 1.0, spec.alpha, spec.rate)
     return True
 
 
 class _Parts:
-    """Makes the parts of one op's replacement, right before it."""
+    """Adds the ops of a replacement right before the op that they replace."""
 
     def __init__(self, r: Rewriter, op: Op) -> None:
         self.r = r
         self.op = op
         self.name = op.output.name
 
-    def made(self, spec: OpDef, *inputs: Value) -> Value:
+    def add(self, spec: OpDef, *inputs: Value) -> Value:
         return self.r.add(self.op, spec, inputs, f"{self.name}_{spec.kind}")
 
     def number(self, value: float) -> Value:
         return self.r.const(np.array(value, np.float32), f"{self.name}_number")
 
     def times(self, x: Value, factor: float) -> Value:
-        return self.made(Mul(), x, self.number(factor))
+        return self.add(Mul(), x, self.number(factor))
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """By Horner's rule; coefficients from that of x^0 on."""
+        """Return a polynomial of x by Horner's rule.
+
+        The coefficients begin with that of x^0.
+        """
         y = self.times(x, coefficients[-1])
         for c in coefficients[-2:0:-1]:
-            y = self.made(Mul(), self.made(Add(), y, self.number(c)), x)
+            total = self.add(Add(), y, self.number(c))
+            y = self.add(Mul(), total, x)
         if coefficients[0]:
-            return self.made(Add(), y, self.number(coefficients[0]))
+            y = self.add(Add(), y, self.number(coefficients[0]))
         return y
 
 
+def _mish(parts: _Parts, x: Value) -> None:
+    """Replace x * tanh(softplus(x)), Misra 2019, arXiv:1908.08681."""
+    t = parts.add(Tanh(), parts.times(x, 0.5))
+    gate = parts.polynomial(t, TANH_SOFTPLUS)
+    parts.r.update(parts.op, Mul(), [x, gate])
+
+
+def _softplus(parts: _Parts, x: Value) -> None:
+    """Replace log(1 + e^x) = relu(x) + log(1 + e^-|x|).
+
+    |x| is relu(x) + relu(-x), as ABS does not map.
+    """
+    positive = parts.add(Relu(), x)
+    negative = parts.add(Relu(), parts.times(x, -1))
+    magnitude = parts.add(Add(), positive, negative)
+    s = parts.add(Tanh(), parts.times(magnitude, 0.5))
+    logarithm = parts.polynomial(s, LOG_ONE_PLUS_EXP)
+    parts.r.update(parts.op, Add(), [positive, logarithm])
+
+
+def _elu(parts: _Parts, x: Value, gamma: float, alpha: float, rate: float) -> bool:
+    """Replace gamma * (relu(x) - alpha * (1 - e^-z)), z = relu(-rate * x).
+
+    Return False, with the graph unchanged, if a parameter is not positive.
+    """
+    if alpha <= 0 or gamma <= 0 or rate <= 0:
+        return False
+    positive = parts.add(Relu(), x if gamma == 1 else parts.times(x, gamma))
+    half = parts.add(Relu(), parts.times(x, -0.5 * rate))
+    s = parts.add(Tanh(), half)
+
+    coefficients = [gamma * alpha * c for c in ONE_LESS_EXP]
+    negative = parts.polynomial(s, coefficients)
+    parts.r.update(parts.op, Sub(), [positive, negative])
+    return True
+
+
 def example(rng: np.random.Generator) -> Graph:
-    """Each function, of enough elements that one result is above 1; slopes up to 1."""
+    """Return one of the functions, with slopes up to 1.
+
+    It has enough elements that one result is above 1.
+    """
     build = Builder("tanh_polynomial")
-    x = build.input(
-        "x", TensorType((1, *map(int, rng.integers(4, 9, 2)), int(rng.integers(4, 9))))
-    )
+    x = float_image(build, rng, 4, 9)
     elu = Elu(float(rng.uniform(0.1, 1)), float(rng.uniform(0.5, 2)))
-    spec: OpDef = (Elu(), elu, Selu(), Softplus(), Mish())[rng.integers(5)]
-    build.graph.outputs = [build.add(spec, [x])]
-    return build.graph
+    functions: tuple[OpDef, ...] = (Elu(), elu, Selu(), Softplus(), Mish())
+    return one_op(build, functions[rng.integers(5)], x)

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType
+from edgec.ir import Builder, Graph, Op
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.broadcast import Tile
 from edgec.ops.resize import ResizeBilinear
+from edgec_partitioner.legalize._examples import (
+    choice,
+    flag,
+    int8_input,
+    integer,
+    one_op,
+    random_quant,
+)
 from edgec_partitioner.legalize._moves import whole
 
 KINDS = ("resize_bilinear", "resize_nearest")
@@ -24,20 +32,22 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     """Repeat the pixel."""
     x = op.inputs[0].type
     y = op.output.type
-    if x.shape[1:3] != (1, 1) or not whole(x) or x.quant != y.quant:
+    if x.shape[1:3] != (1, 1):
+        return False
+    if not whole(x) or x.quant != y.quant:
         return False
     r.update(op, Tile((1, *y.shape[1:3], 1)))
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Every coordinate mode, with the rounding of int8 and of uint8 models."""
+    """Return a resize in any coordinate mode.
+
+    It rounds like int8 or like uint8 models.
+    """
     build = Builder("tile_one_pixel")
-    q = Quant.per_tensor(0.1, int(rng.integers(-128, 128)))
-    x = build.input("x", TensorType((1, 1, 1, int(rng.integers(1, 40))), "int8", q))
-    mode = str(rng.choice(["align_corners", "half_pixel", "asymmetric"]))
-    size = (int(rng.integers(3, 9)), int(rng.integers(1, 9)))
-    build.graph.outputs = [
-        build.add(ResizeBilinear(size, mode, uint8=bool(rng.integers(2))), [x])
-    ]
-    return build.graph
+    q = random_quant(rng, 0.1)
+    x = int8_input(build, (1, 1, 1, integer(rng, 1, 40)), q)
+    mode = choice(rng, ["align_corners", "half_pixel", "asymmetric"])
+    size = (integer(rng, 3, 9), integer(rng, 1, 9))
+    return one_op(build, ResizeBilinear(size, mode, uint8=flag(rng)), x)

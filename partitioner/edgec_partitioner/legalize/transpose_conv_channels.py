@@ -14,73 +14,83 @@ from itertools import pairwise
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.transpose_conv import TransposeConv2D
+from edgec_partitioner.legalize._examples import (
+    channel_scales,
+    int8_input,
+    int8_weights,
+    integer,
+    random_quant,
+    with_output,
+)
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, part_of
 
 KINDS = ("transpose_conv2d",)
 BOUND = 0.0
 
-_MOST_PARTS = 8
+MAX_PARTS = 8
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Compute the channels in as few parts as map."""
-    if (
-        not isinstance(op.spec, TransposeConv2D)
-        or not constant_weights(op)
-        or op.spec.tflite_padding(op) is None
-    ):
+    if not isinstance(op.spec, TransposeConv2D) or not constant_weights(op):
         return False
+    # transpose_conv_pads changes the size first.
+    if op.spec.tflite_padding(op) is None:
+        return False
+
     channels = op.output.type.shape[3]
-    for count in range(2, min(_MOST_PARTS, channels) + 1):
+    for count in range(2, min(MAX_PARTS, channels) + 1):
         edges = [channels * i // count for i in range(count + 1)]
-        parts = [slice(a, b) for a, b in pairwise(edges)]
+        parts = [slice(first, last) for first, last in pairwise(edges)]
         if all(_part_helps(op, part) for part in parts):
-            r.update(
-                op, Concat(3), [_part(r, op, i, part) for i, part in enumerate(parts)]
-            )
+            results = [_part(r, op, i, part) for i, part in enumerate(parts)]
+            r.update(op, Concat(3), results)
             return True
     return False
 
 
 def _part_helps(op: Op, part: slice) -> bool:
+    """Return whether a part of the output channels breaks fewer rules."""
     x, *weights = op.inputs
-    cut = [
-        Value(v.name, v.type.with_shape(array(v)[part].shape), array(v)[part])
-        for v in weights
-    ]
-    y = op.output.type.with_shape((*op.output.type.shape[:3], part.stop - part.start))
-    return helps(op, op.spec, [x, *cut], y)
+    inputs = [x]
+    for v in weights:
+        data = array(v)[part]
+        inputs.append(Value(v.name, v.type.with_shape(data.shape), data))
+    y = op.output.type
+    channels = part.stop - part.start
+    return helps(op, op.spec, inputs, y.with_shape((*y.shape[:3], channels)))
 
 
 def _part(r: Rewriter, op: Op, i: int, part: slice) -> Value:
+    """Return part `i` of the output channels, with its weights and bias."""
     x, *weights = op.inputs
-    cut = [
-        r.const(array(v)[part], f"{v.name}_part{i}", part_of(v.type.quant, part))
-        for v in weights
-    ]
-    return r.add(
-        op, op.spec, [x, *cut], f"{op.output.name}_part{i}", op.output.type.quant
-    )
+    inputs = [x]
+    for v in weights:
+        quant = part_of(v.type.quant, part)
+        inputs.append(r.const(array(v)[part], f"{v.name}_part{i}", quant))
+    y = op.output
+    return r.add(op, op.spec, inputs, f"{y.name}_part{i}", y.type.quant)
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Just above the size that was seen to map; per tensor and per channel."""
+    """Return a transposed convolution just above the size that was seen to map.
+
+    The weights have one scale, or one for each channel.
+    """
     build = Builder("transpose_conv_channels")
-    channels = int(rng.integers(9, 17))
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.input("x", TensorType((1, 128, 128, 1), "int8", q))
-    scales = tuple(float(np.float32(s)) for s in rng.uniform(0.001, 0.02, channels))
+    channels = integer(rng, 9, 17)
+    q = random_quant(rng, 0.05)
+    x = int8_input(build, (1, 128, 128, 1), q)
+
+    scales = channel_scales(rng, 0.001, 0.02, channels)
+    quant = Quant.per_tensor(0.01)
     if rng.random() < 0.5:
         quant = Quant(scales, (0,) * channels, 0)
-    else:
-        quant = Quant.per_tensor(0.01)
-    w = build.const(
-        rng.integers(-127, 128, (channels, 3, 3, 1)).astype(np.int8), "w", quant
-    )
+    w = int8_weights(build, rng, (channels, 3, 3, 1), quant)
     spec = TransposeConv2D((2, 2), (0, 1, 0, 1))
-    build.graph.outputs = [build.add(spec, [x, w], quant=Quant.per_tensor(0.1, 3))]
-    return build.graph
+    y = build.add(spec, [x, w], quant=Quant.per_tensor(0.1, 3))
+    return with_output(build, y)

@@ -12,16 +12,23 @@ cheap.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, Quant
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.pad import Pad
 from edgec.ops.slice import slice_axes
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.window import Pads
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    int8_weights,
+    integer,
+    random_quant,
+    with_output,
+)
 from edgec_partitioner.legalize._weights import constant_weights
 
 KINDS = ("transpose_conv2d",)
@@ -29,81 +36,90 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Pad, convolve with SAME padding, cut."""
-    spec, (x, w, *_) = op.spec, op.inputs
-    if (
-        not isinstance(spec, TransposeConv2D)
-        or not constant_weights(op)
-        or spec.tflite_padding(op) is not None
-    ):
+    """Pad the image, convolve it with SAME padding, and cut the result."""
+    spec = op.spec
+    if not isinstance(spec, TransposeConv2D) or not constant_weights(op):
         return False
-    y = op.output.type
-    border = [(0, 0)]
-    pads = list[int]()
-    begin = list[int]()
-    for i in (0, 1):
-        size = x.type.shape[1 + i]
-        kernel = w.type.shape[1 + i]
-        stride = spec.stride[i]
-        before, after, same, first = _fit(
-            size, kernel, stride, spec.pads[2 * i], y.shape[1 + i]
-        )
-        border.append((before, after))
-        pads += same
-        begin.append(first)
-    whole = replace(spec, pads=(pads[0], pads[1], pads[2], pads[3]))
-    name = op.output.name
-    if any(any(p) for p in border):
-        x = r.add(op, Pad((*border, (0, 0))), [x], f"{x.name}_padded", x.type.quant)
-    (full,) = whole.infer(x.type, *(v.type for v in op.inputs[1:]))
-    if full.shape == y.shape:
-        r.update(op, whole, [x, *op.inputs[1:]])
-    else:
-        image = r.add(op, whole, [x, *op.inputs[1:]], f"{name}_whole", y.quant)
-        taken = {1 + i: (begin[i], y.shape[1 + i], 1) for i in (0, 1)}
-        r.update(op, slice_axes(image.type, taken), [image])
+    if spec.tflite_padding(op) is not None:
+        return False
+
+    x, *weights = op.inputs
+    y = op.output
+    vertical = _fit(op, spec, 0)
+    horizontal = _fit(op, spec, 1)
+    if any(vertical.border) or any(horizontal.border):
+        pad = Pad(((0, 0), vertical.border, horizontal.border, (0, 0)))
+        x = r.add(op, pad, [x], f"{x.name}_padded", x.type.quant)
+
+    same = replace(spec, pads=(*vertical.same_pads, *horizontal.same_pads))
+    inputs = [x, *weights]
+    (full,) = same.infer(*(v.type for v in inputs))
+    if full.shape == y.type.shape:
+        r.update(op, same, inputs)
+        return True
+
+    image = r.add(op, same, inputs, f"{y.name}_whole", y.type.quant)
+    _, height, width, _ = y.type.shape
+    rows = (vertical.first, height, 1)
+    columns = (horizontal.first, width, 1)
+    r.update(op, slice_axes(image.type, {1: rows, 2: columns}), [image])
     return True
 
 
-def _fit(
-    size: int, kernel: int, stride: int, pad: int, wanted: int
-) -> tuple[int, int, tuple[int, int], int]:
-    """Zeros before and after the image, SAME's pads, and the first element to take,
-    along one axis.
+@dataclass(frozen=True)
+class _Fit:
+    """A transposed convolution with SAME padding, along one axis.
 
-    SAME gives stride * size outputs, of which the first is the `top`-th sum, where
-    `pad` asks for the pad-th.
+    Attributes:
+        border: the zeros before and after the image.
+        same_pads: the pads of SAME.
+        first: the first element of the result that is asked for.
     """
-    total = max(0, kernel - stride)
-    top = total // 2
+
+    border: tuple[int, int]
+    same_pads: tuple[int, int]
+    first: int
+
+
+def _fit(op: Op, spec: TransposeConv2D, i: int) -> _Fit:
+    """Return how SAME padding gives the requested result along axis `i`.
+
+    SAME gives stride * size outputs. The first of them is the sum number `top`, where
+    the op asks for the sum number `pad`.
+    """
+    size = op.inputs[0].type.shape[1 + i]
+    kernel = op.inputs[1].type.shape[1 + i]
+    requested = op.output.type.shape[1 + i]
+    stride = spec.stride[i]
+    pad = spec.pads[2 * i]
+
+    top = max(0, kernel - stride) // 2
+    # Each zero before the image moves the first sum by a stride.
     before = max(0, -((pad - top) // stride))
     first = pad + stride * before - top
-    after = max(0, -(-(first + wanted) // stride) - (size + before))
-    return before, after, (top, kernel - stride - top), first
+    pixels = -(-(first + requested) // stride)
+    after = max(0, pixels - (size + before))
+    return _Fit((before, after), (top, kernel - stride - top), first)
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Kernels of 1 to 5, strides of 1 to 3, pads before and after; output padding; with
-    and without a bias.
+    """Return a transposed convolution whose pads are neither SAME nor VALID.
+
+    Kernels are of 1 to 5, strides of 1 to 3; negative pads after the image are output
+    padding.
     """
     build = Builder("transpose_conv_pads")
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.input(
-        "x",
-        TensorType((1, int(rng.integers(7, 9)), int(rng.integers(7, 9)), 3), "int8", q),
-    )
+    q = random_quant(rng, 0.05)
+    x = int8_input(build, (1, integer(rng, 7, 9), integer(rng, 7, 9), 3), q)
     while True:
-        stride = (int(rng.integers(1, 4)), int(rng.integers(1, 4)))
-        kernel = (int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+        stride = (integer(rng, 1, 4), integer(rng, 1, 4))
+        kernel = (integer(rng, 1, 6), integer(rng, 1, 6))
         pads: Pads = tuple(int(p) for p in rng.integers((0, -2, 0, -2), 4))  # type: ignore[assignment]
-        w = Quant.per_tensor(0.02)
-        weights = build.const(
-            rng.integers(-127, 128, (4, *kernel, 3)).astype(np.int8), "w", w
-        )
+        quant = Quant.per_tensor(0.02)
+        w = int8_weights(build, rng, (4, *kernel, 3), quant)
         spec = TransposeConv2D(stride, pads)
-        y = build.add(spec, [x, weights], quant=Quant.per_tensor(0.3, 3))
+        y = build.add(spec, [x, w], quant=Quant.per_tensor(0.3, 3))
+        # By chance the pads may have a name; then try others.
         if spec.tflite_padding(build.graph.ops[-1]) is None:
-            break
+            return with_output(build, y)
         build.graph.ops.clear()
-    build.graph.outputs = [y]
-    return build.graph

@@ -15,66 +15,94 @@ from itertools import product
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.transpose_conv import TransposeConv2D
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    int8_weights,
+    integer,
+    integers,
+    random_quant,
+    with_output,
+)
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, zeros
 
 KINDS = ("transpose_conv2d",)
 BOUND = 0.0
 
-_NARROW = 2
+NARROW_TAPS = 2
+"""A window of this size was reported to stay on the CPU."""
+
+_Position = int | None
+"""1: a zero tap is added before the others, 0: after them, None: none is added."""
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Add zero taps."""
-    spec, (x, w, *bias) = op.spec, op.inputs
+    """Add zero taps to the window."""
+    spec = op.spec
     if not isinstance(spec, TransposeConv2D) or not constant_weights(op):
         return False
-    o, kh, kw, c = w.type.shape
-    ahead = [(0, 1) if k == _NARROW else (None,) for k in (kh, kw)]
-    for top, left in product(*ahead):
-        if top is None and left is None:
-            return False
-        wide = zeros(w, (o, kh + (top is not None), kw + (left is not None), c))
-        wide[:, (top or 0) : (top or 0) + kh, (left or 0) : (left or 0) + kw] = array(w)
-        pads = (*_around(spec.pads[:2], top), *_around(spec.pads[2:], left))
-        wider = replace(spec, pads=pads)
-        if helps(
-            op, wider, [x, Value(w.name, w.type.with_shape(wide.shape), wide), *bias]
-        ):
-            r.update(
-                op, wider, [x, r.const(wide, f"{w.name}_wide", w.type.quant), *bias]
-            )
-            return True
-    return False
+    _, kernel_h, kernel_w, _ = op.inputs[1].type.shape
+    if NARROW_TAPS not in (kernel_h, kernel_w):
+        return False
+    choices = product(_positions(kernel_h), _positions(kernel_w))
+    return any(_widen(r, op, spec, top, left) for top, left in choices)
 
 
-def _around(pads: tuple[int, ...], ahead: int | None) -> tuple[int, int]:
-    """The pads that leave the same outputs when a zero tap was put before (1) or after
-    (0) the others.
-    """
+def _positions(taps: int) -> tuple[_Position, ...]:
+    return (0, 1) if taps == NARROW_TAPS else (None,)
+
+
+def _widen(
+    r: Rewriter, op: Op, spec: TransposeConv2D, top: _Position, left: _Position
+) -> bool:
+    """Add zero taps at these positions, if that helps the op."""
+    x, w, *bias = op.inputs
+    wide = _wide_weights(w, top, left)
+    pads = (*_around(spec.pads[:2], top), *_around(spec.pads[2:], left))
+    wider = replace(spec, pads=pads)
+
+    weights = Value(w.name, w.type.with_shape(wide.shape), wide)
+    if not helps(op, wider, [x, weights, *bias]):
+        return False
+    constant = r.const(wide, f"{w.name}_wide", w.type.quant)
+    r.update(op, wider, [x, constant, *bias])
+    return True
+
+
+def _wide_weights(w: Value, top: _Position, left: _Position) -> Array:
+    """Return the weights with a row and a column of zeros at these positions."""
+    o, kernel_h, kernel_w, c = w.type.shape
+    height = kernel_h + (top is not None)
+    width = kernel_w + (left is not None)
+    wide = zeros(w, (o, height, width, c))
+    first_row = top or 0
+    first_column = left or 0
+    rows = slice(first_row, first_row + kernel_h)
+    columns = slice(first_column, first_column + kernel_w)
+    wide[:, rows, columns] = array(w)
+    return wide
+
+
+def _around(pads: tuple[int, ...], position: _Position) -> tuple[int, int]:
+    """Return the pads that leave the same outputs after a zero tap was added."""
     before, after = pads
-    return (before, after) if ahead is None else (before + ahead, after + 1 - ahead)
+    if position is None:
+        return before, after
+    return before + position, after + 1 - position
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """2x2 with strides 2 and 1, SAME and VALID."""
+    """Return a 2x2 window with stride 2 and VALID, or stride 1 and SAME padding."""
     build = Builder("transpose_conv_window")
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.input(
-        "x",
-        TensorType(
-            (1, *map(int, rng.integers(2, 7, 2)), int(rng.integers(1, 5))), "int8", q
-        ),
-    )
-    shape = (int(rng.integers(1, 5)), 2, 2, x.type.shape[3])
-    w = build.const(
-        rng.integers(-127, 128, shape).astype(np.int8), "w", Quant.per_tensor(0.02)
-    )
+    q = random_quant(rng, 0.05)
+    x = int8_input(build, (1, *integers(rng, 2, 7, 2), integer(rng, 1, 5)), q)
+    shape = (integer(rng, 1, 5), 2, 2, x.type.shape[3])
+    w = int8_weights(build, rng, shape, Quant.per_tensor(0.02))
     if rng.random() < 0.5:
         spec = TransposeConv2D((2, 2))
     else:
         spec = TransposeConv2D((1, 1), (0, 1, 0, 1))
-    build.graph.outputs = [build.add(spec, [x, w], quant=Quant.per_tensor(0.1, 3))]
-    return build.graph
+    y = build.add(spec, [x, w], quant=Quant.per_tensor(0.1, 3))
+    return with_output(build, y)

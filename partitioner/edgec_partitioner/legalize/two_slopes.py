@@ -17,6 +17,14 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import LeakyRelu
 from edgec.ops.prelu import PRelu
 from edgec.ops.unary import Abs
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    integer,
+    integers,
+    random_quant,
+    scale_between,
+    with_output,
+)
 from edgec_partitioner.legalize._unary import ALL, applied, int8_table
 
 KINDS = ("leaky_relu", "abs")
@@ -26,40 +34,46 @@ BOUND = 0.0
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Give every channel the slope."""
     x = op.inputs[0]
-    want = int8_table(op)
-    if want is None or x.const is not None or x.type.rank == 0:
+    table = int8_table(op)
+    if table is None or x.const is not None or x.type.rank == 0:
         return False
-    slope = float(np.float32(op.spec.alpha)) if isinstance(op.spec, LeakyRelu) else -1.0
+    slope = -1.0
+    if isinstance(op.spec, LeakyRelu):
+        slope = float(np.float32(op.spec.alpha))
+
+    # The integer is the sign of the slope, its scale the magnitude.
+    sign = np.array(np.sign(slope), np.int8)
     quant = Quant.per_tensor(abs(slope) or 1.0)
-    one = np.array(np.sign(slope), np.int8)
-    got = applied(
-        PRelu(), ALL, x.type, op.output.type, (one, TensorType((), "int8", quant))
-    )
-    if not np.array_equal(got, want):
+    operand = (sign, TensorType((), "int8", quant))
+    results = applied(PRelu(), ALL, x.type, op.output.type, operand)
+    if not np.array_equal(results, table):
         return False
-    shape = (1,) * (min(x.type.rank, 3) - 1) + x.type.shape[-1:]
-    r.update(
-        op, PRelu(), [x, r.const(np.full(shape, one), f"{op.output.name}_slope", quant)]
-    )
+
+    # One slope for each channel, aligned to an image without its batch.
+    ones = (1,) * (min(x.type.rank, 3) - 1)
+    slopes = np.full(ones + x.type.shape[-1:], sign)
+    constant = r.const(slopes, f"{op.output.name}_slope", quant)
+    r.update(op, PRelu(), [x, constant])
     return True
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """Any rank, slopes gentle, steep and none, equal and unequal scales."""
+    """Return a leaky rectifier or a magnitude of a tensor of any rank.
+
+    Slopes are gentle, steep or zero; the scales of input and output may be equal.
+    """
     build = Builder("two_slopes")
-    shape = (1, *map(int, rng.integers(1, 9, int(rng.integers(1, 4)))))
-    scale = float(np.float32(rng.uniform(0.002, 0.3)))
-    zero = int(rng.integers(-128, 128))
-    x = build.input("x", TensorType(shape, "int8", Quant.per_tensor(scale, zero)))
+    shape = (1, *integers(rng, 1, 9, integer(rng, 1, 4)))
+    scale = scale_between(rng, 0.002, 0.3)
+    x = int8_input(build, shape, random_quant(rng, scale))
     if rng.random() < 0.3:
         spec = Abs()
     else:
-        spec = LeakyRelu(float(rng.choice([0.0, 0.01, 0.1, 0.3, rng.uniform(0, 3)])))
-    if rng.random() < 0.3:
-        out = scale
-    else:
-        out = float(np.float32(scale * rng.uniform(0.3, 2)))
-    build.graph.outputs = [
-        build.add(spec, [x], quant=Quant.per_tensor(out, int(rng.integers(-128, 128))))
-    ]
-    return build.graph
+        slopes = [0.0, 0.01, 0.1, 0.3, rng.uniform(0, 3)]
+        spec = LeakyRelu(float(rng.choice(slopes)))
+
+    out_scale = scale
+    if rng.random() >= 0.3:
+        out_scale = float(np.float32(scale * rng.uniform(0.3, 2)))
+    y = build.add(spec, [x], quant=random_quant(rng, out_scale))
+    return with_output(build, y)

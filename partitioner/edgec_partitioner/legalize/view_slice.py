@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, TensorType, Value
+from edgec.ir import Array, Builder, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.shape import Reshape
-from edgec.ops.slice import slice_axes
-from edgec.ops.unary import Relu
+from edgec.ops.slice import Slice, slice_axes
+from edgec_partitioner.legalize._examples import (
+    int8_input,
+    integer,
+    random_quant,
+    relu,
+    with_output,
+)
 from edgec_partitioner.legalize._moves import maps, replace_moves
 
 KINDS = ("slice", "gather", "reshape", "transpose")
@@ -23,54 +29,73 @@ BOUND = 0.0
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Find the tensor that the box is of."""
+    """Replace the chain of moves through `op` if it takes a box out of a tensor."""
     return replace_moves(r, op, _make)
 
 
 def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
-    if index.size == 0:
+    """Replace `move` by a slice of `root` and a reshape, as far as they are needed."""
+    cut = _box(root, index)
+    if cut is None or not _maps(move, root, cut):
         return False
-    places = np.unravel_index(index.reshape(-1), root.type.shape)
-    ranges = {
-        i: (int(p.min()), int(p.max() - p.min()) + 1, 1) for i, p in enumerate(places)
-    }
-    cut = slice_axes(root.type, ranges)
+    name = move.output.name
+    y = root
+    if cut.shape != root.type.shape:
+        y = r.add(move, cut, [root], f"{name}_part")
     shape = move.output.type.shape
-    everything = np.arange(root.type.size, dtype=index.dtype).reshape(root.type.shape)
-    if not np.array_equal(everything[cut.index()].reshape(-1), index.reshape(-1)):
-        return False
+    if cut.shape != shape:
+        y = r.add(move, Reshape(shape), [y], f"{name}_view")
+    return r.forward(move, y)
+
+
+def _box(root: Value, index: Array) -> Slice | None:
+    """Return the slice of `root` with the element numbers `index`.
+
+    None if the elements are no box, or are in another order.
+    """
+    if index.size == 0:
+        return None
+    flat_index = index.reshape(-1)
+    places = np.unravel_index(flat_index, root.type.shape)
+    ranges = {}
+    for axis, coordinates in enumerate(places):
+        first = int(coordinates.min())
+        last = int(coordinates.max())
+        ranges[axis] = (first, last - first + 1, 1)
+
+    # The box around the elements must have all of them, in this order.
+    cut = slice_axes(root.type, ranges)
+    numbers = np.arange(root.type.size, dtype=index.dtype)
+    box = numbers.reshape(root.type.shape)[cut.index()]
+    return cut if np.array_equal(box.reshape(-1), flat_index) else None
+
+
+def _maps(move: Op, root: Value, cut: Slice) -> bool:
+    """Return whether the slice and the reshape to the result of `move` map."""
     part = Value(f"{move.output.name}_part", root.type.with_shape(cut.shape))
-    view = Op(Reshape(shape), [part], [move.output])
-    if not maps(Op(cut, [root], [part])) or (shape != cut.shape and not maps(view)):
+    if not maps(Op(cut, [root], [part])):
         return False
-    if cut.shape == root.type.shape:
-        taken = root
-    else:
-        taken = r.add(move, cut, [root], part.name)
-    if cut.shape == shape:
-        viewed = taken
-    else:
-        viewed = r.add(move, Reshape(shape), [taken], f"{move.output.name}_view")
-    return r.forward(move, viewed)
+    shape = move.output.type.shape
+    return shape == cut.shape or maps(Op(Reshape(shape), [part], [move.output]))
 
 
 def example(rng: np.random.Generator) -> Graph:
-    """The queries, keys or values of attention, which a model takes from a tensor of
-    rank 5.
+    """Return the queries, keys or values of attention.
+
+    Models slice them from a tensor of rank 5.
     """
     build = Builder("view_slice")
     tokens, heads, depth = (int(n) for n in rng.integers(2, 6, 3))
-    q = Quant.per_tensor(0.05, int(rng.integers(-128, 128)))
-    x = build.input("x", TensorType((1, tokens, 3 * heads * depth), "int8", q))
-    y = build.add(
-        Reshape((1, tokens, 3, heads, depth)), [build.add(Relu(), [x], quant=q)]
-    )
-    which = int(rng.integers(3))
+    q = random_quant(rng, 0.05)
+    x = int8_input(build, (1, tokens, 3 * heads * depth), q)
+    y = build.add(Reshape((1, tokens, 3, heads, depth)), [relu(build, x)])
+    which = integer(rng, 0, 3)
     y = build.add(slice_axes(y.type, {2: (which, 1, 1)}), [y])
-    shape = (
+
+    shapes = (
         (1, tokens, heads * depth),
         (tokens, heads, depth),
         (tokens * heads, depth),
-    )[rng.integers(3)]
-    build.graph.outputs = [build.add(Relu(), [build.add(Reshape(shape), [y])], quant=q)]
-    return build.graph
+    )
+    y = build.add(Reshape(shapes[rng.integers(3)]), [y])
+    return with_output(build, relu(build, y))
