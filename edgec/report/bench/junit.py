@@ -95,6 +95,7 @@ def _case(suite: ElementTree.Element, verdict: BudgetVerdict, classname: str) ->
     )
     margin = f"margin {verdict.margin}" if verdict.margin else ""
     details = ", ".join(filter(None, [verdict.value, margin, plain(verdict.why)]))
+
     message = ": ".join(filter(None, [name, details]))
 
     if verdict.state == "fail":
