@@ -58,10 +58,12 @@ class Change:
         return np.asarray(x * self.times + self.plus)
 
     def undone(self, x: Array) -> Array:
-        """Return the original form of the changed values `x`, which must be complete."""
+        """Return the original form of the changed values `x`, which have all channels."""
         assert self.count is None
+
         original = (x - self.plus) / self.times
         if self.order is not None:
+            # The inverse of a permutation is its argsort.
             original = original[..., np.argsort(self.order)]
         return np.asarray(original)
 
@@ -79,6 +81,7 @@ def channel_changes(
     """
     original = lower(before)
     changes = _split(original, parts) if parts else {}
+
     producers = {op.output.name: op for op in original.ops if len(op.outputs) == 1}
     factors = _factors(producers, after)
     shifts = _shifts(producers, after, factors)
@@ -144,6 +147,7 @@ def _shifts(
         if new.shape != old.shape:
             continue
 
+        # A shifted input changes the result by the weights times the shift.
         input_shift = shifts.get(op.inputs[0].name)
         if input_shift is not None:
             matrix = link.maker.matrix(weight)
@@ -188,9 +192,12 @@ def _factor_by_weights(op: Op, original: Op, factors: Factors) -> Array | None:
     if input_factor is not None:
         rows = _times_input(rows, input_factor, depthwise=new.own)
 
+    # A tap that was zero stays zero, whatever the factor.
     nonzero = old.real != 0
+    # Divisions by zero become NaN, which the median skips.
     divisors = np.where(nonzero, old.real, 1.0)
     ratios = np.where(nonzero, rows / divisors, np.nan)
+
     has_weight = nonzero.any(1)
     # The median, not the mean: a reader of a channel that is zero throughout may have
     # divided it by any factor.
@@ -220,6 +227,7 @@ def _factor_by_bias(op: Op, original: Op, count: int) -> Array:
     if new.shape != old.shape or len(new) != count:
         return np.ones(count)
     # A bias that is zero now was shifted away: that is no factor.
+
     comparable = (old != 0) & (new != 0)
     divisors = np.where(old != 0, old, 1)
     return np.where(comparable, new / divisors, 1.0)
@@ -251,11 +259,13 @@ def _passed_factor(op: Op, factors: Factors) -> Array | None:
         input_factors.append(factors.get(value.name, no_change))
     channels = op.output.type.shape[-1:]
     if isinstance(op.spec, Concat):
+        # The channels of the inputs stand beside each other.
         joined = np.concatenate(input_factors)
         if len(joined) == channels[0]:
             return joined
     if isinstance(op.spec, Slice):
         first = input_factors[0]
+        # Only the slice of the last axis selects channels.
         if len(first) == op.inputs[0].type.shape[-1]:
             taken = op.spec.index()[-1]
             return first[taken]
@@ -264,6 +274,8 @@ def _passed_factor(op: Op, factors: Factors) -> Array | None:
         return None
     if any(len(factor) not in (1, channels[0]) for factor in input_factors):
         return None
+
+    # The factors of a product multiply.
     if isinstance(op.spec, Mul):
         broadcast = np.broadcast_arrays(*input_factors)
         return np.asarray(np.prod(broadcast, axis=0))
@@ -273,6 +285,7 @@ def _passed_factor(op: Op, factors: Factors) -> Array | None:
 
 def _activations(op: Op) -> list[Value]:
     """Return the inputs of an op that are neither constant nor weights."""
+
     activations = []
     for i, value in enumerate(op.inputs):
         if role(op, i) == "act" and value.const is None:

@@ -81,6 +81,7 @@ class ChannelSums:
     def hold(self, want: Array, held: Array) -> None:
         """Add the expected array of a sample, and the reals of its quantized form."""
         x = _by_channel(want, self.axis)
+
         error = _by_channel(held, self.axis).astype(np.float64) - x
         self._holding = self._holding + np.square(error).sum(0)
 
@@ -115,6 +116,7 @@ def _by_channel(array: Array, axis: int) -> Array:
     """Return an array as [pixel, channel]; a tensor of one dimension is one pixel."""
     if array.ndim == 0:
         return array.reshape(1, 1)
+
     moved = np.moveaxis(array, axis, -1)
     channels = moved.shape[-1]
     return np.ascontiguousarray(moved).reshape(-1, channels)
@@ -189,6 +191,7 @@ class Rounding:
             "inputs": self.inputs.sum(),
             "weights": self.weights.sum(),
         }
+
         total = max(MIN_TOTAL, sum(sums.values()))
         shares = {}
         for cause in sorted(sums, key=sums.__getitem__, reverse=True):
@@ -212,9 +215,11 @@ def rounding(
             return None
         known.append(sums)
 
+    # The variance of a uniform error of one step.
     result = _step(op.outputs[0].type) ** 2 / 12
     if weights is not None and len(known) == 1:
         return _rounding_of_product(weights, known[0], result)
+
     if op.spec.quant is QuantRule.SAME:
         # Such ops move or average elements: the noise of the inputs stays.
         shape = op.outputs[0].type.shape[-1:] or (1,)
@@ -245,8 +250,10 @@ def _rounding_of_product(
         noise = np.repeat(input_noise, multiplier)[:count]
         inputs = squares.sum(1) * noise
     else:
+        # Every output channel reads all input channels, by `taps / channels` taps each.
         power = np.full(count, input_power.sum() * (taps / channels))
         if taps % len(input_noise) == 0:
+            # The input channel is the last axis of the taps.
             by_channel = squares.reshape(count, -1, len(input_noise))
             inputs = by_channel.sum(1) @ input_noise
         else:

@@ -25,11 +25,14 @@ def distance(got: Array, want: Array) -> float:
     finite = np.isfinite(want)
     if not np.array_equal(np.isfinite(got), finite):
         return math.inf
+
+    # Infinities and NaN must be at the same places, with the same sign.
     if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
         return math.inf
     if not finite.any():
         return 0.0
 
+    # In float64, so that the difference of two large floats is not rounded.
     reference = want[finite].astype(np.float64)
     difference = got[finite].astype(np.float64) - reference
     return float(np.abs(difference).max()) / _span(reference)

@@ -117,6 +117,7 @@ def noise_of(
     if not step or not channels.count:
         return Noise(None, 0, None, None, None)
 
+    # The prediction of rounding needs the weights.
     excess = None
     worst = 0
     explained = None
@@ -124,7 +125,9 @@ def noise_of(
         explained = rounding(seen.op, Weights.of(seen.op), read)
         if explained is not None and explained.whole.shape == (channels.number,):
             ratios = channels.noise() / np.maximum(explained.whole, TINY)
+            # One channel may be wrong among many that are right.
             worst = int(ratios.argmax())
+
             excess = float(10 * np.log10(max(ratios[worst], TINY)))
 
     offset = None
@@ -152,8 +155,10 @@ def _inner_errors(seen: ValueRecord) -> Array:
     if held is None:
         return np.asarray(errors)
 
+    # An element within three quarters of a step of an end may have been clipped to it.
     low = held[0] + 0.75 * step
     high = held[1] - 0.75 * step
+
     inner = (expected > low) & (expected < high)
     inner &= (actual > low) & (actual < high)
     return np.where(inner, errors, np.nan)
@@ -196,7 +201,7 @@ def findings(
 
 
 def other_grid(seen: ValueRecord) -> LayerFinding | None:
-    """Return a finding if a result is quantized otherwise than A's, both of one type."""
+    """Return a finding if a result has another scale or zero point than A's."""
     if seen.op is None or seen.type is None:
         return None
     quant_b = seen.value.type.quant
@@ -383,6 +388,7 @@ def _result_shift(errors: Array, offset: float) -> LayerFinding | None:
     least = max(MIN_OFFSET_STEPS, SURE_DEVIATIONS * doubt)
     if not steps or not same_direction or abs(middle) <= least:
         return None
+
     direction = "high" if steps > 0 else "low"
     text = f"its result is {abs(offset):.2g} steps too {direction} everywhere"
     fix = f"the zero point of its result is off by {abs(steps)}"
@@ -450,6 +456,8 @@ def _excess_noise(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
         f"channel {noise.worst}{total} has {noise.excess_db:.0f} dB more noise than "
         "rounding explains"
     )
+
+    # The weights may show the cause; otherwise all constants are suspects.
     fix = _weights_remark(seen, noise.worst)
     if not fix:
         fix = "compare its weights, bias and scales with A's"
@@ -457,7 +465,7 @@ def _excess_noise(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
 
 
 def _weights_remark(seen: ValueRecord, channel: int) -> str:
-    """Return how the weights of a channel differ from A's; "" if they do not compare."""
+    """Return how the weights of a channel differ from A's, or ""."""
     weights = _both_weights(seen)
     if weights is None:
         return ""
@@ -519,7 +527,9 @@ def _unlike_weights(op: Op) -> Iterator[LayerFinding]:
     weights = Weights.of(op)
     if weights is None or not weights.real.any() or len(weights.real) < 2:
         return
+
     largest = np.abs(weights.real).max(1)
+    # Channels without any weight need no scale.
     alive = largest[largest > 0]
     ratio = float(largest.max() / np.median(alive))
     one_scale = len({*weights.steps.tolist()}) == 1
@@ -539,6 +549,8 @@ def _unlike_channels(seen: ValueRecord) -> Iterator[LayerFinding]:
     alive = power[power > 0]
     if seen.value.type.quant is None or len(alive) < 2:
         return
+
+    # Power is a square: its root is the ratio of magnitudes.
     ratio = float(np.sqrt(alive.max() / np.median(alive)))
     if ratio > UNLIKE_RATIO:
         channel = int(power.argmax())

@@ -128,6 +128,8 @@ class Spread:
         """Return the share of A's elements beyond B's range; None in float."""
         if limits(v.type) is None:
             return None
+
+        # Without any element, nothing is clipped.
         return self._clipped / max(1, self._elements)
 
     def used(self, v: Value) -> float | None:
@@ -135,6 +137,7 @@ class Spread:
         held = limits(v.type)
         if held is None or self.high < self.low:
             return None
+
         low, high = held
         if high <= low:
             return None
@@ -145,8 +148,10 @@ class Spread:
 
 def _bin_edges(ends: Sequence[float]) -> Array:
     """Return edges of equal bins between the smallest and the largest of `ends`."""
+
     start = min(ends)
     end = max(ends)
+    # A constant value would make bins without width.
     if end <= start:
         end = start + 1.0
     return np.linspace(start, end, BINS + 1)
@@ -308,10 +313,12 @@ class _Runs:
                 compared[v.name] = np.array(reals(array, v.type))
 
         outputs = self.a.run(sample, see)
+
         result = {}
         for value in self.a.outputs:
             if value.name in outputs:
                 result[value.name] = reals(outputs[value.name], value.type)
+        # What A computes is in the order of its own recipe: back to the original's.
         for name, real in compared.items():
             change = change_of(self.a.changes, name)
             if change is not None:
@@ -324,13 +331,16 @@ class _Runs:
     ) -> dict[str, Array | None]:
         """Compare the values of a free run, and return A's reals by B's names."""
         values = values_of(self.b)
+
         expected = {}
         for name, array in arrays_b.items():
             if name not in self.twins:
                 continue
             value = values[name]
+
             real_b = reals(array, value.type)
             real_a = self._expected(name, reals_a, real_b)
+
             expected[name] = real_a
             if real_a is not None:
                 record = self._record(value)
@@ -349,6 +359,7 @@ class _Runs:
         real = reals_a.get(twin.name)
         if real is None:
             return None
+
         change = change_of(self.b.changes, name)
 
         def as_b(perm: tuple[int, ...]) -> Array:
@@ -396,6 +407,7 @@ class _Runs:
         for value in (*op.inputs, *op.outputs):
             if value.const is not None:
                 continue
+            # Either side may have been reordered.
             for side in (self.a, self.b):
                 change = change_of(side.changes, value.name)
                 if change is not None and change.order is not None:
@@ -439,6 +451,7 @@ class _Runs:
 
     def _check_all(self, arrays: Mapping[str, Array]) -> None:
         """Compare the layers of a free run with the references of their ops."""
+
         for name in self.producers_b:
             if name in arrays:
                 self._check(name, arrays, arrays[name])
@@ -495,6 +508,7 @@ class _Runs:
         """Return the result over all samples, values in the order of their ops."""
         order = {name: i for i, name in enumerate(values_of(self.b))}
         positions = {id(placed.op): i for i, placed in enumerate(ops_of(self.b))}
+
         records = list(self.records.values())
         for record in records:
             record.index = -1
@@ -523,6 +537,7 @@ def _match(
         if count is not None:
             counts[name] = count
     relaid = a.channels_last is not b.channels_last
+
     matches = twins(values_b, values_a, relaid, counts)
 
     # Inputs without a twin by name are matched by their position.
@@ -548,6 +563,7 @@ def _output_names(a: Side, b: Side, matches: Mapping[str, Twin]) -> dict[str, st
     Outputs are matched by name, or by position if there are as many in both.
     """
     outputs_a = {v.name for v in a.outputs}
+
     names = {}
     for v in b.outputs:
         if v.name in matches and matches[v.name].name in outputs_a:

@@ -234,8 +234,10 @@ class Diff:
         """
         layers = []
         for layer in self.layers:
+            # Null alone would not tell "no noise at all" from "not known".
             exact = layer.sqnr_db == math.inf
             layers.append({**_without_infinities(asdict(layer)), "exact": exact})
+
         task = None
         if self.kind:
             figures = {name: round(x, 5) for name, x in self.task.items()}
@@ -305,6 +307,7 @@ def result(
 
 def _mostly_faulty(layers: Sequence[Layer]) -> bool:
     """Return whether most layers have a fault other than their kernel."""
+
     faulty = 0
     for layer in layers:
         if layer.fault is not None and layer.fault.kind != "kernel":
@@ -331,6 +334,7 @@ def _layers(b: Side, measured: Measured) -> list[Layer]:
     for record in records:
         assert record.op is not None
         read = [channels.get(v.name) for v in record.op.inputs]
+        # A broken kernel that is not edgec's has another remedy.
         noise = noise_of(record, read, b.complete)
         runner = "" if b.same_code else b.how
         layer_findings = findings(record, noise, b.complete, runner)
@@ -369,6 +373,7 @@ def _layer(
         excess_db=noise.excess_db,
         used=spread.used(record.value),
         clipped=spread.clipped(record.value),
+        # None tells "not checked" from "no difference".
         law=record.law.error if record.law.samples else None,
         low=spread.low,
         high=spread.high,
@@ -420,8 +425,11 @@ def _unexplained_db(layer: Layer) -> float:
 
 def _first_lossy(layers: Sequence[Layer]) -> Layer | None:
     """Return the first of the layers that lose most by themselves."""
+
     ratios = [_known(layer.own_centred_db) for layer in layers]
     lowest = min(ratios, default=math.inf)
+
+    # All layers are as good as float32 allows.
     if lowest >= FLOAT_DB:
         return None
     for layer, ratio in zip(layers, ratios, strict=True):

@@ -70,6 +70,7 @@ def ops_of(side: Side) -> list[Placed]:
     ops = []
     for part, graph in side.parts.items():
         for op in graph.ops:
+            # An op with several results has no single error.
             if len(op.outputs) == 1:
                 ops.append(Placed(op, part))
     return ops
@@ -77,10 +78,12 @@ def ops_of(side: Side) -> list[Placed]:
 
 def values_of(side: Side) -> dict[str, Value]:
     """Return every value other than constants, by name."""
+
     values = {}
     for value in (*side.inputs, *side.outputs):
         if value.const is None:
             values[value.name] = value
+
     for graph in side.parts.values():
         for value in graph.values():
             if value.const is None:
@@ -105,10 +108,13 @@ def walk(parts: Mapping[str, Graph], inputs: Sample, see: See) -> dict[str, Arra
             if value.name not in arrays:
                 put(value, inputs[value.name])
         for op in graph.ops:
+            # Constants are in the op.
             operands = {v: arrays[v.name] for v in op.inputs if v.const is None}
+
             results = run_op(op, operands)
             for value, array in zip(op.outputs, results, strict=True):
                 put(value, array)
+        # An output that is constant is computed by no op.
         for value in graph.outputs:
             if value.const is not None:
                 arrays[value.name] = value.const

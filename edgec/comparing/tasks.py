@@ -71,6 +71,7 @@ class TaskFigures:
 
         Nothing is added if these are not the outputs of the task.
         """
+        # The arrays by the names that the task knows.
         outputs_a = {}
         outputs_b = {}
         for name, (array_a, array_b) in outputs.items():
@@ -81,8 +82,10 @@ class TaskFigures:
             outputs_b[name] = array_b
 
         for name, shape in self.meaning.outputs.items():
+            # Without all outputs of the task there is no result.
             if name not in outputs_a or outputs_a[name].shape != shape:
                 return
+
         a = self._decode(outputs_a)
         b = self._decode(outputs_b)
         for name, figure in agreement(a, b, self.meaning.width).items():
@@ -118,6 +121,7 @@ def agreement(a: Result, b: Result, width: int) -> dict[str, float]:
 
 def _classes(a: Classes, b: Classes) -> dict[str, float]:
     """Return whether the first class is the same; two empty lists agree."""
+
     first_a = [c.index for c in a.classes[:1]]
     first_b = [c.index for c in b.classes[:1]]
     return {"top-1": float(first_a == first_b)}
@@ -170,6 +174,8 @@ def _pictures(a: Picture, b: Picture) -> dict[str, float]:
     noise = float(np.square(a.pixels.astype(np.float64) - b.pixels).mean())
     if not noise:
         return {"PSNR": MAX_PSNR_DB}
+
+    # The peak signal of 8-bit pixels over the mean squared error.
     ratio = 10 * float(np.log10(MAX_PIXEL**2 / noise))
     return {"PSNR": min(MAX_PSNR_DB, ratio)}
 

@@ -82,6 +82,8 @@ def _candidate_names(name: str, suffix: re.Pattern[str]) -> Iterator[str]:
         yield shorter
         name = shorter
         shorter = suffix.sub("", name)
+
+    # The other network may have the converted form alone.
     yield f"{name}_int8"
     yield f"{name}_f32"
 
@@ -97,7 +99,9 @@ def layouts(
     rank = len(mine)
     if len(theirs) != rank:
         return
+
     candidates = [tuple(range(rank))]
+    # The batch stays first; channels come from the last axis, or go there.
     if rank >= 3 and (relaid or theirs != mine):
         candidates.append((0, *range(2, rank), 1))
         candidates.append((0, rank - 1, *range(1, rank - 1)))
