@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 from edgec_devices.requirement import amount
 
-from edgec.benching.figures import Absent, figures
+from edgec.benching.figures import figures
+from edgec.benching.quantities import Absent
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import BudgetVerdict, verdicts
 from edgec.report.bench import wording

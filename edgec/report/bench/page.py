@@ -14,7 +14,8 @@ from edgec_devices.measurement import Measurement
 from edgec_devices.requirement import Figure, amount
 from markupsafe import Markup
 
-from edgec.benching.figures import ON_TPU, Absent, figures, spread
+from edgec.benching.figures import figures
+from edgec.benching.quantities import ON_TPU, Absent, spread
 from edgec.benching.result import EMULATOR, BenchReport, OpReport, SegmentReport
 from edgec.benching.verdicts import WORDS, passed, verdicts
 from edgec.emit.graph_file import GraphFile, GraphOp

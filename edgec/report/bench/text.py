@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from edgec_devices.requirement import amount
 
-from edgec.benching.figures import Absent, figures, spread
+from edgec.benching.figures import figures
+from edgec.benching.quantities import Absent, spread
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import WORDS, verdicts
 from edgec.report.bench import wording

@@ -20,7 +20,7 @@ from typing import Any
 
 from edgec_devices.measurement import Launch, Measurement
 
-from edgec.benching.figures import ON_TPU
+from edgec.benching.quantities import ON_TPU
 from edgec.benching.result import BenchReport
 from edgec.report.bench import wording
 from edgec.report.bench.timeline import moments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgec.benching.figures import ON_TPU
+from edgec.benching.quantities import ON_TPU
 from edgec.benching.result import BenchReport, OncePerLaunch, SegmentReport
 from edgec.report.terms import TERMS
 from edgec.report.wording import plain, size
