@@ -62,9 +62,7 @@ ALONE = BiasCorrection(inherited=False)
 PLAIN: tuple[RecipeStep, ...] = (Lower(), MinMaxRanges())
 WHOLE = Recipe.load("best").candidate.steps
 """Lower, separate, centre, equalize, choose, gptq, bias."""
-LARGE = tuple(
-    replace(s, rows=4000) if isinstance(s, Equalize) else s for s in WHOLE
-)
+LARGE = tuple(replace(s, rows=4000) if isinstance(s, Equalize) else s for s in WHOLE)
 """The same, but only large maps are equalized."""
 LITTLE = tuple(
     Narrow()

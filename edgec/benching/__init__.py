@@ -1,1 +1,1 @@
-"""From raw times of a device to a report, verdicts and files (`edgec bench`)."""
+"""Turns raw times of a device into a report, verdicts and files (`edgec bench`)."""

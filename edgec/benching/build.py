@@ -1,6 +1,4 @@
-"""From the raw times of a device, or the estimates of one that is not there, to a
-report.
-"""
+"""Builds a bench's report from raw times, or from the estimates of the cost model."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 
 from edgec_devices.decoding import from_json
 from edgec_devices.estimating import COST_MODEL
-from edgec_devices.measurement import Launch, Measurement, OpProfile
+from edgec_devices.measurement import Launch, Measurement, OpProfile, SegmentEstimate
 from edgec_devices.throttling import judge
 from edgec_runtime import Bundle, SegmentInfo
 
@@ -34,22 +32,23 @@ from edgec.errors import InputError
 from edgec.version import VERSION
 
 BUSY = 0.02
-"""Share of the time that others may have the processor without a word."""
+"""Share of the time that other programs may have the processor without a note."""
+NS_PER_MS = 1e6
 
 
 def read_graph(bundle: Bundle) -> GraphFile:
-    """Its report/graph.json; an empty one for a bundle of before there was one.
+    """Return the bundle's report/graph.json; an empty graph for bundles without one.
 
-    Raises InputError for a damaged one.
+    Raises InputError for a damaged file.
     """
     if GRAPH_FILE not in bundle.manifest.files:
         return GraphFile()
     hint = "compile the model again"
-    graph = from_json(
-        bundle.read(GRAPH_FILE), GraphFile, GRAPH_FILE, str(bundle.path), hint
-    )
+    data = bundle.read(GRAPH_FILE)
+    graph = from_json(data, GraphFile, GRAPH_FILE, str(bundle.path), hint)
     for i, op in enumerate(graph.ops):
-        if op.index != i or not all(0 <= r < i for r in op.reads):
+        in_order = all(0 <= read < i for read in op.reads)
+        if op.index != i or not in_order:
             raise InputError(
                 f"{GRAPH_FILE} is damaged: op {i} stands before what it reads",
                 str(bundle.path),
@@ -61,32 +60,28 @@ def read_graph(bundle: Bundle) -> GraphFile:
 def build_report(
     bundle: Bundle, m: Measurement, settings: Mapping[str, Any]
 ) -> BenchReport:
-    """Without budgets and comparison."""
+    """Return the report of a measurement, without budgets and comparison."""
     graph = read_graph(bundle)
-    shared = {
-        "model": bundle.manifest.name,
-        "bundle_sha256": hashlib.sha256(bundle.path.read_bytes()).hexdigest(),
-        "target": bundle.manifest.target,
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "edgec": VERSION,
-        "device": DeviceReport(**asdict(m.device), runner=m.runner),
-        "settings": settings,
-    }
-    estimated = not m.launches
     if m.runner == "session":
         files = bundle.manifest.libraries
     else:
         files = bundle.manifest.programs
-    rss = [one.rss for one in m.timed if one.rss]
-    sizes = memory(
-        bundle, files.get(m.device.target), m.device.target, graph, rss, estimated
-    )
-    make = _estimated if estimated else _measured
+    target = m.device.target
+    file = files.get(target)
+    rss = [launch.rss for launch in m.timed if launch.rss]
+    estimated = not m.launches
+    times = _estimated(bundle, m, graph) if estimated else _measured(bundle, m, graph)
     return BenchReport(
-        **shared,  # type: ignore[arg-type]
-        memory=sizes,
+        model=bundle.manifest.name,
+        bundle_sha256=hashlib.sha256(bundle.path.read_bytes()).hexdigest(),
+        target=bundle.manifest.target,
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        edgec=VERSION,
+        device=DeviceReport(**asdict(m.device), runner=m.runner),
+        settings=settings,
+        memory=memory(bundle, file, target, graph, rss, estimated),
         stream=m.stream,
-        **make(bundle, m, graph),
+        **times,
     )
 
 
@@ -94,107 +89,160 @@ def build_report(
 
 
 def _measured(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any]:
-    how, estimated = ("measured", False) if not m.device.emulated else (EMULATOR, True)
-    starts = [steady_part(one) for one in m.timed]
-    cut = [one for one, _ in starts]
-    unsteady = sum(not reached for _, reached in starts)
-    segments = tuple(
-        SegmentReport(
-            name=s.name,
-            place=s.place,
-            backend=m.backends[i],
-            latency=Series(
-                _rounds([one.segments[i] for one in m.timed], cut), estimated, how
-            ),
-            parts=_parts(graph, s) if m.backends[i] == "delegate" else {},
-            ops=_profiled(graph, s, [p.ops[i] for p in m.profiles])
-            if m.backends[i] == "c"
-            else (),
-            ops_how=how,
-        )
-        for i, s in enumerate(bundle.manifest.segments)
-    )
-    warmup = OncePerLaunch(
-        tuple(sum(one.total[:n]) / 1e6 for one, n in zip(m.timed, cut, strict=True)),
-        estimated,
-        how,
-    )
-    loads = tuple(one.load / 1e6 for one in m.timed if one.load is not None)
-    seen = [one.vitals for one in m.launches if one.vitals is not None]
+    """Return the fields of a report that come from the times of launches."""
+    starts = []
+    unsteady = 0
+    for launch in m.timed:
+        start, reached = steady_part(launch)
+        starts.append(start)
+        unsteady += not reached
+
+    segments = []
+    for i, info in enumerate(bundle.manifest.segments):
+        segments.append(_measured_segment(i, info, m, graph, starts))
+    latency = _series(m, [launch.total for launch in m.timed], starts)
+    vitals = [launch.vitals for launch in m.launches if launch.vitals is not None]
+
+    loads = [launch.load for launch in m.timed if launch.load is not None]
+    first = [launch.total[0] for launch in m.timed]
+    pairs = zip(m.timed, starts, strict=True)
+    warmup = [sum(launch.total[:start]) for launch, start in pairs]
+    # Most launches must become steady.
+    reached = 2 * unsteady < len(starts)
     return {
-        "load": OncePerLaunch(loads, estimated, how),
-        "first": OncePerLaunch(
-            tuple(one.total[0] / 1e6 for one in m.timed), estimated, how
-        ),
-        "steadiness": Steadiness(2 * unsteady < len(starts), max(cut), warmup),
-        "latency": Series(_rounds([one.total for one in m.timed], cut), estimated, how),
-        "segments": segments,
+        "load": _once_per_launch(m, loads),
+        "first": _once_per_launch(m, first),
+        "steadiness": Steadiness(reached, max(starts), _once_per_launch(m, warmup)),
+        "latency": latency,
+        "segments": tuple(segments),
         "profile_overhead": _overhead(m.profiles),
-        "vitals": judge(seen) if seen else None,
-        "waited": _rounds([one.waited for one in m.timed], cut)
-        if all(one.waited for one in m.timed)
-        else (),
-        "yardstick": tuple(tuple(ns / 1e6 for ns in one.yardstick) for one in m.timed),
+        "vitals": judge(vitals) if vitals else None,
+        "waited": _waited(m, starts),
+        "yardstick": tuple(_in_ms(launch.yardstick) for launch in m.timed),
         "notes": (*m.notes, *_measured_notes(bundle, m, unsteady)),
     }
 
 
-def steady_part(one: Launch) -> tuple[int, bool]:
-    """From which inference a launch is steady, not before its warm-up is over, and
-    whether it became so.
+def _measured_segment(
+    i: int, info: SegmentInfo, m: Measurement, graph: GraphFile, starts: Sequence[int]
+) -> SegmentReport:
+    """Return the report of segment `i`, from the first steady inferences on."""
+    backend = m.backends[i]
+    latency = _series(m, [launch.segments[i] for launch in m.timed], starts)
+    parts: Mapping[str, float] = {}
+    ops: tuple[OpReport, ...] = ()
+    if backend == "delegate":
+        parts = graph.segment(info.name).est_parts
+    elif backend == "c":
+        ops = _profiled(graph, info, [profile.ops[i] for profile in m.profiles])
+    return SegmentReport(
+        name=info.name,
+        place=info.place,
+        backend=backend,
+        latency=latency,
+        parts=parts,
+        ops=ops,
+        ops_how=latency.how,
+    )
+
+
+def _origin(m: Measurement) -> tuple[bool, str]:
+    """Return whether times are estimates, and how they were found.
+
+    The clock of an emulated machine measures the emulator, not the board.
     """
-    # Without the time that other programs had the processor: that comes and goes, and
+    return (True, EMULATOR) if m.device.emulated else (False, "measured")
+
+
+def _series(
+    m: Measurement, series: Sequence[Sequence[int]], starts: Sequence[int]
+) -> Series:
+    estimated, how = _origin(m)
+    return Series(_steady_ms(series, starts), estimated, how)
+
+
+def _once_per_launch(m: Measurement, ns: Sequence[int]) -> OncePerLaunch:
+    estimated, how = _origin(m)
+    return OncePerLaunch(_in_ms(ns), estimated, how)
+
+
+def steady_part(one: Launch) -> tuple[int, bool]:
+    """Return the first steady inference of a launch, and whether it became steady.
+
+    The steady part never begins before the warm-up is over.
+    """
+    # Without the time that other programs had the processor: it comes and goes, and
     # says nothing about warming up.
     waited = one.waited or (0,) * len(one.total)
-    found = steady_from(
-        [(ns - away) / 1e6 for ns, away in zip(one.total, waited, strict=True)]
-    )
-    if not found.reached or found.start >= len(one.total):
+    busy_ms = []
+    for total, away in zip(one.total, waited, strict=True):
+        busy_ms.append((total - away) / NS_PER_MS)
+
+    steady = steady_from(busy_ms)
+    if not steady.reached or steady.start >= len(one.total):
         return one.warmup, False
-    return max(found.start, one.warmup), True
+    return max(steady.start, one.warmup), True
 
 
-def _rounds(
-    series: Sequence[Sequence[int]], cut: Sequence[int]
+def _in_ms(ns: Sequence[int]) -> tuple[float, ...]:
+    return tuple(time / NS_PER_MS for time in ns)
+
+
+def _steady_ms(
+    series: Sequence[Sequence[int]], starts: Sequence[int]
 ) -> tuple[tuple[float, ...], ...]:
-    return tuple(
-        tuple(ns / 1e6 for ns in one[n:]) for one, n in zip(series, cut, strict=True)
-    )
+    """Return the times of each launch in ms, from its first steady inference on."""
+    pairs = zip(series, starts, strict=True)
+    return tuple(_in_ms(ns[start:]) for ns, start in pairs)
+
+
+def _waited(m: Measurement, starts: Sequence[int]) -> tuple[tuple[float, ...], ...]:
+    """Return the time without a processor of each steady inference, ms.
+
+    It is empty if a launch did not report it.
+    """
+    if not all(launch.waited for launch in m.timed):
+        return ()
+    return _steady_ms([launch.waited for launch in m.timed], starts)
 
 
 def _overhead(profiles: Sequence[OpProfile]) -> float | None:
-    """Of pairs that were run one after the other: a slow phase of the machine slows
-    both.
+    """Return how much longer a profiled inference takes, 0.01 is 1 %.
+
+    Pairs of inferences were run one after the other, so that a slow phase of the
+    machine slows both.
     """
-    pairs = [
-        new / old
-        for p in profiles
-        for new, old in zip(p.total, p.plain, strict=True)
-        if old
-    ]
-    return statistics.median(pairs) - 1 if pairs else None
+    ratios = []
+    for profile in profiles:
+        for profiled, plain in zip(profile.total, profile.plain, strict=True):
+            if plain:
+                ratios.append(profiled / plain)
+    return statistics.median(ratios) - 1 if ratios else None
 
 
 def _measured_notes(bundle: Bundle, m: Measurement, unsteady: int) -> list[str]:
+    """Return remarks on launches that were disturbed or ran otherwise than planned."""
     notes = []
     if unsteady:
         notes.append(
             f"{unsteady} of {len(m.timed)} launches did not become steady; "
             "all of what followed their warm-up counts."
         )
-    waited, total = (
-        sum(map(sum, series))
-        for series in ([o.waited for o in m.timed], [o.total for o in m.timed])
-    )
+
+    waited = sum(sum(launch.waited) for launch in m.timed)
+    total = sum(sum(launch.total) for launch in m.timed)
     if waited > BUSY * total:
         notes.append(
             f"{waited / total:.0%} of the time it waited for a processor that other "
             "programs had."
         )
-    pairs = zip(bundle.manifest.segments, m.backends, strict=True)
-    twins = [s.name for s, backend in pairs if (s.place, backend) == ("edgetpu", "c")]
-    if twins:
-        notes.append(f"{', '.join(twins)} ran as C on the CPU, not on an Edge TPU.")
+
+    on_cpu = []
+    for info, backend in zip(bundle.manifest.segments, m.backends, strict=True):
+        if info.place == "edgetpu" and backend == "c":
+            on_cpu.append(info.name)
+    if on_cpu:
+        notes.append(f"{', '.join(on_cpu)} ran as C on the CPU, not on an Edge TPU.")
     return notes
 
 
@@ -202,62 +250,81 @@ def _measured_notes(bundle: Bundle, m: Measurement, unsteady: int) -> list[str]:
 
 
 def _estimated(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any]:
-    segments = tuple(
-        SegmentReport(
-            name=s.name,
-            place=s.place,
-            backend=m.backends[i],
-            latency=Series(((e.ms,),) if e.ms is not None else (), True, e.how),
-            parts=_parts(graph, s) if m.backends[i] == COST_MODEL else {},
-            ops=tuple(_op(graph, s, call, op.ms) for call, op in enumerate(e.ops)),
-            ops_how=e.how,
-        )
-        for i, (s, e) in enumerate(
-            zip(bundle.manifest.segments, m.estimates, strict=True)
-        )
-    )
-    known = [s.latency.rounds[0][0] for s in segments if s.latency.rounds]
-    whole = ((sum(known) + m.between_ms,),) if len(known) == len(segments) else ()
+    """Return the fields of a report that come from the estimates of segments."""
+    segments = []
+    known = []
+    pairs = zip(bundle.manifest.segments, m.estimates, strict=True)
+    for i, (info, estimate) in enumerate(pairs):
+        segments.append(_estimated_segment(info, m.backends[i], estimate, graph))
+        if estimate.ms is not None:
+            known.append(estimate.ms)
+
+    # The whole is the sum of its segments, if all are known.
+    rounds: tuple[tuple[float, ...], ...] = ()
+    if len(known) == len(segments):
+        rounds = ((sum(known) + m.between_ms,),)
     nothing = OncePerLaunch((), True, "not estimated")
     return {
         "load": nothing,
         "first": nothing,
         "steadiness": Steadiness(True, 0, nothing),
-        "latency": Series(whole, True, "the sum of its segments"),
-        "segments": segments,
+        "latency": Series(rounds, True, "the sum of its segments"),
+        "segments": tuple(segments),
         "profile_overhead": None,
         "vitals": None,
         "notes": m.notes,
     }
 
 
+def _estimated_segment(
+    info: SegmentInfo, backend: str, estimate: SegmentEstimate, graph: GraphFile
+) -> SegmentReport:
+    """Return the report of an estimated segment."""
+    rounds = () if estimate.ms is None else ((estimate.ms,),)
+    parts: Mapping[str, float] = {}
+    if backend == COST_MODEL:
+        parts = graph.segment(info.name).est_parts
+    ops = []
+    for call, op in enumerate(estimate.ops):
+        ops.append(_op(graph, info, call, op.ms))
+    return SegmentReport(
+        name=info.name,
+        place=info.place,
+        backend=backend,
+        latency=Series(rounds, True, estimate.how),
+        parts=parts,
+        ops=tuple(ops),
+        ops_how=estimate.how,
+    )
+
+
 # ---- both
-
-
-def _parts(graph: GraphFile, s: SegmentInfo) -> Mapping[str, float]:
-    return graph.segment(s.name).est_parts
 
 
 def _profiled(
     graph: GraphFile, s: SegmentInfo, launches: Sequence[Sequence[Sequence[int]]]
 ) -> tuple[OpReport, ...]:
-    """launches: of each, of each op of the segment, ns by profiled inference."""
-    series = [
-        [ns for launch in launches for ns in launch[call]]
-        for call in range(min(map(len, launches), default=0))
-    ]
-    return tuple(
-        _op(graph, s, call, statistics.median(ns) / 1e6)
-        for call, ns in enumerate(series)
-        if ns
-    )
+    """Return the ops of a segment with their median times.
+
+    `launches` has, of each launch and each op, the times of profiled inferences (ns).
+    """
+    reports = []
+    for call in range(min(map(len, launches), default=0)):
+        times = [ns for launch in launches for ns in launch[call]]
+        if times:
+            median = statistics.median(times) / NS_PER_MS
+            reports.append(_op(graph, s, call, median))
+    return tuple(reports)
 
 
 def _op(graph: GraphFile, s: SegmentInfo, call: int, ms: float) -> OpReport:
-    """What the graph says of a segment's function, by its position."""
+    """Return the report of a segment's function, by its position.
+
+    Ops that the graph does not list have no kind and no source.
+    """
     names = graph.segment(s.name).functions
     name = names[call] if call < len(names) else f"op{call}"
-    for row in graph.ops:
-        if (row.segment, row.call) == (s.name, call):
-            return OpReport(name, row.kind, row.source, row.type, row.macs, ms)
+    for op in graph.ops:
+        if op.segment == s.name and op.call == call:
+            return OpReport(name, op.kind, op.source, op.type, op.macs, ms)
     return OpReport(name, "", "", "", 0, ms)

@@ -1,5 +1,6 @@
-"""Whether a build is slower than an earlier one: a statistical test that may answer
-that it cannot tell.
+"""Tests statistically whether a build is slower than an earlier one.
+
+The test may answer that it cannot tell.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,48 +17,65 @@ from edgec.benching.steady import checked
 from edgec.errors import InputError
 
 Rounds = Sequence[Sequence[float]]
-"""ms, launch by launch.
+"""Times in ms, launch by launch.
 
-Inferences of one launch resemble each other; launches are what is independent.
+Inferences of one launch resemble each other; only launches are independent.
 """
 Answer = Literal["regress", "same", "better", "cannot tell"]
 
 CONFIDENCE = 0.95
 FIGURE = "p10"
-"""What is compared: the tenth percentile of a launch, waiting for the processor taken
-off. It is what the program takes when nothing interferes. Medians follow the other work
-of the machine: with two to five busy processes on two cores, the medians of one build's
-launches were 146 to 466 ms where this was 49.7 to 50.0 ms.
+"""The compared figure: the tenth percentile of a launch, without the time that it
+waited for a processor. It is the time of the program when nothing interferes. Medians
+follow the other work of the machine: with two to five busy processes on two cores, the
+medians of one build's launches were 146 to 466 ms while this figure was 49.7 to 50.0
+ms.
 """
 ESTIMATE = "est. latency"
-"""What is compared of estimates."""
-_QUANTILE = 0.10
-_BETWEEN_BENCHES = 0.01
-"""Two benches of one build may differ by so much even where the launches of each agree;
-the most seen is 0.006.
+"""The compared figure of estimates."""
+QUANTILE = 0.10
+BETWEEN_BENCHES = 0.01
+"""Logarithm by which two benches of one build may differ even if the launches of each
+agree; the largest observed one is 0.006.
 """
-_TICK_MS = 1e-6
-"""One nanosecond: shorter times than the clock shows."""
-_MIN_LAUNCHES = next(
-    n for n in range(1, 9) if 1 - 2 / math.comb(2 * n, n) >= CONFIDENCE
-)
-"""Of each side; with fewer not even launches that are all slower than all others prove
-anything.
-"""
-_LEAST_RUNS = 3 * _MIN_LAUNCHES
+CLOCK_TICK_MS = 1e-6
+"""One nanosecond, the least time that the clock shows."""
+
+
+def _min_launches() -> int:
+    """Return how many launches of each side a proof needs.
+
+    With fewer, not even launches that are all slower than all others prove anything:
+    the probability of this order by chance is 1 in (2n choose n).
+    """
+    n = 1
+    while 1 - 2 / math.comb(2 * n, n) < CONFIDENCE:
+        n += 1
+    return n
+
+
+MIN_LAUNCHES = _min_launches()
+MIN_RUNS = 3 * MIN_LAUNCHES
 """A launch times no fewer than three inferences."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """verdict: "regress": surely slower than allowed; "better": surely faster; "same":
-    surely not slower than allowed.
+    """The outcome of a comparison.
 
-    ratio: new / old of `figure`; low and high: its confidence interval, of
-    `confidence`, which is below 0.95 where there are too few launches. machine: new /
-    old of the yardstick, 1.1: the machine was 10 % slower; 1 where there was none.
-    runs_needed: how many of each it would take at the noise seen, about; None where it
-    can tell, and where more runs would not help.
+    Attributes:
+        verdict: "regress": surely slower than allowed; "better": surely faster; "same":
+            surely not slower than allowed
+        ratio: new / old of `figure`
+        low: lower bound of the ratio's confidence interval
+        high: upper bound of the ratio's confidence interval
+        confidence: that of the interval; below 0.95 for too few launches
+        runs_needed: runs of each side that would tell at this noise, about; None if it
+            can tell, or more runs would not help
+        max_regress: how much slower is allowed, 0.05 is 5 %
+        machine: new / old of the yardstick; 1.1: the machine was 10 % slower; 1 without
+            a yardstick
+        figure: the compared figure
     """
 
     verdict: Answer
@@ -71,7 +89,7 @@ class Comparison:
     figure: str = FIGURE
 
     def sentence(self) -> str:
-        """For people."""
+        """Return the outcome in words."""
         limit = f"the {100 * self.max_regress:g} % allowed"
         words = {
             "regress": f"slower than {limit}",
@@ -79,24 +97,68 @@ class Comparison:
             "same": f"not slower than {limit}",
             "cannot tell": f"cannot tell whether it is slower than {limit}",
         }
-        return f"{words[self.verdict]}: {'; '.join(self._seen())}"
+        details = "; ".join(self._details())
+        return f"{words[self.verdict]}: {details}"
 
-    def _seen(self) -> Iterator[str]:
-        interval = (
-            f" ({self.low:.3f} to {self.high:.3f}, {100 * self.confidence:.0f} "
-            "% confidence)"
-        )
-        yield f"{self.figure} x {self.ratio:.3f}{interval if self.low < self.high else ''}"
-        moved = self.machine - 1
-        if abs(moved) >= _BETWEEN_BENCHES:
-            yield (
-                f"the machine itself was {100 * abs(moved):.1f} % "
-                f"{'slower' if moved > 0 else 'faster'}"
+    def _details(self) -> Iterator[str]:
+        """Yield the ratio, the change of the machine, and the runs that would tell."""
+        ratio = f"{self.figure} x {self.ratio:.3f}"
+        if self.low < self.high:
+            ratio += (
+                f" ({self.low:.3f} to {self.high:.3f}, {100 * self.confidence:.0f} "
+                "% confidence)"
             )
+        yield ratio
+
+        change = self.machine - 1
+        if abs(change) >= BETWEEN_BENCHES:
+            direction = "slower" if change > 0 else "faster"
+            yield f"the machine itself was {100 * abs(change):.1f} % {direction}"
+
         if self.runs_needed is not None:
             yield f"about {self.runs_needed} runs of each would tell"
         elif self.verdict == "cannot tell":
             yield "more runs alone would not tell"
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """An estimate of a shift of logarithms, and its confidence interval."""
+
+    shift: float
+    low: float
+    high: float
+
+    def widened(self, below: float, above: float) -> _Interval:
+        """Return the interval with its bounds moved apart."""
+        return _Interval(self.shift, self.low - below, self.high + above)
+
+    def verdict(self, limit: float) -> Answer:
+        """Return the answer that holds everywhere in the interval."""
+        if self.low > limit:
+            return "regress"
+        if self.high < 0:
+            return "better"
+        return "same" if self.high <= limit else "cannot tell"
+
+
+def compare_estimates(old: Rounds, new: Rounds, max_regress: float) -> Comparison:
+    """Compare two estimates, which have no noise; only the first values count.
+
+    Raises InputError if there is nothing to compare.
+    """
+    shift = math.log(_first(new) / _first(old))
+    ratio = math.exp(shift)
+    return Comparison(
+        verdict=_Interval(shift, shift, shift).verdict(math.log1p(max_regress)),
+        ratio=ratio,
+        low=ratio,
+        high=ratio,
+        confidence=1.0,
+        runs_needed=None,
+        max_regress=max_regress,
+        figure=ESTIMATE,
+    )
 
 
 def compare(
@@ -106,197 +168,205 @@ def compare(
     old_yardstick: Rounds = (),
     new_yardstick: Rounds = (),
     *,
-    old_waited: Rounds = (),
-    new_waited: Rounds = (),
-    exact: bool = False,
+    waited: tuple[Rounds, Rounds] = ((), ()),
 ) -> Comparison:
-    """Of the steady inferences of two benches, launch by launch.
+    """Compare the steady inferences of two benches.
 
     A launch counts as one observation: its tenth percentile. The ratio is the
     Hodges-Lehmann estimate on logarithms, and its interval is the exact one that
     belongs to the Mann-Whitney test (Hollander and Wolfe, Nonparametric Statistical
     Methods, 4.2 and 4.3): no distribution is assumed, and one or two launches that went
-    wrong move it little. It is widened by what benches of one build differ by. Where a
-    yardstick (a fixed loop, timed between inferences) took longer or shorter than in
-    the earlier run, it is widened to both readings: that all of this shift is in the
-    times, and that none is. waited: of each inference, the ms in which it had no
-    processor; taken off where both have it (generated C does not sleep, so that others
-    had it).
+    wrong move it little. It is widened by the difference of two benches of one build.
 
-    exact: both are computed, not sampled: their first values are compared as they are.
-    Raises InputError for values that are no durations, and where there is nothing to
+    If a yardstick (a fixed loop, timed between inferences) took longer or shorter than
+    in the earlier run, it is widened to both readings: that all of this shift is in the
+    times, and that none is.
+
+    Raises InputError for values that are no durations, and if there is nothing to
     compare.
+
+    Args:
+        old: the earlier inferences
+        new: the inferences of this run
+        max_regress: how much slower is allowed, 0.05 is 5 %
+        old_yardstick: the earlier yardstick
+        new_yardstick: the yardstick of this run
+        waited: the time that each inference, old and new, had no processor (ms). It is
+            subtracted if both are known: generated C does not sleep, so that other
+            programs had the processor
     """
+    if all(waited):
+        old = _without(old, waited[0])
+        new = _without(new, waited[1])
+    level = _common_level(old, new)
+    before = _of_launches(old, level)
+    now = _of_launches(new, level)
+    sampled, confidence = _shift(before, now)
+
     limit = math.log1p(max_regress)
-    if exact:
-        shift = math.log(_tick(_first(new)) / _tick(_first(old)))
-        found = _result(
-            _verdict(shift, shift, limit), (shift, shift, shift), 1.0, None, max_regress
-        )
-        return replace(found, figure=ESTIMATE)
-    if old_waited and new_waited:
-        old = _without(old, old_waited)
-        new = _without(new, new_waited)
-    # Of few inferences the least is near this quantile; the same one for both, or the
-    # shorter bench would look slower.
-    least = min((len(one) for one in (*old, *new) if one), default=1)
-    level = max(_QUANTILE, 1 / (least + 1))
-    was, now = (_of_launches(rounds, level) for rounds in (old, new))
-    shift, low, high, confidence = _shift(was, now)
-    machine = _machine(old_yardstick, new_yardstick)
-    wide = (shift, low - _BETWEEN_BENCHES, high + _BETWEEN_BENCHES)
-    hull = (shift, min(wide[1], wide[1] - machine), max(wide[2], wide[2] - machine))
-    if confidence >= CONFIDENCE:
-        verdict = _verdict(hull[1], hull[2], limit)
+    machine = _machine_shift(old_yardstick, new_yardstick)
+    interval = sampled.widened(BETWEEN_BENCHES, BETWEEN_BENCHES)
+    if machine > 0:
+        both_readings = interval.widened(machine, 0)
     else:
-        verdict = "cannot tell"
+        both_readings = interval.widened(0, -machine)
+    verdict: Answer = "cannot tell"
+    if confidence >= CONFIDENCE:
+        verdict = both_readings.verdict(limit)
+
     needed = None
-    if verdict == "cannot tell" and (
-        confidence < CONFIDENCE or _verdict(wide[1], wide[2], limit) == verdict
-    ):
-        each = statistics.median(len(one) for one in new if one)
-        needed = _runs_needed(
-            (shift, low, high), limit, (len(was), len(now)), each, confidence
-        )
-    return _result(verdict, hull, confidence, needed, max_regress, math.exp(machine))
-
-
-def _result(
-    verdict: Answer,
-    interval: tuple[float, float, float],
-    confidence: float,
-    needed: int | None,
-    max_regress: float,
-    machine: float = 1.0,
-) -> Comparison:
-    ratio, low, high = map(math.exp, interval)
+    if confidence < CONFIDENCE:
+        needed = _least_runs(new)
+    elif verdict == "cannot tell" and interval.verdict(limit) == verdict:
+        # Otherwise only the machine is in the way, which more runs do not change.
+        launches = (len(before), len(now))
+        needed = _runs_needed(sampled, limit, launches, new)
     return Comparison(
-        verdict, ratio, low, high, confidence, needed, max_regress, machine
+        verdict=verdict,
+        ratio=math.exp(both_readings.shift),
+        low=math.exp(both_readings.low),
+        high=math.exp(both_readings.high),
+        confidence=confidence,
+        runs_needed=needed,
+        max_regress=max_regress,
+        machine=math.exp(machine),
     )
-
-
-def _verdict(low: float, high: float, limit: float) -> Answer:
-    """Of an interval of the shift, logarithms."""
-    if low > limit:
-        return "regress"
-    if high < 0:
-        return "better"
-    return "same" if high <= limit else "cannot tell"
 
 
 # ---- observations
 
 
-def _of_launches(rounds: Rounds, level: float) -> list[float]:
-    """The logarithm of a quantile of each launch; launches without a steady inference
-    are left out.
+def _common_level(old: Rounds, new: Rounds) -> float:
+    """Return the quantile that is compared.
+
+    The least of few inferences is near a higher quantile than the tenth percentile. The
+    level is the same for both sides, or the shorter bench would look slower.
     """
-    found = [
-        math.log(_tick(float(np.quantile(checked(one), level, method="weibull"))))
-        for one in rounds
-        if len(one)
-    ]
-    if not found:
+    sizes = [len(launch) for launch in (*old, *new) if launch]
+    least = min(sizes, default=1)
+    return max(QUANTILE, 1 / (least + 1))
+
+
+def _of_launches(rounds: Rounds, level: float) -> list[float]:
+    """Return the logarithm of a quantile of each launch with steady inferences."""
+    logarithms = []
+    for launch in rounds:
+        if len(launch):
+            quantile = np.quantile(checked(launch), level, method="weibull")
+            logarithms.append(math.log(_at_least_tick(float(quantile))))
+    if not logarithms:
         raise InputError(
             "there are no times to compare", hint="measure again with more runs"
         )
-    return found
+    return logarithms
 
 
 def _first(rounds: Rounds) -> float:
-    values = [ms for one in rounds for ms in checked(one)]
-    if not values:
+    """Return the first time, ms; all of them must be durations."""
+    times = [ms for launch in rounds for ms in checked(launch)]
+    if not times:
         raise InputError("there are no times to compare", hint="measure again")
-    return float(values[0])
+    return _at_least_tick(float(times[0]))
 
 
-def _tick(ms: float) -> float:
-    return max(ms, _TICK_MS)
+def _at_least_tick(ms: float) -> float:
+    """Return a time with a logarithm."""
+    return max(ms, CLOCK_TICK_MS)
 
 
 def _without(rounds: Rounds, waited: Rounds) -> Rounds:
-    if [len(one) for one in rounds] != [len(one) for one in waited]:
+    """Return the times without the time waited for a processor."""
+    if [len(launch) for launch in rounds] != [len(launch) for launch in waited]:
         raise InputError(
             "the waiting times do not fit the inferences", hint="measure again"
         )
-    return [
-        np.maximum(checked(one) - checked(away), 0).tolist()
-        for one, away in zip(rounds, waited, strict=True)
-    ]
+    busy = []
+    for launch, away in zip(rounds, waited, strict=True):
+        difference = checked(launch) - checked(away)
+        busy.append(np.maximum(difference, 0).tolist())
+    return busy
 
 
-def _machine(old: Rounds, new: Rounds) -> float:
-    """How much longer the yardstick takes, a logarithm."""
+def _machine_shift(old: Rounds, new: Rounds) -> float:
+    """Return the logarithm of how much longer the yardstick takes; 0 without one."""
     if not any(map(len, old)) or not any(map(len, new)):
         return 0.0
-    return statistics.median(_of_launches(new, _QUANTILE)) - statistics.median(
-        _of_launches(old, _QUANTILE)
-    )
+    before = statistics.median(_of_launches(old, QUANTILE))
+    now = statistics.median(_of_launches(new, QUANTILE))
+    return now - before
 
 
 # ---- the test
 
 
-def _shift(
-    was: Sequence[float], now: Sequence[float]
-) -> tuple[float, float, float, float]:
-    """Estimate, bounds and confidence of how far `now` lies above `was`."""
-    differences = sorted(b - a for a in was for b in now)
-    counts = _rank_sums(len(was), len(now))
+def _shift(before: Sequence[float], now: Sequence[float]) -> tuple[_Interval, float]:
+    """Return the shift from `before` to `now`, and the confidence of its interval."""
+    differences = sorted(b - a for a in before for b in now)
+    counts = _rank_sums(len(before), len(now))
     total = sum(counts)
-    tail = 0
-    rank = 0
+
     # The bounds are the rank-th difference from either end; the first ones are taken
-    # even if they do not suffice.
-    while rank == 0 or (
-        rank < len(differences) // 2
-        and 1 - 2 * (tail + counts[rank]) / total >= CONFIDENCE
-    ):
-        tail += counts[rank]
+    # even if their confidence is too low.
+    tail = counts[0]
+    rank = 1
+    while rank < len(differences) // 2:
+        narrower_tail = tail + counts[rank]
+        if 1 - 2 * narrower_tail / total < CONFIDENCE:
+            break
+        tail = narrower_tail
         rank += 1
+
     confidence = max(0.0, 1 - 2 * tail / total)
-    return (
-        statistics.median(differences),
-        differences[rank - 1],
-        differences[-rank],
-        confidence,
-    )
+    median = statistics.median(differences)
+    return _Interval(median, differences[rank - 1], differences[-rank]), confidence
 
 
 def _rank_sums(m: int, n: int) -> list[int]:
-    """In how many of the orders of m and n values without a difference the Mann-Whitney
-    statistic is 0, 1, …, m n.
+    """Return the distribution of the Mann-Whitney statistic without a difference.
 
-    The coefficients of the Gaussian binomial, product over i of (1 - q^(n+i)) / (1 -
-    q^i).
+    Element u is the number of orders of m and n values with the statistic u, from 0 to
+    m n: the coefficients of the Gaussian binomial, product over i of (1 - q^(n+i)) / (1
+    - q^i).
     """
     counts = [1] + [0] * (m * n)
     for i in range(1, m + 1):
+        # Times (1 - q^(n+i)), from the highest power down.
         for k in range(m * n, n + i - 1, -1):
             counts[k] -= counts[k - n - i]
+
+        # Divided by (1 - q^i), from the lowest power up.
         for k in range(i, m * n + 1):
             counts[k] += counts[k - i]
     return counts
 
 
+def _typical_launch(rounds: Rounds) -> float:
+    """Return the median number of inferences in a launch."""
+    return statistics.median(len(launch) for launch in rounds if launch)
+
+
+def _least_runs(new: Rounds) -> int:
+    """Return how many runs make enough launches for any answer."""
+    return max(MIN_RUNS, math.ceil(MIN_LAUNCHES * _typical_launch(new)))
+
+
 def _runs_needed(
-    interval: tuple[float, float, float],
-    limit: float,
-    launches: tuple[int, int],
-    each: float,
-    confidence: float,
+    interval: _Interval, limit: float, launches: tuple[int, int], new: Rounds
 ) -> int | None:
-    """each: inferences in a launch.
+    """Return how many runs of each side would tell, or None if no number would.
 
     The interval shrinks with the square root of the launches.
     """
-    shift, low, high = interval
-    least = max(_LEAST_RUNS, math.ceil(_MIN_LAUNCHES * each))
-    if confidence < CONFIDENCE:
-        return least
-    gap = abs(limit - shift) - _BETWEEN_BENCHES
+    gap = abs(limit - interval.shift) - BETWEEN_BENCHES
     if gap <= 0:
         return None
-    half = high - shift if shift < limit else shift - low
-    harmonic = 2 / (1 / launches[0] + 1 / launches[1])
-    return max(least, math.ceil(harmonic * (half / gap) ** 2 * each))
+    if interval.shift < limit:
+        half_width = interval.high - interval.shift
+    else:
+        half_width = interval.shift - interval.low
+
+    before, now = launches
+    harmonic_mean = 2 / (1 / before + 1 / now)
+    launches_needed = harmonic_mean * (half_width / gap) ** 2
+    runs = math.ceil(launches_needed * _typical_launch(new))
+    return max(_least_runs(new), runs)

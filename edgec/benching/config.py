@@ -1,5 +1,4 @@
-"""The benches that edgec.toml asks for, so that a CI system calls `edgec bench` and
-nothing else.
+"""Reads the benches of edgec.toml, so that a CI system only calls `edgec bench`.
 
     [[bench]]
     bundle = "cartoon.edgec"            # paths are relative to edgec.toml
@@ -28,48 +27,59 @@ from edgec.benching.figures import parse_budgets
 from edgec.benching.request import Bench, share
 from edgec.errors import BundleError, EdgecError, InputError, did_you_mean
 
-_TABLES = ("bench", "devices")
+TABLES = ("bench", "devices")
+"""Tables that edgec.toml may have."""
 _T = TypeVar("_T")
 
 
 def benches(
     folder: Path, bundle: Path | None = None, on: str | None = None
 ) -> list[Bench]:
-    """What edgec.toml of a folder asks for, in its order; an empty list where there is
-    no such file or no such entry.
+    """Return the benches of a folder's edgec.toml in order; [] without a file or entry.
 
-    bundle: only entries of this one: those that name the file; else those of the same
-    model for the same target, with this file in place of theirs; or, if there is no
-    such file, those of a model of that name. on: only those on this device, a URL or a
-    name of [devices]. Raises InputError or UnsupportedError with the entry for whatever
-    is wrong in any of them; bundles and budgets are looked at in those that are
-    returned.
+    Raises InputError or UnsupportedError, with the entry, for any error in any entry;
+    bundles and budgets are checked only in the entries that are returned.
+
+    Args:
+        folder: the folder of edgec.toml
+        bundle: only entries of this bundle. They are the entries that name the file;
+            else those of the same model for the same target, with this file in place of
+            theirs; or, if there is no such file, those of a model of that name
+        on: only entries of this device, a URL or a name of [devices]
     """
-    found = _entries(folder)
+    entries = _entries(folder)
     if on is not None:
-        wanted = _place(resolve(on, folder))
-        found = [e for e in found if _place(e.bench.on) == wanted]
+        device = _device(resolve(on, folder))
+        entries = [entry for entry in entries if _device(entry.bench.on) == device]
     if bundle is not None:
-        found = _of_bundle(found, bundle)
-    for entry in found:
+        entries = _of_bundle(entries, bundle)
+    for entry in entries:
         entry.check()
-    return [entry.bench for entry in found]
+    return [entry.bench for entry in entries]
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """at: the file and the entry, for messages."""
+    """An entry of edgec.toml.
+
+    Attributes:
+        at: the file and the entry, for messages
+        bench: the bench
+    """
 
     at: str
     bench: Bench
 
     def model(self) -> tuple[str, str] | None:
-        """Name and target of its bundle; None where there is none yet."""
-        return self._opened(_model) if self.bench.bundle.is_file() else None
+        """Return the name and target of the bundle, or None if there is no bundle."""
+        if not self.bench.bundle.is_file():
+            return None
+        return self._with_bundle(_model)
 
     def check(self) -> None:
-        """That its bundle can be read, has code for its threads, and its budgets are of
-        figures that it could have. Raises InputError.
+        """Check the bundle, its code for the threads, and the budgets.
+
+        Raises InputError.
         """
         path = self.bench.bundle
         if not path.is_file():
@@ -78,82 +88,98 @@ class _Entry:
                 at=self.at,
                 hint=f"edgec compile MODEL -o {path}",
             )
-        self._opened(self._fits)
+        self._with_bundle(self._check_fit)
 
-    def _fits(self, opened: Bundle) -> None:
-        opened.manifest.check_threads(self.bench.threads, self.at)
-        parse_budgets(self.bench.budgets, opened, self.at, self.bench.streams > 0)
+    def _check_fit(self, bundle: Bundle) -> None:
+        bundle.manifest.check_threads(self.bench.threads, self.at)
+        streams = self.bench.streams > 0
+        parse_budgets(self.bench.budgets, bundle, self.at, streams)
 
-    def _opened(self, call: Callable[[Bundle], _T]) -> _T:
+    def _with_bundle(self, function: Callable[[Bundle], _T]) -> _T:
+        """Return the result of a function of the open bundle.
+
+        Errors of the bundle name the entry.
+        """
+        path = self.bench.bundle
         try:
-            with Bundle.open(self.bench.bundle) as opened:
-                return call(opened)
+            with Bundle.open(path) as bundle:
+                return function(bundle)
         except BundleError as e:
-            raise InputError(
-                f"{self.bench.bundle}: {e.what}", at=self.at, hint=e.hint
-            ) from e
+            raise InputError(f"{path}: {e.what}", at=self.at, hint=e.hint) from e
 
 
 def _entries(folder: Path) -> list[_Entry]:
+    """Return all entries of a folder's edgec.toml."""
     path = folder / CONFIG
-    table = read_config(folder)
-    for name in table:
-        if name not in _TABLES:
-            what = f"there is no table [{name}]{did_you_mean(name, _TABLES)}"
+    tables = read_config(folder)
+    for name in tables:
+        if name not in TABLES:
+            what = f"there is no table [{name}]{did_you_mean(name, TABLES)}"
             raise InputError(what, at=str(path), hint="write [[bench]] or [devices]")
+
     try:
-        rows = convert(table.get("bench", []), list[dict[str, Any]])
+        rows = convert(tables.get("bench", []), list[dict[str, Any]])
     except ValueError as e:
         what = "bench is not a list of tables"
         hint = "write [[bench]], with two brackets"
         raise InputError(what, at=str(path), hint=hint) from e
-    return [
-        _entry(row, f"{path}, [[bench]] {i}", folder) for i, row in enumerate(rows, 1)
-    ]
+
+    entries = []
+    for number, row in enumerate(rows, 1):
+        at = f"{path}, [[bench]] {number}"
+        entries.append(_entry(row, at, folder))
+    return entries
 
 
 def _entry(row: Mapping[str, Any], at: str, folder: Path) -> _Entry:
-    hints = {
-        f.name.replace("_", "-"): (f.name, get_type_hints(Bench)[f.name])
-        for f in fields(Bench)
-    }
+    """Return the entry of a table; `at` is its place, for messages."""
+    types = get_type_hints(Bench)
+    names = {f.name.replace("_", "-"): f.name for f in fields(Bench)}
     for key in row:
-        if key not in hints:
-            what = f"there is no key {key}{did_you_mean(key, hints)}"
-            raise InputError(what, at=at, hint=f"keys: {', '.join(hints)}")
+        if key not in names:
+            what = f"there is no key {key}{did_you_mean(key, names)}"
+            raise InputError(what, at=at, hint=f"keys: {', '.join(names)}")
     if "bundle" not in row:
         raise InputError(
             "it has no bundle", at=at, hint='for example: bundle = "cartoon.edgec"'
         )
+
     values = {}
     for key, value in row.items():
-        field, hint = hints[key]
-        values[field] = _read(key, hint, value, at, folder)
+        name = names[key]
+        values[name] = _read(key, types[name], value, at, folder)
     try:
-        return _Entry(f"{at} ({row['bundle']})", Bench(**values))
+        bench = Bench(**values)
     except EdgecError as e:
         raise type(e)(e.what, at=at, hint=e.hint) from e
+    return _Entry(f"{at} ({row['bundle']})", bench)
 
 
 def _read(key: str, hint: Any, value: Any, at: str, folder: Path) -> Any:
-    """A value of TOML as the field's type."""
-    kind = next(k for k in _FORMS if hint in (k, k | None))
-    form, words = _FORMS[kind]
+    """Return a value of TOML as the type of a field, which is `hint`."""
+    field_type = next(t for t in _FORMS if hint in (t, t | None))
+    form, words = _FORMS[field_type]
+    # A share may be a number or a text with "%".
+    if key == "max-regress":
+        form = form | str
     try:
-        found = convert(value, form | str if key == "max-regress" else form)
+        converted = convert(value, form)
     except ValueError as e:
         raise InputError(
             f"{key} = {value!r:.60} is not {words}", at=at, hint=f"give {words}"
         ) from e
+
     if key == "max-regress":
         return _located(key, value, share, at)
     if key == "on":
         return _located(key, value, lambda name: resolve(name, folder), at)
-    return folder / found if kind is Path else found
+    if field_type is Path:
+        return folder / converted
+    return converted
 
 
-# TOML's own range; Python reads larger ones
-_WHOLE = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_TOML_INT = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""The range of TOML's integers; Python's parser reads larger ones."""
 _FORMS: Mapping[Any, tuple[Any, str]] = {
     Path: (
         Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]*\Z")],
@@ -162,47 +188,54 @@ _FORMS: Mapping[Any, tuple[Any, str]] = {
     str: (str, "a text in quotes"),
     tuple[str, ...]: (tuple[str, ...], 'a list of texts, for example ["p95<=33ms"]'),
     bool: (bool, "true or false"),
-    int: (_WHOLE, "a whole number"),
-    float: (_WHOLE | float, "a number"),
+    int: (_TOML_INT, "a whole number"),
+    float: (_TOML_INT | float, "a number"),
 }
-"""By the type of a field: that of TOML's value, and what it should be in words."""
+"""By the type of a field: the type of TOML's value, and its description."""
 
 
 def _located(key: str, value: Any, read: Callable[[Any], Any], at: str) -> Any:
-    """What `read` makes of a value; its errors name the entry instead of the value's
-    own place.
-    """
+    """Return `read(value)`; its errors name the entry."""
     try:
         return read(value)
     except InputError as e:
-        what = e.what if str(value) in e.what else f"{key} = {value!r}: {e.what}"
+        what = e.what
+        if str(value) not in what:
+            what = f"{key} = {value!r}: {what}"
         raise InputError(what, at=at, hint=e.hint) from e
 
 
-def _place(url: str) -> tuple[str, str]:
-    """What tells devices apart: "local" and "local:" are one."""
-    kind, _, rest = link_module(url)
-    return kind, rest
+def _device(url: str) -> tuple[str, str]:
+    """Return the identity of a device: "local" and "local:" are the same."""
+    kind, _, address = link_module(url)
+    return kind, address
 
 
 def _of_bundle(entries: Sequence[_Entry], bundle: Path) -> list[_Entry]:
-    same = [e for e in entries if e.bench.bundle.resolve() == bundle.resolve()]
-    if same:
-        return same
+    """Return the entries of a bundle, see `benches`."""
+    path = bundle.resolve()
+    same_file = [e for e in entries if e.bench.bundle.resolve() == path]
+    if same_file:
+        return same_file
+
     if bundle.is_file():
         with Bundle.open(bundle) as opened:
-            wanted = _model(opened)
-        return [
-            replace(e, bench=replace(e.bench, bundle=bundle))
-            for e in entries
-            if e.model() == wanted
-        ]
-    return [
-        e
-        for e in entries
-        if (model := e.model()) is not None and model[0] == str(bundle)
-    ]
+            model = _model(opened)
+        same_model = []
+        for entry in entries:
+            if entry.model() == model:
+                bench = replace(entry.bench, bundle=bundle)
+                same_model.append(replace(entry, bench=bench))
+        return same_model
+
+    same_name = []
+    for entry in entries:
+        entry_model = entry.model()
+        if entry_model is not None and entry_model[0] == str(bundle):
+            same_name.append(entry)
+    return same_name
 
 
-def _model(opened: Bundle) -> tuple[str, str]:
-    return opened.manifest.name, opened.manifest.target
+def _model(bundle: Bundle) -> tuple[str, str]:
+    """Return the name and target of a bundle."""
+    return bundle.manifest.name, bundle.manifest.target

@@ -1,6 +1,4 @@
-"""Bytes of a bundle's code and constants, by the sections of the file that ran, beside
-what the compiler planned.
-"""
+"""Measures the code and constants of a bundle from the sections of an ELF file."""
 
 from __future__ import annotations
 
@@ -24,51 +22,57 @@ def memory(
     rss: Sequence[int],
     estimated: bool,
 ) -> MemoryUse:
-    """file: the bundle's program or library that ran, for `target`. graph: its
-    report/graph.json. rss: of each launch.
+    """Return the memory that a bundle uses and the compiler planned.
 
-    estimated: nothing ran on that hardware; then rss is what the file and its writable
-    memory come to.
+    Args:
+        bundle: the bundle
+        file: the bundle's program or library that ran, if it is known
+        target: the target of the file
+        graph: the bundle's report/graph.json
+        rss: peak resident size of each launch, bytes
+        estimated: whether nothing ran on the target; the resident size is then the sum
+            of the file and its planned memory
     """
     code, constants, data = sections(bundle.read(file)) if file else (0, 0, 0)
-    m = bundle.manifest
-    constants += m.files[m.weights[target]].bytes if target in m.weights else 0
+    manifest = bundle.manifest
+    if target in manifest.weights:
+        weights_file = manifest.weights[target]
+        constants += manifest.files[weights_file].bytes
     plan = {
-        "arena": max((s.arena for s in m.segments), default=0),
-        "tensors": sum(t.nbytes for t in m.tensors.values()),
-        "constants": sum(s.constants for s in graph.segments),
+        "arena": max((segment.arena for segment in manifest.segments), default=0),
+        "tensors": sum(tensor.nbytes for tensor in manifest.tensors.values()),
+        "constants": sum(segment.constants for segment in graph.segments),
     }
+
+    peak = max(rss, default=None)
     if estimated:
-        # Pages of .bss that nobody touches do not count: the sample store of main.c is
+        # Pages of .bss that nothing touches do not count: the sample store of main.c is
         # nearly all of it.
-        return MemoryUse(
-            code + constants + plan["arena"] + plan["tensors"],
-            True,
-            code,
-            constants,
-            data,
-            plan,
-        )
-    return MemoryUse(max(rss, default=None), False, code, constants, data, plan)
+        peak = code + constants + plan["arena"] + plan["tensors"]
+    return MemoryUse(peak, estimated, code, constants, data, plan)
 
 
 def sections(data: bytes) -> tuple[int, int, int]:
-    """Mapped bytes of an ELF file: executable, read-only, writable (with .bss).
+    """Return the mapped bytes of an ELF file: executable, read-only, writable.
 
-    (0, 0, 0) for anything else.
+    The writable bytes include .bss. Other files give (0, 0, 0).
     """
-    found = [0, 0, 0]
+    executable = 0
+    read_only = 0
+    writable = 0
     try:
         for section in ELFFile(io.BytesIO(data)).iter_sections():
             flags = section["sh_flags"]
-            if flags & SH_FLAGS.SHF_ALLOC:
-                found[
-                    0
-                    if flags & SH_FLAGS.SHF_EXECINSTR
-                    else 2
-                    if flags & SH_FLAGS.SHF_WRITE
-                    else 1
-                ] += section["sh_size"]
+            size = section["sh_size"]
+            # Other sections, such as debug information, are not mapped.
+            if not flags & SH_FLAGS.SHF_ALLOC:
+                continue
+            if flags & SH_FLAGS.SHF_EXECINSTR:
+                executable += size
+            elif flags & SH_FLAGS.SHF_WRITE:
+                writable += size
+            else:
+                read_only += size
     except ELFError:
         return 0, 0, 0
-    return found[0], found[1], found[2]
+    return executable, read_only, writable

@@ -1,6 +1,4 @@
-"""One bench as it is asked for: by options of `edgec bench`, or by an entry of
-edgec.toml.
-"""
+"""Holds the request for a bench, from options of `edgec bench` or from edgec.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ from edgec_runtime.bundle.manifest import MAX_THREADS
 from edgec.errors import InputError
 
 MAX_REGRESS = 0.05
+"""Default limit to a regression: 5 % slower."""
 FRAMES = 250
+"""Frames of a stream by default."""
 MAX_FRAMES = 100_000
 FILES = ("json", "junit", "markdown", "trace", "html")
 """The fields of a Bench that are files to write."""
@@ -25,20 +25,26 @@ _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)\s*")
 
 @dataclass(frozen=True)
 class Bench:
-    """What to bench, where, and what must hold; the fields are the options of `edgec
-    bench`.
+    """A bundle to bench, the device, and the requirements.
 
-    on: a URL. budgets: expressions, not yet read (figures.parse_budgets). runs,
-    seconds: of timed inferences in all; None: as many as the defaults say. timeout:
-    seconds for which nothing may move on the way to the device. compare: the --json of
-    an earlier run. max_regress: how much slower than that is too slow, 0.05 is 5 %.
-    accept_estimates: an estimate may satisfy a budget. accept_throttling: a run that
-    throttled may pass. json, junit, markdown, trace, html: files to write.
+    The fields are the options of `edgec bench`. Raises InputError for a value out of
+    its range.
 
-    threads: of the CPU. frames: so many as a stream too; with a source alone FRAMES.
-    source: of these, on this machine, as of edgec webcam.
-
-    Raises InputError for a value out of its range.
+    Attributes:
+        bundle: path of the bundle
+        on: URL of the device
+        budgets: expressions, not yet parsed (see figures.parse_budgets)
+        runs: timed inferences in all; None for the default
+        seconds: time of the timed inferences in all, s; None for the default
+        threads: threads of the CPU
+        timeout: time without any progress after which the device is given up, s
+        compare: the --json of an earlier run
+        max_regress: how much slower than the earlier run is too slow, 0.05 is 5 %
+        accept_estimates: whether an estimate may satisfy a budget
+        accept_throttling: whether a run that throttled may pass
+        json, junit, markdown, trace, html: files to write
+        frames: frames of a stream that is run too; with a source FRAMES by default
+        source: source of the frames on this machine, as of edgec webcam
     """
 
     bundle: Path
@@ -61,13 +67,21 @@ class Bench:
     source: str | None = None
 
     def __post_init__(self) -> None:
+        """Check every field; raises InputError."""
+        self._check_numbers()
+        self._check_stream()
+        if not 0 < self.max_regress < 10:
+            what = f"{self.max_regress:g} is no limit to a regression"
+            raise InputError(
+                what, hint="give more than 0 and less than 1000%, for example 5%"
+            )
+
+    def _check_numbers(self) -> None:
         if self.runs is not None and not 1 <= self.runs <= MAX_RUNS:
             raise InputError(
                 f"cannot time {self.runs} runs", hint=f"give runs from 1 to {MAX_RUNS}"
             )
-        if self.seconds is not None and not (
-            math.isfinite(self.seconds) and self.seconds > 0
-        ):
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(
                 f"cannot time for {self.seconds:g} seconds", hint="give seconds above 0"
             )
@@ -76,11 +90,13 @@ class Bench:
                 f"nothing runs on {self.threads} threads",
                 hint=f"give 1 to {MAX_THREADS}",
             )
-        if not (math.isfinite(self.timeout) and self.timeout >= 1):
+        if not 1 <= self.timeout < math.inf:
             raise InputError(
                 f"cannot wait for {self.timeout:g} seconds",
                 hint="give a timeout of 1 or more",
             )
+
+    def _check_stream(self) -> None:
         if self.frames is not None and not 2 <= self.frames <= MAX_FRAMES:
             raise InputError(
                 f"cannot time a stream of {self.frames} frames",
@@ -98,21 +114,17 @@ class Bench:
                 "--json has a camera's figures"
             )
             raise InputError("--source is of this machine", at=self.on, hint=hint)
-        if not 0 < self.max_regress < 10:
-            what = f"{self.max_regress:g} is no limit to a regression"
-            raise InputError(
-                what, hint="give more than 0 and less than 1000%, for example 5%"
-            )
 
     @property
     def streams(self) -> int:
-        """How many frames of a stream are wanted."""
-        return self.frames or (FRAMES if self.source is not None else 0)
+        """Return the number of frames of the stream to run; 0 for none."""
+        if self.frames:
+            return self.frames
+        return FRAMES if self.source is not None else 0
 
 
 def share(value: str | float) -> float:
-    """A limit to a regression as people write it, "5%", "0.05" or 0.05, as a part of
-    the whole.
+    """Return a limit to a regression, "5%", "0.05" or 0.05, as a part of the whole.
 
     Raises InputError for anything else, and for a bare 5, which is more likely to mean
     5 % than 500 %.
@@ -126,4 +138,6 @@ def share(value: str | float) -> float:
             f'"{value}" is no share: it could be {value}% or {100 * number:g}%',
             hint=f"write {value}%",
         )
-    return number / 100 if match[2] else number
+    if match[2]:
+        return number / 100
+    return number

@@ -1,6 +1,4 @@
-"""What a bench found, as it is written to `--json` and read back
-(docs/bench.schema.json).
-"""
+"""Holds a bench's report, as `--json` writes it (docs/bench.schema.json)."""
 
 from __future__ import annotations
 
@@ -21,16 +19,17 @@ from edgec.errors import InputError
 
 SCHEMA = 1
 EMULATOR = "an emulator's time, from which nothing follows for a board"
-"""How a latency was found on a machine that is emulated as a whole: by its clock."""
+"""Origin of a latency by the clock of an emulated machine."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Latencies of one thing, ms: the steady ones, launch by launch (a launch is one
-    start of the program).
+    """The steady latencies of an inference or a segment.
 
-    estimated: not measured on the hardware it speaks of. how: "measured", EMULATOR, or
-    where an estimate is from.
+    Attributes:
+        rounds: latencies of each launch, which is one start of the program, ms
+        estimated: whether they were not measured on the target's hardware
+        how: "measured", EMULATOR, or the origin of an estimate
     """
 
     rounds: tuple[tuple[float, ...], ...]
@@ -39,11 +38,11 @@ class Series:
 
     @cached_property
     def samples(self) -> tuple[float, ...]:
-        """Of all launches."""
-        return tuple(ms for one in self.rounds for ms in one)
+        """Return the latencies of all launches, ms."""
+        return tuple(ms for launch in self.rounds for ms in launch)
 
     def summary(self) -> Summary | None:
-        """Percentiles of all launches together; None where there is no latency."""
+        """Return the percentiles of all launches together; None without any latency."""
         return self._summary
 
     @cached_property
@@ -53,8 +52,12 @@ class Series:
 
 @dataclass(frozen=True)
 class OncePerLaunch:
-    """Something that happens once a launch, ms: loading, the first inference, warming
-    up. estimated: as in Series.
+    """The time of a step that each launch has once: loading or warming up, for example.
+
+    Attributes:
+        ms: time in each launch, ms
+        estimated: as in Series
+        how: as in Series
     """
 
     ms: tuple[float, ...]
@@ -63,16 +66,21 @@ class OncePerLaunch:
 
     @property
     def worst(self) -> float | None:
-        """Of all launches; None where it was not measured."""
+        """Return the longest time of all launches; None if it was not measured."""
         return max(self.ms, default=None)
 
 
 @dataclass(frozen=True)
 class OpReport:
-    """One operation of a C segment. name: its function in the generated C. source: its
-    name in the model.
+    """One operation of a C segment.
 
-    ms: the median of the profiled inferences. macs: multiply-accumulates.
+    Attributes:
+        name: its function in the generated C
+        kind: its kind
+        source: its name in the model
+        output: type of its output
+        macs: multiply-accumulates
+        ms: median time of the profiled inferences, ms
     """
 
     name: str
@@ -85,13 +93,18 @@ class OpReport:
 
 @dataclass(frozen=True)
 class SegmentReport:
-    """place: "cpu" or "edgetpu", where it is meant to run. backend: what ran it: "c",
-    "delegate", "interpreter".
+    """One segment of the model.
 
-    parts: what its time on the Edge TPU is made of by the cost model, ms by name
-    ("input", "output", "code", "streamed" are transfers; "invoke", "compute"); always
-    an estimate, empty on the CPU. ops: in order of execution; empty where nothing was
-    profiled. ops_how: as how of Series.
+    Attributes:
+        name: its name
+        place: where it is meant to run, "cpu" or "edgetpu"
+        backend: the executor: "c", "delegate" or "interpreter"
+        latency: its time in each inference
+        parts: parts of its time on the Edge TPU by the cost model, ms by name; always
+            estimates, empty on the CPU. "input", "output", "code" and "streamed" are
+            transfers; the others are "invoke" and "compute"
+        ops: its operations in order of execution; empty if it was not profiled
+        ops_how: origin of the times of `ops`, as in Series
     """
 
     name: str
@@ -105,11 +118,16 @@ class SegmentReport:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes. rss: the highest resident size of the process, None where it was not
-    measured. Of the program's file, by its sections: code, constants (read-only data,
-    and the weights file), data (written). plan: what the compiler planned: "arena" (the
-    largest of all segments), "tensors" (what crosses segment borders), "constants" (of
-    all segments).
+    """The memory of a bundle, in bytes.
+
+    Attributes:
+        rss: highest resident size of the process; None if it was not measured
+        rss_estimated: whether `rss` is an estimate
+        code: executable sections of the program's file
+        constants: read-only sections of the file, and the weights file
+        data: writable sections of the file
+        plan: the compiler's plan: "arena" (the largest of all segments), "tensors"
+            (boundary tensors of segments) and "constants" (of all segments)
     """
 
     rss: int | None
@@ -122,15 +140,23 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class DeviceReport(Identity):
-    """Where it ran. runner: "program" (csrc/main.c) or "session" (the Python runtime)."""
+    """The device of a run.
+
+    Attributes:
+        runner: "program" (csrc/main.c) or "session" (the Python runtime)
+    """
 
     runner: str
 
 
 @dataclass(frozen=True)
 class Steadiness:
-    """Of all launches: how many inferences were needed to warm up (the most), and
-    whether most became steady.
+    """The warm-up of all launches.
+
+    Attributes:
+        reached: whether most launches became steady
+        warmup_runs: the largest number of inferences that a launch took to warm up
+        warmup: time of the warm-up
     """
 
     reached: bool
@@ -140,8 +166,16 @@ class Steadiness:
 
 @dataclass(frozen=True)
 class Check:
-    """A budget and how it came out. what: the expression. measured, margin: in `unit`;
-    None where there is no figure. why: what is in the way, or why there is no figure.
+    """A budget and its outcome.
+
+    Attributes:
+        what: the expression
+        holds: whether it holds
+        measured: the figure in `unit`; None if there is none
+        unit: unit of the figure
+        margin: distance to the limit in `unit`; None without a figure
+        estimated: whether the figure is an estimate
+        why: what contributes most, or the reason why there is no figure
     """
 
     what: str
@@ -155,9 +189,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Compared:
-    """With an earlier run. verdict: "regress", "same", "better", "cannot tell". ratio:
-    new / old, with the bounds of its confidence interval. runs_needed: how many it
-    would take, None where it can tell.
+    """The comparison with an earlier run.
+
+    Attributes:
+        baseline: file of the earlier report
+        figure: the compared figure
+        verdict: "regress", "same", "better" or "cannot tell"
+        ratio: new / old
+        low: lower bound of the ratio's confidence interval
+        high: upper bound of the ratio's confidence interval
+        confidence: that of the interval
+        max_regress: how much slower is allowed, 0.05 is 5 %
+        runs_needed: number of runs that would tell; None if it can tell
+        sentence: the outcome in words
     """
 
     baseline: str
@@ -174,15 +218,34 @@ class Compared:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """All of it. when: UTC, ISO 8601. bundle_sha256: of the file. settings: as asked
-    for.
+    """The report of a bench.
 
-    latency: of whole inferences. waited: ms of each of them in which it waited for a
-    processor that other programs had, in the form of latency.rounds; empty where nobody
-    knows. yardstick: ms, launch by launch, a fixed loop that tells how fast the machine
-    was. stream: of frames that overlap; None where none was run. profile_overhead: how
-    much longer a profiled inference takes, 0.01 is 1 %; None where nothing was
-    profiled.
+    Attributes:
+        model: name of the model
+        bundle_sha256: hash of the bundle's file
+        target: target of the bundle
+        when: time of the bench, UTC, ISO 8601
+        edgec: version of edgec
+        device: the device
+        settings: options of the bench
+        load: time of loading
+        first: time of the first inference
+        steadiness: the warm-up
+        latency: latency of whole inferences
+        segments: the segments
+        profile_overhead: how much longer a profiled inference takes, 0.01 is 1 %; None
+            if nothing was profiled
+        memory: the memory
+        vitals: clock, temperature and throttling; None if they were not read
+        waited: time of each inference without a processor, ms, in the form of
+            latency.rounds; empty if it is not known
+        yardstick: times of a fixed loop in each launch, ms, which measure the speed of
+            the machine
+        budgets: outcomes of the budgets
+        comparison: comparison with an earlier run
+        notes: remarks
+        stream: a stream of frames that overlap; None if none was run
+        schema: version of the JSON form
     """
 
     model: str
@@ -210,31 +273,33 @@ class BenchReport:
 
     @property
     def estimated(self) -> bool:
-        """Whether the latency of the whole was not measured on that hardware."""
+        """Return whether the latency was not measured on the target's hardware."""
         return self.latency.estimated
 
     @property
     def emulated(self) -> bool:
-        """Whether the times are by the clock of an emulated machine: no estimate
-        either.
+        """Return whether the times are by the clock of an emulated machine.
+
+        They are no estimates of a board either.
         """
         return self.latency.how == EMULATOR
 
     @property
     def mark(self) -> str:
-        """What stands before a time that was not measured."""
+        """Return the prefix of a time that was not measured."""
         return "emulator's " if self.emulated else "est. "
 
     @property
     def board(self) -> str | None:
-        """The board that the bundle is for, which `emulated:BOARD` estimates; None for
-        this machine.
-        """
+        """Return the board for `emulated:BOARD`; None if the target is this machine."""
         name = self.target.partition("+")[0]
         return None if name == "host" else name
 
     def to_json(self) -> dict[str, Any]:
-        """Every field, and for readers that do not compute: the summary of each series."""
+        """Return every field, and a summary of each series.
+
+        The summaries are for programs that compute no percentiles.
+        """
         data = asdict(self)
         data["latency"]["summary"] = _summary(self.latency)
         for row, segment in zip(data["segments"], self.segments, strict=True):
@@ -243,7 +308,7 @@ class BenchReport:
 
     @staticmethod
     def load_file(path: Path) -> BenchReport:
-        """A report of an earlier run. Raises InputError for anything else."""
+        """Read the report of an earlier run; raises InputError for other files."""
         hint = "give what edgec bench --json wrote"
         what = "the earlier run"
         try:
@@ -252,10 +317,11 @@ class BenchReport:
             raise InputError(
                 f"cannot read {what}: {e.strerror}", at=str(path), hint=hint
             ) from e
-        seen = from_json(data, _Schema, what, str(path), hint).schema
-        if seen != SCHEMA:
+        # The version comes first: another schema may have other fields.
+        schema = from_json(data, _Schema, what, str(path), hint).schema
+        if schema != SCHEMA:
             raise InputError(
-                f"not a report of edgec bench with schema {SCHEMA}: {seen}",
+                f"not a report of edgec bench with schema {SCHEMA}: {schema}",
                 at=str(path),
                 hint=hint,
             )
@@ -264,9 +330,11 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class _Schema:
+    """The version of a report, whatever its other fields are."""
+
     schema: int | None = None
 
 
 def _summary(series: Series) -> dict[str, float] | None:
-    found = series.summary()
-    return found.as_dict() if found else None
+    summary = series.summary()
+    return summary.as_dict() if summary else None

@@ -1,4 +1,4 @@
-"""What a search of schedules found, as `edgec tune` gives it."""
+"""Holds the result of a search of schedules by `edgec tune`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class TunedCall:
-    """The best way to compute one kind of call. functions: of the bundle, that make
-    such a call. what: its tensors.
+    """The best schedule for one kind of call.
 
-    ms, default_ms: of one call, as found and as analysis prefers. tried: ways. new:
-    found by this search.
+    Attributes:
+        functions: functions of the bundle that make such a call
+        what: shapes of its tensors
+        variant: the kernel
+        schedule: parameters of the kernel
+        ms: time of one call with this schedule, ms
+        default_ms: time of one call with the default of the cost analysis, ms
+        tried: number of schedules that were timed
+        new: whether this search found it; otherwise it was in the database
     """
 
     functions: tuple[str, ...]
@@ -28,14 +34,20 @@ class TunedCall:
 
     @property
     def gain(self) -> float:
-        """How many times as fast as the default."""
+        """Return the speed relative to the default."""
         return self.default_ms / self.ms if self.ms > 0 else 1.0
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """A search that has ended. path: the database. on: the device's URL. core: as the
-    compiler calls it.
+    """The result of a search.
+
+    Attributes:
+        path: the database of schedules
+        on: URL of the device
+        estimated: whether times are estimates
+        core: the CPU core, by the compiler's name
+        choices: the best schedule for each kind of call
     """
 
     path: Path
@@ -46,10 +58,10 @@ class Tuning:
 
     @property
     def ms(self) -> float:
-        """Of all calls of one inference, as found."""
+        """Return the time of all calls of an inference with the schedules found, ms."""
         return fsum(c.ms * len(c.functions) for c in self.choices)
 
     @property
     def default_ms(self) -> float:
-        """Of the same calls as analysis prefers."""
+        """Return the time of the same calls with the default schedules, ms."""
         return fsum(c.default_ms * len(c.functions) for c in self.choices)

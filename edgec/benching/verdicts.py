@@ -1,7 +1,6 @@
-"""What must hold of a bench and how it came out: budgets, throttling, the comparison
-with an earlier run.
+"""Judges a bench by its budgets, throttling and the comparison with an earlier run.
 
-All outputs and the exit code are of these.
+All outputs and the exit code derive from these verdicts.
 """
 
 from __future__ import annotations
@@ -20,9 +19,14 @@ WORDS: dict[State, str] = {"pass": "PASS", "fail": "FAIL", "skipped": "UNKNOWN"}
 
 @dataclass(frozen=True)
 class BudgetVerdict:
-    """One thing that must hold. skipped: nobody can tell, which fails nothing. value,
-    margin: with their units; empty where there is none. why: what is in the way, or was
-    found.
+    """A requirement and its outcome.
+
+    Attributes:
+        name: the requirement
+        state: the outcome; "skipped" if it is unknown, which fails nothing
+        value: the figure with its unit, or ""
+        margin: distance to the limit with its unit, or ""
+        why: the cause of the outcome in words
     """
 
     name: str
@@ -32,56 +36,67 @@ class BudgetVerdict:
     why: str = ""
 
     def line(self) -> str:
-        """For a log."""
+        """Return the line of a log."""
         figures = ", margin ".join(filter(None, (self.value, self.margin)))
-        said = "; ".join(filter(None, (figures, self.why)))
-        return f"{WORDS[self.state]:<7} {self.name}" + (f": {said}" if said else "")
+        details = "; ".join(filter(None, (figures, self.why)))
+        line = f"{WORDS[self.state]:<7} {self.name}"
+        if details:
+            return f"{line}: {details}"
+        return line
 
 
 def verdicts(r: BenchReport) -> tuple[BudgetVerdict, ...]:
-    """All of them, the budgets first."""
-    return (
-        *(_budget(c, r.mark) for c in r.budgets),
-        *_throttling(r),
-        *([_comparison(r.comparison)] if r.comparison else []),
-    )
+    """Return all verdicts, the budgets first."""
+    results = [_budget(check, r.mark) for check in r.budgets]
+    results += _throttling(r)
+    if r.comparison:
+        results.append(_comparison(r.comparison))
+    return tuple(results)
 
 
 def passed(r: BenchReport) -> bool:
-    """Whether none failed."""
+    """Return whether no verdict failed."""
     return not any(v.state == "fail" for v in verdicts(r))
 
 
 def _budget(c: Check, mark: str) -> BudgetVerdict:
-    """mark: of what was not measured."""
-    mark = mark if c.estimated else ""
-    value = "none" if c.measured is None else mark + amount(c.measured, c.unit)
-    margin = "" if c.margin is None else mark + amount(c.margin, c.unit)
-    return BudgetVerdict(c.what, "pass" if c.holds else "fail", value, margin, c.why)
+    """Return the verdict of a budget; `mark` is the prefix of estimates."""
+    if not c.estimated:
+        mark = ""
+    value = "none"
+    if c.measured is not None:
+        value = mark + amount(c.measured, c.unit)
+    margin = ""
+    if c.margin is not None:
+        margin = mark + amount(c.margin, c.unit)
+    state: State = "pass" if c.holds else "fail"
+    return BudgetVerdict(c.what, state, value, margin, c.why)
 
 
 def _throttling(r: BenchReport) -> Iterator[BudgetVerdict]:
-    """None of an estimate: there was no device to slow down."""
-    v = r.vitals
-    if v is None:
+    """Yield the verdict on throttling; an estimate has none, for lack of a device."""
+    vitals = r.vitals
+    if vitals is None:
         return
-    reasons = "; ".join(v.reasons)
-    if not v.throttled:
-        why = "" if v.known else "the device does not tell"
-        yield BudgetVerdict("no throttling", "pass" if v.known else "skipped", why=why)
-    elif r.settings.get("accept_throttling"):
-        yield BudgetVerdict(
-            "no throttling",
-            "skipped",
-            why=f"it throttled, which was accepted: {reasons}",
-        )
+    reasons = "; ".join(vitals.reasons)
+    state: State
+    if vitals.throttled and r.settings.get("accept_throttling"):
+        state = "skipped"
+        why = f"it throttled, which was accepted: {reasons}"
+    elif vitals.throttled:
+        state = "fail"
+        why = f"{reasons} (--accept-throttling lets it pass)"
+    elif vitals.known:
+        state = "pass"
+        why = ""
     else:
-        yield BudgetVerdict(
-            "no throttling", "fail", why=f"{reasons} (--accept-throttling lets it pass)"
-        )
+        state = "skipped"
+        why = "the device does not tell"
+    yield BudgetVerdict("no throttling", state, why=why)
 
 
 def _comparison(c: Compared) -> BudgetVerdict:
+    """Return the verdict of the comparison with an earlier run."""
     states: dict[str, State] = {"regress": "fail", "cannot tell": "skipped"}
     return BudgetVerdict(
         f"{c.figure} against {c.baseline}",

@@ -1,3 +1,1 @@
-"""Two ways to compute a network beside each other, layer by layer: which values are the
-same, what differs, and why.
-"""
+"""Compares two ways to compute a network layer by layer, and explains differences."""

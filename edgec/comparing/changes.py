@@ -1,6 +1,8 @@
-"""How channels of a float network differ from what they were before a recipe's steps:
-`equalize` multiplies them, `centre` adds to them, `separate` puts them in another order
-and gives some of them tensors of their own.
+"""Finds how a recipe's steps changed the channels of a float network.
+
+`equalize` multiplies channels by factors (cross-layer equalization, Nagel et al. 2019,
+arXiv:1906.04721), `centre` adds constants to them, and `separate` reorders them and
+splits outlier channels into tensors of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from edgec.comparing.channels import Weights
-from edgec.ir import Array, Graph, Op
+from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.binary import Mul
 from edgec.ops.concat import Concat
 from edgec.ops.slice import Slice
@@ -21,19 +23,27 @@ from edgec.quantize.lower import lower
 from edgec.quantize.products import product
 from edgec.quantize.strands import Parts, filled, part, part_name, strands, used_name
 
-_ONE = 1e-3
-_MOVED = 1e-5
-"""Of the larger bias: floats tell no less."""
+FACTOR_TOLERANCE = 1e-3
+"""Factors this near to 1 are no change."""
+SHIFT_TOLERANCE = 1e-5
+"""Shifts below this share of the larger bias are rounding of float32."""
 
 Factors = Mapping[str, Array]
-"""By the name of a value: what its channels (of the last axis) are multiplied by."""
+"""By the name of a value: the factor of each of its channels (the last axis)."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Of the channels of a value, the last axis: they became `x[order] * times + plus`.
-    order: None where that is as it was. count: of a part of the channels: how many
-    there were in all.
+    """How the channels of a value changed: to `x[order] * times + plus`.
+
+    Channels are the last axis.
+
+    Attributes:
+        times: factor of each channel
+        plus: shift of each channel
+        order: old number of each new channel; None if the order is the same
+        count: number of channels of the original value, if the value has only some of
+            them; else None
     """
 
     times: Array = field(default_factory=lambda: np.ones(1))
@@ -42,18 +52,20 @@ class Change:
     count: int | None = None
 
     def done(self, x: Array) -> Array:
-        """What became of it."""
-        return np.asarray(
-            (x if self.order is None else x[..., self.order]) * self.times + self.plus
-        )
+        """Return the changed form of the original values `x`."""
+        if self.order is not None:
+            x = x[..., self.order]
+        return np.asarray(x * self.times + self.plus)
 
     def undone(self, x: Array) -> Array:
-        """What it was; not of a part."""
+        """Return the original form of the changed values `x`, which have all channels."""
         assert self.count is None
-        was = (x - self.plus) / self.times
-        return np.asarray(
-            was if self.order is None else was[..., np.argsort(self.order)]
-        )
+
+        original = (x - self.plus) / self.times
+        if self.order is not None:
+            # The inverse of a permutation is its argsort.
+            original = original[..., np.argsort(self.order)]
+        return np.asarray(original)
 
 
 Changes = Mapping[str, Change]
@@ -63,150 +75,219 @@ Changes = Mapping[str, Change]
 def channel_changes(
     before: Graph, after: Graph, parts: Mapping[str, Parts] | None = None
 ) -> dict[str, Change]:
-    """Of the values of `after` that are not what they were, from the weights and biases
-    of both. parts: see `Work`.
+    """Return the changes of the values of `after`, from the weights and biases of both.
+
+    `parts` has the channel groups that `separate` made, by the name of the value.
     """
-    lowered = lower(before)
-    found = _parted(lowered, parts) if parts else {}
-    were = {op.output.name: op for op in lowered.ops if len(op.outputs) == 1}
-    times = _factors(were, after)
-    plus = _moves(were, after, times)
-    for name, factor in times.items():
-        found[name] = replace(found.get(name, Change()), times=factor)
-    for name, more in plus.items():
-        found[name] = replace(found.get(name, Change()), plus=more)
-    return found
+    original = lower(before)
+    changes = _split(original, parts) if parts else {}
+
+    producers = {op.output.name: op for op in original.ops if len(op.outputs) == 1}
+    factors = _factors(producers, after)
+    shifts = _shifts(producers, after, factors)
+    for name, factor in factors.items():
+        changes[name] = replace(changes.get(name, Change()), times=factor)
+    for name, shift in shifts.items():
+        changes[name] = replace(changes.get(name, Change()), plus=shift)
+    return changes
 
 
-def _parted(graph: Graph, parts: Mapping[str, Parts]) -> dict[str, Change]:
-    """Part the channels of a graph as `separate` did, and tell what became of its
-    values.
-    """
-    found = dict[str, Change]()
-    there = {s.maker.output.name: s for s in strands(graph)}
-    for name, each in parts.items():
-        strand = there[name]
-        orders = part(graph, strand, each)
+def _split(graph: Graph, parts: Mapping[str, Parts]) -> dict[str, Change]:
+    """Split the channels of `graph` as `separate` did, and return the changes."""
+    changes = dict[str, Change]()
+    by_name = {strand.maker.output.name: strand for strand in strands(graph)}
+    for name, groups in parts.items():
+        strand = by_name[name]
+        orders = part(graph, strand, groups)
         assert orders is not None, name
+
+        # Inside the strand only the groups exist, and its last value joined again.
         values = [v.name for v in strand.values]
-        found |= {
-            v: Change(order=order)
-            for v, order in orders.items()
-            if v not in values[:-1]
-        }
-        for number, order in enumerate(each, 1):
-            some = Change(order=filled(order), count=sum(map(len, each)))
-            found |= {part_name(v, number): some for v in values}
-            found[used_name(part_name(values[-1], number))] = replace(some, order=order)
-    return found
+        for value, order in orders.items():
+            if value not in values[:-1]:
+                changes[value] = Change(order=order)
+
+        count = sum(map(len, groups))
+        for number, group in enumerate(groups, 1):
+            change = Change(order=filled(group), count=count)
+            for value in values:
+                changes[part_name(value, number)] = change
+            joined = used_name(part_name(values[-1], number))
+            changes[joined] = replace(change, order=group)
+    return changes
 
 
 def change_of(changes: Changes, name: str) -> Change | None:
-    """That of a value or of another form of it; None where it is as it came."""
-    for ending in ("", "_int8", "_f32"):
-        if (
-            name.endswith(ending)
-            and (found := changes.get(name.removesuffix(ending))) is not None
-        ):
-            return found
+    """Return the change of a value or of its converted form; None if there is none."""
+    for suffix in ("", "_int8", "_f32"):
+        if name.endswith(suffix):
+            change = changes.get(name.removesuffix(suffix))
+            if change is not None:
+                return change
     return None
 
 
-def _moves(were: Mapping[str, Op], after: Graph, times: Factors) -> dict[str, Array]:
-    """What was added to the channels of values, beyond what their factors make of
-    biases.
+def _shifts(
+    producers: Mapping[str, Op], after: Graph, factors: Factors
+) -> dict[str, Array]:
+    """Return the shifts of the channels of values.
+
+    A shift is the difference of the biases, apart from the factor of the value and the
+    effect of the shift of its input.
     """
-    found: dict[str, Array] = {}
-    for v, link in links(after).items():
+    shifts: dict[str, Array] = {}
+    for value, link in links(after).items():
         op = link.maker.op
-        old = were.get(v.name)
-        if old is None or (w := op.inputs[1].const) is None:
+        original = producers.get(value.name)
+        weight = op.inputs[1].const
+        if original is None or weight is None:
             continue
-        now = _bias(op)
-        then = times.get(v.name, 1.0) * _bias(old)
-        if now.shape != then.shape:
+        new = _bias(op)
+        old = factors.get(value.name, 1.0) * _bias(original)
+        if new.shape != old.shape:
             continue
-        if (read := found.get(op.inputs[0].name)) is not None:
-            now = now + product(link.maker.matrix(w), link.maker.everywhere(read))
-        if (
-            np.abs(now - then) > _MOVED * max(np.abs(now).max(), np.abs(then).max())
-        ).any():
-            found[v.name] = now - then
-    return found
+
+        # A shifted input changes the result by the weights times the shift.
+        input_shift = shifts.get(op.inputs[0].name)
+        if input_shift is not None:
+            matrix = link.maker.matrix(weight)
+            new = new + product(matrix, link.maker.everywhere(input_shift))
+        shift = new - old
+        largest = max(np.abs(new).max(), np.abs(old).max())
+        if (np.abs(shift) > SHIFT_TOLERANCE * largest).any():
+            shifts[value.name] = shift
+    return shifts
 
 
-def _factors(were: Mapping[str, Op], scaled: Graph) -> dict[str, Array]:
-    """What the channels of values were multiplied by."""
-    found: dict[str, Array] = {}
+def _factors(producers: Mapping[str, Op], scaled: Graph) -> dict[str, Array]:
+    """Return the factors of the channels of values, in graph order."""
+    factors: dict[str, Array] = {}
     for op in scaled.ops:
-        if len(op.outputs) != 1 or (old := were.get(op.output.name)) is None:
+        if len(op.outputs) != 1:
             continue
-        factor = _by_weights(op, old, found)
+        original = producers.get(op.output.name)
+        if original is None:
+            continue
+        factor = _factor_by_weights(op, original, factors)
         if factor is None:
-            factor = _kept(op, found)
-        if factor is not None and (np.abs(factor - 1) > _ONE).any():
-            found[op.output.name] = factor
-    return found
+            factor = _passed_factor(op, factors)
+        if factor is not None and (np.abs(factor - 1) > FACTOR_TOLERANCE).any():
+            factors[op.output.name] = factor
+    return factors
 
 
-def _by_weights(op: Op, old: Op, found: Factors) -> Array | None:
-    """Of what multiplies by constants."""
-    now = Weights.of(op)
-    then = Weights.of(old)
-    if now is None or then is None or now.real.shape != then.real.shape:
+def _factor_by_weights(op: Op, original: Op, factors: Factors) -> Array | None:
+    """Return the factors of an op with weights from the ratio of its weights.
+
+    It is None for other ops.
+    """
+    new = Weights.of(op)
+    old = Weights.of(original)
+    if new is None or old is None or new.real.shape != old.real.shape:
         return None
-    read = found.get(op.inputs[0].name)
-    rows = now.real
-    if read is not None and now.own:
-        rows = rows * np.repeat(read, -(-len(rows) // len(read)))[: len(rows), None]
-    elif read is not None and rows.shape[1] % len(read) == 0:
-        rows = (rows.reshape(len(rows), -1, len(read)) * read).reshape(rows.shape)
-    known = then.real != 0
-    ratios = np.where(known, rows / np.where(known, then.real, 1.0), np.nan)
-    alive = known.any(1)
-    # not the mean: what reads a channel that is nothing at all may have divided it by
-    # anything
-    times = np.nanmedian(np.where(alive[:, None], ratios, 1.0), axis=1)
-    return np.where(alive, times, _by_bias(op, old, len(rows)))
+
+    # The factors of the input are part of the weights: take them out.
+    rows = new.real
+    input_factor = factors.get(op.inputs[0].name)
+    if input_factor is not None:
+        rows = _times_input(rows, input_factor, depthwise=new.own)
+
+    # A tap that was zero stays zero, whatever the factor.
+    nonzero = old.real != 0
+    # Divisions by zero become NaN, which the median skips.
+    divisors = np.where(nonzero, old.real, 1.0)
+    ratios = np.where(nonzero, rows / divisors, np.nan)
+
+    has_weight = nonzero.any(1)
+    # The median, not the mean: a reader of a channel that is zero throughout may have
+    # divided it by any factor.
+    medians = np.nanmedian(np.where(has_weight[:, None], ratios, 1.0), axis=1)
+    return np.where(has_weight, medians, _factor_by_bias(op, original, len(rows)))
 
 
-def _by_bias(op: Op, old: Op, count: int) -> Array:
-    """Where a channel has no weight: by its bias, which is all that it is."""
-    now = _bias(op)
-    then = _bias(old)
-    if now.shape != then.shape or len(now) != count:
+def _times_input(rows: Array, factor: Array, depthwise: bool) -> Array:
+    """Return weights [output channel, taps] times the factor of their input channel."""
+    if depthwise:
+        multiplier = -(-len(rows) // len(factor))
+        per_row = np.repeat(factor, multiplier)[: len(rows)]
+        return np.asarray(rows * per_row[:, None])
+    if rows.shape[1] % len(factor) == 0:
+        taps = rows.reshape(len(rows), -1, len(factor))
+        return np.asarray((taps * factor).reshape(rows.shape))
+    return rows
+
+
+def _factor_by_bias(op: Op, original: Op, count: int) -> Array:
+    """Return the factors from the ratio of the biases, for channels without weights.
+
+    Such a channel is its bias and nothing else.
+    """
+    new = _bias(op)
+    old = _bias(original)
+    if new.shape != old.shape or len(new) != count:
         return np.ones(count)
-    # a bias that is nothing now was moved away: that is no factor
-    return np.where((then != 0) & (now != 0), now / np.where(then != 0, then, 1), 1.0)
+    # A bias that is zero now was shifted away: that is no factor.
+
+    comparable = (old != 0) & (new != 0)
+    divisors = np.where(old != 0, old, 1)
+    return np.where(comparable, new / divisors, 1.0)
 
 
 def _bias(op: Op) -> Array:
-    """Of each output channel."""
-    bias = next(
-        (v.const for i, v in enumerate(op.inputs) if role(op, i) == "bias"), None
-    )
-    if bias is None:
-        return np.zeros(op.output.type.shape[-1])
-    return bias.reshape(-1).astype(np.float64)
+    """Return the bias of each output channel, 0 if the op has none."""
+    for i, value in enumerate(op.inputs):
+        if role(op, i) == "bias":
+            if value.const is None:
+                break
+            return value.const.reshape(-1).astype(np.float64)
+    return np.zeros(op.output.type.shape[-1])
 
 
-def _kept(op: Op, found: Factors) -> Array | None:
-    """Of what keeps the channels of what it reads, adds or multiplies them, or puts
-    them beside each other.
+def _passed_factor(op: Op, factors: Factors) -> Array | None:
+    """Return the factors that an op without weights passes from inputs to its output.
+
+    Known are ops that keep the channels of their inputs, add or multiply them,
+    concatenate or slice them. It is None for other ops, and if no input has factors.
     """
-    acts = [
-        v for i, v in enumerate(op.inputs) if role(op, i) == "act" and v.const is None
-    ]
-    if not any(v.name in found for v in acts):
+    activations = _activations(op)
+    if not any(v.name in factors for v in activations):
         return None
-    each = [found.get(v.name, np.ones(v.type.shape[-1:] or 1)) for v in acts]
-    last = op.output.type.shape[-1:]
-    if isinstance(op.spec, Concat) and sum(map(len, each)) == last[0]:
-        return np.concatenate(each)
-    if isinstance(op.spec, Slice) and len(each[0]) == op.inputs[0].type.shape[-1]:
-        return each[0][op.spec.index()[-1]]
-    if not last or any(len(f) not in (1, last[0]) for f in each):
+
+    input_factors = []
+    for value in activations:
+        no_change = np.ones(value.type.shape[-1:] or 1)
+        input_factors.append(factors.get(value.name, no_change))
+    channels = op.output.type.shape[-1:]
+    if isinstance(op.spec, Concat):
+        # The channels of the inputs stand beside each other.
+        joined = np.concatenate(input_factors)
+        if len(joined) == channels[0]:
+            return joined
+    if isinstance(op.spec, Slice):
+        first = input_factors[0]
+        # Only the slice of the last axis selects channels.
+        if len(first) == op.inputs[0].type.shape[-1]:
+            taken = op.spec.index()[-1]
+            return first[taken]
+
+    if not channels:
         return None
+    if any(len(factor) not in (1, channels[0]) for factor in input_factors):
+        return None
+
+    # The factors of a product multiply.
     if isinstance(op.spec, Mul):
-        return np.asarray(np.prod(np.broadcast_arrays(*each), axis=0))
-    return np.broadcast_to(max(each, key=len), last)
+        broadcast = np.broadcast_arrays(*input_factors)
+        return np.asarray(np.prod(broadcast, axis=0))
+    # The summands of an addition have the same factors, else they could not be added.
+    return np.broadcast_to(max(input_factors, key=len), channels)
+
+
+def _activations(op: Op) -> list[Value]:
+    """Return the inputs of an op that are neither constant nor weights."""
+
+    activations = []
+    for i, value in enumerate(op.inputs):
+        if role(op, i) == "act" and value.const is None:
+            activations.append(value)
+    return activations

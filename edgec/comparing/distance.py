@@ -1,4 +1,4 @@
-"""How far apart two arrays are that should be the same."""
+"""Measures the distance between two arrays that should be the same."""
 
 from __future__ import annotations
 
@@ -8,39 +8,59 @@ import numpy as np
 
 from edgec.ir import Array
 
+MIN_SPAN = 1e-30
+"""Least range that a difference of floats is divided by."""
+
 
 def distance(got: Array, want: Array) -> float:
-    """The largest difference: in steps for integers, as a part of the range of `want`
-    for floats; infinite where one is not finite and the other is not the same.
+    """Return the largest difference between two arrays.
+
+    It is in steps for integers, and a share of the range of `want` for floats. It is
+    infinite if an element is not finite and the other one is not the same.
     """
     if want.dtype.kind != "f":
-        return float(
-            np.abs(got.astype(np.int64) - want.astype(np.int64)).max(initial=0)
-        )
+        steps = np.abs(got.astype(np.int64) - want.astype(np.int64))
+        return float(steps.max(initial=0))
+
     finite = np.isfinite(want)
-    if not np.array_equal(np.isfinite(got), finite) or not np.array_equal(
-        got[~finite], want[~finite], equal_nan=True
-    ):
+    if not np.array_equal(np.isfinite(got), finite):
+        return math.inf
+
+    # Infinities and NaN must be at the same places, with the same sign.
+    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
         return math.inf
     if not finite.any():
         return 0.0
-    w = want[finite].astype(np.float64)
-    g = got[finite].astype(np.float64)
-    span = max(float(w.max() - w.min()), float(np.abs(w).max()), 1e-30)
-    return float(np.abs(g - w).max()) / span
+
+    # In float64, so that the difference of two large floats is not rounded.
+    reference = want[finite].astype(np.float64)
+    difference = got[finite].astype(np.float64) - reference
+    return float(np.abs(difference).max()) / _span(reference)
 
 
 def root_mean_square(got: Array, want: Array) -> float:
-    """Of the differences, as `distance` has the largest of them; what is not finite on
-    one side never agrees.
+    """Return the root mean square of the differences, in the unit of `distance`.
+
+    It is infinite if `distance` is.
     """
     if distance(got, want) == math.inf:
         return math.inf
-    x, y = (
-        np.nan_to_num(a.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-        for a in (got, want)
-    )
-    difference = float(np.sqrt(np.mean(np.square(x - y))))
+    # Elements that are not finite are the same on both sides: they differ by nothing.
+    result = _finite(got)
+    reference = _finite(want)
+    difference = float(np.sqrt(np.mean(np.square(result - reference))))
     if want.dtype.kind != "f":
         return difference
-    return difference / max(float(y.max() - y.min()), float(np.abs(y).max()), 1e-30)
+    return difference / _span(reference)
+
+
+def _finite(array: Array) -> Array:
+    """Return the array in float64, with zeros in place of NaN and infinity."""
+    return np.nan_to_num(array.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _span(reference: Array) -> float:
+    """Return the range of an array, or its largest magnitude if that is more."""
+    extent = float(reference.max() - reference.min())
+    magnitude = float(np.abs(reference).max())
+    return max(extent, magnitude, MIN_SPAN)

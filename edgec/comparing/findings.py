@@ -1,6 +1,4 @@
-"""What is wrong with a layer, by what it does to the reference's own values; and what
-would help.
-"""
+"""Finds faults and losses of a layer from its effect on the reference's own values."""
 
 from __future__ import annotations
 
@@ -16,38 +14,64 @@ from edgec.comparing.twins import limits
 from edgec.ir import Array, Op
 
 EXCESS_DB = 15.0
-"""Noise of a channel beyond what rounding explains, above which something else is at
-work. The rounding of a weight is the same in every pixel, so that the worst of a
-thousand channels has ten times what is expected.
+"""A channel with this much more noise than rounding explains has another cause.
+
+The rounding of a weight is the same in every pixel, so that the worst of a thousand
+channels has ten times the expected noise.
 """
-_GAIN = 0.05
-_EXPLAINED = 0.1
-"""Of the noise may be left when a cause is taken out."""
-_OFFSET_STEPS = 0.5
-_ENOUGH = 64
-"""Elements that a median is taken of."""
-_ENOUGH_CHANNELS = 6
-_SURE = 6.0
-_GRID = 1e-3
+MIN_GAIN_EXCESS_DB = 6.0
+"""A multiple of the expected result needs this much more noise than rounding makes."""
+MIN_GAIN_ERROR = 0.05
+"""Gains nearer to 1 are no fault."""
+MAX_UNEXPLAINED = 0.1
+"""A cause explains the noise if at most this share is left without the cause."""
+MIN_OFFSET_STEPS = 0.5
+MIN_ELEMENTS = 64
+"""Elements that a median needs."""
+MIN_CHANNELS = 6
+"""Channels that a fit of their shifts needs."""
+MIN_PIXELS = 4
+"""Pixels of a channel that its median needs, if there are so many."""
+SURE_DEVIATIONS = 6.0
+"""Standard errors from which a shift is not the rounding of the channels."""
+MIN_SCALE_ERROR = 1e-3
+"""Scales nearer to each other are equal."""
 GRID = ("the scale of its result is", "the zero point of its result is")
-"""What findings about another scale or zero point than A's begin with."""
-_NEAR = 0.35
-_LEFT = 0.5
-"""Of the channels' mean errors, what a wrong zero point of the input may leave
+"""Beginnings of findings about a scale or zero point that is not A's."""
+MAX_STEP_ERROR = 0.35
+"""A shift of the input further than this from whole steps is no zero point."""
+MAX_SHIFT_LEFT = 0.5
+"""A wrong zero point of the input may leave this share of the channels' mean errors
 unexplained.
 """
-_CLIPPED = 1e-3
-_MOSTLY = 0.5
-_LOOSE = 0.5
-_UNLIKE = 16.0
-_SUSPECTS = 16
+MIN_CLIPPED = 1e-3
+"""Share of clipped elements from which the range is a loss."""
+MOST_NOISE = 0.5
+"""Share of the noise from which clipping is a loss, however few elements it is."""
+MIN_USED_RANGE = 0.5
+"""Part of the range below which it is loose."""
+UNLIKE_RATIO = 16.0
+"""Channels are unlike if the largest is this many times the median."""
+SWAP_NOISE = 0.25
+"""Share of a channel's power from which its error may be a swap."""
+MAX_SUSPECTS = 16
+"""Channels that are searched for swaps."""
+MAX_NAMED_PAIRS = 4
+TINY = 1e-30
+"""Avoids a division by zero."""
 
 
 @dataclass(frozen=True)
 class LayerFinding:
-    """One thing about a layer. fault: it computes something else, which no rounding
-    explains; else it loses accuracy. kind: "kernel", "gain", "offset", "swap", "noise";
-    "clip", "weights", "channels", "loose", "rounding". fix: what would help.
+    """A fault or a loss of a layer.
+
+    Attributes:
+        kind: "kernel", "gain", "offset", "swap" or "noise" (faults); "clip", "weights",
+            "channels", "loose" or "rounding" (losses)
+        fault: whether the layer computes something else, which no rounding explains;
+            otherwise it only loses accuracy
+        text: the finding in words
+        fix: a remedy
     """
 
     kind: str
@@ -58,9 +82,14 @@ class LayerFinding:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of a layer's own. excess_db: of the worst channel, beyond what rounding
-    explains; None where it is not known. steps: its root mean square, and offset: its
-    median, in steps of the result; None in float. by: what of it rounding explains.
+    """The own noise of a layer.
+
+    Attributes:
+        excess_db: noise of the worst channel beyond rounding, dB; None if unknown
+        worst: the worst channel
+        steps: root mean square, in steps of the result; None in float
+        offset: median, in steps of the result; None in float or for few elements
+        by: the noise that rounding explains
     """
 
     excess_db: float | None
@@ -73,319 +102,387 @@ class Noise:
 def noise_of(
     seen: ValueRecord, read: list[ChannelSums | None], complete: bool
 ) -> Noise:
-    """read: what is known of each input of its op. complete: its constants are known."""
-    op = seen.op
+    """Return the own noise of a layer.
+
+    Args:
+        seen: the record of its result
+        read: sums of each input of its op, as far as they are known
+        complete: whether the constants of its op are known
+    """
     t = seen.value.type
     channels = seen.channels
-    step = t.quant.scale[0] if t.quant is not None and t.dtype != "float32" else None
+    step = None
+    if t.quant is not None and t.dtype != "float32":
+        step = t.quant.scale[0]
+    if not step or not channels.count:
+        return Noise(None, 0, None, None, None)
+
+    # The prediction of rounding needs the weights.
     excess = None
     worst = 0
-    by = None
-    if op is not None and step and channels.count and seen.own.samples:
-        weights = Weights.of(op) if complete else None
-        by = rounding(op, weights, read) if complete else None
-        if by is not None and by.whole.shape == (channels.number,):
-            ratio = channels.noise() / np.maximum(by.whole, 1e-30)
-            worst = int(ratio.argmax())
-            excess = float(10 * np.log10(max(ratio[worst], 1e-30)))
-    if not step or not channels.count:
-        return Noise(excess, worst, None, None, by)
+    explained = None
+    if seen.op is not None and seen.own.samples and complete:
+        explained = rounding(seen.op, Weights.of(seen.op), read)
+        if explained is not None and explained.whole.shape == (channels.number,):
+            ratios = channels.noise() / np.maximum(explained.whole, TINY)
+            # One channel may be wrong among many that are right.
+            worst = int(ratios.argmax())
+
+            excess = float(10 * np.log10(max(ratios[worst], TINY)))
+
+    offset = None
     errors = _inner_errors(seen)
-    if np.isfinite(errors).sum() >= _ENOUGH:
+    if np.isfinite(errors).sum() >= MIN_ELEMENTS:
         offset = float(np.nanmedian(errors))
-    else:
-        offset = None
-    return Noise(excess, worst, seen.own.rms_error() / step, offset, by)
+    return Noise(excess, worst, seen.own.rms_error() / step, offset, explained)
+
+
+def _kept_pixels(seen: ValueRecord) -> tuple[Array, Array]:
+    """Return the kept pixels of A and B in float64, [pixel, channel]."""
+    expected, actual = seen.channels.rows()
+    return expected.astype(np.float64), actual.astype(np.float64)
 
 
 def _inner_errors(seen: ValueRecord) -> Array:
-    """Of the kept pixels [pixel, channel], errors in steps; NaN where either is at an
-    end of the range, which hides shifts.
+    """Return the errors of the kept pixels, in steps, [pixel, channel].
+
+    An error is NaN if either side is at an end of the range, which hides shifts.
     """
-    held = limits(seen.value.type)
     step = seen.value.type.scale
-    x, y = (a.astype(np.float64) for a in seen.channels.rows())
-    errors = (y - x) / step
+    expected, actual = _kept_pixels(seen)
+    errors = (actual - expected) / step
+    held = limits(seen.value.type)
     if held is None:
         return np.asarray(errors)
+
+    # An element within three quarters of a step of an end may have been clipped to it.
     low = held[0] + 0.75 * step
     high = held[1] - 0.75 * step
-    return np.where((x > low) & (y > low) & (x < high) & (y < high), errors, np.nan)
+
+    inner = (expected > low) & (expected < high)
+    inner &= (actual > low) & (actual < high)
+    return np.where(inner, errors, np.nan)
 
 
 def findings(
     seen: ValueRecord, noise: Noise, complete: bool, by: str = ""
 ) -> list[LayerFinding]:
-    """All that is to be said of a layer, what weighs most first. by: whose kernels run
-    it, if not edgec's.
+    """Return all findings about a layer, the most important first.
+
+    Args:
+        seen: the record of its result
+        noise: its own noise
+        complete: whether the constants of its op are known
+        by: the program whose kernels run it; "" for edgec's
     """
     op = seen.op
     if op is None:
         return []
     faults = [*_kernel(seen, op, by)]
-    if seen.own.samples and seen.own.rms_error() > 0:
-        faults += [
-            *((_reordered(seen) if complete else []) or _swapped(seen)),
-            *_gained(seen, noise),
-            *_shifted(seen, noise, complete),
-        ]
-        if not faults:
-            faults += [*_loud(seen, noise)]
     if not seen.own.samples or seen.own.rms_error() == 0:
         return faults
-    losses = [
+
+    # Weights show a swap more surely than values do.
+    swaps = _swapped_weights(seen) if complete else []
+    faults += swaps or _swapped_values(seen)
+    faults += _gain(seen, noise)
+    faults += _shift(seen, noise, complete)
+    # Noise without any of these causes is a fault of its own.
+    if not faults:
+        faults += _excess_noise(seen, noise)
+    return [
+        *faults,
         *_clipped(seen),
-        *_unlike(seen, noise, op),
-        *_loose(seen),
-        *_rounded(seen, noise, op),
+        *_unlike_weights(op),
+        *_unlike_channels(seen),
+        *_loose_range(seen),
+        *_coarse_rounding(noise, op),
     ]
-    return [*faults, *losses]
 
 
 def other_grid(seen: ValueRecord) -> LayerFinding | None:
-    """Where both are int8: a scale or a zero point of its result that is not A's."""
-    mine = seen.value.type.quant
-    theirs = seen.type.quant if seen.type is not None else None
-    if (
-        seen.op is None
-        or mine is None
-        or theirs is None
-        or seen.type is None
-        or seen.type.dtype != seen.value.type.dtype
-    ):
+    """Return a finding if a result has another scale or zero point than A's."""
+    if seen.op is None or seen.type is None:
         return None
-    times = mine.scale[0] / theirs.scale[0] if theirs.scale[0] else 0.0
-    if abs(times - 1) > _GRID:
-        text = f"{GRID[0]} {times:.3g} times A's"
-        return LayerFinding("gain", True, text, f"A's scale is {theirs.scale[0]:.6g}")
-    if mine.zero_point[0] != theirs.zero_point[0]:
-        text = f"{GRID[1]} {mine.zero_point[0]}, A's {theirs.zero_point[0]}"
-        return LayerFinding(
-            "offset", True, text, f"A's zero point is {theirs.zero_point[0]}"
-        )
+    quant_b = seen.value.type.quant
+    quant_a = seen.type.quant
+    if quant_b is None or quant_a is None:
+        return None
+    if seen.type.dtype != seen.value.type.dtype:
+        return None
+
+    scale_a = quant_a.scale[0]
+    ratio = quant_b.scale[0] / scale_a if scale_a else 0.0
+    if abs(ratio - 1) > MIN_SCALE_ERROR:
+        text = f"{GRID[0]} {ratio:.3g} times A's"
+        return LayerFinding("gain", True, text, f"A's scale is {scale_a:.6g}")
+
+    zero_a = quant_a.zero_point[0]
+    zero_b = quant_b.zero_point[0]
+    if zero_b != zero_a:
+        text = f"{GRID[1]} {zero_b}, A's {zero_a}"
+        return LayerFinding("offset", True, text, f"A's zero point is {zero_a}")
     return None
 
 
-def _kernel(seen: ValueRecord, op: Op, who: str) -> Iterator[LayerFinding]:
-    law = seen.law
-    if not law.broken:
+def _kernel(seen: ValueRecord, op: Op, runner: str) -> Iterator[LayerFinding]:
+    """Find a kernel that differs from the reference on the same inputs."""
+    check = seen.law
+    if not check.broken:
         return
     if seen.value.type.dtype != "float32":
-        by = f"by up to {law.error:.0f} steps"
+        difference = f"by up to {check.error:.0f} steps"
     else:
-        by = f"by {law.error:.1e} of its range"
-    if op.spec.has_kernel():
-        called = ", ".join(dict.fromkeys(call.kernel for call in op.calls()))
-    else:
-        called = op.kind
+        difference = f"by {check.error:.1e} of its range"
     text = (
-        f"on the same inputs it differs from interp {by}, "
-        f"in {law.share:.1%} of the elements"
+        f"on the same inputs it differs from interp {difference}, "
+        f"in {check.share:.1%} of the elements"
     )
-    fix = f"a bug of the kernel ({called}, or what computes it here), not of the model"
-    if who:
+
+    if runner:
         fix = (
-            f"{who} computes {op.kind} otherwise than the reference; "
+            f"{runner} computes {op.kind} otherwise than the reference; "
             "it is not the model's fault"
+        )
+    else:
+        kernels = op.kind
+        if op.spec.has_kernel():
+            kernels = ", ".join(dict.fromkeys(call.kernel for call in op.calls()))
+        fix = (
+            f"a bug of the kernel ({kernels}, or what computes it here), "
+            "not of the model"
         )
     yield LayerFinding("kernel", True, text, fix)
 
 
-def _reordered(seen: ValueRecord) -> list[LayerFinding]:
-    """Weights of a channel that are those of another: seen in the weights, also where
-    no input shows it.
+def _both_weights(seen: ValueRecord) -> tuple[Weights, Weights] | None:
+    """Return the weights of the layer in B and in A, or None if they do not compare."""
+    weights_b = Weights.of(seen.op) if seen.op is not None else None
+    weights_a = Weights.of(seen.other) if seen.other is not None else None
+    if weights_b is None or weights_a is None:
+        return None
+    if weights_b.real.shape != weights_a.real.shape:
+        return None
+    return weights_b, weights_a
+
+
+def _pair_names(pairs: set[tuple[int, int]]) -> str:
+    """Return the first pairs of channels in words."""
+    names = [f"{i} and {j}" for i, j in sorted(pairs)[:MAX_NAMED_PAIRS]]
+    return ", ".join(names)
+
+
+def _swapped_weights(seen: ValueRecord) -> list[LayerFinding]:
+    """Find channels with the weights of each other.
+
+    This is visible also if no input shows it.
     """
-    mine = Weights.of(seen.op) if seen.op is not None else None
-    theirs = Weights.of(seen.other) if seen.other is not None else None
-    if mine is None or theirs is None or mine.real.shape != theirs.real.shape:
+    weights = _both_weights(seen)
+    if weights is None:
         return []
-    power = np.square(theirs.real).sum(1)
-    error = np.square(mine.real - theirs.real).sum(1)
+    b = weights[0].real
+    a = weights[1].real
+    errors = np.square(b - a).sum(1)
+    power = np.maximum(np.square(a).sum(1), np.square(b).sum(1))
+    suspects = np.flatnonzero(errors > MAX_UNEXPLAINED * power)
+
     pairs: set[tuple[int, int]] = set()
-    for i in np.flatnonzero(
-        error > _EXPLAINED * np.maximum(power, np.square(mine.real).sum(1))
-    )[:_SUSPECTS]:
-        j = int(np.square(theirs.real - mine.real[i]).sum(1).argmin())
-        across = (
-            np.square(theirs.real[j] - mine.real[i]).sum()
-            + np.square(theirs.real[i] - mine.real[j]).sum()
-        )
-        if j != i and across < _EXPLAINED * (error[i] + error[j]):
-            pairs.add((min(int(i), j), max(int(i), j)))
-    said = ", ".join(f"{i} and {j}" for i, j in sorted(pairs)[:4])
-    text = f"channels {said} have each other's weights"
-    if pairs:
-        return [
-            LayerFinding(
-                "swap", True, text, "put its weights in the order that A has them in"
-            )
-        ]
-    return []
+    for i in map(int, suspects[:MAX_SUSPECTS]):
+        j = int(np.square(a - b[i]).sum(1).argmin())
+        if j == i:
+            continue
+        swapped = np.square(a[j] - b[i]).sum() + np.square(a[i] - b[j]).sum()
+        if swapped < MAX_UNEXPLAINED * (errors[i] + errors[j]):
+            pairs.add((min(i, j), max(i, j)))
+    if not pairs:
+        return []
+    text = f"channels {_pair_names(pairs)} have each other's weights"
+    fix = "put its weights in the order that A has them in"
+    return [LayerFinding("swap", True, text, fix)]
 
 
-def _swapped(seen: ValueRecord) -> Iterator[LayerFinding]:
-    """Channels that carry what another should."""
-    x, y = (a.astype(np.float64) for a in seen.channels.rows())
-    power = seen.channels.power()
-    n = seen.channels.number
-    if n < 2 or not len(x):
-        return
-    error = np.square(y - x).mean(0)
-    suspects = np.flatnonzero(
-        (error > 0.25 * np.maximum(np.square(x).mean(0), power)) & (error > 0)
-    )
-    pairs: list[tuple[int, int]] = []
-    for i in suspects[np.argsort(-error[suspects])][:_SUSPECTS]:
-        others = np.square(x - y[:, i : i + 1]).mean(0)
-        j = int(others.argmin())
-        back = np.square(y[:, j] - x[:, i]).mean()
-        if (
-            j != i
-            and others[j] < _EXPLAINED * error[i]
-            and back < _EXPLAINED * error[j]
-        ):
-            pairs.append((min(int(i), j), max(int(i), j)))
-    found = sorted({*pairs})
-    if found:
-        said = ", ".join(f"{i} and {j}" for i, j in found[:4])
-        yield LayerFinding(
-            "swap",
-            True,
-            f"channels {said} have each other's values",
-            "look at the order of its weights",
-        )
+def _swapped_values(seen: ValueRecord) -> list[LayerFinding]:
+    """Find channels with the values of each other."""
+    a, b = _kept_pixels(seen)
+    if seen.channels.number < 2 or not len(a):
+        return []
+    errors = np.square(b - a).mean(0)
+    power = np.maximum(np.square(a).mean(0), seen.channels.power())
+    suspects = np.flatnonzero((errors > SWAP_NOISE * power) & (errors > 0))
+
+    # The worst channels first, as only some are searched.
+    worst = suspects[np.argsort(-errors[suspects])]
+    pairs: set[tuple[int, int]] = set()
+    for i in map(int, worst[:MAX_SUSPECTS]):
+        distances = np.square(a - b[:, i : i + 1]).mean(0)
+        j = int(distances.argmin())
+        if j == i:
+            continue
+        back = np.square(b[:, j] - a[:, i]).mean()
+        explains_i = distances[j] < MAX_UNEXPLAINED * errors[i]
+        explains_j = back < MAX_UNEXPLAINED * errors[j]
+        if explains_i and explains_j:
+            pairs.add((min(i, j), max(i, j)))
+    if not pairs:
+        return []
+    text = f"channels {_pair_names(pairs)} have each other's values"
+    return [LayerFinding("swap", True, text, "look at the order of its weights")]
 
 
-def _gained(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
-    """A result that is a multiple of what it should be, as far as it is not at an end
-    of its range.
+def _gain(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
+    """Find a result that is a multiple of A's, by least squares.
+
+    Elements at an end of the range are left out.
     """
-    x, y = (a.astype(np.float64) for a in seen.channels.rows())
+    a, b = _kept_pixels(seen)
     if noise.steps is not None:
-        errors = _inner_errors(seen)
-        x = x[np.isfinite(errors)]
-        y = y[np.isfinite(errors)]
-    power = np.square(x).sum()
+        inner = np.isfinite(_inner_errors(seen))
+        a = a[inner]
+        b = b[inner]
+    power = np.square(a).sum()
     if not power:
         return
-    gain = float((x * y).sum() / power)
-    left = np.square(y - gain * x).sum()
-    before = np.square(y - x).sum()
-    if (
-        abs(gain - 1) > _GAIN
-        and left < _EXPLAINED * before
-        and (noise.excess_db is None or noise.excess_db > 6)
-    ):
-        fix = (
-            "the scale of its weights, or of its result, "
-            "is not the one that its "
-            "integers were made with"
-        )
-        yield LayerFinding(
-            "gain", True, f"its result is {gain:.3g} times what it should be", fix
-        )
+
+    gain = float((a * b).sum() / power)
+    before = np.square(b - a).sum()
+    left = np.square(b - gain * a).sum()
+    if abs(gain - 1) <= MIN_GAIN_ERROR or left >= MAX_UNEXPLAINED * before:
+        return
+    # Noise that rounding explains may look like a gain by chance.
+    if noise.excess_db is not None and noise.excess_db <= MIN_GAIN_EXCESS_DB:
+        return
+    text = f"its result is {gain:.3g} times what it should be"
+    fix = (
+        "the scale of its weights, or of its result, "
+        "is not the one that its "
+        "integers were made with"
+    )
+    yield LayerFinding("gain", True, text, fix)
 
 
-def _shifted(seen: ValueRecord, noise: Noise, complete: bool) -> Iterator[LayerFinding]:
-    """A result that is shifted: as a whole, or each channel by what a step of the input
-    makes there.
-    """
+def _shift(seen: ValueRecord, noise: Noise, complete: bool) -> list[LayerFinding]:
+    """Find a wrong zero point of the result or of the input."""
     if noise.offset is None:
-        return
+        return []
     errors = _inner_errors(seen)
-    known = np.isfinite(errors).sum(0) >= min(4, len(errors))
+    known = np.isfinite(errors).sum(0) >= min(MIN_PIXELS, len(errors))
     if not known.any():
-        return
-    each = np.nanmedian(errors[:, known], axis=0)
-    off = round(noise.offset)
-    middle = float(np.median(each))
-    # rounding shifts each channel by something else
-    doubt = float(each.std()) / math.sqrt(len(each))
-    if off and middle * off > 0 and abs(middle) > max(_OFFSET_STEPS, _SURE * doubt):
-        text = (
-            f"its result is {abs(noise.offset):.2g} steps too "
-            f"{'high' if off > 0 else 'low'} everywhere"
-        )
-        yield LayerFinding(
-            "offset", True, text, f"the zero point of its result is off by {abs(off)}"
-        )
-        return
-    weights = Weights.of(seen.op) if complete and seen.op is not None else None
-    step = _input_step(seen.op) if seen.op is not None else 0.0
-    if (
-        weights is None
-        or not step
-        or len(weights.real) != len(known)
-        or known.sum() < _ENOUGH_CHANNELS
-    ):
-        return
-    sums = weights.real.sum(1)[known] * step / seen.value.type.scale
+        return []
+    shift = _result_shift(errors[:, known], noise.offset)
+    if shift is None and complete and seen.op is not None:
+        shift = _input_shift(seen, seen.op, errors, known)
+    return [] if shift is None else [shift]
+
+
+def _result_shift(errors: Array, offset: float) -> LayerFinding | None:
+    """Find a result that is shifted by the same in all channels.
+
+    `errors` are in steps, [pixel, channel]; `offset` is their median.
+    """
+    medians = np.nanmedian(errors, axis=0)
+    middle = float(np.median(medians))
+    # Rounding shifts each channel by another amount: the standard error of the mean.
+    doubt = float(medians.std()) / math.sqrt(len(medians))
+    steps = round(offset)
+    same_direction = middle * steps > 0
+    least = max(MIN_OFFSET_STEPS, SURE_DEVIATIONS * doubt)
+    if not steps or not same_direction or abs(middle) <= least:
+        return None
+
+    direction = "high" if steps > 0 else "low"
+    text = f"its result is {abs(offset):.2g} steps too {direction} everywhere"
+    fix = f"the zero point of its result is off by {abs(steps)}"
+    return LayerFinding("offset", True, text, fix)
+
+
+def _input_shift(
+    seen: ValueRecord, op: Op, errors: Array, known: Array
+) -> LayerFinding | None:
+    """Find channels that are shifted by the effect of whole steps of the input.
+
+    One step of the input shifts a channel by the sum of its weights times the step: the
+    number of steps is fitted by least squares.
+
+    Args:
+        seen: the record of the result
+        op: its op
+        errors: errors in steps, [pixel, channel]
+        known: whether a channel has enough errors
+    """
+    weights = Weights.of(op)
+    step = _input_step(op)
+    if weights is None or not step or len(weights.real) != len(known):
+        return None
+    if known.sum() < MIN_CHANNELS:
+        return None
+
+    step_effects = weights.real.sum(1)[known] * step / seen.value.type.scale
     means = np.nanmean(errors[:, known], axis=0)
-    times = float((means * sums).sum() / max(1e-30, np.square(sums).sum()))
-    left = np.square(means - times * sums).sum() / max(1e-30, np.square(means).sum())
-    if round(times) and abs(times - round(times)) < _NEAR and left < _LEFT:
-        text = (
-            f"its channels are shifted by {abs(times):.2g} times what a step of "
-            "its "
-            "input makes there"
-        )
-        yield LayerFinding(
-            "offset",
-            True,
-            text,
-            f"the zero point of its input is off by {abs(round(times))}",
-        )
+    effect_power = max(TINY, np.square(step_effects).sum())
+    times = float((means * step_effects).sum() / effect_power)
+    unexplained = np.square(means - times * step_effects).sum()
+    left = unexplained / max(TINY, np.square(means).sum())
+
+    steps = round(times)
+    if not steps or abs(times - steps) >= MAX_STEP_ERROR or left >= MAX_SHIFT_LEFT:
+        return None
+    text = (
+        f"its channels are shifted by {abs(times):.2g} times what a step of "
+        "its "
+        "input makes there"
+    )
+    fix = f"the zero point of its input is off by {abs(steps)}"
+    return LayerFinding("offset", True, text, fix)
 
 
 def _input_step(op: Op) -> float:
-    """The scale of what a weight is multiplied by; 0 in float."""
-    t = next((v.type for v in op.inputs if v.const is None), None)
-    if t is not None and t.quant is not None and t.dtype != "float32":
-        return t.quant.scale[0]
+    """Return the scale of the first input of an op; 0 in float."""
+    for value in op.inputs:
+        if value.const is None:
+            t = value.type
+            if t.quant is None or t.dtype == "float32":
+                return 0.0
+            return t.quant.scale[0]
     return 0.0
 
 
-def _loud(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
-    """More noise than rounding explains."""
+def _excess_noise(seen: ValueRecord, noise: Noise) -> Iterator[LayerFinding]:
+    """Find a channel with much more noise than rounding explains."""
     if noise.excess_db is None or noise.excess_db < EXCESS_DB:
         return
-    many = f" of {seen.channels.number}" if seen.channels.number > 1 else ""
+    number = seen.channels.number
+    total = f" of {number}" if number > 1 else ""
     text = (
-        f"channel {noise.worst}{many} has {noise.excess_db:.0f} dB more noise than "
+        f"channel {noise.worst}{total} has {noise.excess_db:.0f} dB more noise than "
         "rounding explains"
     )
-    yield LayerFinding(
-        "noise",
-        True,
-        text,
-        _weights_of(seen, noise.worst)
-        or "compare its weights, bias and scales with A's",
-    )
+
+    # The weights may show the cause; otherwise all constants are suspects.
+    fix = _weights_remark(seen, noise.worst)
+    if not fix:
+        fix = "compare its weights, bias and scales with A's"
+    yield LayerFinding("noise", True, text, fix)
 
 
-def _weights_of(seen: ValueRecord, i: int) -> str:
-    """How the weights of a channel differ from those that A has for it; "" where that
-    says nothing.
-    """
-    mine = Weights.of(seen.op) if seen.op is not None else None
-    theirs = Weights.of(seen.other) if seen.other is not None else None
-    if (
-        mine is None
-        or theirs is None
-        or mine.real.shape != theirs.real.shape
-        or i >= len(mine.real)
-    ):
+def _weights_remark(seen: ValueRecord, channel: int) -> str:
+    """Return how the weights of a channel differ from A's, or ""."""
+    weights = _both_weights(seen)
+    if weights is None:
         return ""
-    row = mine.real[i]
-    errors = np.square(theirs.real - row).sum(1)
-    j = int(errors.argmin())
-    if j != i and errors[j] < _EXPLAINED * errors[i]:
+    b = weights[0].real
+    a = weights[1].real
+    if channel >= len(b):
+        return ""
+
+    errors = np.square(a - b[channel]).sum(1)
+    nearest = int(errors.argmin())
+    if nearest != channel and errors[nearest] < MAX_UNEXPLAINED * errors[channel]:
         return (
-            f"its weights are those that A has for channel {j}: "
+            f"its weights are those that A has for channel {nearest}: "
             "look at the order of its weights"
         )
-    power = np.square(theirs.real[i]).sum()
-    if errors[i] > _EXPLAINED * power:
+    power = np.square(a[channel]).sum()
+    if errors[channel] > MAX_UNEXPLAINED * power:
         return "its weights are not those that A has: look at them, and at their scale"
     return (
         "its weights are as A has them: look at its bias, "
@@ -395,85 +492,93 @@ def _weights_of(seen: ValueRecord, i: int) -> str:
 
 
 def _clipped(seen: ValueRecord) -> Iterator[LayerFinding]:
+    """Find a range that is too narrow."""
     share = seen.spread.clipped(seen.value)
     noise = seen.channels.clipped_share()
-    if share and (share > _CLIPPED or noise > _MOSTLY):
-        text = (
-            f"its range clips {share:.2%} of what A has there, "
-            "which is "
-            f"{noise:.0%} of its own noise"
-        )
-        fix = (
-            "calibrate with pictures like these, or give it a wider range (a higher "
-            "percentile, min/max)"
-        )
-        yield LayerFinding("clip", False, text, fix)
+    if not share or (share <= MIN_CLIPPED and noise <= MOST_NOISE):
+        return
+    text = (
+        f"its range clips {share:.2%} of what A has there, "
+        "which is "
+        f"{noise:.0%} of its own noise"
+    )
+    fix = (
+        "calibrate with pictures like these, or give it a wider range (a higher "
+        "percentile, min/max)"
+    )
+    yield LayerFinding("clip", False, text, fix)
 
 
-def _loose(seen: ValueRecord) -> Iterator[LayerFinding]:
+def _loose_range(seen: ValueRecord) -> Iterator[LayerFinding]:
+    """Find a range that is too wide."""
     used = seen.spread.used(seen.value)
-    if used is not None and 0 < used < _LOOSE:
-        text = f"its scale is {1 / used:.1f} times what its range needs here"
-        fix = (
-            "a tighter range (percentile, mse), if calibration saw outliers; "
-            "look at what it shares its scale with"
-        )
-        yield LayerFinding("loose", False, text, fix)
+    if used is None or not 0 < used < MIN_USED_RANGE:
+        return
+    text = f"its scale is {1 / used:.1f} times what its range needs here"
+    fix = (
+        "a tighter range (percentile, mse), if calibration saw outliers; "
+        "look at what it shares its scale with"
+    )
+    yield LayerFinding("loose", False, text, fix)
 
 
-def _unlike(seen: ValueRecord, noise: Noise, op: Op) -> Iterator[LayerFinding]:
-    """Channels that need scales of their own, in the weight or in the result."""
+def _unlike_weights(op: Op) -> Iterator[LayerFinding]:
+    """Find output channels whose weights need scales of their own."""
     weights = Weights.of(op)
-    if weights is not None and weights.real.any() and len(weights.real) > 1:
-        largest = np.abs(weights.real).max(1)
-        alive = largest[largest > 0]
-        i = int(largest.argmax())
-        times = float(largest.max() / np.median(alive))
-        if times > _UNLIKE and len({*weights.steps.tolist()}) == 1:
-            text = (
-                f"weights of channel {i} are {times:.0f} times those of most, "
-                "and all share one scale"
-            )
-            yield LayerFinding(
-                "weights",
-                False,
-                text,
-                "equalize, a scale per channel, or float for this layer",
-            )
+    if weights is None or not weights.real.any() or len(weights.real) < 2:
+        return
+
+    largest = np.abs(weights.real).max(1)
+    # Channels without any weight need no scale.
+    alive = largest[largest > 0]
+    ratio = float(largest.max() / np.median(alive))
+    one_scale = len({*weights.steps.tolist()}) == 1
+    if ratio > UNLIKE_RATIO and one_scale:
+        channel = int(largest.argmax())
+        text = (
+            f"weights of channel {channel} are {ratio:.0f} times those of most, "
+            "and all share one scale"
+        )
+        fix = "equalize, a scale per channel, or float for this layer"
+        yield LayerFinding("weights", False, text, fix)
+
+
+def _unlike_channels(seen: ValueRecord) -> Iterator[LayerFinding]:
+    """Find channels of the result that need scales of their own."""
     power = seen.channels.power()
     alive = power[power > 0]
-    if seen.value.type.quant is not None and len(alive) > 1:
-        times = float(np.sqrt(alive.max() / np.median(alive)))
-        if times > _UNLIKE:
-            text = (
-                f"channel {int(power.argmax())} of its result is {times:.0f} times "
-                "most others, in one scale"
-            )
-            yield LayerFinding(
-                "channels",
-                False,
-                text,
-                "equalize, or float (or 16 bits) for this layer",
-            )
+    if seen.value.type.quant is None or len(alive) < 2:
+        return
+
+    # Power is a square: its root is the ratio of magnitudes.
+    ratio = float(np.sqrt(alive.max() / np.median(alive)))
+    if ratio > UNLIKE_RATIO:
+        channel = int(power.argmax())
+        text = (
+            f"channel {channel} of its result is {ratio:.0f} times "
+            "most others, in one scale"
+        )
+        fix = "equalize, or float (or 16 bits) for this layer"
+        yield LayerFinding("channels", False, text, fix)
 
 
-def _rounded(seen: ValueRecord, noise: Noise, op: Op) -> Iterator[LayerFinding]:
-    """What of it is rounded too coarsely."""
+def _coarse_rounding(noise: Noise, op: Op) -> Iterator[LayerFinding]:
+    """Find the largest cause of rounding noise, for ops with weights."""
     if noise.by is None or Weights.of(op) is None:
         return
-    what, share = next(iter(noise.by.shares().items()))
-    read = next((v.name for v in op.inputs if v.const is None), "")
-    fix = {
-        "weights": "another rounding of its weights (--quantize best), "
-        "or float for this layer",
-        "inputs": f"more bits for {read}, or equalize its channels",
-        "result": "more bits for its result: 16, or float",
-    }[what]
-    said = {
-        "weights": "its weights'",
-        "inputs": "its input's",
-        "result": "its result's",
-    }[what]
-    yield LayerFinding(
-        "rounding", False, f"{share:.0%} of what rounding leaves there is {said}", fix
-    )
+    shares = noise.by.shares()
+    cause = next(iter(shares))
+    if cause == "weights":
+        subject = "its weights'"
+        fix = (
+            "another rounding of its weights (--quantize best), or float for this layer"
+        )
+    elif cause == "inputs":
+        subject = "its input's"
+        read = next((v.name for v in op.inputs if v.const is None), "")
+        fix = f"more bits for {read}, or equalize its channels"
+    else:
+        subject = "its result's"
+        fix = "more bits for its result: 16, or float"
+    text = f"{shares[cause]:.0%} of what rounding leaves there is {subject}"
+    yield LayerFinding("rounding", False, text, fix)

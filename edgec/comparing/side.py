@@ -1,6 +1,4 @@
-"""One of the two that are compared: a network, and something that runs it and shows
-what it computes.
-"""
+"""Defines a side of a comparison: a network, and an executor that shows its values."""
 
 from __future__ import annotations
 
@@ -13,21 +11,27 @@ from edgec.ir import Array, Graph, Op, Value
 from edgec.ir.interp import run_op
 
 Look = Callable[[Value, Array], None]
-"""Is given each value and its array, which it must not keep."""
+"""Receives each value and its array, which it must not keep."""
 See = Callable[[Value, Array], Array | None]
-"""The same; what it returns is put in the value's place. None: nothing."""
+"""Receives each value and its array; returns a replacement, or None for none."""
 Sample = Mapping[str, Array]
+"""The inputs of one inference, by name."""
 
 
 class Side(Protocol):
-    """A network as something runs it. name: as a person gave it; how: what runs it, for
-    people.
+    """A network and the executor that runs it.
 
-    parts: its ops in order, by the segment that they are in; with `complete` they have
-    their constants. channels_last: whether the last axis of images is that of channels.
-    same_code: whether `force` runs what `run` does; else it is the law of each op, or
-    code that gives the same. changes: of the channels of values that are not as they
-    came.
+    Attributes:
+        name: the network, as the user named it
+        how: the executor, for people
+        inputs: the inputs of the network
+        outputs: the outputs of the network
+        parts: the ops in order of execution, by segment
+        complete: whether the ops of `parts` have their constants
+        channels_last: whether channels are the last axis of images
+        same_code: whether `force` runs the code that `run` does; otherwise it runs the
+            reference of each op, or code with the same results
+        changes: values whose channels differ from the original model's
     """
 
     name: str
@@ -41,62 +45,77 @@ class Side(Protocol):
     changes: Changes
 
     def run(self, inputs: Sample, see: Look) -> dict[str, Array]:
-        """One inference; shows inputs and results in order, those that can be seen;
-        returns the outputs by name.
+        """Run one inference and return the outputs by name.
+
+        `see` receives the inputs and all visible results in order.
         """
 
     def force(self, inputs: Sample, see: See) -> None:
-        """The same; what `see` returns for a value is what later ops read in its place."""
+        """Run one inference in which later ops read the arrays that `see` returns."""
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free the resources of the executor."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """An op and the part that it is in."""
+    """An op and the name of its segment."""
 
     op: Op
     part: str
 
 
 def ops_of(side: Side) -> list[Placed]:
-    """All ops that write one value."""
-    return [
-        Placed(op, part)
-        for part, g in side.parts.items()
-        for op in g.ops
-        if len(op.outputs) == 1
-    ]
+    """Return all ops with a single output."""
+    ops = []
+    for part, graph in side.parts.items():
+        for op in graph.ops:
+            # An op with several results has no single error.
+            if len(op.outputs) == 1:
+                ops.append(Placed(op, part))
+    return ops
 
 
 def values_of(side: Side) -> dict[str, Value]:
-    """Every value that is no constant, by name."""
-    graphs = side.parts.values()
-    found = {v.name: v for g in graphs for v in g.values() if v.const is None}
-    return {
-        **{v.name: v for v in (*side.inputs, *side.outputs) if v.const is None},
-        **found,
-    }
+    """Return every value other than constants, by name."""
+
+    values = {}
+    for value in (*side.inputs, *side.outputs):
+        if value.const is None:
+            values[value.name] = value
+
+    for graph in side.parts.values():
+        for value in graph.values():
+            if value.const is None:
+                values[value.name] = value
+    return values
 
 
 def walk(parts: Mapping[str, Graph], inputs: Sample, see: See) -> dict[str, Array]:
-    """Run graphs, one after the other, by each op's own law; what `see` returns is what
-    later ops read.
+    """Run segments one after the other by the reference of each op.
+
+    Later ops read the arrays that `see` returns. The result has all values by name.
     """
-    known: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
 
-    def put(v: Value, array: Array) -> None:
-        other = see(v, array)
-        known[v.name] = array if other is None else other
+    def put(value: Value, array: Array) -> None:
+        replacement = see(value, array)
+        arrays[value.name] = array if replacement is None else replacement
 
-    for g in parts.values():
-        for v in g.inputs:
-            if v.name not in known:
-                put(v, inputs[v.name])
-        for op in g.ops:
-            env = {v: known[v.name] for v in op.inputs if v.const is None}
-            for v, array in zip(op.outputs, run_op(op, env), strict=True):
-                put(v, array)
-        known |= {v.name: v.const for v in g.outputs if v.const is not None}
-    return known
+    for graph in parts.values():
+        for value in graph.inputs:
+            # Results of earlier segments are there already.
+            if value.name not in arrays:
+                put(value, inputs[value.name])
+        for op in graph.ops:
+            # Constants are in the op.
+            operands = {v: arrays[v.name] for v in op.inputs if v.const is None}
+
+            results = run_op(op, operands)
+            for value, array in zip(op.outputs, results, strict=True):
+                put(value, array)
+        # An output that is constant is computed by no op.
+        for value in graph.outputs:
+            if value.const is not None:
+                arrays[value.name] = value.const
+    return arrays

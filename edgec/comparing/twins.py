@@ -1,6 +1,4 @@
-"""Which value of one network is which of another: by name, through other layouts and
-conversions.
-"""
+"""Matches the values of two networks by name, through layouts and conversions."""
 
 from __future__ import annotations
 
@@ -10,23 +8,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Quant, TensorType, Value
+from edgec.ir import Array, TensorType, Value
 from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
 from edgec.quantize.strands import whole
 
-_MADE = re.compile(r"(_int8|_f32)$")
-_MOVED = re.compile(r"(_int8|_f32|_\d+)$")
-"""What edgec puts behind the name of a value that it makes another form of; of one that
-it lays out anew as well.
-"""
-_COMPARED = ("float32", "int8", "uint8", "int16")
+CONVERTED = re.compile(r"(_int8|_f32)$")
+"""Suffix that edgec gives a value converted to another type."""
+CONVERTED_OR_RELAID = re.compile(r"(_int8|_f32|_\d+)$")
+"""Suffix that edgec gives a value converted to another type or layout."""
+COMPARED_TYPES = ("float32", "int8", "uint8", "int16")
 
 
 @dataclass(frozen=True)
 class Twin:
-    """Where a value's elements are found in the other network. perms: that it may be a
-    transposition by; the first that fits is taken.
+    """The value of the other network that stands for the same real numbers.
+
+    Attributes:
+        name: name of the value
+        perms: transpositions that give the layout of this network's value; the first
+            is used if several are possible
     """
 
     name: str
@@ -39,39 +40,50 @@ def twins(
     relaid: bool,
     counts: Mapping[str, int] | None = None,
 ) -> dict[str, Twin]:
-    """For each value of one network that of another that stands for the same reals, by
-    its name.
+    """Return the twin of each value of a network that has one.
 
-    relaid: one of the two keeps channels first, so that values of one name may be
-    transposed. counts: of values that are a part of the channels of their twin, how
-    many that has.
+    Args:
+        of: values of the network, by name
+        among: values of the other network, by name
+        relaid: whether only one of the networks keeps channels last, so that values of
+            one name may be transposed
+        counts: number of channels of the twin, for values that are only a part of the
+            channels of their twin
     """
+    pattern = CONVERTED_OR_RELAID if relaid else CONVERTED
     found: dict[str, Twin] = {}
-    for v in of.values():
-        if v.type.dtype not in _COMPARED:
+    for value in of.values():
+        if value.type.dtype not in COMPARED_TYPES:
             continue
-        shape = v.type.shape
-        count = (counts or {}).get(v.name)
+
+        name = value.name
+        shape = value.type.shape
+        count = (counts or {}).get(name)
         if count is not None:
+            name = whole(name)
             shape = (*shape[:-1], count)
-        for name in _names(
-            v.name if count is None else whole(v.name), _MOVED if relaid else _MADE
-        ):
-            other = among.get(name)
-            if other is None or other.type.dtype not in _COMPARED:
+
+        for candidate in _candidate_names(name, pattern):
+            other = among.get(candidate)
+            if other is None or other.type.dtype not in COMPARED_TYPES:
                 continue
-            if perms := tuple(layouts(other.type.shape, shape, relaid)):
-                found[v.name] = Twin(other.name, perms)
+            perms = tuple(layouts(other.type.shape, shape, relaid))
+            if perms:
+                found[value.name] = Twin(other.name, perms)
                 break
     return found
 
 
-def _names(name: str, made: re.Pattern[str]) -> Iterator[str]:
-    """The name, and those of what it may have been made from."""
+def _candidate_names(name: str, suffix: re.Pattern[str]) -> Iterator[str]:
+    """Yield a name, the names it may be derived from, and converted forms of these."""
     yield name
-    while (shorter := made.sub("", name)) != name and shorter:
+    shorter = suffix.sub("", name)
+    while shorter != name and shorter:
         yield shorter
         name = shorter
+        shorter = suffix.sub("", name)
+
+    # The other network may have the converted form alone.
     yield f"{name}_int8"
     yield f"{name}_f32"
 
@@ -79,25 +91,33 @@ def _names(name: str, made: re.Pattern[str]) -> Iterator[str]:
 def layouts(
     theirs: tuple[int, ...], mine: tuple[int, ...], relaid: bool = False
 ) -> Iterator[tuple[int, ...]]:
-    """The transpositions that may make one shape of another: none, or channels to the
-    other end of an image. relaid: these too where none fits as well.
+    """Yield the transpositions that turn shape `theirs` into shape `mine`.
+
+    They are none at all, and channels moved to the other end of an image. With
+    `relaid`, the latter are there also if the shapes are equal.
     """
     rank = len(mine)
     if len(theirs) != rank:
         return
-    tried = [tuple(range(rank))]
+
+    candidates = [tuple(range(rank))]
+    # The batch stays first; channels come from the last axis, or go there.
     if rank >= 3 and (relaid or theirs != mine):
-        tried += [(0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))]
-    yield from (p for p in dict.fromkeys(tried) if tuple(theirs[i] for i in p) == mine)
+        candidates.append((0, *range(2, rank), 1))
+        candidates.append((0, rank - 1, *range(1, rank - 1)))
+
+    for perm in dict.fromkeys(candidates):
+        if tuple(theirs[axis] for axis in perm) == mine:
+            yield perm
 
 
 def reals(array: Array, t: TensorType) -> Array:
-    """What the elements stand for, float32."""
+    """Return the real numbers that the elements stand for, float32."""
     return dequantize(array, t)
 
 
 def rounded(real: Array, t: TensorType) -> Array:
-    """Reals as a tensor of this type holds them."""
+    """Return real numbers as a tensor of type `t` stores them."""
     if t.quant is None:
         return np.ascontiguousarray(real, t.np_dtype)
     if t.dtype in ("int8", "uint8"):
@@ -109,11 +129,14 @@ def rounded(real: Array, t: TensorType) -> Array:
 
 
 def limits(t: TensorType) -> tuple[float, float] | None:
-    """The smallest and the largest real that a quantized type holds; None for others."""
-    q: Quant | None = t.quant
-    if q is None or len(q.scale) != 1 or t.dtype == "float32":
+    """Return the smallest and the largest real of a quantized type.
+
+    It is None for floats, and for types with a scale per channel.
+    """
+    quant = t.quant
+    if quant is None or len(quant.scale) != 1 or t.dtype == "float32":
         return None
     info = np.iinfo(t.np_dtype)
-    return (info.min - q.zero_point[0]) * q.scale[0], (
-        info.max - q.zero_point[0]
-    ) * q.scale[0]
+    scale = quant.scale[0]
+    zero_point = quant.zero_point[0]
+    return (info.min - zero_point) * scale, (info.max - zero_point) * scale

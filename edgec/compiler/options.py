@@ -33,26 +33,37 @@ SHARES = ("auto", "all")
 class Options:
     """What a person chose about a compile; the same for `explain`.
 
-    target: "host", "pi4", "pi4+coral", …. calibrate: a folder of photos or an .npz;
-    given, a float model becomes int8. preprocess: how photos become inputs
-    (docs/preprocessing.md). disable: names of passes, and of rewrites for the Edge TPU,
-    to leave out. optimistic: give the Edge TPU ops of which it is not known whether
-    they map. min_cosine: a quantized model whose outputs are less like the float
-    model's than this is refused. validate: as calibrate, to verify with; default:
-    samples held back from calibration. allow_float: a float model without calibration
-    data runs on the CPU though the target has an Edge TPU. threads: the most that the C
-    can use, 1 to 4. tuned: a database of schedules (docs/tune.md), "none" for no
-    searches at all; None: the default one, if it is there. quantize: a recipe
-    (docs/quantization.md): "best", "fast" or a .toml file; None: COMPILE_RECIPE, or
-    EXPLAIN_RECIPE where the model is only looked at. edgetpu: one of SHARES. prune: how
-    far channels are taken out, as max_drop. float_ops: names of ops that stay float.
-    max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`. max_slowdown: how much more time float ops
-    may cost where there are no such limits; None: what the recipe says. fix, state: of
-    inputs, by name: their values, and the outputs that come back as them
-    (`read_model`). also: code that the bundle has beside the board's, as
-    `Board.with_optional` takes it. head: where a network that picks its boxes itself
-    may end: it does where that cannot be int8, or cannot be read. keep_head: it does
-    not.
+    Attributes:
+        target: "host", "pi4", "pi4+coral", ….
+        calibrate: a folder of photos or an .npz, by which a float model becomes int8.
+        preprocess: how photos become inputs (docs/preprocessing.md).
+        input_shapes: the shapes of dynamic inputs, by name.
+        disable: names of passes, and of rewrites for the Edge TPU, to leave out.
+        min_cosine: a quantized model whose outputs are less like the float model's than
+            this is refused.
+        optimistic: whether the Edge TPU gets operations of which it is not known
+            whether they map.
+        validate: as calibrate, to verify with; default: samples held back from
+            calibration.
+        allow_float: whether a float model without calibration data runs on the CPU
+            though the target has an Edge TPU.
+        threads: the most threads that the C can use, 1 to 4.
+        tuned: a database of schedules (docs/tune.md), or "none" for no searches at all;
+            None: the default one, if it is there.
+        quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file; None:
+            COMPILE_RECIPE, or EXPLAIN_RECIPE where the model is only looked at.
+        edgetpu: what the Edge TPU gets of what it can run, one of SHARES.
+        prune: how far outputs may change when channels are taken out, as max_drop.
+        float_ops: names of operations that stay float.
+        max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`.
+        max_slowdown: how much more time operations in float may cost where there are no
+            such limits; None: what the recipe says.
+        fix: the values of inputs that are constants, by name.
+        state: the outputs that come back as inputs at the next call, by input.
+        also: code that the bundle has beside the board's, see `Board.with_optional`.
+        head: where a network that picks its boxes itself may end: it does where that
+            cannot be int8, or cannot be read.
+        keep_head: whether it does not.
     """
 
     target: str = "host"

@@ -67,6 +67,7 @@ class Folded:
     def at(self, x: float, row: int) -> tuple[float, float]:
         """Return the picture position of a point of the drawing, px."""
         column = self.column(row)
+        # Every column begins at the same height.
         row_in_column = row - self.first[column]
         y = self.top + row_in_column * STEP + HEIGHT / 2
         return x + self.shift[column], y
@@ -101,6 +102,7 @@ class Folded:
         last = len(points) - 2
         for i, (start, end) in enumerate(pairwise(points)):
             end_x, end_y = self.at(*end)
+
             if i == last:
                 # The edge ends at the node's upper side, not at its centre.
                 end_y -= HEIGHT / 2
@@ -131,6 +133,7 @@ class Folded:
 
     def _lanes(self) -> dict[tuple[int, int], int]:
         """Return the track of each pair of an edge and the column it goes on in."""
+        # A track belongs to one edge and the column that the edge enters.
         lanes: dict[tuple[int, int], int] = {}
         for column, first_row in enumerate(self.first[1:], 1):
             crossing = []
@@ -157,6 +160,8 @@ def fold(drawing: Drawing, widths: Sequence[float]) -> Folded:
     limit = min(MAX_COLUMNS, drawing.rows // MIN_ROWS_PER_COLUMN)
     for columns in range(2, limit + 1):
         first = _column_breaks(drawing.rows, incoming, columns)
+
+        # Edges that go on in the next column need a track each.
         crossing = max(incoming[row] for row in first[1:])
         candidate = _fold_at(drawing, extents, first, min(MAX_LANES, crossing))
         if _scale(candidate) > MIN_GAIN * _scale(best):
@@ -206,6 +211,7 @@ def _column_breaks(rows: int, incoming: Sequence[int], columns: int) -> list[int
         target = i * height
         earliest = max(first[-1] + 1, round(target) - reach)
         latest = min(rows - 1, round(target) + reach)
+
         candidates = range(earliest, latest + 1)
         costs = {row: (incoming[row], abs(row - target)) for row in candidates}
         first.append(min(candidates, key=costs.__getitem__))

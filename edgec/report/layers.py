@@ -86,6 +86,7 @@ def _longest_paths(n: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     """
     row = [0] * n
     has_predecessor = [False] * n
+    # Predecessors have lower indices, so in this order their rows are final.
     for start, end in sorted(edges, key=lambda edge: edge[1]):
         row[end] = max(row[end], row[start] + 1)
         has_predecessor[end] = True
@@ -109,6 +110,7 @@ def _with_bends(
     chains = []
     for start, end in edges:
         chain = [start]
+        # A bend reserves space for the edge in each layer it passes.
         for between in range(row[start] + 1, row[end]):
             chain.append(len(all_widths))
             all_widths.append(BEND_WIDTH)
@@ -139,6 +141,7 @@ def _ordered(graph: _Layered) -> list[list[int]]:
     for sweep in range(SWEEPS):
         _sort_by_neighbours(layers, graph, down=sweep % 2 == 0)
         crossings = _crossings(layers, graph.below)
+        # A later sweep may make the order worse again.
         if crossings < fewest:
             best = [list(layer) for layer in layers]
             fewest = crossings
@@ -156,6 +159,7 @@ def _sort_by_neighbours(layers: list[list[int]], graph: _Layered, down: bool) ->
             keys[v] = _mean(near, position[v])
         layer.sort(key=keys.__getitem__)
         for i, v in enumerate(layer):
+            # The next layer is sorted by the new positions.
             position[v] = float(i)
 
 

@@ -118,5 +118,6 @@ def _operations(row: Bought) -> str:
         names = f"{len(row.ops)} from {row.ops[0]} to {row.ops[-1]}"
     if row.back:
         return f"int8 after all: {names}"
+
     kinds = ", ".join(dict.fromkeys(row.unit.kinds))
     return f"{names} ({kinds})"

@@ -50,6 +50,7 @@ def _row(name: str, pruning: Pruning) -> tuple[str, ...]:
     """Return a row of the table; SQNR and top-1 are of the worst output."""
     agreements = pruning.outputs.values()
     ratio = min(a.sqnr_db for a in agreements)
+
     shares = [a.top1 for a in agreements if a.top1 is not None]
     top1 = percent(min(shares)) if shares else ""
     return (

@@ -1,1 +1,1 @@
-"""Programs that edgec calls: C compilers and edgetpu_compiler."""
+"""Runs other programs for edgec: C compilers and edgetpu_compiler."""

@@ -1,7 +1,7 @@
-"""Generated C → libraries and programs for every target of a board.
+"""Compiles generated C to libraries and programs for every target of a board.
 
-What was compiled or linked once is taken from the user's cache, by all that it depends
-on: the compiler and its version, the flags, the text, and the headers that it includes.
+Objects, libraries and programs are cached by everything that they depend on: the
+compiler and its version, the flags, the text, and the headers that it includes.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from edgec.toolchain.libraries import build_libraries
 from edgec.toolchain.store import Store
 
 CACHED_BYTES = 512 << 20
-"""What the cache of objects, libraries and programs may take: those of some fifty
-models.
-"""
+"""Size of the cache of objects, libraries and programs: of some fifty models."""
 
-_FORMAT = "1"
+CACHE_FORMAT = "1"
 """Changes when the same key no longer stands for the same bytes."""
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """One target's `lib/<target>/libmodel.so` and `bin/<target>/main`."""
+    """The `lib/<target>/libmodel.so` and `bin/<target>/main` of a target."""
 
     library: bytes
     program: bytes
@@ -48,40 +46,48 @@ def build(
     flags: Mapping[str, Sequence[str]] | None = None,
     link: Sequence[str] = (),
 ) -> dict[str, Binaries]:
-    """Compile each target's sources (target → file name → C) with its compiler.
+    """Compile the sources of each target with its compiler.
 
-    flags: what a file of this name takes beside; link: what the linker does. model.c
-    and main.c (of csrc) are compiled as the program wants them too. The same sources
-    give the same bytes: nothing of the build directory gets into the objects.
+    model.c is compiled twice, for the library and for the program, and main.c of csrc
+    for the program. The same sources give the same bytes: nothing of the build
+    directory gets into the objects.
+
+    Args:
+        sources: C text by target and file name
+        csrc: folder of the runtime's C
+        compilers: compiler of each target
+        progress: receives the steps
+        flags: additional flags of the files of a name
+        link: additional flags of the linker
     """
     store = objects()
     with temporary_folder("build") as tmp, ThreadPoolExecutor(os.cpu_count()) as pool:
-        made = dict[str, Binaries]()
+        binaries = dict[str, Binaries]()
         for target, texts in sources.items():
             build_libraries(compilers[target], target, progress)
             progress(f"{COMPILE_C} for {target}")
-            place = _Target(tmp / target, csrc, compilers[target], store)
-            made[target] = _build_one(place, texts, flags or {}, link, pool)
+            build_target = _Target(tmp / target, csrc, compilers[target], store)
+            binaries[target] = _build_one(build_target, texts, flags or {}, link, pool)
     store.trim()
-    return made
+    return binaries
 
 
 def build_library(
     text: str, csrc: Path, compiler: Compiler, extra: Sequence[str] = ()
 ) -> bytes:
-    """A library of one C text."""
+    """Return a library of one C text."""
     store = objects()
     with temporary_folder("build") as tmp:
         target = _Target(tmp / "one", csrc, compiler, store)
-        made = target.link(
-            "libmodel.so", {"model.o": target.compile("model.c", text, extra)}
-        )
+
+        model = target.compile("model.c", text, extra)
+        library = target.link("libmodel.so", {"model.o": model})
     store.trim()
-    return made
+    return library
 
 
 def objects() -> Store:
-    """What was compiled and linked before, by this user."""
+    """Return the user's cache of objects, libraries and programs."""
     return Store(cache_dir("objects"), CACHED_BYTES)
 
 
@@ -92,33 +98,38 @@ def _build_one(
     link: Sequence[str],
     pool: ThreadPoolExecutor,
 ) -> Binaries:
-    jobs = {
-        f"{Path(n).stem}.o": pool.submit(target.compile, n, text, flags.get(n, ()))
-        for n, text in texts.items()
-    }
+    """Compile and link the sources of one target in parallel."""
+    jobs = {}
+    for name, text in texts.items():
+        file_flags = flags.get(name, ())
+        jobs[f"{Path(name).stem}.o"] = pool.submit(
+            target.compile, name, text, file_flags
+        )
+
     jobs["model_program.o"] = pool.submit(
         target.compile, "model.c", texts["model.c"], ["-DEK_PROGRAM"]
     )
-    jobs["main.o"] = pool.submit(
-        target.compile, "main.c", (target.csrc / "main.c").read_text()
-    )
-    done = {name: job.result() for name, job in jobs.items()}
-    ours = {
-        name: data
-        for name, data in done.items()
-        if name not in ("model.o", "model_program.o", "main.o")
+    main = (target.csrc / "main.c").read_text()
+    jobs["main.o"] = pool.submit(target.compile, "main.c", main)
+    objects = {name: job.result() for name, job in jobs.items()}
+
+    # The order of the objects is part of the cache's key.
+    model = objects.pop("model.o")
+    model_program = objects.pop("model_program.o")
+    main_object = objects.pop("main.o")
+    library_objects = {**objects, "model.o": model}
+    library = pool.submit(target.link, "libmodel.so", library_objects, link)
+    program_objects = {
+        **objects,
+        "model_program.o": model_program,
+        "main.o": main_object,
     }
-    library = pool.submit(
-        target.link, "libmodel.so", {**ours, "model.o": done["model.o"]}, link
-    )
-    program = target.link(
-        "main", {**ours, **{n: done[n] for n in ("model_program.o", "main.o")}}, link
-    )
+    program = target.link("main", program_objects, link)
     return Binaries(library.result(), program)
 
 
 class _Target:
-    """One compiler at work, in a folder of its own."""
+    """The build of one target, with its compiler and a temporary folder."""
 
     def __init__(self, folder: Path, csrc: Path, cc: Compiler, store: Store) -> None:
         self.csrc = csrc
@@ -129,58 +140,61 @@ class _Target:
         folder.mkdir()
 
     def compile(self, name: str, text: str, extra: Sequence[str] = ()) -> bytes:
-        """The object file of one C text that includes what csrc has."""
+        """Return the object file of a C text, which may include headers of csrc."""
         flags = [*self._cc.command, *self._cc.objects, *FLAGS, *extra]
+
         headers = included([text], self.csrc)
         key = self._key("object", flags, name, text, *headers, *headers.values())
 
         def make(folder: Path) -> Path:
             (folder / name).write_text(text)
+            # Paths of the build directory stay out of the object.
             prefix = [
                 f"-ffile-prefix-map={folder}=.",
                 f"-ffile-prefix-map={self.csrc}=.",
             ]
-            self._cc.compile(
-                folder / name, [self.csrc], folder / "made.o", [*prefix, *extra]
-            )
-            return folder / "made.o"
+            output = folder / "made.o"
+            self._cc.compile(folder / name, [self.csrc], output, [*prefix, *extra])
+            return output
 
-        return self._made(key, make)
+        return self._cached(key, make)
 
     def link(
         self, name: str, parts: Mapping[str, bytes], extra: Sequence[str] = ()
     ) -> bytes:
-        """A library if its name ends in .so, else a program."""
+        """Return a library if its name ends in .so, else a program."""
         library = name.endswith(".so")
-        flags = [
-            *self._cc.command,
-            *(self._cc.library if library else self._cc.program),
-            *extra,
-        ]
-        key = self._key(
-            name, flags, *(hashlib.sha256(data).hexdigest() for data in parts.values())
-        )
+        kind_flags = self._cc.library if library else self._cc.program
+        flags = [*self._cc.command, *kind_flags, *extra]
+
+        digests = [hashlib.sha256(data).hexdigest() for data in parts.values()]
+        key = self._key(name, flags, *digests)
 
         def make(folder: Path) -> Path:
+            paths = []
             for part, data in parts.items():
-                (folder / part).write_bytes(data)
+                path = folder / part
+                path.write_bytes(data)
+                paths.append(path)
             link = self._cc.link_library if library else self._cc.link_program
-            link([folder / p for p in parts], folder / name, extra)
+            link(paths, folder / name, extra)
             return folder / name
 
-        return self._made(key, make)
+        return self._cached(key, make)
 
-    def _made(self, key: str, make: Callable[[Path], Path]) -> bytes:
+    def _cached(self, key: str, make: Callable[[Path], Path]) -> bytes:
+        """Return the bytes of a key, from the cache or from `make`."""
         data = self._store.get(key)
         if data is None:
             folder = self._folder / key[:16]
-            # no parents: a thread that a signal cut loose brings nothing removed back
+            # No parents: a thread that goes on after an interrupt must not bring back
+            # the folder that was removed meanwhile.
             folder.mkdir(exist_ok=True)
             data = make(folder).read_bytes()
             self._store.put(key, data)
         return data
 
     def _key(self, what: str, flags: Sequence[str], *content: str) -> str:
-        return hashlib.sha256(
-            json.dumps([_FORMAT, what, self._version, flags, content]).encode()
-        ).hexdigest()
+        """Return the cache's key of a file with these inputs."""
+        inputs = [CACHE_FORMAT, what, self._version, flags, content]
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()

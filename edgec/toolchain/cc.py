@@ -1,5 +1,6 @@
-"""C compilers: zig (the PyPI package `ziglang`) for every target by default, any gcc or
-clang by name.
+"""Runs C compilers: zig (the PyPI package `ziglang`) by default, or any gcc or clang.
+
+zig compiles for every target.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CODE_FLAGS = (
     # Square roots and rounding become instructions; no result changes.
     "-fno-math-errno",
 )
-"""What the generated C is meant to be compiled with, by anyone."""
+"""Flags for the generated C, in edgec and in any other build."""
 
 FLAGS = (
     *CODE_FLAGS,
@@ -38,29 +39,37 @@ FLAGS = (
     "-fPIC",
     "-fvisibility=hidden",
 )
-
-
+TIMEOUT_S = 1800
+"""Limit of one call; zig may build the C library in it."""
+MAX_MESSAGE = 4000
+"""Characters of a compiler's messages in an error."""
 _LINKED_FOR = {"aarch64": "cortex_a53", "arm": "cortex_a53"}
-"""zig builds the C library for each CPU that it links for, which takes a minute or two:
-all boards of an architecture share that of their oldest core. Our own objects are
-compiled for the board's.
+"""The CPU that an architecture's C library is built for.
+
+zig builds the C library for each CPU that it links for, which takes a minute or two:
+all boards of an architecture share the one of their oldest core. edgec's own objects
+are compiled for the CPU of the board.
 """
 
 
 def zig_libraries() -> Path:
-    """Where zig keeps the libraries that it builds: the user's cache, unless zig's own
-    variable names a folder.
+    """Return the folder of the libraries that zig builds.
+
+    It is in the user's cache, unless zig's own variable names a folder.
     """
-    named = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
-    return Path(named) if named else cache_dir("zig")
+    folder = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
+    return Path(folder) if folder else cache_dir("zig")
 
 
 @dataclass(frozen=True)
 class Compiler:
     """A C compiler with the flags of one target.
 
-    `objects` compiles for the CPU; `library` and `program` name what each is linked
-    for.
+    Attributes:
+        command: the program and its first arguments
+        objects: flags that compile for the CPU
+        library: flags that link a library
+        program: flags that link a program
     """
 
     command: tuple[str, ...]
@@ -70,7 +79,7 @@ class Compiler:
 
     @classmethod
     def zig(cls, library_triple: str, program_triple: str, cpu: str) -> Compiler:
-        """zig cc for a library against glibc and a static program against musl.
+        """Return zig for a library against glibc and a static program against musl.
 
         Objects are compiled once, against musl's headers: they call nothing but mem*
         and float functions, which both libraries have.
@@ -85,30 +94,29 @@ class Compiler:
 
     @classmethod
     def native(cls, name: str = "cc") -> Compiler:
-        """A compiler of this machine, by name."""
-        found = shutil.which(name)
-        if found is None:
+        """Return a compiler of this machine, by name; raises ToolError without it."""
+        path = shutil.which(name)
+        if path is None:
             raise ToolError(
                 f"no C compiler called {name} is on the PATH",
                 hint="install one, or leave out --cc: zig is used",
             )
-        return cls((found,))
+        return cls((path,))
 
     @property
     def builds_libraries(self) -> bool:
-        """Whether it is zig, which builds the C library itself when it first links for
-        a CPU.
-        """
+        """Return whether it is zig, which builds the C library when it first links."""
         return "ziglang" in self.command
 
     def version(self) -> str:
-        """Its name and version, for the manifest."""
+        """Return its name and version, for the manifest."""
         if self.builds_libraries:
             return f"ziglang {metadata.version('ziglang')}"
-        done = subprocess.run(
+        result = subprocess.run(
             [*self.command, "--version"], capture_output=True, text=True
         )
-        return (done.stdout.splitlines() or [self.command[0]])[0]
+        lines = result.stdout.splitlines()
+        return lines[0] if lines else self.command[0]
 
     def compile(
         self,
@@ -117,36 +125,28 @@ class Compiler:
         output: Path,
         extra: Sequence[str] = (),
     ) -> None:
-        """One .c file to an object file.
+        """Compile a C file to an object file.
 
-        Generated C that does not compile is our bug.
+        Raises InternalError if it does not compile: generated C is edgec's own.
         """
-        includes = [f"-I{p.absolute()}" for p in include]
-        self._run(
-            [*self.objects, *FLAGS, *extra, *includes, "-c"],
-            [source],
-            output,
-            source.name,
-        )
+        includes = [f"-I{folder.absolute()}" for folder in include]
+        flags = [*self.objects, *FLAGS, *extra, *includes, "-c"]
+        self._run(flags, [source], output, source.name)
 
     def link_library(
         self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()
     ) -> None:
-        """A shared library that needs the C library alone."""
+        """Link a shared library that needs only the C library."""
         name = f"-Wl,-soname,{output.name}"
-        self._run(
-            [*self.library, "-shared", name],
-            objects,
-            output,
-            output.name,
-            ["-lm", "-s", *extra],
-        )
+        flags = [*self.library, "-shared", name]
+        self._run(flags, objects, output, output.name, ["-lm", "-s", *extra])
 
     def link_program(
         self, objects: Sequence[Path], output: Path, extra: Sequence[str] = ()
     ) -> None:
-        """An executable (static where the target says so)."""
-        self._run(self.program, objects, output, output.name, ["-lm", "-s", *extra])
+        """Link a program, statically if the target does."""
+        libraries = ["-lm", "-s", *extra]
+        self._run(self.program, objects, output, output.name, libraries)
 
     def _run(
         self,
@@ -156,10 +156,11 @@ class Compiler:
         what: str,
         libraries: Sequence[str] = (),
     ) -> None:
-        # zig's own libraries, which are built once, go to the global folder; what is
-        # ours, beside the output. It runs in a folder that is ours, always the same:
-        # Python looks for modules where it is started, and zig builds its libraries
-        # anew where its path from there is another.
+        """Run the compiler; `what` is its subject, for messages."""
+        # zig's own libraries, which are built once, go to the global folder; its other
+        # files, beside the output. It always runs in the same folder, which belongs to
+        # the user: Python imports modules from the folder where it is started, and zig
+        # builds its libraries anew if its path from there has changed.
         libs = zig_libraries()
         local = output.parent.absolute() / ".zig-cache"
         env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(libs)}
@@ -174,13 +175,19 @@ class Compiler:
             str(output.absolute()),
         ]
         try:
-            done = subprocess.run(
-                command, cwd=libs, env=env, capture_output=True, text=True, timeout=1800
+            result = subprocess.run(
+                command,
+                cwd=libs,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
             )
         except OSError as e:
             raise ToolError(
                 f"cannot run the C compiler {self.command[0]}: {e}",
                 hint="pip install ziglang",
             ) from e
-        if done.returncode:
-            raise InternalError(f"{what} does not compile:\n{done.stderr[-4000:]}")
+        if result.returncode:
+            messages = result.stderr[-MAX_MESSAGE:]
+            raise InternalError(f"{what} does not compile:\n{messages}")

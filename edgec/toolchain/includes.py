@@ -1,4 +1,4 @@
-"""Which headers C texts include."""
+"""Finds the headers that C texts include."""
 
 from __future__ import annotations
 
@@ -10,20 +10,32 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
 def included(texts: Iterable[str], csrc: Path) -> dict[str, str]:
-    """The files of csrc that texts include, and that those include: path in it → text,
-    sorted.
+    """Return the files of csrc that texts include, directly or through other headers.
+
+    The result maps a path in csrc to the text of the file, sorted by path.
     """
     root = csrc.resolve()
-    found = dict[Path, str]()
-    waiting = [(root, text) for text in texts]
-    while waiting:
-        folder, text = waiting.pop()
+    headers = dict[Path, str]()
+    pending = [(root, text) for text in texts]
+    while pending:
+        folder, text = pending.pop()
+
         for name in _INCLUDE.findall(text):
-            path = next(
-                (p for p in ((folder / name).resolve(), root / name) if p.is_file()),
-                None,
-            )
-            if path is not None and path not in found:
-                found[path] = path.read_text()
-                waiting.append((path.parent, found[path]))
-    return {path.relative_to(root).as_posix(): found[path] for path in sorted(found)}
+            path = _find(name, folder, root)
+            if path is not None and path not in headers:
+                header = path.read_text()
+                headers[path] = header
+                pending.append((path.parent, header))
+
+    by_name = {}
+    for path in sorted(headers):
+        by_name[path.relative_to(root).as_posix()] = headers[path]
+    return by_name
+
+
+def _find(name: str, folder: Path, root: Path) -> Path | None:
+    """Return an included file: beside the including one, else in csrc, else None."""
+    for path in ((folder / name).resolve(), root / name):
+        if path.is_file():
+            return path
+    return None

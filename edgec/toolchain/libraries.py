@@ -1,4 +1,4 @@
-"""zig's C libraries, which it builds from source when it first links for a CPU.
+"""Builds zig's C libraries, which it makes when it first links for a CPU.
 
     python -m edgec.toolchain.libraries      # `make setup`: for this machine and 64-bit Arm
 
@@ -26,16 +26,15 @@ _SOURCE = (
 
 
 def build_libraries(compiler: Compiler, target: str, say: Progress) -> None:
-    """Have zig build the C libraries that this compiler links with, unless it has done
-    so before.
+    """Make zig build the C libraries of a compiler, unless it did so before.
 
-    target: what they are for, for the message. Nothing is done for a compiler of this
-    machine.
+    `target` is their target, for the message. Nothing is done for a compiler other than
+    zig.
     """
     if not compiler.builds_libraries:
         return
-    done = _marker(compiler)
-    if done.exists():
+    marker = _marker(compiler)
+    if marker.exists():
         return
     say(f"build zig's C library for {target}: a minute or two, once")
     with temporary_folder("zig") as folder:
@@ -44,20 +43,18 @@ def build_libraries(compiler: Compiler, target: str, say: Progress) -> None:
         compiler.compile(source, [], folder / "empty.o")
         compiler.link_library([folder / "empty.o"], folder / "libempty.so")
         compiler.link_program([folder / "empty.o"], folder / "empty")
-    done.touch()
+    marker.touch()
 
 
 def _marker(compiler: Compiler) -> Path:
-    """The file that stands for the libraries of this version of zig and these targets."""
+    """Return the file that marks the libraries of a zig and its targets as built."""
     linked = (compiler.version(), *compiler.library, *compiler.program)
-    return (
-        zig_libraries()
-        / f"edgec-{hashlib.sha256(repr(linked).encode()).hexdigest()[:16]}"
-    )
+    digest = hashlib.sha256(repr(linked).encode()).hexdigest()
+    return zig_libraries() / f"edgec-{digest[:16]}"
 
 
 def main() -> None:
-    """Build the libraries of every board's code and of this machine's."""
+    """Build the libraries of the targets of every board and of this machine."""
     for board in boards():
         for t in Board.load(board).targets:
             build_libraries(

@@ -1,6 +1,4 @@
-"""Files that cost time to make, kept in the user's cache under a key that says all that
-they depend on.
-"""
+"""Caches files that take time to make, by a key of all their inputs."""
 
 from __future__ import annotations
 
@@ -13,18 +11,18 @@ from pathlib import Path
 
 from edgec_runtime.bundle.cache import only_ours
 
-_SUM = hashlib.sha256().digest_size
+SUM_BYTES = hashlib.sha256().digest_size
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class Store:
-    """Bytes by key, up to `limit` bytes in all; those used longest ago go first.
+    """A cache of bytes by key, which removes the least recently used beyond a limit.
 
     Any number of processes may use it.
 
-    A file is a SHA-256 of its key and its content, and the content. One that is damaged
-    counts as not there. What cannot be written, on a full disk or where nothing may be
-    written, is not kept: a store only saves time.
+    A file is a SHA-256 of its key and its content, and then the content. A damaged file
+    counts as missing. A file that cannot be written, on a full or read-only disk, is
+    not cached: a store only saves time.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -33,43 +31,46 @@ class Store:
         only_ours(folder)
 
     def get(self, key: str) -> bytes | None:
-        """The bytes, or None."""
+        """Return the bytes of a key, or None."""
         path = self._path(key)
         try:
             data = path.read_bytes()
         except OSError:
             return None
-        if _sum(key, data[_SUM:]) != data[:_SUM]:
+        if _sum(key, data[SUM_BYTES:]) != data[:SUM_BYTES]:
             _remove(path)
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)  # used just now
-        return data[_SUM:]
+            # The time of the last use, by which `trim` sorts.
+            os.utime(path)
+        return data[SUM_BYTES:]
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep them. A reader sees all of them or none."""
+        """Store the bytes of a key. A reader sees all of them or none."""
         path = self._path(key)
-        aside = None
+        temporary = None
         try:
-            handle, aside = tempfile.mkstemp(dir=self._folder, suffix=".part")
+            handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".part")
             with os.fdopen(handle, "wb") as f:
                 f.write(_sum(key, data) + data)
-            os.replace(aside, path)
+            os.replace(temporary, path)
         except OSError:
-            if aside is not None:
-                _remove(Path(aside))
+            if temporary is not None:
+                _remove(Path(temporary))
 
     def trim(self) -> None:
-        """Remove what is beyond the limit."""
-        found = []
+        """Remove the least recently used files beyond the limit."""
+        files = []
         for entry in os.scandir(self._folder):
             try:
                 info = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue  # another process was quicker
-            found.append((info.st_mtime_ns, info.st_size, entry.path))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+                # Another process removed it meanwhile.
+                continue
+            files.append((info.st_mtime_ns, info.st_size, entry.path))
+
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
             if total <= self._limit:
                 break
             _remove(Path(path))
@@ -85,6 +86,6 @@ def _sum(key: str, data: bytes) -> bytes:
 
 
 def _remove(path: Path) -> None:
-    """Or leave it: it may be gone, and it may not be ours to remove."""
+    """Remove a file, unless it is gone or belongs to somebody else."""
     with contextlib.suppress(OSError):
         path.unlink()

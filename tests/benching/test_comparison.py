@@ -7,16 +7,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgec.benching.comparison import Comparison, _rank_sums, compare
+from edgec.benching.comparison import (
+    Comparison,
+    Rounds,
+    _rank_sums,
+    compare,
+    compare_estimates,
+)
 from edgec.errors import InputError
 from tests.benching.noise import bench
 
+Way = Callable[[Rounds, Rounds, float], Comparison]
 LIMIT = 0.05
 
 
@@ -78,21 +86,15 @@ def test_waiting_for_the_processor_is_taken_off() -> None:
     ]
     new = [[ms if i % 10 else ms + 1 for i, ms in enumerate(one)] for one in new]
     none = [[0.0] * 30 for _ in range(10)]
-    assert (
-        compare(quiet(2.0), new, LIMIT, old_waited=none, new_waited=waited).verdict
-        == "same"
-    )
+    assert compare(quiet(2.0), new, LIMIT, waited=(none, waited)).verdict == "same"
     always = [[5.0] * 30] * 10
     slowed = [[ms + 5.0 for ms in one] for one in quiet(2.0)]
     assert compare(quiet(2.0), slowed, LIMIT).verdict == "regress"
-    assert (
-        compare(quiet(2.0), slowed, LIMIT, old_waited=none, new_waited=always).verdict
-        == "same"
-    )
+    assert compare(quiet(2.0), slowed, LIMIT, waited=(none, always)).verdict == "same"
     # One of the two does not tell: neither is corrected.
-    assert compare(quiet(2.0), slowed, LIMIT, new_waited=always).verdict == "regress"
+    assert compare(quiet(2.0), slowed, LIMIT, waited=((), always)).verdict == "regress"
     with pytest.raises(InputError, match="do not fit"):
-        compare(quiet(2.0), slowed, LIMIT, old_waited=none, new_waited=always[:9])
+        compare(quiet(2.0), slowed, LIMIT, waited=(none, always[:9]))
 
 
 def test_a_machine_that_was_slower_leaves_it_open() -> None:
@@ -172,10 +174,10 @@ def test_one_inference_each() -> None:
 
 
 def test_estimates_are_compared_exactly() -> None:
-    assert compare([[2.0]], [[2.0]], LIMIT, exact=True).verdict == "same"
-    assert compare([[2.0]], [[2.099]], LIMIT, exact=True).verdict == "same"
-    assert compare([[2.0]], [[2.101]], LIMIT, exact=True).verdict == "regress"
-    found = compare([[2.0]], [[1.0]], LIMIT, exact=True)
+    assert compare_estimates([[2.0]], [[2.0]], LIMIT).verdict == "same"
+    assert compare_estimates([[2.0]], [[2.099]], LIMIT).verdict == "same"
+    assert compare_estimates([[2.0]], [[2.101]], LIMIT).verdict == "regress"
+    found = compare_estimates([[2.0]], [[1.0]], LIMIT)
     assert (found.verdict, found.ratio, found.low, found.high, found.confidence) == (
         "better",
         0.5,
@@ -206,17 +208,17 @@ def test_a_launch_without_steady_inferences_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("rounds", [[], [[]], [[], []]])
-@pytest.mark.parametrize("exact", [False, True])
-def test_nothing_to_compare_is_refused(rounds: list[list[float]], exact: bool) -> None:
+@pytest.mark.parametrize("way", [compare, compare_estimates])
+def test_nothing_to_compare_is_refused(rounds: list[list[float]], way: Way) -> None:
     with pytest.raises(InputError, match="no times"):
-        compare(rounds, quiet(2.0), LIMIT, exact=exact)
+        way(rounds, quiet(2.0), LIMIT)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -0.5])
-@pytest.mark.parametrize("exact", [False, True])
-def test_what_is_no_time_is_refused(bad: float, exact: bool) -> None:
+@pytest.mark.parametrize("way", [compare, compare_estimates])
+def test_what_is_no_time_is_refused(bad: float, way: Way) -> None:
     with pytest.raises(InputError, match="no duration"):
-        compare(quiet(2.0), [[1.0, bad]], LIMIT, exact=exact)
+        way(quiet(2.0), [[1.0, bad]], LIMIT)
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 4), (3, 2), (4, 4)])

@@ -15,7 +15,8 @@ from edgec_devices.throttling import Throttling
 from edgec_runtime import Bundle, Summary, write_bundle
 from edgec_runtime.session.meters import StageFigures, StreamFigures
 
-from edgec.benching.figures import Absent, check_budgets, figures, parse_budgets
+from edgec.benching.figures import check_budgets, figures, parse_budgets
+from edgec.benching.quantities import Absent
 from edgec.benching.result import (
     EMULATOR,
     BenchReport,

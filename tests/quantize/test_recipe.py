@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from edgec.quantize.score import Score
 
 from edgec.errors import InputError, InternalError
 from edgec.ir import Graph, interp, print_graph
 from edgec.quantize import quantize
 from edgec.quantize.recipe import FOLDER, ORDER, Candidate, Recipe
+from edgec.quantize.score import Score
 from edgec.quantize.select import apply_recipe
 from edgec.quantize.steps import steps
 from edgec.quantize.steps.lower import Lower

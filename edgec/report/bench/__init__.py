@@ -1,1 +1,1 @@
-"""A bench as terminal text, Markdown, JUnit, a trace and a page."""
+"""Renders the report of `edgec bench` as Markdown, a page, JUnit XML and a trace."""

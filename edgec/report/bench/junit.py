@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 from edgec_devices.requirement import amount
 
-from edgec.benching.figures import Absent, figures
+from edgec.benching.figures import figures
+from edgec.benching.quantities import Absent
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import BudgetVerdict, verdicts
 from edgec.report.bench import wording
@@ -95,6 +96,7 @@ def _case(suite: ElementTree.Element, verdict: BudgetVerdict, classname: str) ->
     )
     margin = f"margin {verdict.margin}" if verdict.margin else ""
     details = ", ".join(filter(None, [verdict.value, margin, plain(verdict.why)]))
+
     message = ": ".join(filter(None, [name, details]))
 
     if verdict.state == "fail":

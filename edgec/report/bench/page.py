@@ -1,7 +1,7 @@
-"""A bench's report as one HTML page that opens from a disk: verdicts, latencies,
-segments, operations, graph, vitals.
+"""Renders a bench's report as one HTML page that opens from a disk.
 
-The form is bench.html.
+The page has verdicts, latencies, segments, operations, the graph and vitals. Its form
+is bench.html.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from edgec_devices.measurement import Launch, Measurement
-from edgec_devices.requirement import amount
+from edgec_devices.measurement import Measurement
+from edgec_devices.requirement import Figure, amount
 from markupsafe import Markup
 
-from edgec.benching.figures import ON_TPU, Absent, figures, spread
+from edgec.benching.figures import figures
+from edgec.benching.quantities import ON_TPU, Absent, spread
 from edgec.benching.result import EMULATOR, BenchReport, OpReport, SegmentReport
 from edgec.benching.verdicts import WORDS, passed, verdicts
 from edgec.emit.graph_file import GraphFile, GraphOp
@@ -27,23 +28,31 @@ from edgec.report.bench.charts import (
     over_time_svg,
 )
 from edgec.report.bench.histogram import histogram
-from edgec.report.bench.timeline import moments
+from edgec.report.bench.timeline import Moment, moments
 from edgec.report.bench.wording import mark, ms
 from edgec.report.graph_svg import NodeBox, picture, short
 from edgec.report.markup import html, rendered
 from edgec.report.terms import explained
 from edgec.report.wording import count, plain, shortened
 
-_TILES = ("p50", "p95", "p99", "fps", "first", "load", "rss", "celsius")
-_UNITS = {"fps": "", "C": "°C"}
-_BINS = 32
-_SHOWN = 25
-_NAME = 34
+TILES = ("p50", "p95", "p99", "fps", "first", "load", "rss", "celsius")
+"""Figures that are shown large, at the top."""
+UNIT_TEXTS = {"fps": "", "C": "°C"}
+MIN_BINS = 6
+MAX_BINS = 32
+MAX_OPEN_ROWS = 25
+"""Operations that are shown without a click."""
+MAX_NAME = 34
+"""Characters of a name beside a bar."""
+
+_CallKey = tuple[str, int | None]
+"""A segment's name and the position of a call in it; None for an op without a call."""
+_TimedOp = tuple[SegmentReport, OpReport]
 
 
 def page(r: BenchReport, graph: GraphFile, m: Measurement) -> str:
-    """The page as text. graph: the bundle's report/graph.json."""
-    ops = _by_call(r)
+    """Return the page; `graph` is the bundle's report/graph.json."""
+    ops = _timed_ops(r)
     return rendered(
         "bench/bench.html",
         title=f"{plain(r.model)} on {wording.device(r)}",
@@ -56,24 +65,24 @@ def page(r: BenchReport, graph: GraphFile, m: Measurement) -> str:
         inferences_key=_KEY,
         segments=list(_segments(r)),
         segment_terms=explained(wording.segment_terms(r)),
-        made_of=[said for s in r.segments if (said := wording.parts(s))],
+        made_of=[text for text in map(wording.parts, r.segments) if text],
         part_terms=explained(wording.part_terms(r)),
-        spent=_spent(r, graph),
-        shown=_SHOWN,
-        wholes=any(one.whole for one in wording.ranked(r)),
+        spent=_operations(r, graph),
+        shown=MAX_OPEN_ROWS,
+        wholes=any(time.whole for time in wording.ranked(r)),
         overhead=_overhead(r),
         graph=_graph(r, graph, ops),
         memory=list(wording.memory_rows(r)),
         memory_terms=explained(wording.memory_terms(r)),
         about=_about(r),
-        data={"ops": [_described(r, op, ops) for op in graph.ops]},
+        data={"ops": [_details(r, op, ops) for op in graph.ops]},
         **_verdicts(r),
         **_latency(r),
         **_vitals(r, m),
     )
 
 
-# ---- of the whole
+# ---- the whole model
 
 _KEY = html(
     '<p class="key"><span class="warm">yellow</span>: before it was steady; '
@@ -82,195 +91,197 @@ _KEY = html(
 
 
 def _warning(r: BenchReport) -> str:
-    """What must be known before a figure is read: an emulator's say nothing of a board,
-    but its models do.
-    """
-    if r.emulated:
-        return plain(" ".join((f"Each time on this page is {EMULATOR}.", *r.notes)))
-    return ""
+    """Return a warning that an emulator's times say nothing of a board, or ""."""
+    if not r.emulated:
+        return ""
+    return plain(" ".join((f"Each time on this page is {EMULATOR}.", *r.notes)))
 
 
 def _tiles(r: BenchReport) -> Iterator[dict[str, str]]:
-    """Large figures; no rate of a board that was not run, no time of an emulator."""
-    found = figures(r)
-    alone = len(r.latency.samples) == 1  # it has no percentiles to speak of
-    for name in _TILES:
-        figure = found[name]
-        if (
-            isinstance(figure, Absent)
-            or (alone and name in ("p95", "p99"))
-            or (r.estimated and name == "fps")
-        ):
+    """Yield the large figures."""
+    all_figures = figures(r)
+    # A single latency has no percentiles worth a tile.
+    single = len(r.latency.samples) == 1
+    for name in TILES:
+        figure = all_figures[name]
+        if isinstance(figure, Absent):
             continue
-        if figure.estimated and r.emulated:
+        if single and name in ("p95", "p99"):
             continue
-        mega = figure.unit == "B"
-        if mega:
-            text = amount(round(figure.value / 1e6, 2), "MB")
-        else:
-            text = amount(figure.value, figure.unit)
-        number, _, unit = text.partition(" ")
-        label = "latency" if alone and name == "p50" else name
-        marked = mark(r, figure.estimated).strip()
+        # No rate for a board that was not run, no time for an emulated one.
+        if r.estimated and name == "fps":
+            continue
+        if r.emulated and figure.estimated:
+            continue
+
+        number, unit = _amount(figure)
         yield {
-            "name": label,
-            "mark": marked,
+            "name": "latency" if single and name == "p50" else name,
+            "mark": mark(r, figure.estimated).strip(),
             "number": number,
-            "unit": _UNITS.get(unit, unit),
+            "unit": UNIT_TEXTS.get(unit, unit),
         }
 
 
+def _amount(figure: Figure) -> tuple[str, str]:
+    """Return the number and the unit of a figure; bytes become MB."""
+    if figure.unit == "B":
+        text = amount(round(figure.value / 1e6, 2), "MB")
+    else:
+        text = amount(figure.value, figure.unit)
+    number, _, unit = text.partition(" ")
+    return number, unit
+
+
 def _verdicts(r: BenchReport) -> dict[str, Any]:
-    rows = verdicts(r)
-    return {
-        "verdicts": [
-            (WORDS[v.state], plain(v.name), v.value, v.margin, plain(v.why))
-            for v in rows
-        ],
-        "states": [v.state for v in rows],
-        "outcome": "pass" if passed(r) else "fail",
-    }
+    """Return the table of verdicts, their states and the outcome."""
+    rows = []
+    states = []
+    for verdict in verdicts(r):
+        states.append(verdict.state)
+        rows.append(
+            (
+                WORDS[verdict.state],
+                plain(verdict.name),
+                verdict.value,
+                verdict.margin,
+                plain(verdict.why),
+            )
+        )
+    outcome = "pass" if passed(r) else "fail"
+    return {"verdicts": rows, "states": states, "outcome": outcome}
 
 
 def _histogram(r: BenchReport) -> Markup:
-    found = r.latency.summary()
-    if found is None or found.n < 2:
+    """Return the histogram of latencies, or nothing for fewer than two."""
+    summary = r.latency.summary()
+    if summary is None or summary.n < 2:
         return Markup()
-    marks = [("p50", found.p50), ("p95", found.p95), ("p99", found.p99)]
-    bins = min(_BINS, max(6, round(2 * math.sqrt(found.n))))
-    return histogram_svg(
-        histogram(r.latency.samples, bins), marks, f"{mark(r, r.estimated)}ms"
-    )
+
+    marks = [("p50", summary.p50), ("p95", summary.p95), ("p99", summary.p99)]
+    # The number of bins grows with the root of the number of samples.
+    wanted = round(2 * math.sqrt(summary.n))
+    bins = histogram(r.latency.samples, min(MAX_BINS, max(MIN_BINS, wanted)))
+    return histogram_svg(bins, marks, f"{mark(r, r.estimated)}ms")
 
 
 def _latency(r: BenchReport) -> dict[str, Any]:
-    """A table, or where there is not enough for one, a sentence."""
-    found = r.latency.summary()
+    """Return a table of percentiles, or a sentence if there are too few latencies."""
+    summary = r.latency.summary()
     table = []
-    said = ""
-    if found is None:
-        said = f"There is no latency: {plain(r.latency.how)}."
-    elif found.n == 1:
-        said = (
-            f"{ms(found.p50, mark(r, r.latency.estimated))} ms: {plain(r.latency.how)}."
-        )
+    sentence = ""
+    if summary is None:
+        sentence = f"There is no latency: {plain(r.latency.how)}."
+    elif summary.n == 1:
+        latency = ms(summary.p50, mark(r, r.latency.estimated))
+        sentence = f"{latency} ms: {plain(r.latency.how)}."
     else:
-        values = (
-            found.min,
-            found.p50,
-            found.p90,
-            found.p95,
-            found.p99,
-            found.max,
-            found.mean,
-            spread(found),
-        )
-        header = (
-            f"{mark(r, r.estimated)}ms",
-            "min",
-            "p50",
-            "p90",
-            "p95",
-            "p99",
-            "max",
-            "mean",
-            "p95-p50",
-        )
-        table = [header, ("latency", *map(ms, values))]
+        columns = {
+            "min": summary.min,
+            "p50": summary.p50,
+            "p90": summary.p90,
+            "p95": summary.p95,
+            "p99": summary.p99,
+            "max": summary.max,
+            "mean": summary.mean,
+            "p95-p50": spread(summary),
+        }
+        header = (f"{mark(r, r.estimated)}ms", *columns)
+        table = [header, ("latency", *map(ms, columns.values()))]
     return {
         "latency": table,
-        "latency_said": said,
+        "latency_said": sentence,
         "latency_terms": explained(wording.latency_terms(r)),
     }
 
 
 def _inferences(r: BenchReport, m: Measurement) -> Markup:
-    rounds = r.latency.rounds
-    pairs = zip(m.timed, rounds, strict=bool(m.launches))
-    launches = [
-        Launched(_ms(one), len(one.total) - len(steady)) for one, steady in pairs
-    ]
+    """Return the chart of every inference of every launch."""
+    launches = []
+    # An estimate has a round, but no launch.
+    for launch, steady in zip(m.timed, r.latency.rounds, strict=bool(m.launches)):
+        latencies = [ns / 1e6 for ns in launch.total]
+        warmup = len(latencies) - len(steady)
+        launches.append(Launched(latencies, warmup))
     return inferences_svg(launches, f"{mark(r, r.estimated)}ms")
 
 
-def _ms(one: Launch) -> list[float]:
-    return [ns / 1e6 for ns in one.total]
-
-
 def _about(r: BenchReport) -> list[str]:
-    told = [
+    """Return lines about the device, the bundle and the circumstances."""
+    lines = [
         wording.machine(r),
         f"bundle {r.bundle_sha256[:16]}, compiled for {plain(r.target)}; "
         f"edgec {r.edgec}, {r.when}",
         *r.notes,
-        *(r.vitals.notes if r.vitals else ()),
     ]
-    return [plain(text) for text in told]
+
+    if r.vitals:
+        lines += r.vitals.notes
+    return [plain(line) for line in lines]
 
 
-# ---- where the time goes
+# ---- segments and operations
 
 
 def _segments(r: BenchReport) -> Iterator[dict[str, Any]]:
-    longest = max(
-        (s.p95 for one in r.segments if (s := one.latency.summary())), default=0.0
-    )
-    for one in r.segments:
-        found = one.latency.summary()
-        marked = mark(r, one.latency.estimated)
+    """Yield a bar for each segment, from its median to its 95th percentile."""
+    # All bars have the scale of the slowest segment.
+    summaries = [segment.latency.summary() for segment in r.segments]
+    longest = max((s.p95 for s in summaries if s), default=0.0)
+    for segment, summary in zip(r.segments, summaries, strict=True):
         bar = {
-            "place": _place(one),
-            "name": plain(one.name),
-            "small": f"{wording.place(one)}, {plain(one.backend)}",
+            "place": _place_class(segment),
+            "name": plain(segment.name),
+            "small": f"{wording.place(segment)}, {plain(segment.backend)}",
         }
-        if found is None:
-            yield {
-                **bar,
-                "value": 0,
-                "to": 0,
-                "said": f"none: {plain(one.latency.how)}",
-            }
+        how = plain(segment.latency.how)
+        if summary is None:
+            yield {**bar, "value": 0, "to": 0, "said": f"none: {how}"}
             continue
-        if found.n > 1:
-            high = f", p95 {ms(found.p95, marked)} ms"
-        else:
-            high = f", {plain(one.latency.how)}"
-        said = f"{ms(found.p50, marked)} ms, {wording.share(found.p50, r)}{high}"
+
+        marked = mark(r, segment.latency.estimated)
+        high = how if summary.n <= 1 else f"p95 {ms(summary.p95, marked)} ms"
+        share = wording.share(summary.p50, r)
         yield {
             **bar,
-            "value": _part(found.p50, longest),
-            "to": _part(found.p95, longest),
-            "said": said,
+            "value": _percent(summary.p50, longest),
+            "to": _percent(summary.p95, longest),
+            "said": f"{ms(summary.p50, marked)} ms, {share}, {high}",
         }
 
 
-def _spent(r: BenchReport, graph: GraphFile) -> list[dict[str, Any]]:
-    """Bars of operations, and of whole segments where their operations have no times:
-    Edge TPU and CPU alike.
+def _operations(r: BenchReport, graph: GraphFile) -> list[dict[str, Any]]:
+    """Return a bar for each operation, and for each segment without times per op.
+
+    Operations of the Edge TPU and of the CPU are in one list.
     """
-    spent = wording.ranked(r)
-    ops = [op.segment for op in graph.ops]
+    times = wording.ranked(r)
+    # Ops of the graph file, to count those of a segment that ran as a whole.
+    segments = [op.segment for op in graph.ops]
     rows = []
-    for one in spent:
-        n = ops.count(one.segment.name)
-        kind = f"{n} operations together" if one.whole and n else one.kind
-        macs = f", {count(one.macs)} MACs" if one.macs else ""
-        said = (
-            f"{ms(one.ms, mark(r, one.estimated))} ms, {wording.share(one.ms, r)}{macs}"
+    for time in times:
+        kind = time.kind
+        operations = segments.count(time.segment.name)
+        if time.whole and operations:
+            kind = f"{operations} operations together"
+        macs = f", {count(time.macs)} MACs" if time.macs else ""
+        latency = ms(time.ms, mark(r, time.estimated))
+        share = wording.share(time.ms, r)
+        rows.append(
+            {
+                "place": _place_class(time.segment),
+                "name": f"{plain(time.name)} {plain(kind)}",
+                "small": shortened(plain(time.source), MAX_NAME),
+                "said": f"{latency} ms, {share}{macs}",
+                "value": _percent(time.ms, times[0].ms),
+                "to": 0,
+            }
         )
-        small = shortened(plain(one.source), _NAME)
-        bar = {
-            "place": _place(one.segment),
-            "name": f"{plain(one.name)} {plain(kind)}",
-            "small": small,
-            "said": said,
-        }
-        rows.append({**bar, "value": _part(one.ms, spent[0].ms), "to": 0})
     return rows
 
 
-def _part(value: float, longest: float) -> float:
-    """Per cent."""
+def _percent(value: float, longest: float) -> float:
+    """Return the length of a bar, % of the longest."""
     return 100 * value / (longest or 1.0)
 
 
@@ -283,61 +294,61 @@ def _overhead(r: BenchReport) -> str:
     )
 
 
-def _place(s: SegmentReport) -> str:
-    """How it is coloured: by what ran it."""
+def _place_class(s: SegmentReport) -> str:
+    """Return the CSS class of a segment, by the hardware that ran it."""
     return "edgetpu" if s.backend in ON_TPU else "cpu"
 
 
 # ---- the graph
 
-_Ops = Mapping[tuple[str, int | None], tuple[SegmentReport, OpReport]]
+
+def _timed_ops(r: BenchReport) -> dict[_CallKey, _TimedOp]:
+    """Return each operation that has a time, by its call."""
+    ops: dict[_CallKey, _TimedOp] = {}
+    for segment in r.segments:
+        for i, op in enumerate(segment.ops):
+            ops[segment.name, i] = (segment, op)
+    return ops
 
 
-def _by_call(
-    r: BenchReport,
-) -> dict[tuple[str, int | None], tuple[SegmentReport, OpReport]]:
-    return {(s.name, i): (s, op) for s in r.segments for i, op in enumerate(s.ops)}
+def _graph(
+    r: BenchReport, graph: GraphFile, timed: Mapping[_CallKey, _TimedOp]
+) -> Markup:
+    """Return the picture of the graph; bars in the boxes show the times."""
+    segments = {segment.name: segment for segment in r.segments}
 
-
-def _graph(r: BenchReport, graph: GraphFile, timed: _Ops) -> Markup:
-    ops = graph.ops
-    segments = {s.name: s for s in r.segments}
     longest = max((op.ms for _, op in timed.values()), default=0.0)
     boxes = []
-    for op in ops:
-        found = timed.get((op.segment, op.call))
-        s = segments.get(op.segment)
-        place = _place(s) if s else op.place
-        weight = found[1].ms / longest if found and longest else None
-        boxes.append(
-            NodeBox(
-                short(plain(op.kind)),
-                _below(r, op, found),
-                f"op {place}",
-                op.index,
-                weight,
-            )
-        )
-    edges = {
-        (read, op.index): ops[read].segment != op.segment
-        for op in ops
-        for read in op.reads
-    }
+    edges = {}
+    for op in graph.ops:
+        segment = segments.get(op.segment)
+        place = _place_class(segment) if segment else op.place
+        timed_op = timed.get((op.segment, op.call))
+        # An op without a time of its own shows its type.
+        below = _time(r, timed_op) or short(plain(op.type))
+        weight = None
+        if timed_op and longest:
+            weight = timed_op[1].ms / longest
+        title = short(plain(op.kind))
+        boxes.append(NodeBox(title, below, f"op {place}", op.index, weight))
+        for read in op.reads:
+            edges[read, op.index] = graph.ops[read].segment != op.segment
     return picture(boxes, edges, f"graph of {plain(r.model)}")
 
 
-def _below(
-    r: BenchReport, op: GraphOp, found: tuple[SegmentReport, OpReport] | None
-) -> str:
-    """Its time, or its type where it has none of its own."""
-    if found:
-        return f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms"
-    return short(plain(op.type))
+def _time(r: BenchReport, timed: _TimedOp | None) -> str:
+    """Return the time of an op, or "" if it has none."""
+    if not timed:
+        return ""
+    segment, op = timed
+    return f"{ms(op.ms, mark(r, segment.latency.estimated))} ms"
 
 
-def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
-    """For the script: what a click shows."""
-    found = timed.get((op.segment, op.call))
+def _details(
+    r: BenchReport, op: GraphOp, timed: Mapping[_CallKey, _TimedOp]
+) -> dict[str, Any]:
+    """Return the facts about an op that the page's script shows after a click."""
+    timed_op = timed.get((op.segment, op.call))
     return {
         "index": op.index,
         "kind": plain(op.kind),
@@ -346,10 +357,8 @@ def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
         "type": plain(op.type),
         "macs": op.macs,
         "segment": plain(op.segment),
-        "function": plain(found[1].name) if found else "",
-        "time": f"{ms(found[1].ms, mark(r, found[0].latency.estimated))} ms"
-        if found
-        else "",
+        "function": plain(timed_op[1].name) if timed_op else "",
+        "time": _time(r, timed_op),
     }
 
 
@@ -357,31 +366,36 @@ def _described(r: BenchReport, op: GraphOp, timed: _Ops) -> dict[str, Any]:
 
 
 def _vitals(r: BenchReport, m: Measurement) -> dict[str, Any]:
+    """Return a summary of clock, temperature and throttling, and their charts."""
     if r.vitals is None:
         return {
             "vitals_said": "Nothing was read of a device's clock and temperature.",
             "alarms": [],
             "vitals": [],
         }
-    seen = moments(m.launches)
+    timeline = moments(m.launches)
+    return {
+        "vitals_said": plain(r.vitals.table()),
+        "alarms": [plain(reason) for reason in r.vitals.reasons],
+        "vitals": _vitals_charts(timeline) if timeline else [],
+    }
+
+
+def _vitals_charts(timeline: Sequence[Moment]) -> list[tuple[str, Markup]]:
+    """Return the unit and the chart of clock and temperature over time."""
+    start = timeline[0].ns
+    clock = []
+    temperature = []
+    marks = []
+    for moment in timeline:
+        seconds = (moment.ns - start) / 1e9
+        clock.append((seconds, moment.mhz))
+        temperature.append((seconds, moment.celsius))
+        if moment.reasons:
+            marks.append((seconds, plain("; ".join(moment.reasons))))
+
+    span = (0.0, (timeline[-1].ns - start) / 1e9)
     charts = []
-    if seen:
-        start = seen[0].ns
-        span = (0.0, (seen[-1].ns - start) / 1e9)
-        marks = [
-            ((one.ns - start) / 1e9, plain("; ".join(one.reasons)))
-            for one in seen
-            if one.reasons
-        ]
-        times: Sequence[float] = [(one.ns - start) / 1e9 for one in seen]
-        clock = Curve(
-            list(zip(times, [one.mhz for one in seen], strict=True)), "clock", "MHz"
-        )
-        heat = Curve(
-            list(zip(times, [one.celsius for one in seen], strict=True)), "heat", "°C"
-        )
-        charts = [
-            (line.unit, over_time_svg(line, span, marks)) for line in (clock, heat)
-        ]
-    alarms = [plain(text) for text in r.vitals.reasons]
-    return {"vitals_said": plain(r.vitals.table()), "alarms": alarms, "vitals": charts}
+    for curve in (Curve(clock, "clock", "MHz"), Curve(temperature, "heat", "°C")):
+        charts.append((curve.unit, over_time_svg(curve, span, marks)))
+    return charts

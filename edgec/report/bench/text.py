@@ -1,15 +1,14 @@
-"""A bench's report as Markdown: what a terminal shows, and what CI systems put on the
-page of a run.
-"""
+"""Writes a bench's report as Markdown, for terminals and the pages of CI runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from edgec_devices.requirement import amount
 
-from edgec.benching.figures import Absent, figures, spread
+from edgec.benching.figures import figures
+from edgec.benching.quantities import Absent, spread
 from edgec.benching.result import BenchReport
 from edgec.benching.verdicts import WORDS, verdicts
 from edgec.report.bench import wording
@@ -18,19 +17,24 @@ from edgec.report.bench.wording import mark, ms
 from edgec.report.terms import legend
 from edgec.report.wording import count, plain, shortened
 
-_SLOWEST = 10
-_BAR = 40
-_BINS = 8
-_NAME = 36
+MAX_OPS = 10
+"""Operations in the table of the slowest."""
+BAR_WIDTH = 40
+BINS = 8
+"""Size of the histogram, in characters and lines."""
+MAX_NAME = 36
+"""Characters of a name in a table."""
 
 
 def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
-    """GitHub's Markdown. verdicts_last: for a terminal, where the end stays on the
-    screen.
+    """Return the report in GitHub's Markdown.
+
+    `verdicts_last` is for a terminal, where the end stays on the screen.
     """
-    head = _headline(r)
-    judged = _verdicts(r, verdicts_last)
-    rest = [
+    headline = f"## {_prose(r.model)} on {_prose(wording.device(r))}"
+    head = f"{headline}: {', '.join(_key_figures(r))}"
+    verdict_block = _verdicts(r, verdicts_last)
+    blocks = [
         _latency(r),
         _segments(r),
         _slowest(r),
@@ -39,224 +43,245 @@ def to_markdown(r: BenchReport, verdicts_last: bool = False) -> str:
         _device(r),
         _notes(r),
     ]
-    blocks = [head, *rest, judged] if verdicts_last else [head, judged, *rest]
-    return "\n\n".join(b for b in blocks if b) + "\n"
+    if verdicts_last:
+        blocks = [head, *blocks, verdict_block]
+    else:
+        blocks = [head, verdict_block, *blocks]
+    return _paragraphs(*blocks) + "\n"
 
 
-def _headline(r: BenchReport) -> str:
-    return f"## {_prose(r.model)} on {_prose(wording.device(r))}: {', '.join(_told(r))}"
+def _key_figures(r: BenchReport) -> list[str]:
+    """Return the figures of the headline.
 
-
-def _told(r: BenchReport) -> list[str]:
-    """The figures of the whole; no rate of a board that was not run, and none at all of
-    an emulator's.
+    A board that was not run has no rate, and an emulated one no figure at all.
     """
     if r.emulated:
         return [
             "its times are an emulator's, and nothing follows from them for a board"
         ]
-    found = figures(r)
-    said = []
-    for name in ("p50", "p95", "fps") if not r.estimated else ("p50",):
-        figure = found[name]
+    all_figures = figures(r)
+    texts = []
+    for name in ("p50",) if r.estimated else ("p50", "p95", "fps"):
+        figure = all_figures[name]
         if isinstance(figure, Absent):
             return [f"no latency: {_prose(figure.why)}"]
+
         if r.estimated:
             label = ""
         elif name != "fps":
             label = f"{name} "
         else:
             label = "stream " if r.stream is not None else ""
-        said.append(
-            f"{label}{mark(r, figure.estimated)}{amount(figure.value, figure.unit)}"
-        )
-    return said if len(r.latency.samples) > 1 or r.estimated else said[:1]
+        value = amount(figure.value, figure.unit)
+        texts.append(f"{label}{mark(r, figure.estimated)}{value}")
+
+    # The percentiles of one latency are all the same.
+    if len(r.latency.samples) <= 1 and not r.estimated:
+        return texts[:1]
+    return texts
 
 
 def _verdicts(r: BenchReport, last: bool) -> str:
-    rows = verdicts(r)
+    """Return the table of verdicts and the outcome; with `last`, the outcome below."""
+    rows = []
+    states = []
+    for verdict in verdicts(r):
+        states.append(verdict.state)
+        rows.append(
+            (
+                WORDS[verdict.state],
+                _code(verdict.name),
+                verdict.value,
+                verdict.margin,
+                _cell(verdict.why),
+            )
+        )
     if not rows:
         return ""
-    hold, failed, unknown = (
-        sum(v.state == state for v in rows) for state in ("pass", "fail", "skipped")
-    )
+    outcome = _outcome(states)
+    table = _table(("", "must hold", "value", "margin", ""), rows, "llrrl")
+    return f"{table}\n\n{outcome}" if last else f"{outcome}\n\n{table}"
+
+
+def _outcome(states: Sequence[str]) -> str:
+    """Return the line that says PASS or FAIL."""
+    failed = states.count("fail")
     if failed:
-        line = f"FAIL: {failed} of {len(rows)} do{'es' * (failed == 1)} not hold"
-    else:
-        line = f"PASS: {f'{hold} hold' if hold else 'nothing failed'}" + (
-            f", {unknown} unknown" if unknown else ""
-        )
-    cells = [
-        (WORDS[v.state], _code(v.name), v.value, v.margin, _cell(v.why)) for v in rows
-    ]
-    table = _table(("", "must hold", "value", "margin", ""), cells, "llrrl")
-    return f"{table}\n\n{line}" if last else f"{line}\n\n{table}"
+        verb = "does" if failed == 1 else "do"
+        return f"FAIL: {failed} of {len(states)} {verb} not hold"
+
+    passed = states.count("pass")
+    unknown = states.count("skipped")
+    line = f"PASS: {passed} hold" if passed else "PASS: nothing failed"
+    if unknown:
+        return f"{line}, {unknown} unknown"
+    return line
 
 
 def _latency(r: BenchReport) -> str:
-    found = r.latency.summary()
-    if found is None:
+    """Return the percentiles, the conditions of the run and the histogram."""
+    summary = r.latency.summary()
+    if summary is None:
         return ""
-    figures = (
-        found.min,
-        found.p50,
-        found.p90,
-        found.p95,
-        found.p99,
-        found.max,
-        found.mean,
-        spread(found),
-    )
-    unit = f"{mark(r, r.latency.estimated)}ms"
-    header = (unit, "min", "p50", "p90", "p95", "p99", "max", "mean", "p95-p50")
-    table = _table(
-        header, [("latency", *(ms(v) for v in figures))], "l" + "r" * len(figures)
-    )
-    if found.n == 1:
-        table = (
-            f"Latency {ms(found.p50, mark(r, r.latency.estimated))} ms: "
-            f"{_prose(r.latency.how)}."
-        )
-    said = _sentence(wording.conditions(r))
-    return "\n\n".join(
-        filter(None, [table, legend(wording.latency_terms(r)), said, _bars(r)])
-    )
+    marked = mark(r, r.latency.estimated)
+    if summary.n == 1:
+        latency = ms(summary.p50, marked)
+        table = f"Latency {latency} ms: {_prose(r.latency.how)}."
+    else:
+        columns = {
+            "min": summary.min,
+            "p50": summary.p50,
+            "p90": summary.p90,
+            "p95": summary.p95,
+            "p99": summary.p99,
+            "max": summary.max,
+            "mean": summary.mean,
+            "p95-p50": spread(summary),
+        }
+        header = (f"{marked}ms", *columns)
+        row = ("latency", *map(ms, columns.values()))
+        table = _table(header, [row], "l" + "r" * len(columns))
+
+    terms = legend(wording.latency_terms(r))
+    conditions = _sentence(wording.conditions(r))
+    return _paragraphs(table, terms, conditions, _histogram(r))
 
 
-def _bars(r: BenchReport) -> str:
-    bins = histogram(r.latency.samples, _BINS)
+def _histogram(r: BenchReport) -> str:
+    """Return a histogram of characters, or "" for fewer than two bins."""
+    bins = histogram(r.latency.samples, BINS)
     if len(bins) < 2:
         return ""
-    most = max(b.count for b in bins)
-    edge = max(len(ms(b.high)) for b in bins)
+    highest = max(b.count for b in bins)
+    width = max(len(ms(b.high)) for b in bins)
     marked = mark(r, r.latency.estimated)
     lines = []
     for b in bins:
-        bar = "█" * round(_BAR * b.count / most) or ("▏" if b.count else "")
-        lines.append(
-            f"{marked}{ms(b.low):>{edge}} to {ms(b.high):>{edge}} ms  {bar:<{_BAR}}  "
-            f"{b.count:>6,}"
-        )
+        bar = "█" * round(BAR_WIDTH * b.count / highest)
+        if b.count and not bar:
+            bar = "▏"
+        low = f"{ms(b.low):>{width}}"
+        high = f"{ms(b.high):>{width}}"
+        lines.append(f"{marked}{low} to {high} ms  {bar:<{BAR_WIDTH}}  {b.count:>6,}")
     return "\n".join(["```", *lines, "```"])
 
 
 def _segments(r: BenchReport) -> str:
-    rows = []
-    alone = len(r.latency.samples) <= 1  # then p95 is the same again
-    for s in r.segments:
-        found = s.latency.summary()
-        marked = mark(r, s.latency.estimated)
-        if found:
-            times = [
-                ms(found.p50, marked),
-                ms(found.p95, marked),
-                wording.share(found.p50, r),
-            ]
-        else:
-            times = [""] * 3
-        how = _cell(s.latency.how)
-        rows.append(
-            (
-                _code(s.name),
-                wording.place(s),
-                _cell(s.backend),
-                *(times[::2] if alone else times),
-                how,
-            )
-        )
-    if not rows:
+    """Return the table of segments, and the cost model's parts of their times."""
+    if not r.segments:
         return ""
-    header = (
-        "segment",
-        "place",
-        "by",
-        "p50 ms",
-        *([] if alone else ["p95 ms"]),
-        "share",
-        "how",
-    )
-    table = _table(header, rows, "lllrrl" if alone else "lllrrrl")
-    parts = [f"- {_prose(said)}" for s in r.segments if (said := wording.parts(s))]
-    told = [
-        table,
-        legend(wording.segment_terms(r)),
-        "\n".join(parts),
-        legend(wording.part_terms(r)),
-    ]
-    return "\n\n".join(filter(None, told))
+    columns = {
+        "segment": "l",
+        "place": "l",
+        "by": "l",
+        "p50 ms": "r",
+        "p95 ms": "r",
+        "share": "r",
+        "how": "l",
+    }
+    # The 95th percentile of one latency is the median again.
+    single = len(r.latency.samples) <= 1
+    if single:
+        del columns["p95 ms"]
+
+    rows = []
+    for segment in r.segments:
+        summary = segment.latency.summary()
+        marked = mark(r, segment.latency.estimated)
+        cells = {
+            "segment": _code(segment.name),
+            "place": wording.place(segment),
+            "by": _cell(segment.backend),
+            "how": _cell(segment.latency.how),
+        }
+        if summary:
+            cells["p50 ms"] = ms(summary.p50, marked)
+            cells["p95 ms"] = ms(summary.p95, marked)
+            cells["share"] = wording.share(summary.p50, r)
+        rows.append([cells.get(name, "") for name in columns])
+    table = _table(list(columns), rows, "".join(columns.values()))
+
+    # Only segments on the Edge TPU have parts.
+    parts = filter(None, map(wording.parts, r.segments))
+    part_list = "\n".join(f"- {_prose(text)}" for text in parts)
+    terms = legend(wording.segment_terms(r))
+    return _paragraphs(table, terms, part_list, legend(wording.part_terms(r)))
 
 
 def _slowest(r: BenchReport) -> str:
-    spent = wording.ranked(r)
-    if all(one.whole for one in spent):
-        return ""  # the segments are there already
+    """Return the table of the slowest operations."""
+    times = wording.ranked(r)
+    if all(time.whole for time in times):
+        return ""  # They are in the table of segments already.
+
     rows = []
-    for one in spent[:_SLOWEST]:
-        kind, macs = (one.kind, "") if one.whole else (_code(one.kind), count(one.macs))
-        times = (ms(one.ms, mark(r, one.estimated)), wording.share(one.ms, r))
+    for time in times[:MAX_OPS]:
         rows.append(
             (
-                _code(one.name),
-                wording.place(one.segment),
-                kind,
-                _code(one.source),
-                macs,
-                *times,
+                _code(time.name),
+                wording.place(time.segment),
+                time.kind if time.whole else _code(time.kind),
+                _code(time.source),
+                "" if time.whole else count(time.macs),
+                ms(time.ms, mark(r, time.estimated)),
+                wording.share(time.ms, r),
             )
         )
-    header = (
-        "slowest" if len(spent) > _SLOWEST else "op",
-        "place",
-        "kind",
-        "in the model",
-        "MACs",
-        "ms",
-        "share",
-    )
+
+    # "op" where the table has all of them.
+    title = "slowest" if len(times) > MAX_OPS else "op"
+    header = (title, "place", "kind", "in the model", "MACs", "ms", "share")
+
     table = _table(header, rows, "llllrrr")
-    said = []
-    if len(spent) > _SLOWEST:
-        rest = sum(one.ms for one in spent[_SLOWEST:])
-        marked = mark(r, any(one.estimated for one in spent))
-        said.append(
-            f"{len(spent) - _SLOWEST} more take {ms(rest, marked)} ms together."
-        )
-    if any(one.whole for one in spent):
-        said.append(
+    return _paragraphs(table, " ".join(_remarks(r, times)))
+
+
+def _remarks(r: BenchReport, times: Sequence[wording.TimeSpent]) -> Iterator[str]:
+    """Yield sentences about the table of the slowest operations."""
+    others = times[MAX_OPS:]
+    if others:
+        total = sum(time.ms for time in others)
+        marked = mark(r, any(time.estimated for time in times))
+        yield f"{len(others)} more take {ms(total, marked)} ms together."
+    if any(time.whole for time in times):
+        yield (
             "A segment on the Edge TPU has no times per op and stands there as a whole."
         )
     if r.profile_overhead is not None:
-        said.append(
+        yield (
             f"Profiling changes an inference by {r.profile_overhead:+.1%}; "
             "the latencies above are not profiled."
         )
-    return "\n\n".join(filter(None, [table, " ".join(said)]))
 
 
 def _stream(r: BenchReport) -> str:
-    s = r.stream
-    if s is None:
+    """Return the rate and the stages of a stream, or "" if none was run."""
+    stream = r.stream
+    if stream is None:
         return ""
     marked = mark(r, False)
-    late = "" if s.latency is None else f", latency p95 {ms(s.latency.p95, marked)} ms"
+    latency = ""
+    if stream.latency is not None:
+        latency = f", latency p95 {ms(stream.latency.p95, marked)} ms"
     head = (
-        f"Stream of {s.delivered} frames: {marked}{s.fps:.1f} frames/s{late}, "
-        f"{s.dropped} dropped."
+        f"Stream of {stream.delivered} frames: {marked}{stream.fps:.1f} "
+        f"frames/s{latency}, {stream.dropped} dropped."
     )
-    rows = [
-        (
-            _code(x.name),
-            _cell(", ".join(x.backends)),
-            ms(x.ms.p50, marked),
-            ms(x.ms.p95, marked),
-        )
-        for x in s.stages
-        if x.ms is not None
-    ]
+
+    rows = []
+    for stage in stream.stages:
+        if stage.ms is None:
+            continue
+
+        backends = _cell(", ".join(stage.backends))
+        p50 = ms(stage.ms.p50, marked)
+        p95 = ms(stage.ms.p95, marked)
+        rows.append((_code(stage.name), backends, p50, p95))
     return f"{head}\n\n{_table(('stage', 'by', 'p50 ms', 'p95 ms'), rows, 'llrr')}"
 
 
 def _memory(r: BenchReport) -> str:
+    """Return the table of memory, or "" if nothing is known."""
     rows = list(wording.memory_rows(r))
     if not rows:
         return ""
@@ -265,69 +290,97 @@ def _memory(r: BenchReport) -> str:
 
 
 def _device(r: BenchReport) -> str:
-    said = [f"- device: {_prose(wording.machine(r))}"]
-    v = r.vitals
-    if v is not None:
-        after = "" if v.celsius_after is None else f", {v.celsius_after:.1f} °C after"
-        said.append(f"- vitals: {_prose(v.table())}{after}")
-    said.append(
-        f"- bundle: {r.bundle_sha256[:16]}, compiled for {_prose(r.target)}; "
-        f"edgec {r.edgec}, {r.when}"
+    """Return a list of the device, its vitals and the bundle."""
+    lines = [f"- device: {_prose(wording.machine(r))}"]
+    vitals = r.vitals
+    if vitals is not None:
+        line = f"- vitals: {_prose(vitals.table())}"
+        if vitals.celsius_after is not None:
+            line += f", {vitals.celsius_after:.1f} °C after"
+        lines.append(line)
+
+    # The first digits tell bundles apart well enough.
+    bundle = r.bundle_sha256[:16]
+    target = _prose(r.target)
+    lines.append(
+        f"- bundle: {bundle}, compiled for {target}; edgec {r.edgec}, {r.when}"
     )
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def _notes(r: BenchReport) -> str:
-    notes = [*r.notes, *(r.vitals.notes if r.vitals else ())]
+    notes = list(r.notes)
+    if r.vitals:
+        notes += r.vitals.notes
     return "\n".join(f"- note: {_prose(text)}" for text in notes)
 
 
 # ---- Markdown
 
 
+def _paragraphs(*blocks: str) -> str:
+    """Join the blocks that are not empty."""
+    return "\n\n".join(filter(None, blocks))
+
+
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> str:
-    """A table that is aligned as text too. sides: "l" or "r" for each column."""
-    widths = [
-        max(3, *(len(row[i]) for row in [header, *rows])) for i in range(len(header))
-    ]
-    widths[-1] = 3 if sides[-1] == "l" else widths[-1]  # nothing stands behind it
+    """Return a table that is aligned as plain text too.
 
-    def line(cells: Sequence[str]) -> str:
-        padded = [
-            c.ljust(w) if side == "l" else c.rjust(w)
-            for c, w, side in zip(cells, widths, sides, strict=True)
-        ]
-        return f"| {' | '.join(padded)} |"
+    `sides` has "l" or "r" for each column.
+    """
+    widths = []
+    for column in zip(header, *rows, strict=True):
+        widths.append(max(3, *map(len, column)))
+    # Nothing stands behind a left-aligned last column: no need to pad it.
+    if sides[-1] == "l":
+        widths[-1] = 3
 
-    rule = [
-        f"{'-' * (w - 1)}{':' if side == 'r' else '-'}"
-        for w, side in zip(widths, sides, strict=True)
-    ]
-    return "\n".join([line(header), f"| {' | '.join(rule)} |", *map(line, rows)])
+    rule = []
+    for width, side in zip(widths, sides, strict=True):
+        end = ":" if side == "r" else "-"
+        rule.append("-" * (width - 1) + end)
+    lines = [_padded(header, widths, sides), _padded(rule, widths, sides)]
+    for row in rows:
+        lines.append(_padded(row, widths, sides))
+    return "\n".join(lines)
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int], sides: str) -> str:
+    """Return a line of a table."""
+    padded = []
+    for cell, width, side in zip(cells, widths, sides, strict=True):
+        padded.append(cell.rjust(width) if side == "r" else cell.ljust(width))
+    return f"| {' | '.join(padded)} |"
 
 
 def _code(text: str) -> str:
-    """A name as it is, which nothing in it changes the meaning of."""
-    text = shortened(plain(text).replace("`", "'"), _NAME)
-    return "`{}`".format(re.sub(r"\\*\|", r"\\|", text)) if text else ""
+    """Return a name as code, in which no character is Markdown."""
+    text = shortened(plain(text).replace("`", "'"), MAX_NAME)
+    if not text:
+        return ""
+    # A bar would end the cell, and a backslash before it would escape the escape.
+    escaped = re.sub(r"\\*\|", r"\\|", text)
+    return f"`{escaped}`"
 
 
 def _prose(text: str) -> str:
-    """Words that may have names in them.
+    """Return words that may have names in them, with Markdown escaped.
 
-    What means nothing where it stands stays as it is: commands are copied.
+    Characters that are no markup in their place stay, because people copy commands.
     """
     text = re.sub(
         r"`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|\](?=\()|~(?=~)",
         r"\\\g<0>",
         plain(text),
     )
-    text = text.replace("*", "\\*") if text.count("*") > 1 else text
+    # Only a pair of asterisks is emphasis, and an underscore only beside a space.
+    if text.count("*") > 1:
+        text = text.replace("*", "\\*")
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
 
 
 def _cell(text: str) -> str:
-    """Words in a table."""
+    """Return words of a table's cell."""
     return _prose(text).replace("|", "\\|")
 
 

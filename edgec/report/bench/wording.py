@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from edgec.benching.figures import ON_TPU
+from edgec.benching.quantities import ON_TPU
 from edgec.benching.result import BenchReport, OncePerLaunch, SegmentReport
 from edgec.report.terms import TERMS
 from edgec.report.wording import plain, size
@@ -44,6 +44,7 @@ def device(r: BenchReport) -> str:
 def machine(r: BenchReport) -> str:
     """Return the known facts about the device and the program that ran there."""
     d = r.device
+
     facts = [
         d.cpu,
         d.os,
@@ -160,6 +161,7 @@ def memory_rows(r: BenchReport) -> Iterator[tuple[str, str, str]]:
 def share(part: float, r: BenchReport) -> str:
     """Return a time's share of the median latency, or "" if there is no latency."""
     whole = r.latency.summary()
+
     if not whole or not whole.p50:
         return ""
     return f"{part / whole.p50:.1%}"
@@ -171,6 +173,7 @@ def parts(s: SegmentReport) -> str:
     for name, value in s.parts.items():
         if value:
             texts.append(f"{name} {EST}{value:.2f} ms")
+
     if not texts:
         return ""
     return f"{plain(s.name)} by the cost model: {', '.join(texts)}"

@@ -1,1 +1,1 @@
-"""diff's result as terminal text and a page."""
+"""Renders the result of `edgec diff` as terminal text and as a page."""

@@ -1,7 +1,7 @@
-"""`edgec diff --html`: one page that opens from a disk: the culprit, error along the
-graph, ranges, images.
+"""Renders the result of `edgec diff --html` as one page that opens from a disk.
 
-The form is diff.html.
+The page has the culprit, the error along the graph, the graph, ranges and images. Its
+form is diff.html.
 """
 
 from __future__ import annotations
@@ -36,19 +36,25 @@ from edgec.report.markup import rendered
 from edgec.report.terms import explained
 from edgec.report.wording import plain
 
-_GOOD_DB = 30.0
-_FAIR_DB = 20.0
-_BADGES = (
-    ("good", f"own ≥ {_GOOD_DB:g} dB", ""),
-    ("fair", f"≥ {_FAIR_DB:g} dB", ""),
+GOOD_DB = 30.0
+FAIR_DB = 20.0
+"""Ratios of signal to own noise from which a layer is coloured good or fair, dB."""
+BADGES = (
+    ("good", f"own ≥ {GOOD_DB:g} dB", ""),
+    ("fair", f"≥ {FAIR_DB:g} dB", ""),
     ("poor", "less", ""),
     ("faulty", "fault", "no rounding explains it"),
 )
-_LEAST_PIXELS = 16
+"""The key to the colours: CSS class, text, explanation."""
+MIN_IMAGE_SIDE = 16
+"""A smaller output is no image, px."""
+MAX_NAME = 60
+"""Characters of a value's name in the table of layers."""
 
 
 def page(found: Diff) -> str:
-    """The page as text."""
+    """Return the page of a comparison."""
+    notes = [plain(note) for note in found.notes]
     return rendered(
         "diff/diff.html",
         title=plain(f"{_file(found.a)} and {_file(found.b)}"),
@@ -63,132 +69,168 @@ def page(found: Diff) -> str:
         outputs=[OUTPUT_HEAD, *output_rows(found)],
         chart=along(found.layers),
         graph=_graph(found),
-        badges=_BADGES,
-        layers=[HEAD, *(row(one, 60) for one in found.layers)],
-        classes=[_class(one) for one in found.layers],
+        badges=BADGES,
+        layers=[HEAD, *(row(layer, MAX_NAME) for layer in found.layers)],
+        classes=[_layer_class(layer) for layer in found.layers],
         terms=explained(TERMS),
         images=[*_images(found)],
-        notes=[*task(found), *changed(found), *(plain(n) for n in found.notes)],
-        data=_data(found),
+        notes=[*task(found), *changed(found), *notes],
+        data=[_details(layer) for layer in found.layers],
     )
 
 
-def _file(name: str) -> str:
-    if ":" not in name:
-        return name.replace("\\", "/").rsplit("/", 1)[-1]
-    return name.split(":")[0] + ":" + _file(name.split(":", 1)[1])
+def _file(side: str) -> str:
+    """Return the name of a side with the file's name in place of its path."""
+    if ":" in side:
+        kind, path = side.split(":", 1)
+        return f"{kind}:{_file(path)}"
+    return side.replace("\\", "/").rsplit("/", 1)[-1]
 
 
-def _class(one: Layer) -> str:
-    """How a layer is coloured."""
-    if one.fault is not None:
+def _layer_class(layer: Layer) -> str:
+    """Return the CSS class of a layer, by its own noise."""
+    if layer.fault is not None:
         return "faulty"
-    own = one.own_centred_db if one.own_centred_db is not None else one.centred_db
-    return "good" if own >= _GOOD_DB else "fair" if own >= _FAIR_DB else "poor"
+    ratio = layer.own_centred_db
+    if ratio is None:
+        ratio = layer.centred_db
+    if ratio >= GOOD_DB:
+        return "good"
+    return "fair" if ratio >= FAIR_DB else "poor"
 
 
 def _graph(found: Diff) -> Markup:
-    """The layers as boxes, coloured by what they lose by themselves."""
+    """Return the picture of the layers, coloured by their own noise."""
     boxes: list[NodeBox] = []
-    writer: dict[str, int] = {}
     edges: dict[tuple[int, int], bool] = {}
-    parts = {one.value: one.part for one in found.layers}
-    for one in found.layers:
-        node = len(boxes)
+    producers: dict[str, int] = {}
+    parts = {layer.value: layer.part for layer in found.layers}
+    for node, layer in enumerate(found.layers):
         boxes.append(
             NodeBox(
-                f"{one.kind} {decibel(one.own_centred_db)}",
-                short(short_name(one.value)),
-                f"op {_class(one)}",
-                one.index,
+                f"{layer.kind} {decibel(layer.own_centred_db)}",
+                short(short_name(layer.value)),
+                f"op {_layer_class(layer)}",
+                layer.index,
             )
         )
-        for name in one.reads:
-            if name in writer:
-                edges[writer[name], node] = parts[name] != one.part
-        writer[one.value] = node
+        for name in layer.reads:
+            # Inputs of the model have no box.
+            if name in producers:
+                crossing = parts[name] != layer.part
+                edges[producers[name], node] = crossing
+        producers[layer.value] = node
     return picture(boxes, edges, f"graph of {found.b}")
 
 
-def _data(found: Diff) -> list[dict[str, object]]:
-    """What the script shows of a layer that is chosen."""
-    rows: list[dict[str, object]] = []
-    for one in found.layers:
-        figures = [
-            ("value", plain(one.value)),
-            ("from", plain(one.source)),
-            ("type", one.type),
-            ("in", one.part),
-            ("own", decibel(one.own_centred_db)),
-            ("inherited", decibel(one.inherited_db)),
-            ("whole", decibel(one.sqnr_db)),
-            ("centred", decibel(one.centred_db)),
-            ("cosine", f"{one.cosine:.6f}"),
-            ("max error", f"{one.max_error:.4g}"),
-            ("in steps", "" if one.steps is None else f"{one.steps:.2f} rms, own"),
-            ("range used", "" if one.used is None else f"{one.used:.0%}"),
-            ("clipped", "" if one.clipped is None else f"{one.clipped:.2%}"),
-        ]
-        said = [{"fault": f.fault, "text": f.text, "fix": f.fix} for f in one.findings]
-        shown = {
-            "index": one.index,
-            "kind": one.kind,
-            "figures": figures,
-            "findings": said,
-        }
-        rows.append({**shown, "edges": _ends(one.edges), "a": one.a, "b": one.b})
-    return rows
+def _details(layer: Layer) -> dict[str, object]:
+    """Return the facts about a layer that the page's script shows after a click."""
+    steps = "" if layer.steps is None else f"{layer.steps:.2f} rms, own"
+    used = "" if layer.used is None else f"{layer.used:.0%}"
+    clipped = "" if layer.clipped is None else f"{layer.clipped:.2%}"
+
+    figures = [
+        ("value", plain(layer.value)),
+        ("from", plain(layer.source)),
+        ("type", layer.type),
+        ("in", layer.part),
+        ("own", decibel(layer.own_centred_db)),
+        ("inherited", decibel(layer.inherited_db)),
+        ("whole", decibel(layer.sqnr_db)),
+        ("centred", decibel(layer.centred_db)),
+        ("cosine", f"{layer.cosine:.6f}"),
+        ("max error", f"{layer.max_error:.4g}"),
+        ("in steps", steps),
+        ("range used", used),
+        ("clipped", clipped),
+    ]
+    findings = []
+    for finding in layer.findings:
+        findings.append(
+            {"fault": finding.fault, "text": finding.text, "fix": finding.fix}
+        )
+    return {
+        "index": layer.index,
+        "kind": layer.kind,
+        "figures": figures,
+        "findings": findings,
+        "edges": _bin_edges(layer.edges),
+        "a": layer.a,
+        "b": layer.b,
+    }
 
 
-def _ends(edges: Sequence[float]) -> list[float]:
-    """The first and the last, and how many: bins are equal."""
-    if edges:
-        return [float(f"{edges[0]:.6g}"), float(f"{edges[-1]:.6g}"), len(edges) - 1]
-    return []
+def _bin_edges(edges: Sequence[float]) -> list[float]:
+    """Return the first and the last edge and the number of bins, which are equal."""
+    if not edges:
+        return []
+    first = float(f"{edges[0]:.6g}")
+    last = float(f"{edges[-1]:.6g}")
+    return [first, last, len(edges) - 1]
 
 
 def _images(found: Diff) -> Iterator[tuple[str, str, str, str]]:
-    """(output, A's, B's, ten times the difference) as data of pictures, for outputs
-    that can be looked at.
+    """Yield (output, A's image, B's image, ten times the difference) as data URIs.
+
+    Only outputs that are images are there.
     """
-    for name, (a, b) in found.images.items():
-        pair = [_as_image(x) for x in (a, b)]
-        if pair[0] is None or pair[1] is None:
+    for name, (array_a, array_b) in found.images.items():
+        image_a = _as_image(array_a)
+        image_b = _as_image(array_b)
+        if image_a is None or image_b is None:
             continue
-        low = float(pair[0].min())
-        high = float(pair[0].max())
-        span = (0.0, 1.0) if low >= -0.01 and high <= 1.01 else (low, high)
-        scaled = [
-            np.clip((x - span[0]) / max(1e-12, span[1] - span[0]), 0, 1)
-            for x in pair
-            if x is not None
-        ]
-        yield (
-            plain(name),
-            _png(scaled[0]),
-            _png(scaled[1]),
-            _png(np.clip(10 * np.abs(scaled[0] - scaled[1]), 0, 1)),
-        )
+        # A's range is the scale of both, so that a shift of B is visible.
+        span = _brightness(image_a)
+        scaled_a = _scaled(image_a, span)
+        scaled_b = _scaled(image_b, span)
+        difference = np.clip(10 * np.abs(scaled_a - scaled_b), 0, 1)
+        yield plain(name), _png(scaled_a), _png(scaled_b), _png(difference)
+
+
+def _brightness(image: Array) -> tuple[float, float]:
+    """Return the values shown as black and white; 0 and 1 if the image is within."""
+    low = float(image.min())
+    high = float(image.max())
+    if low >= -0.01 and high <= 1.01:
+        return (0.0, 1.0)
+    return (low, high)
+
+
+def _scaled(image: Array, span: tuple[float, float]) -> Array:
+    """Return the image with black at 0 and white at 1."""
+    black, white = span
+    contrast = max(1e-12, white - black)
+    return np.asarray(np.clip((image - black) / contrast, 0, 1))
 
 
 def _as_image(array: Array) -> Array | None:
-    """[height, width, 1 or 3] of one image; None for what is none."""
-    if array.ndim != 4 or array.shape[0] != 1 or not np.isfinite(array).all():
+    """Return [height, width, 1 or 3] of an output, or None if it is no image."""
+    if array.ndim != 4 or array.shape[0] != 1:
+        return None
+    if not np.isfinite(array).all():
         return None
     image = array[0]
-    if image.shape[0] in (1, 3) and image.shape[-1] not in (1, 3):
+
+    # An ONNX model has channels first, a picture has them last.
+    channels_first = image.shape[0] in (1, 3) and image.shape[-1] not in (1, 3)
+    if channels_first:
         image = image.transpose(1, 2, 0)
-    if image.shape[-1] not in (1, 3) or min(image.shape[:2]) < _LEAST_PIXELS:
+    if image.shape[-1] not in (1, 3):
+        return None
+    if min(image.shape[:2]) < MIN_IMAGE_SIDE:
         return None
     return np.asarray(image)
 
 
 def _png(image: Array) -> str:
-    """A data URI."""
+    """Return an image with values from 0 to 1 as a data URI."""
     from PIL import Image
 
     pixels = np.rint(image * 255).astype(np.uint8)
-    made = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    if pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
     out = io.BytesIO()
-    made.save(out, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+    Image.fromarray(pixels).save(out, "PNG")
+
+    data = base64.b64encode(out.getvalue()).decode()
+    return f"data:image/png;base64,{data}"

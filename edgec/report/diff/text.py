@@ -1,5 +1,6 @@
-"""`edgec diff` for a terminal: outputs, the culprit, the layers worst first or in
-order.
+"""Writes the result of `edgec diff` for a terminal.
+
+The text has outputs, the culprit, and the layers, the worst first or in graph order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 ORDERS = ("worst", "graph")
 MOST = 15
-"""Layers that the table of the worst has."""
+"""Layers in the table of the worst."""
 HEAD = (
     "#",
     "op",
@@ -31,9 +32,18 @@ HEAD = (
     "max error",
     "what",
 )
+"""Header of the table of layers."""
+OUTPUT_HEAD = ("output", "SQNR", "centred", "cosine", "max error", "top-1")
+"""Header of the table of outputs."""
 TERMS = ("own", "inherited", "whole", "centred")
-_VALUE = 22
-_CHANGED = 4
+MAX_NAME = 22
+"""Characters of a value's name in the table of layers."""
+MAX_TEXT = 400
+"""Characters of a line about the culprit."""
+MAX_CHANGED = 4
+"""Samples with another class that are named."""
+MAX_OTHERS = 4
+"""Other suspicious layers that are named beside the culprit."""
 LABELS = {
     "kernel": "wrong kernel",
     "gain": "wrong scale",
@@ -45,12 +55,16 @@ LABELS = {
     "channels": "unlike channels",
     "loose": "loose range",
 }
-"""Findings, in the few words of a table."""
+"""Findings in the few words of a table."""
 
 
 def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
-    """At most 120 columns, but where the table is in the order of the graph, or of
-    every layer, as long as it is.
+    """Return the text, at most 120 columns wide.
+
+    Args:
+        found: the comparison
+        order: order of the layers, one of ORDERS
+        every: show all layers, not only the worst
     """
     lines = [
         f"A {plain(found.a)} ({found.a_how})",
@@ -61,41 +75,49 @@ def to_text(found: Diff, order: str = "worst", every: bool = False) -> str:
     ]
     for text in (*task(found), *changed(found)):
         lines += textwrap.wrap(text, 120, subsequent_indent="  ")
-    lines += [*_culprit(found), ""]
-    shown = found.worst() if order == "worst" else list(found.layers)
-    some = [one for one in shown if one.sqnr_db < math.inf][:MOST]
-    cut = shown if every or order == "graph" else some
-    if cut:
-        rows = [row(one, _VALUE) for one in cut]
-        lines += [table(HEAD, rows, "rllrrrrrrl"), legend(TERMS)]
-    if len(cut) < len(shown):
-        lines.append(f"({len(shown) - len(cut)} more layers: --all, or --order graph)")
+    lines += _culprit(found)
+    lines.append("")
+    lines += _layers(found, order, every)
     for note in found.notes:
         lines += textwrap.wrap(f"note: {note}", 120)
     return "\n".join(lines)
 
 
-OUTPUT_HEAD = ("output", "SQNR", "centred", "cosine", "max error", "top-1")
+def _layers(found: Diff, order: str, every: bool) -> Iterator[str]:
+    """Yield the table of layers, its legend and the number of layers left out."""
+    layers = found.worst() if order == "worst" else list(found.layers)
+    shown = layers
+    if not every and order != "graph":
+        noisy = [layer for layer in layers if layer.sqnr_db < math.inf]
+        shown = noisy[:MOST]
+
+    if shown:
+        rows = [row(layer, MAX_NAME) for layer in shown]
+        yield table(HEAD, rows, "rllrrrrrrl")
+        yield legend(TERMS)
+    hidden = len(layers) - len(shown)
+    if hidden:
+        yield f"({hidden} more layers: --all, or --order graph)"
 
 
 def output_rows(found: Diff) -> Iterator[tuple[str, ...]]:
-    """A row for each output."""
-    for name, o in found.outputs.items():
-        a = o.agreement
-        top1 = "" if a.top1 is None else f"{a.top1:.0%}"
+    """Yield a row for each output."""
+    for name, output in found.outputs.items():
+        agreement = output.agreement
+        top1 = "" if agreement.top1 is None else f"{agreement.top1:.0%}"
         yield (
             plain(name),
-            decibel(a.sqnr_db),
-            decibel(o.centred_db),
-            f"{a.cosine:.5f}",
-            f"{o.max_error:.3g}",
+            decibel(agreement.sqnr_db),
+            decibel(output.centred_db),
+            f"{agreement.cosine:.5f}",
+            f"{output.max_error:.3g}",
             top1,
         )
 
 
 def task(found: Diff) -> Iterator[str]:
-    """What the difference does to what the network is for."""
-    # with it comes all of edgec.ops, which only a comparison needs
+    """Yield the effect of the difference on the task of the network."""
+    # The import brings all of edgec.ops, which only a comparison needs.
     from edgec.comparing.tasks import FIGURES
 
     for name, figure in found.task.items():
@@ -103,111 +125,130 @@ def task(found: Diff) -> Iterator[str]:
 
 
 def changed(found: Diff) -> Iterator[str]:
-    """For each output the samples whose class is another one."""
+    """Yield, for each output, the samples whose most likely class differs."""
+
+    def sample_name(i: int) -> str:
+        return plain(found.names[i]) if i < len(found.names) else str(i)
 
     def label(i: int) -> str:
         return plain(found.labels[i]) if i < len(found.labels) else str(i)
 
-    for name, o in found.outputs.items():
-        if not o.tops:
+    for name, output in found.outputs.items():
+        if not output.tops:
             continue
-        said = [
-            f"{plain(found.names[s] if s < len(found.names) else str(s))} {label(a)} → "
-            f"{label(b)}"
-            for s, a, b in o.tops
-        ]
-        rest = f" and {len(said) - _CHANGED} more" if len(said) > _CHANGED else ""
-        yield f"top-1 of {plain(name)} changes: {', '.join(said[:_CHANGED])}{rest}"
+        texts = []
+        for sample, class_a, class_b in output.tops[:MAX_CHANGED]:
+            texts.append(f"{sample_name(sample)} {label(class_a)} → {label(class_b)}")
+        hidden = len(output.tops) - len(texts)
+        more = f" and {hidden} more" if hidden else ""
+        yield f"top-1 of {plain(name)} changes: {', '.join(texts)}{more}"
 
 
-def row(one: Layer, value: int) -> tuple[str, ...]:
-    """Of the table of layers. value: characters of its name."""
-    said = [LABELS[f.kind] for f in one.findings if f.kind in LABELS]
-    what = f"FAULT: {said[0]}" if one.fault is not None else ", ".join(said)
+def row(layer: Layer, value: int) -> tuple[str, ...]:
+    """Return the row of a layer; `value` limits the characters of its name."""
+    labels = []
+    for finding in layer.findings:
+        if finding.kind in LABELS:
+            labels.append(LABELS[finding.kind])
+    what = ", ".join(labels) if layer.fault is None else f"FAULT: {labels[0]}"
     return (
-        str(one.index),
-        one.kind,
-        shortened(short_name(one.value), value),
-        decibel(one.own_centred_db),
-        decibel(one.inherited_db),
-        decibel(one.sqnr_db),
-        decibel(one.centred_db),
-        f"{one.cosine:.4f}",
-        f"{one.max_error:.3g}",
+        str(layer.index),
+        layer.kind,
+        shortened(short_name(layer.value), value),
+        decibel(layer.own_centred_db),
+        decibel(layer.inherited_db),
+        decibel(layer.sqnr_db),
+        decibel(layer.centred_db),
+        f"{layer.cosine:.4f}",
+        f"{layer.max_error:.3g}",
         what,
     )
 
 
 def short_name(value: str) -> str:
-    """TFLite names what it fuses by all of its parts: the first."""
+    """Return the first part of a value's name.
+
+    TFLite names a fused op by all of its parts, with semicolons between.
+    """
     return plain(value.split(";")[0])
 
 
 def samples(found: Diff) -> str:
-    """On what it was compared."""
-    return f"on {found.samples} sample{'s' * (found.samples != 1)} of {found.inputs}"
+    """Return on which samples the sides were compared."""
+    plural = "s" if found.samples != 1 else ""
+    return f"on {found.samples} sample{plural} of {found.inputs}"
 
 
 def compared(found: Diff) -> str:
-    """How many values, and how many only one side has."""
-    said = f"{len(found.layers)} layers compared"
-    only = [
-        f"{len(names)} values only in {side}"
-        for side, names in zip("AB", (found.skipped_a, found.skipped_b), strict=True)
-        if names
-    ]
-    return f"{said}, {' and '.join(only)} skipped" if only else said
+    """Return how many layers were compared, and how many values were not."""
+    text = f"{len(found.layers)} layers compared"
+    skipped = []
+    for side, names in (("A", found.skipped_a), ("B", found.skipped_b)):
+        if names:
+            skipped.append(f"{len(names)} values only in {side}")
+
+    if not skipped:
+        return text
+    return f"{text}, {' and '.join(skipped)} skipped"
 
 
 def culprit_lines(found: Diff) -> list[tuple[str, str]]:
-    """(what, said) of the layer to look at first; empty where there is no difference."""
-    c = found.culprit
-    if c is None:
+    """Return (label, text) lines about the layer to look at first; [] without one."""
+    culprit = found.culprit
+    if culprit is None:
         return []
-    lines = [("layer" if not c.fault else "faulty layer", f"{c.kind} {c.value}")]
-    if c.source and c.source != c.value:
-        lines.append(("from", c.source.replace("+", " + ")))
-    lines += [("why", c.why), ("fix", c.fix)]
-    if c.others:
-        rest = f" and {len(c.others) - 4} more" if len(c.others) > 4 else ""
-        lines.append(("also", ", ".join(shortened(o, 40) for o in c.others[:4]) + rest))
-    return [(name, plain(text)) for name, text in lines]
+
+    label = "faulty layer" if culprit.fault else "layer"
+    lines = [(label, f"{culprit.kind} {culprit.value}")]
+    if culprit.source and culprit.source != culprit.value:
+        lines.append(("from", culprit.source.replace("+", " + ")))
+    lines.append(("why", culprit.why))
+    lines.append(("fix", culprit.fix))
+
+    others = [shortened(name, 40) for name in culprit.others[:MAX_OTHERS]]
+    if others:
+        hidden = len(culprit.others) - len(others)
+        more = f" and {hidden} more" if hidden else ""
+        lines.append(("also", ", ".join(others) + more))
+    return [(label, plain(text)) for label, text in lines]
 
 
 def nothing(found: Diff) -> str:
-    """Why no layer is named."""
+    """Return the reason why no layer is named."""
     if not found.layers:
         return (
             "no layer has a name and shape that both have: only outputs were compared"
         )
-    exact = all(one.sqnr_db == math.inf for one in found.layers)
+    exact = all(layer.sqnr_db == math.inf for layer in found.layers)
     if exact:
         return "no layer differs"
     return "no layer differs by more than rounding of float32"
 
 
 def _culprit(found: Diff) -> Iterator[str]:
+    """Yield the lines about the culprit, or the reason why there is none."""
     lines = culprit_lines(found)
     if not lines:
         yield nothing(found)
-    for name, text in lines:
+    for label, text in lines:
         yield from textwrap.wrap(
-            shortened(text, 400),
+            shortened(text, MAX_TEXT),
             120,
-            initial_indent=f"{name}: ",
+            initial_indent=f"{label}: ",
             subsequent_indent="  ",
         )
 
 
 def decibel(db: float | None) -> str:
-    """ "exact" for no noise at all, "-" for what is not known."""
+    """Return a ratio; "exact" without any noise, "-" if it is not known."""
+
     if db is None or math.isnan(db):
         return "-"
     return "exact" if db == math.inf else f"{db:.1f}"
 
 
 def threshold(found: Diff, least: float) -> str:
-    """What misses it; "" where nothing does."""
+    """Return a message if an output misses `least` dB, else ""."""
     if found.least() >= least:
         return ""
     return f"FAILED: an output has {decibel(found.least())} dB, {least:g} needed"

@@ -1,1 +1,1 @@
-"""explain's report as terminal text and a page."""
+"""Renders the report of `edgec explain` as terminal text and as a page."""

@@ -1,7 +1,7 @@
-"""`edgec explain --html`: one page that opens from a disk: why not on the Edge TPU, the
-graph, columns, segments.
+"""Renders the report of `edgec explain --html` as one page that opens from a disk.
 
-The form is explain.html.
+The page has the reasons against the Edge TPU, the graph, columns and segments. Its form
+is explain.html.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from edgec.report.explain.text import (
     in_words,
     notes,
     reasons,
+    rewrite_cells,
     segment_cells,
     segment_terms,
 )
@@ -31,9 +32,9 @@ from edgec.report.markup import rendered
 from edgec.report.terms import TERMS, explained
 from edgec.report.wording import count, percent, plain
 
-_SHOWN = 3
-"""Reasons that stand open; the graph is to be on the first screen."""
-_BADGES = (
+MAX_OPEN_REASONS = 3
+"""Reasons shown without a click; few, so that the graph is on the first screen."""
+BADGES = (
     ("edgetpu", "Edge TPU", ""),
     ("cpu", "CPU", ""),
     ("uncertain", "uncertain", TERMS["uncertain"]),
@@ -42,31 +43,31 @@ _BADGES = (
 
 
 def page(r: ExplainReport) -> str:
-    """The page as text."""
+    """Return the page."""
+    obstacle = ""
+    if r.obstacle:
+        obstacle = plain(f"edgec cannot compile this model yet: {r.obstacle}")
+    # The obstacle is shown above all notes.
+    other_notes = notes(replace(r, obstacle=None))
     return rendered(
         "explain/explain.html",
         title=plain(f"{r.model} for {r.target}"),
         summary="; ".join(filter(None, [_summary(r), assumptions(r)])),
-        warning=plain(f"edgec cannot compile this model yet: {r.obstacle}")
-        if r.obstacle
-        else "",
+        warning=obstacle,
         link=r.link,
         has_graph=bool(r.ops),
-        shown=_SHOWN,
+        shown=MAX_OPEN_REASONS,
         terms=TERMS,
         graph=graph_svg(r),
-        badges=_BADGES,
+        badges=BADGES,
         columns=comparison_rows(r),
         column_terms=explained(COLUMN_TERMS),
-        notes=[plain(n) for n in notes(replace(r, obstacle=None))],
+        notes=[plain(note) for note in other_notes],
         segments=[SEGMENT_HEAD, *map(segment_cells, r.segments)],
         segment_places=[s.place for s in r.segments],
         segment_terms=explained(segment_terms(r.segments)),
         times=_times(r.segments),
-        rewrites=[
-            (b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs))
-            for b in brought(r)
-        ],
+        rewrites=[rewrite_cells(use) for use in brought(r)],
         data=r.to_json(),
         **_reasons(r),
         **_source(r),
@@ -74,6 +75,7 @@ def page(r: ExplainReport) -> str:
 
 
 def _summary(r: ExplainReport) -> str:
+    """Return one sentence: shares on the Edge TPU and the estimated time."""
     c = r.comparison.edgec
     if r.link is None:
         return (
@@ -88,65 +90,70 @@ def _summary(r: ExplainReport) -> str:
 
 
 def _times(segments: Sequence[SegmentRow]) -> list[tuple[str, ...]]:
-    """What the time on the Edge TPU is made of."""
-    timed = [(s.name, s.est_parts) for s in segments if s.est_parts]
-    rows = [(name, *(f"{ms:.2f}" for ms in t.parts().values())) for name, t in timed]
-    return [("segment", *timed[0][1].parts()), *rows] if timed else []
+    """Return the table of the parts of each segment's time on the Edge TPU."""
+    header: tuple[str, ...] = ()
+    rows = []
+    for segment in segments:
+        if not segment.est_parts:
+            continue
+        parts = segment.est_parts.parts()
+        header = header or ("segment", *parts)
+        cells = [f"{ms:.2f}" for ms in parts.values()]
+        rows.append((segment.name, *cells))
+    return [header, *rows] if rows else []
 
 
 def _reasons(r: ExplainReport) -> dict[str, Any]:
-    """Those that something can be done about, and the others."""
-    found = reasons(r.ops)
-    idle = [_reason(why) for why in found if not why.fix]
-    kinds = ", ".join(
-        dict.fromkeys(
-            kind for why in found if not why.fix for kind in why.kinds.split(", ")
-        )
-    )
-    return {
-        "open": [_reason(why) for why in found if why.fix],
-        "idle": idle,
-        "idle_kinds": kinds,
-    }
+    """Return the reasons with a fix ("open"), and the others ("idle")."""
+    fixable = []
+    idle = []
+    idle_kinds: dict[str, None] = {}
+    for reason in reasons(r.ops):
+        if reason.fix:
+            fixable.append(_reason(reason))
+        else:
+            idle.append(_reason(reason))
+            idle_kinds |= dict.fromkeys(reason.kinds.split(", "))
+    return {"open": fixable, "idle": idle, "idle_kinds": ", ".join(idle_kinds)}
 
 
-def _reason(why: Reason) -> dict[str, Any]:
+def _reason(reason: Reason) -> dict[str, Any]:
+    """Return the fields of a reason that the page shows."""
     return {
-        "title": why.title("×"),
-        "uncertain": why.uncertain,
-        "constraint": plain(why.constraint),
-        "seen": plain(why.seen),
-        "fix": why.fix,
-        "ops": why.ops,
-        "count": len(why.ops),
+        "title": reason.title("×"),
+        "uncertain": reason.uncertain,
+        "constraint": plain(reason.constraint),
+        "seen": plain(reason.seen),
+        "fix": reason.fix,
+        "ops": reason.ops,
+        "count": len(reason.ops),
     }
 
 
 def _source(r: ExplainReport) -> dict[str, Any]:
-    """The operators of a TFLite file, as the stock compiler sees them."""
+    """Return the operators of a TFLite file, as the stock compiler sees them."""
     rows = []
-    for s in r.source_ops:
-        o = s.op
-        if o.rule:
-            why = f"{in_words(o.rule)}: {o.seen}" + (f". Fix: {o.fix}" if o.fix else "")
-        else:
-            why = ""
-        stock = "Edge TPU" if o.stock == "mapped" else "CPU"
+    for source in r.source_ops:
+        op = source.op
+        why = ""
+        if op.rule:
+            why = f"{in_words(op.rule)}: {op.seen}"
+            if op.fix:
+                why += f". Fix: {op.fix}"
         rows.append(
             (
-                str(o.index),
-                plain(o.opcode),
-                PLACES[o.verdict],
-                stock,
-                PLACES[s.place],
+                str(op.index),
+                plain(op.opcode),
+                PLACES[op.verdict],
+                "Edge TPU" if op.stock == "mapped" else "CPU",
+                PLACES[source.place],
                 plain(why),
             )
         )
-    used = {cell for row in rows for cell in row}
+    cells = {cell for row in rows for cell in row}
+    terms = [name for name in ("uncertain", "folded away") if name in cells]
     return {
         "source": rows,
-        "source_verdicts": [s.op.verdict for s in r.source_ops],
-        "source_terms": explained(
-            name for name in ("uncertain", "folded away") if name in used
-        ),
+        "source_verdicts": [source.op.verdict for source in r.source_ops],
+        "source_terms": explained(terms),
     }

@@ -1,6 +1,4 @@
-"""The graph of a partition report as an SVG picture: one box for each op, coloured by
-place.
-"""
+"""Draws the graph of a partition report as SVG: a box for each op, coloured by place."""
 
 from __future__ import annotations
 
@@ -12,44 +10,55 @@ from edgec.report.graph_svg import NodeBox, picture, short
 
 
 def graph_svg(r: ExplainReport) -> str:
-    """An `<svg>` element; the nodes of ops have `data-op`. Empty without ops."""
-    return picture(*_graph(r.ops), f"graph of {r.model}")
+    """Return an `<svg>` element, or "" without ops; the nodes of ops have `data-op`."""
+    inputs = _inputs(r.ops)
+
+    boxes = [NodeBox(short(name), type_, "io") for name, type_ in inputs.items()]
+    boxes += [_box(op) for op in r.ops]
+    return picture(boxes, _edges(list(inputs), r.ops), f"graph of {r.model}")
 
 
-def _graph(ops: Sequence[OpRow]) -> tuple[list[NodeBox], dict[tuple[int, int], bool]]:
-    """The nodes, the model's inputs first; the edges; and whether each edge crosses
-    from one segment to another.
-    """
-    made = {name for op in ops for name in op.outputs}
-    entering = {
-        n: t
-        for op in ops
-        for n, t in zip(op.inputs, op.input_types, strict=True)
-        if n not in made
-    }
-    boxes = [NodeBox(short(name), type_, "io") for name, type_ in entering.items()]
-    writer = {name: i for i, name in enumerate(entering)}
-    edges: dict[tuple[int, int], bool] = {}
+def _inputs(ops: Sequence[OpRow]) -> dict[str, str]:
+    """Return the name and type of each tensor that enters the model."""
+    produced = {name for op in ops for name in op.outputs}
+    inputs = {}
     for op in ops:
-        node = len(boxes)
-        boxes.append(
-            NodeBox(
-                op.kind,
-                short(op.output),
-                f"op {place_class(op)}{' rewritten' * bool(op.rewrites)}",
-                op.index,
-            )
-        )
+        for name, type_ in zip(op.inputs, op.input_types, strict=True):
+            if name not in produced:
+                inputs[name] = type_
+    return inputs
+
+
+def _box(op: OpRow) -> NodeBox:
+    classes = f"op {place_class(op)}"
+    if op.rewrites:
+        classes += " rewritten"
+    return NodeBox(op.kind, short(op.output), classes, op.index)
+
+
+def _edges(inputs: Sequence[str], ops: Sequence[OpRow]) -> dict[tuple[int, int], bool]:
+    """Return the edges, and whether each crosses from one segment to another.
+
+    The boxes are numbered with the model's inputs first.
+    """
+    producers = {name: node for node, name in enumerate(inputs)}
+    # An input of the model is in no segment: its edges cross nothing.
+    segments: list[str | None] = [None] * len(inputs)
+    edges = {}
+    for op in ops:
+        node = len(segments)
         for name in op.inputs:
-            first = writer[name]
-            edges[first, node] = (
-                first >= len(entering)
-                and ops[first - len(entering)].segment != op.segment
-            )
-        writer.update(dict.fromkeys(op.outputs, node))
-    return boxes, edges
+            producer = producers[name]
+            segment = segments[producer]
+            edges[producer, node] = segment is not None and segment != op.segment
+        segments.append(op.segment)
+        for name in op.outputs:
+            producers[name] = node
+    return edges
 
 
 def place_class(op: OpRow) -> str:
-    """How an op is coloured: edgetpu, uncertain or cpu."""
-    return "uncertain" if op.place == "cpu" and op.verdict == "uncertain" else op.place
+    """Return the CSS class of an op: edgetpu, uncertain or cpu."""
+    if op.place == "cpu" and op.verdict == "uncertain":
+        return "uncertain"
+    return op.place

@@ -1,15 +1,15 @@
-"""`edgec explain` for a terminal of 120 columns: columns, reasons, segments and
-rewrites, then each op.
+"""Writes the report of `edgec explain` for a terminal of 120 columns.
+
+The text has columns, reasons, notes, segments, rewrites, and then each op.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 
-from edgec_partitioner.comparison import Column
+from edgec_partitioner.comparison import Column, Stock
 from edgec_partitioner.explain import ON_CHIP, ExplainReport, OpRow, SegmentRow
 from edgec_partitioner.partition import WORTHWHILE
 
@@ -29,10 +29,11 @@ SEGMENT_HEAD = (
     "out",
     "estimated ms",
 )
-_RULES = {
+RULE_NAMES = {
     WORTHWHILE: "not worth the transfers",
     "supported_op": "not an op of the Edge TPU",
 }
+"""Names of rules for people; other rules are named by their functions."""
 PLACES = {
     "edgetpu": "Edge TPU",
     "cpu": "CPU",
@@ -40,12 +41,18 @@ PLACES = {
     "mixed": "both",
     "none": "folded away",
 }
+NOTE_INDENT = "      "
+"""Indent of the second line of a note, below the text after "note: "."""
+PROVEN_SLACK = 1e-3
+"""Estimates this near to the lower bound count as optimal, as a share."""
 
 
 def to_text(r: ExplainReport, each_op: bool = True) -> str:
-    """The whole report; `each_op`: with a line for every operation at its end."""
+    """Return the whole report; with `each_op`, a line for every op at its end."""
+    assumed = _hung("", assumptions(r))
+    head = _head(r)
     blocks = [
-        "\n".join(filter(None, [_hung("", assumptions(r)), _head(r)])),
+        f"{assumed}\n{head}" if assumed else head,
         _columns_table(r),
         _reasons(r.ops) if r.link is not None else "",
         _notes(r),
@@ -53,88 +60,111 @@ def to_text(r: ExplainReport, each_op: bool = True) -> str:
         _rewrites(r),
         _op_table(r.ops) if each_op else "",
     ]
-    return "\n\n".join(b for b in blocks if b) + "\n"
+    return _paragraphs(blocks) + "\n"
+
+
+def _paragraphs(blocks: Iterable[str]) -> str:
+    """Join the blocks that are not empty."""
+    return "\n\n".join(filter(None, blocks))
 
 
 def assumptions(r: ExplainReport) -> str:
-    """What was assumed for each column, in one line; empty where nothing was."""
+    """Return the assumptions of each column in one line, or "" if there are none."""
     stock = r.comparison.stock
     if stock is None and not r.assumed_quantization:
         return ""
     if r.assumed_quantization:
         scales = "made-up int8 scales"
+    elif stock and stock.basis != "file":
+        scales = "calibrated scales"
     else:
-        scales = "calibrated scales" if stock and stock.basis != "file" else "nothing"
-    ours = "edgec" if r.link is None else "CPU only, edgec"
-    return f"assumed: {ours}: {scales}" + (
-        f"; stock compiler: {stock.assumed}" if stock else ""
-    )
+        scales = "nothing"
+    # Without an Edge TPU the report has only edgec's column.
+    column = "edgec" if r.link is None else "CPU only, edgec"
+    line = f"assumed: {column}: {scales}"
+
+    if stock:
+        return f"{line}; stock compiler: {stock.assumed}"
+    return line
 
 
 def _head(r: ExplainReport) -> str:
-    t = r.comparison.edgec
-    line = f"{plain(r.model)} for {r.target}: {t.ops} ops, {count(t.macs)} MACs"
+    """Return the model, the target, and the shares on the Edge TPU."""
+    c = r.comparison.edgec
+    line = f"{plain(r.model)} for {r.target}: {c.ops} ops, {count(c.macs)} MACs"
     if r.link is None:
         return (
             f"{line}\nno Edge TPU in this target: everything is compiled to C, "
-            f"an estimated {t.est_ms:.2f} ms"
+            f"an estimated {c.est_ms:.2f} ms"
         )
     return (
-        f"{line}\non the Edge TPU ({r.link}): {t.tpu_ops} of {t.ops} ops "
-        f"({percent(t.tpu_ops_share)}), "
-        f"{percent(t.tpu_macs_share)} of the MACs, "
-        f"in {t.tpu_segments} of {len(r.segments)} segments"
+        f"{line}\non the Edge TPU ({r.link}): {c.tpu_ops} of {c.ops} ops "
+        f"({percent(c.tpu_ops_share)}), "
+        f"{percent(c.tpu_macs_share)} of the MACs, "
+        f"in {c.tpu_segments} of {len(r.segments)} segments"
     )
 
 
 def _columns_table(r: ExplainReport) -> str:
+    """Return the comparison of columns and its legend, or "" without an Edge TPU."""
     rows = comparison_rows(r)
-    if rows:
-        return f"{table(rows[0], rows[1:], 'l' + 'r' * (len(rows[0]) - 1))}\n{legend(COLUMN_TERMS)}"
-    return ""
+    if not rows:
+        return ""
+    header = rows[0]
+
+    alignment = "l" + "r" * (len(header) - 1)
+    columns = table(header, rows[1:], alignment)
+    return f"{columns}\n{legend(COLUMN_TERMS)}"
 
 
 def comparison_rows(r: ExplainReport) -> list[tuple[str, ...]]:
-    """The columns side by side: a header, then one row per figure.
+    """Return the columns side by side: a header, then a row for each figure.
 
-    None without an Edge TPU.
+    Without an Edge TPU there are no rows.
     """
-    c = r.comparison
     if r.link is None:
         return []
-    stock = c.stock.column if c.stock else None
-    every = [c.cpu_only, stock, c.edgec] if stock else [c.cpu_only, c.edgec]
-    gain = _gains(r)
-    rows: list[tuple[str, ...]] = [
-        (
-            "",
-            "CPU only",
-            *(["stock compiler"] if stock else []),
-            "edgec",
-            *(["gain"] if gain else []),
-        )
-    ]
+    c = r.comparison
+    columns = {"CPU only": c.cpu_only}
+    if c.stock and c.stock.column:
+        columns["stock compiler"] = c.stock.column
+    columns["edgec"] = c.edgec
 
-    def add(name: str, cells: Iterable[str]) -> None:
-        rows.append((name, *cells, *([gain.get(name, "")] if gain else [])))
-
-    add(
-        "ops on the Edge TPU",
-        (f"{k.tpu_ops} of {k.ops} ({percent(k.tpu_ops_share)})" for k in every),
-    )
-    add(
-        "MACs on the Edge TPU",
-        (f"{count(k.tpu_macs)} ({percent(k.tpu_macs_share)})" for k in every),
-    )
-    add("uncertain ops", (str(k.uncertain_ops) for k in every))
-    add("Edge TPU segments", (str(k.tpu_segments) for k in every))
-    add("estimated ms, Edge TPU", (f"{k.tpu_ms:.2f}" for k in every))
-    add("estimated ms, CPU", (f"{k.cpu_ms:.2f}" for k in every))
-    add("estimated ms, together", (f"{k.est_ms:.2f}" for k in every))
+    header = ["", *columns]
+    gains = _gains(r)
+    if gains:
+        header.append("gain")
+    rows = [tuple(header)]
+    for name, cell in _FIGURES.items():
+        row = [name, *map(cell, columns.values())]
+        if gains:
+            row.append(gains.get(name, ""))
+        rows.append(tuple(row))
     return rows
 
 
+def _tpu_ops(c: Column) -> str:
+    return f"{c.tpu_ops} of {c.ops} ({percent(c.tpu_ops_share)})"
+
+
+def _tpu_macs(c: Column) -> str:
+    return f"{count(c.tpu_macs)} ({percent(c.tpu_macs_share)})"
+
+
+_FIGURES: dict[str, Callable[[Column], str]] = {
+    "ops on the Edge TPU": _tpu_ops,
+    "MACs on the Edge TPU": _tpu_macs,
+    "uncertain ops": lambda c: str(c.uncertain_ops),
+    "Edge TPU segments": lambda c: str(c.tpu_segments),
+    "estimated ms, Edge TPU": lambda c: f"{c.tpu_ms:.2f}",
+    "estimated ms, CPU": lambda c: f"{c.cpu_ms:.2f}",
+    "estimated ms, together": lambda c: f"{c.est_ms:.2f}",
+}
+"""The cell of each figure in a column of the comparison."""
+
+
 def _gains(r: ExplainReport) -> dict[str, str]:
+    """Return the gain over the stock compiler by figure; empty without one."""
     gain = r.comparison.gain()
     if gain is None:
         return {}
@@ -146,20 +176,23 @@ def _gains(r: ExplainReport) -> dict[str, str]:
 
 
 def _notes(r: ExplainReport) -> str:
-    return "\n".join(
-        textwrap.fill(f"note: {plain(text)}", WIDTH, subsequent_indent="      ")
-        for text in notes(r)
-    )
+    """Return the notes as wrapped paragraphs."""
+    paragraphs = []
+    for note in notes(r):
+        text = f"note: {plain(note)}"
+        paragraphs.append(textwrap.fill(text, WIDTH, subsequent_indent=NOTE_INDENT))
+    return "\n".join(paragraphs)
 
 
 def notes(r: ExplainReport) -> Iterator[str]:
-    """What a reader must know to read the figures right."""
+    """Yield the facts that a reader needs to read the figures right."""
     if r.obstacle:
         yield f"edgec cannot compile this model yet: {r.obstacle}"
     for remark in r.remarks:
-        yield "\n      ".join(
-            wrap(remark, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
+        lines = textwrap.wrap(
+            remark, WIDTH - 6, break_long_words=False, break_on_hyphens=False
         )
+        yield f"\n{NOTE_INDENT}".join(lines)
     if r.assumed_quantization:
         yield (
             "no calibration data was given: int8 scales are made up, "
@@ -167,9 +200,12 @@ def notes(r: ExplainReport) -> Iterator[str]:
         )
     if r.bound_ms is not None:
         yield _optimality(r.comparison.edgec.est_ms, r.bound_ms)
-    stock = r.comparison.stock
-    if stock is None:
-        return
+    if r.comparison.stock is not None:
+        yield from _stock_notes(r.comparison.stock)
+
+
+def _stock_notes(stock: Stock) -> Iterator[str]:
+    """Yield the facts about the column of the stock compiler."""
     yield (
         "stock compiler: what edgetpu_compiler would map of that file, "
         "by emulation of its rules"
@@ -182,16 +218,24 @@ def notes(r: ExplainReport) -> Iterator[str]:
             "scales are assumed, uncertain ops taken "
             "to map"
         )
-    if stock.every_set.tpu_segments > stock.column.tpu_segments:
-        yield f"stock compiler with its option -a: {_every_set(stock.every_set)}"
+    # The stock compiler makes one segment unless its option -a allows more.
+    every_set = stock.every_set
+    if every_set.tpu_segments > stock.column.tpu_segments:
+        yield (
+            "stock compiler with its option -a: "
+            f"{every_set.tpu_ops} of {every_set.ops} ops, "
+            f"{percent(every_set.tpu_macs_share)} of the MACs, "
+            f"{every_set.tpu_segments} segments, "
+            f"an estimated {every_set.est_ms:.2f} ms"
+        )
     if stock.gives_up:
         yield f"the stock compiler gives the whole file up: {stock.gives_up}"
 
 
 def _optimality(est_ms: float, bound_ms: float) -> str:
-    """How good the choice of segments is; beyond 0.1 %, a better one may exist."""
+    """Return how near the choice of segments is to the lower bound of the estimate."""
     slack = est_ms - bound_ms
-    if slack <= 1e-3 * est_ms:
+    if slack <= PROVEN_SLACK * est_ms:
         return "no other choice of segments is estimated to be faster (proven)"
     return (
         f"another choice of segments might be at most {slack:.2f} ms faster, "
@@ -199,60 +243,67 @@ def _optimality(est_ms: float, bound_ms: float) -> str:
     )
 
 
-def _every_set(c: Column) -> str:
-    return (
-        f"{c.tpu_ops} of {c.ops} ops, {percent(c.tpu_macs_share)} of the MACs, "
-        f"{c.tpu_segments} segments, "
-        f"an estimated {c.est_ms:.2f} ms"
-    )
-
-
 def _segment_table(segments: Sequence[SegmentRow]) -> str:
-    found = table(SEGMENT_HEAD, [segment_cells(s) for s in segments], "llrrrrrrr")
-    return "\n\n".join(
-        filter(None, [found, _parts_table(segments), legend(segment_terms(segments))])
-    )
+    """Return the tables of segments and of their times, and a legend."""
+
+    rows = [segment_cells(segment) for segment in segments]
+    sizes = table(SEGMENT_HEAD, rows, "llrrrrrrr")
+    return _paragraphs([sizes, _parts_table(segments), legend(segment_terms(segments))])
 
 
 def segment_cells(s: SegmentRow) -> tuple[str, ...]:
-    """Below SEGMENT_HEAD."""
-    share = percent(s.parameter_bytes / ON_CHIP) if s.place == "edgetpu" else ""
-    sizes = (size(s.parameter_bytes), share, size(s.bytes_in), size(s.bytes_out))
+    """Return the cells of a segment below SEGMENT_HEAD."""
+    share = ""
+    if s.place == "edgetpu":
+        share = percent(s.parameter_bytes / ON_CHIP)
     return (
         s.name,
         PLACES[s.place],
         str(s.ops),
         count(s.macs),
-        *sizes,
+        size(s.parameter_bytes),
+        share,
+        size(s.bytes_in),
+        size(s.bytes_out),
         f"{s.est_ms:.2f}",
     )
 
 
 def segment_terms(segments: Sequence[SegmentRow]) -> list[str]:
-    """What must be explained of their tables."""
-    parts = next((list(s.est_parts.parts()) for s in segments if s.est_parts), [])
-    if segments:
-        return ["segment", "parameters", *(["of 8 MB", *parts] if parts else [])]
-    return []
+    """Return the terms in the tables of segments."""
+    if not segments:
+        return []
+    terms = ["segment", "parameters"]
+    for segment in segments:
+        if segment.est_parts:
+            return [*terms, "of 8 MB", *segment.est_parts.parts()]
+    return terms
 
 
 def _parts_table(segments: Sequence[SegmentRow]) -> str:
-    """What the time on the Edge TPU is made of."""
-    timed = [(s, s.est_parts) for s in segments if s.est_parts]
-    if not timed:
-        return ""
-    header = ("estimated ms", *timed[0][1].parts(), "together")
-    rows = [
-        (s.name, *(f"{ms:.2f}" for ms in t.parts().values()), f"{t.ms:.2f}")
-        for s, t in timed
-    ]
+    """Return the table of the parts of each segment's time on the Edge TPU."""
+    header: tuple[str, ...] = ()
+    rows = []
+    for segment in segments:
+        time = segment.est_parts
+        if not time:
+            continue
+        parts = time.parts()
+        header = header or ("estimated ms", *parts, "together")
+        cells = [f"{ms:.2f}" for ms in parts.values()]
+        rows.append((segment.name, *cells, f"{time.ms:.2f}"))
     return table(header, rows, "l" + "r" * (len(header) - 1))
 
 
 @dataclass(frozen=True)
 class Brought:
-    """What a rewrite did to a model: how often it was made, and what of its ops is on
-    the Edge TPU.
+    """The effect of a rewrite on a model.
+
+    Attributes:
+        rewrite: name of the rewrite
+        times: how often it was applied
+        tpu_ops: number of the ops it made that are on the Edge TPU
+        tpu_macs: multiply-accumulates of these ops
     """
 
     rewrite: str
@@ -262,54 +313,83 @@ class Brought:
 
 
 def brought(r: ExplainReport) -> list[Brought]:
-    """Each rewrite that was made, most MACs first."""
+    """Return the effect of each applied rewrite, most MACs first."""
     times: dict[str, int] = {}
-    for a in r.applied:
-        times[a.rewrite] = times.get(a.rewrite, 0) + 1
-    found = []
+    for applied in r.applied:
+        times[applied.rewrite] = times.get(applied.rewrite, 0) + 1
+
+    effects = []
     for name, n in times.items():
-        ops = [row for row in r.ops if name in row.rewrites and row.place == "edgetpu"]
-        found.append(Brought(name, n, len(ops), sum(row.macs for row in ops)))
-    return sorted(found, key=lambda b: (-b.tpu_macs, -b.tpu_ops, b.rewrite))
+        ops = []
+        for op in r.ops:
+            if name in op.rewrites and op.place == "edgetpu":
+                ops.append(op)
+        macs = sum(op.macs for op in ops)
+        effects.append(Brought(name, n, len(ops), macs))
+    return sorted(effects, key=lambda b: (-b.tpu_macs, -b.tpu_ops, b.rewrite))
+
+
+def rewrite_cells(effect: Brought) -> tuple[str, str, str, str]:
+    """Return the row of a rewrite in the table of rewrites."""
+    return (
+        effect.rewrite,
+        str(effect.times),
+        str(effect.tpu_ops),
+        count(effect.tpu_macs),
+    )
 
 
 def _rewrites(r: ExplainReport) -> str:
-    rows = [
-        (b.rewrite, str(b.times), str(b.tpu_ops), count(b.tpu_macs)) for b in brought(r)
-    ]
-    return table(("rewrite", "times", "its ops on the Edge TPU", "MACs"), rows, "lrrr")
+    """Return the table of rewrites."""
+    rows = [rewrite_cells(effect) for effect in brought(r)]
+    header = ("rewrite", "times", "its ops on the Edge TPU", "MACs")
+    return table(header, rows, "lrrr")
 
 
 def _op_table(ops: Iterable[OpRow]) -> str:
-    """A line for each op: what it is, where it goes, and the rule that keeps it from
-    the Edge TPU, or its rewrite.
-    """
-    rows = [
-        (str(r.index), r.kind, PLACES[_shown(r)], r.segment, r.output, _why(r))
-        for r in ops
-    ]
+    """Return a row for each op: its place and the reason for it."""
+    rows = []
+    for op in ops:
+        place = PLACES[_shown_place(op)]
+        rows.append((str(op.index), op.kind, place, op.segment, op.output, _why(op)))
     return table(("op", "kind", "place", "segment", "output", "why"), rows, "llllll")
 
 
-def _shown(r: OpRow) -> str:
-    return "uncertain" if r.verdict == "uncertain" and r.place == "cpu" else r.place
+def _shown_place(op: OpRow) -> str:
+    """Return the key of an op's place in PLACES."""
+    if op.verdict == "uncertain" and op.place == "cpu":
+        return "uncertain"
+    return op.place
 
 
-def _why(r: OpRow) -> str:
-    if r.refusals:
-        return f"{in_words(r.refusals[0].rule)}: {r.refusals[0].seen}"
-    return f"rewritten: {', '.join(r.rewrites)}" if r.rewrites else ""
+def _why(op: OpRow) -> str:
+    """Return the rule that keeps an op from the Edge TPU, or its rewrites."""
+    if op.refusals:
+        refusal = op.refusals[0]
+        return f"{in_words(refusal.rule)}: {refusal.seen}"
+    if op.rewrites:
+        return f"rewritten: {', '.join(op.rewrites)}"
+    return ""
 
 
 def in_words(rule: str) -> str:
-    """A support rule's name, for people; the name itself is in the JSON."""
-    return _RULES.get(rule) or rule.replace("_", " ")
+    """Return the name of a support rule for people; JSON has the rule's own name."""
+    return RULE_NAMES.get(rule) or rule.replace("_", " ")
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Ops that one rule keeps on the CPU: of one kind, or of one region that does not
-    pay.
+    """A rule, and the ops that it keeps on the CPU.
+
+    The ops are of one kind, or of one region that is not worth its transfers.
+
+    Attributes:
+        kinds: kinds of the ops, with commas between
+        uncertain: whether the Edge TPU might accept them
+        constraint: the rule in words
+        seen: the violation that was found
+        fix: a change of the model that helps, if there is any
+        ops: the ops
     """
 
     kinds: str
@@ -321,16 +401,16 @@ class Reason:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates that stay on the CPU for it."""
+        """Return the multiply-accumulates of the ops."""
         return sum(op.macs for op in self.ops)
 
     @property
     def cpu_ms(self) -> float:
-        """Estimated time on the CPU of what stays there for it."""
+        """Return the estimated time of the ops on the CPU, ms."""
         return sum(op.cpu_ms for op in self.ops)
 
     def title(self, times: str) -> str:
-        """How much of what. times: the sign."""
+        """Return the number and the cost of the ops; `times` is the sign between."""
         macs = f"{count(self.macs)} MACs, " if self.macs else ""
         return (
             f"{len(self.ops)} {times} {self.kinds}: "
@@ -340,82 +420,89 @@ class Reason:
 
 
 def reasons(ops: Iterable[OpRow]) -> list[Reason]:
-    """Why what is on the CPU is there, most MACs first, then most time."""
+    """Return why ops are on the CPU, most MACs first, then most time."""
     groups: dict[tuple[str, str], list[OpRow]] = {}
-    for r in ops:
-        if r.refusals:
-            why = r.refusals[0]
-            groups.setdefault(
-                (why.rule, why.seen if why.rule == WORTHWHILE else r.kind), []
-            ).append(r)
-    ordered = sorted(
-        groups.items(),
-        key=lambda g: (-sum(r.macs for r in g[1]), -sum(r.cpu_ms for r in g[1]), g[0]),
-    )
-    return [_reason(rows) for _, rows in ordered]
+    for op in ops:
+        if not op.refusals:
+            continue
+        refusal = op.refusals[0]
+        # A region that is not worth its transfers is one group whatever its kinds.
+        subject = refusal.seen if refusal.rule == WORTHWHILE else op.kind
+        groups.setdefault((refusal.rule, subject), []).append(op)
+
+    ranked = []
+    for key, group in groups.items():
+        macs = sum(op.macs for op in group)
+        cpu_ms = sum(op.cpu_ms for op in group)
+        ranked.append((-macs, -cpu_ms, key))
+    ranked.sort()
+    return [_reason(groups[key]) for _, _, key in ranked]
 
 
-def _reason(rows: Sequence[OpRow]) -> Reason:
-    first = rows[0]
-    why = rows[0].refusals[0]
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    seen = shortened(
-        plain(f"{why.seen} (op {first.index}, {first.source or first.name}{more})"),
-        LONGEST,
-    )
-    kinds = ", ".join(dict.fromkeys(r.kind for r in rows))
+def _reason(ops: Sequence[OpRow]) -> Reason:
+    """Return the reason of a group of ops, with its first op as the example."""
+    first = ops[0]
+    refusal = first.refusals[0]
+    more = f" and {len(ops) - 1} more" if len(ops) > 1 else ""
+    example = f"op {first.index}, {first.source or first.name}{more}"
     return Reason(
-        kinds,
-        why.uncertain,
-        " ".join(why.constraint.split()),
-        seen,
-        why.fix,
-        tuple(rows),
+        kinds=", ".join(dict.fromkeys(op.kind for op in ops)),
+        uncertain=refusal.uncertain,
+        constraint=" ".join(refusal.constraint.split()),
+        seen=shortened(plain(f"{refusal.seen} ({example})"), LONGEST),
+        fix=refusal.fix,
+        ops=tuple(ops),
     )
 
 
 def _reasons(ops: Iterable[OpRow]) -> str:
-    """Those that something can be done about in full; of the others a line for each
-    rule.
-    """
-    found = reasons(ops)
-    if not found:
+    """Return the reasons with a fix in full, and a line for each other rule."""
+    all_reasons = reasons(ops)
+    if not all_reasons:
         return "every op goes to the Edge TPU"
+
     lines = ["why not on the Edge TPU:"]
-    for r in found:
-        if r.fix:
-            unsure = "  (uncertain: --optimistic tries)" if r.uncertain else ""
-            lines.append(f"  {r.title('x')}{unsure}")
-            told = (("rule", r.constraint), ("seen", r.seen), ("fix", r.fix))
-            lines += [
-                _hung(f"      {name + ':':<5} ", plain(text)) for name, text in told
-            ]
-    idle: dict[str, list[Reason]] = {}
-    for r in found:
-        if not r.fix:
-            idle.setdefault(r.constraint, []).append(r)
-    for rule, group in idle.items():
-        kinds = dict.fromkeys(kind for r in group for kind in r.kinds.split(", "))
-        times = sum(len(r.ops) for r in group)
-        if group[0].ops[0].refusals[0].rule == WORTHWHILE:
-            more = "; --edgetpu all puts it there"
+    unfixable: dict[str, list[Reason]] = {}
+    for reason in all_reasons:
+        if reason.fix:
+            lines += _fixable(reason, reason.fix)
         else:
-            more = ""
-        lines.append(
-            _hung(
-                "  no fix needed: ",
-                plain(f"{times} x {', '.join(kinds)}: {rule}{more}"),
-            )
-        )
+            unfixable.setdefault(reason.constraint, []).append(reason)
+    for rule, group in unfixable.items():
+        lines.append(_unfixable(rule, group))
     return "\n".join(lines)
 
 
+def _fixable(reason: Reason, fix: str) -> Iterator[str]:
+    """Yield the title, the rule, the violation and the fix."""
+    hint = "  (uncertain: --optimistic tries)" if reason.uncertain else ""
+    yield f"  {reason.title('x')}{hint}"
+    details = {"rule:": reason.constraint, "seen:": reason.seen, "fix:": fix}
+    for label, text in details.items():
+        yield _hung(f"      {label:<5} ", plain(text))
+
+
+def _unfixable(rule: str, group: Sequence[Reason]) -> str:
+    """Return the line of a rule that no change of the model satisfies."""
+
+    kinds: dict[str, None] = {}
+    total = 0
+    for reason in group:
+        kinds |= dict.fromkeys(reason.kinds.split(", "))
+        total += len(reason.ops)
+    hint = ""
+    if group[0].ops[0].refusals[0].rule == WORTHWHILE:
+        hint = "; --edgetpu all puts it there"
+    text = f"{total} x {', '.join(kinds)}: {rule}{hint}"
+    return _hung("  no fix needed: ", plain(text))
+
+
 def _hung(start: str, text: str) -> str:
-    margin = " " * len(start)
+    """Return a paragraph that hangs below the end of its label `start`."""
     return textwrap.fill(
         text,
         WIDTH,
         initial_indent=start,
-        subsequent_indent=margin,
+        subsequent_indent=" " * len(start),
         break_on_hyphens=False,
     )

@@ -1,8 +1,10 @@
-"""Google's edgetpu_compiler: run here, over ssh or by hand (`runners`, `ssh`,
-`handoff`), its log read (`log`), its words understood (`statuses`), the file that it
-writes looked into (`compiled`), its answer judged (`driver`).
+"""Runs Google's edgetpu_compiler and checks its results.
 
-It is a closed program of old libraries, so nothing depends on it: a segment that it
+`runners`, `ssh` and `handoff` run it here, over ssh or by hand; `log` parses its log,
+`statuses` knows its messages, `compiled` parses the file that it writes, and `driver`
+decides whether to use it.
+
+It is a closed program with old libraries, so nothing depends on it: a segment that it
 does not compile whole keeps running uncompiled.
 """
 

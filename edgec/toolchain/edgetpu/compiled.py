@@ -1,7 +1,6 @@
-"""A look into a .tflite file: the operators, and what is left for the CPU in a file
-that edgetpu_compiler wrote.
+"""Reads the operators of a .tflite file, and those left for the CPU after compilation.
 
-The compiler replaces what it maps by operators of one custom kind, and keeps every
+edgetpu_compiler replaces operators by operators of one custom kind, and keeps every
 other operator with the names of its tensors; the inputs and outputs of the file keep
 name, type and shape.
 """
@@ -20,10 +19,12 @@ CUSTOM_OP = "edgetpu-custom-op"
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of a file: its opcode (CUSTOM:<name> for a custom one), and the
-    names of what it reads and writes.
+    """An operator of a file.
 
-    inputs: those that are computed or fed, without constants.
+    Attributes:
+        opcode: its opcode, CUSTOM:<name> for a custom operator
+        inputs: names of its inputs without constants
+        outputs: names of its outputs
     """
 
     opcode: str
@@ -42,7 +43,7 @@ class Border:
 
 @dataclass(frozen=True)
 class Outline:
-    """What matters here of a .tflite file."""
+    """The operators, inputs and outputs of a .tflite file."""
 
     operators: tuple[Operator, ...]
     inputs: tuple[Border, ...]
@@ -50,44 +51,53 @@ class Outline:
 
     @property
     def left(self) -> tuple[Operator, ...]:
-        """The operators that are for the CPU."""
-        return tuple(op for op in self.operators if op.opcode != f"CUSTOM:{CUSTOM_OP}")
+        """Return the operators for the CPU."""
+
+        on_tpu = f"CUSTOM:{CUSTOM_OP}"
+        return tuple(op for op in self.operators if op.opcode != on_tpu)
 
     @property
     def pieces(self) -> int:
-        """How many operators are for the Edge TPU."""
+        """Return the number of operators for the Edge TPU."""
         return len(self.operators) - len(self.left)
 
     def ready(self, left: Iterable[Operator]) -> tuple[Operator, ...]:
-        """Those of `left` that wait for none of `left`.
+        """Return the operators of `left` whose inputs come from no operator of `left`.
 
         The compiler maps the first set of operators that it can, with everything that
-        is ready by then; so what is ready and not mapped was refused for its own sake.
+        is ready by then: an operator that is ready and not mapped was refused for its
+        own sake.
         """
-        left = tuple(left)
-        late = {name for op in left for name in op.outputs}
-        return tuple(op for op in left if not late.intersection(op.inputs))
+        operators = tuple(left)
+        pending = {name for op in operators for name in op.outputs}
+        return tuple(op for op in operators if not pending.intersection(op.inputs))
 
 
 def read(data: bytes) -> Outline:
-    """Raises ValueError for what is no .tflite file, or a damaged one."""
+    """Return the outline of a .tflite file.
+
+    Raises ValueError for other or damaged data.
+    """
     path = Path("compiled.tflite")
     try:
         with damage_told(path):
             file = TfliteFile.parse(data, path, any_type=True)
             operators = tuple(_operator(file, op) for op in file.operators())
-            inputs, outputs = (
-                tuple(_border(file, i) for i in ends)
-                for ends in (file.inputs, file.outputs)
-            )
+            inputs = tuple(_border(file, i) for i in file.inputs)
+            outputs = tuple(_border(file, i) for i in file.outputs)
             return Outline(operators, inputs, outputs)
     except InputError as e:
         raise ValueError(e.what) from e
 
 
 def _operator(file: TfliteFile, op: FileOperator) -> Operator:
-    inputs = tuple(file.name(i) for i in op.inputs if i >= 0 and not file.has_data(i))
-    return Operator(op.opcode, inputs, tuple(file.name(i) for i in op.outputs))
+    inputs = []
+    for i in op.inputs:
+        # A negative number is an optional input that is not there.
+        if i >= 0 and not file.has_data(i):
+            inputs.append(file.name(i))
+    outputs = tuple(file.name(i) for i in op.outputs)
+    return Operator(op.opcode, tuple(inputs), outputs)
 
 
 def _border(file: TfliteFile, i: int) -> Border:

@@ -1,10 +1,12 @@
-"""Asks edgetpu_compiler for segments and judges its answers: did all go onto the Edge
-TPU, and if not, why.
+"""Asks edgetpu_compiler for segments, and decides which of its answers to use.
+
+A segment is used if all of it went onto the Edge TPU; otherwise the refused operators
+are found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgec.toolchain.edgetpu import PROGRAM
@@ -17,8 +19,12 @@ NO_REASON = "it gave no reason"
 
 @dataclass(frozen=True)
 class RefusedOperator:
-    """An operator that the compiler did not map for its own sake. said: its status, or
-    statuses where it is unclear which of them is this operator's.
+    """An operator that the compiler did not map for its own sake.
+
+    Attributes:
+        operator: the operator
+        said: its status in the log, or several if the log does not tell which of them
+            is this operator's
     """
 
     operator: Operator
@@ -27,11 +33,14 @@ class RefusedOperator:
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """The result for one segment. data: the compiled file, None if the segment must run
-    uncompiled.
+    """The result for one segment.
 
-    problem: why it must. file: the compiled file looked into, if there is a sound one;
-    `log.failure` if there is none.
+    Attributes:
+        name: name of the segment
+        data: the compiled file; None if the segment must run uncompiled
+        log: log of the compiler; `log.failure` is set if there is no sound file
+        problem: the reason to run it uncompiled
+        file: outline of the compiled file, if it is sound
     """
 
     name: str
@@ -41,104 +50,114 @@ class CompiledSegment:
     file: Outline | None = None
 
     def refused(self) -> tuple[RefusedOperator, ...]:
-        """The operators that must be taken from the segment before it can map whole."""
+        """Return the operators without which the segment may map whole."""
         return () if self.file is None else _refused(self.file, self.log)
 
 
 def compile_segments(
     models: Mapping[str, bytes], runner: Runner
 ) -> dict[str, CompiledSegment]:
-    """Compile the .tflite bytes of segments together, by name, so that they share the
-    on-chip memory.
+    """Compile the .tflite bytes of segments, by name.
+
+    They are compiled together, so that they share the on-chip memory.
     """
-    said = runner.compile(models)
-    return {name: _judge(name, data, said) for name, data in models.items()}
+    answer = runner.compile(models)
+    return {name: _segment(name, data, answer) for name, data in models.items()}
 
 
-def _judge(name: str, source: bytes, said: Answer) -> CompiledSegment:
-    """A segment is taken only when it was predicted to map whole and did, by the log
-    and by the file itself.
+def _segment(name: str, source: bytes, answer: Answer) -> CompiledSegment:
+    """Return the result for a segment.
+
+    Its file is used only if the segment mapped whole by the log and by the file itself.
     """
-    log = parse_logs(said.text).get(f"{name}.tflite")
+    log = parse_logs(answer.text).get(f"{name}.tflite")
     if log is None:
-        log = failed(said.text)
+        log = failed(answer.text)
         why = log.failure.text if log.failure is not None else "no reason"
-        return CompiledSegment(
-            name, None, log, f"{PROGRAM} did not compile {name}: {why}"
-        )
-    data = said.files.get(name)
+        problem = f"{PROGRAM} did not compile {name}: {why}"
+        return CompiledSegment(name, None, log, problem)
+    data = answer.files.get(name)
     if data is None:
         return CompiledSegment(name, None, log, f"{PROGRAM} wrote no file for {name}")
+
     try:
         file = _sound(data, source)
     except ValueError as e:
-        return CompiledSegment(
-            name,
-            None,
-            log,
-            f"{PROGRAM} wrote a file for {name} that cannot be used: {e}",
-        )
+        problem = f"{PROGRAM} wrote a file for {name} that cannot be used: {e}"
+        return CompiledSegment(name, None, log, problem)
     if log.whole and not file.left and file.pieces == 1:
         return CompiledSegment(name, data, log, None, file)
-    return CompiledSegment(
-        name,
-        None,
-        log,
-        f"{PROGRAM} left on the CPU, of {name}: {_left(file, log)}",
-        file,
-    )
+    problem = f"{PROGRAM} left on the CPU, of {name}: {_left(file, log)}"
+    return CompiledSegment(name, None, log, problem, file)
 
 
 def _left(file: Outline, log: CompilerLog) -> str:
-    rows = counted(r for r in log.rows if not r.mapped)
+    """Return the operators left on the CPU in words, by the log or else by the file."""
+    rows = counted(row for row in log.rows if not row.mapped)
     if rows:
         return rows
-    kinds = [op.opcode for op in file.left]
-    return (
-        "; ".join(f"{kinds.count(k)} x {k}" for k in dict.fromkeys(kinds))
-        or f"nothing, but in {file.pieces} pieces"
-    )
+    opcodes = [op.opcode for op in file.left]
+    counts = [f"{opcodes.count(code)} x {code}" for code in dict.fromkeys(opcodes)]
+    return "; ".join(counts) or f"nothing, but in {file.pieces} pieces"
 
 
 def _sound(data: bytes, source: bytes) -> Outline:
-    """The compiled file, if it can stand in for its source."""
+    """Return the outline of a compiled file.
+
+    Raises ValueError if the file cannot replace its source.
+    """
     file = read(data)
-    origin = read(source)
-    if (file.inputs, file.outputs) != (origin.inputs, origin.outputs):
+    original = read(source)
+    if (file.inputs, file.outputs) != (original.inputs, original.outputs):
         raise ValueError(
             "its inputs and outputs are not those of the file that was given"
         )
-    known = {(op.opcode, op.outputs) for op in origin.operators}
+    known = {(op.opcode, op.outputs) for op in original.operators}
     for op in file.left:
         if (op.opcode, op.outputs) not in known:
+            outputs = ", ".join(op.outputs)
             raise ValueError(
-                f"it has the operator {op.opcode} {', '.join(op.outputs)}, "
+                f"it has the operator {op.opcode} {outputs}, "
                 "which was not in the file given"
             )
     return file
 
 
 def _refused(file: Outline, log: CompilerLog) -> tuple[RefusedOperator, ...]:
-    """Tells refused operators from those that only come after one, by the statuses of
-    their opcode.
+    """Return the refused operators, without those that only come after a refused one.
 
-    Where an opcode has both, those that were ready are the refused ones; where nothing
-    else tells, too.
+    Rows of the log are per opcode, not per operator. If an opcode has rows of both
+    kinds, its operators that were ready are the refused ones; so are all ready
+    operators if nothing else tells.
     """
-    left, ready = file.left, set(file.ready(file.left))
-    found: list[RefusedOperator] = []
-    for opcode in dict.fromkeys(op.opcode for op in left):
-        rows = [r for r in log.rows if r.op == opcode and not r.mapped]
-        own = [r for r in rows if r.known.own]
-        if rows and not own:
-            continue
-        said = " or ".join(dict.fromkeys(r.status for r in own)) or NO_REASON
-        clear = bool(own) and own == rows
-        found += [
-            RefusedOperator(op, said)
-            for op in left
-            if op.opcode == opcode and (clear or op in ready)
-        ]
-    return tuple(found) or tuple(
-        RefusedOperator(op, NO_REASON) for op in left if op in ready
-    )
+    ready = file.ready(file.left)
+    refused: list[RefusedOperator] = []
+    for opcode in dict.fromkeys(op.opcode for op in file.left):
+        operators = [op for op in file.left if op.opcode == opcode]
+        refused += _refused_of_opcode(opcode, operators, ready, log)
+    if not refused:
+        refused = [RefusedOperator(op, NO_REASON) for op in ready]
+    return tuple(refused)
+
+
+def _refused_of_opcode(
+    opcode: str,
+    operators: Sequence[Operator],
+    ready: Sequence[Operator],
+    log: CompilerLog,
+) -> list[RefusedOperator]:
+    """Return the refused operators of one opcode, see `_refused`."""
+    rows = [row for row in log.rows if row.op == opcode and not row.mapped]
+    own_rows = [row for row in rows if row.known.own]
+    # Every operator of this opcode only comes after a refused one.
+    if rows and not own_rows:
+        return []
+
+    statuses = dict.fromkeys(row.status for row in own_rows)
+    text = " or ".join(statuses) or NO_REASON
+    all_refused = bool(own_rows) and own_rows == rows
+    refused = []
+    for op in operators:
+        if all_refused or op in ready:
+            refused.append(RefusedOperator(op, text))
+    return refused

@@ -1,5 +1,4 @@
-"""edgetpu_compiler by hand: a folder that is carried to a machine with the program, and
-back.
+"""Hands edgetpu_compiler over to a person: a folder goes to another machine and back.
 
     handoff.json            how to go on (written and read here only), with the hashes of all that
                             edgec wrote
@@ -9,8 +8,8 @@ back.
                             edgec.out (what was printed), code (exit code), seg1_edgetpu.tflite,
                             …, done
 
-Nothing else is remembered: to go on, edgec starts over, finds the answers to all that
-it asked before by the hashes of the files, and stops at the first question that is new.
+edgec remembers nothing else: to go on, it starts over, finds the answers to earlier
+calls by the hashes of the files, and stops at the first new call.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from edgec.toolchain.edgetpu.runners import Answer, answer
 
 SCHEMA = 1
 STATE = "handoff.json"
-_LARGEST = 1 << 30
-_LARGEST_TEXT = 64 << 20  # bytes of a model, and of what was printed
-_AGAIN = "copy the folder again, or compile again"
+MAX_MODEL_BYTES = 1 << 30
+MAX_TEXT_BYTES = 64 << 20
+"""Limits of a model, and of the printed text: the folder comes from elsewhere."""
+COPY_HINT = "copy the folder again, or compile again"
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
 _Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -83,7 +83,7 @@ one more round of this.
 
 
 class Pending(EdgecError):
-    """The folder waits for a person: compile.sh must run."""
+    """Says that the folder waits for a person to run compile.sh."""
 
     def __init__(self, folder: Path, what: str) -> None:
         hint = (
@@ -95,8 +95,12 @@ class Pending(EdgecError):
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the program. models: sha256 by name, in order. unless: the call that
-    may make this one needless.
+    """One call of the program.
+
+    Attributes:
+        folder: name of its folder
+        models: SHA-256 of each model by its name, in order
+        unless: the call that makes this one unnecessary if it succeeds
     """
 
     folder: str
@@ -107,7 +111,9 @@ class Call:
 class HandOff:
     """A hand-off folder, as a runner that knows the answers in it.
 
-    `recipe`: how the caller goes on, as JSON.
+    Attributes:
+        name: the folder, for people
+        recipe: how the caller goes on, as JSON
     """
 
     def __init__(
@@ -120,7 +126,7 @@ class HandOff:
 
     @classmethod
     def new(cls, folder: Path, recipe: Mapping[str, Any]) -> HandOff:
-        """Nothing is written until something is asked.
+        """Return a new folder, which is written at the first call.
 
         Raises InputError if the folder is in use.
         """
@@ -139,31 +145,30 @@ class HandOff:
 
     @classmethod
     def open(cls, folder: Path) -> HandOff:
-        """A folder that came back.
+        """Return a folder that came back.
 
-        Raises InputError if it is none, or if what edgec wrote into it was changed.
+        Raises InputError for other folders, and if a file of edgec was changed.
         """
         state = _read_state(folder / STATE)
         calls = [Call(c.folder, dict(c.models), c.unless) for c in state.calls]
         for call in calls:
-            for name, wanted in call.models.items():
+            for name, digest in call.models.items():
                 path = folder / call.folder / f"{name}.tflite"
-                if not _is(path, wanted):
-                    what = f"{path} is {'changed' if path.exists() else 'missing'}"
+                if not _has_digest(path, digest):
+                    problem = "changed" if path.exists() else "missing"
                     raise InputError(
-                        what,
+                        f"{path} is {problem}",
                         str(folder),
                         "copy the folder again, whole, or compile again",
                     )
         return cls(folder, state.recipe, calls)
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
-        """The answer that is there.
+        """Return the answer in the folder.
 
-        Raises Pending where there is none yet; then compile.sh will get it.
+        Raises Pending if there is none yet; compile.sh then gets it.
         """
-        wanted = list(_hashes(models).items())
-        call = next((c for c in self._calls if list(c.models.items()) == wanted), None)
+        call = self._call_of(models)
         if call is None:
             again = "once more" if self._calls else "by hand"
             self._ask(models)
@@ -172,58 +177,64 @@ class HandOff:
         if not (folder / "done").is_file() or not (folder / "edgec.out").is_file():
             raise Pending(self._folder, f"{PROGRAM} has not run on {call.folder} yet")
         try:
-            files = {
-                p.name: given(p, _LARGEST)
-                for p in folder.iterdir()
-                if p.is_file() and "_edgetpu." in p.name
-            }
-            text = given(folder / "edgec.out", _LARGEST_TEXT).decode("utf-8", "replace")
-            if not text.strip() and (folder / "code").is_file():
-                text = (
-                    "it ended with exit code "
-                    f"{given(folder / 'code', 99).decode('utf-8', 'replace').strip()[:10]}\n"
-                )
+            return answer(_printed(folder), models, _compiled(folder))
         except OSError as e:
             raise InputError(
-                f"{e.filename} cannot be read: {e.strerror}", str(folder), _AGAIN
+                f"{e.filename} cannot be read: {e.strerror}", str(folder), COPY_HINT
             ) from e
-        return answer(text, models, files)
+
+    def _call_of(self, models: Mapping[str, bytes]) -> Call | None:
+        """Return the call of the same models in the same order, or None."""
+        hashes = list(_hashes(models).items())
+        for call in self._calls:
+            if list(call.models.items()) == hashes:
+                return call
+        return None
 
     def _ask(self, models: Mapping[str, bytes]) -> None:
-        """A call of all together and, where there are several, one of each, for when
-        that fails.
+        """Write a call of all models together and, for several, calls of each alone.
+
+        The latter are for the case that the first call fails.
         """
         self._folder.mkdir(exist_ok=True)
         together = self._write(models, None)
         if len(models) > 1:
             for name, data in models.items():
                 self._write({name: data}, together.folder)
-        (self._folder / "compile.sh").write_text(_SCRIPT)
-        (self._folder / "compile.sh").chmod(0o755)
+        script = self._folder / "compile.sh"
+        script.write_text(_SCRIPT)
+        script.chmod(0o755)
         (self._folder / "README.txt").write_text(_README)
-        calls = [
-            asdict(_Call(c.folder, list(c.models.items()), c.unless))
-            for c in self._calls
-        ]
+        self._write_state()
+
+    def _write_state(self) -> None:
+        """Write handoff.json, whole or not at all."""
+        calls = []
+        for call in self._calls:
+            record = _CallRecord(call.folder, list(call.models.items()), call.unless)
+            calls.append(asdict(record))
         state = {"schema": SCHEMA, "recipe": self.recipe, "calls": calls}
-        aside = self._folder / f".{STATE}"
-        aside.write_text(
-            json.dumps({**state, "sha256": _digest(state)}, indent=1, sort_keys=True)
-            + "\n"
-        )
-        aside.replace(self._folder / STATE)
+        signed = {**state, "sha256": _digest(state)}
+        temporary = self._folder / f".{STATE}"
+        # A finish that is stopped must not leave half a file.
+        temporary.write_text(json.dumps(signed, indent=1, sort_keys=True) + "\n")
+        temporary.replace(self._folder / STATE)
 
     def _write(self, models: Mapping[str, bytes], unless: str | None) -> Call:
-        call = Call(f"call-{len(self._calls) + 1:02d}", _hashes(models), unless)
+        """Write the folder of a call; `unless` is the call that may replace it."""
+        number = len(self._calls) + 1
+        call = Call(f"call-{number:02d}", _hashes(models), unless)
         folder = self._folder / call.folder
-        if folder.exists():  # left by a finish that was stopped
+        # A finish that was stopped may have left it.
+        if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir()
         for name, data in models.items():
             (folder / f"{name}.tflite").write_bytes(data)
-        (folder / "models").write_text(
-            " ".join(f"{name}.tflite" for name in models) + "\n"
-        )
+
+        names = " ".join(f"{name}.tflite" for name in models)
+        (folder / "models").write_text(names + "\n")
+
         if unless is not None:
             (folder / "unless").write_text(f"{unless}\n")
         self._calls.append(call)
@@ -231,7 +242,7 @@ class HandOff:
 
 
 def sha256(data: bytes) -> str:
-    """In hexadecimal."""
+    """Return the SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -244,10 +255,10 @@ def _digest(state: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class _Call:
-    """A call as it is written: JSON objects have no order.
+class _CallRecord:
+    """A call in handoff.json, whose models are a list: JSON objects have no order.
 
-    Checked, since names become paths.
+    The patterns matter because names become paths.
     """
 
     folder: Annotated[str, Meta(pattern=r"^call-[0-9]{2,4}\Z")]
@@ -259,21 +270,42 @@ class _Call:
 class _State:
     schema: int
     recipe: dict[str, Any]
-    calls: list[_Call]
+    calls: list[_CallRecord]
 
 
-def _is(path: Path, wanted: str) -> bool:
-    """Whether it has this sha256."""
+def _compiled(folder: Path) -> dict[str, bytes]:
+    """Return the files that the program wrote for a call, by name."""
+    files = {}
+    for path in folder.iterdir():
+        if path.is_file() and "_edgetpu." in path.name:
+            files[path.name] = given(path, MAX_MODEL_BYTES)
+    return files
+
+
+def _printed(folder: Path) -> str:
+    """Return the text that the program printed, or its exit code if there is none."""
+    data = given(folder / "edgec.out", MAX_TEXT_BYTES)
+    text = data.decode("utf-8", "replace")
+    code_file = folder / "code"
+    if text.strip() or not code_file.is_file():
+        return text
+    code = given(code_file, 99).decode("utf-8", "replace")
+    return f"it ended with exit code {code.strip()[:10]}\n"
+
+
+def _has_digest(path: Path, digest: str) -> bool:
+    """Return whether a file has this SHA-256."""
     try:
-        return sha256(given(path, _LARGEST)) == wanted
+        return sha256(given(path, MAX_MODEL_BYTES)) == digest
     except OSError:
         return False
 
 
 def _read_state(path: Path) -> _State:
-    hint = _AGAIN
+    """Read handoff.json; raises InputError if it was changed or is of another edgec."""
+    hint = COPY_HINT
     try:
-        data = given(path, _LARGEST_TEXT)
+        data = given(path, MAX_TEXT_BYTES)
     except FileNotFoundError as e:
         other = "give the folder of edgec compile --edgetpu-compiler folder:…"
         raise InputError(
@@ -281,6 +313,7 @@ def _read_state(path: Path) -> _State:
         ) from e
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}", str(path), hint) from e
+
     raw = from_json(data, dict[str, Any], str(path), str(path), hint)
     if raw.pop("sha256", None) != _digest(raw):
         raise InputError(f"{path} was changed", str(path), hint)

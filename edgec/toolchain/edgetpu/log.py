@@ -1,5 +1,4 @@
-"""What edgetpu_compiler prints, and the .log file beside its output, in the formats of
-versions 1.0 to 16.0.
+"""Parses the output and the .log file of edgetpu_compiler, versions 1.0 to 16.0.
 
     Edge TPU Compiler version 16.0.384591198           first line of both
     Started a compilation timeout timer of 180 seconds. version 16 on
@@ -22,9 +21,9 @@ versions 1.0 to 16.0.
                                                        table: with -s, and in the .log file
 
 Reading is tolerant: \\r\\n, terminal colours, tabs, quoting and prompts before a line,
-and missing lines do no harm. The text may be anyone's: `clean` bounds its lines, so
-that every pattern here takes time in proportion to it, and a number of more than nine
-digits is none.
+and missing lines do no harm. The text may come from anyone: `clean` bounds its lines,
+so that every pattern here takes time in proportion to it, and a number of more than
+nine digits is no number.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ _INPUT = re.compile(
 _TIME = re.compile(rf"Models? compiled successfully in\s+({_COUNT})\s*ms")
 _SIZE = re.compile(rf"^({_COUNT}(?:\.[0-9]{{1,9}})?)\s*(B|KiB|MiB|GiB)\b")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_LINE = 1000
-"""Characters of a line that are read; the longest that the program is known to print
-has 200.
-"""
+MAX_LINE = 1000
+"""Characters of a line that are read; the longest known line has 200."""
+MAX_QUOTE = 200
+"""Characters of a line in a message."""
 
 
 class CompilerFailure(Enum):
-    """What is known about a failure of a whole model, and so what can be done about it."""
+    """The kinds of failure of a whole model, which decide about the next attempt."""
 
     OPCODE = "an operator that the compiler does not know"
     NODE = "one operator, by its number"
@@ -67,10 +66,14 @@ class CompilerFailure(Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why nothing was compiled. text: the most telling line of the log.
+    """The reason why nothing was compiled.
 
-    opcode, version: of TFLite, where the trouble is OPCODE (version may be unknown).
-    node: its number, for NODE.
+    Attributes:
+        trouble: the kind of failure
+        text: the most telling line of the log
+        opcode: TFLite's opcode, for OPCODE and NODE
+        version: version of the opcode, for OPCODE, if it is known
+        node: number of the operator, for NODE
     """
 
     trouble: CompilerFailure
@@ -115,13 +118,17 @@ _FAILURES: tuple[tuple[CompilerFailure, re.Pattern[str]], ...] = tuple(
         (CompilerFailure.SIZE, r"(Segmentation fault|Aborted)\b"),
     )
 )
-"""The most telling first."""
+"""Patterns of messages, the most telling first."""
 
 
 @dataclass(frozen=True)
 class LogRow:
-    """A line of the operator table: TFLite operator, how many, and the status they
-    share, as it is printed.
+    """A line of the table of operators.
+
+    Attributes:
+        op: TFLite operator
+        count: number of these operators
+        status: their common status, as it is printed
     """
 
     op: str
@@ -130,24 +137,36 @@ class LogRow:
 
     @property
     def mapped(self) -> bool:
-        """Whether these run on the Edge TPU."""
+        """Return whether these operators run on the Edge TPU."""
         return status(self.status).text == MAPPED
 
     @property
     def known(self) -> CompilerStatus:
-        """What the status means."""
+        """Return the meaning of the status."""
         return status(self.status)
 
 
 @dataclass(frozen=True)
 class CompilerLog:
-    """What the program said of one model.
+    """The log of one model; values that were not printed are None.
 
-    Sizes in bytes, time in ms; what it did not print is None.
-
-    failure: why it compiled nothing. tpu_ops, cpu_ops: as printed, or else by the
-    table, or else by the total. available_bytes: on-chip memory for parameters before
-    this model took its part; remaining_bytes: after.
+    Attributes:
+        version: version of the compiler
+        failure: the reason why it compiled nothing
+        rows: table of operators
+        subgraphs: number of subgraphs for the Edge TPU
+        total_ops: number of operators
+        tpu_ops: operators on the Edge TPU; by the table or the total if not printed
+        cpu_ops: operators on the CPU; by the table or the total if not printed
+        input: name of the input file
+        output: name of the output file
+        input_bytes: size of the input file, bytes
+        output_bytes: size of the output file, bytes
+        available_bytes: on-chip memory for parameters before this model, bytes
+        cached_bytes: parameters in on-chip memory, bytes
+        remaining_bytes: on-chip memory for parameters after this model, bytes
+        streamed_bytes: parameters that are streamed, bytes
+        compile_ms: time of the compilation, ms
     """
 
     version: str | None = None
@@ -169,7 +188,7 @@ class CompilerLog:
 
     @property
     def whole(self) -> bool:
-        """Whether all of the model runs on the Edge TPU."""
+        """Return whether all of the model runs on the Edge TPU."""
         return (
             self.failure is None
             and self.cpu_ops == 0
@@ -179,51 +198,39 @@ class CompilerLog:
 
 
 def parse_logs(text: str) -> dict[str, CompilerLog]:
-    """The log of each compiled model, by the file name of its input; empty when nothing
-    was compiled.
+    """Return the log of each compiled model by the file name of its input.
 
-    Where a model comes twice (the search with -d, or the .log file after what was
-    printed) the later words count, and what they leave out is taken from the earlier
-    ones.
+    A model may come twice: in the search with -d, or in the .log file after the printed
+    text. The later values count then, and missing ones are taken from the earlier part.
     """
     text = clean(text)
+
     version = _version(text)
     time = _TIME.search(text)
-    found = list(_INPUT.finditer(text))
+    compile_ms = int(time[1]) if time else None
+
+    # The block of a model goes from its input line to the next one.
+    inputs = list(_INPUT.finditer(text))
+    starts = [match.start() for match in inputs]
+    ends = [*starts[1:], len(text)]
     logs: dict[str, CompilerLog] = {}
-    ends = [*(m.start() for m in found), len(text)][1:]
-    # without any, there is one end too many
-    for m, end in zip(found, ends, strict=False):
-        block = text[m.start() : end]
-        log = replace(
-            parse_block(block),
-            version=version,
-            input=m[1],
-            compile_ms=int(time[1]) if time else None,
-        )
-        name = PurePosixPath(m[1]).name
-        logs[name] = _merged(logs[name], log) if name in logs else log
+    for match, end in zip(inputs, ends, strict=False):
+        block = parse_block(text[match.start() : end])
+        path = match[1]
+        log = replace(block, version=version, input=path, compile_ms=compile_ms)
+        name = PurePosixPath(path).name
+        if name in logs:
+            log = _merged(logs[name], log)
+        logs[name] = log
     return logs
 
 
 def parse_block(text: str) -> CompilerLog:
-    """What is said of one model; also of a table alone, without the line that names the
-    model.
-    """
+    """Return the log of one model, or of a table without the line of a model."""
     text = clean(text)
-    rows = tuple(
-        LogRow(m[1], int(m[2]), m[3]) for m in map(_ROW.match, text.splitlines()) if m
-    )
+    rows = _rows(text)
     total = _number(text, "Total number of operations")
-    tpu = _number(text, "Number of operations that will run on Edge TPU")
-    cpu = _number(text, "Number of operations that will run on CPU")
-    if (tpu is None or cpu is None) and rows:
-        tpu = sum(r.count for r in rows if r.mapped)
-        cpu = sum(r.count for r in rows if not r.mapped)
-    elif tpu is None or cpu is None:
-        # the counts are printed only when some op is left over
-        tpu = total
-        cpu = None if total is None else 0
+    tpu, cpu = _op_counts(text, rows, total)
     return CompilerLog(
         rows=rows,
         subgraphs=_number(text, "Number of Edge TPU subgraphs"),
@@ -246,79 +253,126 @@ def parse_block(text: str) -> CompilerLog:
     )
 
 
+def _rows(text: str) -> tuple[LogRow, ...]:
+    """Return the table of operators."""
+    rows = []
+    for line in text.splitlines():
+        match = _ROW.match(line)
+        if match:
+            rows.append(LogRow(match[1], int(match[2]), match[3]))
+    return tuple(rows)
+
+
+def _op_counts(
+    text: str, rows: Iterable[LogRow], total: int | None
+) -> tuple[int | None, int | None]:
+    """Return the number of operators on the Edge TPU and on the CPU."""
+    tpu = _number(text, "Number of operations that will run on Edge TPU")
+    cpu = _number(text, "Number of operations that will run on CPU")
+    if tpu is not None and cpu is not None:
+        return tpu, cpu
+
+    table = list(rows)
+    if table:
+        tpu = sum(row.count for row in table if row.mapped)
+        return tpu, sum(row.count for row in table if not row.mapped)
+    # The counts are printed only if some op is left on the CPU.
+    return total, None if total is None else 0
+
+
 def failed(text: str) -> CompilerLog:
-    """The log of a model of which nothing was compiled."""
+    """Return the log of a model of which nothing was compiled."""
     text = clean(text)
     return CompilerLog(_version(text), failure_in(text))
 
 
 def failure_in(text: str) -> Failure:
-    """Why nothing was compiled."""
+    """Return the reason why nothing was compiled."""
     for trouble, pattern in _FAILURES:
-        found = pattern.search(text)
-        if found:
-            named = found.groupdict()
-            version = named.get("version")
-            node = named.get("node")
+        match = pattern.search(text)
+        if match:
+            groups = match.groupdict()
+            opcode = groups.get("opcode")
+            version = groups.get("version")
+            node = groups.get("node")
             return Failure(
                 trouble,
-                " ".join(found[1].split()),
-                (named.get("opcode") or "").upper() or None,
-                int(version) if version else None,
-                int(node) if node else None,
+                text=" ".join(match[1].split()),
+                opcode=opcode.upper() if opcode else None,
+                version=int(version) if version else None,
+                node=int(node) if node else None,
             )
-    last = (text.strip().splitlines() or [""])[-1].strip()
+
+    # An unknown message: the last line is usually the error.
+    lines = text.strip().splitlines()
+    last = lines[-1].strip() if lines else ""
     if not last:
         return Failure(CompilerFailure.SIZE, "it printed nothing")
+    # The program ended before it read a model.
     if _VERSION.search(last):
         return Failure(CompilerFailure.SIZE, "it printed its version and no more")
-    return Failure(CompilerFailure.SIZE, f'it said "{last[:200]}"')
+    return Failure(CompilerFailure.SIZE, f'it said "{last[:MAX_QUOTE]}"')
 
 
 def clean(text: str) -> str:
-    """Its lines that are not blank, without terminal colours and what else cannot be
-    seen, each of bounded length.
+    """Return the lines that are not blank, of bounded length, without terminal colours.
+
+    Other control characters are removed too.
     """
-    lines = (
-        printable(line[:_LINE]).rstrip() for line in _COLOUR.sub("", text).splitlines()
-    )
-    return "".join(f"{line}\n" for line in lines if line)
+    lines = []
+    for line in _COLOUR.sub("", text).splitlines():
+        visible = printable(line[:MAX_LINE]).rstrip()
+        if visible:
+            lines.append(f"{visible}\n")
+    return "".join(lines)
 
 
 def _merged(old: CompilerLog, new: CompilerLog) -> CompilerLog:
-    """`new`, with what it does not say taken from `old`."""
-    missing = {
-        k: v
-        for k, v in vars(old).items()
-        if v is not None and v != () and getattr(new, k) in (None, ())
-    }
+    """Return `new` with its missing values taken from `old`."""
+    missing = {}
+    for name, value in vars(old).items():
+        if value in (None, ()):
+            continue
+        if getattr(new, name) in (None, ()):
+            missing[name] = value
     return replace(new, **missing)
 
 
 def _version(text: str) -> str | None:
-    found = _VERSION.search(text)
-    return found[1] if found else None
+    match = _VERSION.search(text)
+    return match[1] if match else None
 
 
 def _number(text: str, label: str) -> int | None:
+    """Return the number behind a label, or None."""
     value = _value(text, label)
-    return int(value) if value is not None and re.fullmatch(_COUNT, value) else None
+    if value is None or not re.fullmatch(_COUNT, value):
+        return None
+
+    return int(value)
 
 
 def _size(text: str, label: str) -> int | None:
-    found = _SIZE.match(_value(text, label) or "")
-    return round(float(found[1]) * _UNITS[found[2]]) if found else None
+    """Return the size behind a label in bytes, or None."""
+    match = _SIZE.match(_value(text, label) or "")
+
+    if not match:
+        return None
+
+    number, unit = match.groups()
+    return round(float(number) * _UNITS[unit])
 
 
 def _value(text: str, label: str) -> str | None:
-    found = re.search(
+    """Return the text behind a label, or None."""
+    match = re.search(
         rf"{_PROMPT}{re.escape(label)}[ \t]*:[ \t]*(\S[^\n]*?)[ \t]*$",
         text,
         re.MULTILINE,
     )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def counted(rows: Iterable[LogRow]) -> str:
-    """Rows in a line: "2 x RESHAPE: Operation not supported; …"."""
+    """Return rows in a line: "2 x RESHAPE: Operation not supported; …"."""
     return "; ".join(f"{r.count} x {r.op}: {r.status}" for r in rows)

@@ -1,7 +1,4 @@
-"""Where edgetpu_compiler runs: a program of this machine.
-
-(Others: `ssh`, `handoff`.)
-"""
+"""Runs edgetpu_compiler on this machine; `ssh` and `handoff` are other runners."""
 
 from __future__ import annotations
 
@@ -21,16 +18,20 @@ from edgec.errors import ToolError
 from edgec.toolchain.edgetpu import PROGRAM
 
 TIMEOUT_S = 900.0
-"""For one call; version 16 gives up on a model after 180 s by itself, older ones may
-run for hours.
+"""Limit of one call, s.
+
+Version 16 gives up on a model after 180 s by itself, older ones may run for hours.
 """
 SKIP = f"to do without it: --edgetpu-compiler none (the program is called {PROGRAM})"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one call. text: all that was printed, and the .log files. files: the
-    compiled file of each model.
+    """The result of one call.
+
+    Attributes:
+        text: the printed text, and the .log files
+        files: the compiled file of each model
     """
 
     text: str
@@ -38,22 +39,21 @@ class Answer:
 
 
 class Runner(Protocol):
-    """Compiles models. `name` says where, for people."""
+    """Compiles models; `name` is the place of the program, for people."""
 
     name: str
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
-        """Compile .tflite files together, by name (a C identifier, so a safe file
-        name), in the given order.
+        """Compile .tflite files together, in order, by name.
 
-        A model that the program does not compile is simply not in the answer. Raises
-        ToolError when it cannot be run.
+        A name is a C identifier, and so a safe file name. A model that the program does
+        not compile is not in the answer. Raises ToolError if the program cannot be run.
         """
         ...
 
 
 class LocalRunner:
-    """A program of this machine; it exists for x86-64 Linux only."""
+    """Runs the program on this machine, which must be x86-64 Linux."""
 
     def __init__(self, program: str, timeout: float = TIMEOUT_S) -> None:
         self.name = program
@@ -62,25 +62,23 @@ class LocalRunner:
 
     @staticmethod
     def on_path() -> LocalRunner | None:
-        """The one on the PATH, if there is one."""
-        found = shutil.which(PROGRAM)
-        return None if found is None else LocalRunner(found)
+        """Return a runner of the program on the PATH, or None."""
+        path = shutil.which(PROGRAM)
+        return None if path is None else LocalRunner(path)
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
-        """See Runner."""
+        """Compile the models in a temporary folder, see Runner."""
         with temporary_folder("edgetpu") as folder:
             for name, data in models.items():
                 (folder / f"{name}.tflite").write_bytes(data)
-            text = run_group([self._program, *arguments(models)], folder, self._timeout)
-            return answer(
-                text,
-                models,
-                {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()},
-            )
+            command = [self._program, *arguments(models)]
+            text = run_group(command, folder, self._timeout)
+            files = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+            return answer(text, models, files)
 
 
 def arguments(models: Iterable[str]) -> list[str]:
-    """After the program's name, in the folder of the models.
+    """Return the arguments of a call in the folder of the models.
 
     -s prints the operator table. Files that are given together share the on-chip memory
     for parameters.
@@ -89,24 +87,22 @@ def arguments(models: Iterable[str]) -> list[str]:
 
 
 def answer(text: str, models: Iterable[str], files: Mapping[str, bytes]) -> Answer:
-    """An answer from what was printed and the files that were written, by file name."""
-    names = list(models)
-    for log in (files.get(f"{name}_edgetpu.log") for name in names):
-        text += "\n" + (log or b"").decode("utf-8", "replace")
-    return Answer(
-        text,
-        {
-            n: files[f"{n}_edgetpu.tflite"]
-            for n in names
-            if f"{n}_edgetpu.tflite" in files
-        },
-    )
+    """Return the answer of a call from its output and its files, by file name."""
+    compiled = {}
+    for name in models:
+        log = files.get(f"{name}_edgetpu.log", b"")
+        text += "\n" + log.decode("utf-8", "replace")
+        file = f"{name}_edgetpu.tflite"
+        if file in files:
+            compiled[name] = files[file]
+    return Answer(text, compiled)
 
 
 def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
-    """Everything a command prints.
+    """Return everything that a command prints.
 
-    It forks, so on a timeout its whole process group is killed. Raises ToolError.
+    The command forks, so that its whole process group is killed at the timeout (s).
+    Raises ToolError if it cannot be run.
     """
     try:
         process = subprocess.Popen(
@@ -129,7 +125,8 @@ def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
     except subprocess.TimeoutExpired:
         kill_group(process)
         return f"no result after {timeout:g} s\n"
-    except BaseException:  # ctrl-C too
+    # Ctrl-C too: the group would go on.
+    except BaseException:
         kill_group(process)
         raise
     if process.returncode and not text.strip():
@@ -138,7 +135,7 @@ def run_group(command: Sequence[str], cwd: Path, timeout: float) -> str:
 
 
 def kill_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """End a running process that leads its own group, and what it started."""
+    """Kill a process that leads its own group, with all processes of the group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

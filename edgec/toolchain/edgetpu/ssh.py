@@ -1,8 +1,7 @@
-"""edgetpu_compiler on another machine, over the system's OpenSSH: one connection, tar
-in, tar out.
+"""Runs edgetpu_compiler on another machine by ssh: one connection, tar in, tar out.
 
-The other machine needs sh, tar, mktemp and the program. The user's ssh configuration
-holds; nothing is asked (BatchMode).
+It uses the system's OpenSSH with the user's configuration, and never asks a question
+(BatchMode). The other machine needs sh, tar, mktemp and the program.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from edgec.toolchain.edgetpu.runners import (
 
 CONNECT_S = 15
 GRACE_S = 60.0
-"""What the transfers may take beyond the program's own time."""
+"""Time for the transfers beyond the program's own time, s."""
 _MARK = b"edgec: results follow\n"
-"""Login scripts may print before it."""
+"""Line before the results: login scripts may print before it."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*")
 _MISSING = 97
-"""Exit code of our script where the program is not there."""
+"""Exit code of the script if the program is missing."""
 
 _HINTS = (
     (
@@ -53,13 +52,13 @@ _HINTS = (
 
 
 class SshRunner:
-    """Runs the program of another machine.
+    """Runs the program on another machine.
 
-    `url`: ssh://[user@]host[:port][/path/of/edgetpu_compiler].
+    `url` has the form ssh://[user@]host[:port][/path/of/edgetpu_compiler].
     """
 
     def __init__(self, url: str, timeout: float = TIMEOUT_S) -> None:
-        """Raises InputError for an address that is none."""
+        """Parse the URL; raises InputError if it is no address."""
         try:
             parts = urlsplit(url)
             host = parts.hostname or ""
@@ -85,7 +84,7 @@ class SshRunner:
         self._port = [] if port is None else ["-p", str(port)]
 
     def compile(self, models: Mapping[str, bytes]) -> Answer:
-        """See Runner. What it wrote on the other machine is removed there."""
+        """Compile the models and remove the files on the other machine, see Runner."""
         script = _script(self._program, models, self._timeout)
         options = [
             "-o",
@@ -101,6 +100,11 @@ class SshRunner:
         return answer(text, models, files)
 
     def _exchange(self, command: list[str], data: bytes) -> dict[str, bytes]:
+        """Send an archive to a command, and return the files of its answer.
+
+        Raises ToolError without a result.
+        """
+        timeout = self._timeout + CONNECT_S + GRACE_S
         try:
             process = subprocess.Popen(
                 command,
@@ -114,65 +118,65 @@ class SshRunner:
                 f"cannot run ssh: {e.strerror}", self.name, "install OpenSSH"
             ) from e
         try:
-            out, err = process.communicate(
-                data, timeout=self._timeout + CONNECT_S + GRACE_S
-            )
+            out, err = process.communicate(data, timeout=timeout)
         except subprocess.TimeoutExpired as e:
             kill_group(process)
-            limit = f"{self._timeout + CONNECT_S + GRACE_S:g} s"
             raise ToolError(
-                f"no result after {limit}", self.name, f"check the machine; {SKIP}"
+                f"no result after {timeout:g} s",
+                self.name,
+                f"check the machine; {SKIP}",
             ) from e
         except BaseException:
             kill_group(process)
             raise
+
         before, mark, packed = out.partition(_MARK)
         if not mark:
-            raise self._error(
-                process.returncode,
-                err.decode("utf-8", "replace"),
-                before.decode("utf-8", "replace"),
-            )
+            errors = err.decode("utf-8", "replace")
+            text = before.decode("utf-8", "replace")
+            raise self._error(process.returncode, errors, text)
         return self._unpack(packed)
 
     def _error(self, code: int, err: str, out: str) -> ToolError:
+        """Return the error of a connection without results, with a remedy."""
         if code == _MISSING:
             hint = f"install it there, or name it: ssh://{self._to}/path/of/{PROGRAM}"
             return ToolError(
                 f"there is no {self._program} on {self._host}", self.name, hint
             )
-        for sign, hint in _HINTS:
-            if sign in err:
-                return ToolError(
-                    _last(err), self.name, hint.format(to=self._to, host=self._host)
-                )
-        said = _last(err) or _last(out) or "nothing was said"
+        for message, hint in _HINTS:
+            if message in err:
+                remedy = hint.format(to=self._to, host=self._host)
+                return ToolError(_last(err), self.name, remedy)
+        last = _last(err) or _last(out) or "nothing was said"
         return ToolError(
-            f"ssh ended with exit code {code}: {said}",
+            f"ssh ended with exit code {code}: {last}",
             self.name,
             f"try: ssh {self._to} {PROGRAM} --version",
         )
 
     def _unpack(self, packed: bytes) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        """Return the files of an archive by name; raises ToolError if it is damaged."""
+        files: dict[str, bytes] = {}
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
                 for member in archive:
                     content = archive.extractfile(member) if member.isfile() else None
                     if content is not None:
-                        found[member.name.removeprefix("./")] = content.read()
+                        name = member.name.removeprefix("./")
+                        files[name] = content.read()
         except tarfile.TarError as e:
             hint = f"check that tar works there, and the free space: ssh {self._to}"
             raise ToolError(
                 f"the results came back damaged: {e}", self.name, hint
             ) from e
-        return found
+        return files
 
 
 def _script(program: str, models: Iterable[str], timeout: float) -> str:
-    """For the other machine's login shell, whichever it is: one sh command.
+    """Return one sh command, for any login shell of the other machine.
 
-    Results come by tar on its output.
+    The results come as a tar archive on its output.
     """
     p = shlex.quote(program)
     limit = f"{timeout:g}"
@@ -194,6 +198,7 @@ def _script(program: str, models: Iterable[str], timeout: float) -> str:
 
 
 def _pack(models: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive of the models."""
     packed = io.BytesIO()
     with tarfile.open(
         fileobj=packed, mode="w:", format=tarfile.USTAR_FORMAT
@@ -206,5 +211,6 @@ def _pack(models: Mapping[str, bytes]) -> bytes:
 
 
 def _last(text: str) -> str:
+    """Return the last line that is not blank, or ""."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""

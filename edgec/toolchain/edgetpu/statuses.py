@@ -1,7 +1,7 @@
-"""What edgetpu_compiler says of an operator in its table, and what to do about it.
+"""Explains the statuses of operators in edgetpu_compiler's table, with remedies.
 
-The wordings are those of versions 1.0 to 16.0, from logs and issue threads; a wording
-that is not here is passed on as it is.
+The statuses are of versions 1.0 to 16.0, from logs and issue threads; others are passed
+on as they are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ UNKNOWN_FIX = "none known: edgec compiles it to C for the CPU"
 
 @dataclass(frozen=True)
 class CompilerStatus:
-    """One wording. meaning: what was wrong with the operator. fix: what would get it
-    onto the Edge TPU.
+    """A status of an operator.
 
-    own: whether the operator itself was refused; else it was left out only because of
-    another one.
+    Attributes:
+        text: the status, as it is printed
+        meaning: the problem of the operator
+        fix: a change that gets it onto the Edge TPU
+        own: whether the operator itself was refused; otherwise it was left out only
+            because of another operator
     """
 
     text: str
@@ -91,13 +94,16 @@ _BY_TEXT = {s.text.casefold(): s for s in _KNOWN}
 
 
 def status(text: str) -> CompilerStatus:
-    """What a wording means; one that is not known counts as a refusal of the operator
-    itself.
-    """
+    """Return the status of a text; unknown ones are refusals of the operator."""
+    # Logs differ in spaces, in the final period and in capitals.
     plain = " ".join(text.split()).rstrip(".")
-    return _BY_TEXT.get(plain.casefold()) or CompilerStatus(plain, plain, UNKNOWN_FIX)
+
+    known_status = _BY_TEXT.get(plain.casefold())
+    if known_status is not None:
+        return known_status
+    return CompilerStatus(plain, plain, UNKNOWN_FIX)
 
 
 def known() -> tuple[CompilerStatus, ...]:
-    """Every wording with a known meaning."""
+    """Return every status with a known meaning."""
     return _KNOWN

@@ -1,4 +1,4 @@
-"""What `--edgetpu-compiler` says: where the program runs."""
+"""Makes the runner that `--edgetpu-compiler` names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ FORMS = "a path, ssh://[user@]host[:port], folder:DIR, or none"
 
 
 def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
-    """The runner of `--edgetpu-compiler`: None asks for the one on the PATH, if any;
-    "none" for none.
+    """Return the runner that `--edgetpu-compiler` names.
 
-    recipe: what a hand-off folder needs to go on. Raises InputError for what is nothing
-    of this.
+    Raises InputError for other values.
+
+    Args:
+        where: the value; None asks for the program on the PATH, if it is there, and
+            "none" for no runner
+        recipe: the state that a hand-off folder needs to go on
     """
     if where is None:
         return LocalRunner.on_path()
@@ -32,12 +35,12 @@ def runner_for(where: str | None, recipe: Mapping[str, Any]) -> Runner | None:
         return SshRunner(where)
     if where.startswith("folder:"):
         return HandOff.new(Path(where.removeprefix("folder:")), recipe)
-    found = shutil.which(where)
-    if found is None or not os.path.isfile(found):
+    path = shutil.which(where)
+    if path is None or not os.path.isfile(path):
         why = "is not executable" if os.path.isfile(where) else "is no program"
         raise InputError(
             f"{where} {why}",
             "--edgetpu-compiler",
             f"give {FORMS}; the program is {PROGRAM}",
         )
-    return LocalRunner(os.path.abspath(found))
+    return LocalRunner(os.path.abspath(path))
