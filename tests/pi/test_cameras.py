@@ -173,6 +173,7 @@ def goes_on_after(
             shown.process.communicate()
 
 
+@pytest.mark.sweep(0)
 def test_a_camera_is_unplugged_and_comes_back(
     machine: Machine, url: str, bundle: Path
 ) -> None:
@@ -222,6 +223,7 @@ def unplug_usb(machine: Machine) -> None:
     )
 
 
+@pytest.mark.sweep(0)
 def test_a_usb_camera_gives_jpeg(usb: Machine, url: str, bundle: Path) -> None:
     """uvcvideo's MJPEG: its format, its colors on the page, and a cable that is pulled."""
     source = f"{USB}?format=jpeg"

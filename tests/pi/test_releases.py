@@ -60,6 +60,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.sweep(1)
 def test_a_bundle_and_litert_on_each_release(
     pi: tuple[Machine, str],
     bundle: Path,
@@ -114,6 +115,7 @@ def test_a_bundle_and_litert_on_each_release(
     )
 
 
+@pytest.mark.sweep(0)
 def test_a_package_on_each_other_release(
     pi: tuple[Machine, str], release: str, tmp_path: Path
 ) -> None:

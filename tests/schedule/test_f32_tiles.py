@@ -97,6 +97,7 @@ def test_a_phase_of_a_transposed_layer_may_alone_reach_beyond_the_image(
         assert_agree(got, interp(graph, x), of=graph)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", on(*WIDTHS))
 def test_depthwise_tiles_of_all_widths_compute_what_the_layers_do(name: str) -> None:
     """Channels in several turns and memory that is fetched first too: as the caches of
