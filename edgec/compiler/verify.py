@@ -1,10 +1,9 @@
-"""The check after each compile: every segment against `interp`, the whole against the
-model as the file has it.
-"""
+"""Stage 8 of a compile: every segment against `interp`, the whole against the model as read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from edgec_partitioner.segments import Segment
 from edgec_partitioner.source import judge
@@ -20,17 +19,19 @@ from edgec.compiler.op_by_op import op_by_op
 from edgec.compiler.segment_checks import SegmentChecker, float_limit, rounds_floats
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
-from edgec.quantize.accuracy import Tally
-from edgec.quantize.layers import worst_layer
+from edgec.quantize.accuracy import Agreement, Tally
+from edgec.quantize.calibration import Sample
+from edgec.quantize.layers import LayerNoise, worst_layer
 from edgec.quantize.verification import Verification
 from edgec.steps import Progress, each
 
-_BUDGET = 20e9
-"""Multiply-accumulates that outputs are compared on: about ten seconds of C, and a
-count, not a time, so that the same inputs give the same bundle.
+COMPARED_MACS = 20e9
+"""Multiply-accumulates that outputs are compared on: about ten seconds of C.
+
+A count, not a time, so that the same inputs give the same bundle.
 """
-_MOST = 100
-_HEAVY = 1e9
+MAX_COMPARED_SAMPLES = 100
+HEAVY_MACS = 1e9
 """A model of more multiply-accumulates runs through interp once, any other twice."""
 
 
@@ -44,117 +45,155 @@ def verify_bundle(
 
     Each segment is compared with `interp` on the first sample or two; the outputs of a
     model that edgec quantized are compared with those of its float form on as many as
-    the model's size allows. min_cosine: how like that form it must be; None for a model
-    that edgec did not quantize, which must agree with what was imported within
-    rounding.
+    the model's size allows.
+
+    min_cosine: how like that form it must be; None for a model that edgec did not
+    quantize, which must agree with what was read within rounding.
     """
-    samples = lowered.samples.verify
     segments = lowered.partition.segments
-    exact, count = _counts(lowered)
-    judge = SegmentChecker()
-    tallies = dict[str, Tally]()
-    unlike = list[str]()
-    reference = _Reference(lowered)
-    worst = None
-    not_finite = ""
+    checker = SegmentChecker()
+    exact, count = _sample_counts(lowered)
+
+    outputs = _OutputComparison(lowered, checker)
     with Session(bundle, tpu="c") as session:
-        for i in range(count):
-            if i >= exact and not reference.of_any_sample:
-                break
-            say(f"verify {i + 1}/{count}")
-            sample = samples[i]
-            if lowered.model.floats is not None and i == 0:
-                values = dict[str, Array]()
-            else:
-                values = None
-            if i < exact:
-                got = _run(session, segments, sample, "C", judge, values)
-            else:
-                got = _outputs(session, sample)
-            want = reference.exactly(sample) if i < exact else reference(sample)
-            if lowered.model.floats is None:
-                law = lowered.described or lowered.read.graph
-                unlike += _unlike(
-                    law,
-                    sample,
-                    got,
-                    want if law is lowered.read.graph else interp(law, sample),
-                )
-            elif values is not None:
-                parts = {s.name: s.graph for s in segments}
-                floats = lowered.model.floats
-                worst = worst_layer(parts, values, floats.graph, floats.run, sample)
-            if not not_finite and (unlike or not finite.is_finite(want)):
-                not_finite = str(finite.first(lowered.read.graph, sample) or "")
-            for name, y in want.items():
-                tallies.setdefault(name, Tally()).add(y, got[name])
-    on_tpu = [s for s in segments if s.place == "edgetpu"]
-    if on_tpu:
-        with Session(bundle, tpu="interpreter") as session:
-            for i in each(range(exact), exact, "verify TFLite", say):
-                _run(session, on_tpu, samples[i], "TFLite", judge)
-    not_run = check_as_board(bundle, lowered, judge, say)
+        outputs.compare(session, exact, count, say)
+
+    _check_as_tflite(bundle, lowered, checker, exact, say)
+    not_run = check_as_board(bundle, lowered, checker, say)
     mixed = [s for s in segments if rounds_floats(s.graph)]
     for i in each(range(exact if mixed else 0), exact, "verify op by op", say):
-        judge.add(op_by_op(bundle, mixed, samples[i]))
-    merged = judge.worst()
-    whole = {name: t.result() for name, t in tallies.items()}
+        checker.add(op_by_op(bundle, mixed, lowered.samples.verify[i]))
+
+    worst_checks = checker.worst()
     failures = [
         f"{c.segment} as {c.how} is {c.error:.3g} from interp, {c.limit:.3g} allowed"
-        for c in merged
+        for c in worst_checks
         if not c.ok
     ]
     failures += _unmapped(bundle, segments, lowered.wishes.optimistic)
-    if min_cosine is not None:
-        low = [(n, a.cosine) for n, a in whole.items() if not a.cosine >= min_cosine]
-        unlike += [
-            f"output {n} has cosine {c:.8g} with the float model, {min_cosine} needed"
-            for n, c in low
-        ]
-    used = next(iter(tallies.values())).samples if tallies else 0
-    calibrated = lowered.model.floats.samples if lowered.model.floats is not None else 0
+    whole = outputs.agreements()
+    unlike = [*outputs.unlike, *_too_unlike(whole, min_cosine)]
+    floats = lowered.model.floats
     return Verification(
-        used,
+        outputs.samples,
         exact,
         lowered.samples.source,
-        calibrated,
+        floats.samples if floats is not None else 0,
         lowered.samples.seen,
-        reference.how,
-        merged,
+        outputs.reference.how,
+        worst_checks,
         whole,
-        lowered.model.floats is not None,
-        worst,
+        floats is not None,
+        outputs.worst,
         not_run,
         tuple(failures),
         tuple(unlike),
-        not_finite,
+        outputs.not_finite,
     )
 
 
-def _counts(lowered: Lowered) -> tuple[int, int]:
-    """On how many samples segments are compared with interp, and on how many outputs
-    are compared.
-    """
+def _sample_counts(lowered: Lowered) -> tuple[int, int]:
+    """Return on how many samples segments, and on how many outputs, are compared."""
     macs = max(1, sum(op.spec.macs(op) for op in lowered.read.graph.ops))
     given = len(lowered.samples.verify)
-    exact = min(given, 1 if macs > _HEAVY else 2)
-    return exact, min(given, max(exact, min(_MOST, int(_BUDGET // macs))))
+    exact = min(given, 1 if macs > HEAVY_MACS else 2)
+    affordable = min(MAX_COMPARED_SAMPLES, int(COMPARED_MACS // macs))
+    return exact, min(given, max(exact, affordable))
+
+
+@dataclass
+class _OutputComparison:
+    """The outputs of a bundle's C beside those that the model should have.
+
+    Attributes:
+        lowered: the model.
+        checker: compares segments with `interp` on the first samples.
+        reference: gives the outputs that the model should have.
+        unlike: what differs from the model as read by more than rounding.
+        worst: the op whose own quantization noise is largest; None where edgec did not
+            quantize.
+        not_finite: the first value that is not finite, where that matters.
+    """
+
+    lowered: Lowered
+    checker: SegmentChecker
+    reference: _Reference = field(init=False)
+    unlike: list[str] = field(default_factory=list)
+    worst: LayerNoise | None = None
+    not_finite: str = ""
+    _tallies: dict[str, Tally] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reference = _Reference(self.lowered)
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that outputs were compared on."""
+        return next((t.samples for t in self._tallies.values()), 0)
+
+    def agreements(self) -> dict[str, Agreement]:
+        """Return the agreement of each output over all samples."""
+        return {name: tally.result() for name, tally in self._tallies.items()}
+
+    def compare(self, session: Session, exact: int, count: int, say: Progress) -> None:
+        """Run `count` samples; segments are compared too on the first `exact`."""
+        for i in range(count):
+            if i >= exact and not self.reference.of_any_sample:
+                break
+            say(f"verify {i + 1}/{count}")
+            sample = self.lowered.samples.verify[i]
+            if i < exact:
+                self._compare_exactly(session, sample, first=i == 0)
+            else:
+                got = _outputs(session, sample)
+                self._take_in(sample, got, self.reference(sample))
+
+    def _compare_exactly(self, session: Session, sample: Sample, first: bool) -> None:
+        """Compare every segment, then the outputs, on one sample."""
+        segments = self.lowered.partition.segments
+        floats = self.lowered.model.floats
+        keeps = first and floats is not None
+        values: dict[str, Array] | None = {} if keeps else None
+        got = _run(session, segments, sample, "C", self.checker, values)
+        want = self.reference.exactly(sample)
+        if floats is not None and values is not None:
+            graphs = {s.name: s.graph for s in segments}
+            self.worst = worst_layer(graphs, values, floats.graph, floats.run, sample)
+        self._take_in(sample, got, want)
+
+    def _take_in(
+        self, sample: Sample, got: Mapping[str, Array], want: Mapping[str, Array]
+    ) -> None:
+        """Add the outputs of one sample to the figures."""
+        original = self.lowered.read.graph
+        if self.lowered.model.floats is None:
+            # An ONNX file may describe int8 in floats; the code agrees with the int8.
+            described = self.lowered.described
+            if described is None:
+                self.unlike += _unlike(original, sample, got, want)
+            else:
+                wanted = interp(described, sample)
+                self.unlike += _unlike(described, sample, got, wanted)
+        if not self.not_finite and (self.unlike or not finite.is_finite(want)):
+            self.not_finite = str(finite.first(original, sample) or "")
+        for name, y in want.items():
+            self._tallies.setdefault(name, Tally()).add(y, got[name])
 
 
 class _Reference:
-    """The outputs that a model should have: by interp, and by the float form's C once
-    that agrees with interp.
+    """The outputs that a model should have.
+
+    They are those of interp, and of the float form's C once that agrees with interp.
     """
 
     def __init__(self, lowered: Lowered) -> None:
         self._imported = lowered.read.graph
-        self._run = (
-            lowered.model.floats.reference if lowered.model.floats is not None else None
-        )
+        floats = lowered.model.floats
+        self._run = floats.reference if floats is not None else None
 
     @property
     def of_any_sample(self) -> bool:
-        """Whether it need not be interp: there is a faster way, and it agreed so far."""
+        """Whether there is a faster way than interp, which agreed with it so far."""
         return self._run is not None
 
     @property
@@ -162,8 +201,8 @@ class _Reference:
         """What most outputs are from."""
         return "C" if isinstance(self._run, NativeGraph) else "interp"
 
-    def exactly(self, sample: Mapping[str, Array]) -> dict[str, Array]:
-        """By interp, of the model as imported, or what agrees with it."""
+    def exactly(self, sample: Sample) -> dict[str, Array]:
+        """Return the outputs by interp of the model as read, or by what agrees with it."""
         want = interp(self._imported, sample)
         if self._run is not None:
             got = self._run(sample, None)
@@ -172,21 +211,39 @@ class _Reference:
             self._run = None
         return want
 
-    def __call__(self, sample: Mapping[str, Array]) -> dict[str, Array]:
+    def __call__(self, sample: Sample) -> dict[str, Array]:
         assert self._run is not None, "the float form does not agree with interp"
         return self._run(sample, None)
+
+
+def _check_as_tflite(
+    bundle: Bundle,
+    lowered: Lowered,
+    checker: SegmentChecker,
+    exact: int,
+    say: Progress,
+) -> None:
+    """Run the Edge TPU segments' .tflite files on a TFLite interpreter."""
+    on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
+    if not on_edgetpu:
+        return
+    with Session(bundle, tpu="interpreter") as session:
+        for i in each(range(exact), exact, "verify TFLite", say):
+            sample = lowered.samples.verify[i]
+            _run(session, on_edgetpu, sample, "TFLite", checker)
 
 
 def _run(
     session: Session,
     segments: Sequence[Segment],
-    sample: Mapping[str, Array],
+    sample: Sample,
     how: str,
-    judge: SegmentChecker,
+    checker: SegmentChecker,
     values: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """One inference; each segment is judged on the very inputs that it got. values:
-    gets all int8 results by name.
+    """Run one inference, and check each segment on the very inputs that it got.
+
+    values: is given all int8 results by name.
     """
 
     def keep(v: Value, array: Array) -> None:
@@ -195,52 +252,65 @@ def _run(
 
     outputs = _outputs(session, sample)
     for s in segments:
-        judge(s, session.tensor, how, keep)
+        checker(s, session.tensor, how, keep)
     return outputs
 
 
-def _outputs(session: Session, sample: Mapping[str, Array]) -> dict[str, Array]:
-    """Of one inference, with what would be kept for the next."""
+def _outputs(session: Session, sample: Sample) -> dict[str, Array]:
+    """Return the outputs of one inference, and the state for the next."""
     outputs = session.run(sample)
-    return {
-        **outputs,
-        **{s.output: session.tensor(s.output) for s in session.manifest.state},
-    }
+    state = session.manifest.state
+    return {**outputs, **{s.output: session.tensor(s.output) for s in state}}
+
+
+def _too_unlike(
+    agreements: Mapping[str, Agreement], min_cosine: float | None
+) -> Iterator[str]:
+    """Yield the outputs that are too far from the float model's."""
+    if min_cosine is None:
+        return
+    for name, a in agreements.items():
+        # not (cosine >= min), since a cosine may be NaN
+        if not a.cosine >= min_cosine:
+            yield (
+                f"output {name} has cosine {a.cosine:.8g} with the float model, "
+                f"{min_cosine} needed"
+            )
 
 
 def _unmapped(
     bundle: Bundle, segments: Sequence[Segment], optimistic: bool
 ) -> Iterator[str]:
-    """What the support rules say against the emitted segments, read back as
-    edgetpu_compiler will read them.
+    """Yield operators of the emitted segments that the support rules refuse.
+
+    The segments are read back as edgetpu_compiler will read them.
     """
     for s in segments:
-        if s.place == "edgetpu":
-            for o in judge(
-                read_operators(extract(bundle, f"segments/{s.name}.tflite"))
-            ):
-                if o.verdict == "cpu" or (o.verdict == "uncertain" and not optimistic):
-                    yield (
-                        f"operator {o.index} of {s.name} ({o.opcode}) would not "
-                        "map: "
-                        f"{o.rule}: {o.seen}"
-                    )
+        if s.place != "edgetpu":
+            continue
+        path = extract(bundle, f"segments/{s.name}.tflite")
+        for o in judge(read_operators(path)):
+            refused = o.verdict == "cpu"
+            if refused or (o.verdict == "uncertain" and not optimistic):
+                yield (
+                    f"operator {o.index} of {s.name} ({o.opcode}) would not "
+                    f"map: {o.rule}: {o.seen}"
+                )
 
 
 def _unlike(
     original: Graph,
-    sample: Mapping[str, Array],
+    sample: Sample,
     got: Mapping[str, Array],
     want: Mapping[str, Array],
 ) -> Iterator[str]:
-    """What differs from the graph as imported by more than rounding."""
+    """Yield the outputs that differ from the graph as read by more than rounding."""
     for v in original.outputs:
         y = want[v.name]
-        error = distance(got[v.name], want[v.name])
+        error = distance(got[v.name], y)
+        limit = 0.0
         if y.dtype.kind == "f":
             limit = float_limit(original, sample, v.name, y, error)
-        else:
-            limit = 0.0
         if error > limit:
             yield (
                 f"output {v.name} is {error:.3g} from the model as imported, "
