@@ -38,19 +38,19 @@ from benchmarks.accuracy_ways import PREPROCESS, sources
 from edgec.compiler.native import HostRunners, native_compiler
 from edgec.frontends import read_model
 from edgec.passes.pipeline import optimize
-from edgec.quantize.accuracy import compare
-from edgec.quantize.histograms import METHODS
-from edgec.quantize.pipeline import StepPipeline
-from edgec.quantize.recipe import Candidate, Recipe
-from edgec.quantize.steps.bias import BiasCorrection
-from edgec.quantize.steps.choose import Choose
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.gptq import Gptq
-from edgec.quantize.steps.lower import Lower
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.steps.narrow import Narrow
-from edgec.quantize.steps.ranges import Ranges
-from edgec.quantize.work import QuantizationState, RecipeStep, Runners
+from edgec.quantize.change.histograms import METHODS
+from edgec.quantize.change.pipeline import StepPipeline
+from edgec.quantize.change.recipe import Candidate, Recipe
+from edgec.quantize.change.state import QuantizationState, RecipeStep, Runners
+from edgec.quantize.change.steps.bias import BiasCorrection
+from edgec.quantize.change.steps.choose import Choose
+from edgec.quantize.change.steps.equalize import Equalize
+from edgec.quantize.change.steps.gptq import Gptq
+from edgec.quantize.change.steps.lower import Lower
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.change.steps.narrow import Narrow
+from edgec.quantize.change.steps.ranges import Ranges
+from edgec.quantize.observe.accuracy import compare
 
 MODELS = (
     "resnet8_f32,vww96_f32,mnv1_025_224_f32,mp_blazeface_short_onnx_b,mp_selfie_land_onnx,mp_face_landmark_onnx,"

@@ -23,7 +23,7 @@ from benchmarks.accuracy_tasks import figures
 from edgec.frontends import read_model
 from edgec.ir import Array
 from edgec.quantize import choose, load_calibration
-from edgec.quantize.accuracy import Tally, tally
+from edgec.quantize.observe.accuracy import Tally, tally
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("EDGEC_SHARED") or ROOT.parent / "shared")

@@ -40,7 +40,7 @@ from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
 from edgec.errors import EdgecError, InputError
 from edgec.frontends import read_model
-from edgec.quantize.quantize import random_sample
+from edgec.quantize.change.convert import random_sample
 from edgec.schedule.cores import cores_of
 from edgec.verbs.explain import explain_model
 

@@ -17,11 +17,18 @@ from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.binary import Mul
 from edgec.ops.concat import Concat
 from edgec.ops.slice import Slice
-from edgec.quantize.domains import role
-from edgec.quantize.links import links
-from edgec.quantize.lower import lower
-from edgec.quantize.products import product
-from edgec.quantize.strands import Parts, filled, part, part_name, strands, used_name
+from edgec.quantize.change.channel_groups import (
+    Parts,
+    filled,
+    part,
+    part_name,
+    strands,
+    used_name,
+)
+from edgec.quantize.change.domains import role
+from edgec.quantize.change.lower import lower
+from edgec.quantize.change.products import product
+from edgec.quantize.change.shifts import links
 
 FACTOR_TOLERANCE = 1e-3
 """Factors this near to 1 are no change."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Array, Op, Quant, QuantRule, TensorType
-from edgec.quantize.domains import role
+from edgec.quantize.change.domains import role
 
 MAX_KEPT_ELEMENTS = 1 << 16
 """Elements of a layer that are kept over all samples, about."""

@@ -18,7 +18,7 @@ from edgec.comparing.tasks import Meaning, TaskFigures
 from edgec.comparing.twins import Twin, limits, reals, rounded, twins
 from edgec.ir import Array, Op, TensorType, Value
 from edgec.ir.interp import run_op
-from edgec.quantize.accuracy import Tally
+from edgec.quantize.observe.accuracy import Tally
 from edgec.steps import Progress
 
 BINS = 48

@@ -11,7 +11,7 @@ import numpy as np
 from edgec.ir import Array, TensorType, Value
 from edgec.ir.types import dequantize
 from edgec.ops.quantize import Quantize
-from edgec.quantize.strands import whole
+from edgec.quantize.change.channel_groups import whole
 
 CONVERTED = re.compile(r"(_int8|_f32)$")
 """Suffix that edgec gives a value converted to another type."""

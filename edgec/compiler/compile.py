@@ -28,7 +28,7 @@ from edgec.errors import EdgecError, InputError
 from edgec.frontends.pt2 import saved
 from edgec.frontends.task_file import TaskFile
 from edgec.ir import Graph, print_graph
-from edgec.quantize.verification import Verification
+from edgec.quantize.observe.verification import Verification
 from edgec.report.summary import Made, summary
 from edgec.steps import Progress, Step, Steps
 from edgec.toolchain.edgetpu.handoff import HandOff

@@ -14,7 +14,7 @@ from edgec.compiler.tuned import NONE, TuningDatabases
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
-from edgec.quantize.recipe import Recipe, recipe_file
+from edgec.quantize.change.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 
 

@@ -75,7 +75,7 @@ def runner(
 
 
 class HostRunners:
-    """Runs graphs as C on this machine where that pays (edgec.quantize.work.Runners).
+    """Runs graphs as C on this machine where that pays (edgec.quantize.change.state.Runners).
 
     A copy tells nobody.
     """

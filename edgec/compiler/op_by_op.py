@@ -14,7 +14,7 @@ from edgec.comparing.measure import rounding
 from edgec.compiler.bundle_side import BundleSide
 from edgec.ir import Array, Op, Value
 from edgec.ir.interp import run_op
-from edgec.quantize.verification import SegmentCheck
+from edgec.quantize.observe.verification import SegmentCheck
 
 HOW = "C, op by op"
 

@@ -15,9 +15,9 @@ from edgec.compiler.quantize import QuantizeOptions
 from edgec.compiler.read import ReadOptions
 from edgec.errors import InputError
 from edgec.frontends.ultralytics import Head
-from edgec.quantize.limits import Limits, share
-from edgec.quantize.plan import leaving
-from edgec.quantize.recipe import Recipe
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.float_ops.limits import Limits, share
+from edgec.quantize.float_ops.plan import leaving
 
 _SLOWDOWN = "--max-slowdown"
 COMPILE_RECIPE = "best"

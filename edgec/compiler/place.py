@@ -11,9 +11,9 @@ from edgec_partitioner.partition import Partition, Wishes, partition
 
 from edgec.compiler.optimise import simplify
 from edgec.ir import Graph, Refusal
-from edgec.quantize.limits import Price
-from edgec.quantize.plan import Pricer
-from edgec.quantize.select import QuantizedModel
+from edgec.quantize.float_ops.limits import Price
+from edgec.quantize.float_ops.plan import Pricer
+from edgec.quantize.select.apply import QuantizedModel
 
 _TOLD = 0.0005
 """A smaller part of the MACs is not worth a word."""

@@ -19,19 +19,19 @@ from edgec.compiler.samples import Samples
 from edgec.errors import InputError
 from edgec.ir import Graph, Run, verify
 from edgec.passes._int16 import without_bounds
-from edgec.quantize.calibration import CachedSamples, Sample, label
-from edgec.quantize.limits import Limits
-from edgec.quantize.plan import Pricer
-from edgec.quantize.pruning import Pruned, prune
-from edgec.quantize.quantize import assumed, evenly, is_quantized
-from edgec.quantize.recipe import Recipe
-from edgec.quantize.select import (
+from edgec.quantize.change.convert import assumed, evenly, is_quantized
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.float_ops.limits import Limits
+from edgec.quantize.float_ops.plan import Pricer
+from edgec.quantize.float_ops.pruning import Pruned, prune
+from edgec.quantize.observe.calibration import CachedSamples, Sample, label
+from edgec.quantize.select.apply import (
     PrecisionBudget,
     QuantizedModel,
     apply_recipe,
     held_out_parts,
 )
-from edgec.quantize.work import QuantizationState
 
 _COMPILED_SAMPLES = 10**9
 """So many runs are announced for graphs that are timed: they are compiled then."""

@@ -17,7 +17,7 @@ from edgec.frontends.stated import stated_preprocessing
 from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph
 from edgec.ir.tensors import tensor_info
-from edgec.quantize.preprocess import choose
+from edgec.quantize.observe.preprocess import choose
 
 
 @dataclass(frozen=True)

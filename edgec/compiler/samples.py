@@ -9,14 +9,14 @@ from pathlib import Path
 from edgec_runtime import Preprocess
 
 from edgec.ir import Calls, Graph, Run
-from edgec.quantize.calibration import (
+from edgec.quantize.change.convert import random_sample
+from edgec.quantize.observe.calibration import (
     HELD_BACK,
     Sample,
     ahead,
     load_calibration,
     split,
 )
-from edgec.quantize.quantize import random_sample
 
 CALIBRATION_SAMPLES = 100
 """At most so many are used, drawn from all that are given: ranges hardly change beyond."""

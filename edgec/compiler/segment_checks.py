@@ -11,7 +11,7 @@ from edgec_partitioner.segments import Segment
 from edgec.comparing.distance import distance, root_mean_square
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.quantize import Dequantize, Quantize
-from edgec.quantize.verification import SegmentCheck
+from edgec.quantize.observe.verification import SegmentCheck
 
 FLOAT_TOLERANCE = 1e-4
 """Of the output's range: C and numpy add float32 in different orders."""

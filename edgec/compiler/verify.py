@@ -19,10 +19,10 @@ from edgec.compiler.op_by_op import op_by_op
 from edgec.compiler.segment_checks import SegmentChecker, float_limit, rounds_floats
 from edgec.frontends.operators import read_operators
 from edgec.ir import Array, Graph, Value, interp
-from edgec.quantize.accuracy import Agreement, Tally
-from edgec.quantize.calibration import Sample
-from edgec.quantize.layers import LayerNoise, worst_layer
-from edgec.quantize.verification import Verification
+from edgec.quantize.observe.accuracy import Agreement, Tally
+from edgec.quantize.observe.calibration import Sample
+from edgec.quantize.observe.layers import LayerNoise, worst_layer
+from edgec.quantize.observe.verification import Verification
 from edgec.steps import Progress, each
 
 COMPARED_MACS = 20e9

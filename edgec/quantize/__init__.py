@@ -2,11 +2,16 @@
 and what it cost in accuracy.
 """
 
-from edgec.quantize.accuracy import Agreement, compare, cosine, sqnr_db
-from edgec.quantize.calibration import load_calibration
-from edgec.quantize.observers import calibrate
-from edgec.quantize.preprocess import choose, photo_input
-from edgec.quantize.quantize import assumed, is_quantized, quantize, quantize_ranges
+from edgec.quantize.change.convert import (
+    assumed,
+    is_quantized,
+    quantize,
+    quantize_ranges,
+)
+from edgec.quantize.observe.accuracy import Agreement, compare, cosine, sqnr_db
+from edgec.quantize.observe.calibration import load_calibration
+from edgec.quantize.observe.preprocess import choose, photo_input
+from edgec.quantize.observe.ranges import calibrate
 
 __all__ = [
     "Agreement",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from edgec.quantize.accuracy import Agreement
-from edgec.quantize.limits import decibels
-from edgec.quantize.plan import Bought, PrecisionPlan
+from edgec.quantize.float_ops.limits import decibels
+from edgec.quantize.float_ops.plan import Bought, PrecisionPlan
+from edgec.quantize.observe.accuracy import Agreement
 from edgec.report.tables import table
 from edgec.report.wording import percent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgec.quantize.pruning import Pruned, Pruning
+from edgec.quantize.float_ops.pruning import Pruned, Pruning
 from edgec.report.tables import table
 from edgec.report.wording import count, percent
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from edgec_partitioner.partition import Partition
 
 from edgec.emit.c import CSource
-from edgec.quantize.layers import LayerNoise
-from edgec.quantize.pruning import Pruned
-from edgec.quantize.select import QuantizedModel
-from edgec.quantize.verification import Verification
+from edgec.quantize.float_ops.pruning import Pruned
+from edgec.quantize.observe.layers import LayerNoise
+from edgec.quantize.observe.verification import Verification
+from edgec.quantize.select.apply import QuantizedModel
 from edgec.report.explain.text import PLACES
 from edgec.report.precision import bought
 from edgec.report.pruning import taken_out

@@ -24,7 +24,7 @@ from edgec.compiler.options import Options
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
 from edgec.ir import Array, Graph
-from edgec.quantize.calibration import Photos, load_calibration
+from edgec.quantize.observe.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
 from edgec.steps import Progress
 from edgec.verbs.sides import InterpSide, LiteRtSide, NativeSide, OnnxRuntimeSide

@@ -36,7 +36,7 @@ from edgec.ir.source import SourceOperator
 from edgec.ops.opaque import Opaque
 from edgec.passes._int16 import without_bounds
 from edgec.passes.pipeline import available, optimize
-from edgec.quantize.quantize import assumed, evenly
+from edgec.quantize.change.convert import assumed, evenly
 from edgec.steps import Progress
 
 

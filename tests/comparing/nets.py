@@ -13,7 +13,7 @@ from edgec.compiler.native import native_compiler
 from edgec.ir import Graph
 from edgec.ops.binary import Add
 from edgec.passes.pipeline import optimize
-from edgec.quantize.quantize import quantize
+from edgec.quantize.change.convert import quantize
 from edgec.verbs.sides import InterpSide, NativeSide
 from tests.comparing.planted import Planted
 from tests.quantize.nets import Net, samples

@@ -17,7 +17,7 @@ from edgec.compiler.native import NativeGraph, native_compiler
 from edgec.emit.c import CSRC
 from edgec.ir import Array, Graph, KernelCall, Op, OpDef, Quant, TensorType, Value
 from edgec.ir.interp import run_op
-from edgec.quantize.domains import role
+from edgec.quantize.change.domains import role
 
 FAULTS = ("scale", "zero point", "channel", "kernel")
 _FACTOR = 1.5

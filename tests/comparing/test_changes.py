@@ -15,12 +15,12 @@ from edgec.emit.values_file import ValuesFile
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.reduce import Mean
-from edgec.quantize.steps.centre import Centre
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.lower import Lower
-from edgec.quantize.steps.separate import Separate
-from edgec.quantize.strands import whole
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.channel_groups import whole
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps.centre import Centre
+from edgec.quantize.change.steps.equalize import Equalize
+from edgec.quantize.change.steps.lower import Lower
+from edgec.quantize.change.steps.separate import Separate
 from edgec.verbs.diff import Request, diff
 from tests.comparing.nets import Samples, small
 from tests.quantize.nets import Net, samples, swish, worked

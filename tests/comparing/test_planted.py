@@ -18,11 +18,11 @@ from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.options import Options
 from edgec.ir import Graph
 from edgec.passes.pipeline import optimize
-from edgec.quantize.calibration import load_calibration
-from edgec.quantize.quantize import is_quantized
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.steps.separate import Separate
+from edgec.quantize.change.convert import is_quantized
+from edgec.quantize.change.steps.equalize import Equalize
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.change.steps.separate import Separate
+from edgec.quantize.observe.calibration import load_calibration
 from tests.comparing.nets import against, as_c, compared, small
 from tests.comparing.planted import FAULTS, Planted, is_seen, plant
 from tests.conftest import ROOT, SHARED

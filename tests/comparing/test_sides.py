@@ -19,7 +19,7 @@ from edgec.ir import Array, Builder, Quant, Value, interp
 from edgec.ops.binary import Mul
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
-from edgec.quantize.accuracy import Tally
+from edgec.quantize.observe.accuracy import Tally
 from edgec.report.diff.text import changed
 from edgec.verbs.diff import Request, diff, parsed
 from edgec.verbs.sides import InterpSide

@@ -27,13 +27,13 @@ from edgec.ops.opaque import Opaque
 from edgec.ops.pool import MaxPool2D
 from edgec.ops.unary import Relu
 from edgec.passes.pipeline import optimize
-from edgec.quantize.calibration import load_calibration
-from edgec.quantize.lower import lower
-from edgec.quantize.observers import calibrate
-from edgec.quantize.rewrite import rewrite
-from edgec.quantize.steps.bias import BiasCorrection
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.lower import lower
+from edgec.quantize.change.rewrite import rewrite
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps.bias import BiasCorrection
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.observe.calibration import load_calibration
+from edgec.quantize.observe.ranges import calibrate
 from tests.networks import mobilenet_like
 from tests.quantize.nets import NETS, Net, random_net, samples
 

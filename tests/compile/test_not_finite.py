@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from edgec.cli.main import run_verb
 from edgec.errors import InputError
 from edgec.ir import Array
-from edgec.quantize.calibration import load_calibration
+from edgec.quantize.observe.calibration import load_calibration
 from tests.harness import sample_graph
 
 pytestmark = pytest.mark.cc

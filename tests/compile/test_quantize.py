@@ -18,7 +18,7 @@ from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.compiler.lower import lower
 from edgec.compiler.options import Options
-from edgec.quantize.recipe import Recipe
+from edgec.quantize.change.recipe import Recipe
 from tests.cli.verbs import edgec
 
 pytestmark = pytest.mark.slow

@@ -24,9 +24,9 @@ from edgec.compiler.segment_checks import (
 )
 from edgec.ir import Builder, Graph, TensorType, interp
 from edgec.ops.binary import Mul, Sub
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.steps.precision import Precision
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.change.steps.precision import Precision
 from tests.networks import Net
 from tests.quantize.nets import NETS, samples
 

@@ -18,7 +18,7 @@ from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.ir import parse, verify
 from edgec.ir.verify import VerifyError
-from edgec.quantize.quantize import evenly
+from edgec.quantize.change.convert import evenly
 from tests.frontends.tflite_operators import Given, model_of, packed
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from edgec.frontends import read_model
 from edgec.frontends.stated import Stated, stated_preprocessing
 from edgec.ir.tensors import tensor_info
-from edgec.quantize.preprocess import choose
+from edgec.quantize.observe.preprocess import choose
 from tests.frontends import onnx_files
 from tests.frontends.tflite_with_metadata import metadata, model, with_metadata
 

@@ -14,7 +14,7 @@ from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp
 from edgec.ops.activation import Elu, Gelu, HardSigmoid, LeakyRelu, Selu
 from edgec.ops.reduce import Mean
 from edgec.ops.unary import Abs, HardSwish, Mish, Softplus, Unary
-from edgec.quantize.params import activation_quant
+from edgec.quantize.change.params import activation_quant
 
 
 def one(spec: OpDef, x: TensorType, y: Quant | None = None) -> Graph:

@@ -28,7 +28,7 @@ from edgec.ops.activation import Clamp, Gelu
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pool import MaxPool2D
 from edgec.passes.pipeline import optimize
-from edgec.quantize.quantize import evenly
+from edgec.quantize.change.convert import evenly
 from edgec.report.explain.page import page
 from edgec.report.explain.text import to_text
 from edgec.verbs.explain import explain_model

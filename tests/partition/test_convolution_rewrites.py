@@ -12,7 +12,7 @@ from edgec_partitioner.verdicts import verdicts
 
 from edgec.frontends import read_model
 from edgec.passes.pipeline import optimize
-from edgec.quantize.quantize import assumed
+from edgec.quantize.change.convert import assumed
 from tests.conftest import SHARED
 
 pytestmark = pytest.mark.shared

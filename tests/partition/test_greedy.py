@@ -25,8 +25,8 @@ from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Neg, Relu
-from edgec.quantize import scales
-from edgec.quantize.scales import activation_scales
+from edgec.quantize.change import scales
+from edgec.quantize.change.scales import activation_scales
 from tests.partition.test_cuts import Case, all_stages, cases
 
 Q = Quant.per_tensor(0.05, 0)

@@ -17,8 +17,8 @@ from edgec.ops.resize import ResizeNearest
 from edgec.ops.shape import Reshape
 from edgec.ops.slice import Slice
 from edgec.ops.unary import HardSwish, Logistic, Relu
-from edgec.quantize.accuracy import tally
-from edgec.quantize.work import QuantizationState, RecipeStep
+from edgec.quantize.change.state import QuantizationState, RecipeStep
+from edgec.quantize.observe.accuracy import tally
 
 
 class Net:

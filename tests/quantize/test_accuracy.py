@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgec.quantize import compare, cosine, sqnr_db
-from edgec.quantize.accuracy import Tally
+from edgec.quantize.observe.accuracy import Tally
 
 
 def test_cosine() -> None:

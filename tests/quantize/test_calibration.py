@@ -11,7 +11,7 @@ from PIL import Image
 from edgec.errors import InputError
 from edgec.ir import Quant, TensorType, Value
 from edgec.quantize import choose, load_calibration
-from edgec.quantize.calibration import Photos, split
+from edgec.quantize.observe.calibration import Photos, split
 
 IMAGE = Value("image", TensorType((1, 4, 6, 3)))
 PLANES = Value("planes", TensorType((1, 3, 4, 6)))

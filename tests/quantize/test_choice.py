@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgec.quantize.recipe import Recipe
-from edgec.quantize.score import Score
-from edgec.quantize.select import apply_recipe, compared
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.observe.score import Score
+from edgec.quantize.select.apply import apply_recipe, compared
 from tests.quantize.nets import NETS, samples
 
 STEPS = ["lower", "minmax"]

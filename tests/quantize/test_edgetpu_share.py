@@ -16,8 +16,8 @@ from edgec.compiler.lower import lower
 from edgec.compiler.options import Options
 from edgec.compiler.place import costs
 from edgec.emit.tflite import write_tflite
-from edgec.quantize.limits import Price
-from edgec.quantize.recipe import Candidate, Recipe
+from edgec.quantize.change.recipe import Candidate, Recipe
+from edgec.quantize.float_ops.limits import Price
 from tests import networks
 from tests.conftest import ROOT
 from tests.quantize.nets import swish

@@ -15,12 +15,12 @@ from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import Slice
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import HardSwish, Logistic
-from edgec.quantize.accuracy import tally
-from edgec.quantize.factors import Factors
-from edgec.quantize.steps.equalize import Equalize, reach
-from edgec.quantize.steps.lower import Lower
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.factors import Factors
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps.equalize import Equalize, reach
+from edgec.quantize.change.steps.lower import Lower
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.observe.accuracy import tally
 from tests.quantize.nets import Net, random_net, samples
 
 

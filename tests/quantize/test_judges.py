@@ -14,12 +14,12 @@ from edgec.ops.concat import Concat
 from edgec.ops.shape import Reshape
 from edgec.ops.softmax import Softmax
 from edgec.ops.unary import HardSwish, Logistic, Relu
-from edgec.quantize.accuracy import tally
-from edgec.quantize.functions import functions
-from edgec.quantize.judges import Drawn
-from edgec.quantize.steps.choose import Choose
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import QuantizationState, RecipeStep
+from edgec.quantize.change.functions import functions
+from edgec.quantize.change.range_costs import Drawn
+from edgec.quantize.change.state import QuantizationState, RecipeStep
+from edgec.quantize.change.steps.choose import Choose
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.observe.accuracy import tally
 from tests.quantize.nets import Net, samples
 
 
@@ -125,8 +125,8 @@ def test_histograms_give_functions_their_power() -> None:
     """An error that a function hides is none; one that it shows counts by the
     function's own size.
     """
-    from edgec.quantize.histograms import Histogram
-    from edgec.quantize.judges import judges
+    from edgec.quantize.change.histograms import Histogram
+    from edgec.quantize.change.range_costs import judges
 
     net = Net("power", 6)
     y = net.conv(net.input(1, 6, 6, 3), 4, act="none")

@@ -9,9 +9,9 @@ import numpy as np
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.binary import Add, Sub
 from edgec.passes.pipeline import optimize
-from edgec.quantize.layers import LayerNoise, worst_layer
-from edgec.quantize.lower import lower
-from edgec.quantize.quantize import quantize
+from edgec.quantize.change.convert import quantize
+from edgec.quantize.change.lower import lower
+from edgec.quantize.observe.layers import LayerNoise, worst_layer
 from tests.quantize.nets import NETS, Net, samples
 
 

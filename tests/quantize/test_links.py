@@ -7,11 +7,11 @@ import pytest
 
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ir.types import dequantize
-from edgec.quantize.steps.bias import BiasCorrection
-from edgec.quantize.steps.centre import Centre
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps.bias import BiasCorrection
+from edgec.quantize.change.steps.centre import Centre
+from edgec.quantize.change.steps.equalize import Equalize
+from edgec.quantize.change.steps.minmax import MinMaxRanges
 from tests.quantize.nets import Net, db, samples, worked
 
 

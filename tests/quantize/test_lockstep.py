@@ -15,13 +15,13 @@ from edgec.compiler.native import HostRunners, NativeGraph, native_compiler
 from edgec.ir import Array, Graph, Op, Run, Value, interp
 from edgec.ir.types import dequantize
 from edgec.ops.conv import Conv2D
-from edgec.quantize.calibration import Sample
-from edgec.quantize.lockstep import living, together
-from edgec.quantize.products import Products, products
-from edgec.quantize.steps.bias import BiasCorrection
-from edgec.quantize.steps.gptq import Gptq
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import InterpRunners, QuantizationState, Runners
+from edgec.quantize.change.products import Products, products
+from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
+from edgec.quantize.change.steps.bias import BiasCorrection
+from edgec.quantize.change.steps.gptq import Gptq
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.observe.calibration import Sample
+from edgec.quantize.observe.lockstep import living, together
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 

@@ -16,18 +16,18 @@ from edgec.errors import EdgecError, InputError
 from edgec.ir import Graph, Op, interp, print_graph, verify
 from edgec.ops.conv import Conv2D
 from edgec.quantize import quantize
-from edgec.quantize.accuracy import Agreement, tally
-from edgec.quantize.limits import Limits, Price
-from edgec.quantize.pipeline import StepPipeline
-from edgec.quantize.plan import Fold, Market, Planner, PrecisionPlan, leaving
-from edgec.quantize.recipe import Candidate, Recipe
-from edgec.quantize.select import PrecisionBudget, QuantizedModel, apply_recipe
-from edgec.quantize.simulate import Simulation
-from edgec.quantize.steps.lower import Lower
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.steps.precision import Precision
-from edgec.quantize.units import OpGroup, runs, units
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.pipeline import StepPipeline
+from edgec.quantize.change.recipe import Candidate, Recipe
+from edgec.quantize.change.simulate import Simulation
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps.lower import Lower
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.change.steps.precision import Precision
+from edgec.quantize.float_ops.limits import Limits, Price
+from edgec.quantize.float_ops.op_groups import OpGroup, runs, units
+from edgec.quantize.float_ops.plan import Fold, Market, Planner, PrecisionPlan, leaving
+from edgec.quantize.observe.accuracy import Agreement, tally
+from edgec.quantize.select.apply import PrecisionBudget, QuantizedModel, apply_recipe
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 FAST = Recipe.load("fast")

@@ -28,7 +28,7 @@ from edgec.quantize import (
     quantize,
     quantize_ranges,
 )
-from edgec.quantize.params import (
+from edgec.quantize.change.params import (
     activation_quant,
     quantize_activation,
     quantize_weight,

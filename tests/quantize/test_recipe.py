@@ -15,13 +15,13 @@ import pytest
 from edgec.errors import InputError, InternalError
 from edgec.ir import Graph, interp, print_graph
 from edgec.quantize import quantize
-from edgec.quantize.recipe import FOLDER, ORDER, Candidate, Recipe
-from edgec.quantize.score import Score
-from edgec.quantize.select import apply_recipe
-from edgec.quantize.steps import steps
-from edgec.quantize.steps.lower import Lower
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.recipe import FOLDER, ORDER, Candidate, Recipe
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.change.steps import steps
+from edgec.quantize.change.steps.lower import Lower
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.observe.score import Score
+from edgec.quantize.select.apply import apply_recipe
 from tests.quantize.nets import NETS, samples
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from edgec.ir import Graph, interp, verify
 from edgec.ops.unary import HardSwish, Relu
-from edgec.quantize.domains import int8_ops
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.steps.precision import Precision
-from edgec.quantize.steps.separate import Separate
-from edgec.quantize.strands import part, strands, whole
-from edgec.quantize.units import units
+from edgec.quantize.change.channel_groups import part, strands, whole
+from edgec.quantize.change.domains import int8_ops
+from edgec.quantize.change.steps.equalize import Equalize
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.change.steps.precision import Precision
+from edgec.quantize.change.steps.separate import Separate
+from edgec.quantize.float_ops.op_groups import units
 from edgec.schedule.kernels.dwconv2d import BLOCK
 from tests.quantize.nets import Net, db, samples, swish, worked
 

@@ -15,9 +15,8 @@ from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.quantize import Dequantize
 from edgec.ops.softmax import Softmax
 from edgec.ops.unary import Logistic
-from edgec.quantize import simulate
-from edgec.quantize.calibration import Sample
-from edgec.quantize.histograms import (
+from edgec.quantize.change import simulate
+from edgec.quantize.change.histograms import (
     METHODS,
     Histogram,
     entropy,
@@ -25,21 +24,22 @@ from edgec.quantize.histograms import (
     noise,
     percentile,
 )
-from edgec.quantize.params import activation_quant
-from edgec.quantize.products import Products, apply, products
-from edgec.quantize.recipe import Recipe
-from edgec.quantize.steps import narrow, steps
-from edgec.quantize.steps.bias import BiasCorrection
-from edgec.quantize.steps.centre import Centre
-from edgec.quantize.steps.choose import Choose
-from edgec.quantize.steps.equalize import Equalize
-from edgec.quantize.steps.gptq import Gptq, rounded
-from edgec.quantize.steps.lower import Lower
-from edgec.quantize.steps.minmax import MinMaxRanges
-from edgec.quantize.steps.narrow import Narrow
-from edgec.quantize.steps.ranges import Ranges
-from edgec.quantize.steps.separate import Separate
-from edgec.quantize.work import QuantizationState, RecipeStep
+from edgec.quantize.change.params import activation_quant
+from edgec.quantize.change.products import Products, apply, products
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.change.state import QuantizationState, RecipeStep
+from edgec.quantize.change.steps import narrow, steps
+from edgec.quantize.change.steps.bias import BiasCorrection
+from edgec.quantize.change.steps.centre import Centre
+from edgec.quantize.change.steps.choose import Choose
+from edgec.quantize.change.steps.equalize import Equalize
+from edgec.quantize.change.steps.gptq import Gptq, rounded
+from edgec.quantize.change.steps.lower import Lower
+from edgec.quantize.change.steps.minmax import MinMaxRanges
+from edgec.quantize.change.steps.narrow import Narrow
+from edgec.quantize.change.steps.ranges import Ranges
+from edgec.quantize.change.steps.separate import Separate
+from edgec.quantize.observe.calibration import Sample
 from tests.quantize.nets import NETS, Net, db, samples, swish, worked
 
 
@@ -558,7 +558,7 @@ def test_every_step_takes_every_network(net: Callable[[], Graph]) -> None:
 
 def test_best_is_never_far_below_min_and_max() -> None:
     graph = stretched()
-    from edgec.quantize.select import apply_recipe
+    from edgec.quantize.select.apply import apply_recipe
 
     found = apply_recipe(Recipe.load("best"), graph, samples(graph, 8))
     rows = {t.name: t for t in found.tried}

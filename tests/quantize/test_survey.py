@@ -18,13 +18,13 @@ from edgec.compiler.options import Options
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph
 from edgec.passes.pipeline import optimize
-from edgec.quantize.calibration import load_calibration
-from edgec.quantize.lower import lower
-from edgec.quantize.preprocess import choose
-from edgec.quantize.recipe import Recipe
-from edgec.quantize.select import apply_recipe
-from edgec.quantize.survey import SampleReport, Survey
-from edgec.quantize.work import QuantizationState
+from edgec.quantize.change.lower import lower
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.observe.calibration import load_calibration
+from edgec.quantize.observe.preprocess import choose
+from edgec.quantize.observe.survey import SampleReport, Survey
+from edgec.quantize.select.apply import apply_recipe
 from tests.quantize.nets import NETS, samples
 
 TWO = Recipe.of(

@@ -24,7 +24,7 @@ from edgec.errors import ToolError
 from edgec.ir import Array, Graph, interp
 from edgec.ops.binary import Add
 from edgec.ops.shape import Reshape
-from edgec.quantize.quantize import quantize
+from edgec.quantize.change.convert import quantize
 from edgec.toolchain.edgetpu.runners import Answer, LocalRunner, answer
 from tests.quantize.nets import Net
 from tests.toolchain.stand_in_edgetpu_compiler import (

@@ -1,0 +1,155 @@
+"""The scale of every int8 activation: from its op, from calibration, and shared where
+ops demand it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from edgec.ir import Graph, Op, Quant, QuantRule, Value
+from edgec.quantize.change.domains import activations
+from edgec.quantize.change.params import activation_quant, holds
+from edgec.quantize.observe.ranges import Range, constant_range
+
+_FINEST = 2.0**-17
+"""An output scale below this part of the smallest input scale adds nothing, and
+TFLite's ADD refuses it from 2^-19.
+"""
+
+
+@dataclass(eq=False)
+class _Group:
+    """Values that share one scale: a prescribed one, or that of the union of their
+    ranges.
+    """
+
+    range: Range
+    fixed: Quant | None = None
+    floor: float = 0.0
+    members: list[Value] = field(default_factory=list)
+
+    def quant(self) -> Quant:
+        return self.fixed or activation_quant(self.range, self.floor)
+
+    def widen(self, r: Range) -> None:
+        self.range = (min(self.range[0], r[0]), max(self.range[1], r[1]))
+
+
+def activation_scales(
+    graph: Graph, chosen: set[Op], ranges: Mapping[Value, Range]
+) -> dict[Value, Quant]:
+    """The int8 quantization of every computed float32 value that a chosen op reads or
+    writes.
+
+    A SAME op joins its computed inputs and its outputs in one group; an input whose
+    scale is prescribed elsewhere stays out of it (the rewriter requantizes it), unless
+    all inputs have that same scale and the constants fit it.
+    """
+    ops = [op for op in graph.ops if op in chosen]
+    grouping = _Grouping(ranges)
+    for op in ops:
+        grouping.add(op)
+    grouping.raise_floors(ops)
+    return {v: g.quant() for v, g in grouping.of.items()}
+
+
+class _Grouping:
+    """The group of every value, built in the order of the ops."""
+
+    def __init__(self, ranges: Mapping[Value, Range]) -> None:
+        self.ranges = ranges
+        self.of: dict[Value, _Group] = {}
+
+    def group(self, v: Value) -> _Group:
+        if v not in self.of:
+            self.put([v], _Group(self.ranges[v]))
+        return self.of[v]
+
+    def put(self, values: Sequence[Value], group: _Group) -> None:
+        """Let values have the scale of a group."""
+        self.of.update(dict.fromkeys(values, group))
+        group.members += values
+
+    def add(self, op: Op) -> None:
+        """Let the op's rule act on its values."""
+        results = [v for v in op.outputs if v.type.dtype == "float32"]
+        if op.spec.quant is QuantRule.FIXED:
+            for v in results:
+                self.put([v], _Group(self.ranges[v], op.spec.fixed_quant()))
+        elif op.spec.quant is QuantRule.SAME:
+            self._share(op, results)
+        for v in (*activations(op), *results):
+            if v.const is None:
+                self.group(v)
+
+    def _share(self, op: Op, results: list[Value]) -> None:
+        acts = activations(op)
+        sources = [self.group(v) for v in acts if v.const is None]
+        constants = [constant_range(v.const) for v in acts if v.const is not None]
+        prescribed = {g.fixed for g in sources}
+        only = next(iter(prescribed)) if len(prescribed) == 1 else None
+        if only is not None and all(holds(only, r) for r in constants):
+            self.put(results, sources[0])
+            return
+        free = [*dict.fromkeys(g for g in sources if g.fixed is None)]
+        # the largest takes in the others, so that no value moves often
+        home = max(free, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
+        # an output can exceed the inputs: by the value of a border, by the overshoot of
+        # a cubic resize
+        for r in (
+            *(g.range for g in sources),
+            *constants,
+            *(self.ranges[v] for v in results),
+        ):
+            home.widen(r)
+        for g in free:
+            if g is not home:
+                self.put(g.members, home)
+        self.put(results, home)
+
+    def raise_floors(self, ops: Sequence[Op]) -> None:
+        """`raise_floor` until nothing changes: after a change, the ops that read the
+        group are looked at again.
+        """
+        readers: dict[_Group, list[int]] = {}
+        for i, op in enumerate(ops):
+            for v in activations(op):
+                if v.const is None:
+                    readers.setdefault(self.of[v], []).append(i)
+        # a heap: the first op in the graph's order is next
+        waiting = list(range(len(ops)))
+        queued = set(waiting)
+        while waiting:
+            i = heappop(waiting)
+            queued.discard(i)
+            if self.raise_floor(ops[i]):
+                changed = dict.fromkeys(
+                    self.of[v] for v in ops[i].outputs if v in self.of
+                )
+                for k in sorted(
+                    {k for g in changed for k in readers.get(g, [])} - queued
+                ):
+                    queued.add(k)
+                    heappush(waiting, k)
+
+    def raise_floor(self, op: Op) -> bool:
+        """Keep an output of almost no range from a scale far below what the inputs can
+        resolve; tells of a change.
+        """
+        if op.spec.quant is not QuantRule.FREE:
+            return False
+        least = min(self._scale(v) for v in activations(op))
+        changed = False
+        for g in (self.of[v] for v in op.outputs if v in self.of):
+            floor = least if g.range[0] == g.range[1] == 0 else least * _FINEST
+            if g.fixed is None and g.quant().scale[0] < floor * (1 - 1e-6):
+                g.floor = floor
+                changed = True
+        return changed
+
+    def _scale(self, v: Value) -> float:
+        if v.const is not None:
+            return activation_quant(constant_range(v.const)).scale[0]
+        return self.of[v].quant().scale[0]

@@ -1,0 +1,54 @@
+"""Values that may be moved, each channel by a constant: one op adds it, and those that
+read the value take it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgec.ir import Graph, Value
+from edgec.ops.matmul import FullyConnected
+from edgec.quantize.change.products import Products, products
+
+
+@dataclass(frozen=True)
+class ChannelLink:
+    """What is around such a value. maker: adds to its bias. readers: take from theirs
+    what becomes of it there, for all windows the same: nothing lies between, and no
+    window has padding, which nobody moves.
+    """
+
+    maker: Products
+    readers: Sequence[Products]
+
+
+def links(graph: Graph) -> dict[Value, ChannelLink]:
+    """Of a graph: in networks of separable convolutions most of what depthwise ones
+    write.
+    """
+    layers = {
+        op: p
+        for op, p in products(graph.ops).items()
+        if all(v.const is not None for v in op.inputs[1:])
+    }
+    users = graph.users()
+    found = dict[Value, ChannelLink]()
+    for op, maker in layers.items():
+        v = op.output
+        readers = [
+            layers[u]
+            for u in users.get(v, ())
+            if u in layers and _reads_whole(layers[u])
+        ]
+        plain = getattr(op.spec, "act", "none") == "none" and v not in graph.outputs
+        if plain and readers and len(readers) == len(users[v]):
+            found[v] = ChannelLink(maker, readers)
+    return found
+
+
+def _reads_whole(p: Products) -> bool:
+    """Whether each window holds channels of the input alone."""
+    if isinstance(p.op.spec, FullyConnected):
+        return p.op.inputs[0].type.shape[-1] == p.depth
+    return not p.padded

@@ -1,0 +1,1 @@
+"""Which operations stay in float32, and which channels are taken out."""

@@ -1,0 +1,77 @@
+"""How near the outputs of an int8 model are to those of its float model, over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgec.ir import Array
+from edgec.quantize.observe.accuracy import Tally, tally
+
+EQUAL_DB = 100.0
+"""The ratio that equal outputs count as."""
+SIGNAL_FLOOR = 0.01
+"""The least power of a sample's signal, as a part of the samples' mean power.
+
+Where a mask is empty, no ratio of its own says anything.
+"""
+Outputs = Mapping[str, Array]
+
+
+@dataclass
+class Score:
+    """The noise of a candidate on some samples.
+
+    Attributes:
+        tallies: for each output, sums over the samples (`Tally.state`).
+        powers: for each output, the signal's and the noise's power of each sample.
+    """
+
+    tallies: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    powers: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Outputs, Outputs]]) -> Score:
+        """Return the score of outputs: for each sample, the float model's and the int8 model's."""
+        score = cls()
+        sums: dict[str, Tally] = {}
+        for reference, outputs in pairs:
+            for name, y in reference.items():
+                sums.setdefault(name, Tally()).add(y, outputs[name])
+                signal, noise = tally(y, outputs[name]).powers()
+                score.powers.setdefault(name, []).append((float(signal), float(noise)))
+        score.tallies = {name: [total.state()] for name, total in sums.items()}
+        return score
+
+    def add(self, other: Score) -> None:
+        """Take in a score on other samples."""
+        for name in other.powers:
+            self.powers.setdefault(name, []).extend(other.powers[name])
+            self.tallies.setdefault(name, []).extend(other.tallies[name])
+
+    def db(self) -> dict[str, float]:
+        """Return the signal-to-noise ratio of each output in dB.
+
+        It is the mean of two figures: the ratio over all samples together, which the
+        samples with the most noise decide, and the mean of the samples' own ratios. So
+        no single photo decides.
+        """
+        ratios: dict[str, float] = {}
+        for name, rows in self.powers.items():
+            signal, noise = np.array(rows, np.float64).T
+            floored = np.maximum(signal, SIGNAL_FLOOR * signal.mean())
+            own = _decibels(floored, noise)
+            together = _decibels(signal.sum(), noise.sum())
+            ratios[name] = float((own.mean() + together) / 2)
+        return ratios
+
+
+def _decibels(signal: Array, noise: Array) -> Array:
+    """Return 10 log10(signal / noise), within ±`EQUAL_DB`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        db = 10 * np.log10(signal / noise)
+    bounded = np.nan_to_num(db, nan=-EQUAL_DB).clip(-EQUAL_DB, EQUAL_DB)
+    return np.where(noise > 0, bounded, EQUAL_DB)

@@ -1,0 +1,105 @@
+"""Samples held back from calibration, on which ways to quantize are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgec.executors import cores, in_order
+from edgec.ir import Array, Run
+from edgec.quantize.change.pipeline import StepPipeline
+from edgec.quantize.change.recipe import Candidate
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.observe.calibration import Sample, chosen
+from edgec.quantize.observe.score import Score
+
+MIN_SAMPLES = 4
+"""Of fewer samples none is held back."""
+HELD_PART = 4
+"""One sample in so many is held back."""
+MAX_HELD = 16
+ENOUGH_HELD = 12
+"""Where fewer would be held back, every sample is held back once, in thirds."""
+THIRDS = 3
+_SHUFFLE_SEED = 1
+
+Fold = tuple[tuple[int, ...], tuple[int, ...]]
+"""The numbers of the samples that a model is made of, and of those held back from it."""
+
+
+def folds(numbers: Sequence[int], seed: int) -> list[Fold]:
+    """Divide samples into those that a model is made of and those held back from it."""
+    order = np.random.default_rng((seed, _SHUFFLE_SEED)).permutation(len(numbers))
+    shuffled = [numbers[i] for i in order.tolist()]
+    held = min(len(shuffled) // HELD_PART, MAX_HELD)
+    if held >= ENOUGH_HELD:
+        parts = [shuffled[:held]]
+    else:
+        parts = [shuffled[i::THIRDS] for i in range(THIRDS)]
+    return [
+        (tuple(sorted({*shuffled} - {*part})), tuple(sorted(part))) for part in parts
+    ]
+
+
+@dataclass
+class Holdout:
+    """A float model, its samples, and the folds that candidates are scored on.
+
+    Attributes:
+        state: the model with all samples, before any step.
+        reference: the candidate whose float graph gives the outputs that are wanted.
+        folds: for each, the samples to make a candidate of and those to score it on.
+    """
+
+    state: QuantizationState
+    reference: Candidate
+    folds: Sequence[Fold]
+    _latest: tuple[tuple[int, ...], StepPipeline] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of samples that are held back in one fold or another."""
+        return sum(len(held) for _, held in self.folds)
+
+    def scores(
+        self, candidates: Sequence[Candidate], more: Collection[int] = ()
+    ) -> list[Score]:
+        """Score each candidate on all folds.
+
+        more: the numbers of samples that are added to those a candidate is made of.
+        """
+        totals = [Score() for _ in candidates]
+        for fit, held in self.folds:
+            pipeline = self._pipeline(tuple(sorted({*fit, *more})))
+            for candidate, total in zip(candidates, totals, strict=True):
+                self.state.say(f"score {candidate.name}")
+                total.add(self._score(pipeline, candidate, held))
+        return totals
+
+    def _score(
+        self, pipeline: StepPipeline, candidate: Candidate, held: tuple[int, ...]
+    ) -> Score:
+        samples = chosen(self.state.samples, held)
+        base = pipeline.after(self.reference.rewrites)
+        wanted = base.keep(("outputs", held), lambda: [*_outputs(base.run(), samples)])
+        made = pipeline.of(candidate)
+        runs = made.passes * len(samples)
+        run = self.state.runners.int8(made.int8().graph, runs)
+        return Score.of(zip(wanted, _outputs(run, samples), strict=True))
+
+    def _pipeline(self, fit: tuple[int, ...]) -> StepPipeline:
+        """Return the model on some samples, with the steps that were done on them.
+
+        Only the latest is kept: one takes hundreds of MB.
+        """
+        if self._latest is None or self._latest[0] != fit:
+            state = self.state.on(chosen(self.state.samples, fit))
+            self._latest = fit, StepPipeline(state)
+        return self._latest[1]
+
+
+def _outputs(run: Run, samples: Sequence[Sample]) -> Iterator[Mapping[str, Array]]:
+    """Yield the outputs for each sample; several run at once."""
+    return in_order(lambda sample: run(sample, None), samples, cores())
