@@ -22,13 +22,13 @@ from edgec.quantize.change.channel_groups import (
     filled,
     part,
     part_name,
-    strands,
+    splittable_paths,
     used_name,
 )
 from edgec.quantize.change.domains import role
 from edgec.quantize.change.lower import lower
 from edgec.quantize.change.products import product
-from edgec.quantize.change.shifts import links
+from edgec.quantize.change.shifts import shiftable_values
 
 FACTOR_TOLERANCE = 1e-3
 """Factors this near to 1 are no change."""
@@ -102,7 +102,7 @@ def channel_changes(
 def _split(graph: Graph, parts: Mapping[str, Parts]) -> dict[str, Change]:
     """Split the channels of `graph` as `separate` did, and return the changes."""
     changes = dict[str, Change]()
-    by_name = {strand.maker.output.name: strand for strand in strands(graph)}
+    by_name = {strand.maker.output.name: strand for strand in splittable_paths(graph)}
     for name, groups in parts.items():
         strand = by_name[name]
         orders = part(graph, strand, groups)
@@ -143,7 +143,7 @@ def _shifts(
     effect of the shift of its input.
     """
     shifts: dict[str, Array] = {}
-    for value, link in links(after).items():
+    for value, link in shiftable_values(after).items():
         op = link.maker.op
         original = producers.get(value.name)
         weight = op.inputs[1].const

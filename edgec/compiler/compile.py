@@ -19,7 +19,7 @@ from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
 from edgec.compiler.options import Options
-from edgec.compiler.pack import Package, pack
+from edgec.compiler.pack import PackedBundle, pack
 from edgec.compiler.tasking import bound
 from edgec.compiler.tuned import TuningDatabases
 from edgec.compiler.verify import verify_bundle
@@ -218,7 +218,7 @@ class _Compile:
             raise asked.pending
         return lowered, asked
 
-    def _verify(self, package: Package, lowered: Lowered) -> Verification:
+    def _verify(self, package: PackedBundle, lowered: Lowered) -> Verification:
         """Run the bundle, written aside, on the samples.
 
         Raises EdgecError when something does not agree.

@@ -17,7 +17,7 @@ from edgec.errors import InputError
 from edgec.frontends.ultralytics import Head
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.float_ops.limits import Limits, share
-from edgec.quantize.float_ops.plan import leaving
+from edgec.quantize.float_ops.plan import leave_in_float
 
 _SLOWDOWN = "--max-slowdown"
 COMPILE_RECIPE = "best"
@@ -151,7 +151,7 @@ class Options:
         if slowdown is not None:
             recipe = replace(recipe, slowdown=slowdown)
         names = tuple(self.float_ops)
-        candidates = tuple(leaving(c, names) for c in recipe.candidates)
+        candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
         return replace(recipe, candidates=candidates)
 
     def check(self) -> None:

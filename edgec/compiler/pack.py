@@ -31,7 +31,7 @@ QUANTIZE_FILE = "report/quantize.json"
 
 
 @dataclass(frozen=True)
-class Package:
+class PackedBundle:
     """A bundle that is not written yet.
 
     Attributes:
@@ -53,7 +53,7 @@ def pack(
     asked: CompilerOutcome | None,
     wanted: TaskFile,
     task: Task | None,
-) -> Package:
+) -> PackedBundle:
     """Put the files of a bundle together.
 
     asked: the answer of the Edge TPU compiler. wanted: the task as a person or the file
@@ -83,7 +83,7 @@ def pack(
         threads=emitted.threads,
     )
     others = emitted.sources.keys() - set(emitted.board_targets)
-    return Package(contents_of(lowered, facts), files, _of_targets(files, others))
+    return PackedBundle(contents_of(lowered, facts), files, _of_targets(files, others))
 
 
 def weights_files(data: Mapping[str, bytes]) -> dict[str, str]:

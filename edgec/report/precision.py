@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from edgec.quantize.float_ops.limits import decibels
-from edgec.quantize.float_ops.plan import Bought, PrecisionPlan
+from edgec.quantize.float_ops.plan import PlanRow, PrecisionPlan
 from edgec.quantize.observe.accuracy import Agreement
 from edgec.report.tables import table
 from edgec.report.wording import percent
@@ -62,11 +62,11 @@ def _why(plan: PrecisionPlan) -> str:
     return "within the limits, none of it buys anything"
 
 
-def _ms(row: Bought) -> str:
+def _ms(row: PlanRow) -> str:
     return "" if row.price is None else f"{row.price.ms:.2f}"
 
 
-def _more_ms(row: Bought, previous: Bought) -> str:
+def _more_ms(row: PlanRow, previous: PlanRow) -> str:
     """Return the estimated time that a row adds to the row before, ms."""
     if row.price is None or previous.price is None:
         return ""
@@ -74,26 +74,26 @@ def _more_ms(row: Bought, previous: Bought) -> str:
     return f"{difference + 0.0:+.2f}"  # + 0.0: not "-0.00"
 
 
-def _top1(row: Bought) -> str:
+def _top1(row: PlanRow) -> str:
     """Return the least agreement of the top class among the outputs."""
     shares = [a.top1 for a in row.outputs.values() if a.top1 is not None]
     return percent(min(shares)) if shares else ""
 
 
-def _tpu_share(row: Bought) -> str:
+def _tpu_share(row: PlanRow) -> str:
     """Return the share of the MACs that runs on the Edge TPU."""
     if row.price is None or row.price.tpu_share is None:
         return ""
     return percent(row.price.tpu_share)
 
 
-def _sqnr(row: Bought) -> str:
+def _sqnr(row: PlanRow) -> str:
     """Return the least signal-to-noise ratio among the outputs, dB."""
     least = min(map(decibels, row.outputs.values()))
     return f"{least:.1f}"
 
 
-_COLUMNS: Mapping[str, Callable[[tuple[Bought, Bought]], str]] = {
+_COLUMNS: Mapping[str, Callable[[tuple[PlanRow, PlanRow]], str]] = {
     "ms more": lambda step: _more_ms(*step),
     "ms": lambda step: _ms(step[0]),
     "dB more": lambda step: f"{step[0].db - step[1].db:+.1f}",
@@ -108,7 +108,7 @@ dB is the mean over samples and outputs; SQNR is of the worst output, over all s
 """
 
 
-def _operations(row: Bought) -> str:
+def _operations(row: PlanRow) -> str:
     """Return the operations that a row moved to float32, or back to int8."""
     if not row.ops:
         return "none"

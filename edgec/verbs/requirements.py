@@ -66,7 +66,7 @@ def _longest_on_tpu(r: ExplainReport) -> str:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class RequiredQuantity:
     """How a figure is made of a report. culprit: what is in the way. whole: what it is
     a part of. share: see Kind.
     """
@@ -105,30 +105,40 @@ _ALL_MACS = _ours(lambda c: c.macs)
 _ALL_OPS = _ours(lambda c: c.ops)
 _ALL_MS = _ours(lambda c: c.est_ms)
 
-FIGURES: Mapping[str, Quantity] = {
-    "tpu.macs": Quantity(_ours(lambda c: c.tpu_macs), _macs, _ALL_MACS, share=True),
-    "tpu.ops": Quantity(_ours(lambda c: c.tpu_ops), _slow, _ALL_OPS, share=True),
-    "tpu.segments": Quantity(
+FIGURES: Mapping[str, RequiredQuantity] = {
+    "tpu.macs": RequiredQuantity(
+        _ours(lambda c: c.tpu_macs), _macs, _ALL_MACS, share=True
+    ),
+    "tpu.ops": RequiredQuantity(
+        _ours(lambda c: c.tpu_ops), _slow, _ALL_OPS, share=True
+    ),
+    "tpu.segments": RequiredQuantity(
         _ours(lambda c: c.tpu_segments), _slow, lambda r: len(r.segments)
     ),
-    "tpu.ms": Quantity(_ours(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"),
-    "tpu.parameters": Quantity(
+    "tpu.ms": RequiredQuantity(
+        _ours(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"
+    ),
+    "tpu.parameters": RequiredQuantity(
         _total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"
     ),
-    "tpu.streamed": Quantity(
+    "tpu.streamed": RequiredQuantity(
         _total("tpu_streamed_bytes"),
         _longest_on_tpu,
         _total("tpu_parameter_bytes"),
         "B",
     ),
-    "cpu.macs": Quantity(
+    "cpu.macs": RequiredQuantity(
         _ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS, share=True
     ),
-    "cpu.ops": Quantity(_ours(lambda c: c.ops - c.tpu_ops), _slow, _ALL_OPS),
-    "cpu.ms": Quantity(_ours(lambda c: c.cpu_ms), _slow, _ALL_MS, "ms"),
-    "uncertain.ops": Quantity(_ours(lambda c: c.uncertain_ops), _unsure, _ALL_OPS),
-    "segments": Quantity(lambda r: len(r.segments), _slow),
-    "ms": Quantity(_ALL_MS, lambda r: _slow(r) or _longest_on_tpu(r), unit="ms"),
+    "cpu.ops": RequiredQuantity(_ours(lambda c: c.ops - c.tpu_ops), _slow, _ALL_OPS),
+    "cpu.ms": RequiredQuantity(_ours(lambda c: c.cpu_ms), _slow, _ALL_MS, "ms"),
+    "uncertain.ops": RequiredQuantity(
+        _ours(lambda c: c.uncertain_ops), _unsure, _ALL_OPS
+    ),
+    "segments": RequiredQuantity(lambda r: len(r.segments), _slow),
+    "ms": RequiredQuantity(
+        _ALL_MS, lambda r: _slow(r) or _longest_on_tpu(r), unit="ms"
+    ),
 }
 """Parameters are bytes; their share is of the on-chip memory."""
 

@@ -15,7 +15,7 @@ from edgec.ops.shape import Reshape
 from edgec.ops.softmax import Softmax
 from edgec.ops.unary import HardSwish, Logistic, Relu
 from edgec.quantize.change.functions import functions
-from edgec.quantize.change.range_costs import Drawn
+from edgec.quantize.change.range_costs import SampledWindows
 from edgec.quantize.change.state import QuantizationState, RecipeStep
 from edgec.quantize.change.steps.choose import Choose
 from edgec.quantize.change.steps.minmax import MinMaxRanges
@@ -126,7 +126,7 @@ def test_histograms_give_functions_their_power() -> None:
     function's own size.
     """
     from edgec.quantize.change.histograms import Histogram
-    from edgec.quantize.change.range_costs import judges
+    from edgec.quantize.change.range_costs import range_costs
 
     net = Net("power", 6)
     y = net.conv(net.input(1, 6, 6, 3), 4, act="none")
@@ -134,7 +134,7 @@ def test_histograms_give_functions_their_power() -> None:
     x: Array = np.random.default_rng(0).uniform(-10, 1, 100_000).astype(np.float32)
     h = Histogram((-10.0, 1.0))
     h.add(x)
-    told = judges(graph, graph.users(), y, h, {}, set())
+    told = range_costs(graph, graph.users(), y, h, {}, set())
     (judge,) = told.of_functions
     assert told.own is None
     assert judge((-0.01, 1.0)) < 0.01 * judge((-10.0, 1.0))
@@ -148,7 +148,7 @@ def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
     parts = [
         (np.zeros((8, 2), np.float32), np.full(8, 3, np.float32)) for _ in range(4)
     ]
-    drawn = Drawn.of(parts)
+    drawn = SampledWindows.of(parts)
     even = np.ones((32, 2))
     one = np.zeros((32, 2))
     one[:8] = 2.0

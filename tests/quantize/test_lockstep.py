@@ -15,13 +15,13 @@ from edgec.compiler.native import HostRunners, NativeGraph, native_compiler
 from edgec.ir import Array, Graph, Op, Run, Value, interp
 from edgec.ir.types import dequantize
 from edgec.ops.conv import Conv2D
-from edgec.quantize.change.products import Products, products
+from edgec.quantize.change.products import LinearLayer, linear_layers
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
 from edgec.quantize.change.steps.bias import BiasCorrection
 from edgec.quantize.change.steps.gptq import Gptq
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.observe.calibration import Sample
-from edgec.quantize.observe.lockstep import living, together
+from edgec.quantize.observe.lockstep import living, run_together
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 
@@ -43,14 +43,16 @@ def bare() -> Graph:
 GRAPHS = [*(make() for make in NETS.values()), random_net(3), random_net(8), bare()]
 
 
-def matrix(p: Products, w: Value) -> Array:
+def matrix(p: LinearLayer, w: Value) -> Array:
     assert w.const is not None
     return p.matrix(
         dequantize(w.const, w.type) if w.type.is_quantized else w.const
     ).astype(np.float64)
 
 
-def means(graph: Graph, p: Products, x: Value, tries: Sequence[Sample]) -> list[Array]:
+def means(
+    graph: Graph, p: LinearLayer, x: Value, tries: Sequence[Sample]
+) -> list[Array]:
     """The mean window of what an op reads in each sample, of a float or an int8 graph."""
     found: list[Array] = []
 
@@ -70,7 +72,7 @@ def one_by_one(work: QuantizationState) -> dict[Op, Array]:
     by `interp`.
     """
     work = replace(work)
-    for op, p in products(work.int8().twins).items():
+    for op, p in linear_layers(work.int8().twins).items():
         int8 = work.int8()
         twin = int8.twins[op]
         wanted = means(work.graph, p, op.inputs[0], work.samples)
@@ -144,7 +146,7 @@ def test_an_error_ends_all_runs() -> None:
         raise KeyError(v.name)
 
     with pytest.raises(KeyError, match=graph.ops[1].inputs[0].name):
-        together(
+        run_together(
             lambda s, see: interp(graph, s, see),
             samples(graph, 5),
             {graph.ops[1].inputs[0]},

@@ -24,8 +24,14 @@ from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.float_ops.limits import Limits, Price
-from edgec.quantize.float_ops.op_groups import OpGroup, runs, units
-from edgec.quantize.float_ops.plan import Fold, Market, Planner, PrecisionPlan, leaving
+from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_groups
+from edgec.quantize.float_ops.plan import (
+    FloatCandidates,
+    Fold,
+    Planner,
+    PrecisionPlan,
+    leave_in_float,
+)
 from edgec.quantize.observe.accuracy import Agreement, tally
 from edgec.quantize.select.apply import PrecisionBudget, QuantizedModel, apply_recipe
 from tests.quantize.nets import NETS, Net, random_net, samples
@@ -175,7 +181,7 @@ def test_nothing_in_int8_is_the_float_model() -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_units_hold_every_op_once_and_one_product_at_most(name: str) -> None:
     graph = NETS[name]()
-    found = units(graph, graph.ops)
+    found = op_groups(graph, graph.ops)
     assert sorted(names([op for u in found for op in u.ops])) == sorted(
         names(graph.ops)
     )
@@ -185,11 +191,11 @@ def test_units_hold_every_op_once_and_one_product_at_most(name: str) -> None:
 def test_runs_are_neighbours_of_all_lengths() -> None:
     graph = NETS["chain"]()
     every = [OpGroup((op,)) for op in graph.ops]
-    found = [*runs(every, every)]
+    found = [*neighbour_runs(every, every)]
     assert {len(r) for r in found} == {1, 2, 3}
-    assert [*runs(every, every[:1] + every[2:])].count([every[0], every[2]]) == 1, (
-        "around what is gone"
-    )
+    assert [*neighbour_runs(every, every[:1] + every[2:])].count(
+        [every[0], every[2]]
+    ) == 1, "around what is gone"
 
 
 # ---- plans
@@ -467,12 +473,12 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     tries = samples(graph, 8)
     line = StepPipeline(QuantizationState(graph, tries))
     planner = Planner(
-        [Fold(lambda names: line.of(leaving(FAST.candidates[0], names)), tries)],
+        [Fold(lambda names: line.of(leave_in_float(FAST.candidates[0], names)), tries)],
         line.of(FAST.candidates[0]),
         Limits(min_sqnr=20),
         priced(),
     )
-    market = Market.of(planner.rough, tries)
+    market = FloatCandidates.of(planner.rough, tries)
     every = OpGroup(tuple(planner.rough.graph.ops))
     rows = [planner.bought((), OpGroup(())), planner.bought(every.names, every)]
     back = [*planner.not_needed(market, rows)]

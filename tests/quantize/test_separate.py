@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from edgec.ir import Graph, interp, verify
 from edgec.ops.unary import HardSwish, Relu
-from edgec.quantize.change.channel_groups import part, strands, whole
+from edgec.quantize.change.channel_groups import part, splittable_paths, whole
 from edgec.quantize.change.domains import int8_ops
 from edgec.quantize.change.steps.equalize import Equalize
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.change.steps.separate import Separate
-from edgec.quantize.float_ops.op_groups import units
+from edgec.quantize.float_ops.op_groups import op_groups
 from edgec.schedule.kernels.dwconv2d import BLOCK
 from tests.quantize.nets import Net, db, samples, swish, worked
 
@@ -60,7 +60,7 @@ def test_any_parts_of_a_strand_compute_what_it_did(
 ) -> None:
     graph = swish(gate=gate)
     twin = graph.copy()
-    (strand,) = strands(twin)
+    (strand,) = splittable_paths(twin)
     orders = part(twin, strand, np.array_split(np.array(order), count))
     assert orders is not None
     verify(twin, "imported")
@@ -154,7 +154,7 @@ def test_parts_are_called_by_the_name_of_the_whole() -> None:
     assert [
         op.output.name for op in worked(graph, Separate(), Precision((one,))).precision
     ] == [one]
-    every = units(work.graph, int8_ops(work.graph, work.extremes()))
+    every = op_groups(work.graph, int8_ops(work.graph, work.extremes()))
     assert len([u for u in every if names[0] in u.names]) == 1
     assert sorted(n for u in every for n in u.names) == sorted(
         {n for u in every for n in u.names}

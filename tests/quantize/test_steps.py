@@ -25,7 +25,7 @@ from edgec.quantize.change.histograms import (
     percentile,
 )
 from edgec.quantize.change.params import activation_quant
-from edgec.quantize.change.products import Products, apply, products
+from edgec.quantize.change.products import LinearLayer, apply, linear_layers
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState, RecipeStep
 from edgec.quantize.change.steps import narrow, steps
@@ -89,7 +89,7 @@ def product(name: str) -> tuple[Op, Array]:
 @pytest.mark.parametrize("name", OPS)
 def test_products_are_what_the_op_computes(name: str) -> None:
     op, x = product(name)
-    p = Products(op)
+    p = LinearLayer(op)
     w = op.inputs[1].const
     assert w is not None
     np.testing.assert_array_equal(p.weights(p.matrix(w)), w)
@@ -113,7 +113,7 @@ def test_windows_by_size_stand_for_all(name: str) -> None:
     op, x = product(name)
     x = x.copy()
     x[(0,) * (x.ndim - 1) + (1,)] = 500.0
-    p = Products(op)
+    p = LinearLayer(op)
     every = p.windows(x, 10**6, np.random.default_rng(0))
     power = float(np.square(every).sum())
     got = [
@@ -224,7 +224,7 @@ def test_choose_takes_fewer_windows_of_wide_depthwise_layers() -> None:
         DepthwiseConv2D(pads=(1, 1, 1, 1)), x, net.const(1, 3, 3, 512), net.const(512)
     )
     work = worked(net.done(net.conv(y, 4, 1, act="none")), count=8)
-    windows = Choose()._windows(work, products(work.graph.ops))
+    windows = Choose()._windows(work, linear_layers(work.graph.ops))
     wide, dense = windows.values()
     assert wide.rows.nbytes <= 5 << 20
     assert len(wide.rows) >= 200

@@ -41,7 +41,7 @@ def whole(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Strand:
+class SplittablePath:
     """maker: a dense convolution. between: what is computed of its result alone, each
     element by itself. reader: the depthwise convolution that reads the last of these,
     and nothing else reads any.
@@ -62,14 +62,14 @@ class Strand:
         return self.reader.inputs[0]
 
 
-def strands(graph: Graph) -> Iterator[Strand]:
+def splittable_paths(graph: Graph) -> Iterator[SplittablePath]:
     """Those whose channels keep no factor."""
     users = graph.users()
     factors = Factors(graph)
     for at, op in enumerate(graph.ops):
         if not (isinstance(op.spec, Conv2D) and dense(op)):
             continue
-        found = _strand(op, graph.ops[at + 1 :], users)
+        found = _splittable_path(op, graph.ops[at + 1 :], users)
         if found is None or any(
             v in graph.outputs for o in (op, *found.between) for v in o.outputs
         ):
@@ -79,9 +79,9 @@ def strands(graph: Graph) -> Iterator[Strand]:
             yield found
 
 
-def _strand(
+def _splittable_path(
     maker: Op, behind: Sequence[Op], users: Mapping[Value, Sequence[Op]]
-) -> Strand | None:
+) -> SplittablePath | None:
     """What begins with an op. behind: the ops after it, each after all that it reads."""
     values = {maker.output}
     between = list[Op]()
@@ -105,10 +105,12 @@ def _strand(
         return None
     plain = all(v.const is not None for v in readers[0].inputs[1:])
     single = readers[0].output.type.shape[-1] == maker.output.type.shape[-1]
-    return Strand(maker, between, readers[0]) if plain and single else None
+    return SplittablePath(maker, between, readers[0]) if plain and single else None
 
 
-def part(graph: Graph, strand: Strand, parts: Parts) -> Mapping[str, Array] | None:
+def part(
+    graph: Graph, strand: SplittablePath, parts: Parts
+) -> Mapping[str, Array] | None:
     """Give each part of the channels a strand of its own; their results are joined.
 
     The graph is changed.
@@ -154,7 +156,7 @@ def filled(numbers: Array) -> Array:
     return np.resize(numbers, max(len(numbers), _BLOCK))
 
 
-def _twin(graph: Graph, strand: Strand, numbers: Array, part_: int) -> Value:
+def _twin(graph: Graph, strand: SplittablePath, numbers: Array, part_: int) -> Value:
     """The strand on some of its channels, right before the reader; returns its result."""
     twins = dict[Value, Value]()
     of = filled(numbers)

@@ -23,16 +23,16 @@ _BY_SIZE = 0.5
 _DENSE = (Conv2D, DepthwiseConv2D, FullyConnected)
 
 
-def products(ops: Iterable[Op]) -> dict[Op, Products]:
+def linear_layers(ops: Iterable[Op]) -> dict[Op, LinearLayer]:
     """Of those of these float ops that are such products."""
     return {
-        op: Products(op)
+        op: LinearLayer(op)
         for op in ops
         if isinstance(op.spec, _DENSE) and op.inputs[1].const is not None
     }
 
 
-def readers(ops: Iterable[Op]) -> Mapping[Value, Sequence[Op]]:
+def consumers(ops: Iterable[Op]) -> Mapping[Value, Sequence[Op]]:
     """The ops by the value whose windows they read: what an observer asks for each
     value that it is shown.
     """
@@ -43,7 +43,7 @@ def readers(ops: Iterable[Op]) -> Mapping[Value, Sequence[Op]]:
 
 
 @dataclass(frozen=True)
-class Products:
+class LinearLayer:
     """One op, of the float graph or its int8 twin."""
 
     op: Op

@@ -13,25 +13,25 @@ from edgec.ir import Array, Graph, Op, Value
 from edgec.quantize.change.functions import Function, functions, softmax
 from edgec.quantize.change.histograms import Histogram, noise
 from edgec.quantize.change.params import activation_quant
-from edgec.quantize.change.products import Products, apply
+from edgec.quantize.change.products import LinearLayer, apply
 from edgec.quantize.observe.ranges import Range
 
-Judge = Callable[[Range], float]
+RangeCost = Callable[[Range], float]
 
 
 @dataclass(frozen=True)
-class Judges:
+class RangeCosts:
     """of_products: of the layers that read it, on windows. of_rows: of softmaxes.
     of_functions: of what is computed from the value alone, element by element. own: of
     the value itself, where something else reads it.
     """
 
-    of_products: Sequence[Judge]
-    of_rows: Sequence[Judge]
-    of_functions: Sequence[Judge]
-    own: Judge | None
+    of_products: Sequence[RangeCost]
+    of_rows: Sequence[RangeCost]
+    of_functions: Sequence[RangeCost]
+    own: RangeCost | None
 
-    def __iter__(self) -> Iterator[Judge]:
+    def __iter__(self) -> Iterator[RangeCost]:
         yield from (
             *self.of_products,
             *self.of_rows,
@@ -41,7 +41,7 @@ class Judges:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledWindows:
     """What was drawn of a value over all samples. rows: [n, …]; weights: how many each
     stands for; samples: whose each is.
     """
@@ -51,7 +51,7 @@ class Drawn:
     samples: Array
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Array, Array]]) -> Drawn:
+    def of(cls, parts: Sequence[tuple[Array, Array]]) -> SampledWindows:
         """Of the rows and weights of each sample."""
         rows, weights = zip(*parts, strict=True)
         numbers = np.repeat(np.arange(len(parts)), [len(w) for w in weights])
@@ -75,21 +75,21 @@ class Drawn:
         )
 
 
-def total(every: Iterable[Judge]) -> Judge:
+def total(every: Iterable[RangeCost]) -> RangeCost:
     """The sum of what they tell."""
     some = [*every]
     return lambda r: sum(judge(r) for judge in some)
 
 
-def judges(
+def range_costs(
     graph: Graph,
     users: Mapping[Value, Sequence[Op]],
     v: Value,
     h: Histogram,
-    windows: Mapping[Op, Drawn],
+    windows: Mapping[Op, SampledWindows],
     same: Set[Op],
     clipping: float = 1.0,
-) -> Judges:
+) -> RangeCosts:
     """Of one value. users: of the graph. windows: some, by layer. same: ops that bring
     what they read and write to one scale; what they write has judges of its own.
     clipping: how many times what is clipped counts: its error, unlike that of rounding,
@@ -101,9 +101,9 @@ def judges(
     others = [
         op for op in used if op not in layers and op not in told and op not in same
     ]
-    return Judges(
+    return RangeCosts(
         [
-            _product(Products(op), windows[op], clipping)
+            _product(LinearLayer(op), windows[op], clipping)
             for op in layers
             if softmax(op) is None
         ],
@@ -129,7 +129,7 @@ def _ends(r: Range) -> Range:
     return low, high
 
 
-def _product(p: Products, drawn: Drawn, clipping: float) -> Judge:
+def _product(p: LinearLayer, drawn: SampledWindows, clipping: float) -> RangeCost:
     w = p.op.inputs[1].const
     assert w is not None
     matrix = p.matrix(w)
@@ -152,13 +152,13 @@ def _product(p: Products, drawn: Drawn, clipping: float) -> Judge:
     return judge
 
 
-def _rows(see: Function, drawn: Drawn) -> Judge:
+def _rows(see: Function, drawn: SampledWindows) -> RangeCost:
     want = see(drawn.rows)
     power = drawn.total(want) or 1.0
     return lambda r: drawn.worse(see(_rounded(drawn.rows, r)) - want) / power
 
 
-def _function(see: Function, h: Histogram, clipping: float) -> Judge:
+def _function(see: Function, h: Histogram, clipping: float) -> RangeCost:
     centres = h.centres.astype(np.float32)
     want = see(centres).astype(np.float64)
     power = float((h.counts * want**2).sum()) or 1.0
@@ -180,6 +180,6 @@ def _function(see: Function, h: Histogram, clipping: float) -> Judge:
     return judge
 
 
-def _own(h: Histogram, clipping: float) -> Judge:
+def _own(h: Histogram, clipping: float) -> RangeCost:
     power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
     return lambda r: noise(h, r, clipping) / power

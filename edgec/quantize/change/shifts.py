@@ -9,31 +9,31 @@ from dataclasses import dataclass
 
 from edgec.ir import Graph, Value
 from edgec.ops.matmul import FullyConnected
-from edgec.quantize.change.products import Products, products
+from edgec.quantize.change.products import LinearLayer, linear_layers
 
 
 @dataclass(frozen=True)
-class ChannelLink:
+class Shiftable:
     """What is around such a value. maker: adds to its bias. readers: take from theirs
     what becomes of it there, for all windows the same: nothing lies between, and no
     window has padding, which nobody moves.
     """
 
-    maker: Products
-    readers: Sequence[Products]
+    maker: LinearLayer
+    readers: Sequence[LinearLayer]
 
 
-def links(graph: Graph) -> dict[Value, ChannelLink]:
+def shiftable_values(graph: Graph) -> dict[Value, Shiftable]:
     """Of a graph: in networks of separable convolutions most of what depthwise ones
     write.
     """
     layers = {
         op: p
-        for op, p in products(graph.ops).items()
+        for op, p in linear_layers(graph.ops).items()
         if all(v.const is not None for v in op.inputs[1:])
     }
     users = graph.users()
-    found = dict[Value, ChannelLink]()
+    found = dict[Value, Shiftable]()
     for op, maker in layers.items():
         v = op.output
         readers = [
@@ -43,11 +43,11 @@ def links(graph: Graph) -> dict[Value, ChannelLink]:
         ]
         plain = getattr(op.spec, "act", "none") == "none" and v not in graph.outputs
         if plain and readers and len(readers) == len(users[v]):
-            found[v] = ChannelLink(maker, readers)
+            found[v] = Shiftable(maker, readers)
     return found
 
 
-def _reads_whole(p: Products) -> bool:
+def _reads_whole(p: LinearLayer) -> bool:
     """Whether each window holds channels of the input alone."""
     if isinstance(p.op.spec, FullyConnected):
         return p.op.inputs[0].type.shape[-1] == p.depth

@@ -49,7 +49,7 @@ class OpGroup:
         return cls(tuple(op for p in parts for op in p.ops))
 
 
-def units(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
+def op_groups(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
     """Each product of weights with what is computed from it before the next; what no
     product reads is by itself. Parts of channels (`separate`) stay together.
     """
@@ -81,7 +81,9 @@ def units(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
     return [OpGroup(tuple(some)) for some in found]
 
 
-def runs(every: Sequence[OpGroup], there: Sequence[OpGroup]) -> Iterator[list[OpGroup]]:
+def neighbour_runs(
+    every: Sequence[OpGroup], there: Sequence[OpGroup]
+) -> Iterator[list[OpGroup]]:
     """Runs of all lengths of a series that begins 1, 2, 3, 4, 6, 8, 12, 16, with those
     of their units that are still `there`, in the graph's order; and all of them.
     """

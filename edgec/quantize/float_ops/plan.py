@@ -26,7 +26,7 @@ from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.bias import BiasCorrection
 from edgec.quantize.change.steps.precision import Precision
 from edgec.quantize.float_ops.limits import Limits, Price, decibels
-from edgec.quantize.float_ops.op_groups import OpGroup, runs, units
+from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_groups
 from edgec.quantize.observe.accuracy import Agreement, Tally, tally
 from edgec.quantize.observe.calibration import Sample
 from edgec.steps import each
@@ -57,7 +57,7 @@ _TOP_DB = 100.0
 
 
 @dataclass(frozen=True)
-class Bought:
+class PlanRow:
     """One row of a plan: the ops that were left in float next (or made int8 again,
     where `back`), and what the model was then. db: signal to noise, the mean over
     samples and outputs. outputs: over all samples.
@@ -98,7 +98,7 @@ class PrecisionPlan:
     """
 
     limits: Limits
-    rows: tuple[Bought, ...]
+    rows: tuple[PlanRow, ...]
     samples: int
     worth_db: float = 0.0
 
@@ -146,7 +146,9 @@ class Planner:
         """
         rows = [self.bought((), OpGroup(()))]
         if not self._reached(rows[0]):
-            market = Market.of(self.rough, [s for f in self.folds for s in f.held])
+            market = FloatCandidates.of(
+                self.rough, [s for f in self.folds for s in f.held]
+            )
             for _ in range(_MOST):
                 found = self._best(market, rows)
                 if found is None:
@@ -165,10 +167,10 @@ class Planner:
             self.limits, tuple(rows), sum(len(f.held) for f in self.folds)
         )
 
-    def _reached(self, row: Bought) -> bool:
+    def _reached(self, row: PlanRow) -> bool:
         return self.limits.goals and not any(self.limits.misses(row.outputs))
 
-    def bought(self, floats: Names, unit: OpGroup, *, back: bool = False) -> Bought:
+    def bought(self, floats: Names, unit: OpGroup, *, back: bool = False) -> PlanRow:
         """The model as it would be with these in float, measured."""
         tallies = dict[str, Tally]()
         ratios = list[float]()
@@ -184,11 +186,11 @@ class Planner:
             if self.price is not None and price is None:
                 price = self.price(int8)
         db = float(np.mean(decibels_of(np.array(ratios))))
-        return Bought(
+        return PlanRow(
             unit, db, price, {n: t.result() for n, t in tallies.items()}, back
         )
 
-    def _best(self, market: Market, rows: Sequence[Bought]) -> OpGroup | None:
+    def _best(self, market: FloatCandidates, rows: Sequence[PlanRow]) -> OpGroup | None:
         """The run that buys most for its time, of what the budget has room for."""
         now = rows[-1]
         left = _floats(rows)
@@ -224,7 +226,7 @@ class Planner:
                 return best
         return None
 
-    def _missing(self, row: Bought) -> float:
+    def _missing(self, row: PlanRow) -> float:
         """How many dB are wanted yet; _STEP_DB where that cannot be told."""
         short = max(
             (self.limits.needed_db(a) - decibels(a) for a in row.outputs.values()),
@@ -232,7 +234,9 @@ class Planner:
         )
         return short if 0 < short < math.inf else _STEP_DB
 
-    def not_needed(self, market: Market, rows: Sequence[Bought]) -> Iterator[Bought]:
+    def not_needed(
+        self, market: FloatCandidates, rows: Sequence[PlanRow]
+    ) -> Iterator[PlanRow]:
         """What the goal is reached without after all, now that others are in float:
         large runs first.
         """
@@ -257,12 +261,12 @@ class Planner:
                 yield row
 
     def _spare(
-        self, market: Market, now: Bought, left: Names, vain: set[OpGroup]
+        self, market: FloatCandidates, now: PlanRow, left: Names, vain: set[OpGroup]
     ) -> OpGroup | None:
         """The run of most work that the goal should be reached without. vain: those
         that were tried.
         """
-        there = [u for u in market.units if {*u.names} & {*left}]
+        there = [u for u in market.groups if {*u.names} & {*left}]
         int8 = {op for op in market.simulation.ops if op.outputs[0].name not in left}
         base = market.noise(int8, SENSED).reshape(-1, len(now.outputs)).mean(0)
         ratios = np.array(
@@ -272,8 +276,10 @@ class Planner:
             [10 ** (-self.limits.needed_db(a) / 10) for a in now.outputs.values()]
         )
         likely = list[OpGroup]()
-        for run in dict.fromkeys(OpGroup.of(r) for r in runs(market.units, there)):
-            more = sum(market.alone[u] for u in market.units if {*u.ops} <= {*run.ops})
+        for run in dict.fromkeys(
+            OpGroup.of(r) for r in neighbour_runs(market.groups, there)
+        ):
+            more = sum(market.alone[u] for u in market.groups if {*u.ops} <= {*run.ops})
             grown = np.asarray(more).reshape(-1, len(now.outputs)).mean(0) / np.maximum(
                 base, 10 ** (-_TOP_DB / 10)
             )
@@ -287,7 +293,7 @@ class Planner:
             vain.add(run)
         return None
 
-    def _out_of_reach(self, last: Bought) -> EdgecError:
+    def _out_of_reach(self, last: PlanRow) -> EdgecError:
         misses = "; ".join(self.limits.misses(last.outputs))
         if last.price is None:
             cost = ""
@@ -303,7 +309,7 @@ class Planner:
 
 
 @dataclass
-class Market:
+class FloatCandidates:
     """What there is to buy: units in order, and the noise that each adds to each
     sample's outputs. refused: runs that did not keep their promise.
     """
@@ -311,16 +317,16 @@ class Market:
     simulation: Simulation
     samples: Sequence[Sample]
     want: Sequence[Mapping[str, Array]]
-    units: Sequence[OpGroup]
+    groups: Sequence[OpGroup]
     alone: Mapping[OpGroup, Array] = field(default_factory=dict)
     refused: set[OpGroup] = field(default_factory=set)
 
     @classmethod
-    def of(cls, work: QuantizationState, samples: Sequence[Sample]) -> Market:
+    def of(cls, work: QuantizationState, samples: Sequence[Sample]) -> FloatCandidates:
         """Measure each unit of a model with all others in float."""
         simulation = Simulation(work)
         run = work.run()
-        found = units(work.graph, simulation.ops)
+        found = op_groups(work.graph, simulation.ops)
         market = cls(simulation, samples, [*outputs(run, samples)], found)
         some = each(found, len(found), "measure sensitivity", work.say)
         market.alone = {u: market.noise(u.ops, SENSED) for u in some}
@@ -329,7 +335,7 @@ class Market:
     @property
     def work(self) -> int:
         """Of all."""
-        return sum(u.work for u in self.units)
+        return sum(u.work for u in self.groups)
 
     def noise(
         self,
@@ -352,13 +358,13 @@ class Market:
         """The runs of least work that should buy all that is missing, half of it, …;
         all that is left for 0.
         """
-        there = [u for u in self.units if not {*u.names} & {*left}]
+        there = [u for u in self.groups if not {*u.names} & {*left}]
         everything = OpGroup.of(there)
         if not missing or not there:
             return [everything] if there and everything not in self.refused else []
         whole = np.maximum(sum(self.alone[u] for u in there), 1e-30)
         cheapest: dict[float, OpGroup] = {}
-        for run in runs(self.units, there):
+        for run in neighbour_runs(self.groups, there):
             gain = float(
                 np.mean(
                     -decibels_of(whole)
@@ -374,11 +380,11 @@ class Market:
         return [*dict.fromkeys(cheapest.values())]
 
 
-def _cheaper(row: Bought, old: Bought) -> bool:
+def _cheaper(row: PlanRow, old: PlanRow) -> bool:
     return row.price is None or old.price is None or row.price.ms < old.price.ms
 
 
-def _floats(rows: Sequence[Bought]) -> Names:
+def _floats(rows: Sequence[PlanRow]) -> Names:
     """The names of what is in float after them."""
     left: dict[str, None] = {}
     for row in rows[1:]:
@@ -408,7 +414,7 @@ def decibels_of(ratios: Array) -> Array:
     return np.asarray(-10 * np.log10(np.maximum(ratios, 10 ** (-_TOP_DB / 10))))
 
 
-def leaving(candidate: Candidate, names: Names) -> Candidate:
+def leave_in_float(candidate: Candidate, names: Names) -> Candidate:
     """The candidate with these ops in float too."""
     if not names:
         return candidate
@@ -421,7 +427,7 @@ def leaving(candidate: Candidate, names: Names) -> Candidate:
     return candidate.also(Precision(names))
 
 
-def within(
+def plan_within(
     limits: Limits,
     candidate: Candidate,
     parts: Sequence[tuple[QuantizationState, Sequence[Sample]]],
@@ -434,7 +440,7 @@ def within(
 
     def fold(work: QuantizationState, held: Sequence[Sample]) -> Fold:
         line = StepPipeline(work)
-        return Fold(lambda names: line.of(leaving(candidate, names)), held)
+        return Fold(lambda names: line.of(leave_in_float(candidate, names)), held)
 
     quick = tuple(
         replace(s, inherited=False) if isinstance(s, BiasCorrection) else s

@@ -16,8 +16,8 @@ import numpy as np
 from edgec.ir import Array
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.float_ops.limits import Limits, Price
-from edgec.quantize.float_ops.op_groups import OpGroup, runs
-from edgec.quantize.float_ops.plan import SENSED, Market, Pricer, decibels_of
+from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
+from edgec.quantize.float_ops.plan import SENSED, FloatCandidates, Pricer, decibels_of
 
 _PRICED = 12
 """Runs of neighbours that are priced to find one of them."""
@@ -44,7 +44,7 @@ def spend(work: QuantizationState, price: Pricer, slowdown: float) -> SpentBudge
     """The ops that buy most for at most `slowdown` (0.1) of the estimated time of the
     int8 model more, where the Edge TPU loses nothing. work: after all steps.
     """
-    market = Market.of(work, work.samples[:SENSED])
+    market = FloatCandidates.of(work, work.samples[:SENSED])
     now = price(market.simulation.graph(market.simulation.ops))
     first = now
     limits = Limits(max_ms=first.ms * (1 + slowdown), min_tpu_share=first.tpu_share)
@@ -62,15 +62,19 @@ def spend(work: QuantizationState, price: Pricer, slowdown: float) -> SpentBudge
 
 
 def _best(
-    market: Market, left: Sequence[OpGroup], now: Price, limits: Limits, price: Pricer
+    market: FloatCandidates,
+    left: Sequence[OpGroup],
+    now: Price,
+    limits: Limits,
+    price: Pricer,
 ) -> tuple[OpGroup, Price] | None:
     """The run that buys most for its time, of those that there is room for."""
     gone = {op for u in left for op in u.ops}
-    there = [u for u in market.units if not gone & {*u.ops}]
-    room = _MACS * sum(_macs(u) for u in market.units) - sum(map(_macs, left))
+    there = [u for u in market.groups if not gone & {*u.ops}]
+    room = _MACS * sum(_macs(u) for u in market.groups) - sum(map(_macs, left))
     whole = np.maximum(sum(market.alone[u] for u in there), 1e-30)
     gains: dict[OpGroup, float] = {}
-    for run in runs(market.units, there):
+    for run in neighbour_runs(market.groups, there):
         unit = OpGroup.of(run)
         if unit not in gains and _macs(unit) <= room:
             gain = float(
@@ -92,7 +96,7 @@ def _best(
     return best
 
 
-def _less(whole: Array, run: Sequence[OpGroup], market: Market) -> Array:
+def _less(whole: Array, run: Sequence[OpGroup], market: FloatCandidates) -> Array:
     return np.maximum(whole - sum(market.alone[u] for u in run), 0.0)
 
 

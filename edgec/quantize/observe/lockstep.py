@@ -13,7 +13,7 @@ from edgec.ir import Array, Graph, Run, Value
 from edgec.quantize.observe.calibration import Sample
 
 
-def together(
+def run_together(
     run: Run,
     samples: Sequence[Sample],
     at: Container[Value],

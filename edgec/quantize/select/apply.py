@@ -22,7 +22,13 @@ from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
 from edgec.quantize.float_ops.limits import Limits, Price
 from edgec.quantize.float_ops.op_groups import OpGroup
-from edgec.quantize.float_ops.plan import Bought, PrecisionPlan, Pricer, leaving, within
+from edgec.quantize.float_ops.plan import (
+    PlanRow,
+    PrecisionPlan,
+    Pricer,
+    leave_in_float,
+    plan_within,
+)
 from edgec.quantize.float_ops.spending import spend
 from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
@@ -198,12 +204,12 @@ def apply_recipe(
     plan = selected.plan
     if budget.limits:
         parts = [*held_out_parts(pipeline.state)]
-        plan = within(budget.limits, candidate, parts, budget.price)
+        plan = plan_within(budget.limits, candidate, parts, budget.price)
     guard = recipe.guard
     if plan is not None:
         kept = candidate
-        candidate = leaving(candidate, plan.floats)
-        guard = None if guard is None else leaving(guard, plan.floats)
+        candidate = leave_in_float(candidate, plan.floats)
+        guard = None if guard is None else leave_in_float(guard, plan.floats)
         changed = [candidate if c is kept else c for c in recipe.candidates]
         recipe = replace(recipe, candidates=tuple(changed))
 
@@ -351,10 +357,10 @@ def _spent(
     """
     candidate, before = kept
     spent = spend(made, price, recipe.slowdown)
-    rows = [Bought(OpGroup(()), before.db, spent.first, before.outputs)]
+    rows = [PlanRow(OpGroup(()), before.db, spent.first, before.outputs)]
     if spent.unit.ops:
-        more = leaving(candidate, spent.unit.names)
+        more = leave_in_float(candidate, spent.unit.names)
         after = Tried.of(more, holdout.scores([more])[0])
         if after.db - before.db >= recipe.worth_db:
-            rows.append(Bought(spent.unit, after.db, spent.price, after.outputs))
+            rows.append(PlanRow(spent.unit, after.db, spent.price, after.outputs))
     return PrecisionPlan(spent.limits, tuple(rows), holdout.count, recipe.worth_db)

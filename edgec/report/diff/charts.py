@@ -36,7 +36,7 @@ SERIES = (
 
 
 @dataclass(frozen=True)
-class _Axes:
+class _ChartAxes:
     """The maps of layers and decibels to pixels.
 
     Attributes:
@@ -90,14 +90,14 @@ def along(layers: Sequence[Layer]) -> Markup:
     )
 
 
-def _axes(layers: Sequence[Layer]) -> _Axes:
+def _axes(layers: Sequence[Layer]) -> _ChartAxes:
     """Return axes on which all layers and their ratios have a place."""
     width = max(MIN_WIDTH, LEFT + RIGHT_MARGIN + LAYER_WIDTH * len(layers))
     low = 0.0
     for layer in layers:
         for _, field in SERIES:
             low = min(low, _ratio_or(layer, field, 0.0))
-    return _Axes(len(layers), width, 10 * math.floor(low / 10))
+    return _ChartAxes(len(layers), width, 10 * math.floor(low / 10))
 
 
 def _ratio_or(layer: Layer, field: str, default: float) -> float:
@@ -106,7 +106,7 @@ def _ratio_or(layer: Layer, field: str, default: float) -> float:
     return default if ratio is None else ratio
 
 
-def _lines(layers: Sequence[Layer], axes: _Axes) -> Iterator[Markup]:
+def _lines(layers: Sequence[Layer], axes: _ChartAxes) -> Iterator[Markup]:
     """Yield the line of each series."""
     for name, field in SERIES:
         points = []
@@ -119,7 +119,7 @@ def _lines(layers: Sequence[Layer], axes: _Axes) -> Iterator[Markup]:
             yield html('<path class="line {}" d="M{}"/>', name, path)
 
 
-def _targets(layers: Sequence[Layer], axes: _Axes) -> Iterator[Markup]:
+def _targets(layers: Sequence[Layer], axes: _ChartAxes) -> Iterator[Markup]:
     """Yield an area for each layer, which the page's script makes clickable."""
     for i, layer in enumerate(layers):
         yield html(
@@ -135,7 +135,7 @@ def _targets(layers: Sequence[Layer], axes: _Axes) -> Iterator[Markup]:
         )
 
 
-def _rules(axes: _Axes) -> Iterator[Markup]:
+def _rules(axes: _ChartAxes) -> Iterator[Markup]:
     """Yield a rule and a figure every 10 dB."""
     right = axes.width - RIGHT_MARGIN
     for db in range(int(axes.low), int(CEILING_DB) + 1, 10):

@@ -11,12 +11,17 @@ import numpy as np
 from edgec.ir import Array, Graph, Observe, Op, Quant, Value
 from edgec.ir.types import dequantize
 from edgec.quantize.change.params import quantize_activation
-from edgec.quantize.change.products import Products, product, products, readers
+from edgec.quantize.change.products import (
+    LinearLayer,
+    consumers,
+    linear_layers,
+    product,
+)
 from edgec.quantize.change.rewrite import RoundedParameters, renew
-from edgec.quantize.change.shifts import links
+from edgec.quantize.change.shifts import shiftable_values
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.observe.calibration import chosen, spread
-from edgec.quantize.observe.lockstep import living, together
+from edgec.quantize.observe.lockstep import living, run_together
 
 _AT_ONCE_BYTES = 512 << 20
 """Of the values of the int8 model that are alive at once, of all samples that run
@@ -37,7 +42,7 @@ class BiasCorrection:
     in what those before it still leave: noise in front of a relu is no noise of mean
     zero behind it.
 
-    whole: biases of ops whose readers can make up for it (`links`) are rounded to steps
+    whole: biases of ops whose readers can make up for it (`shiftable_values`) are rounded to steps
     of what they write: where an op reads zeros, as behind a relu most are, its result
     is its bias, and is then exact in all such places, where else it would be off by the
     same part of a step in all of them.
@@ -51,7 +56,7 @@ class BiasCorrection:
 
     def run(self, work: QuantizationState) -> None:
         """Of convolutions and fully connected layers."""
-        layers = products(work.int8().twins)
+        layers = linear_layers(work.int8().twins)
         if layers:
             work.biases = {op: _bias(op) for op in layers}
             if self.inherited:
@@ -60,7 +65,7 @@ class BiasCorrection:
                 work.biases = _alone(work, layers)
 
     def _one_by_one(
-        self, work: QuantizationState, layers: Mapping[Op, Products]
+        self, work: QuantizationState, layers: Mapping[Op, LinearLayer]
     ) -> dict[Op, Array]:
         """Each from what the int8 model reads there that has those before it."""
         int8 = work.int8()
@@ -71,7 +76,7 @@ class BiasCorrection:
         floats = _float_means(work, numbers)
         run = work.runners.int8(int8.graph, len(some))
         floats_of = {int8.twins[op]: op for op in layers}
-        by_value = readers(floats_of)
+        by_value = consumers(floats_of)
         moved = _Moved(work.graph, layers if self.whole else {})
 
         def correct(x: Value, arrays: Sequence[Array]) -> None:
@@ -89,7 +94,7 @@ class BiasCorrection:
                 work.runners.renew(run, twin)
 
         work.say("correct biases")
-        together(run, some, by_value, correct)
+        run_together(run, some, by_value, correct)
         return biases
 
 
@@ -98,15 +103,15 @@ class _Moved:
     biases of their readers.
     """
 
-    def __init__(self, graph: Graph, layers: Mapping[Op, Products]) -> None:
+    def __init__(self, graph: Graph, layers: Mapping[Op, LinearLayer]) -> None:
         self._by = dict[Value, Array]()
         self._free = {
             v
-            for v, link in links(graph).items()
+            for v, link in shiftable_values(graph).items()
             if link.maker.op in layers and all(p.op in layers for p in link.readers)
         }
 
-    def window(self, p: Products) -> Array:
+    def window(self, p: LinearLayer) -> Array:
         """Of what an op reads, [G, D]."""
         by = self._by.get(p.op.inputs[0])
         return np.zeros((p.groups, p.depth)) if by is None else p.everywhere(by)
@@ -166,8 +171,8 @@ def _float_means(work: QuantizationState, numbers: Sequence[int]) -> list[ByOp]:
     """
 
     def find() -> list[ByOp]:
-        layers = products(work.graph.ops)
-        by_value = readers(layers)
+        layers = linear_layers(work.graph.ops)
+        by_value = consumers(layers)
 
         def of_sample(i: int) -> tuple[ByOp, Observe]:
             means = ByOp()
@@ -183,10 +188,12 @@ def _float_means(work: QuantizationState, numbers: Sequence[int]) -> list[ByOp]:
     return work.keep(("means", tuple(numbers)), find)
 
 
-def _alone(work: QuantizationState, layers: Mapping[Op, Products]) -> dict[Op, Array]:
+def _alone(
+    work: QuantizationState, layers: Mapping[Op, LinearLayer]
+) -> dict[Op, Array]:
     """Each from the float model's values, rounded to int8."""
     int8 = work.int8()
-    by_value = readers(layers)
+    by_value = consumers(layers)
     offs = {op: _Off() for op in layers}
 
     def of_sample(i: int) -> tuple[ByOp, Observe]:
@@ -212,7 +219,7 @@ def _alone(work: QuantizationState, layers: Mapping[Op, Products]) -> dict[Op, A
     return {op: _bias(op) + off.agreed() for op, off in offs.items()}
 
 
-def _matrices(p: Products, twin: Op) -> tuple[Array, Array]:
+def _matrices(p: LinearLayer, twin: Op) -> tuple[Array, Array]:
     """The weights of the op and of its twin as reals."""
 
     def matrix(w: Value) -> Array:

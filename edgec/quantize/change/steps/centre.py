@@ -12,7 +12,7 @@ import numpy as np
 
 from edgec.ir import Array, Graph, Op, Value
 from edgec.quantize.change.products import product
-from edgec.quantize.change.shifts import links
+from edgec.quantize.change.shifts import shiftable_values
 from edgec.quantize.change.state import Ends, QuantizationState, over_all
 from edgec.quantize.change.steps.choose import FEW
 from edgec.quantize.observe.ranges import vectors
@@ -38,7 +38,7 @@ class Centre:
         every = len(work.samples)
         found = {
             v: link
-            for v, link in links(work.graph).items()
+            for v, link in shiftable_values(work.graph).items()
             if vectors(v) * every >= FEW
         }
         if not found:

@@ -13,8 +13,13 @@ from edgec.quantize.change.domains import int8_ops
 from edgec.quantize.change.factors import scale_groups
 from edgec.quantize.change.functions import softmax
 from edgec.quantize.change.histograms import METHODS, histograms, mse, search
-from edgec.quantize.change.products import Products, products, readers
-from edgec.quantize.change.range_costs import Drawn, Judge, judges, total
+from edgec.quantize.change.products import LinearLayer, consumers, linear_layers
+from edgec.quantize.change.range_costs import (
+    RangeCost,
+    SampledWindows,
+    range_costs,
+    total,
+)
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.observe.ranges import Range, vectors
 
@@ -61,7 +66,7 @@ class Choose:
     def run(self, work: QuantizationState) -> None:
         """Of every value."""
         found = histograms(work)
-        layers = products(work.graph.ops)
+        layers = linear_layers(work.graph.ops)
         windows = work.keep(
             ("windows", self.windows), lambda: self._windows(work, layers)
         )
@@ -76,7 +81,9 @@ class Choose:
                 ranges.update(dict.fromkeys(values, (room * seen[0], room * seen[1])))
                 continue
             told = [
-                judges(work.graph, users, v, found[v], windows, same, self.clipping)
+                range_costs(
+                    work.graph, users, v, found[v], windows, same, self.clipping
+                )
                 for v in values
             ]
             tries = [union(METHODS[m](found[v]) for v in values) for m in self.methods]
@@ -99,14 +106,14 @@ class Choose:
         work.ranges = ranges
 
     def _best(
-        self, seen: Range, tries: Sequence[Range], every: Sequence[Judge]
+        self, seen: Range, tries: Sequence[Range], every: Sequence[RangeCost]
     ) -> Range:
         cost = total(every)
         totals = {r: cost(r) for r in (seen, *tries)}
         best = min(totals, key=lambda r: totals[r])
         return best if totals[best] < self.than * totals[seen] else seen
 
-    def _count(self, p: Products) -> int:
+    def _count(self, p: LinearLayer) -> int:
         """Of windows.
 
         Fewer where each has many groups: a wide depthwise layer has as many of its own
@@ -117,12 +124,12 @@ class Choose:
         return max(1, min(self.windows, _GROUPED // (p.groups * p.depth)))
 
     def _windows(
-        self, work: QuantizationState, layers: Mapping[Op, Products]
-    ) -> dict[Op, Drawn]:
+        self, work: QuantizationState, layers: Mapping[Op, LinearLayer]
+    ) -> dict[Op, SampledWindows]:
         """Some of each layer, [n, G, D]; of a softmax some rows, [n, C]."""
         soft = [op for op in work.graph.ops if softmax(op) is not None]
         parts: dict[Op, list[tuple[Array, Array]]] = {op: [] for op in (*layers, *soft)}
-        by_value = readers(parts)
+        by_value = consumers(parts)
         numbers = {op: i for i, op in enumerate(work.graph.ops)}
 
         def of_sample(i: int) -> tuple[dict[Op, tuple[Array, Array]], Observe]:
@@ -146,7 +153,9 @@ class Choose:
             for op, drawn in found.items():
                 parts[op].append(drawn)
         # each freed when it is joined: no second copy of all
-        return {op: Drawn.of(some) for op in [*parts] if (some := parts.pop(op))}
+        return {
+            op: SampledWindows.of(some) for op in [*parts] if (some := parts.pop(op))
+        }
 
 
 def shared(

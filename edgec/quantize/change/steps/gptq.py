@@ -14,7 +14,7 @@ import numpy as np
 from edgec.ir import Array, Observe, Op, Quant, Value
 from edgec.ops.fixed_point import round_half_away
 from edgec.quantize.change.params import quantize_activation
-from edgec.quantize.change.products import Products, products, readers
+from edgec.quantize.change.products import LinearLayer, consumers, linear_layers
 from edgec.quantize.change.state import QuantizationState
 
 _BATCH_BYTES = 256 << 20
@@ -47,7 +47,9 @@ class Gptq:
         """Of convolutions and fully connected layers."""
         int8 = work.int8()
         layers = {
-            op: p for op, p in products(int8.twins).items() if _bytes(p) <= _BATCH_BYTES
+            op: p
+            for op, p in linear_layers(int8.twins).items()
+            if _bytes(p) <= _BATCH_BYTES
         }
         found: dict[Op, Array] = {}
         for batch in _batches(layers):
@@ -69,13 +71,13 @@ class Gptq:
     def _moments(
         self,
         work: QuantizationState,
-        batch: Mapping[Op, Products],
+        batch: Mapping[Op, LinearLayer],
         quants: Mapping[Op, Quant | None],
     ) -> dict[Op, Array]:
         """[G, D, D] of each op's windows, in steps of its input: integers, whose sums
         are exact in any order.
         """
-        by_value = readers(batch)
+        by_value = consumers(batch)
         seconds = {
             op: np.zeros((p.groups, p.depth, p.depth)) for op, p in batch.items()
         }
@@ -158,13 +160,13 @@ def _nearest(w: Array) -> Array:
     return np.clip(round_half_away(w), -127, 127)
 
 
-def _bytes(p: Products) -> int:
+def _bytes(p: LinearLayer) -> int:
     return p.groups * p.depth * p.depth * 8
 
 
-def _batches(layers: Mapping[Op, Products]) -> Iterator[Mapping[Op, Products]]:
+def _batches(layers: Mapping[Op, LinearLayer]) -> Iterator[Mapping[Op, LinearLayer]]:
     """As many layers at a time as memory is meant for."""
-    waiting: Sequence[tuple[Op, Products]] = [*layers.items()]
+    waiting: Sequence[tuple[Op, LinearLayer]] = [*layers.items()]
     while waiting:
         taken = 0
         total = 0

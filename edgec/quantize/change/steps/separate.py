@@ -12,8 +12,14 @@ from typing import ClassVar
 import numpy as np
 
 from edgec.ir import Array, Op
-from edgec.quantize.change.channel_groups import Parts, Strand, part, strands, whole
-from edgec.quantize.change.products import Products
+from edgec.quantize.change.channel_groups import (
+    Parts,
+    SplittablePath,
+    part,
+    splittable_paths,
+    whole,
+)
+from edgec.quantize.change.products import LinearLayer
 from edgec.quantize.change.state import Ends, QuantizationState, over_all
 from edgec.quantize.change.steps.choose import FEW
 from edgec.quantize.observe.ranges import vectors
@@ -44,7 +50,9 @@ class Separate:
         """All strands for which it pays."""
         graph = work.graph.copy()
         every = (
-            s for s in strands(graph) if whole(s.maker.output.name) not in work.parts
+            s
+            for s in splittable_paths(graph)
+            if whole(s.maker.output.name) not in work.parts
         )
         found = [s for s in every if vectors(s.last) * len(work.samples) >= FEW]
         if not found:
@@ -60,7 +68,7 @@ class Separate:
             work.graph = graph
             work.parts = {**work.parts, **done}
 
-    def _parts(self, strand: Strand, widths: Mapping[str, Array]) -> Parts:
+    def _parts(self, strand: SplittablePath, widths: Mapping[str, Array]) -> Parts:
         """All in one where more do not pay."""
         reach = widths[strand.last.name]
         result = widths[strand.reader.output.name]
@@ -90,7 +98,9 @@ def _weights(op: Op) -> Array:
     """
     w = op.inputs[1].const
     assert w is not None
-    return np.asarray(np.square(Products(op).matrix(w.astype(np.float64))).sum((1, 2)))
+    return np.asarray(
+        np.square(LinearLayer(op).matrix(w.astype(np.float64))).sum((1, 2))
+    )
 
 
 def _divided(reach: Array, weights: Array, count: int) -> Parts:
