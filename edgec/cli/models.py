@@ -440,18 +440,19 @@ def run(
     """
     from edgec_runtime.webcam.effects import OVERLAY
 
-    from edgec.verbs.run import run_bundle
+    from edgec.verbs.run import RunRequest, run_bundle
 
-    done = run_bundle(
-        bundle,
-        inputs,
-        output,
-        resolved(device),
-        timeout,
-        threads,
-        raw,
-        effect or OVERLAY,
+    request = RunRequest(
+        bundle=bundle,
+        inputs=inputs,
+        output=output,
+        device=resolved(device),
+        timeout=timeout,
+        threads=threads,
+        raw=raw,
+        effect=effect or OVERLAY,
     )
+    done = run_bundle(request)
     echo(json.dumps(done.to_json(), indent=1) if as_json else done.text())
 
 

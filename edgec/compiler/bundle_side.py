@@ -31,74 +31,86 @@ _HINT = "compile the model again"
 
 
 class BundleSide:
-    """The very library of a bundle, as every machine of this kind runs it: what its C
-    stores can be seen.
+    """The very library of a bundle, as every machine of this kind runs it.
+
+    The values that its C stores can be seen.
     """
 
     complete = False
     channels_last = True
 
     def __init__(self, name: str, path: Path, tpu: str) -> None:
-        """tpu: "c", or how a session runs the Edge TPU segments; then borders of
+        """Open the bundle.
+
+        tpu: "c", or how a session runs the Edge TPU segments; then the tensors between
         segments can be seen.
+
+        Raises EdgecError for a bundle of another machine, or a damaged one.
         """
         self.name = name
         self._bundle = Bundle.open(path)
         self._session: Session | None = None
         try:
+            self._read()
             self._open(tpu)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, tpu: str) -> None:
-        m = self._bundle.manifest
+    def _read(self) -> None:
+        """Read what the bundle says of its values."""
+        manifest = self._bundle.manifest
+        self.preprocess = manifest.preprocess
+        self.labels = manifest.labels or ()
+        self._file = self._values_file()
+        try:
+            self.parts: Mapping[str, Graph] = {
+                name: parse(s.graph) for name, s in self._file.segments.items()
+            }
+        except ParseError as e:
+            what = f"{VALUES_FILE} is damaged: {e}"
+            raise InputError(what, str(self._bundle.path), _HINT) from e
+        self.changes: Changes = changes_in(self._file)
+
+        # A value of a segment's graph has the same name as the tensor of the manifest.
+        self._known: dict[str, Value] = {}
+        for name, info in manifest.tensors.items():
+            self._known[name] = Value(name, tensor_type(info))
+        for graph in self.parts.values():
+            for v in graph.values():
+                if v.const is None:
+                    self._known[v.name] = v
+        self.inputs: Sequence[Value] = [self._known[n] for n in manifest.inputs]
+        self.outputs: Sequence[Value] = [self._known[n] for n in manifest.outputs]
+
+    def _values_file(self) -> ValuesFile:
+        """Return the bundle's list of values. Raises EdgecError for another machine's."""
+        manifest = self._bundle.manifest
         at = str(self._bundle.path)
-        self.preprocess = m.preprocess
-        self.labels = m.labels or ()
-        self._types = {n: tensor_type(info) for n, info in m.tensors.items()}
-        self._file = ValuesFile()
-        if VALUES_FILE in m.files:
-            self._file = from_json(
-                self._bundle.read(VALUES_FILE), ValuesFile, VALUES_FILE, at, _HINT
-            )
+        values = ValuesFile()
+        if VALUES_FILE in manifest.files:
+            data = self._bundle.read(VALUES_FILE)
+            values = from_json(data, ValuesFile, VALUES_FILE, at, _HINT)
         target = machine_target()
-        if target not in m.libraries:
-            there = ", ".join(m.libraries) or "none"
-            raise DeviceError(
-                f"the bundle has no code for this machine, {target}; it has {there}",
-                at,
-                _HINT,
-            )
-        if self._file.target not in ("", target):
+        if target not in manifest.libraries:
+            there = ", ".join(manifest.libraries) or "none"
+            what = f"the bundle has no code for this machine, {target}; it has {there}"
+            raise DeviceError(what, at, _HINT)
+        if values.target not in ("", target):
             what = (
-                f"it shows the values of {self._file.target}'s code; "
+                f"it shows the values of {values.target}'s code; "
                 f"this machine is {target}"
             )
             raise DeviceError(what, at, "compile the model on this machine")
-        try:
-            self.parts: Mapping[str, Graph] = {
-                n: parse(s.graph) for n, s in self._file.segments.items()
-            }
-        except ParseError as e:
-            raise InputError(f"{VALUES_FILE} is damaged: {e}", at, _HINT) from e
-        known = {
-            v.name: v
-            for g in self.parts.values()
-            for v in g.values()
-            if v.const is None
-        }
-        self.changes: Changes = changes_in(self._file)
-        self.inputs: Sequence[Value] = [
-            known.get(n) or Value(n, self._types[n]) for n in m.inputs
-        ]
-        self.outputs: Sequence[Value] = [
-            known.get(n) or Value(n, self._types[n]) for n in m.outputs
-        ]
-        self._known = {**{n: Value(n, t) for n, t in self._types.items()}, **known}
+        return values
+
+    def _open(self, tpu: str) -> None:
+        """Load the library, and open a session where the Edge TPU segments need one."""
+        target = machine_target()
         self._library = load_library(self._bundle, target)
         self._weights = self._read_weights(target)
-        self._arena = aligned_bytes(max((s.arena for s in m.segments), default=0))
+        segments = self._bundle.manifest.segments
+        self._arena = aligned_bytes(max((s.arena for s in segments), default=0))
         self.same_code = tpu == "c"
         self.how = "the bundle's C"
         if tpu != "c":
@@ -110,6 +122,7 @@ class BundleSide:
             self.how += ", which was made before its values could be seen"
 
     def _read_weights(self, target: str) -> Array:
+        """Return the weights of a target, in memory that C can use."""
         name = self._bundle.manifest.weights.get(target)
         data = self._bundle.read(name) if name is not None else b""
         weights = aligned_bytes(len(data))
@@ -179,8 +192,8 @@ class BundleSide:
         buffers: Mapping[str, Array],
         show: Callable[[Value, Array], None],
     ) -> None:
-        """Run it, showing each value as soon as it is in its place."""
-        found = self._file.segments.get(s.name)
+        """Run a segment, showing each value as soon as it is in its place."""
+        values = self._file.segments.get(s.name)
         ports = (
             pointers([buffers[n] for n in s.inputs]),
             pointers([buffers[n] for n in s.outputs]),
@@ -189,37 +202,45 @@ class BundleSide:
             ctypes.c_void_p(self._arena.ctypes.data),
             ctypes.c_void_p(self._weights.ctypes.data),
         )
-        raised: list[BaseException] = []
         due: dict[int, list[tuple[Value, Array]]] = {}
-        for name, at in found.places.items() if found is not None else ():
+        for name, at in values.places.items() if values is not None else ():
             if name not in s.inputs:
-                due.setdefault(at.done, []).append(
-                    (self._known[name], self._bytes(self._known[name], at, buffers))
-                )
+                v = self._known[name]
+                due.setdefault(at.done, []).append((v, self._bytes(v, at, buffers)))
+
+        raised: list[BaseException] = []
 
         def mark(_: int | None, step: int) -> None:
+            # C cannot pass an exception on, so the first one waits until it is done.
             try:
                 for v, raw in due.get(step, ()) if not raised else ():
                     show(v, raw)
-            except BaseException as e:  # C cannot pass it on
+            except BaseException as e:
                 raised.append(e)
 
-        try:
-            if found and not f"{found.function}_".startswith(f"{s.name}_"):
-                raise AttributeError(f"{found.function} is not the code of {s.name}")
-            function = getattr(
-                self._library, f"edgec_{found.function if found else s.name}_profile"
-            )
-        except AttributeError as e:
-            raise InputError(
-                f"{VALUES_FILE} is damaged: {e}", str(self._bundle.path), _HINT
-            ) from e
+        function = self._function(s, values.function if values is not None else s.name)
         function(*memory, *ports, MARK(mark), None)
         if raised:
             raise raised[0]
-        if found is None:
+        if values is None:
             for name in s.outputs:
                 show(self._known[name], buffers[name])
+
+    def _function(self, s: SegmentInfo, name: str) -> Callable[..., int]:
+        """Return the profiled entry of a segment's C.
+
+        Raises InputError where the list of values names another segment's.
+        """
+        try:
+            if not f"{name}_".startswith(f"{s.name}_"):
+                raise AttributeError(f"{name} is not the code of {s.name}")
+            function: Callable[..., int] = getattr(
+                self._library, f"edgec_{name}_profile"
+            )
+        except AttributeError as e:
+            what = f"{VALUES_FILE} is damaged: {e}"
+            raise InputError(what, str(self._bundle.path), _HINT) from e
+        return function
 
     def _bytes(self, v: Value, at: At, buffers: Mapping[str, Array]) -> Array:
         """The memory of a value; a place that cannot be is refused."""

@@ -17,7 +17,7 @@ from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
 from edgec.verbs.bench import run_bench
 from edgec.verbs.explain import report
-from edgec.verbs.run import run_bundle
+from edgec.verbs.run import RunRequest, run_bundle
 
 _PLACES = (
     Path(__file__).parents[1] / "_fixtures",
@@ -48,7 +48,7 @@ def run_demo(
     device = f"emulated:{done.lowered.target.board.name}"
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
-    say(run_bundle(bundle, photo, after, device).text())
+    say(run_bundle(RunRequest(bundle, photo, after, device)).text())
     say(_side_by_side(photo, after, out / "before_after.png"))
     say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
     say(to_markdown(run_bench(Bench(bundle, device))))

@@ -30,16 +30,48 @@ from edgec.ir.tensors import tensor_type
 from edgec.ir.types import dequantize
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp")
-_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
-_SEEMS = {"0_1": "0…1", "m1_1": "-1…1", "0_255": "pixels of 0…255"}
+OUTPUT_SUFFIXES = (".npz", ".json", *IMAGE_SUFFIXES)
+RANGES = {"0_1": "0…1", "m1_1": "-1…1", "0_255": "pixels of 0…255"}
+"""The ranges that an image of an unknown task may have, in words."""
+GREY_LEVEL = 128
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One inference that is asked for.
+
+    Attributes:
+        bundle: the .edgec file.
+        inputs: an .npz by input name, or an .npy or a photo for a single input. Arrays
+            of pixels, uint8 [height, width, 3], are photos too.
+        output: the file for the result; None: nothing is written. An .npz gets the
+            outputs by name, a .json file the result; a picture shows the photo with
+            what was found in it, or a single output of 1 or 3 channels.
+        device: where it runs: "local:", "emulated:pi4", ….
+        timeout: seconds for which nothing may move on the way to the device.
+        threads: threads of the CPU.
+        raw: whether the outputs are wanted as they are, whatever they mean.
+        effect: what a picture shows.
+    """
+
+    bundle: Path
+    inputs: Path
+    output: Path | None = None
+    device: str = "local:"
+    timeout: float = TIMEOUT_S
+    threads: int = 1
+    raw: bool = False
+    effect: str = OVERLAY
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """One inference: the outputs by name, and lines on what was done.
+    """One inference.
 
-    result: what the outputs mean; None where nobody said, or they were wanted as they
-    are.
+    Attributes:
+        outputs: the outputs by name.
+        result: what they mean; None where nobody stated it, or nobody wanted it.
+        notes: lines on what was done.
     """
 
     outputs: Mapping[str, Array]
@@ -47,95 +79,88 @@ class RunResult:
     notes: tuple[str, ...]
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the result for a terminal."""
         if self.result is not None:
-            told = self.result.lines()
-        else:
-            told = [_told(n, a) for n, a in self.outputs.items()]
-        return "\n".join([*self.notes, *told])
+            return "\n".join([*self.notes, *self.result.lines()])
+        lines = [
+            f"{name}: {a.dtype}{list(a.shape)}, {a.min():g} to {a.max():g}"
+            for name, a in self.outputs.items()
+        ]
+        return "\n".join([*self.notes, *lines])
 
     def to_json(self) -> dict[str, Any]:
-        """The result, or the figures of outputs."""
+        """Return the result, or the figures of the outputs."""
         if self.result is not None:
             return self.result.to_json()
-        return {
-            "outputs": {
-                n: {
-                    "dtype": a.dtype.name,
-                    "shape": list(a.shape),
-                    "min": a.min().item(),
-                    "max": a.max().item(),
-                }
-                for n, a in self.outputs.items()
+        figures = {}
+        for name, a in self.outputs.items():
+            figures[name] = {
+                "dtype": a.dtype.name,
+                "shape": list(a.shape),
+                "min": a.min().item(),
+                "max": a.max().item(),
             }
-        }
+        return {"outputs": figures}
 
 
-def _told(name: str, a: Array) -> str:
-    return f"{name}: {a.dtype}{list(a.shape)}, {a.min():g} to {a.max():g}"
+def run_bundle(request: RunRequest) -> RunResult:
+    """Run one inference, and write its result.
 
-
-def run_bundle(
-    path: Path,
-    inputs: Path,
-    output: Path | None,
-    device: str,
-    timeout: float = TIMEOUT_S,
-    threads: int = 1,
-    raw: bool = False,
-    shown: str = OVERLAY,
-) -> RunResult:
-    """Run on `device` ("local:", "emulated:pi4", …).
-
-    inputs: an .npz by input name, an .npy or a photo for a single input; arrays of
-    pixels, uint8 [height,width,3], are photos too. output: an .npz by output name, a
-    .json file, or a picture: the photo with what was found in it; `raw` or without a
-    task, a single output of 1 or 3 channels in the range that it seems to have.
-    timeout: seconds for which nothing may move on the way to it. threads: of the CPU.
-    raw: what outputs mean is not asked. shown: the effect of a picture.
+    Raises EdgecError.
     """
-    suffix = _check_output(output)
-    with Bundle.open(path) as bundle:
+    suffix = _output_suffix(request.output)
+    with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
-        given = load_inputs(inputs, manifest)
+        given = load_inputs(request.inputs, manifest)
         prepared = check_inputs(manifest, given)
-        photo = next(
-            (a for n, a in given.items() if n in manifest.preprocess and is_photo(a)),
-            None,
-        )
-        results = device_for(device, timeout).run(bundle, prepared, threads)
+        device = device_for(request.device, request.timeout)
+        outputs = device.run(bundle, prepared, request.threads)
+
         result = None
         picture = None
-        if manifest.task is not None and not raw and suffix != ".npz":
-            photo = _seen(prepared, manifest) if photo is None else _rgb(photo)
+        if manifest.task is not None and not request.raw and suffix != ".npz":
+            canvas = _canvas(given, manifest)
             vision = Vision(bundle)
-            drawn = effect(shown, Painter(vision.painting))
-            result = vision.result(results, (photo.shape[1], photo.shape[0]))
-            picture = drawn(photo, result) if suffix in IMAGE_SUFFIXES else None
-    notes = [
-        _prepared(inputs, manifest, name)
+            draw = effect(request.effect, Painter(vision.painting))
+            result = vision.result(outputs, (canvas.shape[1], canvas.shape[0]))
+            if suffix in IMAGE_SUFFIXES:
+                picture = draw(canvas, result)
+
+    notes = tuple(
+        f'{request.inputs.name} became "{name}" '
+        f"by {manifest.preprocess[name].explained()}"
         for name, a in given.items()
         if is_photo(a) and name in manifest.preprocess
-    ]
-    ran = RunResult(results, result, tuple(notes))
-    if output is None:
-        return ran
-    seems = _save(output, ran, picture, manifest)
-    shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in results.items())
-    wrote = (
-        f"{output}: "
-        f"{shapes if result is None else manifest.task.kind if manifest.task else ''} "
-        f"(from {device})"
     )
-    if seems and manifest.task is None:
-        wrote += (
-            f"; its values were taken to be {_SEEMS[seems]}: "
+    done = RunResult(outputs, result, notes)
+    if request.output is None:
+        return done
+    image_range = _save(request.output, done, picture, manifest)
+    note = _written_note(request, done, manifest, image_range)
+    return replace(done, notes=(*notes, note))
+
+
+def _written_note(
+    request: RunRequest, done: RunResult, manifest: Manifest, image_range: str
+) -> str:
+    """Return what was written, in words."""
+    if done.result is None:
+        content = ", ".join(
+            f"{name} {a.dtype}{list(a.shape)}" for name, a in done.outputs.items()
+        )
+    else:
+        content = manifest.task.kind if manifest.task is not None else ""
+    note = f"{request.output}: {content} (from {request.device})"
+    if image_range and manifest.task is None:
+        note += (
+            f"; its values were taken to be {RANGES[image_range]}: "
             "--task of compile says what they are"
         )
-    return replace(ran, notes=(*notes, wrote))
+    return note
 
 
-def _check_output(output: Path | None) -> str | None:
+def _output_suffix(output: Path | None) -> str | None:
+    """Return the suffix of the output file. Raises InputError where it cannot be written."""
     if output is None:
         return None
     if not output.parent.is_dir():
@@ -144,52 +169,52 @@ def _check_output(output: Path | None) -> str | None:
             at=str(output),
             hint=f"mkdir -p {output.parent}",
         )
-    if output.suffix.lower() not in _SUFFIXES:
+    suffix = output.suffix.lower()
+    if suffix not in OUTPUT_SUFFIXES:
         raise InputError(
             f"cannot write {output.suffix or output.name} files",
             at=str(output),
             hint="give .npz or .png",
         )
-    return output.suffix.lower()
+    return suffix
 
 
-def _rgb(photo: Array) -> Array:
-    return np.ascontiguousarray(CameraFrame.of(photo).rgb())
+def _canvas(given: Mapping[str, Array], manifest: Manifest) -> Array:
+    """Return the picture to draw into, uint8 [height, width, 3].
 
-
-def _seen(prepared: Mapping[str, Array], manifest: Manifest) -> Array:
-    """A grey picture of the size of the first image input, where there is no photo to
-    draw into.
+    It is the photo that was given, or else a grey one of the size of the image input.
     """
+    for name, array in given.items():
+        if name in manifest.preprocess and is_photo(array):
+            return np.ascontiguousarray(CameraFrame.of(array).rgb())
     size = image_size(manifest)
     assert size is not None, "a task has an image input"
-    return np.full((size[1], size[0], 3), 128, np.uint8)
+    return np.full((size[1], size[0], 3), GREY_LEVEL, np.uint8)
 
 
-def _prepared(path: Path, manifest: Manifest, name: str) -> str:
-    return f'{path.name} became "{name}" by {manifest.preprocess[name].explained()}'
+def _save(
+    path: Path, done: RunResult, picture: Array | None, manifest: Manifest
+) -> str:
+    """Write the result aside, and rename it when it is whole.
 
-
-def _save(path: Path, ran: RunResult, picture: Array | None, manifest: Manifest) -> str:
-    """Written aside and renamed when whole.
-
-    The range that an image seems to have whose task is not known, else "".
+    Return the range that an image of an unknown task seems to have, else "".
     """
+    suffix = path.suffix.lower()
     with whole(path) as aside:
-        if path.suffix.lower() == ".npz":
-            write_npz(aside, ran.outputs)
-        elif path.suffix.lower() == ".json":
-            aside.write_text(json.dumps(ran.to_json(), indent=1) + "\n")
+        if suffix == ".npz":
+            write_npz(aside, done.outputs)
+        elif suffix == ".json":
+            aside.write_text(json.dumps(done.to_json(), indent=1) + "\n")
         elif picture is not None:
             Image.fromarray(picture).save(aside)
         else:
-            (info,) = _single(manifest.output_infos(), "output", path)
-            return save_image(aside, ran.outputs[info.name], info)
+            info = _single(manifest.output_infos(), "output", path)
+            return save_image(aside, done.outputs[info.name], info)
     return ""
 
 
 def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
-    """The model's inputs from a file, photos as pixels.
+    """Return the model's inputs from a file, photos as pixels.
 
     Raises InputError; types and shapes are not checked.
     """
@@ -199,7 +224,7 @@ def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
         )
     suffix = path.suffix.lower()
     if suffix in PHOTO_SUFFIXES:
-        (info,) = _single(manifest.input_infos(), "input", path)
+        info = _single(manifest.input_infos(), "input", path)
         if info.name not in manifest.preprocess:
             raise InputError(
                 f"input {info} is no image, so it cannot take a photo",
@@ -219,29 +244,28 @@ def load_inputs(path: Path, manifest: Manifest) -> dict[str, Array]:
 def _by_name(
     arrays: Mapping[str, Array], manifest: Manifest, path: Path
 ) -> dict[str, Array]:
-    """As named; as in0_0, in0_1, … (sample 0); or the only array for the only input."""
+    """Assign arrays to inputs.
+
+    They are named as the inputs, or in0_0, in0_1, … (sample 0 of calibration data); the
+    only array goes to the only input.
+    """
     known = (*manifest.inputs, *manifest.kept)
     if any(name in known for name in arrays):
         return {name: arrays[name] for name in arrays if name in known}
     if "in0_0" in arrays:
-        return {
-            name: arrays[f"in0_{j}"]
-            for j, name in enumerate(manifest.inputs)
-            if f"in0_{j}" in arrays
-        }
+        numbered = enumerate(manifest.inputs)
+        return {n: arrays[f"in0_{j}"] for j, n in numbered if f"in0_{j}" in arrays}
     if len(arrays) == 1 and len(manifest.inputs) == 1:
         return {manifest.inputs[0]: next(iter(arrays.values()))}
-    hint = f"name the arrays {', '.join(manifest.inputs)}"
     raise InputError(
         f"{path.name} has the arrays {', '.join(arrays)}, none of them an input",
         at=str(path),
-        hint=hint,
+        hint=f"name the arrays {', '.join(manifest.inputs)}",
     )
 
 
-def _single(
-    infos: tuple[TensorInfo, ...], what: str, path: Path
-) -> tuple[TensorInfo, ...]:
+def _single(infos: tuple[TensorInfo, ...], what: str, path: Path) -> TensorInfo:
+    """Return the only input or output. Raises InputError where there are several."""
     if len(infos) != 1:
         names = ", ".join(i.name for i in infos)
         raise InputError(
@@ -249,13 +273,13 @@ def _single(
             at=str(path),
             hint="use an .npz file",
         )
-    return infos
+    return infos[0]
 
 
 def save_image(path: Path, array: Array, info: TensorInfo) -> str:
-    """An image output as a picture.
+    """Write an image output as a picture.
 
-    Returns the range that its reals seem to have, "" of uint8, which is as it is.
+    Return the range that its reals seem to have, "" of uint8, which is as it is.
     """
     layout = ImageLayout.of(info)
     if layout is None:
@@ -265,23 +289,24 @@ def save_image(path: Path, array: Array, info: TensorInfo) -> str:
             "give an .npz file",
         )
     image = array[0].transpose(1, 2, 0) if layout.channels_first else array[0]
-    seems = ""
+    image_range = ""
     if info.quant is not None or image.dtype == np.float32:
+        real = image
         if info.quant is not None:
             real = dequantize(image, tensor_type(info).with_shape(image.shape))
-        else:
-            real = image
-        seems = _range(float(real.min()), float(real.max()))
-        image = levels(real, seems)
+        image_range = _range(float(real.min()), float(real.max()))
+        image = levels(real, image_range)
     Image.fromarray(image[..., 0] if layout.channels == 1 else image).save(path)
-    return seems
+    return image_range
 
 
 def _range(low: float, high: float) -> str:
-    """Of an image whose task is not known.
+    """Return the range of an image whose task is not known.
 
-    What a network paints reaches over the ends by less than half.
+    A network's picture reaches over the ends of its range by less than half.
     """
     if low >= -0.5 and high <= 1.5:
         return "0_1"
-    return "m1_1" if low >= -1.5 and high <= 1.5 else "0_255"
+    if low >= -1.5 and high <= 1.5:
+        return "m1_1"
+    return "0_255"
