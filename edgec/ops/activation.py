@@ -44,7 +44,9 @@ class Clamp(Unary):
     onnx = ("Clip",)
     tflite = ("RELU_0_TO_1",)
     fn = staticmethod(
-        lambda x, low, high: np.clip(x, low, high) if (low, high) != (None, None) else x
+        lambda x, low, high: (
+            np.clip(x, low, high) if (low, high) != (None, None) else x
+        ),
     )
 
     def __post_init__(self) -> None:
@@ -157,7 +159,8 @@ class Clamp(Unary):
 
     @staticmethod
     def _without_extremes(
-        x: TensorType, bounds: Sequence[float | None]
+        x: TensorType,
+        bounds: Sequence[float | None],
     ) -> tuple[float | None, float | None]:
         """Return (low, high) in the type of x, None for its extremes."""
         if x.dtype == "float32":
@@ -307,7 +310,9 @@ class HardSigmoid(Unary):
     onnx = ("HardSigmoid",)
     fn = staticmethod(
         lambda x, alpha, beta: np.clip(
-            x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1
+            x.dtype.type(alpha) * x + x.dtype.type(beta),
+            0,
+            1,
         )
     )
 

@@ -69,7 +69,10 @@ class _ArgExtreme(OpDef):
         return (TensorType(tuple(shape), self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.argmax of the elements, with their sign for the smallest.
 

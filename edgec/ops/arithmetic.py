@@ -46,7 +46,12 @@ class _Extremum(Binary):
     edgetpu: ClassVar[bool] = True
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compare the integers (reference/maximum_minimum.h of TFLite)."""
         return np.asarray(type(self).fn(a, b))
@@ -97,7 +102,10 @@ class SquaredDifference(Binary):
     fn = staticmethod(lambda a, b: np.square(a - b))
 
     def _scales(
-        self, a: TensorType, b: TensorType, y: TensorType
+        self,
+        a: TensorType,
+        b: TensorType,
+        y: TensorType,
     ) -> list[tuple[int, int]]:
         """Return the fixed-point multipliers of a, of b and of the result.
 
@@ -110,7 +118,12 @@ class SquaredDifference(Binary):
         return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute the difference at a common scale, and its square, in fixed point.
 

@@ -97,7 +97,10 @@ class Binary(OpDef):
         return (TensorType(shape, a.dtype, quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors."""
         y_type = yt[0]
@@ -113,7 +116,12 @@ class Binary(OpDef):
         return [np.clip(y, low, high).astype(y_type.np_dtype)]
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Return the int8 results before the clamp, from int8 operands as int32."""
         raise NotImplementedError(f"{self.kind} has no int8 form")
@@ -218,7 +226,8 @@ class Binary(OpDef):
 
 
 def walk(
-    shape: tuple[int, ...], *inputs: tuple[int, ...]
+    shape: tuple[int, ...],
+    *inputs: tuple[int, ...],
 ) -> tuple[list[int], list[list[int]]]:
     """Return six dimensions of a dense output, and each input's element strides along
     them.
@@ -243,7 +252,8 @@ def walk(
 
 
 def _merged_dims(
-    shape: tuple[int, ...], strides: Sequence[list[int]]
+    shape: tuple[int, ...],
+    strides: Sequence[list[int]],
 ) -> list[tuple[int, list[int]]]:
     """Return (size, stride of each input) of the output's dimensions, merged."""
     groups: list[tuple[int, list[int]]] = []
@@ -293,7 +303,10 @@ class Fused(Binary):
     act: str = "none"
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the op; float results are clamped here, int8 ones already are."""
         y = super().ref(x, xt, yt)
@@ -377,7 +390,10 @@ class Additive(OrtBinary):
     edgetpu: ClassVar[bool] = True
 
     def _scales(
-        self, a: TensorType, b: TensorType, y: TensorType
+        self,
+        a: TensorType,
+        b: TensorType,
+        y: TensorType,
     ) -> list[tuple[int, int]]:
         """Return the fixed-point multipliers of a, of b and of the result.
 
@@ -390,7 +406,12 @@ class Additive(OrtBinary):
         return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute the sum or difference in fixed point, or with `even` in float32.
 
@@ -478,7 +499,12 @@ class Mul(OrtBinary):
     edgetpu: ClassVar[bool] = True
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute the product in fixed point, or with `even` in float32.
 

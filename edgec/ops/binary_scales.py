@@ -35,7 +35,12 @@ class Linear:
 
     @classmethod
     def of_scales(
-        cls, a: TensorType, b: TensorType, y: TensorType, sign: int, shift: int
+        cls,
+        a: TensorType,
+        b: TensorType,
+        y: TensorType,
+        sign: int,
+        shift: int,
     ) -> Linear:
         """Return the function for the scales of a + sign * b.
 

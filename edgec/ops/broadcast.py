@@ -84,7 +84,10 @@ class Tile(OpDef):
         return dims, strides
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.tile."""
         return [np.tile(x[0], self.repeats)]

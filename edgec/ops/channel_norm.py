@@ -83,7 +83,10 @@ class L2Norm(OpDef):
         return (x[0].with_quant(quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the norm in float32, or the inverse norm in fixed point.
 
@@ -248,7 +251,10 @@ class LocalResponseNorm(OpDef):
         return (x[0],)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the sums in double, with zeros beyond the first and last channel."""
         channels = xt[0].shape[-1]

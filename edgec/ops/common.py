@@ -164,7 +164,10 @@ def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:
 
 
 def multipliers(
-    x: TensorType, w: TensorType, y: TensorType, float_product: bool = False
+    x: TensorType,
+    w: TensorType,
+    y: TensorType,
+    float_product: bool = False,
 ) -> tuple[Array, Array]:
     """Return requantization (multipliers, shifts), one for each scale of the weights.
 
@@ -198,19 +201,18 @@ def rounded_even(real: Array, y: TensorType, clamp: tuple[int, int]) -> Array:
 
 def requantize(
     acc: Array,
-    x: TensorType,
-    w: TensorType,
-    y: TensorType,
+    types: tuple[TensorType, TensorType, TensorType],
     act: str,
     float_product: bool = False,
     even: bool = False,
 ) -> Array:
     """Return int32 accumulators, channel last, as the output's int8.
 
-    x, w, y: types of input, weights and output. `float_product` is as in `multipliers`;
-    with `even` the scales are those of `even_scales`, rounded half to even as
-    onnxruntime does.
+    types: of input, weights and output. `float_product` is as in `multipliers`; with
+    `even` the scales are those of `even_scales`, rounded half to even as onnxruntime
+    does.
     """
+    x, w, y = types
     clamp = activation_range(act, y)
     if even:
         scales = even_scales(x, w, y)
@@ -224,7 +226,10 @@ def requantize(
 
 
 def requantize_struct(
-    op: Op, act: str, float_product: bool = False, even: bool = False
+    op: Op,
+    act: str,
+    float_product: bool = False,
+    even: bool = False,
 ) -> Struct:
     """Return the trailing struct of a kernel that multiplies by weights.
 

@@ -93,7 +93,12 @@ LessEqual = _row(
     tflite=("LESS_EQUAL",),
 )
 Greater = _row(
-    Compare, "greater", np.greater, "a > b.", onnx=("Greater",), tflite=("GREATER",)
+    Compare,
+    "greater",
+    np.greater,
+    "a > b.",
+    onnx=("Greater",),
+    tflite=("GREATER",),
 )
 GreaterEqual = _row(
     Compare,
@@ -138,7 +143,11 @@ LogicalOr = _row(
     tflite=("LOGICAL_OR",),
 )
 LogicalXor = _row(
-    Logical, "logical_xor", np.logical_xor, "Either, not both.", onnx=("Xor",)
+    Logical,
+    "logical_xor",
+    np.logical_xor,
+    "Either, not both.",
+    onnx=("Xor",),
 )
 
 
@@ -198,7 +207,10 @@ class Where(OpDef):
         return (TensorType(shape, a.dtype, a.quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.where."""
         return [np.where(*x).astype(yt[0].np_dtype)]

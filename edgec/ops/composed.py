@@ -317,7 +317,10 @@ class BitCast(OpDef):
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's view."""
         dense = np.ascontiguousarray(x[0]).reshape(xt[0].shape)

@@ -81,7 +81,10 @@ class Concat(OpDef):
         return (first.with_shape(tuple(shape)),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.concatenate of the inputs at the output's scale."""
         parts: list[Array] = []

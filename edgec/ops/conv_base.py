@@ -155,7 +155,10 @@ class ConvBase(OpDef):
         raise NotImplementedError
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the convolution: float32 sums, or exact int32 sums requantized.
 
@@ -181,9 +184,7 @@ class ConvBase(OpDef):
 
         y = requantize(
             acc.astype(np.int32),
-            xt[0],
-            weights_type,
-            yt[0],
+            (xt[0], weights_type, yt[0]),
             self.act,
             self.float_product(weights_type),
             self.even,

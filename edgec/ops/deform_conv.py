@@ -72,7 +72,11 @@ def _joined_channels(node: OnnxNode, values: list[Value]) -> Value:
 
 
 def _sampled(
-    node: OnnxNode, windows: SlidingWindow, group: int, i: int, at: tuple[int, ...]
+    node: OnnxNode,
+    windows: SlidingWindow,
+    group: int,
+    i: int,
+    at: tuple[int, ...],
 ) -> Value:
     """Return the image sampled at one element of all windows, [N, C / groups, OH, OW].
 
@@ -110,7 +114,11 @@ def _channels(node: OnnxNode, value: Value, first: int, count: int) -> Value:
 
 
 def _grid(
-    b: Builder, windows: SlidingWindow, at: tuple[int, ...], offset: Value, name: str
+    b: Builder,
+    windows: SlidingWindow,
+    at: tuple[int, ...],
+    offset: Value,
+    name: str,
 ) -> Value:
     """Return the sampled places [N, OH, OW, (y, x)] in GridSample's coordinates.
 

@@ -44,7 +44,10 @@ class Det(OpDef):
         return (TensorType(shape[:-2]),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the determinants in double and round them to float32."""
         determinants = np.linalg.det(x[0].astype(np.float64))

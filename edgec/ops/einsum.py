@@ -200,7 +200,12 @@ class _Axes:
         return tuple(self.sizes[letter] for letter in letters)
 
     def matrix(
-        self, b: Builder, term: _Term, first: str, second: str, name: str
+        self,
+        b: Builder,
+        term: _Term,
+        first: str,
+        second: str,
+        name: str,
     ) -> Value:
         """Return the term as matrices [batch, first, second], its letters joined."""
         letters = self.batch + first + second

@@ -125,7 +125,9 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
 
 
 def multiply_by_quantized_multiplier(
-    x: Array, multiplier: Array | int, shift: Array | int
+    x: Array,
+    multiplier: Array | int,
+    shift: Array | int,
 ) -> Array:
     """Return x * multiplier * 2^(shift - 31), rounded twice.
 

@@ -86,7 +86,10 @@ class Gather(_Picked):
         return (data.with_shape(before + index.shape + after),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.take of the clamped indices."""
         data, index = x
@@ -210,7 +213,10 @@ class GatherNd(_Picked):
         return (data.with_shape(index.shape[:-1] + data.shape[k:]),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's integer indexing by the clamped coordinates."""
         data, index = x

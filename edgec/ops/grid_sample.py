@@ -87,7 +87,10 @@ class GridSample(OpDef):
         return (TensorType((*grid.shape[:3], image.shape[3])),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute Σ w_y[i] w_x[j] image[row i, column j] over the taps, in float32."""
         image, grid = x

@@ -79,7 +79,10 @@ class LandmarksToTransform(OpDef):
         return (TensorType(_MATRIX),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the transform in float32."""
         landmarks, numbers = x
@@ -209,7 +212,10 @@ class TransformTensor(OpDef):
         return (TensorType((1, *self.size, image.shape[3])),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a weighted sum of four pixels in float32."""
         image = x[0][0]
@@ -306,7 +312,10 @@ class TransformLandmarks(OpDef):
         return (landmarks,)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute x' and y' in float32."""
         landmarks, matrix = x

@@ -207,7 +207,10 @@ RESIZE_ATTRIBUTES = (
 
 
 def resized(
-    node: OnnxNode, sizes: list[int], scales: list[float], roi: Array | None
+    node: OnnxNode,
+    sizes: list[int],
+    scales: list[float],
+    roi: Array | None,
 ) -> Value:
     """Return a Resize as a matrix for each axis, with ONNX's reference as its source.
 

@@ -140,7 +140,10 @@ def _is_constant(value: Value) -> bool:
 
 
 def _int8_quant(
-    scale: Value, zero: Value | None, shift: int, axis: int | None
+    scale: Value,
+    zero: Value | None,
+    shift: int,
+    axis: int | None,
 ) -> Quant:
     """Return the quantization of an int8 type for constant scales and zero points.
 
@@ -278,7 +281,10 @@ def _moving_producer(graph: Graph, x: Value) -> Op | None:
 
 
 def _input_with_scale(
-    node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef
+    node: OnnxNode,
+    x: Value,
+    quant: Quant,
+    to_int8: OpDef,
 ) -> Value | None:
     """Return an input of the model with a scale, a uint8 one brought to int8.
 

@@ -120,7 +120,10 @@ class LstmInt8(OpDef):
         return TensorType((steps, batch, hidden), "int8", h.quant), h, c
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute LstmStepInteger8x8_16 of TFLite for every step."""
         image, h, c, *parameters = (a.astype(np.int64) for a in x)
@@ -252,7 +255,10 @@ class LstmInt8(OpDef):
 
     @classmethod
     def _spec(
-        cls, op: TfliteOp, weights: Sequence[Value], recurrent: Sequence[Value]
+        cls,
+        op: TfliteOp,
+        weights: Sequence[Value],
+        recurrent: Sequence[Value],
     ) -> LstmInt8:
         """Return the op's attributes from the scales of the operator's tensors.
 

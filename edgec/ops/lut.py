@@ -50,7 +50,10 @@ def real_table(fn: Real, x: TensorType, y: TensorType) -> Array:
 
 
 def clamp_table(
-    low: float | None, high: float | None, x: TensorType, y: TensorType
+    low: float | None,
+    high: float | None,
+    x: TensorType,
+    y: TensorType,
 ) -> Array:
     """Return min(max(x, low), high) at the output's scale; None: no bound.
 

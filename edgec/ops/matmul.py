@@ -106,7 +106,10 @@ class FullyConnected(OpDef):
         return op.output.type.size * op.inputs[1].type.shape[1]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 sums, or exact int32 sums that are scaled once.
 
@@ -135,7 +138,8 @@ class FullyConnected(OpDef):
         acc = total.astype(np.int32)
 
         if self.even:
-            y = requantize(acc, xt[0], weights_type, yt[0], self.act, even=True)
+            types = (xt[0], weights_type, yt[0])
+            y = requantize(acc, types, self.act, even=True)
             return [y.reshape(yt[0].shape)]
         real = acc * _output_scales(xt[0], weights_type, yt[0])
         y = round_half_away(real) + yt[0].zero_point
@@ -423,7 +427,10 @@ class BatchMatMul(OpDef):
         return op.output.type.size * op.inputs[0].type.shape[-2 if self.adj_x else -1]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.matmul in float32."""
         a, b = self.operands(x[0], x[1])

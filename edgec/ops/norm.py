@@ -78,7 +78,10 @@ class BatchNorm(OpDef):
             return k.astype(_F), b.astype(_F)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute x * k + b in float32."""
         k, b = self.line(x[1:])
@@ -170,7 +173,10 @@ class InstanceNorm(OpDef):
         return (image,)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute mean and variance in double, over pixels and channels of a group."""
         image, scale, bias = x
@@ -281,7 +287,10 @@ class LayerNorm(OpDef):
         return (data,)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute mean and variance of each row in double."""
         data, scale, *bias = x

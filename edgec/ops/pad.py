@@ -117,7 +117,10 @@ class Pad(OpDef):
         return self.mode != "constant" or self.value == 0 or math.isinf(self.value)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.pad; a border of 0 holds the zero point in int8."""
         if self.mode == "constant":

@@ -335,7 +335,10 @@ class MaxPool2D(_PoolOp):
         return pool_in_planes(node, windows, cls.from_onnx)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the maxima element by element of the window.
 
@@ -412,7 +415,10 @@ class AveragePool2D(_PoolOp):
         return np.asarray(windows.sum((4, 5)))
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 sums in float, exact integer sums in int8.
 
@@ -443,7 +449,11 @@ class AveragePool2D(_PoolOp):
         return [np.clip(y, low, high).astype(y_type.np_dtype)]
 
     def _ref_even(
-        self, x: Array, xt: TensorType, yt: TensorType, count: Array
+        self,
+        x: Array,
+        xt: TensorType,
+        yt: TensorType,
+        count: Array,
     ) -> Array:
         """Return the mean of the reals in float32, rounded half to even.
 

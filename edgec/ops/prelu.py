@@ -40,7 +40,10 @@ class PRelu(Binary):
         return (y,)
 
     def _multipliers(
-        self, x: TensorType, alpha: TensorType, y: TensorType
+        self,
+        x: TensorType,
+        alpha: TensorType,
+        y: TensorType,
     ) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the fixed-point multipliers of x and of alpha * x.
 
@@ -51,7 +54,12 @@ class PRelu(Binary):
         return identity, product_multiplier(x, alpha, y)
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute both branches in fixed point, as TFLite's reference kernel does.
 

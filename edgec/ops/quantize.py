@@ -72,7 +72,10 @@ class Quantize(OpDef):
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the integers, from integers by one fixed-point multiplier.
 
@@ -224,7 +227,10 @@ class Dequantize(OpDef):
         return (TensorType(x[0].shape),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute TFLite's reference Dequantize."""
         if xt[0].quant is None:

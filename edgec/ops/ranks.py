@@ -58,7 +58,10 @@ def as_image(b: Builder, x: Value) -> Value:
 
 
 def _read_inner(
-    node: OnnxNode, inputs: list[Value | None], attrs: Mapping[str, Any], read: Reader
+    node: OnnxNode,
+    inputs: list[Value | None],
+    attrs: Mapping[str, Any],
+    read: Reader,
 ) -> list[Value]:
     """Return the outputs of `read` for the node with other inputs and attributes.
 
@@ -158,7 +161,11 @@ def _onnx_order(rows: tuple[int, int], columns: tuple[int, int]) -> list[int]:
 
 
 def _images_at_depth(
-    b: Builder, x: Value, windows: SlidingWindow, depth: int, name: str
+    b: Builder,
+    x: Value,
+    windows: SlidingWindow,
+    depth: int,
+    name: str,
 ) -> Value:
     """Return the planes of `x` below depth `depth` of the weights, [N * D', C, H, W]."""
     n, channels, _, height, width = x.type.shape
@@ -343,7 +350,11 @@ def _mirrored_weights(b: Builder, weights: Value, groups: int, name: str) -> Val
 
 
 def _with_zeros_between(
-    b: Builder, x: Value, axis: int, stride: int, name: str
+    b: Builder,
+    x: Value,
+    axis: int,
+    stride: int,
+    name: str,
 ) -> Value:
     """Return `x` with stride - 1 zeros between its elements along an axis."""
     if stride == 1:

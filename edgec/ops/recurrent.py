@@ -156,7 +156,10 @@ class _Recurrent(Composed):
 
     @classmethod
     def _biases(
-        cls, node: OnnxNode, direction: int, linear: bool
+        cls,
+        node: OnnxNode,
+        direction: int,
+        linear: bool,
     ) -> tuple[Value | None, Value | None]:
         """Return (bias of the input's product, recurrent bias), None without biases.
 

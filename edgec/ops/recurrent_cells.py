@@ -80,7 +80,11 @@ class RecurrentLayer:
         return part(self.b, weights, 0, rows, self.name)
 
     def product(
-        self, h: Value, first: int, count: int, bias: Value | None = None
+        self,
+        h: Value,
+        first: int,
+        count: int,
+        bias: Value | None = None,
     ) -> Value:
         """Return h times the recurrent weights of some gates, plus a bias."""
         biases = []
@@ -162,7 +166,11 @@ def lstm_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value
 
 
 def part(
-    b: Builder, x: Value, axis: int, elements: tuple[int, int], name: str
+    b: Builder,
+    x: Value,
+    axis: int,
+    elements: tuple[int, int],
+    name: str,
 ) -> Value:
     """Return the elements (first, count) of an axis; those of a constant without an op."""
     first, count = elements

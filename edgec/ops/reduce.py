@@ -105,7 +105,10 @@ class _Reduce(OpDef):
         return prod(x.shape[a] for a in self.axes)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float reductions in double, rounded once to float32; integers wrap."""
         data = x[0]
@@ -237,7 +240,8 @@ class _Reduce(OpDef):
 
 
 def _axis_groups(
-    shape: tuple[int, ...], axes: tuple[int, ...]
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
 ) -> tuple[Groups, Groups]:
     """Return the groups of kept and of reduced axes of a dense tensor.
 
@@ -353,7 +357,10 @@ class _SumReduction(_Reduce):
         return super().infer(*x)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the sum, in int8 exact in int32 and then rescaled and clamped."""
         if not yt[0].is_quantized:

@@ -188,7 +188,10 @@ class ResizeNearest(_TfliteResize):
         return rows, columns
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's integer indexing."""
         rows, columns = self.indices(xt[0])
@@ -309,7 +312,10 @@ class ResizeBilinear(_TfliteResize):
         return neighbours(vertical), neighbours(horizontal)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 in the order of TFLite's reference kernel, int8 exactly.
 
@@ -487,7 +493,10 @@ class ResizeCubic(Resize):
         return [cubic(a, coefficient, self.exclude_outside) for a in self.axes(x)]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute weighted sums along the rows, then along the columns."""
         (row_index, row_weight), (column_index, column_weight) = self._taps(xt[0])

@@ -169,7 +169,9 @@ def _scaled_size(size: int, scale: float) -> int:
 
 
 def _with_aspect_ratio(
-    node: OnnxNode, sizes: list[int], dims: list[int]
+    node: OnnxNode,
+    sizes: list[int],
+    dims: list[int],
 ) -> tuple[list[int], Scales]:
     """Return the sizes and scales by ONNX's keep_aspect_ratio_policy.
 

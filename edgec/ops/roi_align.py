@@ -74,7 +74,10 @@ class RoiAlign(OpDef):
         return (TensorType((boxes.shape[0], *self.size, image.shape[3])),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the bins in float32, sample by sample."""
         images, boxes, index = x

@@ -83,7 +83,10 @@ class Rounded(OpDef):
         return clamp8(finite.astype(np.float64) + y.zero_point)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a look-up in the table, whose first entry is for -128."""
         table = self.table(xt[0], yt[0])

@@ -62,7 +62,10 @@ class _Cumulative(OpDef):
         return (TensorType(x[0].shape, x[0].dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute floats in double, rounded for each element; integers wrap."""
         data = np.flip(x[0], self.axis) if self.reverse else x[0]
@@ -196,7 +199,10 @@ class TopK(OpDef):
         return (values, TensorType(tuple(shape), "int64"))
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a stable sort; elements that are not a number come last."""
         data = x[0]

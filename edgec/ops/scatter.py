@@ -127,7 +127,10 @@ class GatherElements(OpDef):
         return (data.with_shape(index.shape),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's integer indexing by the clamped indices."""
         data, index = x
@@ -213,7 +216,10 @@ class _Scatter(OpDef):
             )
 
     def _combined(
-        self, y: Array, coordinates: tuple[Array, ...], update: Array
+        self,
+        y: Array,
+        coordinates: tuple[Array, ...],
+        update: Array,
     ) -> list[Array]:
         """Place the updates in `y`, or combine them with its elements."""
         with np.errstate(all="ignore"):
@@ -266,7 +272,10 @@ class ScatterElements(_Scatter):
         return (TensorType(data.shape, data.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's indexed assignment, in the order of the updates."""
         data, index, update = x
@@ -332,7 +341,10 @@ class ScatterNd(_Scatter):
         return (TensorType(data.shape, data.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's indexed assignment, in the order of the updates."""
         data, index, update = x

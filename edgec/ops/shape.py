@@ -81,7 +81,10 @@ class Reshape(OpDef):
         return (TensorType(self.shape, x[0].dtype, quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.reshape."""
         return [x[0].reshape(self.shape)]
@@ -195,7 +198,8 @@ def _flattened_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _squeezed_shape(
-    shape: tuple[int, ...], axes: Sequence[int] | None
+    shape: tuple[int, ...],
+    axes: Sequence[int] | None,
 ) -> tuple[int, ...]:
     """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None."""
     if axes is None:
@@ -289,7 +293,10 @@ class Transpose(OpDef):
         return permuted_dims, permuted_strides
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.transpose as a dense array."""
         return [np.ascontiguousarray(x[0].transpose(self.perm))]
@@ -360,7 +367,8 @@ def element_strides(shape: Sequence[int]) -> list[int]:
 
 
 def merge_dims(
-    dims: Sequence[int], strides: Sequence[int]
+    dims: Sequence[int],
+    strides: Sequence[int],
 ) -> tuple[list[int], list[int]]:
     """Return (dims, strides) of the same walk through memory in six dimensions.
 
@@ -388,7 +396,10 @@ def merge_dims(
 
 
 def gather(
-    op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0
+    op: Op,
+    dims: Sequence[int],
+    strides: Sequence[int],
+    offset: int = 0,
 ) -> KernelCall:
     """Return the call that writes the output densely from strided input elements.
 

@@ -99,7 +99,10 @@ class Slice(OpDef):
         return tuple(index)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's basic slicing."""
         return [np.ascontiguousarray(x[0][self.index()])]
@@ -355,7 +358,12 @@ def write_slice(b: Builder, x: Value, spec: Slice, out: Value) -> None:
 
 
 def take_range(
-    b: Builder, x: Value, axis: int, taken: Range, shape: tuple[int, ...], name: str
+    b: Builder,
+    x: Value,
+    axis: int,
+    taken: Range,
+    shape: tuple[int, ...],
+    name: str,
 ) -> Value:
     """Return a range of one axis, as a slice and a reshape to `shape` if it differs."""
     y = b.add(slice_axes(x.type, {axis: taken}), [x], name)

@@ -126,7 +126,10 @@ class Softmax(_Softmax):
     edgetpu: ClassVar[bool] = True
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the function shifted by the maximum, in int8 in fixed point.
 
@@ -232,7 +235,10 @@ class LogSoftmax(_Softmax):
     int8: ClassVar[bool] = False
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the function shifted by the maximum, which keeps exp from overflow."""
         shifted = x[0] - x[0].max(-1, keepdims=True)

@@ -75,7 +75,10 @@ class _Blocks(OpDef):
         return (x[0].with_shape(self.result(x[0].shape)),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the reshape, the transpose and the reshape."""
         split = x[0].reshape(self.split(x[0].shape))
@@ -105,7 +108,9 @@ class _Blocks(OpDef):
 
     @classmethod
     def block_samples(
-        cls, specs: Sequence[_Blocks], shape: tuple[int, ...]
+        cls,
+        specs: Sequence[_Blocks],
+        shape: tuple[int, ...],
     ) -> Iterator[Sample]:
         """Yield a float and an int8 image for each of `specs`."""
         quant = Quant.per_tensor(0.1, 3)
@@ -279,7 +284,10 @@ class SpaceToBatch(OpDef):
 
 
 def _space_to_batch(
-    op: TfliteOp, x: Value, block: Sequence[int], pads: Sequence[tuple[int, int]]
+    op: TfliteOp,
+    x: Value,
+    block: Sequence[int],
+    pads: Sequence[tuple[int, int]],
 ) -> None:
     """Write SPACE_TO_BATCH_ND: [N, H, W, C] to [by bx N, H / by, W / bx, C]."""
     b = op.build
@@ -297,7 +305,10 @@ def _space_to_batch(
 
 
 def _batch_to_space(
-    op: TfliteOp, x: Value, block: Sequence[int], crops: Sequence[tuple[int, int]]
+    op: TfliteOp,
+    x: Value,
+    block: Sequence[int],
+    crops: Sequence[tuple[int, int]],
 ) -> None:
     """Write BATCH_TO_SPACE_ND: [by bx N, H, W, C] to [N, by H, bx W, C], cropped."""
     b = op.build

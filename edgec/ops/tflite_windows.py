@@ -232,7 +232,11 @@ class MaxUnpooling2D(Composed):
 
     @staticmethod
     def _within(
-        b: Builder, index: Value, kernel: int, width: int, channels: int
+        b: Builder,
+        index: Value,
+        kernel: int,
+        width: int,
+        channels: int,
     ) -> Value:
         """Return the elements of the output between a window's first pixel and `index`.
 

@@ -156,7 +156,10 @@ class TransposeConv2D(OpDef):
         return full[:, top : top + size[0], left : left + size[1]]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 sums, or exact int32 sums requantized for each channel.
 
@@ -182,9 +185,7 @@ class TransposeConv2D(OpDef):
 
         y = requantize(
             acc.astype(np.int32),
-            xt[0],
-            weights_type,
-            yt[0],
+            (xt[0], weights_type, yt[0]),
             self.act,
             self.uint8,
             self.even,
@@ -406,7 +407,11 @@ def _height_width(v: Value) -> Pair:
 
 
 def _tflite_pads(
-    x: Value, weights: Value, out: Value, stride: Pair, is_same: bool
+    x: Value,
+    weights: Value,
+    out: Value,
+    stride: Pair,
+    is_same: bool,
 ) -> Pads:
     """Return the pads that give the declared output.
 

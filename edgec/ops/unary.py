@@ -86,7 +86,10 @@ class Unary(OpDef):
         return (TensorType(x[0].shape, x[0].dtype, quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the numpy function, or in int8 a look-up in the table.
 
@@ -436,7 +439,11 @@ Square = _row(
     options="SquareOptions",
 )
 Reciprocal = _row(
-    "reciprocal", lambda x: 1 / x, "1 / x.", onnx=("Reciprocal",), domain=_POSITIVE
+    "reciprocal",
+    lambda x: 1 / x,
+    "1 / x.",
+    onnx=("Reciprocal",),
+    domain=_POSITIVE,
 )
 Floor = _row(
     "floor",
@@ -479,16 +486,27 @@ Cos = _row(
 )
 Tan = _row("tan", np.tan, "The tangent of radians.", onnx=("Tan",), domain=(-1.0, 1.0))
 Asin = _row(
-    "asin", np.arcsin, "The inverse of the sine.", onnx=("Asin",), domain=(-1.0, 1.0)
+    "asin",
+    np.arcsin,
+    "The inverse of the sine.",
+    onnx=("Asin",),
+    domain=(-1.0, 1.0),
 )
 Acos = _row(
-    "acos", np.arccos, "The inverse of the cosine.", onnx=("Acos",), domain=(-1.0, 1.0)
+    "acos",
+    np.arccos,
+    "The inverse of the cosine.",
+    onnx=("Acos",),
+    domain=(-1.0, 1.0),
 )
 Atan = _row("atan", np.arctan, "The inverse of the tangent.", onnx=("Atan",))
 Sinh = _row("sinh", np.sinh, "The hyperbolic sine.", onnx=("Sinh",))
 Cosh = _row("cosh", np.cosh, "The hyperbolic cosine.", onnx=("Cosh",))
 Asinh = _row(
-    "asinh", np.arcsinh, "The inverse of the hyperbolic sine.", onnx=("Asinh",)
+    "asinh",
+    np.arcsinh,
+    "The inverse of the hyperbolic sine.",
+    onnx=("Asinh",),
 )
 Acosh = _row(
     "acosh",
@@ -507,7 +525,10 @@ Atanh = _row(
 Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))
 Softplus = _row("softplus", _softplus, "log(1 + e^x).", onnx=("Softplus",))
 Softsign = _row(
-    "softsign", lambda x: x / (1 + np.abs(x)), "x / (1 + |x|).", onnx=("Softsign",)
+    "softsign",
+    lambda x: x / (1 + np.abs(x)),
+    "x / (1 + |x|).",
+    onnx=("Softsign",),
 )
 Mish = _row(
     "mish",

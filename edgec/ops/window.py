@@ -35,7 +35,12 @@ def check_steps(*steps: int) -> None:
 
 
 def out_size(
-    size: int, kernel: int, stride: int, dilation: int, before: int, after: int
+    size: int,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    before: int,
+    after: int,
 ) -> int:
     """Return the number of windows along one axis.
 
@@ -68,7 +73,10 @@ def same_pads(size: Pair, kernel: Pair, stride: Pair, dilation: Pair) -> Pads:
 
 
 def tflite_pads(
-    options: Any, size: Pair, kernel: Pair, dilation: Pair = (1, 1)
+    options: Any,
+    size: Pair,
+    kernel: Pair,
+    dilation: Pair = (1, 1),
 ) -> Pads:
     """Return the pads of a TFLite operator, whose `padding` is 0 (SAME) or 1 (VALID)."""
     if options.padding != 0:
@@ -78,7 +86,11 @@ def tflite_pads(
 
 
 def tflite_padding(
-    pads: Pads, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)
+    pads: Pads,
+    size: Pair,
+    kernel: Pair,
+    stride: Pair,
+    dilation: Pair = (1, 1),
 ) -> int | None:
     """Return TFLite's Padding (0 SAME, 1 VALID) for explicit pads; None: neither."""
     if pads == (0, 0, 0, 0):
@@ -101,7 +113,11 @@ def kernel_of(node: OnnxNode, w: TensorType) -> Pair:
 
 
 def onnx_pads(
-    node: OnnxNode, size: Pair, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)
+    node: OnnxNode,
+    size: Pair,
+    kernel: Pair,
+    stride: Pair,
+    dilation: Pair = (1, 1),
 ) -> Pads:
     """Return the pads that an ONNX node's `pads` or `auto_pad` describes.
 

@@ -57,7 +57,10 @@ class SlidingWindow:
 
     @classmethod
     def of(
-        cls, node: OnnxNode, size: Sequence[int], kernel: Sequence[int]
+        cls,
+        node: OnnxNode,
+        size: Sequence[int],
+        kernel: Sequence[int],
     ) -> SlidingWindow:
         """Return the window that the attributes of a convolution or pool describe.
 
@@ -209,7 +212,10 @@ def conv_by_taps(node: OnnxNode) -> Value:
 
 
 def product_with_taps(
-    node: OnnxNode, taps: Sequence[Value], weights: Value, out: Sequence[int]
+    node: OnnxNode,
+    taps: Sequence[Value],
+    weights: Value,
+    out: Sequence[int],
 ) -> Value:
     """Return the convolution [N, O, *out] as a matrix product of weights and columns.
 
@@ -344,7 +350,9 @@ def average_by_taps(node: OnnxNode, windows: SlidingWindow) -> Value:
 
 
 def _counts_along(
-    windows: SlidingWindow, axis: int, counted_pads: tuple[int, int]
+    windows: SlidingWindow,
+    axis: int,
+    counted_pads: tuple[int, int],
 ) -> Array:
     """Return how many elements of each window count along one axis.
 
