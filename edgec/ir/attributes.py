@@ -77,6 +77,7 @@ class TfliteOptions(Attributes):
         """
         fields = vars(table)
         defaults = vars(type(table)())
+
         return cls(fields, defaults)
 
 

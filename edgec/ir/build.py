@@ -70,6 +70,7 @@ class Builder:
 
         out = Value(self.name(name or spec.kind), type_)
         self.write(spec, inputs, [out])
+
         return out
 
     def add_multi(
@@ -85,6 +86,7 @@ class Builder:
         types = spec.infer(*(v.type for v in inputs))
         outputs = [Value(self.name(name or spec.kind), t) for t in types]
         self.write(spec, inputs, outputs)
+
         return outputs
 
     def write(
@@ -106,6 +108,8 @@ class Builder:
                 raise ValueError(
                     f"{spec.kind} gives {inferred}, but {value.name} is declared {declared}"
                 )
+
         op = Op(spec, list(inputs), list(outputs), self.source)
         self.graph.ops.append(op)
+
         return op

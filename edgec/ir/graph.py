@@ -61,6 +61,7 @@ class Graph:
         groups: list[Sequence[Value]] = [self.inputs]
         for op in self.ops:
             groups += [op.inputs, op.outputs]
+
         groups.append(self.outputs)
 
         seen: set[int] = set()
@@ -86,6 +87,7 @@ class Graph:
         for op in self.ops:
             for value in op.inputs:
                 users.setdefault(value, []).append(op)
+
         return users
 
     def inputs_behind(self, values: Sequence[Value]) -> frozenset[str]:
@@ -100,6 +102,7 @@ class Graph:
             visited.add(value)
             if value in producers:
                 stack += producers[value].inputs
+
         return frozenset(v.name for v in self.inputs if v in visited)
 
     def replace(self, old: Value, new: Value) -> None:
@@ -120,6 +123,7 @@ class Graph:
 
         changed = len(used_ops) < len(self.ops)
         self.ops = used_ops[::-1]
+
         return changed
 
     def unique_name(self, base: str) -> str:
@@ -137,6 +141,7 @@ class Graph:
 
         graph_inputs = [copies[v] for v in self.inputs]
         graph_outputs = [copies[v] for v in self.outputs]
+
         return Graph(self.name, graph_inputs, graph_outputs, ops, [*self.state])
 
     def __eq__(self, other: object) -> bool:
@@ -155,12 +160,15 @@ class Graph:
         for op in self.ops:
             spec = repr(op.spec)
             ops.append((spec, _names(op.inputs), _typed(op.outputs), op.source))
+
         constants = []
         for value in self.constants():
             constants.append((value.name, value.type, _bits(value.const)))
+
         states = []
         for state in self.state:
             states.append((state.input, state.output, _bits(state.initial)))
+
         return (
             self.name,
             _typed(self.inputs),
@@ -180,6 +188,7 @@ def _bits(array: Array | None) -> tuple[Any, ...]:
     """
     if array is None:
         return ()
+
     return (array.dtype, array.shape, array.tobytes())
 
 
@@ -199,6 +208,7 @@ def unique(base: str, taken: Callable[[str], bool]) -> str:
     numbers = count(1)
     while taken(name):
         name = f"{base}_{next(numbers)}"
+
     return name
 
 
@@ -221,7 +231,9 @@ class Names:
             numbers = self._numbers.setdefault(base, count(1))
             while name in self._taken:
                 name = f"{base}_{next(numbers)}"
+
         self._taken.add(name)
+
         return name
 
     def take(self, names: Iterable[str]) -> None:

@@ -57,6 +57,7 @@ def interp(
         for value in op.inputs:
             if last_use.get(value) == i and value not in graph.outputs:
                 env.pop(value, None)
+
     return {v.name: _elements(v, env) for v in graph.outputs}
 
 
@@ -74,6 +75,7 @@ def _check_input(value: Value, array: Array) -> None:
     type_ = value.type
     if array.shape == type_.shape and array.dtype == type_.np_dtype:
         return
+
     raise ValueError(
         f"input {value.name} must be {type_}, not {array.dtype}{list(array.shape)}"
     )
@@ -144,6 +146,7 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
     for type_, result in zip(output_types, results, strict=True):
         assert result.shape == type_.shape, f"{op!r}: ref gives shape {result.shape}"
         assert result.dtype == type_.np_dtype, f"{op!r}: ref gives {result.dtype}"
+
     return results
 
 
@@ -153,6 +156,7 @@ def _out_of_memory(op: Op) -> UnsupportedError:
     megabytes = sum(v.type.nbytes for v in op.outputs) / 1e6
     message = f"computing {types} ({megabytes:,.0f} MB) takes more memory than there is"
     place = f"{op.kind} {op.source}".strip()
+
     return UnsupportedError(
         message,
         place,
@@ -168,6 +172,8 @@ def fold(op: Op) -> bool:
     """
     if lacks_scale(op) or any(v.const is None for v in op.inputs):
         return False
+
     for value, array in zip(op.outputs, run_op(op, {}), strict=True):
         value.const = np.asarray(array, order="C")
+
     return True

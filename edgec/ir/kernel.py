@@ -163,5 +163,6 @@ class KernelCall:
             elif isinstance(operand, Struct):
                 fields = operand.fields.values()
                 yield from (field for field in fields if isinstance(field, Pointer))
+
         for call in self.then:
             yield from call.pointers()

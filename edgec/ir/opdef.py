@@ -204,12 +204,14 @@ class OpDef:
                 raise TypeError(
                     f"{cls.__qualname__} says {name}, which no operation has"
                 )
+
         if "kind" not in cls.__dict__:
             return
 
         has_samples = cls.samples.__func__ is not OpDef.samples.__func__  # type: ignore[attr-defined]
         if cls.has_kernel() and not has_samples:
             raise TypeError(f"op {cls.kind} has no samples to try its kernel by")
+
         registered = OpDef.registry.setdefault(cls.kind, cls)
         if registered.__qualname__ != cls.__qualname__:
             raise TypeError(
@@ -233,6 +235,7 @@ class OpDef:
             has_int8 = any(arg.type.is_quantized for arg in sample.args)
             if cls.quant is QuantRule.FLOAT or has_int8:
                 return
+
         raise TypeError(
             f"op {cls.kind} has no {'int8 sample' if has_sample else 'sample'}, "
             f"though its rule is {cls.quant.name}"
@@ -322,6 +325,7 @@ class OpDef:
         """
         if getattr(self, "even", False):
             return replace(self, even=False)  # type: ignore[call-arg]
+
         return self
 
     # ---- C
@@ -365,12 +369,14 @@ class OpDef:
                     None,
                 )
             ]
+
         refusals: list[Refusal] = []
         for name, constraint, fix, rule in _rules(self.kind):
             seen = rule(self, op)
             if seen is not None:
                 is_uncertain = isinstance(seen, Uncertain)
                 refusals.append(Refusal(name, constraint, seen, fix, is_uncertain))
+
         return refusals
 
     @edgetpu_rule(
@@ -385,6 +391,7 @@ class OpDef:
                 continue
             use = "output" if i >= len(op.inputs) else "input"
             return f"{use} {value.name} is {dtype}"
+
         return None
 
     @edgetpu_rule(
@@ -397,6 +404,7 @@ class OpDef:
             outer_sizes = value.type.shape[:-3]
             if value.const is None and any(size > 1 for size in outer_sizes):
                 return f"{value.name} has shape {list(value.type.shape)}"
+
         return None
 
     @edgetpu_rule(
@@ -409,6 +417,7 @@ class OpDef:
             if value.type.size > LARGEST_MAPPED:
                 shape = list(value.type.shape)
                 return Uncertain(f"{value.name} has shape {shape}")
+
         return None
 
 
@@ -468,6 +477,7 @@ def _declares(cls: type, name: str) -> bool:
     """
     bases = cls.__mro__[1:]
     is_annotated = any(name in inspect.get_annotations(c) for c in (cls, *bases))
+
     return is_annotated or any(name in c.__dict__ for c in bases)
 
 
@@ -479,6 +489,7 @@ def _rules(kind: str) -> tuple[tuple[str, str, str | None, Rule], ...]:
         if hasattr(method, "edgetpu_fix"):
             constraint = " ".join((inspect.getdoc(method) or "").split())
             rules.append((name.strip("_"), constraint, method.edgetpu_fix, method))
+
     return tuple(rules)
 
 

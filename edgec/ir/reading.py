@@ -71,8 +71,10 @@ class OnnxNode:
         value = self.optional(i)
         if value is None:
             return None
+
         if value.const is None:
             raise ComputedError(f"input {i}", value)
+
         return value.const
 
 
@@ -120,6 +122,7 @@ class TfliteOp:
         value = self.input(i)
         if value.const is None:
             raise ComputedError(f"input {i}", value)
+
         return value.const
 
     def ignore(self, *fields: str) -> None:

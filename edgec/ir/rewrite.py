@@ -52,6 +52,7 @@ class Rewriter:
         users = self.users(value)
         if len(users) != 1 or value in self.graph.outputs:
             return None
+
         return users[0]
 
     def made_by(self, value: Value, *kinds: str) -> Op | None:
@@ -62,6 +63,7 @@ class Rewriter:
         op = self.producer.get(value)
         if op is None or (kinds and op.kind not in kinds):
             return None
+
         return op
 
     def private(self, value: Value, *kinds: str) -> Op | None:
@@ -97,6 +99,7 @@ class Rewriter:
         (type_,) = spec.infer(*(v.type for v in inputs))
         if quant is not None:
             type_ = type_.with_quant(quant)
+
         out = Value(self.name(name), type_)
         op = Op(spec, list(inputs), [out], before.source)
 
@@ -105,7 +108,9 @@ class Rewriter:
         self.producer[out] = op
         for value in op.inputs:
             self._users.setdefault(value, []).append(op)
+
         self.changed = True
+
         return out
 
     # ---- changing
@@ -131,6 +136,7 @@ class Rewriter:
             # Only now, since a value may be among the old and the new inputs.
             for value in before:
                 self._collect(value)
+
         self.changed = True
 
     def absorb(
@@ -168,6 +174,7 @@ class Rewriter:
         old = op.output
         if old.type != value.type:
             return False
+
         if old in self.graph.outputs:
             if value not in self.producer or value in self.graph.outputs:
                 return False
@@ -175,10 +182,12 @@ class Rewriter:
 
         for user in self.users(old):
             user.inputs = [value if v is old else v for v in user.inputs]
+
         moved_users = self._users.pop(old, [])
         self._users.setdefault(value, []).extend(moved_users)
         self.graph.outputs = [value if v is old else v for v in self.graph.outputs]
         self.remove(op)
+
         return True
 
     def remove(self, op: Op) -> None:
@@ -186,8 +195,10 @@ class Rewriter:
         self._detach(op)
         for value in op.outputs:
             self.producer.pop(value, None)
+
         for value in op.inputs:
             self._collect(value)
+
         self.changed = True
 
     def _detach(self, op: Op) -> None:
@@ -202,8 +213,10 @@ class Rewriter:
         op = self.producer.get(value)
         if op is None:
             return
+
         if any(self.users(v) or v in self.graph.outputs for v in op.outputs):
             return
+
         self.remove(op)
 
 
@@ -217,9 +230,11 @@ def scalar(value: Value) -> float | None:
     array = value.const
     if array is None or array.size == 0:
         return None
+
     first = array.reshape(-1)[0]
     if not (array == first).all():
         return None
+
     return float(first)
 
 
@@ -232,8 +247,11 @@ def channel_vector(value: Value, shape: tuple[int, ...]) -> Array | None:
     array = value.const
     if array is None or not shape or array.ndim > len(shape):
         return None
+
     if any(size != 1 for size in array.shape[:-1]):
         return None
+
     if array.ndim and array.shape[-1] not in (1, shape[-1]):
         return None
+
     return np.broadcast_to(array.reshape(-1), (shape[-1],))

@@ -48,17 +48,22 @@ def print_graph(graph: Graph, constants: bool = True) -> str:
     lines = [f"graph {json.dumps(graph.name)}"]
     for value in graph.inputs:
         lines.append(f"input {_name(value)} : {_type(value.type)}")
+
     for value in graph.constants():
         line = f"const {_name(value)} : {_type(value.type)}"
         if constants and value.const is not None:
             line += f" = {_data(value.const)}"
         lines.append(line)
+
     for op in graph.ops:
         lines.append(_op(op))
+
     for value in graph.outputs:
         lines.append(f"output {_name(value)}")
+
     for state in graph.state:
         lines.append(_state(state))
+
     return "\n".join(lines) + "\n"
 
 
@@ -85,10 +90,13 @@ def _type(t: TensorType) -> str:
     q = t.quant
     if q is None:
         return str(t)
+
     if q.axis is None and len(q.scale) == 1:
         return f"{t} q({q.scale[0]!r}, {q.zero_point[0]})"
+
     scales = list(q.scale)
     zero_points = list(q.zero_point)
+
     return f"{t} q({scales}, {zero_points}, axis={q.axis})"
 
 
@@ -112,6 +120,7 @@ def _op(op: Op) -> str:
     line = f"{outputs} = {op.kind}({inputs}) {{{', '.join(attrs)}}} : {types}"
     if op.source:
         line += f" from {json.dumps(op.source)}"
+
     return line
 
 
@@ -122,6 +131,7 @@ def _attr(value: object) -> str:
     """
     if isinstance(value, str):
         return repr(value)
+
     return re.sub(r"\binf\b", "1e999", repr(value))
 
 
@@ -160,6 +170,7 @@ def parse(text: str) -> Graph:
             parser.parse_line(line.strip())
         except PARSE_ERRORS as e:
             raise ParseError(f"line {number}: {e}: {line[:120]}") from e
+
     return parser.graph
 
 
@@ -186,6 +197,7 @@ class _Parser:
             if match:
                 read(match)
                 return
+
         raise ValueError("not a graph, input, const, op, output or state")
 
     def _head(self, match: re.Match[str]) -> None:
@@ -228,6 +240,7 @@ class _Parser:
         outputs: list[Value] = []
         for name, type_ in zip(names, types, strict=True):
             outputs.append(self._define(name, type_))
+
         spec = _parse_spec(match[2], match[4])
         source = json.loads(match[6]) if match[6] else ""
         self.graph.ops.append(Op(spec, inputs, outputs, source))
@@ -237,8 +250,10 @@ class _Parser:
         name = _parse_name(text)
         if name in self.values:
             raise ValueError(f"{name} is defined twice")
+
         value = Value(name, type_)
         self.values[name] = value
+
         return value
 
 
@@ -252,8 +267,10 @@ def _parse_type(text: str) -> TensorType:
     match = re.fullmatch(r"(\w+)\[([\d,]*)\](?: q\(([^)]*)\))?", text)
     if match is None:
         raise ValueError(f"not a type: {text}")
+
     dtype, sizes, quant = match.groups()
     shape = tuple(int(size) for size in sizes.split(",") if size)
+
     return TensorType(shape, dtype, _parse_quant(quant) if quant else None)
 
 
@@ -278,6 +295,7 @@ def _parse_quant(text: str) -> Quant:
     are_ints = all(type(z) is int for z in quant.zero_point)
     if not are_ints or not np.isfinite(quant.scale).all():
         raise ValueError(f"not scales and zero points: {text[:120]}")
+
     return quant
 
 
@@ -289,6 +307,7 @@ def _parse_data(text: str, type_: TensorType) -> Array:
     else:
         numbers = ast.literal_eval(text)
         flat = np.array(numbers, type_.np_dtype)
+
     return flat.reshape(type_.shape)
 
 
@@ -298,6 +317,8 @@ def _parse_spec(kind: str, attrs: str) -> OpDef:
     values: dict[str, Any] = {}
     for keyword in call.keywords:
         values[str(keyword.arg)] = ast.literal_eval(keyword.value)
+
     if kind not in OpDef.registry:
         raise ValueError(f"unknown op {kind}")
+
     return OpDef.registry[kind](**values)

@@ -70,6 +70,7 @@ class Quant:
         for axis, new_size in enumerate(new):
             if new_size == size and prod(new[:axis]) == before:
                 return replace(self, axis=axis)
+
         return None
 
     def broadcast(self, rank: int) -> tuple[Array, Array]:
@@ -77,8 +78,10 @@ class Quant:
         shape = [1] * rank
         if self.axis is not None:
             shape[self.axis] = len(self.scale)
+
         scale = np.array(self.scale, np.float32).reshape(shape)
         zero_point = np.array(self.zero_point, np.int32).reshape(shape)
+
         return scale, zero_point
 
 
@@ -159,6 +162,8 @@ def dequantize(x: Array, t: TensorType) -> Array:
     """Return the float32 reals of a quantized array: scale * (q - zero_point)."""
     if t.quant is None:
         return x.astype(np.float32)
+
     scale, zero = t.quant.broadcast(x.ndim)
     centred = (x.astype(np.int64) - zero).astype(np.float32)
+
     return (centred * scale).astype(np.float32)

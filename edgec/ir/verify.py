@@ -87,8 +87,10 @@ def wants_scales(op: Op) -> bool:
     """
     if not op.spec.plain_int8:
         return True
+
     if op.spec.quant is QuantRule.FLOAT:
         return False
+
     return any(v.type.is_quantized for v in (*op.inputs, *op.outputs))
 
 
@@ -99,6 +101,7 @@ def lacks_scale(op: Op) -> bool:
     """
     if not wants_scales(op):
         return False
+
     return any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
 
 
@@ -173,6 +176,7 @@ def verify(graph: Graph, stage: str) -> None:
     for check in STAGES[stage]:
         rule = check.__name__.strip("_")
         broken += [f"{rule}: {text}" for text in check(graph)]
+
     if broken:
         raise VerifyError(
             f"graph {graph.name} is not a legal {stage} graph:\n  "

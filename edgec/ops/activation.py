@@ -86,6 +86,7 @@ class Clamp(Unary):
             low = int(self.low)
         else:
             low = "0" if is_unsigned else f"{dtype.upper()}_MIN"
+
         if self.high is not None:
             high = int(self.high)
         else:
@@ -94,6 +95,7 @@ class Clamp(Unary):
         ctype = "ek_unsigned_bounds_t" if is_unsigned else "ek_bounds_t"
         bounds = Struct(ctype, low=low, high=high)
         kernel = f"ek_clamp_{plain_suffix(y.type)}"
+
         return KernelCall.of(kernel, x, y, x.type.size, bounds)
 
     @classmethod
@@ -118,6 +120,7 @@ class Clamp(Unary):
         activation = activations.get((low, high))
         if activation is None:
             return cls(low, high)
+
         return activation()
 
     @classmethod
@@ -136,6 +139,7 @@ class Clamp(Unary):
         """
         if self.low is None or self.high is None:
             return False
+
         return 0 < self.high / 32767 == self.low / -32768
 
     @classmethod
@@ -155,6 +159,7 @@ class Clamp(Unary):
 
         x = node.input(0)
         low, high = cls._without_extremes(x.type, bounds)
+
         return node.build.add(cls.of(low, high), [x], node.name)
 
     @staticmethod
@@ -175,8 +180,10 @@ class Clamp(Unary):
         low, high = (None if bound is None else int(bound) for bound in bounds)
         if low == info.min:
             low = None
+
         if high == info.max:
             high = None
+
         return low, high
 
     @staticmethod
@@ -187,9 +194,11 @@ class Clamp(Unary):
         low = node.optional(1)
         if low is not None:
             y = b.add(Maximum(), [y, low], node.name)
+
         high = node.optional(2)
         if high is not None:
             y = b.add(Minimum(), [y, high], node.name)
+
         return y
 
     @classmethod
@@ -274,6 +283,7 @@ class Elu(Unary):
         """
         t = x.dtype.type
         negative = np.expm1(np.minimum(x, 0) * t(rate))
+
         return np.where(x >= 0, x, t(alpha) * negative)
 
     @classmethod
@@ -285,6 +295,7 @@ class Elu(Unary):
             if not alpha:
                 raise ValueError("alpha is 0, by which Celu divides")
             rate = 1 / alpha
+
         return node.build.add(cls(alpha, rate), [node.input(0)], node.name)
 
     def to_tflite(self, op: Any) -> Any:
@@ -350,6 +361,7 @@ class Selu(Unary):
         """
         t = x.dtype.type
         negative = t(alpha) * np.expm1(np.minimum(x, 0))
+
         return np.asarray(t(gamma) * np.where(x > 0, x, negative))
 
     @classmethod
@@ -383,8 +395,10 @@ class Gelu(Unary):
         if not approximate:
             distribution = 1 + ERF(x * t(np.sqrt(0.5)))
             return np.asarray(half * x * distribution)
+
         cubic = x + t(0.044715) * x * x * x
         distribution = 1 + np.tanh(t(np.sqrt(2 / np.pi)) * cubic)
+
         return np.asarray(half * x * distribution)
 
     @classmethod

@@ -62,10 +62,13 @@ class _ArgExtreme(OpDef):
         """
         if self.dtype not in ("int32", "int64"):
             raise ValueError(f"places of type {self.dtype}; edgec has int32 and int64")
+
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
+
         shape = list(x[0].shape)
         del shape[self.axis]
+
         return (TensorType(tuple(shape), self.dtype),)
 
     def ref(
@@ -86,9 +89,11 @@ class _ArgExtreme(OpDef):
 
         if self.last:
             score = np.flip(score, self.axis)
+
         place = np.asarray(np.argmax(score, self.axis))
         if self.last:
             place = data.shape[self.axis] - 1 - place
+
         return [place.astype(self.dtype)]
 
     def _float_score(self, data: Array) -> Array:
@@ -104,6 +109,7 @@ class _ArgExtreme(OpDef):
 
         starts_with_nan = np.take(is_nan, [0], self.axis)
         places: Array = np.indices(is_nan.shape, sparse=True)[self.axis]
+
         return np.asarray(np.where(starts_with_nan, places == 0, is_best))
 
     @classmethod
@@ -118,8 +124,10 @@ class _ArgExtreme(OpDef):
         y = node.build.add(cls(axis, last=is_last), [x], node.name)
         if not node.attrs.get("keepdims", 1):
             return y
+
         shape = list(x.type.shape)
         shape[axis] = 1
+
         return node.build.add(Reshape(tuple(shape)), [y], node.name)
 
     @classmethod
@@ -141,10 +149,12 @@ class _ArgExtreme(OpDef):
         """
         if self.last:
             return None
+
         x = op.inputs[0]
         options = (self.options, {"outputType": _TFLITE_TYPES[self.dtype]})
         version = 2 if x.type.dtype == "int8" else 1
         axis = np.array(self.axis, np.int32)
+
         return TfliteCode(self.tflite[0], options, version, (x, axis))
 
     def c(self, op: Op) -> KernelCall:
@@ -160,6 +170,7 @@ class _ArgExtreme(OpDef):
             last=self.last,
         )
         kernel = f"ek_arg_{suffix(x)}_{suffix(y)}"
+
         return KernelCall.of(kernel, op.inputs[0], op.output, dims)
 
     @classmethod

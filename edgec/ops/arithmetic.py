@@ -64,6 +64,7 @@ class _Extremum(Binary):
         quants = {value.type.quant for value in (*op.inputs, op.output)}
         if len(quants) > 1:
             return f"{len(quants)} different scales"
+
         return None
 
 
@@ -115,6 +116,7 @@ class SquaredDifference(Binary):
         twice = 2.0 * max(a.scale, b.scale)
         result = twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale)
         reals = (a.scale / twice, b.scale / twice, result)
+
         return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
@@ -138,6 +140,7 @@ class SquaredDifference(Binary):
         squared = np.square(left - right)
         scaled: Array = multiply_by_quantized_multiplier(squared, *y_multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
+
         return result
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
@@ -156,6 +159,7 @@ def _power(a: Array, b: Array) -> Array:
     """
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
+
     power = np.power(a.astype(np.float64), b.astype(np.float64))
     whole = np.trunc(power)
 
@@ -163,6 +167,7 @@ def _power(a: Array, b: Array) -> Array:
     info = np.iinfo(a.dtype)
     is_inside = (whole >= info.min) & (whole < float(info.max) + 1)
     integers = np.where(is_inside, whole, 0).astype(a.dtype)
+
     return np.where(is_inside, integers, 0)
 
 
@@ -200,6 +205,7 @@ class Pow(Binary):
         z = b.add(cls(), [x, y], node.name)
         if z.type.dtype == dtype:
             return z
+
         return b.add(Cast(dtype), [z], node.name)
 
 

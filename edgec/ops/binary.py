@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +38,7 @@ from edgec.ops.binary_scales import (
     product_multiplier,
     scaled_struct,
 )
+from edgec.ops.broadcast_dims import broadcast, walk
 from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
@@ -54,9 +54,6 @@ HEADROOM = 20
 """Bits by which TFLite's int8 add and sub shift both inputs to the left before they are
 brought to one scale.
 """
-
-MAX_DIMS = 6
-"""Dimensions of the struct ek_nd_t."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,12 @@ class Binary(OpDef):
         a, b = x
         if a.dtype != b.dtype:
             raise ValueError(f"operands have types {a} and {b}")
+
         shape = np.broadcast_shapes(a.shape, b.shape)
         walk(shape, a.shape, b.shape)
 
         quant = a.quant if self.quant is QuantRule.SAME else None
+
         return (TensorType(shape, a.dtype, quant),)
 
     def ref(
@@ -113,6 +112,7 @@ class Binary(OpDef):
         b = x[1].astype(np.int32)
         y = self.ref_s8(a, b, xt[0], xt[1], y_type)
         low, high = self.clamp(y_type)
+
         return [np.clip(y, low, high).astype(y_type.np_dtype)]
 
     def ref_s8(
@@ -152,7 +152,9 @@ class Binary(OpDef):
         is_plain_8_bit = x.dtype in ("int8", "uint8") and x.quant is None
         if not self.tflite or x.dtype not in self.tflite_types or is_plain_8_bit:
             return None
+
         options = (self.options, self.tflite_fields(op))
+
         return TfliteCode(self.tflite[0], options, self.tflite_version(op))
 
     def tflite_fields(self, op: Op) -> dict[str, int]:
@@ -183,6 +185,7 @@ class Binary(OpDef):
         dims = broadcast(y, a=a, b=b)
         if last is None:
             return KernelCall.of(kernel, *op.inputs, op.output, dims)
+
         return KernelCall.of(kernel, *op.inputs, op.output, dims, last)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
@@ -225,73 +228,6 @@ class Binary(OpDef):
             yield Sample(cls(), (Arg(a), Arg(b)), y_quant, f"{label}_s8")
 
 
-def walk(
-    shape: tuple[int, ...],
-    *inputs: tuple[int, ...],
-) -> tuple[list[int], list[list[int]]]:
-    """Return six dimensions of a dense output, and each input's element strides along
-    them.
-
-    shape: of the output. inputs: shapes that broadcast to it. A stride is 0 where the
-    input is broadcast. Dimensions of 1 are dropped, and neighbours merged where every
-    input allows it. Raises ValueError when more than six remain.
-    """
-    strides = [_broadcast_strides(input_shape, len(shape)) for input_shape in inputs]
-    groups = _merged_dims(shape, strides)
-    if len(groups) > MAX_DIMS:
-        raise ValueError(
-            f"{len(groups)} dimensions are broadcast independently; edgec compiles up to 6"
-        )
-
-    # The kernel has a fixed number of loops: the outer ones run once.
-    missing = MAX_DIMS - len(groups)
-    groups = [(1, [0] * len(inputs))] * missing + groups
-    dims = [size for size, _ in groups]
-    by_input = [[steps[i] for _, steps in groups] for i in range(len(inputs))]
-    return dims, by_input
-
-
-def _merged_dims(
-    shape: tuple[int, ...],
-    strides: Sequence[list[int]],
-) -> list[tuple[int, list[int]]]:
-    """Return (size, stride of each input) of the output's dimensions, merged."""
-    groups: list[tuple[int, list[int]]] = []
-    for axis, size in enumerate(shape):
-        if size == 1:
-            continue
-        steps = [input_strides[axis] for input_strides in strides]
-
-        # Two dimensions are one when the outer step passes over the inner dimension in
-        # every input.
-        if groups and groups[-1][1] == [size * step for step in steps]:
-            outer_size, _ = groups[-1]
-            groups[-1] = (outer_size * size, steps)
-        else:
-            groups.append((size, steps))
-    return groups
-
-
-def _broadcast_strides(shape: tuple[int, ...], rank: int) -> list[int]:
-    """Return the element strides of a dense tensor broadcast to a rank."""
-    dims = (1,) * (rank - len(shape)) + shape
-    strides: list[int] = []
-    for axis, size in enumerate(dims):
-        strides.append(0 if size == 1 else prod(dims[axis + 1 :]))
-    return strides
-
-
-def broadcast(y: TensorType, **inputs: TensorType) -> Struct:
-    """Return ek_nd_t: the output's dimensions, and the element strides of each input.
-
-    inputs: types by the name of the struct's field.
-    """
-    shapes = [t.shape for t in inputs.values()]
-    dims, strides = walk(y.shape, *shapes)
-    fields = dict(zip(inputs, strides, strict=True))
-    return Struct("ek_nd_t", dim=dims, **fields)
-
-
 @dataclass(frozen=True)
 class Fused(Binary):
     """A binary op with a fused activation: y = act(fn(a, b)).
@@ -312,6 +248,7 @@ class Fused(Binary):
         y = super().ref(x, xt, yt)
         if yt[0].dtype != "float32":
             return y
+
         return [clamp_float(y[0], self.act)]
 
     def clamp(self, y: TensorType) -> tuple[int, int]:
@@ -403,6 +340,7 @@ class Additive(OrtBinary):
         twice = 2.0 * max(a.scale, b.scale)
         result = twice / ((1 << HEADROOM) * y.scale)
         reals = (a.scale / twice, b.scale / twice, result)
+
         return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
@@ -431,6 +369,7 @@ class Additive(OrtBinary):
         total = np.asarray(type(self).fn(left, right))
         scaled: Array = multiply_by_quantized_multiplier(total, *y_multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
+
         return result
 
     def _linear(self, a: TensorType, b: TensorType, y: TensorType) -> Linear:
@@ -444,6 +383,7 @@ class Additive(OrtBinary):
         if self.even:
             fields = asdict(self._linear(a, b, y))
             return Struct("ek_linear_t", **fields, low=low, high=high)
+
         return scaled_struct(self._scales(a, b, y), (a, b, y), (low, high))
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -468,9 +408,11 @@ class Add(Additive):
         if op.name == "ADD":
             super().from_tflite(op)
             return
+
         total, *others, last = op.present()
         for other in others:
             total = op.build.add(cls(), [total, other], op.outputs[0].name)
+
         op.build.write(cls(), [total, last], op.outputs)
 
 
@@ -522,6 +464,7 @@ class Mul(OrtBinary):
         multiplier = product_multiplier(at, bt, yt)
         scaled = multiply_by_quantized_multiplier(product, *multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
+
         return result
 
     @edgetpu_rule(fix="multiply before the tensor is flattened to one row")
@@ -532,7 +475,9 @@ class Mul(OrtBinary):
         y = op.output.type
         if not one_row(y):
             return None
+
         seen = f"output {list(y.shape)} has {y.size} elements"
+
         return within(y.size, ONE_ROW_MAPPED, None, seen)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
@@ -548,7 +493,9 @@ class Mul(OrtBinary):
         if self.even:
             scale = float(even_factor(a, b, y))
             return Struct("ek_real_mul_t", **common, scale=scale, shift=self.shift)
+
         multiplier, shift = product_multiplier(a, b, y)
+
         return Struct("ek_mul_t", **common, mul=multiplier, shift=shift)
 
 
@@ -559,12 +506,14 @@ def _div(a: Array, b: Array) -> Array:
     """
     if a.dtype.kind == "f":
         return np.asarray(a / b)
+
     divisor = np.where(b == 0, b.dtype.type(1), b)
 
     # numpy's quotient is rounded down: one more where it is negative and inexact.
     is_negative = (a < 0) != (divisor < 0)
     is_inexact = a % divisor != 0
     quotient = a // divisor + (is_inexact & is_negative)
+
     return np.where(b == 0, 0, quotient)
 
 

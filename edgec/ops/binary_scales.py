@@ -58,6 +58,7 @@ class Linear:
         a_offset = np.float64(a_ratio) * np.float64(a_zero)
         offset = np.float32(a_offset + sign * b_offset)
         rest = float(np.float32(y_zero - offset))
+
         return cls(float(a_ratio), sign * float(b_ratio), rest, shift)
 
     def of(self, u: Array, v: Array) -> Array:
@@ -69,6 +70,7 @@ class Linear:
         v_file = (v + self.shift).astype(np.float64)
         inner = (self.b * v_file + self.rest).astype(np.float32)
         outer = (self.a * u_file + inner).astype(np.float32)
+
         return np.asarray(outer)
 
 
@@ -82,8 +84,10 @@ def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
     y = op.output.type
     if not y.is_quantized:
         return True
+
     multipliers = scales(*(v.type for v in op.inputs), y)
     _, shift = multipliers[-1]
+
     return shift <= 0
 
 
@@ -100,6 +104,7 @@ def scaled_struct(
     a_scale, b_scale, y_scale = scales
     a, b, y = types
     low, high = clamp
+
     return Struct(
         "ek_add_t",
         a_zero=a.zero_point,

@@ -34,6 +34,7 @@ class _OfIntegers(Binary):
         """
         if x[0].dtype not in self.sampled:
             raise ValueError(f"{self.kind} takes {', '.join(self.sampled)}, not {x[0]}")
+
         return super().infer(*x)
 
 
@@ -79,6 +80,7 @@ def _shifted(a: Array, b: Array, shift: Any) -> Array:
     is_minus_one = (a < 0) & (shift is np.right_shift)
     beyond = np.where(is_minus_one, -1, 0).astype(a.dtype)
     distance = np.where(is_inside, b, 0).astype(a.dtype)
+
     return np.where(is_inside, shift(a, distance), beyond)
 
 
@@ -135,6 +137,7 @@ class _Predicate(Unary):
         """
         if x[0].dtype != "float32":
             raise ValueError(f"{self.kind} takes floats, not {x[0]}")
+
         return (TensorType(x[0].shape, "bool"),)
 
     @classmethod

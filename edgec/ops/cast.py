@@ -83,6 +83,7 @@ class Cast(OpDef):
         data = x[0]
         if self.dtype == "bool":
             return [data != 0]
+
         if data.dtype.kind != "f" or self.dtype.startswith("float"):
             with np.errstate(over="ignore"):
                 return [data.astype(self.dtype)]
@@ -96,6 +97,7 @@ class Cast(OpDef):
         is_largest = saturated >= float(info.max)
         y = np.where(is_largest, 0, saturated).astype(self.dtype)
         y[is_largest] = info.max
+
         return [y]
 
     @classmethod
@@ -114,6 +116,7 @@ class Cast(OpDef):
 
         if x.type.dtype == dtype:
             return x
+
         return node.build.add(cls(dtype), [x], node.name)
 
     @classmethod
@@ -129,6 +132,7 @@ class Cast(OpDef):
             wide = b.add(Cast("int32"), [x], f"{x.name}_int32")
             shift = b.const(np.array(128, np.int32), "shift")
             x = b.add(Add(), [wide, shift], f"{x.name}_uint8")
+
         op.ignore("inDataType", "outDataType")
         b.write(cls(y.type.dtype), [x], [y])
 
@@ -143,6 +147,7 @@ class Cast(OpDef):
         """Return ek_cast, which is one kernel for all pairs of types."""
         x = op.inputs[0]
         y = op.output
+
         return KernelCall.of(
             "ek_cast",
             x,

@@ -78,8 +78,10 @@ class L2Norm(OpDef):
         """Return the type of x, with the prescribed scale in int8."""
         if x[0].rank == 0:
             raise ValueError(f"{x[0]} has no axis")
+
         real_types(self, x[0])
         quant = self.fixed_quant() if x[0].dtype == "int8" else None
+
         return (x[0].with_quant(quant),)
 
     def ref(
@@ -108,6 +110,7 @@ class L2Norm(OpDef):
         bits = self._operand_bits()
         final_shift = shift + OUTPUT_SHIFT - bits
         y = multiply_by_quantized_multiplier(centred << bits, multiplier, final_shift)
+
         return [np.clip(y, -128, 127).astype(np.int8).reshape(xt[0].shape)]
 
     def _operand_bits(self) -> int:
@@ -128,8 +131,10 @@ class L2Norm(OpDef):
         spec = cls(eps=1e-30)
         if axis == rank - 1:
             return b.add(spec, [x], node.name)
+
         order = (*(i for i in range(rank) if i != axis), axis)
         y = b.add(spec, [transpose(b, x, order)], node.name)
+
         return transpose(b, y, tuple(order.index(i) for i in range(rank)))
 
     @classmethod
@@ -159,6 +164,7 @@ class L2Norm(OpDef):
             zero=x.zero_point if x.dtype == "int8" else 0,
             bits=self._operand_bits(),
         )
+
         return KernelCall.of(f"ek_l2_norm_{suffix(x)}", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -190,6 +196,7 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
     while value >= 1 << 29:
         value //= 4
         shift += 1
+
     pairs = (31 - value.bit_length()) // 2 - 1
     shift -= pairs
     scaled = value << 2 * pairs
@@ -206,6 +213,7 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
     multiplier = int(multiply(root, _HALF_SQRT_2))
     if shift < 0:
         return multiplier << -shift, 0
+
     return multiplier, -shift
 
 
@@ -243,11 +251,14 @@ class LocalResponseNorm(OpDef):
         """
         if x[0].rank == 0:
             raise ValueError("a number has no channels")
+
         if self.before < 0 or self.before + self.after + 1 < 0:
             raise ValueError(
                 f"a neighbourhood of {self.before} channels before and {self.after} after"
             )
+
         real_types(self, x[0], int8=False)
+
         return (x[0],)
 
     def ref(
@@ -265,7 +276,9 @@ class LocalResponseNorm(OpDef):
         total = np.zeros(x[0].shape)
         for first in range(self.before + self.after + 1):
             total = total + squares[..., first : first + channels]
+
         divisor = (self.bias + self.alpha * total) ** self.beta
+
         return [(x[0] / divisor).astype(_F)]
 
     @classmethod
@@ -285,6 +298,7 @@ class LocalResponseNorm(OpDef):
             beta=attrs.get("beta", 0.75),
             bias=attrs.get("bias", 1.0),
         )
+
         return channels_last(node, spec, [])
 
     @classmethod
@@ -311,6 +325,7 @@ class LocalResponseNorm(OpDef):
         """
         if self.after != self.before - 1 or op.output.type.rank != 4:
             return None
+
         fields = {
             "radius": self.before,
             "bias": self.bias,
@@ -318,6 +333,7 @@ class LocalResponseNorm(OpDef):
             "beta": self.beta,
         }
         options = ("LocalResponseNormalizationOptions", fields)
+
         return TfliteCode("LOCAL_RESPONSE_NORMALIZATION", options)
 
     def c(self, op: Op) -> KernelCall:
@@ -334,6 +350,7 @@ class LocalResponseNorm(OpDef):
             beta=self.beta,
             bias=self.bias,
         )
+
         return KernelCall.of("ek_lrn_f32", op.inputs[0], op.output, spec)
 
     @classmethod

@@ -78,6 +78,7 @@ def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
     dtype = x[0].dtype
     if dtype in real_dtypes and all(t.dtype == dtype for t in x):
         return
+
     types = " and ".join(map(str, x))
     allowed = "float32 or int8" if int8 else "float32"
     raise ValueError(f"{spec.kind} of {types}; edgec computes it in {allowed}")
@@ -92,6 +93,7 @@ def custom_options(op: TfliteOp) -> Mapping[str, Any]:
     options = flexbuffers.Loads(raw) if raw else None
     if not isinstance(options, dict):
         raise ValueError("options that are no map")
+
     return options
 
 
@@ -102,6 +104,7 @@ def axis_of(axis: int, rank: int) -> int:
     """
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} of a tensor of rank {rank}")
+
     return int(axis) % rank
 
 
@@ -135,11 +138,13 @@ def bias_operand(op: Op) -> Pointer | Table:
     has_bias = len(op.inputs) > 2
     if has_bias and op.inputs[2].const is None:
         return Pointer(op.inputs[2])
+
     if has_bias:
         return Table(constant(op, 2), "b")
 
     dtype = np.float32 if op.inputs[0].type.dtype == "float32" else np.int32
     channels = op.output.type.shape[-1]
+
     return Table(np.zeros(channels, dtype), "b")
 
 
@@ -160,6 +165,7 @@ def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:
             values.append(op.build.const(reals, value.name))
         else:
             values.append(value)
+
     return values
 
 
@@ -180,6 +186,7 @@ def multipliers(
     product = np.float64(x.scale) * np.array(w.quant.scale, np.float64)
     if float_product:
         product = product.astype(np.float32).astype(np.float64)
+
     return quantize_multipliers(product / np.float64(y.scale))
 
 
@@ -222,6 +229,7 @@ def requantize(
     multiplier, shift = multipliers(x, w, y, float_product)
     scaled = multiply_by_quantized_multiplier(acc, multiplier, shift)
     out = scaled.astype(np.int64) + y.zero_point
+
     return np.clip(out, *clamp).astype(y.np_dtype)
 
 
@@ -258,6 +266,7 @@ def requantize_struct(
 
     # The kernels index them by channel, also for a per-tensor scale.
     multiplier, shift = multipliers(x, w, y, float_product)
+
     return Struct(
         "ek_requant_t",
         **common,
@@ -273,6 +282,7 @@ def kernel_suffix(x: TensorType, even: bool) -> str:
     """
     if even and x.dtype == "int8":
         return f"even_{suffix(x)}"
+
     return suffix(x)
 
 
@@ -290,6 +300,7 @@ def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
     scales = np.float32(x_scale) * np.array(w.scale, np.float32)
     stored = tuple(float(scale) for scale in scales)
     axis = 0 if len(stored) > 1 else None
+
     return data, Quant(stored, (0,) * len(stored), axis)
 
 
@@ -301,6 +312,7 @@ def scale_channels(op: Op, k: Table, b: Table) -> KernelCall:
     x = op.inputs[0]
     channels = x.type.shape[-1]
     pixels = x.type.size // max(1, channels)
+
     return KernelCall.of(
         "ek_scale_channels_f32",
         x,

@@ -27,7 +27,8 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.binary import Binary, walk
+from edgec.ops.binary import Binary
+from edgec.ops.broadcast_dims import walk
 from edgec.ops.common import INTEGERS, suffix
 from edgec.ops.unary import Unary
 
@@ -47,7 +48,9 @@ class Compare(Binary):
         """
         if x[0].is_quantized:
             raise ValueError(f"comparison of quantized {x[0]} is not supported")
+
         (y,) = super().infer(*x)
+
         return (TensorType(y.shape, "bool"),)
 
 
@@ -78,6 +81,7 @@ def _row(
         "__module__": __name__,
         **fields,
     }
+
     return dataclass(frozen=True)(type(name, (base,), body))
 
 
@@ -123,6 +127,7 @@ class Logical(Compare):
         """
         if x[0].dtype != "bool":
             raise ValueError(f"{self.kind} takes bool, not {x[0]}")
+
         return super().infer(*x)
 
 
@@ -169,6 +174,7 @@ class LogicalNot(Unary):
         """
         if x[0].dtype != "bool":
             raise ValueError(f"logical_not takes bool, not {x[0]}")
+
         return (TensorType(x[0].shape, "bool"),)
 
     @classmethod
@@ -198,12 +204,14 @@ class Where(OpDef):
         condition, a, b = x
         if condition.dtype != "bool" or a.dtype != b.dtype:
             raise ValueError(f"cannot choose by {condition} between {a} and {b}")
+
         if a.is_quantized and a.quant != b.quant:
             raise ValueError("the choices have different scales")
 
         shapes = [t.shape for t in x]
         shape = np.broadcast_shapes(*shapes)
         walk(shape, *shapes)
+
         return (TensorType(shape, a.dtype, a.quant),)
 
     def ref(
@@ -233,6 +241,7 @@ class Where(OpDef):
             raise ValueError(
                 f"one condition for each row ({condition}) is not supported"
             )
+
         op.build.write(cls(), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -244,6 +253,7 @@ class Where(OpDef):
         is_plain_8_bit = y.dtype in ("int8", "uint8") and y.quant is None
         if is_plain_8_bit or y.dtype in ("uint16", "uint32", "uint64"):
             return None
+
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
     def c(self, op: Op) -> KernelCall:
@@ -252,6 +262,7 @@ class Where(OpDef):
         shapes = [value.type.shape for value in op.inputs]
         dims, (condition, a, b) = walk(y.shape, *shapes)
         spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)
+
         return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, spec)
 
     @classmethod

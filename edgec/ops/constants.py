@@ -133,6 +133,7 @@ class Range(_ReadAsConstant):
         op.const(1)
         delta = op.const(2).reshape(())
         steps = np.arange(op.outputs[0].type.size)
+
         return np.asarray(start + steps * delta)
 
 

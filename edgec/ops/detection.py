@@ -81,6 +81,7 @@ class Detections(OpDef):
             raise ValueError(
                 f"{self.most} detections of {classes - self.background} classes"
             )
+
         return (
             TensorType((1, self.most, 4)),
             TensorType((1, self.most)),
@@ -118,6 +119,7 @@ class Detections(OpDef):
         y[1][0, :count] = classes[selected]
         y[2][0, :count] = scores[selected]
         y[3][0] = count
+
         return y
 
     def _corners(self, boxes: Array, anchors: Array) -> Array:
@@ -131,6 +133,7 @@ class Detections(OpDef):
         anchor_size = anchors[:, 2:]
         centre = scaled[:, :2] * anchor_size + anchor_centre
         half = _F(0.5) * np.exp(scaled[:, 2:]) * anchor_size
+
         return np.concatenate([centre - half, centre + half], 1)
 
     @classmethod
@@ -163,6 +166,7 @@ class Detections(OpDef):
         types = spec.infer(*(v.type for v in inputs))
         for value, type_ in zip(op.outputs, types, strict=True):
             value.type = type_
+
         op.build.write(spec, inputs, op.outputs)
 
     def c(self, op: Op) -> KernelCall:
@@ -182,6 +186,7 @@ class Detections(OpDef):
             score=self.score,
             overlap=self.overlap,
         )
+
         return KernelCall.of("ek_detection_f32", *op.inputs, *op.outputs, spec)
 
     @classmethod
@@ -213,7 +218,9 @@ def _as_float(op: TfliteOp, value: Value) -> Value:
     """Return the reals of a quantized tensor; a float tensor as it is."""
     if not value.type.is_quantized:
         return value
+
     name = f"{value.name}_real"
     if value.const is None:
         return op.build.add(Dequantize(), [value], name)
+
     return op.build.const(dequantize(value.const, value.type), name)

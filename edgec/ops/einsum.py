@@ -70,6 +70,7 @@ class Einsum(Composed):
             result = _product(b, result, operand, later, name)
 
         result = _summed(b, result, output, name)
+
         return _ordered(b, result, output, name)
 
 
@@ -88,22 +89,26 @@ def _parse_equation(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     inputs = left.split(",")
     if len(inputs) != len(ranks):
         raise ValueError(f"equation {equation} of {len(ranks)} inputs")
+
     if not arrow:
         right = _implicit_output(left)
 
     widths: list[int] = []
     for text, rank in zip(inputs, ranks, strict=True):
         widths.append(rank - len(text.replace("...", "")))
+
     ellipses = [w for w, text in zip(widths, inputs, strict=True) if "..." in text]
     greek = "".join(chr(FIRST_GREEK + i) for i in range(max(ellipses, default=0)))
 
     letters: list[str] = []
     for text, width in zip(inputs, widths, strict=True):
         letters.append(text.replace("...", greek[len(greek) - width :]))
+
     if any(len(text) != rank for text, rank in zip(letters, ranks, strict=True)):
         raise ValueError(
             f"equation {equation} does not fit inputs of rank {', '.join(map(str, ranks))}"
         )
+
     return letters, right.replace("...", greek)
 
 
@@ -115,6 +120,7 @@ def _implicit_output(left: str) -> str:
     letters = left.replace(",", "").replace("...", "")
     single = [letter for letter in set(letters) if letters.count(letter) == 1]
     ellipsis = "..." if "..." in left else ""
+
     return ellipsis + "".join(sorted(single))
 
 
@@ -132,6 +138,7 @@ def _with_diagonals(b: Builder, term: _Term, name: str) -> _Term:
         index = b.const(pairs, "diagonal")
         letters = letter + "".join(term.letters[i] for i in others)
         term = _Term(b.add(GatherNd(), [x, index], name), letters)
+
     return term
 
 
@@ -147,6 +154,7 @@ def _summed(b: Builder, term: _Term, needed: str, name: str) -> _Term:
     total = b.add(Sum(axes), [term.value], name)
     shape = tuple(d for i, d in enumerate(total.type.shape) if i not in axes)
     value = b.add(Reshape(shape), [total], name)
+
     return _Term(value, _letters_in(term.letters, needed))
 
 
@@ -187,6 +195,7 @@ class _Axes:
                     sizes[letter] = size
 
         shared = _letters_in(x.letters, y.letters)
+
         return cls(
             batch=_letters_in(shared, later),
             inner=_letters_not_in(shared, later),
@@ -213,6 +222,7 @@ class _Axes:
         full = broadcast_to(b, ordered, self.shape(letters), name)
         parts = (self.batch, first, second)
         joined = Reshape(tuple(prod(self.shape(part)) for part in parts))
+
         return b.add(joined, [full], name)
 
 
@@ -232,6 +242,7 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
         z = _sum_of_products(b, left, right, name)
 
     letters = axes.batch + axes.rows + axes.columns
+
     return _Term(b.add(Reshape(axes.shape(letters)), [z], name), letters)
 
 
@@ -243,6 +254,7 @@ def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
     wide_right = b.add(Reshape((n, 1, columns, depth)), [right], name)
     products = b.add(Mul(), [wide_left, wide_right], name)
     total = b.add(Sum((3,)), [products], name)
+
     return b.add(Reshape((n, rows, columns)), [total], name)
 
 

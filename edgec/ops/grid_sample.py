@@ -79,11 +79,15 @@ class GridSample(OpDef):
         is_fitting = is_fitting and grid.shape[3] == 2
         if not is_fitting or grid.shape[0] != image.shape[0]:
             raise ValueError(f"image {image} and grid {grid} do not fit")
+
         if 0 in image.shape[1:3]:
             raise ValueError(f"{image} has no place to sample")
+
         if self.mode not in TAPS or self.padding not in _PADDINGS:
             raise ValueError(f"mode {self.mode} with {self.padding} around")
+
         real_types(self, image, grid, int8=False)
+
         return (TensorType((*grid.shape[:3], image.shape[3])),)
 
     def ref(
@@ -104,6 +108,7 @@ class GridSample(OpDef):
         for i, j in np.ndindex(taps, taps):
             weight = (row_weights[i] * column_weights[j])[..., None]
             y = y + image[batch, rows[i], columns[j]] * weight
+
         return [y]
 
     def _axis(self, v: Array, size: int) -> tuple[Array, Array]:
@@ -118,6 +123,7 @@ class GridSample(OpDef):
         taps = np.arange(TAPS[self.mode]).reshape(-1, *(1,) * v.ndim)
         if self.mode == "bicubic":
             taps = taps - 1
+
         index = first + taps.astype(_F)
 
         distance = np.abs(place - index)
@@ -132,6 +138,7 @@ class GridSample(OpDef):
             weight = np.where(is_inside, weight, _F(0))
         elif self.padding == "reflection":
             index = self._reflected(index, size)
+
         return np.clip(index, 0, size - 1).astype(np.int64), weight.astype(_F)
 
     def _place(self, v: Array, size: int) -> Array:
@@ -141,8 +148,10 @@ class GridSample(OpDef):
             place = (v + _F(1)) * _F(0.5) * (n - _F(1))
         else:
             place = ((v + _F(1)) * n - _F(1)) * _F(0.5)
+
         if self.mode == "nearest":
             place = np.rint(place)
+
         return self._bounded(place.astype(_F), size)
 
     def _bounded(self, place: Array, size: int) -> Array:
@@ -152,9 +161,11 @@ class GridSample(OpDef):
         """
         if self.padding == "reflection":
             place = self._reflected(place, size)
+
         low = _F(-MAX_PIXELS_OUTSIDE)
         high = _F(size - 1 + MAX_PIXELS_OUTSIDE)
         bounded = np.minimum(place, high)
+
         return np.where(place > low, bounded, low).astype(_F)
 
     def _reflected(self, place: Array, size: int) -> Array:
@@ -167,6 +178,7 @@ class GridSample(OpDef):
             low, high = _F(0), _F(size - 1)
         else:
             low, high = _F(-0.5), _F(size - 0.5)
+
         span = high - low
         if span == 0:
             return np.zeros_like(place)
@@ -188,6 +200,7 @@ class GridSample(OpDef):
         from_low = np.where(is_even, upwards, downwards)
         from_high = np.where(is_even, downwards, upwards)
         inner = np.where(is_high, from_high, place)
+
         return np.where(is_low, from_low, inner).astype(_F)
 
     @classmethod
@@ -207,12 +220,15 @@ class GridSample(OpDef):
         grid = node.input(1)
         if image.type.rank == 5:
             return _Volume(b, spec, node.name).sample(image, grid)
+
         if image.type.rank != 4:
             raise ValueError(
                 f"image has shape {list(image.type.shape)}; "
                 "edgec compiles two or three spatial dimensions"
             )
+
         y = b.add(spec, [to_nhwc(b, image), grid], node.name)
+
         return from_nhwc(b, y)
 
     def c(self, op: Op) -> KernelCall:
@@ -230,6 +246,7 @@ class GridSample(OpDef):
             padding=f"EK_GRID_{self.padding.upper()}",
             align=self.align_corners,
         )
+
         return KernelCall.of("ek_grid_sample_f32", *op.inputs, op.output, spec)
 
     @classmethod
@@ -270,6 +287,7 @@ class _Volume:
             raise ValueError(
                 f"mode {spec.mode} with {spec.padding} around, of three spatial dimensions"
             )
+
         n, channels, depth, _, _ = volume.type.shape
         _, *size, _ = grid.type.shape
 
@@ -285,7 +303,9 @@ class _Volume:
                 total = weighted
             else:
                 total = b.add(Add(), [total, weighted], self.name)
+
         assert total is not None
+
         return b.add(Reshape((n, channels, *size)), [from_nhwc(b, total)], self.name)
 
     def _coordinates(self, grid: Value, first: int, count: int) -> Value:
@@ -298,6 +318,7 @@ class _Volume:
         )
         coordinates = self.build.add(cut, [grid], self.name)
         flat = Reshape((n, depth * height, width, count))
+
         return self.build.add(flat, [coordinates], self.name)
 
     def _depth(self, z: Value, depth: int) -> Value:
@@ -309,8 +330,10 @@ class _Volume:
         z = b.add(Add(), [z, b.const(np.array(shift, _F), "shift")], self.name)
         if self.spec.mode == "nearest":
             z = b.add(Round(), [z], self.name)
+
         if self.spec.padding == "border":
             z = b.add(Clamp(0.0, float(depth - 1)), [z], self.name)
+
         return z
 
     def _weight(self, z: Value, number: int) -> Value:
@@ -321,6 +344,7 @@ class _Volume:
         distance = b.add(Abs(), [difference], self.name)
         one = b.const(np.array(1, _F), "one")
         clamped = b.add(Clamp(None, 1.0), [distance], self.name)
+
         return b.add(Sub(), [one, clamped], self.name)
 
     def _plane(self, volume: Value, number: int) -> Value:
@@ -333,4 +357,5 @@ class _Volume:
         )
         plane = self.build.add(cut, [volume], self.name)
         flat = Reshape((n, channels, height, width))
+
         return to_nhwc(self.build, self.build.add(flat, [plane], self.name))

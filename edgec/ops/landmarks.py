@@ -66,6 +66,7 @@ class LandmarksToTransform(OpDef):
             raise ValueError(
                 f"landmarks {landmarks}, turned by {self.left} and {self.right}"
             )
+
         if index.dtype != "int32" or index.rank != 1 or index.size == 0:
             raise ValueError(f"indices {index}")
 
@@ -74,8 +75,10 @@ class LandmarksToTransform(OpDef):
             raise ValueError(
                 f"a part of {self.size} pixels, {self.scale} times as large"
             )
+
         if not isfinite(self.angle):
             raise ValueError(f"an angle of {self.angle}")
+
         return (TensorType(_MATRIX),)
 
     def ref(
@@ -96,6 +99,7 @@ class LandmarksToTransform(OpDef):
             direction_x, direction_y = across / length
         else:
             direction_x, direction_y = _F(1), _F(0)
+
         cosine, sine = self._turn
         c = cosine * direction_x + sine * direction_y
         s = sine * direction_x - cosine * direction_y
@@ -113,6 +117,7 @@ class LandmarksToTransform(OpDef):
         y = np.eye(4, dtype=_F)[None]
         y[0, :2, :2] = rotation.T * factor
         y[0, :2, 3] = centre - y[0, :2, :2] @ (pixels / _F(2))
+
         return [y]
 
     @property
@@ -163,6 +168,7 @@ class LandmarksToTransform(OpDef):
             sine=float(sine),
         )
         kernel = "ek_landmarks_to_transform_f32"
+
         return KernelCall.of(kernel, x, index, op.output, spec)
 
     @classmethod
@@ -207,8 +213,10 @@ class TransformTensor(OpDef):
         is_image = image.rank == 4 and image.shape[0] == 1 and 0 not in image.shape
         if not is_image or matrix.shape != _MATRIX:
             raise ValueError(f"image {image} and transform {matrix}")
+
         if not all(1 <= pixels <= MAX_SIDE for pixels in self.size):
             raise ValueError(f"{self.size} pixels")
+
         return (TensorType((1, *self.size, image.shape[3])),)
 
     def ref(
@@ -229,6 +237,7 @@ class TransformTensor(OpDef):
                 row[0] * columns + row[1] * rows + row[3] - _F(0.5)
                 for row in matrix[:2]
             )
+
         inside_x = (at_x >= 0) & (at_x <= width - 1)
         inside_y = (at_y >= 0) & (at_y <= height - 1)
         is_inside = inside_x & inside_y
@@ -248,6 +257,7 @@ class TransformTensor(OpDef):
         lower = lower_left + weight_x * image[bottom, right]
         part = (1 - weight_y) * upper + weight_y * lower
         y = np.where(is_inside[..., None], part, _F(0))
+
         return [y[None].astype(_F)]
 
     @classmethod
@@ -268,6 +278,7 @@ class TransformTensor(OpDef):
             oh=self.size[0],
             ow=self.size[1],
         )
+
         return KernelCall.of("ek_transform_tensor_f32", *op.inputs, op.output, spec)
 
     @classmethod
@@ -309,6 +320,7 @@ class TransformLandmarks(OpDef):
         is_fitting = is_fitting and landmarks.shape[2] in (2, 3)
         if not is_fitting or matrix.shape != _MATRIX:
             raise ValueError(f"landmarks {landmarks} and transform {matrix}")
+
         return (landmarks,)
 
     def ref(
@@ -323,6 +335,7 @@ class TransformLandmarks(OpDef):
         offset = matrix[0, :2, 3]
         y = landmarks.copy()
         y[0, :, :2] = landmarks[0, :, :2] @ linear.T + offset
+
         return [y]
 
     @classmethod

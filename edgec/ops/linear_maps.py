@@ -40,11 +40,14 @@ class _Map:
         operands.append(b.const(self.matrix.astype(np.float32), f"{name}_matrix"))
         if self.bias is not None:
             operands.append(b.const(self.bias.astype(np.float32), f"{name}_bias"))
+
         y = b.add(FullyConnected(), operands, name)
 
         if is_last:
             return y
+
         back = tuple(order.index(i) for i in range(rank))
+
         return transpose(b, y, back)
 
 
@@ -86,7 +89,9 @@ class _Fourier:
             if self.onesided:
                 spectrum = spectrum[:, : self.length // 2 + 1]
             result = np.stack([spectrum.real, spectrum.imag], -1)
+
         matrix = result.reshape(n * parts, -1).T
+
         return matrix, result.shape[1], result.shape[2]
 
 
@@ -97,6 +102,7 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
     rows = b.add(Reshape((*lead, n * parts)), [x], name)
     weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
     y = b.add(FullyConnected(), [rows, weights], name)
+
     return b.add(Reshape((*lead, count, result_parts)), [y], name)
 
 
@@ -124,6 +130,7 @@ class Dft(Composed):
             axis_input = node.const(2)
         else:
             axis_input = np.array(node.attrs.get("axis", 1))
+
         axis = -2 if axis_input is None else int(axis_input.reshape(-1)[0])
         axis = axis_of(axis, rank)
 
@@ -134,13 +141,16 @@ class Dft(Composed):
         elif inverse and onesided:
             # A real signal of even length has this one-sided spectrum.
             length = 2 * (n - 1)
+
         fourier = _Fourier(length, inverse, onesided)
 
         if axis == rank - 2:
             return _transformed(b, x, fourier, name)
+
         order = (*(i for i in range(rank - 1) if i != axis), axis, rank - 1)
         moved = transpose(b, x, order)
         y = _transformed(b, moved, fourier, name)
+
         return transpose(b, y, tuple(order.index(i) for i in range(rank)))
 
 
@@ -171,8 +181,10 @@ class Stft(Composed):
             length = int(length_input.reshape(-1)[0])
         else:
             length = signal_length if window is None else len(window)
+
         if not parts:
             x = b.add(Reshape((batch, signal_length, 1)), [x], name)
+
         width = x.type.shape[-1]
 
         # Frames overlap, so that they are gathered.
@@ -191,6 +203,7 @@ class Stft(Composed):
         rows = b.add(Reshape((batch, frames, length * width)), [framed], name)
         weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
         y = b.add(FullyConnected(), [rows, weights], name)
+
         return b.add(Reshape((batch, frames, count, result_parts)), [y], name)
 
 
@@ -242,6 +255,7 @@ def resized(
         columns = line.resize(np.eye(size, dtype=np.float32)) - offset
         bias = offset if offset.any() else None
         y = _Map(axis, columns.T, bias).apply(b, y, name)
+
     return y
 
 
@@ -277,6 +291,7 @@ class _ResizedLine:
         used_feeds = {name: feeds[name] for name in names if name}
         evaluator = ReferenceEvaluator(self._model(names))
         results = evaluator.run(None, used_feeds)
+
         return np.asarray(results[0], np.float64)
 
     def _model(self, names: list[str]) -> onnx.ModelProto:
@@ -286,4 +301,5 @@ class _ResizedLine:
         outputs = [onnx.ValueInfoProto(name="y")]
         graph = onnx.helper.make_graph([node], "rows", inputs, outputs)
         opset = onnx.helper.make_opsetid("", 19)
+
         return onnx.helper.make_model(graph, opset_imports=[opset])

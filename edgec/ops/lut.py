@@ -46,6 +46,7 @@ def real_table(fn: Real, x: TensorType, y: TensorType) -> Array:
 
     # Far outside of int8, so that infinities saturate.
     finite = np.nan_to_num(scaled, nan=-1e6, posinf=1e6, neginf=-1e6)
+
     return clamp8(finite.astype(np.float64) + y.zero_point)
 
 
@@ -89,6 +90,7 @@ def leaky_relu_table(alpha: float, x: TensorType, y: TensorType) -> Array:
     positive = multiply_by_quantized_multiplier(centred, *identity_multiplier)
     negative = multiply_by_quantized_multiplier(centred, *slope_multiplier) * sign
     out = np.where(centred >= 0, positive, negative)
+
     return clamp8(out.astype(np.int64) + y.zero_point)
 
 
@@ -101,6 +103,7 @@ def abs_table(x: TensorType, y: TensorType) -> Array:
     if x.scale != y.scale:
         multiplier = quantize_multiplier(float(_F32(x.scale) / _F32(y.scale)))
         magnitude = multiply_by_quantized_multiplier(magnitude, *multiplier)
+
     return clamp8(magnitude.astype(np.int64) + y.zero_point)
 
 
@@ -118,6 +121,7 @@ def _high_mul_16(a: Array, b: Array | int) -> Array:
     product = np.asarray(a, np.int64) * b
     half = 1 << 14
     nudged = product + np.where(product >= 0, half, 1 - half)
+
     return np.trunc(nudged / (1 << 15)).astype(np.int64)
 
 
@@ -131,6 +135,7 @@ def _multiplier_16(real: float) -> tuple[int, int]:
     largest = (1 << 31) - 1
     if fixed >= largest - half:
         return half - 1, exponent
+
     return (fixed + half) >> 16, exponent
 
 
@@ -142,6 +147,7 @@ def _divide_by_pot_16(x: Array, exponent: int) -> Array:
     """
     if exponent < 16:
         return rounding_divide_by_pot(x, exponent).astype(np.int64)
+
     return np.where(x < 0, -1, 1)
 
 
@@ -164,14 +170,18 @@ def hard_swish_table(x: TensorType, y: TensorType) -> Array:
     gate = fine
     if gate_exponent > 0:
         gate = np.clip(gate << (gate_exponent - 1), lowest, highest)
+
     gate = _high_mul_16(gate, gate_multiplier)
     if gate_exponent > 0:
         gate = np.clip(gate * 2, lowest, highest)
+
     if gate_exponent < 0:
         gate = _divide_by_pot_16(gate, -gate_exponent)
+
     gate = (gate + (1 << 15)) >> 1
 
     product = np.trunc(gate * scaled / (1 << 15)).astype(np.int64)
+
     return clamp8(_divide_by_pot_16(product, -out_exponent) + y.zero_point)
 
 
@@ -194,6 +204,7 @@ def rsqrt_table(x: TensorType, y: TensorType) -> Array:
         final_shift = scale_shift - extra_bits
         out = multiply_by_quantized_multiplier(root, scale_multiplier, final_shift)
         table[i] = int(out[0]) + y.zero_point
+
     return clamp8(table)
 
 
@@ -210,6 +221,7 @@ def _inverse_sqrt(x: int) -> tuple[int, int]:
     while x >= 1 << 29:
         x = x // 4
         shift = shift + 1
+
     # Leading zeros without the sign's, in pairs.
     pairs = (32 - x.bit_length() - 1) // 2 - 1
     shift = shift - pairs
@@ -221,6 +233,7 @@ def _inverse_sqrt(x: int) -> tuple[int, int]:
     if shift < 0:
         multiplier = multiplier << -shift
         shift = 0
+
     return multiplier, -shift
 
 
@@ -245,6 +258,7 @@ def _newton(x: int) -> int:
         cube = saturate(multiply(squared, root) << 6)
         step = multiply(root, three_halves) * 8 - multiply(half_x, cube) * 8
         root = saturate(step)
+
     return root
 
 
@@ -256,4 +270,5 @@ def sqrt_table(x: TensorType, y: TensorType) -> Array:
     steps = np.maximum(INPUTS - x.zero_point, 0).astype(_F32)
     real = (_F32(x.scale) * steps).astype(_F32)
     root = np.trunc(np.sqrt(real) / _F32(y.scale))
+
     return clamp8(root.astype(np.int64) + y.zero_point)

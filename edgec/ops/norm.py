@@ -64,6 +64,7 @@ class BatchNorm(OpDef):
             raise ValueError(
                 f"{', '.join(map(str, parameters))} do not fit the last axis of {image}"
             )
+
         return (image,)
 
     def line(self, constants: Sequence[Array]) -> tuple[Array, Array]:
@@ -92,11 +93,13 @@ class BatchNorm(OpDef):
         """Read BatchNormalization for inference: mean and variance are constants."""
         if node.attrs.get("training_mode", 0):
             raise ValueError("training_mode; export the model for inference")
+
         if not node.attrs.get("spatial", 1):
             raise ValueError(
                 "spatial=0: mean and variance of each element; "
                 "edgec has those of each channel"
             )
+
         # It matters in training only.
         node.attrs.ignore("momentum")
 
@@ -109,6 +112,7 @@ class BatchNorm(OpDef):
                 f"a variance of {variance.min():.6g}, whose root is not a number; "
                 "train the model again"
             )
+
         return channels_last(node, cls(eps), parameters)
 
     def c(self, op: Op) -> KernelCall:
@@ -168,8 +172,10 @@ class InstanceNorm(OpDef):
             raise ValueError(
                 f"{', '.join(map(str, parameters))} do not fit the last axis of {image}"
             )
+
         if self.groups and image.shape[-1] % self.groups:
             raise ValueError(f"{image.shape[-1]} channels in {self.groups} groups")
+
         return (image,)
 
     def ref(
@@ -190,6 +196,7 @@ class InstanceNorm(OpDef):
         centred = blocks - blocks.mean((1, 3), keepdims=True)
         variance = (centred**2).mean((1, 3), keepdims=True)
         normal = centred / np.sqrt(variance + self.eps)
+
         return [(normal.reshape(image.shape) * scale + bias).astype(_F)]
 
     @classmethod
@@ -210,6 +217,7 @@ class InstanceNorm(OpDef):
             bias = _per_channel(node.build, bias, repeats)
 
         spec = cls(node.attrs.get("epsilon", 1e-5), groups)
+
         return channels_last(node, spec, [scale, bias])
 
     def c(self, op: Op) -> KernelCall:
@@ -228,6 +236,7 @@ class InstanceNorm(OpDef):
             group=channels // self.groups if self.groups else 1,
             eps=self.eps,
         )
+
         return KernelCall.of(
             "ek_instance_norm_f32",
             *op.inputs,
@@ -284,6 +293,7 @@ class LayerNorm(OpDef):
                 f"{', '.join(map(str, parameters))} do not fit the last {self.axes} "
                 f"dimensions of {data}"
             )
+
         return (data,)
 
     def ref(
@@ -299,6 +309,7 @@ class LayerNorm(OpDef):
         variance = (centred**2).mean(axes, keepdims=True)
         normal = centred / np.sqrt(variance + self.eps)
         y = normal * scale + (bias[0] if bias else 0)
+
         return [y.astype(_F)]
 
     @classmethod
@@ -314,6 +325,7 @@ class LayerNorm(OpDef):
         parameters = [node.input(1)]
         if node.optional(2):
             parameters.append(node.input(2))
+
         for i, value in enumerate(parameters):
             if value.type.shape == row:
                 continue
@@ -323,6 +335,7 @@ class LayerNorm(OpDef):
             parameters[i] = node.build.const(full, value.name)
 
         spec = cls(axes, node.attrs.get("epsilon", 1e-5))
+
         return node.build.add(spec, [x, *parameters], node.name)
 
     def c(self, op: Op) -> KernelCall:
@@ -336,6 +349,7 @@ class LayerNorm(OpDef):
             n=row,
             eps=self.eps,
         )
+
         return KernelCall.of("ek_layer_norm_f32", x, scale, bias, op.output, spec)
 
     @classmethod
@@ -360,6 +374,7 @@ def channels_last(node: OnnxNode, spec: OpDef, parameters: Sequence[Value]) -> V
 
     moved = transpose(b, x, (0, *range(2, rank), 1))
     y = b.add(spec, [moved, *parameters], node.name)
+
     return transpose(b, y, (0, rank - 1, *range(1, rank - 1)))
 
 
@@ -369,4 +384,5 @@ def _per_channel(b: Builder, v: Value, repeats: int) -> Value:
         raise ValueError(
             f"{v.name} is computed at run time; edgec needs it to be constant"
         )
+
     return b.const(np.repeat(v.const, repeats), v.name)

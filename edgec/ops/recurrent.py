@@ -87,6 +87,7 @@ class _Recurrent(Composed):
         lengths = node.const(4)
         if lengths is not None and (lengths == steps).all():
             lengths = None
+
         are_backward = {
             "forward": (False,),
             "reverse": (True,),
@@ -110,9 +111,12 @@ class _Recurrent(Composed):
         results = [_joined(b, by_step, 0, name)]
         for directions in zip(*last, strict=True):
             results.append(_joined(b, list(directions), 0, name))
+
         if not is_batch_first:
             return results
+
         h, *states = results
+
         return [
             transpose(b, h, (2, 0, 1, 3)),
             *(transpose(b, value, (1, 0, 2)) for value in states),
@@ -133,6 +137,7 @@ class _Recurrent(Composed):
         operands = [x, weights]
         if bias is not None:
             operands.append(bias)
+
         projected = b.add(FullyConnected(), operands, name)
         steps = [index_axis(b, projected, 0, t, name) for t in range(x.type.shape[0])]
 
@@ -140,6 +145,7 @@ class _Recurrent(Composed):
         clip = node.attrs.get("clip")
         if peephole_input is not None and cls.states == 2:
             peepholes = index_axis(b, peephole_input, 0, direction, name)
+
         return RecurrentLayer(
             b=b,
             name=name,
@@ -185,6 +191,7 @@ class _Recurrent(Composed):
         is_folded = np.repeat([1.0, 1.0, 0.0], hidden).astype(np.float32)
         mask = b.const(is_folded, f"{name}_mask")
         folded = b.add(Mul(), [recurrent_bias, mask], name)
+
         return b.add(Add(), [bias, folded], name), recurrent_bias
 
     @classmethod
@@ -203,10 +210,12 @@ class _Recurrent(Composed):
             spec = _ACTIVATIONS.get(text.lower())
             if spec is not None:
                 specs.append(spec)
+
         if len(specs) != count:
             raise ValueError(
                 f"activations {names}; edgec has {', '.join(_ACTIVATIONS)}"
             )
+
         return specs
 
     @classmethod
@@ -226,6 +235,7 @@ class _Recurrent(Composed):
                 state.append(b.const(zeros, f"{name}_start"))
             else:
                 state.append(index_axis(b, initial, axis, direction, name))
+
         return state
 
 
@@ -273,9 +283,11 @@ class _Sequence:
         every: list[Value] = []
         for _, value in sorted(outputs.items()):
             every.append(b.add(Reshape((1, 1, *value.type.shape)), [value], name))
+
         final: list[Value] = []
         for value in state:
             final.append(b.add(Reshape((1, *value.type.shape)), [value], name))
+
         return every, final
 
 
@@ -377,6 +389,7 @@ class Lstm(_Recurrent):
             index_axis(b, projected, 0, t, name) for t in range(first.type.shape[0])
         ]
         act = _TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+
         return RecurrentLayer(
             b=b,
             name=name,
@@ -412,6 +425,7 @@ class Lstm(_Recurrent):
         # The int8 layer is one op, however many steps it has.
         if dtype == "int8":
             return
+
         steps = x.type.shape[0 if options.timeMajor else 1]
         if steps > MOST_STEPS:
             raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
@@ -422,7 +436,9 @@ class Lstm(_Recurrent):
         value = op.inputs[at] if _has_input(op, at) else None
         if value is not None:
             return value
+
         zeros = np.zeros(shape, np.float32)
+
         return op.build.const(zeros, f"{op.outputs[0].name}_start")
 
     @staticmethod
@@ -439,6 +455,7 @@ class Lstm(_Recurrent):
                 arrays.append(dequantize(data, value.type))
             else:
                 arrays.append(data.astype(np.float32))
+
         return op.build.const(np.concatenate(arrays), f"{op.outputs[0].name}_weights")
 
 

@@ -90,7 +90,9 @@ class RecurrentLayer:
         biases = []
         if bias is not None:
             biases.append(self.rows(bias, first, count))
+
         weights = self.rows(self.r, first, count)
+
         return self.b.add(FullyConnected(), [h, weights, *biases], self.name)
 
 
@@ -124,9 +126,11 @@ def gru_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value]
         inner = layer.mul(reset, product)
     else:
         inner = layer.product(layer.mul(reset, h), 2, 1)
+
     new = layer.act(1, layer.add(layer.gate(x, 2), inner))
 
     difference = layer.minus(h, new)
+
     return [layer.add(new, layer.mul(update, difference))]
 
 
@@ -162,6 +166,7 @@ def lstm_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value
     o = layer.act(0, with_peephole(o, cell, 1))
     # The cell's activation is not clipped.
     activated = layer.b.add(layer.acts[2], [cell], layer.name)
+
     return [layer.mul(o, activated), cell]
 
 
@@ -176,9 +181,11 @@ def part(
     first, count = elements
     if count == x.type.shape[axis]:
         return x
+
     if x.const is not None:
         index = (slice(None),) * axis + (slice(first, first + count),)
         return b.const(np.ascontiguousarray(x.const[index]), f"{name}_part")
+
     return b.add(slice_axes(x.type, {axis: (first, count, 1)}), [x], name)
 
 
@@ -189,4 +196,5 @@ def index_axis(b: Builder, x: Value, axis: int, place: int, name: str) -> Value:
     del shape[axis]
     if cut.const is not None:
         return b.const(cut.const.reshape(shape), name)
+
     return b.add(Reshape(tuple(shape)), [cut], name)

@@ -86,6 +86,7 @@ def _onnx_symmetric(a: Axis) -> Array:
     adjustment = _F(1) - _F(a.out) / (scale * size)
     offset = size / _F(2) * adjustment
     half_pixel = (positions + _F(0.5)) / scale - _F(0.5)
+
     return np.asarray(offset + half_pixel, _F)
 
 
@@ -165,6 +166,7 @@ def nearest(a: Axis, rounding: str) -> Array:
         half = _F(0.5) if a.mode == "half_pixel" else _F(0)
         positions = np.arange(a.out, dtype=_F) + half
         index = np.floor(positions * _ratio(a))
+
     return np.clip(index, 0, a.size - 1).astype(np.int32)
 
 
@@ -192,6 +194,7 @@ def linear(a: Axis) -> Neighbours:
     low = np.clip(np.floor(x), 0, last).astype(np.int32)
     high = np.clip(np.ceil(x), 0, last).astype(np.int32)
     weight = (x - low.astype(_F)).astype(_F)
+
     return Neighbours(low, high, weight)
 
 
@@ -205,6 +208,7 @@ def linear_fixed(a: Axis) -> Neighbours:
     low = np.clip(_divide(x), 0, last)
     high = np.clip(_divide(x + FIXED_ONE - 1), 0, last)
     weight = x - low * FIXED_ONE
+
     return Neighbours(
         low.astype(np.int32),
         high.astype(np.int32),
@@ -228,6 +232,7 @@ def linear_clipped(a: Axis) -> Neighbours:
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
     fraction = x - low.astype(_F)
     weight = np.where(low == high, _F(0.5), fraction)
+
     return Neighbours(low, high, weight.astype(_F))
 
 
@@ -239,6 +244,7 @@ def linear_cut(a: Axis) -> Neighbours:
     x = (_clipped(a) * _F(FIXED_ONE)).astype(np.int32)
     low = x // FIXED_ONE
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
+
     return Neighbours(low, high, x - low * FIXED_ONE)
 
 
@@ -257,10 +263,12 @@ def _fixed_coordinates(a: Axis) -> Array:
     if a.mode == "align_corners" and a.out > 1:
         size = size - 1
         out = out - 1
+
     step = (FIXED_ONE * size + out // 2) // out
     offset = 0
     if a.mode == "half_pixel":
         offset = step // 2 - FIXED_ONE // 2
+
     return np.arange(a.out, dtype=np.int64) * step + offset
 
 
@@ -294,7 +302,9 @@ def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Ar
         is_inside = (places >= 0) & (places < a.size)
         weight = np.where(is_inside, weight, 0)
         weight = weight / weight.sum(1, keepdims=True)
+
     index = np.clip(places, 0, a.size - 1)
+
     return index.astype(np.int32), weight.astype(_F)
 
 
@@ -305,6 +315,7 @@ def cubic_weight(t: Array, a: float) -> Array:
     """
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
@@ -312,3 +323,38 @@ def same_places(a: Array, b: Array) -> bool:
     """Return whether two lists of coordinates agree but for rounding errors."""
     tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4
     return bool(np.all(np.abs(a - b) <= tolerance))
+
+
+def blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
+    """Return the sum of four weighted pixels, in the order of TFLite's reference kernel.
+
+    v, h: neighbours of rows and columns. one: 1 in the unit of the weights.
+    """
+    weight_y = v.weight[:, None, None]
+    weight_x = h.weight[:, None]
+    top = x[:, v.low]
+    bottom = x[:, v.high]
+    total = top[:, :, h.low] * (one - weight_y) * (one - weight_x)
+    total = total + bottom[:, :, h.low] * weight_y * (one - weight_x)
+    total = total + top[:, :, h.high] * (one - weight_y) * weight_x
+    result: Array = total + bottom[:, :, h.high] * weight_y * weight_x
+
+    return result
+
+
+def blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
+    """Return the sum of four weighted pixels, in the order of onnxruntime's kernel.
+
+    The products of the weights come first, and a row's two pixels are side by side.
+    """
+    weight_y = v.weight[:, None, None]
+    weight_x = h.weight[:, None]
+    one = np.float32(1)
+    top = x[:, v.low]
+    bottom = x[:, v.high]
+    total = ((one - weight_x) * (one - weight_y)) * top[:, :, h.low]
+    total = total + (weight_x * (one - weight_y)) * top[:, :, h.high]
+    total = total + ((one - weight_x) * weight_y) * bottom[:, :, h.low]
+    result: Array = total + (weight_x * weight_y) * bottom[:, :, h.high]
+
+    return result

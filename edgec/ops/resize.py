@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ from edgec.ops.resampling import (
     TFLITE_MODES,
     Axis,
     Neighbours,
+    blend,
+    blend_reals,
     cubic,
     linear,
     linear_clipped,
@@ -77,11 +79,14 @@ class Resize(OpDef):
             raise ValueError(
                 f"{x[0]} to {self.size[0]}x{self.size[1]}; an image has rank 4"
             )
+
         if self.mode not in MODES:
             raise ValueError(
                 f"coordinate mode {self.mode} is none of {', '.join(MODES)}"
             )
+
         n, _, _, channels = x[0].shape
+
         return (replace(x[0], shape=(n, *self.size, channels)),)
 
     def axes(self, x: TensorType) -> tuple[Axis, Axis]:
@@ -107,6 +112,7 @@ class Resize(OpDef):
         """Return the flags of TFLite's options; None for modes that it lacks."""
         if self.mode not in TFLITE_MODES:
             return None
+
         return {
             "alignCorners": self.mode == "align_corners",
             "halfPixelCenters": self.mode == "half_pixel",
@@ -141,6 +147,7 @@ class _TfliteResize(Resize):
         flags = self.tflite_options()
         if flags is None:
             return None
+
         x = op.inputs[0]
         is_nearest = self.kind == "resize_nearest"
         needs_version_3 = flags["halfPixelCenters"]
@@ -150,7 +157,9 @@ class _TfliteResize(Resize):
         version = 2 if x.type.dtype == "int8" else 1
         if needs_version_3:
             version = 3
+
         size = np.array(self.size, np.int32)
+
         return TfliteCode(self.tflite[0], (self.options, flags), version, (x, size))
 
 
@@ -178,6 +187,7 @@ class ResizeNearest(_TfliteResize):
             raise ValueError(
                 f"nearest_mode {self.rounding} is none of {', '.join(ROUNDINGS)}"
             )
+
         return super().infer(*x)
 
     def indices(self, x: TensorType) -> tuple[Array, Array]:
@@ -196,6 +206,7 @@ class ResizeNearest(_TfliteResize):
         """Compute numpy's integer indexing."""
         rows, columns = self.indices(xt[0])
         y = x[0][:, rows][:, :, columns]
+
         return [np.ascontiguousarray(y)]
 
     def c(self, op: Op) -> KernelCall:
@@ -210,6 +221,7 @@ class ResizeNearest(_TfliteResize):
             rows=Table(rows, "rows"),
             columns=Table(columns, "columns"),
         )
+
         return KernelCall.of("ek_resize_nearest", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -218,6 +230,7 @@ class ResizeNearest(_TfliteResize):
         for mode, size in product(TFLITE_MODES, _SAMPLE_SIZES):
             label = f"{mode}_{size[0]}x{size[1]}"
             yield from _samples(cls(size, mode), label)
+
         for rounding in ROUNDINGS:
             spec = cls((7, 9), "onnx_half_pixel", rounding=rounding)
             yield from _samples(spec, rounding)
@@ -283,6 +296,7 @@ class ResizeBilinear(_TfliteResize):
         axes = self.axes(x) if is_fixed_point and has_tflite_mode else ()
         if any(overshoots(axis) for axis in axes):
             return None
+
         return super().to_tflite(op)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
@@ -308,7 +322,9 @@ class ResizeBilinear(_TfliteResize):
             neighbours = linear_clipped
         elif is_int8 and not self.uint8:
             neighbours = linear_fixed
+
         vertical, horizontal = self.axes(x)
+
         return neighbours(vertical), neighbours(horizontal)
 
     def ref(
@@ -324,33 +340,38 @@ class ResizeBilinear(_TfliteResize):
         """
         rows, columns = self.tables(xt[0])
         if xt[0].dtype == "float32":
-            return [_blend(x[0], rows, columns, np.float32(1))]
+            return [blend(x[0], rows, columns, np.float32(1))]
+
         if self.even:
-            reals = _blend_reals(dequantize(x[0], xt[0]), rows, columns)
+            reals = blend_reals(dequantize(x[0], xt[0]), rows, columns)
             steps = reals / np.float32(yt[0].scale)
             return [rounded_even(steps, yt[0], (-128, 127)).astype(np.int8)]
+
         if self.cut:
             return [self._ref_cut(x[0], rows, columns)]
+
         if self.uint8:
             return [self._ref_uint8(x[0], rows, columns)]
 
-        total = _blend(x[0].astype(np.int64), rows, columns, np.int64(FIXED_ONE))
+        total = blend(x[0].astype(np.int64), rows, columns, np.int64(FIXED_ONE))
         unit = FIXED_ONE**2
         half = np.where(total > 0, unit // 2, -unit // 2)
+
         return [np.trunc((total + half) / unit).astype(np.int8)]
 
     def _ref_cut(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the sums of integers cut off towards zero, as onnxruntime."""
         shift = 128 * self.uint8
         integers = x.astype(np.int64) + shift
-        total = _blend(integers, rows, columns, np.int64(FIXED_ONE))
+        total = blend(integers, rows, columns, np.int64(FIXED_ONE))
         y = np.trunc(total / FIXED_ONE**2) - shift
+
         return np.asarray(y.astype(np.int8))
 
     def _ref_uint8(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the float32 sums of uint8 integers, half up, as TFLite."""
         integers = (x.astype(np.int32) + 128).astype(np.float32)
-        total = _blend(integers, rows, columns, np.float32(1)) + np.float32(0.5)
+        total = blend(integers, rows, columns, np.float32(1)) + np.float32(0.5)
         y = np.trunc(total).astype(np.int32) - 128
         return np.asarray(y.astype(np.int8))
 
@@ -384,9 +405,11 @@ class ResizeBilinear(_TfliteResize):
         type_name = "u8" if self.uint8 and is_int8 else suffix(x)
         if is_int8 and self.cut:
             type_name = f"cut_{type_name}"
+
         weights = "fixed" if rows.weight.dtype == np.int32 else "f32"
         spec = Struct(f"ek_resize_bilinear_{weights}_t", **self.dims(op), **tables)
         kernel = f"ek_resize_bilinear_{type_name}"
+
         return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
     @classmethod
@@ -410,6 +433,7 @@ class ResizeBilinear(_TfliteResize):
                 }
                 for name, spec in specs.items():
                     yield Sample(spec, (x,), label=f"{label}_{name}")
+
         yield from _samples(cls((7, 9), "onnx_pytorch_half_pixel"), "pytorch")
 
     @edgetpu_rule(fix="export the model with half-pixel centres (align_corners=False)")
@@ -421,6 +445,7 @@ class ResizeBilinear(_TfliteResize):
         y = op.output.type.shape
         if self.mode != "align_corners" or x == y:
             return None
+
         return Uncertain(f"align_corners, {x[1]}x{x[2]} to {y[1]}x{y[2]}")
 
     @edgetpu_rule(
@@ -436,10 +461,12 @@ class ResizeBilinear(_TfliteResize):
         seen = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
         if any(y[i] < x[i] for i in (1, 2)):
             return Uncertain(seen)
+
         for i in (1, 2):
             refusal = within(y[i], 2 * x[i], 15 * x[i], seen)
             if refusal:
                 return refusal
+
         return None
 
     @edgetpu_rule(
@@ -452,6 +479,7 @@ class ResizeBilinear(_TfliteResize):
         """
         y = op.output.type
         seen = f"output {list(y.shape)} has {y.size} elements"
+
         return within(y.size, *_BILINEAR_LIMITS, seen)
 
 
@@ -503,6 +531,7 @@ class ResizeCubic(Resize):
         image = x[0][:, :, column_index]
         columns = np.einsum("nyxtc,xt->nyxc", image, column_weight)
         y = np.einsum("nytxc,yt->nyxc", columns[:, row_index], row_weight)
+
         return [y.astype(np.float32)]
 
     def c(self, op: Op) -> KernelCall:
@@ -518,6 +547,7 @@ class ResizeCubic(Resize):
             ix=Table(column_index, "ix"),
             wx=Table(column_weight, "wx"),
         )
+
         return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -533,47 +563,16 @@ class ResizeCubic(Resize):
             yield Sample(spec, (image,), label=label)
 
 
-def _blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
-    """Return the sum of four weighted pixels, in the order of TFLite's reference kernel.
-
-    v, h: neighbours of rows and columns. one: 1 in the unit of the weights.
-    """
-    weight_y = v.weight[:, None, None]
-    weight_x = h.weight[:, None]
-    top = x[:, v.low]
-    bottom = x[:, v.high]
-    total = top[:, :, h.low] * (one - weight_y) * (one - weight_x)
-    total = total + bottom[:, :, h.low] * weight_y * (one - weight_x)
-    total = total + top[:, :, h.high] * (one - weight_y) * weight_x
-    result: Array = total + bottom[:, :, h.high] * weight_y * weight_x
-    return result
-
-
-def _blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
-    """Return the sum of four weighted pixels, in the order of onnxruntime's kernel.
-
-    The products of the weights come first, and a row's two pixels are side by side.
-    """
-    weight_y = v.weight[:, None, None]
-    weight_x = h.weight[:, None]
-    one = np.float32(1)
-    top = x[:, v.low]
-    bottom = x[:, v.high]
-    total = ((one - weight_x) * (one - weight_y)) * top[:, :, h.low]
-    total = total + (weight_x * (one - weight_y)) * top[:, :, h.high]
-    total = total + ((one - weight_x) * weight_y) * bottom[:, :, h.low]
-    result: Array = total + (weight_x * weight_y) * bottom[:, :, h.high]
-    return result
-
-
 def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
     """Return the size and the mode of a TFLite resize."""
     shape = op.outputs[0].type.shape
     size = (shape[1], shape[2])
     if op.options.alignCorners:
         return size, "align_corners"
+
     if op.options.halfPixelCenters:
         return size, "half_pixel"
+
     return size, "asymmetric"
 
 

@@ -59,6 +59,7 @@ class OnnxResize(OpDef):
         if not changed:
             node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
             return x
+
         matrices = _by_matrices(node, target)
         if matrices is not None:
             return matrices
@@ -74,9 +75,12 @@ class OnnxResize(OpDef):
         spec = _spec(node, [target.axis(x.type, height), target.axis(x.type, width)])
         if isinstance(spec, ResizeBilinear) and x.type.is_quantized:
             spec = replace(spec, cut=True, uint8=x in node.uint8)
+
         if height == 1:
             return b.add(spec, [x], node.name)
+
         y = b.add(spec, [to_nhwc(b, x)], node.name)
+
         return from_nhwc(b, y)
 
     @classmethod
@@ -97,6 +101,7 @@ def _by_matrices(node: OnnxNode, target: _Target) -> Value | None:
     shrinks = any(s < d for d, s in zip(shape, target.sizes, strict=True))
     if node.attrs.get("antialias", 0) and shrinks:
         return resized(node, target.sizes, target.scales, None)
+
     return None
 
 
@@ -113,6 +118,7 @@ def _region(node: OnnxNode) -> Array:
     for i, axis in enumerate(axes):
         region[axis] = bounds[i]
         region[rank + axis] = bounds[len(axes) + i]
+
     return region
 
 
@@ -148,6 +154,7 @@ class _Target:
             ratio = np.float32(size) / np.float32(x.shape[axis])
             divisors[axis] = 0.0 if ratio == np.float32(scale) else scale
             shape[axis] = size
+
         return cls(shape, divisors)
 
     def changed_axes(self, x: TensorType) -> set[int]:
@@ -156,6 +163,7 @@ class _Target:
         for axis, size in enumerate(x.shape):
             if self.sizes[axis] != size or self.scales[axis] not in (0, 1):
                 changed.add(axis)
+
         return changed
 
     def axis(self, x: TensorType, axis: int) -> Axis:
@@ -181,8 +189,10 @@ def _with_aspect_ratio(
     policy = node.attrs.get("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return sizes, [0.0] * len(sizes)
+
     ratios = [size / d for size, d in zip(sizes, dims, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
+
     return [floor(scale * d + 0.5) for d in dims], [scale] * len(sizes)
 
 
@@ -194,6 +204,7 @@ def _sizes_or_scales(node: OnnxNode) -> tuple[list[int] | None, Scales | None]:
     """
     if node.op_type == "Upsample" and node.opset < 9:
         return None, [float(s) for s in node.attrs["scales"]]
+
     if node.opset < 11:
         scales = node.const(1)
     else:
@@ -201,8 +212,10 @@ def _sizes_or_scales(node: OnnxNode) -> tuple[list[int] | None, Scales | None]:
         sizes = ints(node.const(3))
         if sizes:
             return sizes, None
+
     if scales is None or scales.size == 0:
         raise ValueError("neither scales nor sizes are given")
+
     return None, [float(s) for s in scales.reshape(-1)]
 
 
@@ -216,6 +229,7 @@ def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
     if node.opset >= 11:
         attribute = "coordinate_transformation_mode"
         coordinate_mode = node.attrs.get(attribute, "half_pixel")
+
     mode = f"onnx_{coordinate_mode}"
     if mode not in MODES:
         raise ValueError(f"coordinate_transformation_mode {coordinate_mode}")
@@ -223,10 +237,13 @@ def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
     axes = [replace(axis, mode=mode) for axis in axes]
     if kind == "nearest":
         return _nearest_spec(node, axes)
+
     if kind in ("linear", "bilinear"):
         return _linear_spec(axes)
+
     if kind == "cubic":
         return _cubic_spec(node, axes)
+
     raise ValueError(f"mode {kind}")
 
 
@@ -249,7 +266,9 @@ def _nearest_spec(node: OnnxNode, axes: list[Axis]) -> ResizeNearest:
     tflite_mode = _tflite_mode(axes, picks_same)
     if tflite_mode:
         return ResizeNearest(size, tflite_mode)
+
     scale = (vertical.scale, horizontal.scale)
+
     return ResizeNearest(size, vertical.mode, scale, rounding)
 
 
@@ -260,6 +279,7 @@ def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
     tflite_mode = _tflite_mode(axes, _has_same_places)
     if tflite_mode:
         return ResizeBilinear(size, tflite_mode)
+
     return ResizeBilinear(size, vertical.mode, (vertical.scale, horizontal.scale))
 
 
@@ -283,6 +303,7 @@ def _tflite_mode(axes: list[Axis], same: Callable[[Axis, Axis], bool]) -> str | 
     for mode in TFLITE_MODES:
         if all(same(axis, replace(axis, mode=mode, scale=0.0)) for axis in axes):
             return mode
+
     return None
 
 

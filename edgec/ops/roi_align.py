@@ -69,8 +69,10 @@ class RoiAlign(OpDef):
         is_fitting = image.rank == 4 and boxes.rank == 2 and boxes.shape[1] == 4
         if not is_fitting or index.shape != boxes.shape[:1]:
             raise ValueError(f"boxes {boxes} of {index} do not fit {image}")
+
         if index.dtype != "int64" or 0 in image.shape:
             raise ValueError(f"{image}, of which {index}")
+
         return (TensorType((boxes.shape[0], *self.size, image.shape[3])),)
 
     def ref(
@@ -86,6 +88,7 @@ class RoiAlign(OpDef):
             # Generated code must never read beyond a tensor.
             place = int(np.clip(index[number], 0, images.shape[0] - 1))
             self._align(images[place], box, y[number])
+
         return [y]
 
     def _align(self, image: Array, box: Array, y: Array) -> None:
@@ -102,6 +105,7 @@ class RoiAlign(OpDef):
         for extent in bin_size:
             pixels = max(0, min(int(np.ceil(extent)), MAX_SAMPLES))
             counts.append(self.ratio or pixels)
+
         sample_size = np.array(counts, _F)
 
         for i, j in np.ndindex(*self.size):
@@ -117,9 +121,12 @@ class RoiAlign(OpDef):
         """Return the bin [C] of the weighted neighbours [4, C] of its samples."""
         if not neighbours:
             return 0
+
         if self.largest:
             return np.asarray(np.max(np.concatenate(neighbours), 0))
+
         samples = [weighted.sum(0) for weighted in neighbours]
+
         return np.asarray(np.sum(samples, 0) / _F(len(samples)))
 
     def _neighbours(self, image: Array, place: Array) -> Array:
@@ -145,6 +152,7 @@ class RoiAlign(OpDef):
             far[0] * near[1] * image[high[0], low[1]],
             far[0] * far[1] * image[high[0], high[1]],
         ]
+
         return np.stack(weighted).astype(_F)
 
     @classmethod
@@ -170,7 +178,9 @@ class RoiAlign(OpDef):
         )
         if index.type.dtype != "int64":
             index = b.add(Cast("int64"), [index], node.name)
+
         y = b.add(spec, [to_nhwc(b, image), boxes, index], node.name)
+
         return from_nhwc(b, y)
 
     def c(self, op: Op) -> KernelCall:
@@ -190,6 +200,7 @@ class RoiAlign(OpDef):
             half=0.5 if self.half_pixel else 0.0,
             scale=self.scale,
         )
+
         return KernelCall.of("ek_roi_align_f32", *op.inputs, op.output, spec)
 
     @classmethod

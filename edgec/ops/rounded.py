@@ -61,6 +61,7 @@ class Rounded(OpDef):
         """
         if x[0].dtype != "int8":
             raise ValueError(f"{self.fn} of {x[0]}; it is a function of int8")
+
         return (TensorType(x[0].shape, "int8"),)
 
     def table(self, x: TensorType, y: TensorType) -> Array:
@@ -80,6 +81,7 @@ class Rounded(OpDef):
         with np.errstate(all="ignore"):
             rounded = np.rint(value / np.float32(y.scale))
             finite = np.nan_to_num(rounded, posinf=1e6, neginf=-1e6)
+
         return clamp8(finite.astype(np.float64) + y.zero_point)
 
     def ref(

@@ -54,6 +54,7 @@ class NonMaxSuppression(OpDef):
             raise ValueError(
                 f"{self.most} of the boxes {boxes} with the scores {scores}"
             )
+
         return (
             TensorType((self.most,), "int32"),
             TensorType((self.most,)),
@@ -91,6 +92,7 @@ class NonMaxSuppression(OpDef):
         places[:count] = selected
         best_scores = np.zeros(self.most, _F)
         best_scores[:count] = scores[selected]
+
         return [places, best_scores, np.array(count, np.int32)]
 
     @classmethod
@@ -118,6 +120,7 @@ class NonMaxSuppression(OpDef):
         outputs = [places, *scores, count]
         for value, type_ in zip(outputs, types, strict=True):
             value.type = type_
+
         b.write(spec, inputs, outputs)
 
     def c(self, op: Op) -> KernelCall:
@@ -165,4 +168,5 @@ def overlap(a: Array, b: Array) -> float:
     high = np.minimum(a[2:], b[2:])
     height, width = np.maximum(high - low, _F(0))
     intersection = height * width
+
     return float(intersection / (a_area + b_area - intersection))

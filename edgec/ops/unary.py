@@ -98,7 +98,9 @@ class Unary(OpDef):
         if not yt[0].is_quantized:
             y = self.f(x[0])
             return [y.astype(yt[0].np_dtype)]
+
         table = self.table(xt[0], yt[0])
+
         return [table[x[0].astype(np.int64) + 128]]
 
     @classmethod
@@ -118,6 +120,7 @@ class Unary(OpDef):
         is_known_type = x.is_quantized or x.dtype in ("float32", "bool")
         if not self.tflite or version is None or not is_known_type:
             return None
+
         return TfliteCode(self.tflite[0], self.tflite_options(), version)
 
     def tflite_options(self) -> tuple[str, dict[str, Any]] | None:
@@ -139,7 +142,9 @@ class Unary(OpDef):
         fields = dict(zip("ab", self.coefficients(), strict=False))
         if not fields:
             return KernelCall.of(kernel, x, y, x.type.size)
+
         coefficients = Struct("ek_coef_t", **fields)
+
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel(self) -> str:
@@ -187,7 +192,9 @@ class Unary(OpDef):
         inputs = np.linspace(max(low, x_scale), high, 99)
         with np.errstate(all="ignore"):
             peak = float(np.nanmax(np.abs(self.f(inputs))))
+
         zero_point = -7 if low < 0 else -128
+
         return Quant.per_tensor(max(peak, 1e-3) / 100, zero_point)
 
 
@@ -235,6 +242,7 @@ def _row(
     }
     for rule in rules:
         body[rule.__name__] = rule
+
     return dataclass(frozen=True)(type(name, (Unary,), body))
 
 
@@ -283,7 +291,9 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
     x = op.inputs[0].type
     if not one_row(x):
         return None
+
     seen = f"input {list(x.shape)} has {x.size} elements"
+
     return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, seen)
 
 
