@@ -79,6 +79,7 @@ class Clamp(Unary):
         if y.type.is_quantized or dtype not in INTEGERS:
             return super().c(op)
 
+        # The C type of an integer decides its extremes.
         low: int | str
         high: int | str
         is_unsigned = dtype in UNSIGNED
@@ -112,6 +113,8 @@ class Clamp(Unary):
     @classmethod
     def of(cls, low: float | None, high: float | None) -> Unary:
         """Return the op of a range: TFLite's activation if it has one."""
+
+        # TFLite and the Edge TPU have kernels for these ranges.
         activations: dict[tuple[float | None, float | None], type[Unary]] = {
             (0.0, None): Relu,
             (0.0, 6.0): Relu6,
@@ -157,6 +160,7 @@ class Clamp(Unary):
             arrays = (node.const(1), node.const(2))
             bounds = [None if array is None else array.item() for array in arrays]
 
+        # A bound at the extreme of the type clamps nothing.
         x = node.input(0)
         low, high = cls._without_extremes(x.type, bounds)
 
@@ -176,6 +180,7 @@ class Clamp(Unary):
             )
             return low, high
 
+        # Bounds of integers are integers.
         info = np.iinfo(x.np_dtype)
         low, high = (None if bound is None else int(bound) for bound in bounds)
         if low == info.min:
@@ -241,6 +246,8 @@ class LeakyRelu(Unary):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read LeakyRelu, whose alpha is 0.01 when absent."""
+
+        # The default of ONNX.
         alpha = float(node.attrs.get("alpha", 0.01))
         return node.build.add(cls(alpha), [node.input(0)], node.name)
 
@@ -281,6 +288,8 @@ class Elu(Unary):
 
         expm1 gets no positive numbers, for which it may overflow.
         """
+
+        # The coefficients take the type of x.
         t = x.dtype.type
         negative = np.expm1(np.minimum(x, 0) * t(rate))
 
@@ -359,6 +368,8 @@ class Selu(Unary):
 
         expm1 gets no positive numbers, for which it may overflow.
         """
+
+        # The coefficients take the type of x.
         t = x.dtype.type
         negative = t(alpha) * np.expm1(np.minimum(x, 0))
 
@@ -390,6 +401,8 @@ class Gelu(Unary):
     @staticmethod
     def fn(x: Array, approximate: bool) -> Array:
         """Return the function in the type of x."""
+
+        # The coefficients take the type of x.
         t = x.dtype.type
         half = t(0.5)
         if not approximate:

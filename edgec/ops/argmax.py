@@ -66,6 +66,7 @@ class _ArgExtreme(OpDef):
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
 
+        # The axis is dropped.
         shape = list(x[0].shape)
         del shape[self.axis]
 
@@ -87,6 +88,7 @@ class _ArgExtreme(OpDef):
         else:
             score = self.sign * data.astype(np.int64)
 
+        # The last of equal elements is the first of the reversed ones.
         if self.last:
             score = np.flip(score, self.axis)
 
@@ -121,6 +123,8 @@ class _ArgExtreme(OpDef):
         x = node.input(0)
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         is_last = bool(node.attrs.get("select_last_index", 0))
+
+        # The op drops the axis.
         y = node.build.add(cls(axis, last=is_last), [x], node.name)
         if not node.attrs.get("keepdims", 1):
             return y
@@ -151,6 +155,8 @@ class _ArgExtreme(OpDef):
             return None
 
         x = op.inputs[0]
+
+        # TFLite has the type of the indices as an option.
         options = (self.options, {"outputType": _TFLITE_TYPES[self.dtype]})
         version = 2 if x.type.dtype == "int8" else 1
         axis = np.array(self.axis, np.int32)

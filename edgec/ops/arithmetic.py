@@ -114,6 +114,8 @@ class SquaredDifference(Binary):
         input scale.
         """
         twice = 2.0 * max(a.scale, b.scale)
+
+        # A square of differences is in units of the square of the scale.
         result = twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale)
         reals = (a.scale / twice, b.scale / twice, result)
 
@@ -160,6 +162,7 @@ def _power(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
 
+    # onnxruntime computes integer powers in double.
     power = np.power(a.astype(np.float64), b.astype(np.float64))
     whole = np.trunc(power)
 
@@ -194,6 +197,8 @@ class Pow(Binary):
         b = node.build
         x = node.input(0)
         y = node.input(1)
+
+        # The result has the type of the base.
         dtype = x.type.dtype
         if y.const is not None and _is_exact(y.const, dtype):
             if y.type.dtype != dtype:
@@ -240,6 +245,8 @@ class Atan2(Binary):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return ATAN2, which does not broadcast; None where it would have to."""
+
+        # TFLite's kernel takes equal shapes.
         a, b = op.inputs
         if a.type.shape != b.type.shape:
             return None
@@ -282,6 +289,8 @@ def _remainder(a: Array, b: Array) -> Array:
     """Return the remainder with the sign of a; of integers by 0 it is 0."""
     if a.dtype.kind == "f":
         return np.asarray(np.fmod(a, b))
+
+    # C leaves the remainder by 0 undefined.
     divisor = np.where(b == 0, b.dtype.type(1), b)
     return np.where(b == 0, 0, np.fmod(a, divisor))
 

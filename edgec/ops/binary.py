@@ -91,6 +91,7 @@ class Binary(OpDef):
         shape = np.broadcast_shapes(a.shape, b.shape)
         walk(shape, a.shape, b.shape)
 
+        # Ops with one scale for all have it from their inputs.
         quant = a.quant if self.quant is QuantRule.SAME else None
 
         return (TensorType(shape, a.dtype, quant),)
@@ -133,6 +134,8 @@ class Binary(OpDef):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
         """Read the node, as a chain of ops when it has more than two inputs."""
+
+        # Sum, Max and Min take any number of inputs in ONNX.
         y = node.input(0)
         for i in range(1, len(node.inputs)):
             y = node.build.add(cls(), [y, node.input(i)], node.name)
@@ -174,6 +177,8 @@ class Binary(OpDef):
         a = op.inputs[0].type
         b = op.inputs[1].type
         y = op.output.type
+
+        # Comparisons have a bool output of operands of any type.
         if y.is_quantized:
             type_name = kernel_suffix(a, getattr(self, "even", False))
             last = self.c_requant(a, b, y)
@@ -279,6 +284,8 @@ class Fused(Binary):
         real = TensorType((2, 3, 5))
         quantized = real.with_quant(Quant.per_tensor(0.05, 4), "int8")
         output_quant = Quant.per_tensor(0.06, -2)
+
+        # The first activation is none.
         for act in TFLITE_ACTIVATIONS[1:]:
             yield Sample(cls(act), (Arg(real), Arg(real)), label=act)
             if cls.quant is not QuantRule.FLOAT:
@@ -338,6 +345,8 @@ class Additive(OrtBinary):
         input scale.
         """
         twice = 2.0 * max(a.scale, b.scale)
+
+        # The result is shifted back by the headroom.
         result = twice / ((1 << HEADROOM) * y.scale)
         reals = (a.scale / twice, b.scale / twice, result)
 
@@ -366,6 +375,8 @@ class Additive(OrtBinary):
         b_steps = (b - bt.zero_point) << HEADROOM
         left = multiply_by_quantized_multiplier(a_steps, *a_multiplier)
         right = multiply_by_quantized_multiplier(b_steps, *b_multiplier)
+
+        # Sum or difference.
         total = np.asarray(type(self).fn(left, right))
         scaled: Array = multiply_by_quantized_multiplier(total, *y_multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
@@ -409,6 +420,7 @@ class Add(Additive):
             super().from_tflite(op)
             return
 
+        # ADD_N has no activation.
         total, *others, last = op.present()
         for other in others:
             total = op.build.add(cls(), [total, other], op.outputs[0].name)
@@ -454,6 +466,8 @@ class Mul(OrtBinary):
         tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero point
         of the file before it rounds.
         """
+
+        # The product of two centred int8 numbers has 18 bits.
         product = (a - at.zero_point) * (b - bt.zero_point)
         if self.even:
             zero_point = np.float32(yt.zero_point + self.shift)
@@ -526,6 +540,7 @@ class Division(Binary):
         yield from super().samples()
         signed = np.array([-7, -2, -1, 1, 2, 3])
         for dtype in INTEGERS:
+            # Unsigned types have no negative divisors.
             divisors = signed if dtype.startswith("i") else np.abs(signed)
             divisor = Arg(TensorType((6,), dtype), True, divisors.astype(dtype))
             dividend = Arg(TensorType((2, 50, 6), dtype))

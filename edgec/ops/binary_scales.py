@@ -68,6 +68,8 @@ class Linear:
         """
         u_file = (u + self.shift).astype(np.float64)
         v_file = (v + self.shift).astype(np.float64)
+
+        # Each fused multiply-add rounds once, as its double is exact.
         inner = (self.b * v_file + self.rest).astype(np.float32)
         outer = (self.a * u_file + inner).astype(np.float32)
 
@@ -85,6 +87,7 @@ def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
     if not y.is_quantized:
         return True
 
+    # The shift of a multiplier below one is not positive.
     multipliers = scales(*(v.type for v in op.inputs), y)
     _, shift = multipliers[-1]
 
@@ -132,6 +135,7 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
 def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
     """Return scale_a * scale_b / scale_y in float32 steps, at most float32's largest."""
     with np.errstate(over="ignore"):
+        # Damaged scales may overflow.
         product = np.float32(a.scale) * np.float32(b.scale)
         factor = np.float32(product / np.float32(y.scale))
     return min(factor, np.finfo(np.float32).max)

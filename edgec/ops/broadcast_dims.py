@@ -38,6 +38,8 @@ def walk(
     # The kernel has a fixed number of loops: the outer ones run once.
     missing = MAX_DIMS - len(groups)
     groups = [(1, [0] * len(inputs))] * missing + groups
+
+    # The struct has an array of sizes, and one of strides for each input.
     dims = [size for size, _ in groups]
     by_input = [[steps[i] for _, steps in groups] for i in range(len(inputs))]
 
@@ -68,6 +70,8 @@ def _merged_dims(
 
 def _broadcast_strides(shape: tuple[int, ...], rank: int) -> list[int]:
     """Return the element strides of a dense tensor broadcast to a rank."""
+
+    # Missing axes are at the front.
     dims = (1,) * (rank - len(shape)) + shape
     strides: list[int] = []
     for axis, size in enumerate(dims):

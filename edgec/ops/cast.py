@@ -88,6 +88,7 @@ class Cast(OpDef):
             with np.errstate(over="ignore"):
                 return [data.astype(self.dtype)]
 
+        # C leaves a cast of a float that does not fit undefined.
         info = np.iinfo(self.dtype)
         whole = np.trunc(data.astype(np.float64))
         whole = np.nan_to_num(whole, nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -114,6 +115,7 @@ class Cast(OpDef):
             name = TensorProto.DataType.Name(node.attrs["to"]).lower()
             raise ValueError(f"the element type {name} is not supported")
 
+        # Casts between kinds of floats, all float32 here, are no op.
         if x.type.dtype == dtype:
             return x
 
@@ -133,11 +135,14 @@ class Cast(OpDef):
             shift = b.const(np.array(128, np.int32), "shift")
             x = b.add(Add(), [wide, shift], f"{x.name}_uint8")
 
+        # The declared tensors have the types.
         op.ignore("inDataType", "outDataType")
         b.write(cls(y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return CAST; None for types that LiteRT's kernel does not take."""
+
+        # LiteRT's kernel does not take these.
         missing = {"float16", "float64", "uint16", "uint32", "uint64"}
         if {op.inputs[0].type.dtype, self.dtype} & missing:
             return None

@@ -107,6 +107,7 @@ class L2Norm(OpDef):
         multiplier = np.array([m for m, _ in inverses], np.int32)[:, None]
         shift = np.array([s for _, s in inverses], np.int32)[:, None]
 
+        # Either the operand or the result is shifted by 7 bits.
         bits = self._operand_bits()
         final_shift = shift + OUTPUT_SHIFT - bits
         y = multiply_by_quantized_multiplier(centred << bits, multiplier, final_shift)
@@ -132,6 +133,7 @@ class L2Norm(OpDef):
         if axis == rank - 1:
             return b.add(spec, [x], node.name)
 
+        # The op works along the last axis.
         order = (*(i for i in range(rank) if i != axis), axis)
         y = b.add(spec, [transpose(b, x, order)], node.name)
 
@@ -273,6 +275,7 @@ class LocalResponseNorm(OpDef):
         borders.append((self.before, max(0, self.after)))
         squares = np.pad(x[0].astype(np.float64) ** 2, borders)
 
+        # One shifted copy of the squares for each neighbour.
         total = np.zeros(x[0].shape)
         for first in range(self.before + self.after + 1):
             total = total + squares[..., first : first + channels]
@@ -291,6 +294,8 @@ class LocalResponseNorm(OpDef):
         attrs = node.attrs
         size = attrs["size"]
         before = (size - 1) // 2
+
+        # Channels are last here and on axis 1 in ONNX.
         spec = cls(
             before=before,
             after=size - 1 - before,

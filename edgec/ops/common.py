@@ -74,6 +74,8 @@ def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
 
     That is float32, or int8 where `int8` is set.
     """
+
+    # The message names all types.
     real_dtypes = ("float32", "int8") if int8 else ("float32",)
     dtype = x[0].dtype
     if dtype in real_dtypes and all(t.dtype == dtype for t in x):
@@ -142,6 +144,7 @@ def bias_operand(op: Op) -> Pointer | Table:
     if has_bias:
         return Table(constant(op, 2), "b")
 
+    # Accumulators of int8 are int32.
     dtype = np.float32 if op.inputs[0].type.dtype == "float32" else np.int32
     channels = op.output.type.shape[-1]
 
@@ -158,6 +161,7 @@ def with_float_weights(op: TfliteOp, x: Value) -> list[Value]:
     if x.type.dtype != "float32":
         return op.present()
 
+    # Activations stay as they are.
     values: list[Value] = []
     for value in op.present():
         if value.const is not None and value.type.is_quantized:
@@ -183,6 +187,8 @@ def multipliers(
     and for FULLY_CONNECTED.
     """
     assert w.quant is not None
+
+    # TFLite computes with doubles of the stored float32 scales.
     product = np.float64(x.scale) * np.array(w.quant.scale, np.float64)
     if float_product:
         product = product.astype(np.float32).astype(np.float64)
@@ -291,6 +297,8 @@ def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
 
     Its scale is scale_x * scale_w, one for each channel where the weights have several.
     """
+
+    # The scale is stored as float32, while the quotient is taken in double.
     weights_scales = np.array(w.scale, np.float64)
     steps = bias.astype(np.float64) / (np.float64(x_scale) * weights_scales)
     # Infinities become the largest numbers, which saturate.

@@ -49,6 +49,7 @@ class Compare(Binary):
         if x[0].is_quantized:
             raise ValueError(f"comparison of quantized {x[0]} is not supported")
 
+        # The operands must broadcast.
         (y,) = super().infer(*x)
 
         return (TensorType(y.shape, "bool"),)
@@ -208,6 +209,7 @@ class Where(OpDef):
         if a.is_quantized and a.quant != b.quant:
             raise ValueError("the choices have different scales")
 
+        # The condition broadcasts as well.
         shapes = [t.shape for t in x]
         shape = np.broadcast_shapes(*shapes)
         walk(shape, *shapes)

@@ -73,6 +73,7 @@ class Trilu(Composed):
         else:
             mask = np.tril(ones, diagonal)
 
+        # The mask is broadcast over leading axes.
         condition = b.const(mask, "triangle")
 
         return b.add(Where(), [condition, x, _zero(b, x)], node.name)
@@ -130,6 +131,7 @@ class OneHot(Composed):
         if depth > out.type.size and out.type.rank:
             raise ValueError(f"depth {depth} of {out.type}")
 
+        # The new axis counts in the output.
         axis = axis_of(op.options.axis, index.type.rank + 1)
         is_hot = cls._is_hot(op.build, index, depth, axis, out.name)
         op.build.write(Where(), [is_hot, op.input(2), op.input(3)], op.outputs)
@@ -142,6 +144,7 @@ class OneHot(Composed):
         after = shape[axis:]
         wide = b.add(Reshape((*before, 1, *after)), [index], name)
 
+        # The numbers broadcast along the new axis.
         numbers = np.arange(depth).astype(index.type.np_dtype)
         places = b.const(numbers.reshape(depth, *(1,) * len(after)), "places")
 
@@ -184,11 +187,13 @@ class Hardmax(Composed):
             x = b.add(Reshape((rows, row)), [x], name)
             axis = 1
 
+        # Of equal elements the first is the largest.
         best = b.add(ArgMax(axis), [x], name)
         wide_shape = list(x.type.shape)
         wide_shape[axis] = 1
         wide = b.add(Reshape(tuple(wide_shape)), [best], name)
 
+        # The numbers broadcast along the axis.
         after = x.type.rank - axis - 1
         numbers = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * after)
         is_best = b.add(Equal(), [wide, b.const(numbers, "places")], name)
@@ -232,6 +237,8 @@ class EyeLike(Composed):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read EyeLike as a constant."""
         x = node.input(0).type
+
+        # The input gives the shape, and the type by default.
         dtype = x.dtype
         if "dtype" in node.attrs:
             dtype = ONNX_TYPES[node.attrs["dtype"]]
@@ -248,6 +255,8 @@ def by_magnitudes(b: Builder, x: Value, axis: int, name: str) -> Value:
     The divisor is at least the smallest normal float32.
     """
     magnitudes = b.add(Abs(), [x], name)
+
+    # The axis stays with a size of 1, to broadcast.
     total = b.add(Sum((axis,)), [magnitudes], name)
     least = b.const(np.array(np.finfo(np.float32).tiny, np.float32), "least")
     divisor = b.add(Maximum(), [total, least], name)
@@ -289,6 +298,7 @@ class ReverseSequence(Composed):
         if batch > time:
             places = places.T
 
+        # The places are the same along all other axes.
         shape = [1] * x.rank
         shape[batch] = x.shape[batch]
         shape[time] = x.shape[time]
@@ -362,6 +372,7 @@ class BitCast(OpDef):
                 f"bits as {TensorProto.DataType.Name(to).lower()} are not supported"
             )
 
+        # The graph has float32 in place of these, except at the model's boundary.
         floats = {TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
         dtype = floats.get(to, ONNX_TYPES[to])
 
@@ -430,6 +441,7 @@ class TensorScatter(Composed):
             size = b.const(np.array(cache.type.shape[axis]), "size")
             places = b.add(FloorMod(), [places, size], name)
 
+        # Each element of the update gets an index.
         index = broadcast_to(b, places, update.type.shape, name)
         scatter = ScatterElements("none", axis)
 
@@ -502,6 +514,7 @@ class AffineGrid(Composed):
         coordinates = np.stack([column.reshape(-1) for column in columns], -1)
         places = b.const(coordinates.astype(np.float32), "places")
 
+        # [elements, 3 or 4] times the transposed theta.
         y = b.add(BatchMatMul(adj_y=True), [places, theta], node.name)
 
         return b.add(Reshape((batch, *image, len(image))), [y], node.name)

@@ -52,7 +52,7 @@ class Det(OpDef):
     ) -> list[Array]:
         """Compute the determinants in double and round them to float32."""
 
-        # Products of many float32 pivots lose too many bits.
+        # The kernel eliminates in double as well.
         determinants = np.linalg.det(x[0].astype(np.float64))
         return [np.asarray(determinants, np.float32)]
 

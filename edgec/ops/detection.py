@@ -75,6 +75,7 @@ class Detections(OpDef):
         if boxes != (1, n, 4) or not is_scores or anchors != (n, 4):
             raise ValueError(f"boxes {x[0]}, scores {x[1]} and anchors {x[2]}")
 
+        # The background classes never count.
         classes = scores[2]
         has_classes = 0 <= self.background < classes
         if not 1 <= self.most <= MAX_DETECTIONS or not has_classes:
@@ -104,6 +105,7 @@ class Detections(OpDef):
         classes = class_scores.argmax(1)
         scores = class_scores[np.arange(len(class_scores)), classes]
 
+        # From the best score down; a stable order for equal ones.
         selected: list[int] = []
         for i in np.argsort(-scores, kind="stable"):
             if len(selected) == self.most or not scores[i] >= _F(self.score):
@@ -113,6 +115,7 @@ class Detections(OpDef):
             if not any(ratio > _F(self.overlap) for ratio in overlaps):
                 selected.append(int(i))
 
+        # The rest of the lists is zero.
         y = [np.zeros(t.shape, _F) for t in yt]
         count = len(selected)
         y[0][0, :count] = corners[selected]
@@ -150,6 +153,7 @@ class Detections(OpDef):
                 "are not supported"
             )
 
+        # The kernel computes in float32.
         inputs = [_as_float(op, op.input(i)) for i in range(3)]
         scale_names = ("y_scale", "x_scale", "h_scale", "w_scale")
         y_scale, x_scale, h_scale, w_scale = (float(options[n]) for n in scale_names)

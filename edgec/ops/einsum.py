@@ -61,9 +61,11 @@ class Einsum(Composed):
         for value, letters in zip(values, inputs, strict=True):
             terms.append(_with_diagonals(b, _Term(value, letters), name))
 
+        # A letter that only the first operand has is summed at once.
         others = output + _all_letters(terms[1:])
         result = _summed(b, terms[0], others, name)
         for i, term in enumerate(terms[1:], 1):
+            # Letters of operands still to come must be kept.
             later = output + _all_letters(terms[i + 1 :])
             operand = _summed(b, term, result.letters + later, name)
             result = _summed(b, result, operand.letters + later, name)
@@ -93,6 +95,7 @@ def _parse_equation(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     if not arrow:
         right = _implicit_output(left)
 
+    # Axes that an ellipsis stands for.
     widths: list[int] = []
     for text, rank in zip(inputs, ranks, strict=True):
         widths.append(rank - len(text.replace("...", "")))
@@ -100,6 +103,7 @@ def _parse_equation(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     ellipses = [w for w, text in zip(widths, inputs, strict=True) if "..." in text]
     greek = "".join(chr(FIRST_GREEK + i) for i in range(max(ellipses, default=0)))
 
+    # Ellipses broadcast: shorter ones are aligned at the end.
     letters: list[str] = []
     for text, width in zip(inputs, widths, strict=True):
         letters.append(text.replace("...", greek[len(greek) - width :]))
@@ -131,6 +135,8 @@ def _with_diagonals(b: Builder, term: _Term, name: str) -> _Term:
             continue
         first, second = (i for i, c in enumerate(term.letters) if c == letter)
         others = [i for i in range(len(term.letters)) if i not in (first, second)]
+
+        # GatherND picks the elements (i, i) of the first two axes.
         x = transpose(b, term.value, (first, second, *others))
 
         places = np.arange(x.type.shape[0])
@@ -152,6 +158,8 @@ def _summed(b: Builder, term: _Term, needed: str, name: str) -> _Term:
         return term
 
     total = b.add(Sum(axes), [term.value], name)
+
+    # The summed axes have a size of 1.
     shape = tuple(d for i, d in enumerate(total.type.shape) if i not in axes)
     value = b.add(Reshape(shape), [total], name)
 
@@ -218,7 +226,11 @@ class _Axes:
     ) -> Value:
         """Return the term as matrices [batch, first, second], its letters joined."""
         letters = self.batch + first + second
+
+        # Each part of the letters becomes one axis of the matrix.
         ordered = _ordered(b, term, letters, name)
+
+        # An axis of 1 is broadcast to the other operand's.
         full = broadcast_to(b, ordered, self.shape(letters), name)
         parts = (self.batch, first, second)
         joined = Reshape(tuple(prod(self.shape(part)) for part in parts))
@@ -241,6 +253,7 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
         right = axes.matrix(b, y, axes.columns, axes.inner, name)
         z = _sum_of_products(b, left, right, name)
 
+    # The axes are split again.
     letters = axes.batch + axes.rows + axes.columns
 
     return _Term(b.add(Reshape(axes.shape(letters)), [z], name), letters)
@@ -250,6 +263,8 @@ def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
     """Return [n, r, c] of [n, r, k] and [n, c, k]: products, summed over k."""
     n, rows, depth = left.type.shape
     columns = right.type.shape[1]
+
+    # Both are broadcast to [n, r, c, k].
     wide_left = b.add(Reshape((n, rows, 1, depth)), [left], name)
     wide_right = b.add(Reshape((n, 1, columns, depth)), [right], name)
     products = b.add(Mul(), [wide_left, wide_right], name)

@@ -78,9 +78,11 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         fixed = fixed // 2
         shift = shift + 1
 
+    # A smaller shift would move all bits out.
     if shift < -31:
         return 0, 0
 
+    # TFLite's multiplication supports no larger shift.
     if shift > 30:
         return saturated
 
@@ -178,6 +180,7 @@ def activation_range(act: str, t: TensorType) -> tuple[int, int]:
         steps = np.float32(bound) / np.float32(t.scale)
         return t.zero_point + int(round_half_away(np.array(steps))[()])
 
+    # A bound outside of the type clamps nothing.
     lowest = info.min
     if not math.isinf(low):
         lowest = max(info.min, quantized(low))

@@ -101,6 +101,8 @@ class GridSample(OpDef):
         n, height, width, _ = image.shape
         columns, column_weights = self._axis(grid[..., 0], width)
         rows, row_weights = self._axis(grid[..., 1], height)
+
+        # Each image has a grid of its own.
         batch = np.arange(n)[:, None, None]
 
         y = np.zeros(yt[0].shape, _F)
@@ -126,6 +128,7 @@ class GridSample(OpDef):
 
         index = first + taps.astype(_F)
 
+        # Weights depend on the distance between place and pixel.
         distance = np.abs(place - index)
         if self.mode == "bicubic":
             weight = cubic_weight(distance, CUBIC_COEFFICIENT)
@@ -143,6 +146,8 @@ class GridSample(OpDef):
 
     def _place(self, v: Array, size: int) -> Array:
         """Return grid coordinates as float32 pixels, within reach of the image."""
+
+        # From -1..1 to pixels.
         n = _F(size)
         if self.align_corners:
             place = (v + _F(1)) * _F(0.5) * (n - _F(1))
@@ -227,6 +232,7 @@ class GridSample(OpDef):
                 "edgec compiles two or three spatial dimensions"
             )
 
+        # The grid is [N, OH, OW, 2] in any layout.
         y = b.add(spec, [to_nhwc(b, image), grid], node.name)
 
         return from_nhwc(b, y)
@@ -291,6 +297,7 @@ class _Volume:
         n, channels, depth, _, _ = volume.type.shape
         _, *size, _ = grid.type.shape
 
+        # x and y sample a plane, z weights it.
         flat_grid = self._coordinates(grid, 0, 2)
         z = self._depth(self._coordinates(grid, 2, 1), depth)
         total: Value | None = None
@@ -324,6 +331,8 @@ class _Volume:
     def _depth(self, z: Value, depth: int) -> Value:
         """Return the depths -1..1 of the places in planes, as `GridSample._place`."""
         b = self.build
+
+        # The depth -1..1 is scaled as rows and columns are.
         shift = (depth - 1) / 2
         factor = shift if self.spec.align_corners else depth / 2
         z = b.add(Mul(), [z, b.const(np.array(factor, _F), "factor")], self.name)

@@ -70,6 +70,7 @@ class LandmarksToTransform(OpDef):
         if index.dtype != "int32" or index.rank != 1 or index.size == 0:
             raise ValueError(f"indices {index}")
 
+        # The options come from a file and may hold anything.
         is_sized = all(1 <= pixels <= MAX_SIDE for pixels in self.size)
         if not is_sized or not all(0 < factor < np.inf for factor in self.scale):
             raise ValueError(
@@ -238,12 +239,14 @@ class TransformTensor(OpDef):
                 for row in matrix[:2]
             )
 
+        # Only places between the centres of border pixels have four neighbours.
         inside_x = (at_x >= 0) & (at_x <= width - 1)
         inside_y = (at_y >= 0) & (at_y <= height - 1)
         is_inside = inside_x & inside_y
         at_x = np.where(is_inside, at_x, _F(0))
         at_y = np.where(is_inside, at_y, _F(0))
 
+        # The four pixels around each place.
         left = np.floor(at_x).astype(int)
         top = np.floor(at_y).astype(int)
         right = np.minimum(left + 1, width - 1)
@@ -331,6 +334,8 @@ class TransformLandmarks(OpDef):
     ) -> list[Array]:
         """Compute x' and y' in float32."""
         landmarks, matrix = x
+
+        # A column of the transform is the translation.
         linear = matrix[0, :2, :2]
         offset = matrix[0, :2, 3]
         y = landmarks.copy()

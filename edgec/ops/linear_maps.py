@@ -36,6 +36,7 @@ class _Map:
         order = (*(i for i in range(rank) if i != self.axis), self.axis)
         moved = x if is_last else transpose(b, x, order)
 
+        # A fully connected layer multiplies the last axis.
         operands = [moved]
         operands.append(b.const(self.matrix.astype(np.float32), f"{name}_matrix"))
         if self.bias is not None:
@@ -84,6 +85,7 @@ class _Fourier:
             real = np.fft.irfft(basis, self.length, axis=1)
             result = real[..., None]
         else:
+            # numpy has the transforms with ONNX's signs and divisors.
             transform = np.fft.ifft if self.inverse else np.fft.fft
             spectrum = transform(basis, self.length, axis=1)
             if self.onesided:
@@ -99,6 +101,8 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
     """Return [..., n, parts] transformed along the last axis but one."""
     *lead, n, parts = x.type.shape
     matrix, count, result_parts = fourier.matrix(n, parts)
+
+    # The parts of a number are elements of a row of their own.
     rows = b.add(Reshape((*lead, n * parts)), [x], name)
     weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
     y = b.add(FullyConnected(), [rows, weights], name)
@@ -147,6 +151,7 @@ class Dft(Composed):
         if axis == rank - 2:
             return _transformed(b, x, fourier, name)
 
+        # The transformed axis must be the last but the parts.
         order = (*(i for i in range(rank - 1) if i != axis), axis, rank - 1)
         moved = transpose(b, x, order)
         y = _transformed(b, moved, fourier, name)
@@ -200,6 +205,7 @@ class Stft(Composed):
         if window is not None:
             matrix = matrix * np.repeat(window.astype(np.float64), width)
 
+        # A frame is a row.
         rows = b.add(Reshape((batch, frames, length * width)), [framed], name)
         weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
         y = b.add(FullyConnected(), [rows, weights], name)
@@ -298,6 +304,8 @@ class _ResizedLine:
         """Return an ONNX model of one Resize with these input names ("": absent)."""
         node = onnx.helper.make_node("Resize", names, ["y"], **self.attrs)
         inputs = [onnx.ValueInfoProto(name=name) for name in names if name]
+
+        # The reference infers the shapes.
         outputs = [onnx.ValueInfoProto(name="y")]
         graph = onnx.helper.make_graph([node], "rows", inputs, outputs)
         opset = onnx.helper.make_opsetid("", 19)

@@ -136,6 +136,7 @@ class Form:
             numbers = b.const(index, f"{v.name}_blocks")
             return b.add(Gather(self.axis), [real, numbers], v.name)
 
+        # A constant is repeated while the model is read.
         repeated = np.repeat(v.const, self.block, self.axis).astype(np.float32)
 
         return b.const(np.take(repeated, range(size), self.axis), v.name)
@@ -209,6 +210,7 @@ def to_integers(node: OnnxNode, form: Form) -> Value:
     shape = x.type.shape
     real = _as_float(b, x)
 
+    # ONNX rounds the quotient before it adds the zero point.
     scale = form.along(b, form.scale, shape)
     steps = b.add(Div(), [real, scale], node.name)
     y = b.add(Round(), [steps], node.name)
@@ -216,6 +218,7 @@ def to_integers(node: OnnxNode, form: Form) -> Value:
         zero = form.along(b, form.zero, shape)
         y = b.add(Add(), [y, zero], node.name)
 
+    # The sum saturates to the type.
     info = np.iinfo(form.dtype)
     y = b.add(Clamp(float(info.min), float(info.max)), [y], node.name)
 
@@ -234,6 +237,7 @@ def restored(b: Builder, x: Value, uint8: set[Value]) -> Value:
     if x not in uint8:
         return b.add(Cast("int8"), [wide], x.name)
 
+    # The IR has uint8 as int8, less 128.
     shift = b.const(np.array(128, np.int32), "shift")
     shifted = b.add(Add(), [wide, shift], x.name)
 
@@ -362,6 +366,7 @@ def quantized_weights(w: Array) -> tuple[Array, Quant]:
     if high > low:
         scale = np.float32((high - low) / np.float32(255))
 
+    # 0 must be a number of the scale.
     zero = int(np.clip(np.rint(np.float32(-128) - low / scale), -128, 127))
 
     steps = np.rint(w.astype(np.float32) / scale) + zero

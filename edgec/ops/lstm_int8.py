@@ -145,6 +145,7 @@ class LstmInt8(OpDef):
             if self.clip:
                 c = np.clip(c, -self.clip, self.clip)
 
+            # The output gate opens the activated cell.
             activated = tanh_16(c, self.cell_bits).astype(np.int64)
             product = output_gate * activated
             scaled = multiply_by_quantized_multiplier(product, *self.hidden)
@@ -167,6 +168,8 @@ class LstmInt8(OpDef):
         for k in range(GATES):
             rows = slice(k * hidden, (k + 1) * hidden)
             weights, recurrent, x_bias, h_bias = (a[rows] for a in parameters)
+
+            # Sums of int8 products in int32.
             x_sum = x @ weights.T + x_bias
             h_sum = h @ recurrent.T + h_bias
             from_x = multiply_by_quantized_multiplier(x_sum, *self.from_x[k])
@@ -184,6 +187,8 @@ class LstmInt8(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_lstm_s8."""
         steps, batch, inputs = op.inputs[0].type.shape
+
+        # One multiplier and shift for each gate.
         fields: dict[str, Table] = {}
         for source, scales in (("x", self.from_x), ("h", self.from_h)):
             multipliers = [multiplier for multiplier, _ in scales]
@@ -236,6 +241,7 @@ class LstmInt8(OpDef):
 
         h_biases = [_folded_zero_point(value, h.type) for value in recurrent]
 
+        # The scales of tensors become multipliers.
         spec = cls._spec(op, weights, recurrent)
         values = [
             first,

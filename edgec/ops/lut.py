@@ -39,6 +39,8 @@ def real_table(fn: Real, x: TensorType, y: TensorType) -> Array:
     """
     steps = (INPUTS - x.zero_point).astype(_F32)
     real = (_F32(x.scale) * steps).astype(_F32)
+
+    # TFLite multiplies by the inverse scale.
     inverse_scale = _F32(1) / _F32(y.scale)
     with np.errstate(all="ignore"):
         value = np.asarray(fn(real.astype(np.float64)), np.float64).astype(_F32)
@@ -64,6 +66,7 @@ def clamp_table(
     scaled = multiply_by_quantized_multiplier(INPUTS - x.zero_point, *multiplier)
     out = scaled.astype(np.int64) + y.zero_point
 
+    # A bound is quantized as the output is.
     def quantized(bound: float | None, default: int) -> int:
         if bound is None:
             return default
@@ -85,6 +88,7 @@ def leaky_relu_table(alpha: float, x: TensorType, y: TensorType) -> Array:
     ratio = float(_F32(x.scale) / _F32(y.scale))
     sign = -1 if alpha < 0 else 1
 
+    # A multiplier is not negative: the sign is applied after it.
     slope_multiplier = quantize_multiplier(abs(slope))
     identity_multiplier = quantize_multiplier(ratio)
     positive = multiply_by_quantized_multiplier(centred, *identity_multiplier)
@@ -99,6 +103,8 @@ def abs_table(x: TensorType, y: TensorType) -> Array:
 
     Equal scales need no multiplier.
     """
+
+    # The magnitude of int8 needs a ninth bit.
     magnitude = np.abs(INPUTS - x.zero_point)
     if x.scale != y.scale:
         multiplier = quantize_multiplier(float(_F32(x.scale) / _F32(y.scale)))

@@ -59,6 +59,8 @@ class BatchNorm(OpDef):
         """
         real_types(self, *x, int8=False)
         image, *parameters = x
+
+        # Scale, bias, mean and variance are vectors of the channels.
         channels = image.shape[-1:]
         if len(parameters) != 4 or any(t.shape != channels for t in parameters):
             raise ValueError(
@@ -72,6 +74,8 @@ class BatchNorm(OpDef):
 
         A negative variance gives numbers that are not one, as in ONNX.
         """
+
+        # In double, and rounded once to float32.
         scale, bias, mean, variance = (a.astype(np.float64) for a in constants)
         with np.errstate(all="ignore"):
             k = scale / np.sqrt(variance + self.eps)
@@ -194,6 +198,8 @@ class InstanceNorm(OpDef):
         real = image.astype(np.float64)
         blocks = real.reshape(n, -1, groups, channels // groups)
         centred = blocks - blocks.mean((1, 3), keepdims=True)
+
+        # The variance is that of a population: divided by the count.
         variance = (centred**2).mean((1, 3), keepdims=True)
         normal = centred / np.sqrt(variance + self.eps)
 
@@ -286,6 +292,8 @@ class LayerNorm(OpDef):
         """
         real_types(self, *x, int8=False)
         data, *parameters = x
+
+        # A row has the shape of its scale.
         row = data.shape[data.rank - self.axes :]
         has_row = 0 < self.axes <= data.rank
         if not has_row or any(t.shape != row for t in parameters):
@@ -304,6 +312,8 @@ class LayerNorm(OpDef):
     ) -> list[Array]:
         """Compute mean and variance of each row in double."""
         data, scale, *bias = x
+
+        # A row is the last dimensions.
         axes = tuple(range(-self.axes, 0))
         centred = data - data.mean(axes, np.float64, keepdims=True)
         variance = (centred**2).mean(axes, keepdims=True)
@@ -322,6 +332,7 @@ class LayerNorm(OpDef):
         axes = rank - axis_of(node.attrs.get("axis", -1), rank)
         row = x.type.shape[rank - axes :]
 
+        # The bias is optional.
         parameters = [node.input(1)]
         if node.optional(2):
             parameters.append(node.input(2))
@@ -372,6 +383,7 @@ def channels_last(node: OnnxNode, spec: OpDef, parameters: Sequence[Value]) -> V
     if rank < 3:
         return b.add(spec, [x, *parameters], node.name)
 
+    # ONNX has the channels on axis 1.
     moved = transpose(b, x, (0, *range(2, rank), 1))
     y = b.add(spec, [moved, *parameters], node.name)
 

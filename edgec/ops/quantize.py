@@ -70,6 +70,7 @@ class Quantize(OpDef):
         if not x[0].is_quantized and x[0].dtype != "float32":
             raise ValueError(f"quantize of {x[0]}, which has no scale")
 
+        # The caller gives the output its scale.
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
@@ -90,6 +91,7 @@ class Quantize(OpDef):
             steps = (x[0] / np.float32(t.scale)).astype(np.float32)
             return [saturated(np.rint(steps), t.zero_point, info.dtype)]
 
+        # TFLite rescales integers in fixed point.
         multiplier = quantize_multiplier(xt[0].scale / t.scale)
         centred = x[0].astype(np.int32) - xt[0].zero_point
         scaled = multiply_by_quantized_multiplier(centred, *multiplier)
@@ -165,6 +167,7 @@ class Quantize(OpDef):
             kernel = f"ek_quantize_{source}_{target}"
             return KernelCall.of(kernel, x, y, x.type.size, affine)
 
+        # From one scale to another.
         multiplier, shift = quantize_multiplier(x.type.scale / y.type.scale)
         rescale = Struct(
             "ek_rescale_t",
@@ -246,6 +249,8 @@ class Dequantize(OpDef):
             return [x[0].astype(np.float32)]
 
         scale, zero = xt[0].quant.broadcast(x[0].ndim)
+
+        # int16 less a zero point needs a 17th bit.
         centred = x[0].astype(np.int64) - zero
         real = scale.astype(np.float64) * centred
 

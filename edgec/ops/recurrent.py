@@ -94,6 +94,7 @@ class _Recurrent(Composed):
             "bidirectional": (False, True),
         }[direction]
 
+        # A layer of both directions is two layers side by side.
         every: list[list[Value]] = []
         last: list[list[Value]] = []
         for number, is_backward in enumerate(are_backward):
@@ -134,6 +135,8 @@ class _Recurrent(Composed):
         peephole_input = node.optional(7)
 
         bias, recurrent_bias = cls._biases(node, direction, linear)
+
+        # W x of all steps is one product.
         operands = [x, weights]
         if bias is not None:
             operands.append(bias)
@@ -227,6 +230,7 @@ class _Recurrent(Composed):
         hidden = node.input(2).type.shape[2]
         axis = 1 if node.attrs.get("layout", 0) else 0
 
+        # h, and of an LSTM also c.
         state: list[Value] = []
         for number in range(cls.states):
             initial = node.optional(5 + number)
@@ -280,6 +284,7 @@ class _Sequence:
             state = new
             outputs[number] = output
 
+        # Axes for steps and directions, along which the outputs are joined.
         every: list[Value] = []
         for _, value in sorted(outputs.items()):
             every.append(b.add(Reshape((1, 1, *value.type.shape)), [value], name))
@@ -352,6 +357,7 @@ class Lstm(_Recurrent):
         hidden = out.type.shape[2]
         layer = cls._tflite_layer(op, first)
 
+        # The last state is the first of the next call.
         state = [cls._start(op, place, (batch, hidden)) for place in (18, 19)]
         outputs, final = _Sequence(layer, lstm_step).run(state)
         for before, after in zip(state, final, strict=True):
@@ -384,6 +390,7 @@ class Lstm(_Recurrent):
         if _has_input(op, 9):
             peepholes = cls._stacked(op, (9, 11, 10))
 
+        # W x of all steps is one product.
         projected = b.add(FullyConnected(), [first, weights, bias], name)
         steps = [
             index_axis(b, projected, 0, t, name) for t in range(first.type.shape[0])

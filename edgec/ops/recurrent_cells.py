@@ -91,6 +91,7 @@ class RecurrentLayer:
         if bias is not None:
             biases.append(self.rows(bias, first, count))
 
+        # Only these gates are computed.
         weights = self.rows(self.r, first, count)
 
         return self.b.add(FullyConnected(), [h, weights, *biases], self.name)
@@ -118,6 +119,8 @@ def gru_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value]
     (h,) = state
     x_gates = part(layer.b, x, 1, (0, 2 * layer.hidden), layer.name)
     gates = layer.add(x_gates, layer.product(h, 0, 2))
+
+    # Both gates have the same activation.
     update = layer.act(0, layer.gate(gates, 0))
     reset = layer.act(0, layer.gate(gates, 1))
 
@@ -142,6 +145,8 @@ def lstm_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value
     """
     h, c = state
     gates = layer.add(x, layer.product(h, 0, 4))
+
+    # The order of the gates in ONNX.
     i, o, f, g = (layer.gate(gates, k) for k in range(4))
 
     def with_peephole(gate: Value, cell: Value, k: int) -> Value:
@@ -182,6 +187,7 @@ def part(
     if count == x.type.shape[axis]:
         return x
 
+    # A part of a constant is cut while the model is read.
     if x.const is not None:
         index = (slice(None),) * axis + (slice(first, first + count),)
         return b.const(np.ascontiguousarray(x.const[index]), f"{name}_part")

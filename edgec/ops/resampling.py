@@ -51,6 +51,8 @@ def _ratio(a: Axis) -> Any:
     """Return TFLite's float32 ratio of the sizes."""
     if a.mode == "align_corners" and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
+
+    # The ratio is a quotient of float32 numbers.
     return _F(a.size) / _F(a.out)
 
 
@@ -156,6 +158,8 @@ def nearest(a: Axis, rounding: str) -> Array:
     align_corners to the nearest, the others down, where half_pixel does not subtract the
     half pixel again.
     """
+
+    # A resize to the same size is the identity in every mode.
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
     elif a.mode not in TFLITE_MODES:
@@ -191,6 +195,8 @@ def linear(a: Axis) -> Neighbours:
     """
     x = coordinates(a)
     last = a.size - 1
+
+    # At the border both neighbours are the edge pixel.
     low = np.clip(np.floor(x), 0, last).astype(np.int32)
     high = np.clip(np.ceil(x), 0, last).astype(np.int32)
     weight = (x - low.astype(_F)).astype(_F)
@@ -205,6 +211,8 @@ def linear_fixed(a: Axis) -> Neighbours:
     """
     x = _fixed_coordinates(a)
     last = a.size - 1
+
+    # floor and ceil of the place.
     low = np.clip(_divide(x), 0, last)
     high = np.clip(_divide(x + FIXED_ONE - 1), 0, last)
     weight = x - low * FIXED_ONE
@@ -228,6 +236,8 @@ def linear_clipped(a: Axis) -> Neighbours:
     Where both neighbours are the last element, each has half of the weight.
     """
     x = _clipped(a)
+
+    # Places are not negative, so that a cast rounds down.
     low = x.astype(np.int32)
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
     fraction = x - low.astype(_F)
@@ -264,7 +274,10 @@ def _fixed_coordinates(a: Axis) -> Array:
         size = size - 1
         out = out - 1
 
+    # The quotient is rounded to the nearest integer.
     step = (FIXED_ONE * size + out // 2) // out
+
+    # half_pixel moves places by half a step less half a pixel.
     offset = 0
     if a.mode == "half_pixel":
         offset = step // 2 - FIXED_ONE // 2
@@ -294,6 +307,8 @@ def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Ar
     the other weights are scaled to sum to 1.
     """
     x = coordinates(a).astype(np.float64)
+
+    # The four neighbours begin one pixel before the place.
     first = np.floor(x).astype(np.int64) - 1
     places = first[:, None] + np.arange(4)
     distance = np.abs(x[:, None] - places)
@@ -303,6 +318,7 @@ def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Ar
         weight = np.where(is_inside, weight, 0)
         weight = weight / weight.sum(1, keepdims=True)
 
+    # Pixels outside repeat the edge.
     index = np.clip(places, 0, a.size - 1)
 
     return index.astype(np.int32), weight.astype(_F)
@@ -321,6 +337,8 @@ def cubic_weight(t: Array, a: float) -> Array:
 
 def same_places(a: Array, b: Array) -> bool:
     """Return whether two lists of coordinates agree but for rounding errors."""
+
+    # A few units in the last place of float32.
     tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4
     return bool(np.all(np.abs(a - b) <= tolerance))
 
@@ -334,6 +352,8 @@ def blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
     weight_x = h.weight[:, None]
     top = x[:, v.low]
     bottom = x[:, v.high]
+
+    # The order decides the last bit of float32 sums.
     total = top[:, :, h.low] * (one - weight_y) * (one - weight_x)
     total = total + bottom[:, :, h.low] * weight_y * (one - weight_x)
     total = total + top[:, :, h.high] * (one - weight_y) * weight_x

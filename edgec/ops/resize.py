@@ -158,6 +158,7 @@ class _TfliteResize(Resize):
         if needs_version_3:
             version = 3
 
+        # The output's size is a constant tensor.
         size = np.array(self.size, np.int32)
 
         return TfliteCode(self.tflite[0], (self.options, flags), version, (x, size))
@@ -214,6 +215,8 @@ class ResizeNearest(_TfliteResize):
         x = op.inputs[0].type
         rows, columns = self.indices(x)
         dims = self.dims(op)
+
+        # A pixel is copied as bytes, whatever its type.
         dims["c"] *= x.np_dtype.itemsize
         spec = Struct(
             "ek_resize_nearest_t",
@@ -315,6 +318,8 @@ class ResizeBilinear(_TfliteResize):
         The arithmetic of the element type and of the runtime decides the weights' form.
         """
         is_int8 = x.dtype == "int8"
+
+        # uint8 models have float32 weights.
         neighbours = linear
         if is_int8 and self.cut:
             neighbours = linear_cut
@@ -354,6 +359,8 @@ class ResizeBilinear(_TfliteResize):
             return [self._ref_uint8(x[0], rows, columns)]
 
         total = blend(x[0].astype(np.int64), rows, columns, np.int64(FIXED_ONE))
+
+        # Both weights count in 1/1024.
         unit = FIXED_ONE**2
         half = np.where(total > 0, unit // 2, -unit // 2)
 
@@ -459,6 +466,8 @@ class ResizeBilinear(_TfliteResize):
         x = op.inputs[0].type.shape
         y = op.output.type.shape
         seen = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
+
+        # Height and width.
         if any(y[i] < x[i] for i in (1, 2)):
             return Uncertain(seen)
 
@@ -529,6 +538,8 @@ class ResizeCubic(Resize):
         """Compute weighted sums along the rows, then along the columns."""
         (row_index, row_weight), (column_index, column_weight) = self._taps(xt[0])
         image = x[0][:, :, column_index]
+
+        # The kernel is separable.
         columns = np.einsum("nyxtc,xt->nyxc", image, column_weight)
         y = np.einsum("nytxc,yt->nyxc", columns[:, row_index], row_weight)
 
@@ -567,6 +578,8 @@ def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
     """Return the size and the mode of a TFLite resize."""
     shape = op.outputs[0].type.shape
     size = (shape[1], shape[2])
+
+    # TFLite refuses both flags together.
     if op.options.alignCorners:
         return size, "align_corners"
 

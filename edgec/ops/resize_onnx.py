@@ -54,6 +54,8 @@ class OnnxResize(OpDef):
         b = node.build
         x = node.input(0)
         node.attrs.ignore(*_ATTRIBUTES_OF_ONE_MODE)
+
+        # Sizes of all axes, as the node may name some alone.
         target = _Target.of(node)
         changed = target.changed_axes(x.type)
         if not changed:
@@ -72,6 +74,7 @@ class OnnxResize(OpDef):
                 f"{x.type} to {target.sizes}; edgec resizes height and width of images"
             )
 
+        # The kernels resize two axes at once.
         spec = _spec(node, [target.axis(x.type, height), target.axis(x.type, width)])
         if isinstance(spec, ResizeBilinear) and x.type.is_quantized:
             spec = replace(spec, cut=True, uint8=x in node.uint8)
@@ -98,6 +101,7 @@ def _by_matrices(node: OnnxNode, target: _Target) -> Value | None:
     if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return resized(node, target.sizes, target.scales, _region(node))
 
+    # A filter has no effect on an enlargement.
     shrinks = any(s < d for d, s in zip(shape, target.sizes, strict=True))
     if node.attrs.get("antialias", 0) and shrinks:
         return resized(node, target.sizes, target.scales, None)
@@ -147,6 +151,7 @@ class _Target:
             assert scales is not None
             sizes = [_scaled_size(d, s) for d, s in zip(dims, scales, strict=True)]
 
+        # Axes that are not named stay as they are.
         shape = list(x.shape)
         divisors = [0.0] * x.rank
         for axis, size, scale in zip(axes, sizes, scales, strict=True):
@@ -213,6 +218,7 @@ def _sizes_or_scales(node: OnnxNode) -> tuple[list[int] | None, Scales | None]:
         if sizes:
             return sizes, None
 
+    # Resize may have an empty tensor in place of an absent one.
     if scales is None or scales.size == 0:
         raise ValueError("neither scales nor sizes are given")
 
@@ -234,6 +240,7 @@ def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
     if mode not in MODES:
         raise ValueError(f"coordinate_transformation_mode {coordinate_mode}")
 
+    # The coordinates decide if TFLite has the same resize.
     axes = [replace(axis, mode=mode) for axis in axes]
     if kind == "nearest":
         return _nearest_spec(node, axes)
@@ -309,6 +316,8 @@ def _tflite_mode(axes: list[Axis], same: Callable[[Axis, Axis], bool]) -> str | 
 
 def _has_same_places(a: Axis, b: Axis) -> bool:
     """Return whether two modes interpolate at the same places inside the image."""
+
+    # Places outside see the edge pixel in every mode.
     places_a = np.clip(coordinates(a), 0, a.size - 1)
     places_b = np.clip(coordinates(b), 0, b.size - 1)
     return same_places(places_a, places_b)

@@ -94,6 +94,8 @@ class RoiAlign(OpDef):
     def _align(self, image: Array, box: Array, y: Array) -> None:
         """Write the bins of one box to `y` [*size, C]."""
         shift = _F(0.5 if self.half_pixel else 0)
+
+        # Boxes have x before y, arrays rows before columns.
         start = box[:2][::-1] * _F(self.scale) - shift
         end = box[2:][::-1] * _F(self.scale) - shift
         length = end - start
@@ -108,6 +110,7 @@ class RoiAlign(OpDef):
 
         sample_size = np.array(counts, _F)
 
+        # Each bin is sampled at the middles of its parts.
         for i, j in np.ndindex(*self.size):
             first = start + bin_size * np.array([i, j], _F)
             neighbours: list[Array] = []
@@ -139,6 +142,8 @@ class RoiAlign(OpDef):
             return np.zeros((4, image.shape[2]), _F)
 
         inside = np.maximum(place, _F(0))
+
+        # The pixel at or before the place, and its neighbour.
         low = np.minimum(inside.astype(np.int64), size - 1)
         high = np.minimum(low + 1, size - 1)
 
@@ -167,6 +172,8 @@ class RoiAlign(OpDef):
         index = node.input(2)
         default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
         coordinates = node.attrs.get("coordinate_transformation_mode", default)
+
+        # ONNX's defaults are one bin.
         height = int(node.attrs.get("output_height", 1))
         width = int(node.attrs.get("output_width", 1))
         spec = cls(

@@ -50,6 +50,8 @@ class Rounded(OpDef):
 
     def as_tflite(self) -> OpDef:
         """Return the operation itself, whose output may have a prescribed scale."""
+
+        # A requantization without a function.
         if self.fn == IDENTITY:
             return Quantize()
         return OpDef.registry[self.fn](*self.args)
@@ -72,6 +74,8 @@ class Rounded(OpDef):
         """
         steps = (INPUTS - x.zero_point).astype(np.float32)
         real = np.float32(x.scale) * steps
+
+        # The identity has no function.
         spec = self.as_tflite()
         if isinstance(spec, Unary):
             value = spec.f(real.astype(np.float64)).astype(np.float32)

@@ -85,6 +85,8 @@ class _Cumulative(OpDef):
     def _shifted(self, data: Array) -> Array:
         """Return the data moved one step along the axis, behind a neutral element."""
         size = data.shape[self.axis]
+
+        # An empty axis has no first element.
         first = data.take([0], self.axis) if size else data
         neutral = np.full_like(first, self.neutral)
         others = data.take(range(size - 1), self.axis)
@@ -222,6 +224,7 @@ class TopK(OpDef):
             # Negation would overflow; the bitwise not reverses the order of integers.
             key = -key if data.dtype.kind == "f" else ~key
 
+        # A stable sort keeps the first of equal elements first.
         order = np.argsort(key, axis=self.axis, kind="stable")
         first = order.take(range(self.k), self.axis)
         values = np.take_along_axis(data, first, self.axis)
@@ -263,6 +266,8 @@ class TopK(OpDef):
         values, indices = op.outputs
         spec = cls(int(op.const(1).reshape(-1)[0]), x.type.rank - 1)
         _, index_type = spec.infer(x.type)
+
+        # TFLite's indices are int32, those of the kernel int64.
         wide = op.build.value(f"{indices.name}_s64", index_type)
         op.build.write(spec, [x], [values, wide])
         op.build.write(Cast(indices.type.dtype), [wide], [indices])

@@ -100,6 +100,7 @@ class _Softmax(OpDef):
         if row == shape[-1] and is_last:
             return b.add(cls(), [x], node.name)
 
+        # The kernels have the rows along the last axis.
         perm = (*(i for i in range(rank) if i != axis), axis)
         y = b.add(cls(), [transpose(b, x, perm)], node.name)
 
@@ -155,6 +156,7 @@ class Softmax(_Softmax):
         headroom = 32 - np.ceil(np.log2(sums + 1.0)).astype(np.int64)
         scale = reciprocal_of_one_plus((sums << headroom) - (1 << 31))
 
+        # e times the reciprocal of the sum.
         product = saturating_rounding_doubling_high_mul(scale, e).astype(np.int64)
         # The output has 8 bits.
         shift = SUM_BITS - headroom + 31 - 8
@@ -183,6 +185,8 @@ class Softmax(_Softmax):
         is_near = difference >= -radius
         shifted = np.where(is_near, difference << left_shift, 0)
         scaled = saturating_rounding_doubling_high_mul(shifted, multiplier)
+
+        # Each row looks up the differences from its maximum.
         e = exp_on_negative_values(scaled, DIFF_BITS)
 
         return np.where(is_near, e, 0).astype(np.int32)

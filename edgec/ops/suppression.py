@@ -79,6 +79,7 @@ class NonMaxSuppression(OpDef):
         high = np.maximum(first, second)
         corners = np.concatenate([low, high], 1)
 
+        # From the best score down; a stable order for equal ones.
         selected: list[int] = []
         for i in np.argsort(-scores, kind="stable"):
             if len(selected) == self.most or not scores[i] > _F(self.score):
@@ -87,6 +88,7 @@ class NonMaxSuppression(OpDef):
             if all(ratio < _F(self.overlap) for ratio in overlaps):
                 selected.append(int(i))
 
+        # The rest of the lists is zero.
         count = len(selected)
         places = np.zeros(self.most, np.int32)
         places[:count] = selected
@@ -167,6 +169,8 @@ def overlap(a: Array, b: Array) -> float:
     low = np.maximum(a[:2], b[:2])
     high = np.minimum(a[2:], b[2:])
     height, width = np.maximum(high - low, _F(0))
+
+    # Boxes apart from each other have a side of 0.
     intersection = height * width
 
     return float(intersection / (a_area + b_area - intersection))

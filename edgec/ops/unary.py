@@ -82,6 +82,8 @@ class Unary(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the type of the input, in int8 with the prescribed scale if there is one."""
+
+        # A prescribed scale holds for int8 alone.
         quant = self.prescribed if x[0].dtype == "int8" else None
         return (TensorType(x[0].shape, x[0].dtype, quant),)
 
@@ -116,6 +118,8 @@ class Unary(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return the builtin operator; None when TFLite has none for this type."""
         x = op.inputs[0].type
+
+        # Versions are those of float32 and of int8.
         version = self.versions[x.is_quantized]
         is_known_type = x.is_quantized or x.dtype in ("float32", "bool")
         if not self.tflite or version is None or not is_known_type:
@@ -138,6 +142,7 @@ class Unary(OpDef):
             table = Table(self.table(x.type, y.type), "lut")
             return KernelCall.of("ek_lut_s8", x, y, x.type.size, table)
 
+        # Kernels of functions without attributes take no struct.
         kernel = f"ek_{self.kernel()}_{plain_suffix(x.type)}"
         fields = dict(zip("ab", self.coefficients(), strict=False))
         if not fields:
@@ -189,6 +194,8 @@ class Unary(OpDef):
     def _output_quant(self, x_scale: float) -> Quant:
         """Return a scale for which int8 just does not hold all outputs of the domain."""
         low, high = self.domain
+
+        # Zero is left out, where some functions have no value.
         inputs = np.linspace(max(low, x_scale), high, 99)
         with np.errstate(all="ignore"):
             peak = float(np.nanmax(np.abs(self.f(inputs))))
