@@ -1,5 +1,5 @@
 """The intermediate representation: typed SSA graphs, their text form, their checks and
-their numpy meaning.
+their reference interpreter.
 """
 
 from edgec.ir.build import Builder

@@ -1,5 +1,6 @@
-"""The attributes of a file's node, which remember who looked at them: one that no
-reader looks at is an error.
+"""The attributes of a node of a model file, with a record of those that were read.
+
+An attribute that no reader looks at would be ignored in silence: it is an error.
 """
 
 from __future__ import annotations
@@ -11,48 +12,58 @@ import numpy as np
 
 
 class Attributes(Mapping[str, Any]):
-    """Attributes by name, and the defaults of the format's schema for those that have
-    one.
+    """Attributes by name, a mapping that records which of them were read.
+
+    A missing attribute is a KeyError, as in every mapping; the defaults of the format's
+    schema serve `check` alone.
     """
 
     def __init__(
-        self, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+        self,
+        given: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        self._given = dict(given)
+        """Hold the attributes of a node, and the schema's defaults by name."""
+        self._attributes = dict(given)
         self._defaults = dict(defaults or {})
-        self._seen: set[str] = set()
+        self._read: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
-        self._seen.add(name)
-        return self._given[name]
+        """Return an attribute, and record that it was read."""
+        self._read.add(name)
+        return self._attributes[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
+        """Iterate over the names of the attributes, without reading them."""
+        return iter(self._attributes)
 
     def __len__(self) -> int:
-        return len(self._given)
+        """Return the number of attributes."""
+        return len(self._attributes)
 
     def ignore(self, *names: str) -> None:
-        """Let these be whatever they are: they have no effect here."""
-        self._seen.update(names)
+        """Record attributes as read: they have no effect here, whatever their value."""
+        self._read.update(names)
 
     def check(self) -> None:
-        """Raise ValueError for an attribute that nobody looked at and whose value is
-        not the schema's default.
-        """
-        for name, value in self._given.items():
-            default = self._defaults.get(name)
-            usual = name in self._defaults and np.array_equal(
-                np.asarray(value), np.asarray(default)
-            )
-            if name not in self._seen and not usual:
+        """Raise ValueError for an unread attribute with another value than the default."""
+        for name, value in self._attributes.items():
+            if name not in self._read and not self._is_default(name, value):
                 raise unread(name, value)
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        """Return whether a value is the schema's default; arrays compare by elements."""
+        if name not in self._defaults:
+            return False
+        default = np.asarray(self._defaults[name])
+        return bool(np.array_equal(np.asarray(value), default))
 
 
 class TfliteOptions(Attributes):
-    """A TFLite options table, whose fields are read as Python's attributes."""
+    """A TFLite options table, whose fields are read as Python attributes."""
 
     def __getattr__(self, name: str) -> Any:
+        """Return a field, and record that it was read."""
         try:
             return self[name]
         except KeyError:
@@ -60,17 +71,30 @@ class TfliteOptions(Attributes):
 
     @classmethod
     def of(cls, table: Any) -> TfliteOptions:
-        """The fields of an object of TFLite's generated schema."""
-        return cls(vars(table), vars(type(table)()))
+        """Return the fields of an object of TFLite's generated schema.
+
+        An object without content has the defaults.
+        """
+        fields = vars(table)
+        defaults = vars(type(table)())
+
+        return cls(fields, defaults)
 
 
 def unread(name: str, value: Any) -> ValueError:
-    """What is said of an attribute that nobody looked at."""
+    """Return the error for an attribute that no reader looks at."""
     return ValueError(
         f"edgec does not know the attribute {name} (here {_short(value)})"
     )
 
 
+MAX_VALUE_LENGTH = 40
+"""Characters of an attribute's value in a message."""
+
+
 def _short(value: Any) -> str:
+    """Return a value as text, cut off to fit in a message."""
     text = str(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    if len(text) <= MAX_VALUE_LENGTH:
+        return text
+    return f"{text[: MAX_VALUE_LENGTH - 1]}…"

@@ -1,4 +1,4 @@
-"""Builder: appends ops to a graph, inferring types and keeping names unique."""
+"""A builder that appends ops to a graph, infers their types and keeps names unique."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from edgec.ir.value import Value
 
 
 class Builder:
-    """Appends to `graph`.
+    """Appends ops to `graph`.
 
-    `source` is the name of the file's node that is being read, for messages.
+    Attributes:
+        graph: the graph
+        source: name of the node of the model file that is being read, for messages
     """
 
     def __init__(self, graph: Graph | str) -> None:
+        """Build on a graph, or on a new one of the given name."""
         self.graph = Graph(graph) if isinstance(graph, str) else graph
         self.source = ""
         self._names = Names(v.name for v in self.graph.values())
 
     def name(self, base: str) -> str:
-        """A name that no value has yet."""
+        """Return a name that no value has yet."""
         return self._names.new(base or "t")
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep these names for values that will be renamed to them."""
+        """Reserve names for values that will be renamed to them."""
         self._names.take(names)
 
     def input(self, name: str, type_: TensorType) -> Value:
-        """A new graph input."""
+        """Append a graph input, and return it."""
         value = Value(self.name(name), type_)
         self.graph.inputs.append(value)
         return value
 
     def const(self, array: Array, name: str = "c", quant: Quant | None = None) -> Value:
-        """A new constant."""
+        """Return a new constant, whose name is made unique."""
         array = np.asarray(array, order="C")
-        return Value(
-            self.name(name),
-            TensorType(tuple(array.shape), str(array.dtype), quant),
-            array,
-        )
+        type_ = TensorType(tuple(array.shape), str(array.dtype), quant)
+        return Value(self.name(name), type_, array)
 
     def value(self, name: str, type_: TensorType) -> Value:
-        """A value that a later `add(..., outputs=[...])` will write."""
+        """Return a value that a later `write` gives a producer."""
         return Value(self.name(name), type_)
 
     def add(
@@ -57,37 +57,59 @@ class Builder:
         name: str = "",
         quant: Quant | None = None,
     ) -> Value:
-        """Append an op with one output, whose type is inferred (`quant` gives its
-        scale); returns that output.
+        """Append an op with one output, and return the output.
+
+        Its type is inferred; quant: the quantization of an op that does not fix it.
+        Raises ValueError when the inputs do not fit.
         """
         types = spec.infer(*(v.type for v in inputs))
         assert len(types) == 1, f"{spec.kind} has {len(types)} outputs: use add_multi"
-        type_ = types[0] if quant is None else types[0].with_quant(quant)
+        type_ = types[0]
+        if quant is not None:
+            type_ = type_.with_quant(quant)
+
         out = Value(self.name(name or spec.kind), type_)
         self.write(spec, inputs, [out])
+
         return out
 
     def add_multi(
-        self, spec: OpDef, inputs: Sequence[Value], name: str = ""
+        self,
+        spec: OpDef,
+        inputs: Sequence[Value],
+        name: str = "",
     ) -> list[Value]:
-        """Append an op with several outputs."""
-        types = spec.infer(*(v.type for v in inputs))
-        outs = [Value(self.name(name or spec.kind), t) for t in types]
-        self.write(spec, inputs, outs)
-        return outs
+        """Append an op with several outputs of inferred types, and return them.
 
-    def write(
-        self, spec: OpDef, inputs: Sequence[Value], outputs: Sequence[Value]
-    ) -> Op:
-        """Append an op that writes given values; their types must be what the op infers
-        (scales excepted).
+        Raises ValueError when the inputs do not fit.
         """
         types = spec.infer(*(v.type for v in inputs))
-        for v, t in zip(outputs, types, strict=True):
-            if (v.type.shape, v.type.dtype) != (t.shape, t.dtype):
+        outputs = [Value(self.name(name or spec.kind), t) for t in types]
+        self.write(spec, inputs, outputs)
+
+        return outputs
+
+    def write(
+        self,
+        spec: OpDef,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+    ) -> Op:
+        """Append an op that writes given values, and return it.
+
+        Raises ValueError when their shapes or element types are not those that the op
+        infers; scales may differ.
+        """
+        types = spec.infer(*(v.type for v in inputs))
+        for value, inferred in zip(outputs, types, strict=True):
+            declared = value.type
+            is_same_shape = declared.shape == inferred.shape
+            if not is_same_shape or declared.dtype != inferred.dtype:
                 raise ValueError(
-                    f"{spec.kind} gives {t}, but {v.name} is declared {v.type}"
+                    f"{spec.kind} gives {inferred}, but {value.name} is declared {declared}"
                 )
+
         op = Op(spec, list(inputs), list(outputs), self.source)
         self.graph.ops.append(op)
+
         return op

@@ -1,10 +1,10 @@
-"""Graph: a static single-assignment dataflow graph of operations, with static shapes."""
+"""Graph: a dataflow graph of operations in static single assignment, with static shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from edgec.ir.opdef import Op
@@ -14,10 +14,13 @@ from edgec.ir.value import Value
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a graph keeps between calls: an input that is, at each call, what this
-    output was at the call before.
+    """A tensor that a graph keeps between calls.
 
-    input, output: names, which no pass changes. initial: the input at the first call.
+    It is an input that has at each call the value that an output had at the call before.
+
+    Attributes:
+        input, output: names of the graph's input and output, which no pass changes
+        initial: value of the input at the first call
     """
 
     input: str
@@ -29,8 +32,12 @@ class State:
 class Graph:
     """Ops in an order in which every value is written before it is read.
 
-    state: those inputs and outputs that are its own; whoever calls it gives and gets
-    the others.
+    Attributes:
+        name: of the network
+        inputs, outputs: boundary tensors, in the order of the model file
+        ops: operations in topological order
+        state: inputs and outputs that the graph keeps itself; a caller gives and gets the
+            others
     """
 
     name: str
@@ -40,163 +47,195 @@ class Graph:
     state: list[State] = field(default_factory=list)
 
     def given(self) -> list[Value]:
-        """The inputs that callers give: those that are no state."""
-        kept = {s.input for s in self.state}
-        return [v for v in self.inputs if v.name not in kept]
+        """Return the inputs that callers give: those without state."""
+        state_names = {state.input for state in self.state}
+        return [v for v in self.inputs if v.name not in state_names]
 
     def returned(self) -> list[Value]:
-        """The outputs that callers get: those that are no state."""
-        kept = {s.output for s in self.state}
-        return [v for v in self.outputs if v.name not in kept]
+        """Return the outputs that callers get: those without state."""
+        state_names = {state.output for state in self.state}
+        return [v for v in self.outputs if v.name not in state_names]
 
     def values(self) -> Iterator[Value]:
-        """Every value once: inputs, then constants and results in the order of use."""
-        seen: set[int] = set()
+        """Yield every value once: inputs, then constants and results in order of use."""
         groups: list[Sequence[Value]] = [self.inputs]
-        groups += [[*op.inputs, *op.outputs] for op in self.ops]
-        for value in (v for group in [*groups, self.outputs] for v in group):
+        for op in self.ops:
+            groups += [op.inputs, op.outputs]
+
+        groups.append(self.outputs)
+
+        seen: set[int] = set()
+        for value in chain.from_iterable(groups):
             if id(value) not in seen:
                 seen.add(id(value))
                 yield value
 
     def constants(self) -> list[Value]:
-        """Every constant that is read."""
+        """Return every constant that is used."""
         return [v for v in self.values() if v.const is not None]
 
     def producers(self) -> dict[Value, Op]:
-        """The op that writes each value."""
+        """Return the op that writes each value."""
         return {v: op for op in self.ops for v in op.outputs}
 
     def users(self) -> dict[Value, list[Op]]:
-        """The ops that read each value (an op that reads it twice is listed twice)."""
+        """Return the ops that read each value.
+
+        An op that reads a value twice is listed twice.
+        """
         users: dict[Value, list[Op]] = {}
         for op in self.ops:
-            for v in op.inputs:
-                users.setdefault(v, []).append(op)
+            for value in op.inputs:
+                users.setdefault(value, []).append(op)
+
         return users
 
     def inputs_behind(self, values: Sequence[Value]) -> frozenset[str]:
-        """The names of the inputs that values hang on."""
-        made = self.producers()
-        todo = list(values)
-        seen = set[Value]()
-        while todo:
-            value = todo.pop()
-            if value not in seen:
-                seen.add(value)
-                todo += made[value].inputs if value in made else ()
-        return frozenset(v.name for v in self.inputs if v in seen)
+        """Return the names of the graph's inputs that values depend on."""
+        producers = self.producers()
+        stack = list(values)
+        visited: set[Value] = set()
+        while stack:
+            value = stack.pop()
+            if value in visited:
+                continue
+            visited.add(value)
+            if value in producers:
+                stack += producers[value].inputs
+
+        return frozenset(v.name for v in self.inputs if v in visited)
 
     def replace(self, old: Value, new: Value) -> None:
-        """Let every reader of `old`, and the graph's outputs, read `new` instead."""
+        """Let every user of `old`, and the graph's outputs, read `new` instead."""
         for op in self.ops:
             op.inputs = [new if v is old else v for v in op.inputs]
         self.outputs = [new if v is old else v for v in self.outputs]
 
     def drop_unused(self) -> bool:
-        """Remove ops of which no result is needed; tells whether there were any."""
+        """Remove the ops whose results nothing needs; return whether there were any."""
         needed = {id(v) for v in self.outputs}
-        kept: list[Op] = []
+        used_ops: list[Op] = []
+        # Backwards, so that all users of a value are seen before its producer.
         for op in reversed(self.ops):
             if any(id(v) in needed for v in op.outputs):
-                kept.append(op)
+                used_ops.append(op)
                 needed.update(id(v) for v in op.inputs)
-        changed = len(kept) < len(self.ops)
-        self.ops = kept[::-1]
+
+        changed = len(used_ops) < len(self.ops)
+        self.ops = used_ops[::-1]
+
         return changed
 
     def unique_name(self, base: str) -> str:
-        """`base`, or `base_1`, `base_2`, … when a value already has that name."""
+        """Return `base`, or the first of `base_1`, `base_2`, … that no value has."""
         return unique(base, {v.name for v in self.values()}.__contains__)
 
     def copy(self) -> Graph:
-        """A deep copy that shares the constants' arrays and the specs."""
-        twin = {v: Value(v.name, v.type, v.const) for v in self.values()}
-        ops = [
-            Op(
-                o.spec,
-                [twin[v] for v in o.inputs],
-                [twin[v] for v in o.outputs],
-                o.source,
-            )
-            for o in self.ops
-        ]
-        inputs = [twin[v] for v in self.inputs]
-        outputs = [twin[v] for v in self.outputs]
-        return Graph(self.name, inputs, outputs, ops, [*self.state])
+        """Return a deep copy that shares the constants' arrays and the specs."""
+        copies = {v: Value(v.name, v.type, v.const) for v in self.values()}
+        ops: list[Op] = []
+        for op in self.ops:
+            inputs = [copies[v] for v in op.inputs]
+            outputs = [copies[v] for v in op.outputs]
+            ops.append(Op(op.spec, inputs, outputs, op.source))
+
+        graph_inputs = [copies[v] for v in self.inputs]
+        graph_outputs = [copies[v] for v in self.outputs]
+
+        return Graph(self.name, graph_inputs, graph_outputs, ops, [*self.state])
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same text: names, types, elements of constants,
-        attributes and sources.
+        """Return whether both graphs have the same text form.
+
+        It has names, types, elements of constants, attributes and sources.
         """
         return isinstance(other, Graph) and self._form() == other._form()
 
     def _form(self) -> tuple[Any, ...]:
-        """All that the text says, as what can be compared.
+        """Return the content of the text form, as tuples that can be compared.
 
-        Attributes are compared as text: a NaN equals none.
+        Attributes are compared as text, since a NaN equals no number.
         """
         ops = []
         for op in self.ops:
-            ops.append(
-                (repr(op.spec), _names(op.inputs), _typed(op.outputs), op.source)
-            )
-        constants = [(v.name, v.type, _elements(v.const)) for v in self.constants()]
-        state = [(s.input, s.output, _elements(s.initial)) for s in self.state]
+            spec = repr(op.spec)
+            ops.append((spec, _names(op.inputs), _typed(op.outputs), op.source))
+
+        constants = []
+        for value in self.constants():
+            constants.append((value.name, value.type, _bits(value.const)))
+
+        states = []
+        for state in self.state:
+            states.append((state.input, state.output, _bits(state.initial)))
+
         return (
             self.name,
             _typed(self.inputs),
             _names(self.outputs),
             ops,
             constants,
-            state,
+            states,
         )
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def _elements(array: Array | None) -> tuple[Any, ...]:
-    """An array as what can be compared bit for bit: with its NaN, and with the sign of
-    its zeros.
+def _bits(array: Array | None) -> tuple[Any, ...]:
+    """Return an array as a tuple that is equal only for equal bits.
+
+    Arrays with a NaN, and zeros of both signs, compare as they should so.
     """
-    return () if array is None else (array.dtype, array.shape, array.tobytes())
+    if array is None:
+        return ()
+
+    return (array.dtype, array.shape, array.tobytes())
 
 
 def _names(values: Iterable[Value]) -> list[str]:
+    """Return the names of values."""
     return [v.name for v in values]
 
 
 def _typed(values: Iterable[Value]) -> list[tuple[str, TensorType]]:
+    """Return the (name, type) pairs of values."""
     return [(v.name, v.type) for v in values]
 
 
 def unique(base: str, taken: Callable[[str], bool]) -> str:
-    """The first of base, base_1, base_2, … that is not taken."""
-    if not taken(base):
-        return base
-    return next(name for n in count(1) if not taken(name := f"{base}_{n}"))
+    """Return the first of base, base_1, base_2, … that is not taken."""
+    name = base
+    numbers = count(1)
+    while taken(name):
+        name = f"{base}_{next(numbers)}"
+
+    return name
 
 
 class Names:
-    """Names that are taken, and new ones as `unique` gives them: many of one base in
-    time that is linear in them.
+    """A set of names, with new ones as `unique` gives them.
+
+    Many names of one base take a time that is linear in their number, as the next number of
+    each base is kept.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
+        """Start with names that are taken."""
         self._taken = set(taken)
-        self._numbers = dict[str, Iterator[int]]()
+        self._numbers: dict[str, Iterator[int]] = {}
 
     def new(self, base: str) -> str:
-        """A name that is not taken, and is now."""
+        """Return a name that is not taken, and take it."""
         name = base
         if base in self._taken:
             numbers = self._numbers.setdefault(base, count(1))
-            name = next(
-                name for n in numbers if (name := f"{base}_{n}") not in self._taken
-            )
+            while name in self._taken:
+                name = f"{base}_{next(numbers)}"
+
         self._taken.add(name)
+
         return name
 
     def take(self, names: Iterable[str]) -> None:
-        """Give these to nobody."""
+        """Take names, so that `new` never gives them."""
         self._taken.update(names)

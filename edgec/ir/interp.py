@@ -1,4 +1,4 @@
-"""The numpy interpreter: slow, and the law. Everything fast is compared with it."""
+"""The reference interpreter: slow, in numpy. Everything fast is compared with it."""
 
 from __future__ import annotations
 
@@ -14,62 +14,88 @@ from edgec.ir.value import Value
 from edgec.ir.verify import lacks_scale
 
 Observe = Callable[[Value, Array], None]
-"""Is given a value and its array, which it must not keep: the next op may write over
-it. What it writes into the array is what later ops read.
+"""A function of a value and its array.
+
+It must not keep the array: the next op may write over it. What it writes into the array
+is what later ops read.
 """
 Run = Callable[[Mapping[str, Array], Observe | None], dict[str, Array]]
-"""Runs one graph on inputs by name, shows every input and result in order, and returns
-the outputs by name.
+"""A function that runs one graph on inputs by name.
+
+It shows every input and result in order to the observer, and returns the outputs by
+name.
 """
 
 
 def interp(
-    graph: Graph, inputs: Mapping[str, Array], observe: Observe | None = None
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    observe: Observe | None = None,
 ) -> dict[str, Array]:
-    """Run the graph.
+    """Run the graph, and return its outputs by name.
 
-    `inputs` by name, of exactly the declared shapes and dtypes; returns the outputs by
-    name.
-
-    State that is not among them has its initial value, and is among the outputs.
-    `observe` is called with every computed value and its array (calibration,
-    bisection).
+    inputs: arrays by name, of exactly the declared shapes and element types; state that
+    is missing has its initial value, and is among the outputs. observe: called with
+    every input and result (for calibration and bisection). Raises ValueError for an
+    input of another shape or type.
     """
+    show = observe or _ignore
     env: dict[Value, Array] = {}
-    inputs = {**initial(graph), **inputs}
-    for v in graph.inputs:
-        array = np.asarray(inputs[v.name])
-        if array.shape != v.type.shape or array.dtype != v.type.np_dtype:
-            raise ValueError(
-                f"input {v.name} must be {v.type}, not {array.dtype}{list(array.shape)}"
-            )
-        env[v] = array
-        if observe is not None:
-            observe(v, array)
-    last = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
+    arrays = {**initial(graph), **inputs}
+    for value in graph.inputs:
+        array = np.asarray(arrays[value.name])
+        _check_input(value, array)
+        env[value] = array
+        show(value, array)
+
+    last_use = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
     for i, op in enumerate(graph.ops):
-        for v, array in zip(op.outputs, run_op(op, env), strict=True):
-            env[v] = array
-            if observe is not None:
-                observe(v, array)
-        for v in op.inputs:
-            if last.get(v) == i and v not in graph.outputs:
-                env.pop(v, None)
-    return {v.name: v.const if v.const is not None else env[v] for v in graph.outputs}
+        for value, array in zip(op.outputs, run_op(op, env), strict=True):
+            env[value] = array
+            show(value, array)
+        # Arrays are dropped after their last use, so that large networks fit in memory.
+        for value in op.inputs:
+            if last_use.get(value) == i and value not in graph.outputs:
+                env.pop(value, None)
+
+    return {v.name: _elements(v, env) for v in graph.outputs}
+
+
+def _ignore(value: Value, array: Array) -> None:
+    """Observe nothing."""
+
+
+def _elements(value: Value, env: Mapping[Value, Array]) -> Array:
+    """Return the elements of a constant, or of a value computed so far."""
+    return value.const if value.const is not None else env[value]
+
+
+def _check_input(value: Value, array: Array) -> None:
+    """Raise ValueError unless an array has the declared shape and element type."""
+    type_ = value.type
+    if array.shape == type_.shape and array.dtype == type_.np_dtype:
+        return
+
+    raise ValueError(
+        f"input {value.name} must be {type_}, not {array.dtype}{list(array.shape)}"
+    )
 
 
 def initial(graph: Graph) -> dict[str, Array]:
-    """The state at the first call, by the names of inputs."""
+    """Return the state at the first call, by the names of the inputs."""
     return {s.input: s.initial for s in graph.state}
 
 
 class Calls:
-    """Calls of a graph one after the other: it keeps the state between them.
+    """Calls of a graph one after the other, with the state kept between them.
 
-    run: what computes them, `interp` by default.
+    Attributes:
+        graph: the graph
+        state: arrays of the next call by the names of the inputs
     """
 
     def __init__(self, graph: Graph, run: Run | None = None) -> None:
+        """Call a graph, by the function `run` (None: `interp`)."""
         self.graph = graph
         self._run = run or (lambda inputs, observe: interp(graph, inputs, observe))
         self.reset()
@@ -79,62 +105,75 @@ class Calls:
         self.state = initial(self.graph)
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs that are no state, by name."""
+        """Run one call, and return the outputs without state by name."""
         outputs = self._run({**self.state, **inputs}, None)
         self.state = {s.input: outputs[s.output] for s in self.graph.state}
         return {v.name: outputs[v.name] for v in self.graph.returned()}
 
     def inputs(
-        self, samples: Iterable[Mapping[str, Array]]
+        self,
+        samples: Iterable[Mapping[str, Array]],
     ) -> Iterator[dict[str, Array]]:
-        """What the graph is called with when these are given in turn: the state as
-        well.
+        """Yield the inputs of each call, state among them, for samples in turn.
+
+        The graph is called with each sample to get the state of the next.
         """
         for sample in samples:
-            whole = {**self.state, **sample}
+            inputs_and_state = {**self.state, **sample}
             self(sample)
-            yield whole
+            yield inputs_and_state
 
 
 def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
-    """The outputs of one op; checks that the reference keeps the declared types."""
+    """Return the outputs of one op, and check that they have the declared types.
+
+    env: arrays of the values that are no constants. Raises UnsupportedError when numpy
+    runs out of memory.
+    """
     if op.is_empty:
         return [np.empty(v.type.shape, v.type.np_dtype) for v in op.outputs]
-    args = [v.const if v.const is not None else env[v] for v in op.inputs]
-    with np.errstate(all="ignore"):  # what is not finite is a value like others
+
+    arrays = [_elements(v, env) for v in op.inputs]
+    input_types = [v.type for v in op.inputs]
+    output_types = [v.type for v in op.outputs]
+    # Infinities and elements that are not a number are values like others.
+    with np.errstate(all="ignore"):
         try:
-            results = op.spec.ref(
-                args, [v.type for v in op.inputs], [v.type for v in op.outputs]
-            )
+            results = op.spec.ref(arrays, input_types, output_types)
         except MemoryError as e:
-            raise _too_large(op) from e
-    for v, y in zip(op.outputs, results, strict=True):
-        assert y.shape == v.type.shape, f"{op!r}: ref gives shape {y.shape}"
-        assert y.dtype == v.type.np_dtype, f"{op!r}: ref gives {y.dtype}"
+            raise _out_of_memory(op) from e
+
+    for type_, result in zip(output_types, results, strict=True):
+        assert result.shape == type_.shape, f"{op!r}: ref gives shape {result.shape}"
+        assert result.dtype == type_.np_dtype, f"{op!r}: ref gives {result.dtype}"
+
     return results
 
 
-def _too_large(op: Op) -> UnsupportedError:
-    """The error where numpy has no room for what an op computes."""
+def _out_of_memory(op: Op) -> UnsupportedError:
+    """Return the error for an op whose results do not fit in memory."""
     types = ", ".join(str(v.type) for v in op.outputs)
     megabytes = sum(v.type.nbytes for v in op.outputs) / 1e6
-    what = f"computing {types} ({megabytes:,.0f} MB) takes more memory than there is"
+    message = f"computing {types} ({megabytes:,.0f} MB) takes more memory than there is"
+    place = f"{op.kind} {op.source}".strip()
+
     return UnsupportedError(
-        what,
-        f"{op.kind} {op.source}".strip(),
+        message,
+        place,
         "give a smaller --input-shape, or more memory",
     )
 
 
 def fold(op: Op) -> bool:
-    """Turn the results of an op whose inputs are all constant into constants; tells
-    whether it could.
+    """Turn the results of an op into constants, if all its inputs are constant.
 
-    The caller takes the op out of its graph. One that lacks a scale stays: a later
-    check tells of it.
+    Returns whether it could; the caller removes the op from its graph. An op that lacks
+    a scale stays: a later check reports it.
     """
     if lacks_scale(op) or any(v.const is None for v in op.inputs):
         return False
-    for v, array in zip(op.outputs, run_op(op, {}), strict=True):
-        v.const = np.asarray(array, order="C")
+
+    for value, array in zip(op.outputs, run_op(op, {}), strict=True):
+        value.const = np.asarray(array, order="C")
+
     return True

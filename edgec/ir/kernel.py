@@ -1,7 +1,7 @@
 """Kernel calls: what an op asks of the C back-end, as data.
 
 `OpDef.c` returns the call of a plain kernel, which says completely what is to be
-computed; edgec/schedule chooses how, and edgec/emit prints.
+computed; edgec/schedule chooses a variant of the kernel, and edgec/emit prints the C.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from edgec.ir.value import Value
 
 @dataclass(frozen=True, eq=False)
 class Pointer:
-    """The elements of a tensor, from element `offset` on.
+    """A pointer to the elements of a tensor.
 
-    A constant tensor is written like a `Table`.
+    A constant tensor is written to the C file like a `Table`.
+
+    Attributes:
+        value: the tensor
+        offset: first element
     """
 
     value: Value
@@ -26,8 +30,11 @@ class Pointer:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A constant array of any dtype of the IR, or float64. hint: what its name in the C
-    begins with.
+    """A constant array of any element type of the IR, or float64.
+
+    Attributes:
+        array: the elements
+        hint: beginning of the array's name in the C
     """
 
     array: Array
@@ -36,8 +43,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Memory that holds nothing before and after the call; each part has so much of its
-    own.
+    """Memory without content before and after the call.
+
+    Attributes:
+        nbytes: bytes for each thread that shares the call
     """
 
     nbytes: int
@@ -47,34 +56,37 @@ class Scratch:
 class Struct:
     """The address of a constant C struct.
 
-    fields: numbers, names of C enums, sequences of them, tables and pointers.
+    Attributes:
+        ctype: name of the struct's type
+        fields: numbers, names of C enumerators, sequences of them, tables and pointers
     """
 
     ctype: str
     fields: Mapping[str, object]
 
     def __init__(self, ctype: str, **fields: object) -> None:
+        """Hold a struct of a type with the given fields."""
         object.__setattr__(self, "ctype", ctype)
         object.__setattr__(self, "fields", fields)
 
     def number(self, name: str) -> int:
-        """A field that is an integer."""
+        """Return a field that is an integer."""
         value = self.fields[name]
         assert isinstance(value, int), f"{self.ctype}.{name} is {value!r}"
         return value
 
     def numbers(self) -> dict[str, int]:
-        """All fields, which are integers."""
+        """Return all fields, which are integers."""
         return {name: self.number(name) for name in self.fields}
 
     def real(self, name: str) -> float:
-        """A field that is a number."""
+        """Return a field that is a number, as a float."""
         value = self.fields[name]
         assert isinstance(value, (int, float)), f"{self.ctype}.{name} is {value!r}"
         return float(value)
 
     def table(self, name: str) -> Array:
-        """A field that is a table."""
+        """Return the array of a field that is a table."""
         value = self.fields[name]
         assert isinstance(value, Table), f"{self.ctype}.{name} is {value!r}"
         return value.array
@@ -82,8 +94,11 @@ class Struct:
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of its result a call computes: as C has it where it computes all, and
-    where it is one of several.
+    """An operand that names the part of its result that a call computes.
+
+    Attributes:
+        alone: C expression where one call computes all
+        shared: C expression where threads share the call
     """
 
     alone: str
@@ -91,24 +106,30 @@ class Share:
 
 
 PART = Share("0", "part")
+"""Number of the thread's part."""
 PARTS = Share("1", "parts")
+"""Number of parts."""
 
 
 def constant(x: object) -> Array | None:
-    """The elements that an operand points to; None where they are computed."""
+    """Return the elements of a constant operand; None for computed ones."""
     if isinstance(x, Pointer):
         return x.value.const
     return x.array if isinstance(x, Table) else None
 
 
 Operand = Pointer | Table | Scratch | Struct | Share | int | str
-"""A number or the name of a C enum stands for itself."""
+"""An operand of a kernel; a number and the name of a C enumerator stand for themselves."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """A call of a C kernel. then: elementwise calls that follow it on its result, which
-    one variant may do at once.
+    """A call of a C kernel.
+
+    Attributes:
+        kernel: name of the C function
+        operands: its arguments
+        then: elementwise calls that follow on its result; a fused variant may do all at once
     """
 
     kernel: str
@@ -117,10 +138,9 @@ class KernelCall:
 
     @classmethod
     def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
-        """A call with these operands; a value is a pointer to its elements."""
-        return cls(
-            kernel, tuple(Pointer(x) if isinstance(x, Value) else x for x in operands)
-        )
+        """Return a call with these operands; a value is a pointer to its elements."""
+        pointers = (Pointer(x) if isinstance(x, Value) else x for x in operands)
+        return cls(kernel, tuple(pointers))
 
     @property
     def divisible(self) -> bool:
@@ -128,19 +148,21 @@ class KernelCall:
         return PARTS in self.operands
 
     def struct(self, ctype: str) -> Struct:
-        """The operand that is a struct of this type."""
-        return next(
-            x for x in self.operands if isinstance(x, Struct) and x.ctype == ctype
-        )
+        """Return the operand that is a struct of this type."""
+        structs = (x for x in self.operands if isinstance(x, Struct))
+        return next(x for x in structs if x.ctype == ctype)
 
     def pointers(self) -> Iterator[Pointer]:
-        """All tensors that it reads or writes, those in structs and of the calls that
-        follow among them.
+        """Yield the pointers to all tensors that it reads or writes.
+
+        They include those in structs and those of the calls that follow.
         """
-        for x in self.operands:
-            if isinstance(x, Pointer):
-                yield x
-            elif isinstance(x, Struct):
-                yield from (v for v in x.fields.values() if isinstance(v, Pointer))
+        for operand in self.operands:
+            if isinstance(operand, Pointer):
+                yield operand
+            elif isinstance(operand, Struct):
+                fields = operand.fields.values()
+                yield from (field for field in fields if isinstance(field, Pointer))
+
         for call in self.then:
             yield from call.pointers()

@@ -1,9 +1,9 @@
-"""The contract of an operation: all that edgec knows about it is said in one subclass
-of `OpDef`.
+"""The contract of an operation: one subclass of `OpDef` holds all that edgec knows about
+it.
 
-Subclasses are frozen dataclasses whose fields are the attributes. Defining one
-registers it; the front-ends, emitters, partitioner, quantizer and conformance tests
-find it by what it declares.
+Subclasses are frozen dataclasses whose fields are the attributes. Defining one registers
+it; the front-ends, emitters, partitioner, quantizer and conformance tests find it by its
+class attributes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from edgec.ir.types import Array, Quant, TensorType
 from edgec.ir.value import Value
 
 LARGEST_MAPPED = 12_656_736
-"""Elements of the largest tensor that was seen to map: [1,513,257,96] between PAD and
-DEPTHWISE_CONV_2D. Larger models often fail to compile, but not always.
+"""Elements of the largest tensor seen mapped by the Edge TPU compiler: [1,513,257,96]
+between PAD and DEPTHWISE_CONV_2D. Larger models often fail to compile, but not always.
 """
 
 
 class QuantRule(Enum):
-    """How the int8 form of an op gets the scale of its output."""
+    """The source of the output scale in the int8 form of an op."""
 
     FLOAT = "no int8 form: stays float32"
     SAME = "the output and all activations share one scale"
@@ -35,18 +35,22 @@ class QuantRule(Enum):
 
 
 class Uncertain(str):
-    """What a support rule saw where the evidence leaves a gap: neither shown to map nor
-    to be refused.
+    """A result of a support rule for which the evidence has a gap: the op was neither seen
+    mapped nor seen refused.
     """
 
 
 @dataclass(frozen=True)
 class Versions:
-    """What the Edge TPU compiler makes of the versions of a TFLite operator.
+    """What the Edge TPU compiler does with the versions of a TFLite operator.
 
-    mapped: the highest that was seen mapped; where none was, that of TFLite's first
-    int8 kernel. refused: from this one on it stays on the CPU. aborts: from this one on
-    the compiler gives up the whole model. Between, nothing is known.
+    Between these versions nothing is known.
+
+    Attributes:
+        mapped: the highest version seen mapped; without one, that of TFLite's first int8
+            kernel
+        refused: the version from which on the operator stays on the CPU
+        aborts: the version from which on the compiler gives up the whole model
     """
 
     mapped: int
@@ -56,10 +60,14 @@ class Versions:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an op may not go to the Edge TPU: the rule, what was seen, and what would
-    help (None: nothing would).
+    """The reason for which an op may not go to the Edge TPU.
 
-    uncertain: the evidence does not say whether the compiler maps it.
+    Attributes:
+        rule: name of the support rule
+        constraint: the rule in a sentence
+        seen: what breaks it
+        fix: what would help, None where nothing would
+        uncertain: whether the evidence leaves open if the compiler maps the op
     """
 
     rule: str
@@ -71,11 +79,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class TfliteCode:
-    """How an op is written to TFLite: builtin name, (options table, fields), lowest
-    version that holds, inputs.
+    """An operator of a TFLite file, as an op is written.
 
-    An array among the inputs becomes a constant tensor of its own (shapes, axes,
-    paddings).
+    Attributes:
+        name: of the builtin
+        options: name of the options table, and its fields
+        version: the lowest version that has the op's form
+        inputs: None: the op's inputs. An array becomes a constant tensor of its own (shapes,
+            axes, paddings)
     """
 
     name: str
@@ -86,8 +97,11 @@ class TfliteCode:
 
 @dataclass(frozen=True)
 class Arg:
-    """One input of a sample: random data of a type, or a constant (random unless `data`
-    is given).
+    """One input of a sample: random data of a type, or a constant.
+
+    Attributes:
+        const: whether it is a constant
+        data: its elements, None: random ones
     """
 
     type: TensorType
@@ -99,7 +113,11 @@ class Arg:
 class Sample:
     """An instance of an op for the generated tests.
 
-    `output_quant` is given where the op does not fix it.
+    Attributes:
+        spec: the op with its attributes
+        args: its inputs
+        output_quant: quantization of the outputs, where the op does not fix it
+        label: part of the test's name
     """
 
     spec: OpDef
@@ -114,11 +132,12 @@ F = TypeVar("F", bound=Callable[..., str | None])
 
 
 def edgetpu_rule(fix: str | None) -> Callable[[F], F]:
-    """Mark a method as a support rule: its docstring is the constraint, its result what
-    was seen (None: holds).
+    """Mark a method as a support rule of the Edge TPU.
 
-    fix: what would help; None where nothing would. A result of type `Uncertain` says
-    that the evidence does not decide.
+    Its docstring is the constraint; it returns what breaks it, or None where it holds. A
+    result of type `Uncertain` says that the evidence does not decide.
+
+    fix: what would help, None where nothing would.
     """
 
     def mark(fn: F) -> F:
@@ -130,137 +149,143 @@ def edgetpu_rule(fix: str | None) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class OpDef:
-    """Base of all operations. A subclass that names its `kind` is registered."""
+    """Base of all operations; a subclass with a `kind` is registered under it."""
 
     registry: ClassVar[dict[str, type[OpDef]]] = {}
+    """Operations by their kind."""
     kind: ClassVar[str]
+    """Unique name of the operation, which the text form of a graph has too."""
     onnx: ClassVar[tuple[str, ...]] = ()
     """ONNX op types that `from_onnx` reads."""
     of_constants: ClassVar[bool] = False
-    """Whether ONNX's reference computes its ONNX operators where all inputs are
-    constants.
-    """
+    """Whether ONNX's reference computes its ONNX operators when all inputs are constant."""
     tflite: ClassVar[tuple[str, ...]] = ()
     """TFLite builtin names that `from_tflite` reads."""
     keeps_state: ClassVar[bool] = False
     """Whether its TFLite operator has variables (`TfliteOp.kept`)."""
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    """Source of the output scale in int8."""
     roles: ClassVar[tuple[str, ...]] = ("act",)
-    """What each input is: act, weight, bias or index; the last entry holds for all that
+    """The use of each input: act, weight, bias or index; the last entry holds for all that
     follow.
     """
     weight_axis: ClassVar[int] = 0
-    """The axis of the weight that output channels, and so per-channel scales, run
-    along.
-    """
+    """The weights' axis of output channels, and so of per-channel scales."""
     per_channel: ClassVar[bool] = True
-    """Whether the quantizer may give each output channel of the weight a scale of its
-    own.
-    """
+    """Whether the quantizer may give each output channel of the weights a scale of its own."""
     edgetpu: ClassVar[bool] = False
     """Whether any form of the op is mapped by the Edge TPU compiler."""
     edgetpu_versions: ClassVar[Mapping[str, Versions]] = {}
-    """What its compiler makes of operator versions, for the names in `tflite`; those
-    left out play no part.
+    """Mapped versions of the operators in `tflite`; operators that are not named here play no
+    part.
     """
     view: ClassVar[bool] = False
-    """Whether the output is the input's bytes under another shape."""
+    """Whether the output has the input's bytes under another shape."""
     elementwise: ClassVar[bool] = False
-    """Whether out[i] depends on in[i] alone (with broadcasting), so that any
-    permutation of the axes commutes.
+    """Whether out[i] depends on in[i] alone (with broadcasting), so that any permutation of the
+    axes commutes.
     """
     plain_int8: ClassVar[bool] = False
     """Whether its C takes int8 elements that stand for no reals, without a scale."""
 
     untried: ClassVar[bool] = False
-    """Whether no sample can be given although there is C: it stands for what edgec
-    cannot read.
+    """Whether it has no samples although it has C: it stands for operators that edgec cannot
+    read.
     """
 
     def __init_subclass__(cls) -> None:
+        """Check and register a definition.
+
+        Raises TypeError for a class attribute that no operation has (a misspelling would
+        have no effect), for a kernel without samples, and for a kind defined twice.
+        """
         for name, value in cls.__dict__.items():
-            if not (
-                name.startswith("_")
-                or callable(value)
-                or isinstance(value, _METHODS)
-                or _declares(cls, name)
-            ):
+            if _is_data(name, value) and not _declares(cls, name):
                 raise TypeError(
                     f"{cls.__qualname__} says {name}, which no operation has"
                 )
-        if "kind" in cls.__dict__:
-            if cls.has_kernel() and cls.samples.__func__ is OpDef.samples.__func__:  # type: ignore[attr-defined]
-                raise TypeError(f"op {cls.kind} has no samples to try its kernel by")
-            other = OpDef.registry.setdefault(cls.kind, cls)
-            if other.__qualname__ != cls.__qualname__:
-                raise TypeError(
-                    f"two definitions of op {cls.kind}: {other.__qualname__} and "
-                    f"{cls.__qualname__}"
-                )
+
+        if "kind" not in cls.__dict__:
+            return
+
+        has_samples = cls.samples.__func__ is not OpDef.samples.__func__  # type: ignore[attr-defined]
+        if cls.has_kernel() and not has_samples:
+            raise TypeError(f"op {cls.kind} has no samples to try its kernel by")
+
+        registered = OpDef.registry.setdefault(cls.kind, cls)
+        if registered.__qualname__ != cls.__qualname__:
+            raise TypeError(
+                f"two definitions of op {cls.kind}: {registered.__qualname__} and "
+                f"{cls.__qualname__}"
+            )
 
     @classmethod
     def check_samples(cls) -> None:
-        """Raise TypeError where no test would try the kernel, or none would on int8
-        although it has an int8 form.
+        """Raise TypeError unless the samples try the kernel, and its int8 form.
 
-        Not a part of the definition itself, because samples may use what stands below
-        it in its module.
+        This is no part of the definition itself, because samples may use names that are
+        defined below the class in its module.
         """
         if not cls.has_kernel() or cls.untried:
             return
-        found = False
+
+        has_sample = False
         for sample in cls.samples():
-            found = True
-            if cls.quant is QuantRule.FLOAT or any(
-                a.type.is_quantized for a in sample.args
-            ):
+            has_sample = True
+            has_int8 = any(arg.type.is_quantized for arg in sample.args)
+            if cls.quant is QuantRule.FLOAT or has_int8:
                 return
+
         raise TypeError(
-            f"op {cls.kind} has no {'int8 sample' if found else 'sample'}, "
+            f"op {cls.kind} has no {'int8 sample' if has_sample else 'sample'}, "
             f"though its rule is {cls.quant.name}"
         )
 
     def role(self, i: int) -> str:
-        """What input `i` is."""
+        """Return the use of input `i`: act, weight, bias or index."""
         return self.roles[min(i, len(self.roles) - 1)]
 
     # ---- meaning
     # ----------------------------------------------------------------------------------
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """The types of the outputs.
+        """Return the types of the outputs; raises ValueError when the inputs do not fit.
 
-        Raises ValueError when the inputs do not fit.
-
-        For quantized inputs only shape and dtype count, unless the rule is SAME or
+        For quantized inputs only shape and element type count, unless the rule is SAME or
         FIXED.
         """
         raise NotImplementedError(f"{self.kind}: infer")
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
-        """The numpy meaning, float and quantized; the law that every kernel is compared
-        with.
+        """Return the outputs computed by numpy, float or quantized.
+
+        This is the reference that every kernel is compared with. x: inputs. xt, yt: types of
+        the inputs and outputs.
         """
         raise NotImplementedError(f"{self.kind}: ref")
 
     def moves(self) -> bool:
-        """Whether every element of the output is one of the inputs', or a zero, so that
-        quantizing may come after.
+        """Return whether every output element is an element of the inputs, or zero.
+
+        Quantization may then come after the op.
         """
         return self.quant is QuantRule.SAME
 
     def macs(self, op: Op) -> int:
-        """Multiply-accumulates of one inference."""
+        """Return the multiply-accumulates of one inference."""
         return 0
 
     def fixed_quant(self) -> Quant:
-        """The prescribed output scale of an op whose rule is FIXED."""
+        """Return the prescribed output scale of an op whose rule is FIXED."""
         raise NotImplementedError(f"{self.kind}: fixed_quant")
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """The spec that computes transpose(self(x), perm) from inputs already
-        transposed by perm; None: cannot.
+        """Return the spec that computes transpose(self(x), perm) from inputs that are already
+        transposed by perm; None where there is none.
         """
         return self if self.elementwise else None
 
@@ -268,65 +293,72 @@ class OpDef:
     # ----------------------------------------------------------------------------------
     @classmethod
     def from_onnx(cls, node: Any) -> Value | list[Value]:
-        """Add the meaning of an ONNX node to `node.build`; returns the node's outputs.
+        """Add the ops of an ONNX node to `node.build`, and return the node's outputs.
 
-        node: an OnnxNode, whose module stands above this one: it builds graphs of ops.
+        node: an OnnxNode, whose module imports this one, as it builds graphs of ops.
         """
         raise NotImplementedError(f"{cls.kind}: from_onnx")
 
     @classmethod
     def from_tflite(cls, op: Any) -> None:
-        """Add the meaning of a TFLite operator to `op.build`, writing `op.outputs`.
+        """Add the ops of a TFLite operator to `op.build`, which write `op.outputs`.
 
-        op: a TfliteOp, whose module stands above this one, as that of OnnxNode.
+        op: a TfliteOp, whose module imports this one, as that of OnnxNode.
         """
         raise NotImplementedError(f"{cls.kind}: from_tflite")
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """How it is written to TFLite; None when TFLite has no such operator."""
+        """Return the op as a TFLite operator; None when TFLite has none."""
         return None
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """Whether only TFLite's uint8 kernel computes this int8 op: semantics that came
-        with a uint8 model.
+        """Return whether only TFLite's uint8 kernel computes this int8 op.
+
+        The op then has semantics that came with a uint8 model.
         """
         return False
 
     def as_tflite(self) -> OpDef:
-        """What TFLite, and so the Edge TPU, computes in its place: `even` ops round
-        otherwise there.
+        """Return the op that TFLite, and so the Edge TPU, computes in its place.
+
+        Ops with `even` round differently there.
         """
-        return replace(self, even=False) if getattr(self, "even", False) else self  # type: ignore[call-arg]
+        if getattr(self, "even", False):
+            return replace(self, even=False)  # type: ignore[call-arg]
+
+        return self
 
     # ---- C
     # ----------------------------------------------------------------------------------
     def c(self, op: Op) -> KernelCall:
-        """The call of the plain kernel that computes this op."""
+        """Return the call of the plain kernel that computes this op."""
         raise NotImplementedError(f"{self.kind}: c")
 
     def calls(self, op: Op) -> tuple[KernelCall, ...]:
-        """The same for an op that takes several calls, or none."""
+        """Return the kernel calls of an op that takes several, or none."""
         return (self.c(op),)
 
     @classmethod
     def has_kernel(cls) -> bool:
-        """Whether it can be written as C at all."""
+        """Return whether the op can be written as C at all."""
         return cls.c is not OpDef.c or cls.calls is not OpDef.calls
 
     # ---- tests
     # ----------------------------------------------------------------------------------
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Instances that the generated conformance tests try: every attribute, type and
-        edge case that matters.
+        """Yield the instances that the generated conformance tests try.
+
+        They cover every attribute, element type and edge case that matters.
         """
         raise NotImplementedError(f"{cls.kind}: samples")
 
     # ---- Edge TPU
     # ----------------------------------------------------------------------------------
     def why_not(self, op: Op) -> list[Refusal]:
-        """Every support rule that this op breaks, or may break; empty: the Edge TPU
-        runs it.
+        """Return every support rule that this op breaks, or may break.
+
+        Without any the Edge TPU runs it.
         """
         if not self.edgetpu:
             return [
@@ -337,28 +369,29 @@ class OpDef:
                     None,
                 )
             ]
-        found: list[Refusal] = []
+
+        refusals: list[Refusal] = []
         for name, constraint, fix, rule in _rules(self.kind):
-            if (seen := rule(self, op)) is not None:
-                found.append(
-                    Refusal(name, constraint, seen, fix, isinstance(seen, Uncertain))
-                )
-        return found
+            seen = rule(self, op)
+            if seen is not None:
+                is_uncertain = isinstance(seen, Uncertain)
+                refusals.append(Refusal(name, constraint, seen, fix, is_uncertain))
+
+        return refusals
 
     @edgetpu_rule(
         fix="give calibration data (--calibrate) so that edgec quantizes the model to int8"
     )
     def _int8_tensors(self, op: Op) -> str | None:
         """All tensors must be int8 or uint8 (a bias int32)."""
-        for i, v in enumerate([*op.inputs, *op.outputs]):
-            ok = ["int8", "uint8"]
-            if v.const is not None:
-                ok.append("int32")
-            if v.type.dtype not in ok:
-                return (
-                    f"{'output' if i >= len(op.inputs) else 'input'} {v.name} is "
-                    f"{v.type.dtype}"
-                )
+        for i, value in enumerate([*op.inputs, *op.outputs]):
+            dtype = value.type.dtype
+            is_int32_constant = value.const is not None and dtype == "int32"
+            if dtype in ("int8", "uint8") or is_int32_constant:
+                continue
+            use = "output" if i >= len(op.inputs) else "input"
+            return f"{use} {value.name} is {dtype}"
+
         return None
 
     @edgetpu_rule(
@@ -367,9 +400,11 @@ class OpDef:
     )
     def _three_innermost_dimensions(self, op: Op) -> str | None:
         """At most the three innermost dimensions may be larger than 1."""
-        for v in [*op.inputs, *op.outputs]:
-            if v.const is None and any(d > 1 for d in v.type.shape[:-3]):
-                return f"{v.name} has shape {list(v.type.shape)}"
+        for value in [*op.inputs, *op.outputs]:
+            outer_sizes = value.type.shape[:-3]
+            if value.const is None and any(size > 1 for size in outer_sizes):
+                return f"{value.name} has shape {list(value.type.shape)}"
+
         return None
 
     @edgetpu_rule(
@@ -378,18 +413,23 @@ class OpDef:
     )
     def _large_tensor(self, op: Op) -> str | None:
         """At most 12656736 elements, the largest tensor that was seen to map."""
-        large = (v for v in [*op.inputs, *op.outputs] if v.type.size > LARGEST_MAPPED)
-        return next(
-            (Uncertain(f"{v.name} has shape {list(v.type.shape)}") for v in large), None
-        )
+        for value in [*op.inputs, *op.outputs]:
+            if value.type.size > LARGEST_MAPPED:
+                shape = list(value.type.shape)
+                return Uncertain(f"{value.name} has shape {shape}")
+
+        return None
 
 
 @dataclass(eq=False)
 class Op:
-    """One operation: what it is and its attributes (`spec`), and the values it reads
-    and writes.
+    """One operation of a graph.
 
-    `source` names the nodes of the model file that it came from, for messages.
+    Attributes:
+        spec: the operation and its attributes
+        inputs: values that it reads
+        outputs: values that it writes
+        source: names of the nodes of the model file that it came from, for messages
     """
 
     spec: OpDef
@@ -410,52 +450,54 @@ class Op:
 
     @property
     def is_empty(self) -> bool:
-        """Whether its results have no element, so that nothing is to be computed."""
+        """Whether its results have no element, so that there is nothing to compute."""
         return not any(v.type.size for v in self.outputs)
 
     def calls(self) -> tuple[KernelCall, ...]:
-        """The calls of plain kernels that compute it; none where nothing is to do."""
+        """Return the calls of plain kernels that compute it; none when it is empty."""
         return () if self.is_empty else self.spec.calls(self)
 
     def __repr__(self) -> str:
-        return (
-            f"{', '.join(map(repr, self.outputs))} = "
-            f"{self.kind}({', '.join(v.name for v in self.inputs)})"
-        )
+        """Return the op as in the text form, without its attributes."""
+        outputs = ", ".join(map(repr, self.outputs))
+        inputs = ", ".join(value.name for value in self.inputs)
+        return f"{outputs} = {self.kind}({inputs})"
+
+
+def _is_data(name: str, value: object) -> bool:
+    """Return whether a class attribute is data: neither a method nor private."""
+    is_method = callable(value) or isinstance(value, _METHODS)
+    return not name.startswith("_") and not is_method
 
 
 def _declares(cls: type, name: str) -> bool:
-    """Whether a class or one that it stands on says that there is an attribute of this
-    name, or has one.
+    """Return whether a class or a base of it annotates or has an attribute.
+
+    The class itself has it by its own definition, so that only its annotation counts.
     """
     bases = cls.__mro__[1:]
-    return any(name in inspect.get_annotations(c) for c in (cls, *bases)) or any(
-        name in c.__dict__ for c in bases
-    )
+    is_annotated = any(name in inspect.get_annotations(c) for c in (cls, *bases))
+
+    return is_annotated or any(name in c.__dict__ for c in bases)
 
 
 @cache
 def _rules(kind: str) -> tuple[tuple[str, str, str | None, Rule], ...]:
-    """The support rules of an op, by name: each with its constraint and what would
-    help.
-    """
-    methods = inspect.getmembers(OpDef.registry[kind], inspect.isfunction)
-    return tuple(
-        (
-            name.strip("_"),
-            " ".join((inspect.getdoc(fn) or "").split()),
-            fn.edgetpu_fix,
-            fn,
-        )
-        for name, fn in methods
-        if hasattr(fn, "edgetpu_fix")
-    )
+    """Return (name, constraint, fix, method) of each support rule of an op, by name."""
+    rules: list[tuple[str, str, str | None, Rule]] = []
+    for name, method in inspect.getmembers(OpDef.registry[kind], inspect.isfunction):
+        if hasattr(method, "edgetpu_fix"):
+            constraint = " ".join((inspect.getdoc(method) or "").split())
+            rules.append((name.strip("_"), constraint, method.edgetpu_fix, method))
+
+    return tuple(rules)
 
 
 def by_name(table: str, name: str) -> type[OpDef] | None:
-    """The op that reads `name` of a file format; `table` is "onnx" or "tflite"."""
+    """Return the op that reads operator `name` of a file format, "onnx" or "tflite"."""
     return _tables(table).get(name)
 
 
 def _tables(table: str) -> dict[str, type[OpDef]]:
+    """Return the ops of a file format by the names of its operators."""
     return {n: cls for cls in OpDef.registry.values() for n in getattr(cls, table)}

@@ -1,5 +1,5 @@
-"""A node of a model file, as the op that reads it sees it: its attributes, its values,
-and a builder for its graph.
+"""A node of a model file, as the op that reads it sees it: its attributes, its values, and
+a builder for the graph.
 """
 
 from __future__ import annotations
@@ -14,25 +14,33 @@ from edgec.ir.value import Value
 
 
 class ComputedError(ValueError):
-    """A value hangs on the model's inputs where edgec needs a constant."""
+    """A value depends on the model's inputs where edgec needs a constant."""
 
     def __init__(self, what: str, *values: Value) -> None:
+        """Report `what`, which is one of `values`."""
         names = ", ".join(v.name for v in values)
         super().__init__(
             f"{what} ({names}) is computed at run time; edgec needs it to be constant"
         )
         self.values = values
         self.inputs: frozenset[str] = frozenset()
-        """The model's inputs that they hang on, once a reader has found them."""
+        """Names of the model's inputs that the values depend on; a reader sets them."""
 
 
 @dataclass
 class OnnxNode:
-    """An ONNX node as `from_onnx` sees it: attributes decoded to Python, absent
-    optional inputs None.
+    """An ONNX node as `from_onnx` sees it.
 
-    uint8: the quantized values that are int8 here and uint8 in the file; readers that
-    make such values add them.
+    Attributes:
+        op_type: name of the ONNX operator
+        name: base name of the values it becomes
+        attrs: attributes decoded to Python
+        inputs: None for absent optional ones
+        n_outputs: number of outputs that the file names
+        opset: version of the operator set
+        build: builder of the graph
+        uint8: quantized values that are int8 here and uint8 in the file; readers that make
+            such values add them
     """
 
     op_type: str
@@ -45,37 +53,48 @@ class OnnxNode:
     uint8: set[Value] = field(default_factory=set)
 
     def input(self, i: int) -> Value:
-        """A required input."""
-        value = self.inputs[i] if i < len(self.inputs) else None
+        """Return a required input; raises ValueError when it is absent."""
+        value = self.optional(i)
         if value is None:
             raise ValueError(f"input {i} is missing")
         return value
 
     def optional(self, i: int) -> Value | None:
-        """An optional input."""
+        """Return an optional input, None when it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
 
     def const(self, i: int) -> Array | None:
-        """The constant given as input `i`, None when the input is absent; a computed
-        value is refused.
+        """Return the elements of input `i`, None when it is absent.
+
+        Raises ComputedError when it is no constant.
         """
         value = self.optional(i)
         if value is None:
             return None
+
         if value.const is None:
             raise ComputedError(f"input {i}", value)
+
         return value.const
 
 
 @dataclass
 class TfliteOp:
-    """A TFLite operator as `from_tflite` sees it: `options` are the fields of the
-    schema's table (None when the file has none), of a custom operator its bytes.
+    """A TFLite operator as `from_tflite` sees it.
 
-    Its values are int8 where the file has quantized uint8; `uint8` tells that the
-    file's operator has such a tensor. kept: its inputs that are variables, each with
-    what it is at the next call; `from_tflite` says so. intermediates: types of what its
-    kernel computes on the way.
+    Its values are int8 where the file has quantized uint8.
+
+    Attributes:
+        name: of the builtin, or "custom" and the name of the custom operator
+        options: fields of the schema's table, None without one; bytes of a custom operator
+        version: of its opcode entry
+        inputs: None for absent optional ones
+        outputs: declared outputs, which `from_tflite` writes
+        build: builder of the graph
+        uint8: whether an operand of the file's operator is quantized uint8
+        kept: inputs that are variables, each with its value at the next call; `from_tflite`
+            sets them
+        intermediates: types of the tensors that the kernel computes on the way
     """
 
     name: str
@@ -89,26 +108,28 @@ class TfliteOp:
     intermediates: tuple[TensorType, ...] = ()
 
     def input(self, i: int) -> Value:
-        """A required input."""
+        """Return a required input; raises ValueError when it is absent."""
         value = self.inputs[i] if i < len(self.inputs) else None
         if value is None:
             raise ValueError(f"input {i} is missing")
         return value
 
     def const(self, i: int) -> Array:
-        """The constant given as input `i`."""
+        """Return the elements of input `i`.
+
+        Raises ComputedError when it is no constant, ValueError when it is absent.
+        """
         value = self.input(i)
         if value.const is None:
             raise ComputedError(f"input {i}", value)
+
         return value.const
 
     def ignore(self, *fields: str) -> None:
-        """Let these fields of the options be whatever they are: they have no effect
-        here.
-        """
+        """Record fields of the options as read: they have no effect here."""
         if isinstance(self.options, TfliteOptions):
             self.options.ignore(*fields)
 
     def present(self) -> list[Value]:
-        """The inputs that are there."""
+        """Return the inputs that are not absent."""
         return [v for v in self.inputs if v is not None]

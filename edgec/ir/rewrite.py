@@ -1,4 +1,4 @@
-"""Rewriter: edits a graph in place while it knows who writes and who reads every value."""
+"""A rewriter: edits a graph in place, and knows the producer and the users of every value."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from edgec.ir.graph import Names
 
 
 class Rewriter:
-    """The editing hand of a pass. `changed` tells whether anything was edited."""
+    """The editor of a graph in a pass.
+
+    Attributes:
+        graph: the graph, edited in place
+        changed: whether anything was edited
+        producer: the op that writes each value
+    """
 
     def __init__(self, graph: Graph) -> None:
+        """Begin to edit a graph."""
         self.graph = graph
         self.changed = False
         self.producer = graph.producers()
@@ -24,49 +31,58 @@ class Rewriter:
     # ---- looking
     # ----------------------------------------------------------------------------------
     def ops(self, *kinds: str) -> Iterator[Op]:
-        """The ops that were there at the start and still are, of these kinds (of all
-        without any).
+        """Yield the ops of some kinds, all without any.
+
+        They are those of the graph at the start of the loop that are still in it when
+        their turn comes.
         """
         for op in list(self.graph.ops):
             if op in self._live and (not kinds or op.kind in kinds):
                 yield op
 
     def users(self, value: Value) -> list[Op]:
-        """The ops that read a value."""
+        """Return the ops that read a value."""
         return self._users.get(value, [])
 
     def sole_user(self, value: Value) -> Op | None:
-        """The op that alone reads a value; None when several do or the graph returns
-        it.
+        """Return the only op that reads a value.
+
+        None when several ops read it, or the graph returns it.
         """
         users = self.users(value)
-        return users[0] if len(users) == 1 and value not in self.graph.outputs else None
+        if len(users) != 1 or value in self.graph.outputs:
+            return None
+
+        return users[0]
 
     def made_by(self, value: Value, *kinds: str) -> Op | None:
-        """The op that writes a value, if it is of one of these kinds (of any without)."""
+        """Return the op that writes a value, if it is of one of these kinds.
+
+        Without kinds it may be of any.
+        """
         op = self.producer.get(value)
-        return op if op is not None and (not kinds or op.kind in kinds) else None
+        if op is None or (kinds and op.kind not in kinds):
+            return None
+
+        return op
 
     def private(self, value: Value, *kinds: str) -> Op | None:
-        """`made_by`, if in addition nothing but one op reads the value."""
-        if self.sole_user(value) is not None:
-            return self.made_by(value, *kinds)
-        return None
+        """Return `made_by`, if in addition only one op reads the value."""
+        if self.sole_user(value) is None:
+            return None
+        return self.made_by(value, *kinds)
 
     # ---- making
     # ----------------------------------------------------------------------------------
     def name(self, base: str) -> str:
-        """A name that no value has."""
+        """Return a name that no value has."""
         return self._names.new(base)
 
     def const(self, array: Array, name: str, quant: Quant | None = None) -> Value:
-        """A new constant."""
+        """Return a new constant, whose name is made unique."""
         array = np.asarray(array, order="C")
-        return Value(
-            self.name(name),
-            TensorType(tuple(array.shape), str(array.dtype), quant),
-            array,
-        )
+        type_ = TensorType(tuple(array.shape), str(array.dtype), quant)
+        return Value(self.name(name), type_, array)
 
     def add(
         self,
@@ -76,38 +92,51 @@ class Rewriter:
         name: str,
         quant: Quant | None = None,
     ) -> Value:
-        """A new op right before another one; returns its output."""
+        """Insert an op right before another one, and return its output.
+
+        Its type is inferred; quant: the quantization of an op that does not fix it.
+        """
         (type_,) = spec.infer(*(v.type for v in inputs))
-        out = Value(
-            self.name(name), type_ if quant is None else type_.with_quant(quant)
-        )
+        if quant is not None:
+            type_ = type_.with_quant(quant)
+
+        out = Value(self.name(name), type_)
         op = Op(spec, list(inputs), [out], before.source)
+
         self.graph.ops.insert(self.graph.ops.index(before), op)
         self._live.add(op)
         self.producer[out] = op
-        for v in op.inputs:
-            self._users.setdefault(v, []).append(op)
+        for value in op.inputs:
+            self._users.setdefault(value, []).append(op)
+
         self.changed = True
+
         return out
 
     # ---- changing
     # ----------------------------------------------------------------------------------
     def update(
-        self, op: Op, spec: OpDef | None = None, inputs: Sequence[Value] | None = None
+        self,
+        op: Op,
+        spec: OpDef | None = None,
+        inputs: Sequence[Value] | None = None,
     ) -> None:
-        """Give an op another spec or other inputs; what it writes keeps its name and
-        type.
+        """Give an op another spec or other inputs.
+
+        Its outputs keep their names and types. Ops that only it needed are removed.
         """
         op.spec = spec or op.spec
         if inputs is not None:
             before = op.inputs
             op.inputs = list(inputs)
-            for v in op.inputs:
-                self._users.setdefault(v, []).append(op)
-            for v in before:
-                self._users[v].remove(op)
-            for v in before:
-                self._collect(v)
+            for value in op.inputs:
+                self._users.setdefault(value, []).append(op)
+            for value in before:
+                self._users[value].remove(op)
+            # Only now, since a value may be among the old and the new inputs.
+            for value in before:
+                self._collect(value)
+
         self.changed = True
 
     def absorb(
@@ -117,91 +146,112 @@ class Rewriter:
         spec: OpDef | None = None,
         inputs: Sequence[Value] | None = None,
     ) -> None:
-        """Let `op` write what its only user `user` writes; the user goes."""
+        """Merge `user`, the only user of `op`, into `op`.
+
+        `op` gets the outputs of `user`, and another spec or other inputs.
+        """
         old = op.output
         assert self.sole_user(old) is user, f"{old.name} has other readers"
         op.source = joined(op.source, user.source)
+
         self._detach(user)
         op.outputs = user.outputs
         del self.producer[old]
-        for v in op.outputs:
-            self.producer[v] = op
+        for value in op.outputs:
+            self.producer[value] = op
+
         self.update(op, spec, inputs)
-        for v in user.inputs:
-            self._collect(v)
+        for value in user.inputs:
+            self._collect(value)
 
     def forward(self, op: Op, value: Value) -> bool:
-        """Let every reader of the op's output read `value`, and drop the op.
+        """Let every user of the op's output read `value`, and remove the op.
 
-        Not possible, and then False, when the types differ, or when the graph returns
-        the output under a name of its own and `value` is an input, a constant or
+        That is impossible, and then False, when the types differ, or when the graph
+        returns the output under a name of its own and `value` is an input, a constant or
         another output.
         """
         old = op.output
         if old.type != value.type:
             return False
+
         if old in self.graph.outputs:
             if value not in self.producer or value in self.graph.outputs:
                 return False
             value.name = old.name
+
         for user in self.users(old):
             user.inputs = [value if v is old else v for v in user.inputs]
-        self._users.setdefault(value, []).extend(self._users.pop(old, []))
+
+        moved_users = self._users.pop(old, [])
+        self._users.setdefault(value, []).extend(moved_users)
         self.graph.outputs = [value if v is old else v for v in self.graph.outputs]
         self.remove(op)
+
         return True
 
     def remove(self, op: Op) -> None:
-        """Drop an op that nothing reads, and what only it read."""
+        """Remove an op whose results nothing needs, and the ops that only it needed."""
         self._detach(op)
-        for v in op.outputs:
-            self.producer.pop(v, None)
-        for v in op.inputs:
-            self._collect(v)
+        for value in op.outputs:
+            self.producer.pop(value, None)
+
+        for value in op.inputs:
+            self._collect(value)
+
         self.changed = True
 
     def _detach(self, op: Op) -> None:
+        """Take an op out of the graph, and from the users of its inputs."""
         self.graph.ops.remove(op)
         self._live.discard(op)
-        for v in op.inputs:
-            self._users[v].remove(op)
+        for value in op.inputs:
+            self._users[value].remove(op)
 
     def _collect(self, value: Value) -> None:
-        """Remove the writer of a value that is not needed any more."""
+        """Remove the producer of a value, if nothing needs its results any more."""
         op = self.producer.get(value)
-        if op is not None and not any(
-            self.users(v) or v in self.graph.outputs for v in op.outputs
-        ):
-            self.remove(op)
+        if op is None:
+            return
+
+        if any(self.users(v) or v in self.graph.outputs for v in op.outputs):
+            return
+
+        self.remove(op)
 
 
 def joined(*sources: str) -> str:
-    """The sources of ops that became one."""
+    """Return the source of an op that was several, e.g. "conv1+relu1"."""
     return "+".join(dict.fromkeys(s for s in sources if s))
 
 
 def scalar(value: Value) -> float | None:
-    """The element of a constant all of whose elements are equal."""
-    c = value.const
-    if c is None or c.size == 0 or not (c == c.reshape(-1)[0]).all():
+    """Return the element of a constant whose elements are all equal; else None."""
+    array = value.const
+    if array is None or array.size == 0:
         return None
-    return float(c.reshape(-1)[0])
+
+    first = array.reshape(-1)[0]
+    if not (array == first).all():
+        return None
+
+    return float(first)
 
 
 def channel_vector(value: Value, shape: tuple[int, ...]) -> Array | None:
-    """A constant that broadcasts over `shape` along its last axis only, as a vector of
-    that axis' length.
+    """Return a constant that broadcasts over `shape` along its last axis only.
 
-    None for others, and where `shape` is a scalar's, which has no channels.
+    The result is a vector of that axis' length; None for other constants, and where
+    `shape` is a scalar's, which has no channels.
     """
-    c = value.const
-    if (
-        c is None
-        or not shape
-        or c.ndim > len(shape)
-        or any(d != 1 for d in c.shape[:-1])
-    ):
+    array = value.const
+    if array is None or not shape or array.ndim > len(shape):
         return None
-    if c.ndim and c.shape[-1] not in (1, shape[-1]):
+
+    if any(size != 1 for size in array.shape[:-1]):
         return None
-    return np.broadcast_to(c.reshape(-1), (shape[-1],))
+
+    if array.ndim and array.shape[-1] not in (1, shape[-1]):
+        return None
+
+    return np.broadcast_to(array.reshape(-1), (shape[-1],))

@@ -1,6 +1,4 @@
-"""The operators of a model file as the file has them, before anything is optimised or
-rewritten.
-"""
+"""The operators of a model file as the file has them, before any rewrite."""
 
 from __future__ import annotations
 
@@ -11,14 +9,18 @@ from edgec.ir.graph import Graph
 
 @dataclass(frozen=True)
 class SourceOperator:
-    """One operator of a TFLite file, for those who judge the file as it is.
+    """One operator of a TFLite file, for reports about the file itself.
 
-    index: its place in the file. opcode: the builtin's name, or "CUSTOM:" and the
-    custom one's. builtin: its number in TFLite's schema. version: of its opcode entry.
-    reads: the tensors that it reads, by index, without constants and absent ones.
-    writes: the tensors that it writes. outputs: their names. graph: what this operator
-    alone means, as edgec's operations; its inputs are what the operator reads. What
-    edgec cannot read is opaque (see ops/opaque.py).
+    Attributes:
+        index: place in the file
+        opcode: name of the builtin, or "CUSTOM:" and the name of the custom operator
+        builtin: number in TFLite's schema
+        version: of its opcode entry
+        reads: indices of the tensors that it reads, without constants and absent ones
+        writes: indices of the tensors that it writes
+        outputs: names of these tensors
+        graph: this operator alone as edgec's operations, whose inputs are what it reads; an
+            operator that edgec cannot read is opaque (see ops/opaque.py)
     """
 
     index: int

@@ -28,9 +28,11 @@ from edgec.ir.types import Array, Quant, TensorType
 from edgec.ir.value import Value
 
 _PLAIN = re.compile(r"[\w./:-]+")
+"""Names that need no quotes."""
 _NAME = r'%(?:[\w./:-]+|"(?:[^"\\]|\\.)*")'
 _TYPE = r"\w+\[[\d,]*\](?: q\([^)]*\))?"
-_LITERAL_MAX = 8
+MAX_LITERAL_ELEMENTS = 8
+"""Elements of a constant that is written as numbers, not in base64."""
 
 
 class ParseError(ValueError):
@@ -38,69 +40,98 @@ class ParseError(ValueError):
 
 
 def print_graph(graph: Graph, constants: bool = True) -> str:
-    """The text form; without `constants` their elements are left out, and are zero when
-    it is parsed back.
+    """Return the text form of a graph.
+
+    Without `constants` their elements are left out, and are zero when the text is parsed
+    back.
     """
     lines = [f"graph {json.dumps(graph.name)}"]
-    lines += [f"input {_name(v)} : {_type(v.type)}" for v in graph.inputs]
-    for v in graph.constants():
-        data = f" = {_data(v.const)}" if constants and v.const is not None else ""
-        lines.append(f"const {_name(v)} : {_type(v.type)}{data}")
-    lines += [_op(op) for op in graph.ops]
-    lines += [f"output {_name(v)}" for v in graph.outputs]
-    lines += [_state(s) for s in graph.state]
+    for value in graph.inputs:
+        lines.append(f"input {_name(value)} : {_type(value.type)}")
+
+    for value in graph.constants():
+        line = f"const {_name(value)} : {_type(value.type)}"
+        if constants and value.const is not None:
+            line += f" = {_data(value.const)}"
+        lines.append(line)
+
+    for op in graph.ops:
+        lines.append(_op(op))
+
+    for value in graph.outputs:
+        lines.append(f"output {_name(value)}")
+
+    for state in graph.state:
+        lines.append(_state(state))
+
     return "\n".join(lines) + "\n"
 
 
 def _name(v: Value) -> str:
-    return _plain(v.name)
+    """Return the text of a value's name."""
+    return _quoted(v.name)
 
 
-def _plain(name: str) -> str:
+def _quoted(name: str) -> str:
+    """Return a name after a "%", in quotes where it needs them."""
     return "%" + (name if _PLAIN.fullmatch(name) else json.dumps(name))
 
 
 def _state(s: State) -> str:
-    type_ = TensorType(s.initial.shape, str(s.initial.dtype))
-    return (
-        f"state {_plain(s.input)} = {_plain(s.output)} : "
-        f"{_type(type_)} = {_data(s.initial)}"
-    )
+    """Return the line of a state."""
+    array = s.initial
+    type_ = _type(TensorType(array.shape, str(array.dtype)))
+    names = f"{_quoted(s.input)} = {_quoted(s.output)}"
+    return f"state {names} : {type_} = {_data(array)}"
 
 
 def _type(t: TensorType) -> str:
-    if t.quant is None:
-        return str(t)
+    """Return the text of a type, with its quantization."""
     q = t.quant
+    if q is None:
+        return str(t)
+
     if q.axis is None and len(q.scale) == 1:
         return f"{t} q({q.scale[0]!r}, {q.zero_point[0]})"
-    return f"{t} q({list(q.scale)}, {list(q.zero_point)}, axis={q.axis})"
+
+    scales = list(q.scale)
+    zero_points = list(q.zero_point)
+
+    return f"{t} q({scales}, {zero_points}, axis={q.axis})"
 
 
 def _data(array: Array) -> str:
-    if array.size <= _LITERAL_MAX and np.isfinite(array).all():
+    """Return the text of elements: numbers, or base64 of long and not finite ones."""
+    if array.size <= MAX_LITERAL_ELEMENTS and np.isfinite(array).all():
         return repr(array.reshape(-1).tolist())
-    return f'b64"{base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}"'
+    raw = np.ascontiguousarray(array).tobytes()
+    return f'b64"{base64.b64encode(raw).decode()}"'
 
 
 def _op(op: Op) -> str:
-    attrs = ", ".join(
-        f"{f.name}={_attr(getattr(op.spec, f.name))}" for f in fields(op.spec)
-    )
-    text = (
-        f"{', '.join(map(_name, op.outputs))} = "
-        f"{op.kind}({', '.join(map(_name, op.inputs))})"
-    )
-    text += f" {{{attrs}}} : {', '.join(_type(v.type) for v in op.outputs)}"
-    return text + (f" from {json.dumps(op.source)}" if op.source else "")
+    """Return the line of an op."""
+    attrs: list[str] = []
+    for field in fields(op.spec):
+        attrs.append(f"{field.name}={_attr(getattr(op.spec, field.name))}")
+
+    outputs = ", ".join(map(_name, op.outputs))
+    inputs = ", ".join(map(_name, op.inputs))
+    types = ", ".join(_type(v.type) for v in op.outputs)
+    line = f"{outputs} = {op.kind}({inputs}) {{{', '.join(attrs)}}} : {types}"
+    if op.source:
+        line += f" from {json.dumps(op.source)}"
+
+    return line
 
 
 def _attr(value: object) -> str:
-    """The literal of an attribute; infinity, which has none, as a number too large for
-    a double.
+    """Return the literal of an attribute.
+
+    Infinity, which has none, is written as a number too large for a double.
     """
     if isinstance(value, str):
         return repr(value)
+
     return re.sub(r"\binf\b", "1e999", repr(value))
 
 
@@ -114,86 +145,137 @@ _OP = re.compile(
     rf'({_TYPE}(?:, {_TYPE})*)(?: from ("(?:[^"\\]|\\.)*"))?'
 )
 
+PARSE_ERRORS = (
+    LookupError,
+    ValueError,
+    SyntaxError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
+"""Errors that a damaged line may raise while it is parsed."""
+
 
 def parse(text: str) -> Graph:
-    """The graph of a text form. Raises ParseError with the line."""
-    graph = Graph("")
-    env = dict[str, Value]()
+    """Return the graph of a text form.
+
+    Raises ParseError with the line.
+    """
+    parser = _Parser()
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                _parse_line(line.strip(), graph, env)
-            except (
-                LookupError,
-                ValueError,
-                SyntaxError,
-                TypeError,
-                OverflowError,
-                RecursionError,
-                MemoryError,
-            ) as e:
-                raise ParseError(f"line {number}: {e}: {line[:120]}") from e
-    return graph
+        if not line.strip():
+            continue
+        try:
+            parser.parse_line(line.strip())
+        except PARSE_ERRORS as e:
+            raise ParseError(f"line {number}: {e}: {line[:120]}") from e
+
+    return parser.graph
 
 
-def _parse_line(line: str, graph: Graph, env: dict[str, Value]) -> None:
-    if m := _HEAD.fullmatch(line):
-        graph.name = json.loads(m[1])
-    elif m := _INPUT.fullmatch(line):
-        graph.inputs.append(_define(env, m[1], _parse_type(m[2])))
-    elif m := _CONST.fullmatch(line):
-        type_ = _parse_type(m[2])
-        # of no size in memory
-        zeros = np.broadcast_to(np.zeros((), type_.np_dtype), type_.shape)
-        if m[3] is None:
-            _define(env, m[1], type_).const = zeros
-        else:
-            _define(env, m[1], type_).const = _parse_data(m[3], type_)
-    elif m := _OUTPUT.fullmatch(line):
-        graph.outputs.append(env[_parse_name(m[1])])
-    elif m := _STATE.fullmatch(line):
-        initial = _parse_data(m[4], _parse_type(m[3]))
-        graph.state.append(State(_parse_name(m[1]), _parse_name(m[2]), initial))
-    elif m := _OP.fullmatch(line):
-        inputs = [env[_parse_name(n)] for n in re.findall(_NAME, m[3])]
-        types = [_parse_type(t) for t in re.findall(_TYPE, m[5])]
-        outputs = [
-            _define(env, n, t)
-            for n, t in zip(re.findall(_NAME, m[1]), types, strict=True)
-        ]
-        graph.ops.append(
-            Op(
-                _parse_spec(m[2], m[4]),
-                inputs,
-                outputs,
-                json.loads(m[6]) if m[6] else "",
-            )
+class _Parser:
+    """The state of parsing: the graph so far, and its values by name."""
+
+    def __init__(self) -> None:
+        """Begin with an empty graph."""
+        self.graph = Graph("")
+        self.values: dict[str, Value] = {}
+
+    def parse_line(self, line: str) -> None:
+        """Add one line to the graph; raises one of `PARSE_ERRORS` for a damaged one."""
+        readers = (
+            (_HEAD, self._head),
+            (_INPUT, self._input),
+            (_CONST, self._const),
+            (_OUTPUT, self._output),
+            (_STATE, self._state),
+            (_OP, self._op),
         )
-    else:
+        for pattern, read in readers:
+            match = pattern.fullmatch(line)
+            if match:
+                read(match)
+                return
+
         raise ValueError("not a graph, input, const, op, output or state")
 
+    def _head(self, match: re.Match[str]) -> None:
+        """Read the name of the graph."""
+        self.graph.name = json.loads(match[1])
 
-def _define(env: dict[str, Value], name: str, type_: TensorType) -> Value:
-    plain = _parse_name(name)
-    if plain in env:
-        raise ValueError(f"{plain} is defined twice")
-    return env.setdefault(plain, Value(plain, type_))
+    def _input(self, match: re.Match[str]) -> None:
+        """Read a graph input."""
+        value = self._define(match[1], _parse_type(match[2]))
+        self.graph.inputs.append(value)
+
+    def _const(self, match: re.Match[str]) -> None:
+        """Read a constant, which is zero where the elements are left out."""
+        name, type_text, data = match.groups()
+        type_ = _parse_type(type_text)
+        if data is None:
+            # An array of any size that takes no memory.
+            zero = np.zeros((), type_.np_dtype)
+            elements = np.broadcast_to(zero, type_.shape)
+            self._define(name, type_).const = elements
+        else:
+            elements = _parse_data(data, type_)
+            self._define(name, type_).const = elements
+
+    def _output(self, match: re.Match[str]) -> None:
+        """Read a graph output, which must be defined."""
+        self.graph.outputs.append(self.values[_parse_name(match[1])])
+
+    def _state(self, match: re.Match[str]) -> None:
+        """Read a state."""
+        initial = _parse_data(match[4], _parse_type(match[3]))
+        state = State(_parse_name(match[1]), _parse_name(match[2]), initial)
+        self.graph.state.append(state)
+
+    def _op(self, match: re.Match[str]) -> None:
+        """Read an op, whose inputs must be defined."""
+        inputs = [self.values[_parse_name(n)] for n in re.findall(_NAME, match[3])]
+        types = [_parse_type(t) for t in re.findall(_TYPE, match[5])]
+        names = re.findall(_NAME, match[1])
+        outputs: list[Value] = []
+        for name, type_ in zip(names, types, strict=True):
+            outputs.append(self._define(name, type_))
+
+        spec = _parse_spec(match[2], match[4])
+        source = json.loads(match[6]) if match[6] else ""
+        self.graph.ops.append(Op(spec, inputs, outputs, source))
+
+    def _define(self, text: str, type_: TensorType) -> Value:
+        """Return a new value; raises ValueError for a name defined before."""
+        name = _parse_name(text)
+        if name in self.values:
+            raise ValueError(f"{name} is defined twice")
+
+        value = Value(name, type_)
+        self.values[name] = value
+
+        return value
 
 
 def _parse_name(text: str) -> str:
+    """Return the name of `_quoted`'s text."""
     return str(json.loads(text[1:])) if text.startswith('%"') else text[1:]
 
 
 def _parse_type(text: str) -> TensorType:
-    m = re.fullmatch(r"(\w+)\[([\d,]*)\](?: q\(([^)]*)\))?", text)
-    if m is None:
+    """Return the type of `_type`'s text."""
+    match = re.fullmatch(r"(\w+)\[([\d,]*)\](?: q\(([^)]*)\))?", text)
+    if match is None:
         raise ValueError(f"not a type: {text}")
-    shape = tuple(int(d) for d in m[2].split(",") if d)
-    return TensorType(shape, m[1], _parse_quant(m[3]) if m[3] else None)
+
+    dtype, sizes, quant = match.groups()
+    shape = tuple(int(size) for size in sizes.split(",") if size)
+
+    return TensorType(shape, dtype, _parse_quant(quant) if quant else None)
 
 
 def _call(arguments: str) -> ast.Call:
-    """Of nothing, with these arguments."""
+    """Return the syntax tree of a call with these arguments, which is never run."""
     call = ast.parse(f"f({arguments})", mode="eval").body
     if not isinstance(call, ast.Call):
         raise ValueError(f"not a list of values: {arguments[:120]}")
@@ -201,35 +283,42 @@ def _call(arguments: str) -> ast.Call:
 
 
 def _parse_quant(text: str) -> Quant:
+    """Return the quantization of the text between the parentheses of `q(…)`."""
     call = _call(text)
-    scale, zero = (ast.literal_eval(a) for a in call.args)
-    if not call.keywords:
-        found = Quant((scale,), (zero,))
+    scale, zero_point = (ast.literal_eval(argument) for argument in call.args)
+    if call.keywords:
+        axis = ast.literal_eval(call.keywords[0].value)
+        quant = Quant(tuple(scale), tuple(zero_point), axis)
     else:
-        found = Quant(
-            tuple(scale), tuple(zero), ast.literal_eval(call.keywords[0].value)
-        )
-    if (
-        not all(type(z) is int for z in found.zero_point)
-        or not np.isfinite(found.scale).all()
-    ):
+        quant = Quant((scale,), (zero_point,))
+
+    are_ints = all(type(z) is int for z in quant.zero_point)
+    if not are_ints or not np.isfinite(quant.scale).all():
         raise ValueError(f"not scales and zero points: {text[:120]}")
-    return found
+
+    return quant
 
 
 def _parse_data(text: str, type_: TensorType) -> Array:
+    """Return the elements of `_data`'s text."""
     if text.startswith('b64"'):
-        flat = np.frombuffer(base64.b64decode(text[4:-1]), type_.np_dtype)
+        raw = base64.b64decode(text[4:-1])
+        flat = np.frombuffer(raw, type_.np_dtype)
     else:
-        flat = np.array(ast.literal_eval(text), type_.np_dtype)
+        numbers = ast.literal_eval(text)
+        flat = np.array(numbers, type_.np_dtype)
+
     return flat.reshape(type_.shape)
 
 
 def _parse_spec(kind: str, attrs: str) -> OpDef:
+    """Return the op of a kind with attributes as keyword arguments."""
     call = _call(attrs)
-    values: dict[str, Any] = {
-        str(k.arg): ast.literal_eval(k.value) for k in call.keywords
-    }
+    values: dict[str, Any] = {}
+    for keyword in call.keywords:
+        values[str(keyword.arg)] = ast.literal_eval(keyword.value)
+
     if kind not in OpDef.registry:
         raise ValueError(f"unknown op {kind}")
+
     return OpDef.registry[kind](**values)

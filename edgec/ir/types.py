@@ -25,14 +25,19 @@ DTYPES = (
     "uint64",
     "bool",
 )
+"""Element types, by the names that numpy has for them."""
 
 
 @dataclass(frozen=True)
 class Quant:
-    """real = scale * (q - zero_point), per tensor (`axis` None) or per slice along
-    `axis`.
+    """An affine quantization: real = scale * (q - zero_point).
 
     Source: the TFLite 8-bit quantization specification.
+
+    Attributes:
+        scale: one number, or one for each slice along `axis`
+        zero_point: as many numbers
+        axis: axis along which they differ, None: per tensor
     """
 
     scale: tuple[float, ...]
@@ -41,45 +46,54 @@ class Quant:
 
     @classmethod
     def per_tensor(cls, scale: float, zero_point: int = 0) -> Quant:
-        """One scale and zero point for the whole tensor; the scale is rounded to
-        float32 as files store it.
+        """Return one scale and zero point for the whole tensor.
+
+        The scale is rounded to float32 as files store it.
         """
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
     def permuted(self, perm: tuple[int, ...]) -> Quant:
-        """Of the tensor whose axis `i` was axis `perm[i]`."""
+        """Return the quantization of a transposed tensor: its axis i was axis perm[i]."""
         return self if self.axis is None else replace(self, axis=perm.index(self.axis))
 
     def reshaped(self, old: tuple[int, ...], new: tuple[int, ...]) -> Quant | None:
-        """Of the same elements in another shape; None where the scales run along no
-        axis of that.
+        """Return the quantization of the same elements in another shape.
+
+        None where the scales do not run along one axis of that shape.
         """
         if self.axis is None:
             return self
+
+        # The axis keeps its size and the number of elements before it.
+        size = old[self.axis]
         before = prod(old[: self.axis])
-        fits = (
-            i
-            for i, d in enumerate(new)
-            if d == old[self.axis] and prod(new[:i]) == before
-        )
-        axis = next(fits, None)
-        return None if axis is None else replace(self, axis=axis)
+        for axis, new_size in enumerate(new):
+            if new_size == size and prod(new[:axis]) == before:
+                return replace(self, axis=axis)
+
+        return None
 
     def broadcast(self, rank: int) -> tuple[Array, Array]:
-        """Scale (float32) and zero point (int32) shaped to broadcast against a tensor
-        of this rank.
-        """
+        """Return scales (float32) and zero points (int32) that broadcast to a rank."""
         shape = [1] * rank
         if self.axis is not None:
             shape[self.axis] = len(self.scale)
-        return np.array(self.scale, np.float32).reshape(shape), np.array(
-            self.zero_point, np.int32
-        ).reshape(shape)
+
+        scale = np.array(self.scale, np.float32).reshape(shape)
+        zero_point = np.array(self.zero_point, np.int32).reshape(shape)
+
+        return scale, zero_point
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """Shape, element type and, for quantized tensors, the scale."""
+    """The type of a tensor.
+
+    Attributes:
+        shape: sizes of the dimensions, () for a scalar
+        dtype: one of `DTYPES`
+        quant: quantization of integers that stand for reals, else None
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -87,22 +101,22 @@ class TensorType:
 
     @property
     def rank(self) -> int:
-        """Number of dimensions; 0 for a scalar."""
+        """The number of dimensions, 0 for a scalar."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def np_dtype(self) -> np.dtype[Any]:
-        """The element type as numpy has it."""
+        """The element type in numpy."""
         return np.dtype(self.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the dense tensor."""
+        """The bytes of the dense tensor."""
         return self.size * self.np_dtype.itemsize
 
     @property
@@ -112,14 +126,15 @@ class TensorType:
 
     @property
     def is_plain_int8(self) -> bool:
-        """Whether elements are int8 that stand for no reals; most kernels take int8
-        with a scale.
+        """Whether elements are int8 without a scale.
+
+        Most kernels take int8 with a scale.
         """
         return self.dtype == "int8" and self.quant is None
 
     @property
     def scale(self) -> float:
-        """The per-tensor scale; a tensor without one is our bug."""
+        """The per-tensor scale; the caller knows that there is one."""
         assert self.quant is not None, "tensor is not quantized"
         assert len(self.quant.scale) == 1, "tensor is quantized per channel"
         return self.quant.scale[0]
@@ -131,20 +146,24 @@ class TensorType:
         return self.quant.zero_point[0]
 
     def with_shape(self, shape: tuple[int, ...]) -> TensorType:
-        """The same elements in another shape."""
+        """Return the type with another shape."""
         return replace(self, shape=tuple(int(d) for d in shape))
 
     def with_quant(self, quant: Quant | None, dtype: str | None = None) -> TensorType:
-        """The same shape with another quantization (and element type)."""
+        """Return the type with another quantization, and another element type if one is given."""
         return replace(self, quant=quant, dtype=dtype or self.dtype)
 
     def __str__(self) -> str:
+        """Return the type as in the text form, e.g. `float32[1,4]`."""
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
 def dequantize(x: Array, t: TensorType) -> Array:
-    """The float32 reals that a quantized array stands for."""
+    """Return the float32 reals of a quantized array: scale * (q - zero_point)."""
     if t.quant is None:
         return x.astype(np.float32)
+
     scale, zero = t.quant.broadcast(x.ndim)
-    return ((x.astype(np.int64) - zero).astype(np.float32) * scale).astype(np.float32)
+    centred = (x.astype(np.int64) - zero).astype(np.float32)
+
+    return (centred * scale).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What is legal at each stage, as a table; `verify` runs between all passes."""
+"""The rules of a legal graph at each stage; `verify` runs between all passes."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ Check = Callable[[Graph], Iterator[str]]
 
 
 class VerifyError(AssertionError):
-    """A graph broke a rule of its stage: a bug of edgec."""
+    """A graph breaks a rule of its stage: a bug of edgec."""
 
 
 def _defined_before_use(graph: Graph) -> Iterator[str]:
     """Every value is an input, a constant or written exactly once before it is read."""
     known = set(graph.inputs)
     for op in graph.ops:
-        for v in op.inputs:
-            if v not in known and v.const is None:
-                yield f"{op!r} reads {v.name}, which nothing has written"
-        for v in op.outputs:
-            if v in known or v.const is not None:
-                yield f"{v.name} is written twice"
-            known.add(v)
-    for v in graph.outputs:
-        if v not in known and v.const is None:
-            yield f"output {v.name} is never written"
+        for value in op.inputs:
+            if value not in known and value.const is None:
+                yield f"{op!r} reads {value.name}, which nothing has written"
+        for value in op.outputs:
+            if value in known or value.const is not None:
+                yield f"{value.name} is written twice"
+            known.add(value)
+
+    for value in graph.outputs:
+        if value not in known and value.const is None:
+            yield f"output {value.name} is never written"
 
 
 def _unique_names(graph: Graph) -> Iterator[str]:
     """No two values have one name."""
-    seen: set[str] = set()
-    for v in graph.values():
-        if v.name in seen:
-            yield f"two values are called {v.name}"
-        seen.add(v.name)
+    names: set[str] = set()
+    for value in graph.values():
+        if value.name in names:
+            yield f"two values are called {value.name}"
+        names.add(value.name)
 
 
 def _types_inferred(graph: Graph) -> Iterator[str]:
@@ -48,90 +49,101 @@ def _types_inferred(graph: Graph) -> Iterator[str]:
         try:
             types = op.spec.infer(*(v.type for v in op.inputs))
         except (ValueError, TypeError) as e:
-            # TypeError: of an attribute, in a text form
+            # A text form may have attributes of another type: TypeError.
             yield f"{op!r}: {e}"
             continue
-        if [(t.shape, t.dtype) for t in types] != [
-            (v.type.shape, v.type.dtype) for v in op.outputs
-        ]:
+        inferred = [(t.shape, t.dtype) for t in types]
+        declared = [(v.type.shape, v.type.dtype) for v in op.outputs]
+        if inferred != declared:
             yield f"{op!r} infers {', '.join(map(str, types))}"
-    for v in graph.constants():
-        if v.const is not None and (v.const.shape, str(v.const.dtype)) != (
-            v.type.shape,
-            v.type.dtype,
-        ):
+
+    for value in graph.constants():
+        array = value.const
+        if array is None:
+            continue
+        is_same_shape = array.shape == value.type.shape
+        if not is_same_shape or str(array.dtype) != value.type.dtype:
             yield (
-                f"constant {v.name} is {v.const.dtype}{list(v.const.shape)}, "
-                f"declared {v.type}"
+                f"constant {value.name} is {array.dtype}{list(array.shape)}, "
+                f"declared {value.type}"
             )
 
 
 def _int8_canonical(graph: Graph) -> Iterator[str]:
-    """uint8 occurs only at the graph's border: front-ends convert to int8."""
-    border = {*graph.inputs, *graph.outputs}
+    """uint8 occurs only at the graph's boundary: front-ends convert to int8."""
+    boundary = {*graph.inputs, *graph.outputs}
     for op in graph.ops:
-        for v in op.outputs:
-            if v.type.dtype == "uint8" and v.type.quant is not None and v not in border:
+        for value in op.outputs:
+            is_uint8 = value.type.dtype == "uint8" and value.type.quant is not None
+            if is_uint8 and value not in boundary:
                 yield f"{op!r}: uint8 inside the graph"
 
 
 def wants_scales(op: Op) -> bool:
-    """Whether every int8 value of an op needs a scale: its elements do not just stand
-    for themselves.
+    """Return whether every int8 value of an op needs a scale.
+
+    It does where elements stand for reals: in an op without kernels for plain int8, and
+    in an op on reals of which one value has a scale.
     """
-    real = op.spec.quant is not QuantRule.FLOAT and any(
-        v.type.is_quantized for v in (*op.inputs, *op.outputs)
-    )
-    return real or not op.spec.plain_int8
+    if not op.spec.plain_int8:
+        return True
+
+    if op.spec.quant is QuantRule.FLOAT:
+        return False
+
+    return any(v.type.is_quantized for v in (*op.inputs, *op.outputs))
 
 
 def lacks_scale(op: Op) -> bool:
-    """Whether an op that needs scales has an int8 value without: what it computes is
-    not known.
+    """Return whether an op that needs scales has an int8 value without one.
+
+    Its results are then unknown.
     """
-    return wants_scales(op) and any(
-        v.type.is_plain_int8 for v in (*op.inputs, *op.outputs)
-    )
+    if not wants_scales(op):
+        return False
+
+    return any(v.type.is_plain_int8 for v in (*op.inputs, *op.outputs))
 
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
-    """Every int8 value has a scale, where its elements do not just stand for
-    themselves: for an op that computes on reals as well, that is where none of its
-    values has one. A constant that no op reads was folded from plain ones.
+    """Every int8 value has a scale, where its elements do not just stand for themselves.
+
+    For an op that computes on reals as well, they do where none of its values has a
+    scale. A constant that no op reads was folded from plain integers.
     """
-    plain = set[Value]()
-    scaled = set[Value]()
+    plain: set[Value] = set()
+    scaled: set[Value] = set()
     for op in graph.ops:
-        (scaled if wants_scales(op) else plain).update((*op.inputs, *op.outputs))
-    folded = {v for v in graph.constants() if v not in plain | scaled}
-    for v in graph.values():
-        if (
-            v.type.dtype == "int8"
-            and v.type.quant is None
-            and (v in scaled or v not in plain | folded)
-        ):
-            yield f"{v.name} is int8 without a scale"
+        values = scaled if wants_scales(op) else plain
+        values.update((*op.inputs, *op.outputs))
+
+    used = plain | scaled
+    folded = {v for v in graph.constants() if v not in used}
+    may_be_plain = (plain | folded) - scaled
+    for value in graph.values():
+        if value.type.is_plain_int8 and value not in may_be_plain:
+            yield f"{value.name} is int8 without a scale"
 
 
 def _state_paired(graph: Graph) -> Iterator[str]:
     """State is an input and an output of one shape and element type, as is its initial
     value; each is in one pair.
     """
-    inputs, outputs = (
-        {v.name: v.type for v in values} for values in (graph.inputs, graph.outputs)
-    )
-    for s in graph.state:
-        if s.input not in inputs or s.output not in outputs:
-            yield f"the state {s.input} = {s.output} is no input and output"
+    inputs = {v.name: v.type for v in graph.inputs}
+    outputs = {v.name: v.type for v in graph.outputs}
+    for state in graph.state:
+        pair = f"{state.input} = {state.output}"
+        if state.input not in inputs or state.output not in outputs:
+            yield f"the state {pair} is no input and output"
             continue
-        types = {
-            (t.shape, t.dtype) for t in (inputs.pop(s.input), outputs.pop(s.output))
-        }
-        if types != {(s.initial.shape, str(s.initial.dtype))}:
+        # A name that is in two pairs is missing the second time.
+        ends = (inputs.pop(state.input), outputs.pop(state.output))
+        types = {(t.shape, t.dtype) for t in ends}
+        initial = state.initial
+        if types != {(initial.shape, str(initial.dtype))}:
             yield (
-                f"the state {s.input} = {s.output} is {types}, "
-                "and begins as "
-                f"{s.initial.dtype}{[*s.initial.shape]}"
+                f"the state {pair} is {types}, "
+                f"and begins as {initial.dtype}{[*initial.shape]}"
             )
 
 
@@ -148,21 +160,23 @@ _ALWAYS: tuple[Check, ...] = (
     _types_inferred,
     _state_paired,
 )
+"""Rules of every stage."""
 STAGES: dict[str, tuple[Check, ...]] = {
     "imported": _ALWAYS,
     "canonical": (*_ALWAYS, _int8_canonical),
     "quantized": (*_ALWAYS, _int8_canonical, _quantized_has_scale),
     "partitioned": (*_ALWAYS, _int8_canonical, _quantized_has_scale, _has_kernel),
 }
+"""The rules of each stage, from the front-end's graph to the partitions."""
 
 
 def verify(graph: Graph, stage: str) -> None:
-    """Raise VerifyError with everything that breaks the rules of the stage."""
-    broken = [
-        f"{check.__name__.strip('_')}: {text}"
-        for check in STAGES[stage]
-        for text in check(graph)
-    ]
+    """Raise VerifyError with the broken rules of the stage, at most 20 of them."""
+    broken: list[str] = []
+    for check in STAGES[stage]:
+        rule = check.__name__.strip("_")
+        broken += [f"{rule}: {text}" for text in check(graph)]
+
     if broken:
         raise VerifyError(
             f"graph {graph.name} is not a legal {stage} graph:\n  "

@@ -1,5 +1,7 @@
-"""Everything that is known about each operation, said once; importing this package
-registers all of them.
+"""The definitions of all operations; importing this package registers them.
+
+Each module holds a family of operations, and each class all that is known about one:
+its meaning, file formats, kernels, samples and Edge TPU rules (see `edgec.ir.opdef`).
 """
 
 import importlib

@@ -1,8 +1,12 @@
-"""Activation functions with attributes, as further rows of the unary family."""
+"""Activation functions with attributes, as further classes of the unary family.
+
+Semantics: ONNX Clip, LeakyRelu, Elu, Celu, HardSigmoid, Selu and Gelu; TFLite
+RELU_0_TO_1, LEAKY_RELU, ELU and GELU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,9 +32,9 @@ from edgec.ops.unary import ERF, Relu, Relu6, ReluN1To1, Unary
 
 @dataclass(frozen=True)
 class Clamp(Unary):
-    """min(max(x, low), high); None: no bound.
+    """y = min(max(x, low), high); None: no bound.
 
-    The ranges that have a name of their own are imported as that.
+    TFLite's activations have classes of their own (see `of`).
     """
 
     low: float | None = None
@@ -40,155 +44,192 @@ class Clamp(Unary):
     onnx = ("Clip",)
     tflite = ("RELU_0_TO_1",)
     fn = staticmethod(
-        lambda x, low, high: np.clip(x, low, high) if (low, high) != (None, None) else x
+        lambda x, low, high: (
+            np.clip(x, low, high) if (low, high) != (None, None) else x
+        ),
     )
 
     def __post_init__(self) -> None:
-        """Where the bounds are crossed, every element becomes `high`, as ONNX and numpy
-        have it: so `low` is that.
+        """Lower `low` to `high` where the bounds are crossed.
+
+        ONNX and numpy then make every element `high`.
         """
         if self.low is not None and self.high is not None and self.low > self.high:
             object.__setattr__(self, "low", self.high)
 
     def table(self, x: TensorType, y: TensorType) -> Array:
-        """As TFLite's clamping activations."""
+        """Return the int8 table of TFLite's clamping activations."""
         return lut.clamp_table(self.low, self.high, x, y)
 
     def coefficients(self) -> tuple[float, ...]:
-        """No bound is infinity."""
+        """Return both bounds, infinity for a missing one."""
         return (
             -np.inf if self.low is None else self.low,
             np.inf if self.high is None else self.high,
         )
 
     def c(self, op: Op) -> KernelCall:
-        """Integers are clamped as such."""
+        """Return ek_clamp_<type>; plain integers are clamped as such.
+
+        A missing bound is the extreme of the type, by its name in C.
+        """
         x = op.inputs[0]
         y = op.output
-        if y.type.is_quantized or y.type.dtype not in INTEGERS:
+        dtype = y.type.dtype
+        if y.type.is_quantized or dtype not in INTEGERS:
             return super().c(op)
-        unsigned = y.type.dtype in UNSIGNED
-        least = "0" if unsigned else f"{y.type.dtype.upper()}_MIN"
-        most = f"{y.type.dtype.upper()}_MAX"
-        low = least if self.low is None else int(self.low)
-        high = most if self.high is None else int(self.high)
-        bounds = Struct(
-            "ek_unsigned_bounds_t" if unsigned else "ek_bounds_t", low=low, high=high
-        )
-        return KernelCall.of(
-            f"ek_clamp_{plain_suffix(y.type)}", x, y, x.type.size, bounds
-        )
+
+        # The C type of an integer decides its extremes.
+        low: int | str
+        high: int | str
+        is_unsigned = dtype in UNSIGNED
+        if self.low is not None:
+            low = int(self.low)
+        else:
+            low = "0" if is_unsigned else f"{dtype.upper()}_MIN"
+
+        if self.high is not None:
+            high = int(self.high)
+        else:
+            high = f"{dtype.upper()}_MAX"
+
+        ctype = "ek_unsigned_bounds_t" if is_unsigned else "ek_bounds_t"
+        bounds = Struct(ctype, low=low, high=high)
+        kernel = f"ek_clamp_{plain_suffix(y.type)}"
+
+        return KernelCall.of(kernel, x, y, x.type.size, bounds)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Also integers, whose bounds are."""
+        """Yield the samples of unary functions, and integers with integer bounds."""
         yield from super().samples()
         for dtype in INTEGERS:
-            for spec in (
-                cls(3 if dtype in UNSIGNED else -3, 50),
-                cls(None, 7),
-                cls(20, None),
-                cls(),
-            ):
+            lowest = 3 if dtype in UNSIGNED else -3
+            integers = Arg(TensorType((3, 4, 5), dtype))
+            for spec in (cls(lowest, 50), cls(None, 7), cls(20, None), cls()):
                 label = f"{dtype}_{spec.low}_{spec.high}"
-                yield Sample(spec, (Arg(TensorType((3, 4, 5), dtype)),), label=label)
+                yield Sample(spec, (integers,), label=label)
 
     @classmethod
     def of(cls, low: float | None, high: float | None) -> Unary:
-        """The op of this range: one of TFLite's activations where it has one."""
-        named: dict[tuple[float | None, float | None], type[Unary]] = {
+        """Return the op of a range: TFLite's activation if it has one."""
+
+        # TFLite and the Edge TPU have kernels for these ranges.
+        activations: dict[tuple[float | None, float | None], type[Unary]] = {
             (0.0, None): Relu,
             (0.0, 6.0): Relu6,
             (-1.0, 1.0): ReluN1To1,
         }
-        found = named.get((low, high))
-        return found() if found is not None else cls(low, high)
+        activation = activations.get((low, high))
+        if activation is None:
+            return cls(low, high)
+
+        return activation()
 
     @classmethod
     def of_int16(cls, scale: float) -> Clamp:
-        """To the reals that int16 of a scale can be, for what is computed in floats in
-        their place.
+        """Return the clamp to the reals of int16 at a scale.
+
+        It stands for int16 tensors of a file, which are computed as floats.
         """
         return cls(-32768 * scale, 32767 * scale)
 
     @property
     def is_of_int16(self) -> bool:
-        """Whether it came of int16.
+        """Whether it was made by `of_int16`.
 
         No rounding hides it: a scale is a float32, the bounds are doubles.
         """
-        return (
-            self.low is not None
-            and self.high is not None
-            and 0 < self.high / 32767 == self.low / -32768
-        )
+        if self.low is None or self.high is None:
+            return False
+
+        return 0 < self.high / 32767 == self.low / -32768
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Attributes before opset 11, constant inputs after; the extremes of the type
-        are no bounds.
+        """Read Clip: its bounds are attributes before opset 11, inputs from there on.
+
+        The extremes of the element type are no bounds.
         """
         if node.opset < 11:
-            given = [node.attrs.get("min"), node.attrs.get("max")]
-        elif any(
-            v is not None and v.const is None
-            for v in (node.optional(1), node.optional(2))
-        ):
-            return cls._at_run_time(node)
+            bounds = [node.attrs.get("min"), node.attrs.get("max")]
         else:
-            given = [
-                None if v is None else v.item() for v in (node.const(1), node.const(2))
-            ]
+            inputs = (node.optional(1), node.optional(2))
+            if any(v is not None and v.const is None for v in inputs):
+                return cls._at_run_time(node)
+            arrays = (node.const(1), node.const(2))
+            bounds = [None if array is None else array.item() for array in arrays]
+
+        # A bound at the extreme of the type clamps nothing.
         x = node.input(0)
-        if x.type.dtype == "float32":
-            extreme = float(np.finfo(np.float32).max)
-            low, high = (
-                None if v is None or abs(v) >= extreme else float(v) for v in given
-            )
-        else:
-            low, high = (None if v is None else int(v) for v in given)
-            info = np.iinfo(x.type.np_dtype)
-            low = None if low == info.min else low
-            high = None if high == info.max else high
+        low, high = cls._without_extremes(x.type, bounds)
+
         return node.build.add(cls.of(low, high), [x], node.name)
 
     @staticmethod
+    def _without_extremes(
+        x: TensorType,
+        bounds: Sequence[float | None],
+    ) -> tuple[float | None, float | None]:
+        """Return (low, high) in the type of x, None for its extremes."""
+        if x.dtype == "float32":
+            extreme = float(np.finfo(np.float32).max)
+            low, high = (
+                None if bound is None or abs(bound) >= extreme else float(bound)
+                for bound in bounds
+            )
+            return low, high
+
+        # Bounds of integers are integers.
+        info = np.iinfo(x.np_dtype)
+        low, high = (None if bound is None else int(bound) for bound in bounds)
+        if low == info.min:
+            low = None
+
+        if high == info.max:
+            high = None
+
+        return low, high
+
+    @staticmethod
     def _at_run_time(node: OnnxNode) -> Value:
-        """With computed bounds."""
+        """Read Clip with computed bounds, as a maximum and a minimum."""
+        b = node.build
         y = node.input(0)
-        for bound, spec in (
-            (node.optional(1), Maximum()),
-            (node.optional(2), Minimum()),
-        ):
-            y = y if bound is None else node.build.add(spec, [y, bound], node.name)
+        low = node.optional(1)
+        if low is not None:
+            y = b.add(Maximum(), [y, low], node.name)
+
+        high = node.optional(2)
+        if high is not None:
+            y = b.add(Minimum(), [y, high], node.name)
+
         return y
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """RELU_0_TO_1."""
+        """Read RELU_0_TO_1."""
         op.build.write(cls(0.0, 1.0), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Any) -> None:
-        """RELU_0_TO_1 is newer than many interpreters, and no other range has a
-        builtin.
+        """Return None: RELU_0_TO_1 is newer than many interpreters, and TFLite has no builtin for
+        another range.
         """
         return
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """Both bounds, one, none, and bounds that are crossed."""
-        yield from (
-            cls(-0.5, 2.25),
-            cls(None, 1.0),
-            cls(0.3, None),
-            cls(),
-            cls(2.0, -1.0),
-        )
+        """Yield both bounds, one, none, and bounds that are crossed."""
+        yield cls(-0.5, 2.25)
+        yield cls(None, 1.0)
+        yield cls(0.3, None)
+        yield cls()
+        yield cls(2.0, -1.0)
 
 
 @dataclass(frozen=True)
 class LeakyRelu(Unary):
-    """x where x >= 0, else alpha * x."""
+    """y = x where x >= 0, else alpha * x."""
 
     alpha: float = 0.01
 
@@ -199,34 +240,39 @@ class LeakyRelu(Unary):
     fn = staticmethod(lambda x, alpha: np.where(x >= 0, x, x * x.dtype.type(alpha)))
 
     def table(self, x: TensorType, y: TensorType) -> Array:
-        """Fixed point."""
+        """Return the int8 table of TFLite's fixed-point kernel."""
         return lut.leaky_relu_table(self.alpha, x, y)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """alpha is 0.01 when absent."""
-        return node.build.add(
-            cls(float(node.attrs.get("alpha", 0.01))), [node.input(0)], node.name
-        )
+        """Read LeakyRelu, whose alpha is 0.01 when absent."""
+
+        # The default of ONNX.
+        alpha = float(node.attrs.get("alpha", 0.01))
+        return node.build.add(cls(alpha), [node.input(0)], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """alpha is in the options."""
-        op.build.write(cls(float(op.options.alpha)), [op.input(0)], op.outputs)
+        """Read LEAKY_RELU, whose alpha is an option."""
+        spec = cls(float(op.options.alpha))
+        op.build.write(spec, [op.input(0)], op.outputs)
 
     def tflite_options(self) -> tuple[str, dict[str, Any]]:
-        """LeakyReluOptions."""
+        """Return LeakyReluOptions with alpha."""
         return ("LeakyReluOptions", {"alpha": self.alpha})
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """A gentle and a steep slope."""
+        """Yield a gentle, a steep and a negative slope."""
         yield from (cls(0.1), cls(1.5), cls(-0.25))
 
 
 @dataclass(frozen=True)
 class Elu(Unary):
-    """x where x >= 0, else alpha * (e^(rate * x) - 1)."""
+    """y = x where x >= 0, else alpha * (e^(rate * x) - 1).
+
+    ONNX Elu has rate 1; Celu has rate 1 / alpha, so that both branches meet smoothly.
+    """
 
     alpha: float = 1.0
     rate: float = 1.0
@@ -238,35 +284,44 @@ class Elu(Unary):
 
     @staticmethod
     def fn(x: Array, alpha: float, rate: float) -> Array:
-        """Both branches in the type of x."""
+        """Return both branches in the type of x.
+
+        expm1 gets no positive numbers, for which it may overflow.
+        """
+
+        # The coefficients take the type of x.
         t = x.dtype.type
-        return np.where(x >= 0, x, t(alpha) * np.expm1(np.minimum(x, 0) * t(rate)))
+        negative = np.expm1(np.minimum(x, 0) * t(rate))
+
+        return np.where(x >= 0, x, t(alpha) * negative)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """alpha is 1 when absent.
-
-        Celu's branches meet without a bend: its rate is 1 / alpha.
-        """
+        """Read Elu and Celu, whose alpha is 1 when absent."""
         alpha = float(node.attrs.get("alpha", 1.0))
-        if node.op_type == "Celu" and not alpha:
-            raise ValueError("alpha is 0, by which Celu divides")
-        rate = 1 / alpha if node.op_type == "Celu" else 1.0
+        rate = 1.0
+        if node.op_type == "Celu":
+            if not alpha:
+                raise ValueError("alpha is 0, by which Celu divides")
+            rate = 1 / alpha
+
         return node.build.add(cls(alpha, rate), [node.input(0)], node.name)
 
     def to_tflite(self, op: Any) -> Any:
-        """TFLite's alpha and rate are 1."""
-        return super().to_tflite(op) if (self.alpha, self.rate) == (1.0, 1.0) else None
+        """Return ELU; None for other attributes than TFLite's, which are 1."""
+        if (self.alpha, self.rate) != (1.0, 1.0):
+            return None
+        return super().to_tflite(op)
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """TFLite's, another of Elu, and Celu's."""
+        """Yield TFLite's, another of Elu, and one of Celu."""
         yield from (cls(), cls(0.5), cls(2.0, 0.5))
 
 
 @dataclass(frozen=True)
 class HardSigmoid(Unary):
-    """min(max(alpha * x + beta, 0), 1)."""
+    """y = min(max(alpha * x + beta, 0), 1)."""
 
     alpha: float = 0.2
     beta: float = 0.5
@@ -275,26 +330,31 @@ class HardSigmoid(Unary):
     onnx = ("HardSigmoid",)
     fn = staticmethod(
         lambda x, alpha, beta: np.clip(
-            x.dtype.type(alpha) * x + x.dtype.type(beta), 0, 1
+            x.dtype.type(alpha) * x + x.dtype.type(beta),
+            0,
+            1,
         )
     )
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """alpha is 0.2 and beta 0.5 when absent."""
+        """Read HardSigmoid; alpha is 0.2 and beta 0.5 when absent."""
         alpha = float(node.attrs.get("alpha", 0.2))
         beta = float(node.attrs.get("beta", 0.5))
         return node.build.add(cls(alpha, beta), [node.input(0)], node.name)
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """ONNX's and PyTorch's."""
+        """Yield ONNX's and PyTorch's."""
         yield from (cls(), cls(1 / 6, 0.5))
 
 
 @dataclass(frozen=True)
 class Selu(Unary):
-    """gamma * x where x > 0, else gamma * alpha * (e^x - 1)."""
+    """y = gamma * x where x > 0, else gamma * alpha * (e^x - 1).
+
+    Klambauer et al. 2017, arXiv:1706.02515.
+    """
 
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
@@ -304,25 +364,32 @@ class Selu(Unary):
 
     @staticmethod
     def fn(x: Array, alpha: float, gamma: float) -> Array:
-        """Both branches in the type of x."""
+        """Return both branches in the type of x.
+
+        expm1 gets no positive numbers, for which it may overflow.
+        """
+
+        # The coefficients take the type of x.
         t = x.dtype.type
-        return np.asarray(
-            t(gamma) * np.where(x > 0, x, t(alpha) * np.expm1(np.minimum(x, 0)))
-        )
+        negative = t(alpha) * np.expm1(np.minimum(x, 0))
+
+        return np.asarray(t(gamma) * np.where(x > 0, x, negative))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Attributes with ONNX's defaults."""
-        given = [
-            float(node.attrs.get(name, default))
-            for name, default in (("alpha", cls.alpha), ("gamma", cls.gamma))
-        ]
-        return node.build.add(cls(*given), [node.input(0)], node.name)
+        """Read Selu, whose attributes have defaults in ONNX."""
+        alpha = float(node.attrs.get("alpha", cls.alpha))
+        gamma = float(node.attrs.get("gamma", cls.gamma))
+        return node.build.add(cls(alpha, gamma), [node.input(0)], node.name)
 
 
 @dataclass(frozen=True)
 class Gelu(Unary):
-    """x times the normal distribution function of x, or its tanh approximation."""
+    """y = x Φ(x), with the normal distribution function Φ or its tanh approximation.
+
+    Φ(x) = (1 + erf(x / √2)) / 2, about (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Hendrycks &
+    Gimpel 2016, arXiv:1606.08415.
+    """
 
     approximate: bool = False
 
@@ -333,44 +400,45 @@ class Gelu(Unary):
 
     @staticmethod
     def fn(x: Array, approximate: bool) -> Array:
-        """Both forms."""
-        half = x.dtype.type(0.5)
+        """Return the function in the type of x."""
+
+        # The coefficients take the type of x.
         t = x.dtype.type
-        if approximate:
-            return np.asarray(
-                half
-                * x
-                * (1 + np.tanh(t(np.sqrt(2 / np.pi)) * (x + t(0.044715) * x * x * x)))
-            )
-        return np.asarray(half * x * (1 + ERF(x * t(np.sqrt(0.5)))))
+        half = t(0.5)
+        if not approximate:
+            distribution = 1 + ERF(x * t(np.sqrt(0.5)))
+            return np.asarray(half * x * distribution)
+
+        cubic = x + t(0.044715) * x * x * x
+        distribution = 1 + np.tanh(t(np.sqrt(2 / np.pi)) * cubic)
+
+        return np.asarray(half * x * distribution)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """`approximate` is "none" or "tanh"."""
-        return node.build.add(
-            cls(node.attrs.get("approximate", "none") == "tanh"),
-            [node.input(0)],
-            node.name,
-        )
+        """Read Gelu, whose attribute `approximate` is "none" or "tanh"."""
+        approximate = node.attrs.get("approximate", "none") == "tanh"
+        return node.build.add(cls(approximate), [node.input(0)], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """`approximate` is in the options."""
-        op.build.write(cls(bool(op.options.approximate)), [op.input(0)], op.outputs)
+        """Read GELU, whose approximation is an option."""
+        spec = cls(bool(op.options.approximate))
+        op.build.write(spec, [op.input(0)], op.outputs)
 
     def tflite_options(self) -> tuple[str, dict[str, Any]]:
-        """GeluOptions."""
+        """Return GeluOptions with the approximation."""
         return ("GeluOptions", {"approximate": self.approximate})
 
     def kernel(self) -> str:
-        """Each form has a kernel."""
+        """Return the kernel of the form."""
         return "gelu_tanh" if self.approximate else "gelu"
 
     def coefficients(self) -> tuple[float, ...]:
-        """None beside the form."""
+        """Return nothing: each form has a kernel of its own."""
         return ()
 
     @classmethod
     def variants(cls) -> Iterator[Unary]:
-        """Both forms."""
+        """Yield both forms."""
         yield from (cls(False), cls(True))

@@ -62,14 +62,21 @@ class _ArgExtreme(OpDef):
         """
         if self.dtype not in ("int32", "int64"):
             raise ValueError(f"places of type {self.dtype}; edgec has int32 and int64")
+
         if not 0 <= self.axis < x[0].rank or x[0].shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {x[0]}")
+
+        # The axis is dropped.
         shape = list(x[0].shape)
         del shape[self.axis]
+
         return (TensorType(tuple(shape), self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.argmax of the elements, with their sign for the smallest.
 
@@ -81,11 +88,14 @@ class _ArgExtreme(OpDef):
         else:
             score = self.sign * data.astype(np.int64)
 
+        # The last of equal elements is the first of the reversed ones.
         if self.last:
             score = np.flip(score, self.axis)
+
         place = np.asarray(np.argmax(score, self.axis))
         if self.last:
             place = data.shape[self.axis] - 1 - place
+
         return [place.astype(self.dtype)]
 
     def _float_score(self, data: Array) -> Array:
@@ -101,6 +111,7 @@ class _ArgExtreme(OpDef):
 
         starts_with_nan = np.take(is_nan, [0], self.axis)
         places: Array = np.indices(is_nan.shape, sparse=True)[self.axis]
+
         return np.asarray(np.where(starts_with_nan, places == 0, is_best))
 
     @classmethod
@@ -112,11 +123,15 @@ class _ArgExtreme(OpDef):
         x = node.input(0)
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         is_last = bool(node.attrs.get("select_last_index", 0))
+
+        # The op drops the axis.
         y = node.build.add(cls(axis, last=is_last), [x], node.name)
         if not node.attrs.get("keepdims", 1):
             return y
+
         shape = list(x.type.shape)
         shape[axis] = 1
+
         return node.build.add(Reshape(tuple(shape)), [y], node.name)
 
     @classmethod
@@ -138,10 +153,14 @@ class _ArgExtreme(OpDef):
         """
         if self.last:
             return None
+
         x = op.inputs[0]
+
+        # TFLite has the type of the indices as an option.
         options = (self.options, {"outputType": _TFLITE_TYPES[self.dtype]})
         version = 2 if x.type.dtype == "int8" else 1
         axis = np.array(self.axis, np.int32)
+
         return TfliteCode(self.tflite[0], options, version, (x, axis))
 
     def c(self, op: Op) -> KernelCall:
@@ -157,6 +176,7 @@ class _ArgExtreme(OpDef):
             last=self.last,
         )
         kernel = f"ek_arg_{suffix(x)}_{suffix(y)}"
+
         return KernelCall.of(kernel, op.inputs[0], op.output, dims)
 
     @classmethod

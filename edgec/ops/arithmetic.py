@@ -46,7 +46,12 @@ class _Extremum(Binary):
     edgetpu: ClassVar[bool] = True
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compare the integers (reference/maximum_minimum.h of TFLite)."""
         return np.asarray(type(self).fn(a, b))
@@ -59,6 +64,7 @@ class _Extremum(Binary):
         quants = {value.type.quant for value in (*op.inputs, op.output)}
         if len(quants) > 1:
             return f"{len(quants)} different scales"
+
         return None
 
 
@@ -97,7 +103,10 @@ class SquaredDifference(Binary):
     fn = staticmethod(lambda a, b: np.square(a - b))
 
     def _scales(
-        self, a: TensorType, b: TensorType, y: TensorType
+        self,
+        a: TensorType,
+        b: TensorType,
+        y: TensorType,
     ) -> list[tuple[int, int]]:
         """Return the fixed-point multipliers of a, of b and of the result.
 
@@ -105,12 +114,20 @@ class SquaredDifference(Binary):
         input scale.
         """
         twice = 2.0 * max(a.scale, b.scale)
+
+        # A square of differences is in units of the square of the scale.
         result = twice * twice / ((1 << (2 * SQUARE_HEADROOM)) * y.scale)
         reals = (a.scale / twice, b.scale / twice, result)
+
         return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute the difference at a common scale, and its square, in fixed point.
 
@@ -125,6 +142,7 @@ class SquaredDifference(Binary):
         squared = np.square(left - right)
         scaled: Array = multiply_by_quantized_multiplier(squared, *y_multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
+
         return result
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
@@ -143,6 +161,8 @@ def _power(a: Array, b: Array) -> Array:
     """
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
+
+    # onnxruntime computes integer powers in double.
     power = np.power(a.astype(np.float64), b.astype(np.float64))
     whole = np.trunc(power)
 
@@ -150,6 +170,7 @@ def _power(a: Array, b: Array) -> Array:
     info = np.iinfo(a.dtype)
     is_inside = (whole >= info.min) & (whole < float(info.max) + 1)
     integers = np.where(is_inside, whole, 0).astype(a.dtype)
+
     return np.where(is_inside, integers, 0)
 
 
@@ -176,6 +197,8 @@ class Pow(Binary):
         b = node.build
         x = node.input(0)
         y = node.input(1)
+
+        # The result has the type of the base.
         dtype = x.type.dtype
         if y.const is not None and _is_exact(y.const, dtype):
             if y.type.dtype != dtype:
@@ -187,6 +210,7 @@ class Pow(Binary):
         z = b.add(cls(), [x, y], node.name)
         if z.type.dtype == dtype:
             return z
+
         return b.add(Cast(dtype), [z], node.name)
 
 
@@ -221,6 +245,8 @@ class Atan2(Binary):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return ATAN2, which does not broadcast; None where it would have to."""
+
+        # TFLite's kernel takes equal shapes.
         a, b = op.inputs
         if a.type.shape != b.type.shape:
             return None
@@ -263,6 +289,8 @@ def _remainder(a: Array, b: Array) -> Array:
     """Return the remainder with the sign of a; of integers by 0 it is 0."""
     if a.dtype.kind == "f":
         return np.asarray(np.fmod(a, b))
+
+    # C leaves the remainder by 0 undefined.
     divisor = np.where(b == 0, b.dtype.type(1), b)
     return np.where(b == 0, 0, np.fmod(a, divisor))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +38,7 @@ from edgec.ops.binary_scales import (
     product_multiplier,
     scaled_struct,
 )
+from edgec.ops.broadcast_dims import broadcast, walk
 from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
@@ -54,9 +54,6 @@ HEADROOM = 20
 """Bits by which TFLite's int8 add and sub shift both inputs to the left before they are
 brought to one scale.
 """
-
-MAX_DIMS = 6
-"""Dimensions of the struct ek_nd_t."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +87,20 @@ class Binary(OpDef):
         a, b = x
         if a.dtype != b.dtype:
             raise ValueError(f"operands have types {a} and {b}")
+
         shape = np.broadcast_shapes(a.shape, b.shape)
         walk(shape, a.shape, b.shape)
 
+        # Ops with one scale for all have it from their inputs.
         quant = a.quant if self.quant is QuantRule.SAME else None
+
         return (TensorType(shape, a.dtype, quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors."""
         y_type = yt[0]
@@ -110,10 +113,16 @@ class Binary(OpDef):
         b = x[1].astype(np.int32)
         y = self.ref_s8(a, b, xt[0], xt[1], y_type)
         low, high = self.clamp(y_type)
+
         return [np.clip(y, low, high).astype(y_type.np_dtype)]
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Return the int8 results before the clamp, from int8 operands as int32."""
         raise NotImplementedError(f"{self.kind} has no int8 form")
@@ -125,6 +134,8 @@ class Binary(OpDef):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
         """Read the node, as a chain of ops when it has more than two inputs."""
+
+        # Sum, Max and Min take any number of inputs in ONNX.
         y = node.input(0)
         for i in range(1, len(node.inputs)):
             y = node.build.add(cls(), [y, node.input(i)], node.name)
@@ -144,7 +155,9 @@ class Binary(OpDef):
         is_plain_8_bit = x.dtype in ("int8", "uint8") and x.quant is None
         if not self.tflite or x.dtype not in self.tflite_types or is_plain_8_bit:
             return None
+
         options = (self.options, self.tflite_fields(op))
+
         return TfliteCode(self.tflite[0], options, self.tflite_version(op))
 
     def tflite_fields(self, op: Op) -> dict[str, int]:
@@ -164,6 +177,8 @@ class Binary(OpDef):
         a = op.inputs[0].type
         b = op.inputs[1].type
         y = op.output.type
+
+        # Comparisons have a bool output of operands of any type.
         if y.is_quantized:
             type_name = kernel_suffix(a, getattr(self, "even", False))
             last = self.c_requant(a, b, y)
@@ -175,6 +190,7 @@ class Binary(OpDef):
         dims = broadcast(y, a=a, b=b)
         if last is None:
             return KernelCall.of(kernel, *op.inputs, op.output, dims)
+
         return KernelCall.of(kernel, *op.inputs, op.output, dims, last)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
@@ -217,71 +233,6 @@ class Binary(OpDef):
             yield Sample(cls(), (Arg(a), Arg(b)), y_quant, f"{label}_s8")
 
 
-def walk(
-    shape: tuple[int, ...], *inputs: tuple[int, ...]
-) -> tuple[list[int], list[list[int]]]:
-    """Return six dimensions of a dense output, and each input's element strides along
-    them.
-
-    shape: of the output. inputs: shapes that broadcast to it. A stride is 0 where the
-    input is broadcast. Dimensions of 1 are dropped, and neighbours merged where every
-    input allows it. Raises ValueError when more than six remain.
-    """
-    strides = [_broadcast_strides(input_shape, len(shape)) for input_shape in inputs]
-    groups = _merged_dims(shape, strides)
-    if len(groups) > MAX_DIMS:
-        raise ValueError(
-            f"{len(groups)} dimensions are broadcast independently; edgec compiles up to 6"
-        )
-
-    # The kernel has a fixed number of loops: the outer ones run once.
-    missing = MAX_DIMS - len(groups)
-    groups = [(1, [0] * len(inputs))] * missing + groups
-    dims = [size for size, _ in groups]
-    by_input = [[steps[i] for _, steps in groups] for i in range(len(inputs))]
-    return dims, by_input
-
-
-def _merged_dims(
-    shape: tuple[int, ...], strides: Sequence[list[int]]
-) -> list[tuple[int, list[int]]]:
-    """Return (size, stride of each input) of the output's dimensions, merged."""
-    groups: list[tuple[int, list[int]]] = []
-    for axis, size in enumerate(shape):
-        if size == 1:
-            continue
-        steps = [input_strides[axis] for input_strides in strides]
-
-        # Two dimensions are one when the outer step passes over the inner dimension in
-        # every input.
-        if groups and groups[-1][1] == [size * step for step in steps]:
-            outer_size, _ = groups[-1]
-            groups[-1] = (outer_size * size, steps)
-        else:
-            groups.append((size, steps))
-    return groups
-
-
-def _broadcast_strides(shape: tuple[int, ...], rank: int) -> list[int]:
-    """Return the element strides of a dense tensor broadcast to a rank."""
-    dims = (1,) * (rank - len(shape)) + shape
-    strides: list[int] = []
-    for axis, size in enumerate(dims):
-        strides.append(0 if size == 1 else prod(dims[axis + 1 :]))
-    return strides
-
-
-def broadcast(y: TensorType, **inputs: TensorType) -> Struct:
-    """Return ek_nd_t: the output's dimensions, and the element strides of each input.
-
-    inputs: types by the name of the struct's field.
-    """
-    shapes = [t.shape for t in inputs.values()]
-    dims, strides = walk(y.shape, *shapes)
-    fields = dict(zip(inputs, strides, strict=True))
-    return Struct("ek_nd_t", dim=dims, **fields)
-
-
 @dataclass(frozen=True)
 class Fused(Binary):
     """A binary op with a fused activation: y = act(fn(a, b)).
@@ -293,12 +244,16 @@ class Fused(Binary):
     act: str = "none"
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the op; float results are clamped here, int8 ones already are."""
         y = super().ref(x, xt, yt)
         if yt[0].dtype != "float32":
             return y
+
         return [clamp_float(y[0], self.act)]
 
     def clamp(self, y: TensorType) -> tuple[int, int]:
@@ -329,6 +284,8 @@ class Fused(Binary):
         real = TensorType((2, 3, 5))
         quantized = real.with_quant(Quant.per_tensor(0.05, 4), "int8")
         output_quant = Quant.per_tensor(0.06, -2)
+
+        # The first activation is none.
         for act in TFLITE_ACTIVATIONS[1:]:
             yield Sample(cls(act), (Arg(real), Arg(real)), label=act)
             if cls.quant is not QuantRule.FLOAT:
@@ -377,7 +334,10 @@ class Additive(OrtBinary):
     edgetpu: ClassVar[bool] = True
 
     def _scales(
-        self, a: TensorType, b: TensorType, y: TensorType
+        self,
+        a: TensorType,
+        b: TensorType,
+        y: TensorType,
     ) -> list[tuple[int, int]]:
         """Return the fixed-point multipliers of a, of b and of the result.
 
@@ -385,12 +345,20 @@ class Additive(OrtBinary):
         input scale.
         """
         twice = 2.0 * max(a.scale, b.scale)
+
+        # The result is shifted back by the headroom.
         result = twice / ((1 << HEADROOM) * y.scale)
         reals = (a.scale / twice, b.scale / twice, result)
+
         return [quantize_multiplier(real) for real in reals]
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute the sum or difference in fixed point, or with `even` in float32.
 
@@ -407,9 +375,12 @@ class Additive(OrtBinary):
         b_steps = (b - bt.zero_point) << HEADROOM
         left = multiply_by_quantized_multiplier(a_steps, *a_multiplier)
         right = multiply_by_quantized_multiplier(b_steps, *b_multiplier)
+
+        # Sum or difference.
         total = np.asarray(type(self).fn(left, right))
         scaled: Array = multiply_by_quantized_multiplier(total, *y_multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
+
         return result
 
     def _linear(self, a: TensorType, b: TensorType, y: TensorType) -> Linear:
@@ -423,6 +394,7 @@ class Additive(OrtBinary):
         if self.even:
             fields = asdict(self._linear(a, b, y))
             return Struct("ek_linear_t", **fields, low=low, high=high)
+
         return scaled_struct(self._scales(a, b, y), (a, b, y), (low, high))
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -447,9 +419,12 @@ class Add(Additive):
         if op.name == "ADD":
             super().from_tflite(op)
             return
+
+        # ADD_N has no activation.
         total, *others, last = op.present()
         for other in others:
             total = op.build.add(cls(), [total, other], op.outputs[0].name)
+
         op.build.write(cls(), [total, last], op.outputs)
 
 
@@ -478,7 +453,12 @@ class Mul(OrtBinary):
     edgetpu: ClassVar[bool] = True
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute the product in fixed point, or with `even` in float32.
 
@@ -486,6 +466,8 @@ class Mul(OrtBinary):
         tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero point
         of the file before it rounds.
         """
+
+        # The product of two centred int8 numbers has 18 bits.
         product = (a - at.zero_point) * (b - bt.zero_point)
         if self.even:
             zero_point = np.float32(yt.zero_point + self.shift)
@@ -496,6 +478,7 @@ class Mul(OrtBinary):
         multiplier = product_multiplier(at, bt, yt)
         scaled = multiply_by_quantized_multiplier(product, *multiplier)
         result: Array = scaled + np.int32(yt.zero_point)
+
         return result
 
     @edgetpu_rule(fix="multiply before the tensor is flattened to one row")
@@ -506,7 +489,9 @@ class Mul(OrtBinary):
         y = op.output.type
         if not one_row(y):
             return None
+
         seen = f"output {list(y.shape)} has {y.size} elements"
+
         return within(y.size, ONE_ROW_MAPPED, None, seen)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
@@ -522,7 +507,9 @@ class Mul(OrtBinary):
         if self.even:
             scale = float(even_factor(a, b, y))
             return Struct("ek_real_mul_t", **common, scale=scale, shift=self.shift)
+
         multiplier, shift = product_multiplier(a, b, y)
+
         return Struct("ek_mul_t", **common, mul=multiplier, shift=shift)
 
 
@@ -533,12 +520,14 @@ def _div(a: Array, b: Array) -> Array:
     """
     if a.dtype.kind == "f":
         return np.asarray(a / b)
+
     divisor = np.where(b == 0, b.dtype.type(1), b)
 
     # numpy's quotient is rounded down: one more where it is negative and inexact.
     is_negative = (a < 0) != (divisor < 0)
     is_inexact = a % divisor != 0
     quotient = a // divisor + (is_inexact & is_negative)
+
     return np.where(b == 0, 0, quotient)
 
 
@@ -551,6 +540,7 @@ class Division(Binary):
         yield from super().samples()
         signed = np.array([-7, -2, -1, 1, 2, 3])
         for dtype in INTEGERS:
+            # Unsigned types have no negative divisors.
             divisors = signed if dtype.startswith("i") else np.abs(signed)
             divisor = Arg(TensorType((6,), dtype), True, divisors.astype(dtype))
             dividend = Arg(TensorType((2, 50, 6), dtype))

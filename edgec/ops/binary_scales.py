@@ -35,7 +35,12 @@ class Linear:
 
     @classmethod
     def of_scales(
-        cls, a: TensorType, b: TensorType, y: TensorType, sign: int, shift: int
+        cls,
+        a: TensorType,
+        b: TensorType,
+        y: TensorType,
+        sign: int,
+        shift: int,
     ) -> Linear:
         """Return the function for the scales of a + sign * b.
 
@@ -53,6 +58,7 @@ class Linear:
         a_offset = np.float64(a_ratio) * np.float64(a_zero)
         offset = np.float32(a_offset + sign * b_offset)
         rest = float(np.float32(y_zero - offset))
+
         return cls(float(a_ratio), sign * float(b_ratio), rest, shift)
 
     def of(self, u: Array, v: Array) -> Array:
@@ -62,8 +68,11 @@ class Linear:
         """
         u_file = (u + self.shift).astype(np.float64)
         v_file = (v + self.shift).astype(np.float64)
+
+        # Each fused multiply-add rounds once, as its double is exact.
         inner = (self.b * v_file + self.rest).astype(np.float32)
         outer = (self.a * u_file + inner).astype(np.float32)
+
         return np.asarray(outer)
 
 
@@ -77,8 +86,11 @@ def fits_litert(op: Op, scales: Callable[..., list[tuple[int, int]]]) -> bool:
     y = op.output.type
     if not y.is_quantized:
         return True
+
+    # The shift of a multiplier below one is not positive.
     multipliers = scales(*(v.type for v in op.inputs), y)
     _, shift = multipliers[-1]
+
     return shift <= 0
 
 
@@ -95,6 +107,7 @@ def scaled_struct(
     a_scale, b_scale, y_scale = scales
     a, b, y = types
     low, high = clamp
+
     return Struct(
         "ek_add_t",
         a_zero=a.zero_point,
@@ -122,6 +135,7 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
 def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
     """Return scale_a * scale_b / scale_y in float32 steps, at most float32's largest."""
     with np.errstate(over="ignore"):
+        # Damaged scales may overflow.
         product = np.float32(a.scale) * np.float32(b.scale)
         factor = np.float32(product / np.float32(y.scale))
     return min(factor, np.finfo(np.float32).max)

@@ -34,6 +34,7 @@ class _OfIntegers(Binary):
         """
         if x[0].dtype not in self.sampled:
             raise ValueError(f"{self.kind} takes {', '.join(self.sampled)}, not {x[0]}")
+
         return super().infer(*x)
 
 
@@ -78,7 +79,9 @@ def _shifted(a: Array, b: Array, shift: Any) -> Array:
     # Operands keep their type: numpy would make int64 and uint64 float64.
     is_minus_one = (a < 0) & (shift is np.right_shift)
     beyond = np.where(is_minus_one, -1, 0).astype(a.dtype)
+
     distance = np.where(is_inside, b, 0).astype(a.dtype)
+
     return np.where(is_inside, shift(a, distance), beyond)
 
 
@@ -93,6 +96,8 @@ class ShiftLeft(_OfIntegers):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read BitShift, whose direction is an attribute."""
+
+        # One operator of ONNX has both directions.
         specs = {"LEFT": ShiftLeft, "RIGHT": ShiftRight}
         spec = specs[node.attrs["direction"]]()
         return node.build.add(spec, [node.input(0), node.input(1)], node.name)
@@ -135,6 +140,7 @@ class _Predicate(Unary):
         """
         if x[0].dtype != "float32":
             raise ValueError(f"{self.kind} takes floats, not {x[0]}")
+
         return (TensorType(x[0].shape, "bool"),)
 
     @classmethod

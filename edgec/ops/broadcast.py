@@ -63,10 +63,12 @@ class Tile(OpDef):
         if len(self.repeats) != rank or min(self.repeats, default=0) < 0:
             raise ValueError(f"repeats {list(self.repeats)} do not fit {x[0]}")
 
+        # Each repeated axis takes two dimensions of the kernel's gather.
         merge_dims(*self._gather_dims(x[0]))
 
         sizes = zip(x[0].shape, self.repeats, strict=True)
         shape = tuple(size * repeat for size, repeat in sizes)
+
         return (x[0].with_shape(shape),)
 
     def _gather_dims(self, x: TensorType) -> tuple[list[int], list[int]]:
@@ -81,10 +83,14 @@ class Tile(OpDef):
         for repeat, size, stride in axes:
             dims += [repeat, size]
             strides += [0, stride if size > 1 else 0]
+
         return dims, strides
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.tile."""
         return [np.tile(x[0], self.repeats)]
@@ -103,6 +109,7 @@ class Tile(OpDef):
         sizes = ints(node.const(1))
         assert sizes is not None
 
+        # Expand gives a shape, Tile the repeats.
         if node.op_type == "Expand":
             shape = np.broadcast_shapes(x.type.shape, tuple(sizes))
             return broadcast_to(node.build, x, shape, node.name)
@@ -114,6 +121,7 @@ class Tile(OpDef):
             leading = tuple(r if i < 2 else 1 for i, r in enumerate(repeats))
             x = node.build.add(cls(leading), [x], node.name)
             repeats = [1, 1, *repeats[2:]]
+
         return node.build.add(cls(tuple(repeats)), [x], node.name)
 
     @classmethod
@@ -123,6 +131,7 @@ class Tile(OpDef):
         out = op.outputs[0]
         shape = out.type.shape
 
+        # BROADCAST_TO may add axes at the front, as numpy does.
         same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
         if same_rank != x.type.shape:
             x = op.build.add(Reshape(same_rank), [x], f"{out.name}_rank")
@@ -153,11 +162,14 @@ class Tile(OpDef):
             quantized = Arg(TensorType(shape, "int8", quant))
             yield Sample(cls(repeats), (real,), label=label)
             yield Sample(cls(repeats), (quantized,), label=f"{label}_s8")
+
         yield Sample(cls((3,)), (Arg(TensorType((2,), "int64")),), label="s64")
 
     @edgetpu_rule(fix=None)
     def _one_pixel(self, op: Op) -> str | None:
         """TILE: one pixel over an image, the only form that was seen mapped."""
+
+        # An image is [1, height, width, channels].
         x = op.inputs[0].type.shape
         if len(x) == 4 and x[1:3] == (1, 1) and self.repeats[0] == self.repeats[3] == 1:
             return None
@@ -176,6 +188,7 @@ def _repeats(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
         if remainder:
             raise ValueError(f"{list(shape)} does not repeat to {list(target)}")
         repeats.append(target_size // size if size else 1)
+
     return tuple(repeats)
 
 

@@ -71,7 +71,10 @@ class Cast(OpDef):
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the conversion: towards zero, and not-a-number becomes 0.
 
@@ -80,10 +83,12 @@ class Cast(OpDef):
         data = x[0]
         if self.dtype == "bool":
             return [data != 0]
+
         if data.dtype.kind != "f" or self.dtype.startswith("float"):
             with np.errstate(over="ignore"):
                 return [data.astype(self.dtype)]
 
+        # C leaves a cast of a float that does not fit undefined.
         info = np.iinfo(self.dtype)
         whole = np.trunc(data.astype(np.float64))
         whole = np.nan_to_num(whole, nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -93,6 +98,7 @@ class Cast(OpDef):
         is_largest = saturated >= float(info.max)
         y = np.where(is_largest, 0, saturated).astype(self.dtype)
         y[is_largest] = info.max
+
         return [y]
 
     @classmethod
@@ -109,8 +115,10 @@ class Cast(OpDef):
             name = TensorProto.DataType.Name(node.attrs["to"]).lower()
             raise ValueError(f"the element type {name} is not supported")
 
+        # Casts between kinds of floats, all float32 here, are no op.
         if x.type.dtype == dtype:
             return x
+
         return node.build.add(cls(dtype), [x], node.name)
 
     @classmethod
@@ -126,11 +134,15 @@ class Cast(OpDef):
             wide = b.add(Cast("int32"), [x], f"{x.name}_int32")
             shift = b.const(np.array(128, np.int32), "shift")
             x = b.add(Add(), [wide, shift], f"{x.name}_uint8")
+
+        # The declared tensors have the types.
         op.ignore("inDataType", "outDataType")
         b.write(cls(y.type.dtype), [x], [y])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return CAST; None for types that LiteRT's kernel does not take."""
+
+        # LiteRT's kernel does not take these.
         missing = {"float16", "float64", "uint16", "uint32", "uint64"}
         if {op.inputs[0].type.dtype, self.dtype} & missing:
             return None
@@ -140,6 +152,7 @@ class Cast(OpDef):
         """Return ek_cast, which is one kernel for all pairs of types."""
         x = op.inputs[0]
         y = op.output
+
         return KernelCall.of(
             "ek_cast",
             x,

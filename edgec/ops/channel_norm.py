@@ -78,12 +78,17 @@ class L2Norm(OpDef):
         """Return the type of x, with the prescribed scale in int8."""
         if x[0].rank == 0:
             raise ValueError(f"{x[0]} has no axis")
+
         real_types(self, x[0])
         quant = self.fixed_quant() if x[0].dtype == "int8" else None
+
         return (x[0].with_quant(quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the norm in float32, or the inverse norm in fixed point.
 
@@ -102,9 +107,11 @@ class L2Norm(OpDef):
         multiplier = np.array([m for m, _ in inverses], np.int32)[:, None]
         shift = np.array([s for _, s in inverses], np.int32)[:, None]
 
+        # Either the operand or the result is shifted by 7 bits.
         bits = self._operand_bits()
         final_shift = shift + OUTPUT_SHIFT - bits
         y = multiply_by_quantized_multiplier(centred << bits, multiplier, final_shift)
+
         return [np.clip(y, -128, 127).astype(np.int8).reshape(xt[0].shape)]
 
     def _operand_bits(self) -> int:
@@ -125,8 +132,11 @@ class L2Norm(OpDef):
         spec = cls(eps=1e-30)
         if axis == rank - 1:
             return b.add(spec, [x], node.name)
+
+        # The op works along the last axis.
         order = (*(i for i in range(rank) if i != axis), axis)
         y = b.add(spec, [transpose(b, x, order)], node.name)
+
         return transpose(b, y, tuple(order.index(i) for i in range(rank)))
 
     @classmethod
@@ -156,6 +166,7 @@ class L2Norm(OpDef):
             zero=x.zero_point if x.dtype == "int8" else 0,
             bits=self._operand_bits(),
         )
+
         return KernelCall.of(f"ek_l2_norm_{suffix(x)}", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -187,6 +198,7 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
     while value >= 1 << 29:
         value //= 4
         shift += 1
+
     pairs = (31 - value.bit_length()) // 2 - 1
     shift -= pairs
     scaled = value << 2 * pairs
@@ -203,6 +215,7 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
     multiplier = int(multiply(root, _HALF_SQRT_2))
     if shift < 0:
         return multiplier << -shift, 0
+
     return multiplier, -shift
 
 
@@ -240,15 +253,21 @@ class LocalResponseNorm(OpDef):
         """
         if x[0].rank == 0:
             raise ValueError("a number has no channels")
+
         if self.before < 0 or self.before + self.after + 1 < 0:
             raise ValueError(
                 f"a neighbourhood of {self.before} channels before and {self.after} after"
             )
+
         real_types(self, x[0], int8=False)
+
         return (x[0],)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the sums in double, with zeros beyond the first and last channel."""
         channels = xt[0].shape[-1]
@@ -256,10 +275,13 @@ class LocalResponseNorm(OpDef):
         borders.append((self.before, max(0, self.after)))
         squares = np.pad(x[0].astype(np.float64) ** 2, borders)
 
+        # One shifted copy of the squares for each neighbour.
         total = np.zeros(x[0].shape)
         for first in range(self.before + self.after + 1):
             total = total + squares[..., first : first + channels]
+
         divisor = (self.bias + self.alpha * total) ** self.beta
+
         return [(x[0] / divisor).astype(_F)]
 
     @classmethod
@@ -272,6 +294,8 @@ class LocalResponseNorm(OpDef):
         attrs = node.attrs
         size = attrs["size"]
         before = (size - 1) // 2
+
+        # Channels are last here and on axis 1 in ONNX.
         spec = cls(
             before=before,
             after=size - 1 - before,
@@ -279,6 +303,7 @@ class LocalResponseNorm(OpDef):
             beta=attrs.get("beta", 0.75),
             bias=attrs.get("bias", 1.0),
         )
+
         return channels_last(node, spec, [])
 
     @classmethod
@@ -305,6 +330,7 @@ class LocalResponseNorm(OpDef):
         """
         if self.after != self.before - 1 or op.output.type.rank != 4:
             return None
+
         fields = {
             "radius": self.before,
             "bias": self.bias,
@@ -312,6 +338,7 @@ class LocalResponseNorm(OpDef):
             "beta": self.beta,
         }
         options = ("LocalResponseNormalizationOptions", fields)
+
         return TfliteCode("LOCAL_RESPONSE_NORMALIZATION", options)
 
     def c(self, op: Op) -> KernelCall:
@@ -328,6 +355,7 @@ class LocalResponseNorm(OpDef):
             beta=self.beta,
             bias=self.bias,
         )
+
         return KernelCall.of("ek_lrn_f32", op.inputs[0], op.output, spec)
 
     @classmethod

@@ -27,7 +27,8 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.binary import Binary, walk
+from edgec.ops.binary import Binary
+from edgec.ops.broadcast_dims import walk
 from edgec.ops.common import INTEGERS, suffix
 from edgec.ops.unary import Unary
 
@@ -47,7 +48,10 @@ class Compare(Binary):
         """
         if x[0].is_quantized:
             raise ValueError(f"comparison of quantized {x[0]} is not supported")
+
+        # The operands must broadcast.
         (y,) = super().infer(*x)
+
         return (TensorType(y.shape, "bool"),)
 
 
@@ -78,6 +82,7 @@ def _row(
         "__module__": __name__,
         **fields,
     }
+
     return dataclass(frozen=True)(type(name, (base,), body))
 
 
@@ -93,7 +98,12 @@ LessEqual = _row(
     tflite=("LESS_EQUAL",),
 )
 Greater = _row(
-    Compare, "greater", np.greater, "a > b.", onnx=("Greater",), tflite=("GREATER",)
+    Compare,
+    "greater",
+    np.greater,
+    "a > b.",
+    onnx=("Greater",),
+    tflite=("GREATER",),
 )
 GreaterEqual = _row(
     Compare,
@@ -118,6 +128,7 @@ class Logical(Compare):
         """
         if x[0].dtype != "bool":
             raise ValueError(f"{self.kind} takes bool, not {x[0]}")
+
         return super().infer(*x)
 
 
@@ -138,7 +149,11 @@ LogicalOr = _row(
     tflite=("LOGICAL_OR",),
 )
 LogicalXor = _row(
-    Logical, "logical_xor", np.logical_xor, "Either, not both.", onnx=("Xor",)
+    Logical,
+    "logical_xor",
+    np.logical_xor,
+    "Either, not both.",
+    onnx=("Xor",),
 )
 
 
@@ -160,6 +175,7 @@ class LogicalNot(Unary):
         """
         if x[0].dtype != "bool":
             raise ValueError(f"logical_not takes bool, not {x[0]}")
+
         return (TensorType(x[0].shape, "bool"),)
 
     @classmethod
@@ -189,16 +205,22 @@ class Where(OpDef):
         condition, a, b = x
         if condition.dtype != "bool" or a.dtype != b.dtype:
             raise ValueError(f"cannot choose by {condition} between {a} and {b}")
+
         if a.is_quantized and a.quant != b.quant:
             raise ValueError("the choices have different scales")
 
+        # The condition broadcasts as well.
         shapes = [t.shape for t in x]
         shape = np.broadcast_shapes(*shapes)
         walk(shape, *shapes)
+
         return (TensorType(shape, a.dtype, a.quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.where."""
         return [np.where(*x).astype(yt[0].np_dtype)]
@@ -221,6 +243,7 @@ class Where(OpDef):
             raise ValueError(
                 f"one condition for each row ({condition}) is not supported"
             )
+
         op.build.write(cls(), op.present(), op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -232,6 +255,7 @@ class Where(OpDef):
         is_plain_8_bit = y.dtype in ("int8", "uint8") and y.quant is None
         if is_plain_8_bit or y.dtype in ("uint16", "uint32", "uint64"):
             return None
+
         return TfliteCode("SELECT_V2", ("SelectV2Options", {}))
 
     def c(self, op: Op) -> KernelCall:
@@ -240,6 +264,7 @@ class Where(OpDef):
         shapes = [value.type.shape for value in op.inputs]
         dims, (condition, a, b) = walk(y.shape, *shapes)
         spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)
+
         return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, spec)
 
     @classmethod

@@ -72,7 +72,10 @@ class Trilu(Composed):
             mask = np.triu(ones, diagonal)
         else:
             mask = np.tril(ones, diagonal)
+
+        # The mask is broadcast over leading axes.
         condition = b.const(mask, "triangle")
+
         return b.add(Where(), [condition, x, _zero(b, x)], node.name)
 
 
@@ -104,6 +107,7 @@ class OneHot(Composed):
         index = x
         if x.type.dtype != "int64":
             index = b.add(Cast("int64"), [x], name)
+
         is_negative = b.add(Less(), [index, _zero(b, index)], name)
         depth_constant = b.const(np.array(depth, np.int64), "depth")
         from_back = b.add(Add(), [index, depth_constant], name)
@@ -112,6 +116,7 @@ class OneHot(Composed):
         off = _element(b, values, 0, name)
         on = _element(b, values, 1, name)
         is_hot = cls._is_hot(b, index, depth, axis, name)
+
         return b.add(Where(), [is_hot, on, off], name)
 
     @classmethod
@@ -125,6 +130,8 @@ class OneHot(Composed):
         depth = int(op.const(1).reshape(-1)[0])
         if depth > out.type.size and out.type.rank:
             raise ValueError(f"depth {depth} of {out.type}")
+
+        # The new axis counts in the output.
         axis = axis_of(op.options.axis, index.type.rank + 1)
         is_hot = cls._is_hot(op.build, index, depth, axis, out.name)
         op.build.write(Where(), [is_hot, op.input(2), op.input(3)], op.outputs)
@@ -137,8 +144,10 @@ class OneHot(Composed):
         after = shape[axis:]
         wide = b.add(Reshape((*before, 1, *after)), [index], name)
 
+        # The numbers broadcast along the new axis.
         numbers = np.arange(depth).astype(index.type.np_dtype)
         places = b.const(numbers.reshape(depth, *(1,) * len(after)), "places")
+
         return b.add(Equal(), [wide, places], name)
 
 
@@ -146,8 +155,10 @@ def _element(b: Builder, x: Value, i: int, name: str) -> Value:
     """Return element `i` of a vector as a scalar."""
     if x.const is not None:
         return b.const(x.const.reshape(-1)[i], name)
+
     index = b.const(np.array([i], np.int64), "index")
     element = b.add(GatherElements(0), [x, index], name)
+
     return b.add(Reshape(()), [element], name)
 
 
@@ -176,17 +187,20 @@ class Hardmax(Composed):
             x = b.add(Reshape((rows, row)), [x], name)
             axis = 1
 
+        # Of equal elements the first is the largest.
         best = b.add(ArgMax(axis), [x], name)
         wide_shape = list(x.type.shape)
         wide_shape[axis] = 1
         wide = b.add(Reshape(tuple(wide_shape)), [best], name)
 
+        # The numbers broadcast along the axis.
         after = x.type.rank - axis - 1
         numbers = np.arange(x.type.shape[axis]).reshape(-1, *(1,) * after)
         is_best = b.add(Equal(), [wide, b.const(numbers, "places")], name)
         y = b.add(Cast(x.type.dtype), [is_best], name)
         if y.type.shape == shape:
             return y
+
         return b.add(Reshape(shape), [y], name)
 
 
@@ -208,6 +222,7 @@ class MeanOf(Composed):
         count = b.const(np.array(len(node.inputs), total.type.np_dtype), "count")
         if len(node.inputs) == 1:
             return total
+
         return b.add(Div(), [total, count], node.name)
 
 
@@ -222,11 +237,15 @@ class EyeLike(Composed):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read EyeLike as a constant."""
         x = node.input(0).type
+
+        # The input gives the shape, and the type by default.
         dtype = x.dtype
         if "dtype" in node.attrs:
             dtype = ONNX_TYPES[node.attrs["dtype"]]
+
         rows, columns = x.shape[0], x.shape[1]
         matrix = np.eye(rows, columns, int(node.attrs.get("k", 0)))
+
         return node.build.const(matrix.astype(dtype), node.name)
 
 
@@ -236,9 +255,12 @@ def by_magnitudes(b: Builder, x: Value, axis: int, name: str) -> Value:
     The divisor is at least the smallest normal float32.
     """
     magnitudes = b.add(Abs(), [x], name)
+
+    # The axis stays with a size of 1, to broadcast.
     total = b.add(Sum((axis,)), [magnitudes], name)
     least = b.const(np.array(np.finfo(np.float32).tiny, np.float32), "least")
     divisor = b.add(Maximum(), [total, least], name)
+
     return b.add(Div(), [x, divisor], name)
 
 
@@ -263,6 +285,7 @@ class ReverseSequence(Composed):
         batch = node.attrs.get("batch_axis", 1)
         places = cls._places(x.type, lengths, time, batch)
         index = node.build.const(places, "places")
+
         return node.build.add(GatherElements(time), [x, index], node.name)
 
     @staticmethod
@@ -275,9 +298,11 @@ class ReverseSequence(Composed):
         if batch > time:
             places = places.T
 
+        # The places are the same along all other axes.
         shape = [1] * x.rank
         shape[batch] = x.shape[batch]
         shape[time] = x.shape[time]
+
         return np.broadcast_to(places.reshape(shape), x.shape).astype(np.int64)
 
     @classmethod
@@ -314,10 +339,14 @@ class BitCast(OpDef):
         """
         if x[0].np_dtype.itemsize != np.dtype(self.dtype).itemsize:
             raise ValueError(f"{x[0]} as {self.dtype}, which is of another width")
+
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's view."""
         dense = np.ascontiguousarray(x[0]).reshape(xt[0].shape)
@@ -342,8 +371,11 @@ class BitCast(OpDef):
             raise ValueError(
                 f"bits as {TensorProto.DataType.Name(to).lower()} are not supported"
             )
+
+        # The graph has float32 in place of these, except at the model's boundary.
         floats = {TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
         dtype = floats.get(to, ONNX_TYPES[to])
+
         return node.build.add(cls(dtype), [x], node.name)
 
     @classmethod
@@ -404,12 +436,15 @@ class TensorScatter(Composed):
             column = Reshape((start.type.size, *(1,) * (rank - 1)))
             starts = b.add(column, [start], name)
             places = b.add(Add(), [places, starts], name)
+
         if node.attrs.get("mode", "linear") == "circular":
             size = b.const(np.array(cache.type.shape[axis]), "size")
             places = b.add(FloorMod(), [places, size], name)
 
+        # Each element of the update gets an index.
         index = broadcast_to(b, places, update.type.shape, name)
         scatter = ScatterElements("none", axis)
+
         return b.add(scatter, [cache, index, update], name)
 
 
@@ -479,7 +514,9 @@ class AffineGrid(Composed):
         coordinates = np.stack([column.reshape(-1) for column in columns], -1)
         places = b.const(coordinates.astype(np.float32), "places")
 
+        # [elements, 3 or 4] times the transposed theta.
         y = b.add(BatchMatMul(adj_y=True), [places, theta], node.name)
+
         return b.add(Reshape((batch, *image, len(image))), [y], node.name)
 
 
@@ -491,4 +528,5 @@ def _centres(n: int, corners: bool) -> Array:
     """
     if not corners:
         return (2 * np.arange(n) + 1.0) / n - 1.0
+
     return np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)

@@ -68,6 +68,7 @@ class Concat(OpDef):
         if not 0 <= self.axis < first.rank:
             raise ValueError(f"axis {self.axis} of {first}")
 
+        # All dimensions but the one along the axis.
         others = {(t.shape[: self.axis], t.shape[self.axis + 1 :]) for t in x}
         ranks = {t.rank for t in x}
         dtypes = {t.dtype for t in x}
@@ -78,10 +79,14 @@ class Concat(OpDef):
 
         shape = list(first.shape)
         shape[self.axis] = sum(t.shape[self.axis] for t in x)
+
         return (first.with_shape(tuple(shape)),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.concatenate of the inputs at the output's scale."""
         parts: list[Array] = []
@@ -90,6 +95,7 @@ class Concat(OpDef):
                 parts.append(_rescale(array, t, yt[0]))
             else:
                 parts.append(array)
+
         return [np.concatenate(parts, self.axis)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
@@ -109,12 +115,15 @@ class Concat(OpDef):
         inputs = op.present()
         shape = op.outputs[0].type.shape
         axis = axis_of(op.options.axis, len(shape))
+
+        # PACK has a new axis, along which each input has a size of 1.
         if op.name == "PACK":
             op.ignore("valuesCount")
             part = Reshape((*shape[:axis], 1, *shape[axis + 1 :]))
             inputs = [op.build.add(part, [v], f"{v.name}_part") for v in inputs]
         elif op.options.fusedActivationFunction:
             raise ValueError("a fused activation")
+
         op.build.write(cls(axis), inputs, op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
@@ -135,6 +144,8 @@ class Concat(OpDef):
         y = op.output.type
         outer = prod(y.shape[: self.axis])
         inner = prod(y.shape[self.axis + 1 :])
+
+        # A row of an input is a part of a row of the output.
         pitch = y.shape[self.axis] * inner
         itemsize = y.np_dtype.itemsize
 
@@ -150,9 +161,12 @@ class Concat(OpDef):
                 spec = Struct("ek_concat_t", scale=scale, bias=bias, zero=zero)
                 operands = (value, place, outer, row, pitch, spec)
                 calls.append(KernelCall.of("ek_concat_rescale", *operands))
+
+            # An input without elements adds nothing.
             elif row:
                 bytes_ = (row * itemsize, pitch * itemsize)
                 calls.append(KernelCall.of("ek_concat", value, place, outer, *bytes_))
+
         return tuple(calls)
 
     @classmethod
@@ -174,6 +188,7 @@ class Concat(OpDef):
         for scale, zero_point in ((0.1, 3), (0.07, -5), (0.1, 4), (0.23, 3)):
             unlike_quant = Quant.per_tensor(scale, zero_point)
             unlike_args.append(Arg(TensorType((1, 16, 16), "int8", unlike_quant)))
+
         yield Sample(cls(2), tuple(unlike_args), quant, "unlike")
 
         integers = (Arg(TensorType((2,), "int64")), Arg(TensorType((3,), "int64")))
@@ -190,6 +205,7 @@ class Concat(OpDef):
             zero = value.type.zero_point if value.type.is_quantized else 0
             if len(op.inputs) != 2 or (value.const != zero).any():
                 return f"{value.name} is constant, of {len(op.inputs)} inputs"
+
         return None
 
     @edgetpu_rule(
@@ -203,7 +219,9 @@ class Concat(OpDef):
         y = op.output.type
         if not one_row(y):
             return None
+
         seen = f"output {list(y.shape)} has {y.size} elements"
+
         return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
 
 
@@ -227,6 +245,7 @@ def _affine(x: TensorType, y: TensorType) -> tuple[np.float32, np.float32]:
     inverse_output_scale = np.float32(1) / np.float32(y.scale)
     scale = np.float32(x.scale) * inverse_output_scale
     zero_point = np.float32(-(x.zero_point + 128))
+
     return scale, zero_point * scale
 
 
@@ -240,4 +259,5 @@ def _rescale(a: Array, x: TensorType, y: TensorType) -> Array:
     uint8 = (a.astype(np.int32) + 128).astype(np.float32)
     real = (uint8 * scale + bias).astype(np.float32)
     q = round_half_away(real).astype(np.int64) + y.zero_point + 128
+
     return (np.clip(q, 0, 255) - 128).astype(np.int8)

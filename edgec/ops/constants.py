@@ -37,6 +37,8 @@ class _ReadAsConstant(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Make the declared output a constant of the declared type."""
+
+        # Operators that read the output find a constant there.
         out = op.outputs[0]
         op.ignore("outType")
         array = np.broadcast_to(cls.tflite_array(op), out.type.shape)
@@ -100,6 +102,8 @@ class Fill(_ReadAsConstant):
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
         """Return an array of `value`, or of float32 zeros without it."""
+
+        # The value is a tensor of one element.
         value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32)))
         shape = tuple(ints(node.const(0)) or ())
         return np.full(shape, value.reshape(-1)[0], value.dtype)
@@ -122,6 +126,7 @@ class Range(_ReadAsConstant):
     def onnx_array(node: OnnxNode) -> Array:
         """Return the range in the type of its inputs."""
         start, limit, delta = (np.asarray(node.const(i)).reshape(()) for i in range(3))
+
         count = max(0, int(np.ceil((limit - start) / delta)))
         steps = np.arange(count).astype(start.dtype)
         return np.asarray(start + steps * delta, start.dtype)
@@ -133,6 +138,7 @@ class Range(_ReadAsConstant):
         op.const(1)
         delta = op.const(2).reshape(())
         steps = np.arange(op.outputs[0].type.size)
+
         return np.asarray(start + steps * delta)
 
 

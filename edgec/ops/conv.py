@@ -77,9 +77,12 @@ class Conv2D(ConvBase):
         """
         channels = x.shape[3]
         out_channels, _, _, depth = w.shape
+
+        # An empty tensor has no number of groups.
         is_empty = 0 in (channels, *w.shape)
         if is_empty or channels % depth or out_channels % (channels // depth):
             raise ValueError(f"weights {w} do not fit {channels} input channels")
+
         return out_channels
 
     def accumulate(self, p: Array, w: Array) -> Array:
@@ -103,10 +106,13 @@ class Conv2D(ConvBase):
 
             windows = p[image, rows, :, inputs]
             count = len(windows)
+
+            # Elements of a window in the order of the weights: rows, columns, channels.
             columns = windows.transpose(0, 1, 3, 4, 2).reshape(count * width, -1)
             filters = w[outputs].reshape(group_outputs, -1)
             sums = columns @ filters.T
             out[image, rows, :, outputs] = sums.reshape(count, width, -1)
+
         return out
 
     def pack(self, w: Array) -> Array:
@@ -128,13 +134,16 @@ class Conv2D(ConvBase):
         w = node.input(1)
         if x.type.rank == 3:
             return of_one_row(node, cls.from_onnx)[0]
+
         if x.type.rank == 5:
             return conv_in_planes(node, cls.from_onnx)
+
         if x.type.rank != 4:
             raise ValueError(
                 f"image has shape {list(x.type.shape)}; edgec compiles up to three "
                 "spatial dimensions"
             )
+
         if w.const is None:
             return conv_by_taps(node)
 
@@ -151,6 +160,7 @@ class Conv2D(ConvBase):
                 f"weights {w.type} with group={groups} do not fit {channels} input channels"
             )
 
+        # A depthwise convolution has kernels of its own.
         spec: OpDef
         if groups == channels and groups > 1:
             spec = DepthwiseConv2D(stride, pads, dilation)
@@ -159,9 +169,11 @@ class Conv2D(ConvBase):
             spec = Conv2D(stride, pads, dilation)
             weights = transpose(b, w, (0, 2, 3, 1))
 
+        # Without a bias the kernels take zeros.
         bias = node.optional(2)
         biases = [bias] if bias else []
         y = b.add(spec, [to_nhwc(b, x), weights, *biases], node.name)
+
         return from_nhwc(b, y)
 
     def to_tflite(self, op: Op) -> TfliteCode:
@@ -178,6 +190,7 @@ class Conv2D(ConvBase):
         channels = op.inputs[0].type.shape[3]
         depth = op.inputs[1].type.shape[3]
         groups = channels // depth
+
         return f"{groups} groups" if groups > 1 else None
 
     @edgetpu_rule(fix="use the same dilation in both directions")
@@ -188,6 +201,7 @@ class Conv2D(ConvBase):
         height, width = op.inputs[1].type.shape[1:3]
         if self.dilation[0] == self.dilation[1] or 1 in (height, width):
             return None
+
         return Uncertain(f"dilation {self.dilation} of a kernel of {height}x{width}")
 
     @classmethod
@@ -230,6 +244,7 @@ class DepthwiseConv2D(ConvBase):
         is_empty = 0 in (channels, *w.shape)
         if w.shape[0] != 1 or is_empty or w.shape[3] % channels:
             raise ValueError(f"weights {w} do not fit {channels} input channels")
+
         return w.shape[3]
 
     def accumulate(self, p: Array, w: Array) -> Array:
@@ -242,10 +257,12 @@ class DepthwiseConv2D(ConvBase):
         out = np.zeros((*p.shape[:3], out_channels), np.result_type(p, w))
         for i in range(w.shape[1]):
             for j in range(w.shape[2]):
+                # One element of all windows is an image.
                 tap = p[..., i, j]
                 if multiplier > 1:
                     tap = np.repeat(tap, multiplier, axis=3)
                 out += tap * w[0, i, j]
+
         return out
 
     def c(self, op: Op) -> KernelCall:
@@ -263,6 +280,7 @@ class DepthwiseConv2D(ConvBase):
         if is_one_pixel and is_plain and is_constant_float:
             assert isinstance(bias, Table)
             return scale_channels(op, Table(w.reshape(-1), "w"), bias)
+
         return super().c(op)
 
     def pack(self, w: Array) -> Array:
@@ -273,6 +291,8 @@ class DepthwiseConv2D(ConvBase):
     def to_tflite(self, op: Op) -> TfliteCode:
         """Return DEPTHWISE_CONV_2D; version 2 added dilation, version 3 int8."""
         channels = op.inputs[0].type.shape[3]
+
+        # Only depthwise convolutions have this option.
         fields = self.tflite_options(op)
         fields["depthMultiplier"] = op.output.type.shape[3] // channels
 
@@ -280,7 +300,9 @@ class DepthwiseConv2D(ConvBase):
             version = 3
         else:
             version = 2 if self.dilation != (1, 1) else 1
+
         options = ("DepthwiseConv2DOptions", fields)
+
         return TfliteCode("DEPTHWISE_CONV_2D", options, version, with_bias(op))
 
     @edgetpu_rule(fix="use the same dilation in both directions")

@@ -98,6 +98,7 @@ class ConvBase(OpDef):
             raise ValueError(
                 f"image and weights must have rank 4, not {image} and {weights}"
             )
+
         real_types(self, image, weights)
 
         out_channels = self.channels(image, weights)
@@ -106,8 +107,10 @@ class ConvBase(OpDef):
                 f"bias {bias[0]} does not fit {out_channels} output channels"
             )
 
+        # The window has the weights' spatial size.
         height, width = self.out_hw(_height_width(image), _height_width(weights))
         shape = (image.shape[0], height, width, out_channels)
+
         return (TensorType(shape, image.dtype),)
 
     def out_hw(self, size: Pair, kernel: Pair) -> Pair:
@@ -139,15 +142,19 @@ class ConvBase(OpDef):
         )
         if min(height, width) < 1:
             raise ValueError(f"window {kernel} is larger than the padded image {size}")
+
         return height, width
 
     def macs(self, op: Op) -> int:
         """Return one multiplication for each output element and weight of its channel."""
         weights = op.inputs[1].type
+
+        # Each weight of an output channel is used once for each output pixel.
         if self.kind == "conv2d":
             per_output = weights.size // weights.shape[0]
         else:
             per_output = weights.shape[1] * weights.shape[2]
+
         return op.output.type.size * per_output
 
     def accumulate(self, p: Array, w: Array) -> Array:
@@ -155,7 +162,10 @@ class ConvBase(OpDef):
         raise NotImplementedError
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the convolution: float32 sums, or exact int32 sums requantized.
 
@@ -175,24 +185,27 @@ class ConvBase(OpDef):
         _, weights_zero = weights_type.quant.broadcast(4)
         image = x[0].astype(np.float64) - xt[0].zero_point
         weights = x[1].astype(np.float64) - weights_zero
+
+        # TFLite accumulates in int32.
         acc = self._sums(image, weights).astype(np.int64)
         if len(x) > 2:
             acc = acc + x[2]
 
         y = requantize(
             acc.astype(np.int32),
-            xt[0],
-            weights_type,
-            yt[0],
+            (xt[0], weights_type, yt[0]),
             self.act,
             self.float_product(weights_type),
             self.even,
         )
+
         return [y]
 
     def _sums(self, image: Array, weights: Array) -> Array:
         """Return the sums of products of the zero-padded image with the weights."""
         kernel = (weights.shape[1], weights.shape[2])
+
+        # Zeros stand for the zero point, which was subtracted before.
         padded = pad_image(image, self.pads, 0)
         windows = patches(padded, kernel, self.stride, self.dilation)
         return self.accumulate(windows, weights)
@@ -218,6 +231,7 @@ class ConvBase(OpDef):
         # Both follow from the shapes of the weights and the type of the bias.
         op.ignore("depthMultiplier", "quantizedBiasType")
 
+        # TFLite has the padding by name; the IR has it in pixels.
         stride = (options.strideH, options.strideW)
         dilation = (options.dilationHFactor, options.dilationWFactor)
         size = _height_width(x)
@@ -238,6 +252,7 @@ class ConvBase(OpDef):
         assert padding is not None, (
             f"{op!r}: pads {self.pads} must be legalised before TFLite is written"
         )
+
         return {
             "padding": padding,
             "strideH": self.stride[0],
@@ -274,9 +289,12 @@ class ConvBase(OpDef):
             pl=self.pads[2],
             group_ic=weights.shape[3] if self.kind == "conv2d" else 1,
         )
+
+        # The weights are packed when the C is written, at no cost at run time.
         packed = Table(self.pack(constant(op, 1)), "w")
         float_product = self.float_product(weights)
         requantization = requantize_struct(op, self.act, float_product, self.even)
+
         return KernelCall.of(
             f"{self.table}_{kernel_suffix(x, self.even)}",
             op.inputs[0],
@@ -308,6 +326,7 @@ class ConvBase(OpDef):
         """
         if self.tflite_padding(op) is None:
             return f"pads {self.pads}"
+
         return None
 
 
@@ -334,9 +353,12 @@ def with_bias(op: Op) -> tuple[Value, ...]:
     quant = _bias_quant(x.scale, weights.quant)
     if weights.quant.axis is None:
         quant = replace(quant, axis=None)
+
+    # TFLite counts the bias in units of the products.
     zeros = np.zeros(op.output.type.shape[3], np.int32)
     bias_type = TensorType(zeros.shape, "int32", quant)
     bias = Value(f"{op.output.name}/bias", bias_type, zeros)
+
     return (*op.inputs, bias)
 
 
@@ -346,6 +368,7 @@ def _bias_quant(x_scale: float, weights: Quant) -> Quant:
     for weights_scale in weights.scale:
         product = np.float32(x_scale) * np.float32(weights_scale)
         scales.append(float(product))
+
     return Quant(tuple(scales), (0,) * len(scales), 0)
 
 
@@ -375,6 +398,8 @@ def conv_samples(case: ConvCase, out_channels: int) -> Iterator[Sample]:
 
     x_scale = 0.05
     image = TensorType(case.image, "int8", Quant.per_tensor(x_scale, -3))
+
+    # Activations, weights and outputs have scales that are no powers of two.
     output_quant = Quant.per_tensor(0.09, 5)
     scales = tuple(float(np.float32(0.01 + 0.003 * i)) for i in range(out_channels))
     weights_quants = {

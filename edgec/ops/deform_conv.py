@@ -46,12 +46,14 @@ class DeformConv(Composed):
                 f"image has shape {list(x.type.shape)}; edgec compiles two spatial "
                 "dimensions"
             )
+
         node.attrs.ignore("kernel_shape")
         _, _, *size = x.type.shape
         _, _, *kernel = weights.type.shape
         offset_groups = int(node.attrs.get("offset_group", 1))
         windows = SlidingWindow.of(node, size, kernel)
 
+        # An offset group is a part of the channels with its own offsets.
         sampled: list[list[Value]] = []
         for group in range(offset_groups):
             taps = enumerate(windows.taps())
@@ -61,6 +63,7 @@ class DeformConv(Composed):
         by_tap = zip(*sampled, strict=True)
         joined = [_joined_channels(node, list(tap)) for tap in by_tap]
         y = product_with_taps(node, joined, weights, windows.out)
+
         return add_bias(node.build, y, node.optional(3), node.name)
 
 
@@ -72,7 +75,11 @@ def _joined_channels(node: OnnxNode, values: list[Value]) -> Value:
 
 
 def _sampled(
-    node: OnnxNode, windows: SlidingWindow, group: int, i: int, at: tuple[int, ...]
+    node: OnnxNode,
+    windows: SlidingWindow,
+    group: int,
+    i: int,
+    at: tuple[int, ...],
 ) -> Value:
     """Return the image sampled at one element of all windows, [N, C / groups, OH, OW].
 
@@ -88,6 +95,7 @@ def _sampled(
     depth = x.type.shape[1] // offset_groups
     element = group * prod(windows.kernel) + i
 
+    # Channels, offsets and mask of this group and element.
     image = _channels(node, x, group * depth, depth)
     offset = _channels(node, offsets, 2 * element, 2)
     places = _grid(b, windows, at, transpose(b, offset, (0, 2, 3, 1)), name)
@@ -97,8 +105,11 @@ def _sampled(
     grid = b.add(flip, [places], name)
     sample = GridSample("bilinear", "zeros", False)
     y = from_nhwc(b, b.add(sample, [to_nhwc(b, image), grid], name))
+
+    # The mask weights each sample.
     if mask is None:
         return y
+
     return b.add(Mul(), [y, _channels(node, mask, element, 1)], name)
 
 
@@ -110,7 +121,11 @@ def _channels(node: OnnxNode, value: Value, first: int, count: int) -> Value:
 
 
 def _grid(
-    b: Builder, windows: SlidingWindow, at: tuple[int, ...], offset: Value, name: str
+    b: Builder,
+    windows: SlidingWindow,
+    at: tuple[int, ...],
+    offset: Value,
+    name: str,
 ) -> Value:
     """Return the sampled places [N, OH, OW, (y, x)] in GridSample's coordinates.
 
@@ -118,15 +133,19 @@ def _grid(
     pixels is multiplied by 2 / size.
     """
     size = np.array(windows.size)
+
+    # The places without offsets, as in a plain convolution.
     axes: list[Array] = []
     for axis, place in enumerate(at):
         starts = np.arange(windows.out[axis]) * windows.stride[axis]
         before, _ = windows.pads[axis]
         axes.append(starts - before + place * windows.dilation[axis])
+
     pixels = np.stack(np.meshgrid(*axes, indexing="ij"), -1)
     base = (2 * pixels + 1) / size - 1
 
     factor = b.const((2 / size).astype(np.float32), "factor")
     scaled = b.add(Mul(), [offset, factor], name)
     bases = b.const(base[None].astype(np.float32), "places")
+
     return b.add(Add(), [scaled, bases], name)

@@ -41,12 +41,18 @@ class Det(OpDef):
         shape = x[0].shape
         if len(shape) < 2 or shape[-1] != shape[-2]:
             raise ValueError(f"{x[0]} is no square matrix")
+
         return (TensorType(shape[:-2]),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the determinants in double and round them to float32."""
+
+        # The kernel eliminates in double as well.
         determinants = np.linalg.det(x[0].astype(np.float64))
         return [np.asarray(determinants, np.float32)]
 
@@ -57,10 +63,13 @@ class Det(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """Return ek_det_f32, whose scratch memory holds one matrix in double."""
+
+        # The kernel eliminates in a copy of the matrix.
         x = op.inputs[0]
         y = op.output
         n = x.type.shape[-1]
         matrix_bytes = max(1, n * n) * 8
+
         return KernelCall.of(
             "ek_det_f32",
             x,

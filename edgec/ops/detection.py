@@ -75,12 +75,14 @@ class Detections(OpDef):
         if boxes != (1, n, 4) or not is_scores or anchors != (n, 4):
             raise ValueError(f"boxes {x[0]}, scores {x[1]} and anchors {x[2]}")
 
+        # The background classes never count.
         classes = scores[2]
         has_classes = 0 <= self.background < classes
         if not 1 <= self.most <= MAX_DETECTIONS or not has_classes:
             raise ValueError(
                 f"{self.most} detections of {classes - self.background} classes"
             )
+
         return (
             TensorType((1, self.most, 4)),
             TensorType((1, self.most)),
@@ -89,7 +91,10 @@ class Detections(OpDef):
         )
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the detections in float32.
 
@@ -100,6 +105,7 @@ class Detections(OpDef):
         classes = class_scores.argmax(1)
         scores = class_scores[np.arange(len(class_scores)), classes]
 
+        # From the best score down; a stable order for equal ones.
         selected: list[int] = []
         for i in np.argsort(-scores, kind="stable"):
             if len(selected) == self.most or not scores[i] >= _F(self.score):
@@ -109,12 +115,14 @@ class Detections(OpDef):
             if not any(ratio > _F(self.overlap) for ratio in overlaps):
                 selected.append(int(i))
 
+        # The rest of the lists is zero.
         y = [np.zeros(t.shape, _F) for t in yt]
         count = len(selected)
         y[0][0, :count] = corners[selected]
         y[1][0, :count] = classes[selected]
         y[2][0, :count] = scores[selected]
         y[3][0] = count
+
         return y
 
     def _corners(self, boxes: Array, anchors: Array) -> Array:
@@ -128,6 +136,7 @@ class Detections(OpDef):
         anchor_size = anchors[:, 2:]
         centre = scaled[:, :2] * anchor_size + anchor_centre
         half = _F(0.5) * np.exp(scaled[:, 2:]) * anchor_size
+
         return np.concatenate([centre - half, centre + half], 1)
 
     @classmethod
@@ -144,6 +153,7 @@ class Detections(OpDef):
                 "are not supported"
             )
 
+        # The kernel computes in float32.
         inputs = [_as_float(op, op.input(i)) for i in range(3)]
         scale_names = ("y_scale", "x_scale", "h_scale", "w_scale")
         y_scale, x_scale, h_scale, w_scale = (float(options[n]) for n in scale_names)
@@ -160,6 +170,7 @@ class Detections(OpDef):
         types = spec.infer(*(v.type for v in inputs))
         for value, type_ in zip(op.outputs, types, strict=True):
             value.type = type_
+
         op.build.write(spec, inputs, op.outputs)
 
     def c(self, op: Op) -> KernelCall:
@@ -179,6 +190,7 @@ class Detections(OpDef):
             score=self.score,
             overlap=self.overlap,
         )
+
         return KernelCall.of("ek_detection_f32", *op.inputs, *op.outputs, spec)
 
     @classmethod
@@ -210,7 +222,9 @@ def _as_float(op: TfliteOp, value: Value) -> Value:
     """Return the reals of a quantized tensor; a float tensor as it is."""
     if not value.type.is_quantized:
         return value
+
     name = f"{value.name}_real"
     if value.const is None:
         return op.build.add(Dequantize(), [value], name)
+
     return op.build.const(dequantize(value.const, value.type), name)

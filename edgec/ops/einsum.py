@@ -61,15 +61,18 @@ class Einsum(Composed):
         for value, letters in zip(values, inputs, strict=True):
             terms.append(_with_diagonals(b, _Term(value, letters), name))
 
+        # A letter that only the first operand has is summed at once.
         others = output + _all_letters(terms[1:])
         result = _summed(b, terms[0], others, name)
         for i, term in enumerate(terms[1:], 1):
+            # Letters of operands still to come must be kept.
             later = output + _all_letters(terms[i + 1 :])
             operand = _summed(b, term, result.letters + later, name)
             result = _summed(b, result, operand.letters + later, name)
             result = _product(b, result, operand, later, name)
 
         result = _summed(b, result, output, name)
+
         return _ordered(b, result, output, name)
 
 
@@ -88,22 +91,28 @@ def _parse_equation(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     inputs = left.split(",")
     if len(inputs) != len(ranks):
         raise ValueError(f"equation {equation} of {len(ranks)} inputs")
+
     if not arrow:
         right = _implicit_output(left)
 
+    # Axes that an ellipsis stands for.
     widths: list[int] = []
     for text, rank in zip(inputs, ranks, strict=True):
         widths.append(rank - len(text.replace("...", "")))
+
     ellipses = [w for w, text in zip(widths, inputs, strict=True) if "..." in text]
     greek = "".join(chr(FIRST_GREEK + i) for i in range(max(ellipses, default=0)))
 
+    # Ellipses broadcast: shorter ones are aligned at the end.
     letters: list[str] = []
     for text, width in zip(inputs, widths, strict=True):
         letters.append(text.replace("...", greek[len(greek) - width :]))
+
     if any(len(text) != rank for text, rank in zip(letters, ranks, strict=True)):
         raise ValueError(
             f"equation {equation} does not fit inputs of rank {', '.join(map(str, ranks))}"
         )
+
     return letters, right.replace("...", greek)
 
 
@@ -115,6 +124,7 @@ def _implicit_output(left: str) -> str:
     letters = left.replace(",", "").replace("...", "")
     single = [letter for letter in set(letters) if letters.count(letter) == 1]
     ellipsis = "..." if "..." in left else ""
+
     return ellipsis + "".join(sorted(single))
 
 
@@ -125,6 +135,8 @@ def _with_diagonals(b: Builder, term: _Term, name: str) -> _Term:
             continue
         first, second = (i for i, c in enumerate(term.letters) if c == letter)
         others = [i for i in range(len(term.letters)) if i not in (first, second)]
+
+        # GatherND picks the elements (i, i) of the first two axes.
         x = transpose(b, term.value, (first, second, *others))
 
         places = np.arange(x.type.shape[0])
@@ -132,6 +144,7 @@ def _with_diagonals(b: Builder, term: _Term, name: str) -> _Term:
         index = b.const(pairs, "diagonal")
         letters = letter + "".join(term.letters[i] for i in others)
         term = _Term(b.add(GatherNd(), [x, index], name), letters)
+
     return term
 
 
@@ -145,8 +158,11 @@ def _summed(b: Builder, term: _Term, needed: str, name: str) -> _Term:
         return term
 
     total = b.add(Sum(axes), [term.value], name)
+
+    # The summed axes have a size of 1.
     shape = tuple(d for i, d in enumerate(total.type.shape) if i not in axes)
     value = b.add(Reshape(shape), [total], name)
+
     return _Term(value, _letters_in(term.letters, needed))
 
 
@@ -187,6 +203,7 @@ class _Axes:
                     sizes[letter] = size
 
         shared = _letters_in(x.letters, y.letters)
+
         return cls(
             batch=_letters_in(shared, later),
             inner=_letters_not_in(shared, later),
@@ -200,14 +217,24 @@ class _Axes:
         return tuple(self.sizes[letter] for letter in letters)
 
     def matrix(
-        self, b: Builder, term: _Term, first: str, second: str, name: str
+        self,
+        b: Builder,
+        term: _Term,
+        first: str,
+        second: str,
+        name: str,
     ) -> Value:
         """Return the term as matrices [batch, first, second], its letters joined."""
         letters = self.batch + first + second
+
+        # Each part of the letters becomes one axis of the matrix.
         ordered = _ordered(b, term, letters, name)
+
+        # An axis of 1 is broadcast to the other operand's.
         full = broadcast_to(b, ordered, self.shape(letters), name)
         parts = (self.batch, first, second)
         joined = Reshape(tuple(prod(self.shape(part)) for part in parts))
+
         return b.add(joined, [full], name)
 
 
@@ -226,7 +253,9 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
         right = axes.matrix(b, y, axes.columns, axes.inner, name)
         z = _sum_of_products(b, left, right, name)
 
+    # The axes are split again.
     letters = axes.batch + axes.rows + axes.columns
+
     return _Term(b.add(Reshape(axes.shape(letters)), [z], name), letters)
 
 
@@ -234,10 +263,13 @@ def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
     """Return [n, r, c] of [n, r, k] and [n, c, k]: products, summed over k."""
     n, rows, depth = left.type.shape
     columns = right.type.shape[1]
+
+    # Both are broadcast to [n, r, c, k].
     wide_left = b.add(Reshape((n, rows, 1, depth)), [left], name)
     wide_right = b.add(Reshape((n, 1, columns, depth)), [right], name)
     products = b.add(Mul(), [wide_left, wide_right], name)
     total = b.add(Sum((3,)), [products], name)
+
     return b.add(Reshape((n, rows, columns)), [total], name)
 
 

@@ -49,6 +49,7 @@ def tflite_activation(act: str, y: TensorType) -> int:
     farthest = MAX_BOUND_STEPS * y.quant.scale[0]
     if any(math.isfinite(bound) and abs(bound) > farthest for bound in (low, high)):
         act = "relu" if low == 0 else "none"
+
     return TFLITE_ACTIVATIONS.index(act)
 
 
@@ -61,6 +62,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     saturated = (INT32_MAX, 30)
     if real == 0.0:
         return 0, 0
+
     # Two scales may have a quotient that float32 does not hold.
     if real == math.inf:
         return saturated
@@ -75,10 +77,15 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     if fixed == 1 << 31:
         fixed = fixed // 2
         shift = shift + 1
+
+    # A smaller shift would move all bits out.
     if shift < -31:
         return 0, 0
+
+    # TFLite's multiplication supports no larger shift.
     if shift > 30:
         return saturated
+
     return fixed, shift
 
 
@@ -90,6 +97,7 @@ def quantize_multipliers(real: Array) -> tuple[Array, Array]:
         multiplier, shift = quantize_multiplier(float(element))
         multipliers.append(multiplier)
         shifts.append(shift)
+
     return np.array(multipliers, np.int32), np.array(shifts, np.int32)
 
 
@@ -108,6 +116,7 @@ def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
     # C's division by 2^31 truncates towards zero; a shift rounds down.
     high = np.where(total >= 0, total >> 31, -((-total) >> 31))
     is_overflow = (a64 == INT32_MIN) & (b64 == INT32_MIN)
+
     return np.where(is_overflow, INT32_MAX, high).astype(np.int32)
 
 
@@ -121,11 +130,14 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
     remainder = x64 & mask
     threshold = (mask >> 1) + (x64 < 0)
     quotient = x64 >> bits
+
     return (quotient + (remainder > threshold)).astype(np.int32)
 
 
 def multiply_by_quantized_multiplier(
-    x: Array, multiplier: Array | int, shift: Array | int
+    x: Array,
+    multiplier: Array | int,
+    shift: Array | int,
 ) -> Array:
     """Return x * multiplier * 2^(shift - 31), rounded twice.
 
@@ -139,6 +151,7 @@ def multiply_by_quantized_multiplier(
     # The left shift wraps as the C code's does.
     shifted = (np.asarray(x, np.int64) << left).astype(np.int32)
     product = saturating_rounding_doubling_high_mul(shifted, multiplier)
+
     return rounding_divide_by_pot(product, right)
 
 
@@ -150,6 +163,7 @@ def round_half_away(x: Array) -> Array:
     whole = np.trunc(x)
     is_up = np.abs(x - whole) >= 0.5
     away = whole + np.copysign(x.dtype.type(1), x)
+
     return np.where(is_up, away, whole)
 
 
@@ -166,12 +180,15 @@ def activation_range(act: str, t: TensorType) -> tuple[int, int]:
         steps = np.float32(bound) / np.float32(t.scale)
         return t.zero_point + int(round_half_away(np.array(steps))[()])
 
+    # A bound outside of the type clamps nothing.
     lowest = info.min
     if not math.isinf(low):
         lowest = max(info.min, quantized(low))
+
     highest = info.max
     if not math.isinf(high):
         highest = min(info.max, quantized(high))
+
     return lowest, highest
 
 
@@ -180,6 +197,8 @@ def clamp_float(y: Array, act: str) -> Array:
     low, high = ACTIVATIONS[act]
     if math.isinf(low) and math.isinf(high):
         return y
+
     not_below = np.maximum(y, np.float32(low))
     clamped = np.minimum(not_below, np.float32(high))
+
     return clamped.astype(np.float32)

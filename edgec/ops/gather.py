@@ -81,16 +81,24 @@ class Gather(_Picked):
         self._check(index)
         if not 0 <= self.axis < data.rank or data.shape[self.axis] == 0:
             raise ValueError(f"axis {self.axis} of {data}")
+
         before = data.shape[: self.axis]
         after = data.shape[self.axis + 1 :]
+
         return (data.with_shape(before + index.shape + after),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.take of the clamped indices."""
         data, index = x
+
+        # The kernel clamps as well: it must never read beyond a tensor.
         inside = _clamped(index, data.shape[self.axis])
+
         return [np.asarray(np.take(data, inside, self.axis))]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
@@ -100,6 +108,7 @@ class Gather(_Picked):
         """
         if op.inputs[1].type.rank != 1:
             return None
+
         return Gather(perm.index(self.axis))
 
     @classmethod
@@ -110,6 +119,7 @@ class Gather(_Picked):
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         size = x.type.shape[axis]
 
+        # A slice needs no indices at run time, and the Edge TPU has it.
         steps = _equal_steps(index, size)
         if steps is not None:
             before = x.type.shape[:axis]
@@ -118,6 +128,7 @@ class Gather(_Picked):
             return take_range(node.build, x, axis, steps, shape, node.name)
 
         from_front = _from_front(node.build, index, size)
+
         return node.build.add(cls(axis), [x, from_front], node.name)
 
     @classmethod
@@ -128,6 +139,7 @@ class Gather(_Picked):
         reals.
         """
         if op.name == "EMBEDDING_LOOKUP":
+            # Without an options table the axis is 0.
             index = op.input(0)
             table = op.input(1)
             is_quantized = table.const is not None and table.type.is_quantized
@@ -139,6 +151,7 @@ class Gather(_Picked):
 
         if getattr(op.options, "batchDims", 0):
             raise ValueError(f"batch_dims {op.options.batchDims}")
+
         x = op.input(0)
         axis = axis_of(getattr(op.options, "axis", 0), x.type.rank)
         op.build.write(cls(axis), [x, op.input(1)], op.outputs)
@@ -164,6 +177,7 @@ class Gather(_Picked):
             bytes=row * x.np_dtype.itemsize,
         )
         kernel = f"ek_take_{suffix(index.type)}"
+
         return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 
     @classmethod
@@ -205,19 +219,27 @@ class GatherNd(_Picked):
             raise ValueError(f"indices {index} do not fit {data}")
 
         k = index.shape[-1]
+
+        # A clamped index needs an element.
         if 0 in data.shape[:k]:
             raise ValueError(f"{data} has no element to pick")
+
         return (data.with_shape(index.shape[:-1] + data.shape[k:]),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's integer indexing by the clamped coordinates."""
         data, index = x
         coordinates: list[Array] = []
         for axis in range(index.shape[-1]):
             coordinates.append(_clamped(index[..., axis], data.shape[axis]))
+
         picked = np.ascontiguousarray(data[tuple(coordinates)])
+
         return [picked.reshape(yt[0].shape)]
 
     @classmethod
@@ -228,11 +250,13 @@ class GatherNd(_Picked):
         index = node.input(1)
         batch_dims = int(node.attrs.get("batch_dims", 0))
         if batch_dims:
+            # Each batch picks from its own part of the tensor.
             grid = np.indices(index.type.shape[:-1])[:batch_dims]
             coordinates = np.moveaxis(grid, 0, -1)
             places = np.ascontiguousarray(coordinates, index.type.np_dtype)
             batch = b.const(places, f"{node.name}_batch")
             index = b.add(Concat(index.type.rank - 1), [batch, index], node.name)
+
         return b.add(cls(), [x, index], node.name)
 
     @classmethod
@@ -263,6 +287,7 @@ class GatherNd(_Picked):
             bytes=prod(x.shape[k:]) * itemsize,
         )
         kernel = f"ek_take_nd_{suffix(index.type)}"
+
         return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 
     @classmethod
@@ -291,6 +316,8 @@ def _from_front(b: Builder, index: Value, size: int) -> Value:
     """Return constant indices counted from the front: TFLite has no negative ones."""
     if index.const is None or (index.const >= 0).all():
         return index
+
+    # An index that is out of range is clamped on the way.
     from_front = _clamped(index.const, size)
     return b.const(from_front.astype(index.const.dtype), index.name)
 
@@ -302,6 +329,8 @@ def _equal_steps(index: Value, size: int) -> Range | None:
     """
     if index.const is None or index.const.size == 0 or index.const.ndim > 1:
         return None
+
+    # A scalar index is one of a list of one.
     flat = index.const.reshape(-1)
     if flat.min() < -size or flat.max() >= size:
         raise ValueError(f"index {flat.tolist()} of a dimension of {size}")
@@ -312,4 +341,5 @@ def _equal_steps(index: Value, size: int) -> Range | None:
     step = steps.pop()
     if steps or step == 0:
         return None
+
     return int(places[0]), len(places), int(step)

@@ -56,6 +56,7 @@ def _mul(a: Array, b: Array | int, bits: int) -> Array:
     # C's division by 2^(bits - 1) truncates towards zero; a shift rounds down.
     shift = bits - 1
     high = np.where(total >= 0, total >> shift, -((-total) >> shift))
+
     return _clip(high, bits)
 
 
@@ -74,6 +75,7 @@ def exp_on_negative_values(a: Array, integer_bits: int = 5, bits: int = 32) -> A
     fraction_bits = bits - 1 - integer_bits
     quarter = 1 << (fraction_bits - 2)
 
+    # The lowest bits are the part in [-1/4, 0).
     near_zero = (a64 & (quarter - 1)) - quarter
     result = _exp_near_zero(_clip(near_zero << integer_bits, bits), bits)
 
@@ -86,6 +88,7 @@ def exp_on_negative_values(a: Array, integer_bits: int = 5, bits: int = 32) -> A
         result = np.where(bit == 1, product, result)
 
     largest = (1 << (bits - 1)) - 1
+
     return np.where(a64 == 0, largest, result).astype(np.int32)
 
 
@@ -104,6 +107,7 @@ def _exp_near_zero(a: Array, bits: int) -> Array:
     tail = _half(_mul(cubic, _constant(_THIRD, bits), bits) + x2)
 
     factor = _constant(_EXP_EIGHTH, bits)
+
     return _clip(factor + _mul(x + tail, factor, bits), bits)
 
 
@@ -115,11 +119,13 @@ def _reciprocal(a: Array, bits: int) -> Array:
     # 1 is stored as 2^(bits - 1) - 1, and gemmlowp rounds (a + 1) / 2.
     half = (np.asarray(a, np.int64) + (1 << (bits - 1))) // 2
 
+    # The line is within 1/17 of the reciprocal on [1/2, 1].
     slope = _constant(_MINUS_32_17, bits)
     x = _constant(_48_17, bits) + _mul(half, slope, bits)
     for _ in range(3):
         error = (1 << (bits - 3)) - _mul(half, x, bits)
         x = x + _clip(_mul(x, error, bits) << 2, bits)
+
     return x
 
 
@@ -137,9 +143,11 @@ def logistic_16(a: Array, integer_bits: int) -> Array:
     one = (1 << 15) - 1
     half = 1 << 14
 
+    # The exponential of a negative number is at most 1.
     e = exp_on_negative_values(-np.abs(a64), integer_bits, 16)
     positive = reciprocal_of_one_plus(e, 16)
     y = np.where(a64 > 0, positive, one - positive)
+
     return np.where(a64 == 0, half, y).astype(np.int16)
 
 
@@ -154,5 +162,7 @@ def tanh_16(a: Array, integer_bits: int) -> Array:
     e = exp_on_negative_values(-np.abs(a64), integer_bits + 1, 16)
     magnitude = _clip((_reciprocal(e, 16) - (1 << 13)) << 2, 16)
 
+    # The magnitude has the sign of the argument.
     signed = np.where(a64 < 0, -magnitude, magnitude)
+
     return np.where(a64 == 0, 0, signed).astype(np.int16)

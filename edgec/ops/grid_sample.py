@@ -79,21 +79,30 @@ class GridSample(OpDef):
         is_fitting = is_fitting and grid.shape[3] == 2
         if not is_fitting or grid.shape[0] != image.shape[0]:
             raise ValueError(f"image {image} and grid {grid} do not fit")
+
         if 0 in image.shape[1:3]:
             raise ValueError(f"{image} has no place to sample")
+
         if self.mode not in TAPS or self.padding not in _PADDINGS:
             raise ValueError(f"mode {self.mode} with {self.padding} around")
+
         real_types(self, image, grid, int8=False)
+
         return (TensorType((*grid.shape[:3], image.shape[3])),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute Σ w_y[i] w_x[j] image[row i, column j] over the taps, in float32."""
         image, grid = x
         n, height, width, _ = image.shape
         columns, column_weights = self._axis(grid[..., 0], width)
         rows, row_weights = self._axis(grid[..., 1], height)
+
+        # Each image has a grid of its own.
         batch = np.arange(n)[:, None, None]
 
         y = np.zeros(yt[0].shape, _F)
@@ -101,6 +110,7 @@ class GridSample(OpDef):
         for i, j in np.ndindex(taps, taps):
             weight = (row_weights[i] * column_weights[j])[..., None]
             y = y + image[batch, rows[i], columns[j]] * weight
+
         return [y]
 
     def _axis(self, v: Array, size: int) -> tuple[Array, Array]:
@@ -115,8 +125,10 @@ class GridSample(OpDef):
         taps = np.arange(TAPS[self.mode]).reshape(-1, *(1,) * v.ndim)
         if self.mode == "bicubic":
             taps = taps - 1
+
         index = first + taps.astype(_F)
 
+        # Weights depend on the distance between place and pixel.
         distance = np.abs(place - index)
         if self.mode == "bicubic":
             weight = cubic_weight(distance, CUBIC_COEFFICIENT)
@@ -129,17 +141,22 @@ class GridSample(OpDef):
             weight = np.where(is_inside, weight, _F(0))
         elif self.padding == "reflection":
             index = self._reflected(index, size)
+
         return np.clip(index, 0, size - 1).astype(np.int64), weight.astype(_F)
 
     def _place(self, v: Array, size: int) -> Array:
         """Return grid coordinates as float32 pixels, within reach of the image."""
+
+        # From -1..1 to pixels.
         n = _F(size)
         if self.align_corners:
             place = (v + _F(1)) * _F(0.5) * (n - _F(1))
         else:
             place = ((v + _F(1)) * n - _F(1)) * _F(0.5)
+
         if self.mode == "nearest":
             place = np.rint(place)
+
         return self._bounded(place.astype(_F), size)
 
     def _bounded(self, place: Array, size: int) -> Array:
@@ -149,9 +166,11 @@ class GridSample(OpDef):
         """
         if self.padding == "reflection":
             place = self._reflected(place, size)
+
         low = _F(-MAX_PIXELS_OUTSIDE)
         high = _F(size - 1 + MAX_PIXELS_OUTSIDE)
         bounded = np.minimum(place, high)
+
         return np.where(place > low, bounded, low).astype(_F)
 
     def _reflected(self, place: Array, size: int) -> Array:
@@ -164,6 +183,7 @@ class GridSample(OpDef):
             low, high = _F(0), _F(size - 1)
         else:
             low, high = _F(-0.5), _F(size - 0.5)
+
         span = high - low
         if span == 0:
             return np.zeros_like(place)
@@ -185,6 +205,7 @@ class GridSample(OpDef):
         from_low = np.where(is_even, upwards, downwards)
         from_high = np.where(is_even, downwards, upwards)
         inner = np.where(is_high, from_high, place)
+
         return np.where(is_low, from_low, inner).astype(_F)
 
     @classmethod
@@ -204,12 +225,16 @@ class GridSample(OpDef):
         grid = node.input(1)
         if image.type.rank == 5:
             return _Volume(b, spec, node.name).sample(image, grid)
+
         if image.type.rank != 4:
             raise ValueError(
                 f"image has shape {list(image.type.shape)}; "
                 "edgec compiles two or three spatial dimensions"
             )
+
+        # The grid is [N, OH, OW, 2] in any layout.
         y = b.add(spec, [to_nhwc(b, image), grid], node.name)
+
         return from_nhwc(b, y)
 
     def c(self, op: Op) -> KernelCall:
@@ -227,6 +252,7 @@ class GridSample(OpDef):
             padding=f"EK_GRID_{self.padding.upper()}",
             align=self.align_corners,
         )
+
         return KernelCall.of("ek_grid_sample_f32", *op.inputs, op.output, spec)
 
     @classmethod
@@ -267,9 +293,11 @@ class _Volume:
             raise ValueError(
                 f"mode {spec.mode} with {spec.padding} around, of three spatial dimensions"
             )
+
         n, channels, depth, _, _ = volume.type.shape
         _, *size, _ = grid.type.shape
 
+        # x and y sample a plane, z weights it.
         flat_grid = self._coordinates(grid, 0, 2)
         z = self._depth(self._coordinates(grid, 2, 1), depth)
         total: Value | None = None
@@ -282,7 +310,9 @@ class _Volume:
                 total = weighted
             else:
                 total = b.add(Add(), [total, weighted], self.name)
+
         assert total is not None
+
         return b.add(Reshape((n, channels, *size)), [from_nhwc(b, total)], self.name)
 
     def _coordinates(self, grid: Value, first: int, count: int) -> Value:
@@ -295,19 +325,24 @@ class _Volume:
         )
         coordinates = self.build.add(cut, [grid], self.name)
         flat = Reshape((n, depth * height, width, count))
+
         return self.build.add(flat, [coordinates], self.name)
 
     def _depth(self, z: Value, depth: int) -> Value:
         """Return the depths -1..1 of the places in planes, as `GridSample._place`."""
         b = self.build
+
+        # The depth -1..1 is scaled as rows and columns are.
         shift = (depth - 1) / 2
         factor = shift if self.spec.align_corners else depth / 2
         z = b.add(Mul(), [z, b.const(np.array(factor, _F), "factor")], self.name)
         z = b.add(Add(), [z, b.const(np.array(shift, _F), "shift")], self.name)
         if self.spec.mode == "nearest":
             z = b.add(Round(), [z], self.name)
+
         if self.spec.padding == "border":
             z = b.add(Clamp(0.0, float(depth - 1)), [z], self.name)
+
         return z
 
     def _weight(self, z: Value, number: int) -> Value:
@@ -318,6 +353,7 @@ class _Volume:
         distance = b.add(Abs(), [difference], self.name)
         one = b.const(np.array(1, _F), "one")
         clamped = b.add(Clamp(None, 1.0), [distance], self.name)
+
         return b.add(Sub(), [one, clamped], self.name)
 
     def _plane(self, volume: Value, number: int) -> Value:
@@ -330,4 +366,5 @@ class _Volume:
         )
         plane = self.build.add(cut, [volume], self.name)
         flat = Reshape((n, channels, height, width))
+
         return to_nhwc(self.build, self.build.add(flat, [plane], self.name))

@@ -66,20 +66,27 @@ class LandmarksToTransform(OpDef):
             raise ValueError(
                 f"landmarks {landmarks}, turned by {self.left} and {self.right}"
             )
+
         if index.dtype != "int32" or index.rank != 1 or index.size == 0:
             raise ValueError(f"indices {index}")
 
+        # The options come from a file and may hold anything.
         is_sized = all(1 <= pixels <= MAX_SIDE for pixels in self.size)
         if not is_sized or not all(0 < factor < np.inf for factor in self.scale):
             raise ValueError(
                 f"a part of {self.size} pixels, {self.scale} times as large"
             )
+
         if not isfinite(self.angle):
             raise ValueError(f"an angle of {self.angle}")
+
         return (TensorType(_MATRIX),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the transform in float32."""
         landmarks, numbers = x
@@ -93,6 +100,7 @@ class LandmarksToTransform(OpDef):
             direction_x, direction_y = across / length
         else:
             direction_x, direction_y = _F(1), _F(0)
+
         cosine, sine = self._turn
         c = cosine * direction_x + sine * direction_y
         s = sine * direction_x - cosine * direction_y
@@ -110,6 +118,7 @@ class LandmarksToTransform(OpDef):
         y = np.eye(4, dtype=_F)[None]
         y[0, :2, :2] = rotation.T * factor
         y[0, :2, 3] = centre - y[0, :2, :2] @ (pixels / _F(2))
+
         return [y]
 
     @property
@@ -160,6 +169,7 @@ class LandmarksToTransform(OpDef):
             sine=float(sine),
         )
         kernel = "ek_landmarks_to_transform_f32"
+
         return KernelCall.of(kernel, x, index, op.output, spec)
 
     @classmethod
@@ -204,12 +214,17 @@ class TransformTensor(OpDef):
         is_image = image.rank == 4 and image.shape[0] == 1 and 0 not in image.shape
         if not is_image or matrix.shape != _MATRIX:
             raise ValueError(f"image {image} and transform {matrix}")
+
         if not all(1 <= pixels <= MAX_SIDE for pixels in self.size):
             raise ValueError(f"{self.size} pixels")
+
         return (TensorType((1, *self.size, image.shape[3])),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a weighted sum of four pixels in float32."""
         image = x[0][0]
@@ -223,12 +238,15 @@ class TransformTensor(OpDef):
                 row[0] * columns + row[1] * rows + row[3] - _F(0.5)
                 for row in matrix[:2]
             )
+
+        # Only places between the centres of border pixels have four neighbours.
         inside_x = (at_x >= 0) & (at_x <= width - 1)
         inside_y = (at_y >= 0) & (at_y <= height - 1)
         is_inside = inside_x & inside_y
         at_x = np.where(is_inside, at_x, _F(0))
         at_y = np.where(is_inside, at_y, _F(0))
 
+        # The four pixels around each place.
         left = np.floor(at_x).astype(int)
         top = np.floor(at_y).astype(int)
         right = np.minimum(left + 1, width - 1)
@@ -242,6 +260,7 @@ class TransformTensor(OpDef):
         lower = lower_left + weight_x * image[bottom, right]
         part = (1 - weight_y) * upper + weight_y * lower
         y = np.where(is_inside[..., None], part, _F(0))
+
         return [y[None].astype(_F)]
 
     @classmethod
@@ -262,6 +281,7 @@ class TransformTensor(OpDef):
             oh=self.size[0],
             ow=self.size[1],
         )
+
         return KernelCall.of("ek_transform_tensor_f32", *op.inputs, op.output, spec)
 
     @classmethod
@@ -303,17 +323,24 @@ class TransformLandmarks(OpDef):
         is_fitting = is_fitting and landmarks.shape[2] in (2, 3)
         if not is_fitting or matrix.shape != _MATRIX:
             raise ValueError(f"landmarks {landmarks} and transform {matrix}")
+
         return (landmarks,)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute x' and y' in float32."""
         landmarks, matrix = x
+
+        # A column of the transform is the translation.
         linear = matrix[0, :2, :2]
         offset = matrix[0, :2, 3]
         y = landmarks.copy()
         y[0, :, :2] = landmarks[0, :, :2] @ linear.T + offset
+
         return [y]
 
     @classmethod

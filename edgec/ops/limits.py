@@ -21,8 +21,10 @@ def within(size: int, mapped: int, refused: int | None, seen: str) -> str | None
     """
     if size <= mapped:
         return None
+
     if refused is not None and size >= refused:
         return seen
+
     return Uncertain(seen)
 
 
@@ -33,5 +35,7 @@ def one_row(t: TensorType) -> bool:
     """
     if t.rank < 2:
         return False
+
     rows = t.shape[-3] if t.rank > 2 else 1
+
     return rows == 1 and min(t.shape[-2:]) > 1

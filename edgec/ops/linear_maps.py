@@ -36,15 +36,19 @@ class _Map:
         order = (*(i for i in range(rank) if i != self.axis), self.axis)
         moved = x if is_last else transpose(b, x, order)
 
+        # A fully connected layer multiplies the last axis.
         operands = [moved]
         operands.append(b.const(self.matrix.astype(np.float32), f"{name}_matrix"))
         if self.bias is not None:
             operands.append(b.const(self.bias.astype(np.float32), f"{name}_bias"))
+
         y = b.add(FullyConnected(), operands, name)
 
         if is_last:
             return y
+
         back = tuple(order.index(i) for i in range(rank))
+
         return transpose(b, y, back)
 
 
@@ -81,12 +85,15 @@ class _Fourier:
             real = np.fft.irfft(basis, self.length, axis=1)
             result = real[..., None]
         else:
+            # numpy has the transforms with ONNX's signs and divisors.
             transform = np.fft.ifft if self.inverse else np.fft.fft
             spectrum = transform(basis, self.length, axis=1)
             if self.onesided:
                 spectrum = spectrum[:, : self.length // 2 + 1]
             result = np.stack([spectrum.real, spectrum.imag], -1)
+
         matrix = result.reshape(n * parts, -1).T
+
         return matrix, result.shape[1], result.shape[2]
 
 
@@ -94,9 +101,12 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
     """Return [..., n, parts] transformed along the last axis but one."""
     *lead, n, parts = x.type.shape
     matrix, count, result_parts = fourier.matrix(n, parts)
+
+    # The parts of a number are elements of a row of their own.
     rows = b.add(Reshape((*lead, n * parts)), [x], name)
     weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
     y = b.add(FullyConnected(), [rows, weights], name)
+
     return b.add(Reshape((*lead, count, result_parts)), [y], name)
 
 
@@ -124,6 +134,7 @@ class Dft(Composed):
             axis_input = node.const(2)
         else:
             axis_input = np.array(node.attrs.get("axis", 1))
+
         axis = -2 if axis_input is None else int(axis_input.reshape(-1)[0])
         axis = axis_of(axis, rank)
 
@@ -134,13 +145,17 @@ class Dft(Composed):
         elif inverse and onesided:
             # A real signal of even length has this one-sided spectrum.
             length = 2 * (n - 1)
+
         fourier = _Fourier(length, inverse, onesided)
 
         if axis == rank - 2:
             return _transformed(b, x, fourier, name)
+
+        # The transformed axis must be the last but the parts.
         order = (*(i for i in range(rank - 1) if i != axis), axis, rank - 1)
         moved = transpose(b, x, order)
         y = _transformed(b, moved, fourier, name)
+
         return transpose(b, y, tuple(order.index(i) for i in range(rank)))
 
 
@@ -171,8 +186,10 @@ class Stft(Composed):
             length = int(length_input.reshape(-1)[0])
         else:
             length = signal_length if window is None else len(window)
+
         if not parts:
             x = b.add(Reshape((batch, signal_length, 1)), [x], name)
+
         width = x.type.shape[-1]
 
         # Frames overlap, so that they are gathered.
@@ -188,9 +205,11 @@ class Stft(Composed):
         if window is not None:
             matrix = matrix * np.repeat(window.astype(np.float64), width)
 
+        # A frame is a row.
         rows = b.add(Reshape((batch, frames, length * width)), [framed], name)
         weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
         y = b.add(FullyConnected(), [rows, weights], name)
+
         return b.add(Reshape((batch, frames, count, result_parts)), [y], name)
 
 
@@ -207,7 +226,10 @@ RESIZE_ATTRIBUTES = (
 
 
 def resized(
-    node: OnnxNode, sizes: list[int], scales: list[float], roi: Array | None
+    node: OnnxNode,
+    sizes: list[int],
+    scales: list[float],
+    roi: Array | None,
 ) -> Value:
     """Return a Resize as a matrix for each axis, with ONNX's reference as its source.
 
@@ -239,6 +261,7 @@ def resized(
         columns = line.resize(np.eye(size, dtype=np.float32)) - offset
         bias = offset if offset.any() else None
         y = _Map(axis, columns.T, bias).apply(b, y, name)
+
     return y
 
 
@@ -274,13 +297,17 @@ class _ResizedLine:
         used_feeds = {name: feeds[name] for name in names if name}
         evaluator = ReferenceEvaluator(self._model(names))
         results = evaluator.run(None, used_feeds)
+
         return np.asarray(results[0], np.float64)
 
     def _model(self, names: list[str]) -> onnx.ModelProto:
         """Return an ONNX model of one Resize with these input names ("": absent)."""
         node = onnx.helper.make_node("Resize", names, ["y"], **self.attrs)
         inputs = [onnx.ValueInfoProto(name=name) for name in names if name]
+
+        # The reference infers the shapes.
         outputs = [onnx.ValueInfoProto(name="y")]
         graph = onnx.helper.make_graph([node], "rows", inputs, outputs)
         opset = onnx.helper.make_opsetid("", 19)
+
         return onnx.helper.make_model(graph, opset_imports=[opset])

@@ -69,11 +69,13 @@ class Form:
         zero = node.optional(2)
         if zero is not None:
             return cls._of(node, zero.type.dtype)
+
         if code not in ONNX_TYPES:
             raise ValueError(
                 f"the element type {TensorProto.DataType.Name(code).lower()} is not "
                 "supported"
             )
+
         return cls._of(node, ONNX_TYPES[code])
 
     @classmethod
@@ -102,6 +104,7 @@ class Form:
         is_constant = scale.const is not None and (zero is None or _is_constant(zero))
         if is_constant and not block and dtype in _SHIFT:
             quant = _int8_quant(scale, zero, _SHIFT[dtype], place)
+
         return cls(scale, zero, dtype, place, block, quant)
 
     def along(self, b: Builder, v: Value, shape: tuple[int, ...]) -> Value:
@@ -112,11 +115,13 @@ class Form:
         real = _as_float(b, v)
         if self.axis is None:
             return b.add(Reshape(()), [real], v.name) if real.type.rank else real
+
         if self.block:
             return self._repeated(b, v, real, shape[self.axis])
 
         sizes = [1] * len(shape)
         sizes[self.axis] = shape[self.axis]
+
         return b.add(Reshape(tuple(sizes)), [real], v.name)
 
     def _repeated(self, b: Builder, v: Value, real: Value, size: int) -> Value:
@@ -130,7 +135,10 @@ class Form:
             index = np.repeat(blocks, self.block)[:size]
             numbers = b.const(index, f"{v.name}_blocks")
             return b.add(Gather(self.axis), [real, numbers], v.name)
+
+        # A constant is repeated while the model is read.
         repeated = np.repeat(v.const, self.block, self.axis).astype(np.float32)
+
         return b.const(np.take(repeated, range(size), self.axis), v.name)
 
 
@@ -140,7 +148,10 @@ def _is_constant(value: Value) -> bool:
 
 
 def _int8_quant(
-    scale: Value, zero: Value | None, shift: int, axis: int | None
+    scale: Value,
+    zero: Value | None,
+    shift: int,
+    axis: int | None,
 ) -> Quant:
     """Return the quantization of an int8 type for constant scales and zero points.
 
@@ -152,7 +163,9 @@ def _int8_quant(
         zeros = np.zeros(len(scales), np.int64)
     else:
         zeros = np.asarray(zero.const).reshape(-1)
+
     zero_points = tuple(int(z) - shift for z in zeros)
+
     return Quant(scales, zero_points, axis)
 
 
@@ -171,6 +184,7 @@ def constant(node: OnnxNode, form: Form) -> Value:
     reals = to_reals(node, form)
     if form.quant is not None:
         reals.type = reals.type.with_quant(form.quant)
+
     return reals
 
 
@@ -183,7 +197,9 @@ def to_reals(node: OnnxNode, form: Form) -> Value:
     if form.zero is not None:
         zero = form.along(b, form.zero, shape)
         y = b.add(Sub(), [y, zero], node.name)
+
     scale = form.along(b, form.scale, shape)
+
     return b.add(Mul(), [y, scale], node.name)
 
 
@@ -194,6 +210,7 @@ def to_integers(node: OnnxNode, form: Form) -> Value:
     shape = x.type.shape
     real = _as_float(b, x)
 
+    # ONNX rounds the quotient before it adds the zero point.
     scale = form.along(b, form.scale, shape)
     steps = b.add(Div(), [real, scale], node.name)
     y = b.add(Round(), [steps], node.name)
@@ -201,8 +218,10 @@ def to_integers(node: OnnxNode, form: Form) -> Value:
         zero = form.along(b, form.zero, shape)
         y = b.add(Add(), [y, zero], node.name)
 
+    # The sum saturates to the type.
     info = np.iinfo(form.dtype)
     y = b.add(Clamp(float(info.min), float(info.max)), [y], node.name)
+
     return b.add(Cast(form.dtype), [y], node.name)
 
 
@@ -213,11 +232,15 @@ def restored(b: Builder, x: Value, uint8: set[Value]) -> Value:
     """
     if not x.type.is_quantized or x.type.dtype != "int8":
         return x
+
     wide = b.add(Cast("int32"), [x], x.name)
     if x not in uint8:
         return b.add(Cast("int8"), [wide], x.name)
+
+    # The IR has uint8 as int8, less 128.
     shift = b.const(np.array(128, np.int32), "shift")
     shifted = b.add(Add(), [wide, shift], x.name)
+
     return b.add(Cast("uint8"), [shifted], x.name)
 
 
@@ -231,12 +254,14 @@ def stated(node: OnnxNode, form: Form, to_int8: OpDef) -> Value | None:
     x = node.input(0)
     if form.quant is None or form.axis is not None:
         return None
+
     if not x.type.is_quantized or x.type.dtype != "int8":
         return _with_scale(node, x, form.quant, to_int8)
 
     is_same_type = (x in node.uint8) == (form.dtype == "uint8")
     if x.type.quant == form.quant and is_same_type:
         return x
+
     return None
 
 
@@ -248,9 +273,11 @@ def _with_scale(node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef) -> Value
     """
     if x in node.build.graph.inputs:
         return _input_with_scale(node, x, quant, to_int8)
+
     producer = _moving_producer(node.build.graph, x)
     if producer is None:
         return None
+
     source = _with_scale(node, producer.inputs[0], quant, to_int8)
     if source is None:
         return None
@@ -258,7 +285,9 @@ def _with_scale(node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef) -> Value
     producer.inputs = [source]
     if x.type.dtype == "uint8":
         node.uint8.add(x)
+
     x.type = x.type.with_quant(quant, "int8")
+
     return x
 
 
@@ -270,15 +299,21 @@ def _moving_producer(graph: Graph, x: Value) -> Op | None:
     producer = next((op for op in graph.ops if x in op.outputs), None)
     if producer is None or producer.spec.quant is not QuantRule.SAME:
         return None
+
     if len(producer.inputs) > 1 or len(producer.outputs) > 1:
         return None
+
     if any(x in op.inputs for op in graph.ops):
         return None
+
     return producer
 
 
 def _input_with_scale(
-    node: OnnxNode, x: Value, quant: Quant, to_int8: OpDef
+    node: OnnxNode,
+    x: Value,
+    quant: Quant,
+    to_int8: OpDef,
 ) -> Value | None:
     """Return an input of the model with a scale, a uint8 one brought to int8.
 
@@ -289,12 +324,14 @@ def _input_with_scale(
     outer = quant
     if x.type.dtype != "int8":
         outer = Quant(quant.scale, (quant.zero_point[0] + 128,))
+
     if x.type.quant not in (None, outer):
         return None
 
     x.type = x.type.with_quant(outer)
     if x.type.dtype == "int8":
         return x
+
     for op in graph.ops:
         if op.spec == to_int8 and op.inputs == [x]:
             return op.output
@@ -303,6 +340,7 @@ def _input_with_scale(
     # It must come before all ops that read the input so far.
     graph.ops.insert(0, graph.ops.pop())
     node.uint8.add(converted)
+
     return converted
 
 
@@ -312,6 +350,7 @@ def integers(x: Array, t: TensorType) -> Array:
     scale, zero = t.quant.broadcast(x.ndim)
     steps = np.rint(x.astype(np.float64) / scale) + zero
     whole: Array = np.clip(steps, -128, 127).astype(np.int8)
+
     return whole
 
 
@@ -326,8 +365,11 @@ def quantized_weights(w: Array) -> tuple[Array, Quant]:
     scale = np.float32(1)
     if high > low:
         scale = np.float32((high - low) / np.float32(255))
+
+    # 0 must be a number of the scale.
     zero = int(np.clip(np.rint(np.float32(-128) - low / scale), -128, 127))
 
     steps = np.rint(w.astype(np.float32) / scale) + zero
     q = np.clip(steps, -128, 127).astype(np.int8)
+
     return q, Quant.per_tensor(float(scale), zero)

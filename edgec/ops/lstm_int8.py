@@ -117,10 +117,14 @@ class LstmInt8(OpDef):
                 f"an LSTM of {', '.join(map(str, x))} with {self.cell_bits} bits "
                 "before the point"
             )
+
         return TensorType((steps, batch, hidden), "int8", h.quant), h, c
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute LstmStepInteger8x8_16 of TFLite for every step."""
         image, h, c, *parameters = (a.astype(np.int64) for a in x)
@@ -141,11 +145,13 @@ class LstmInt8(OpDef):
             if self.clip:
                 c = np.clip(c, -self.clip, self.clip)
 
+            # The output gate opens the activated cell.
             activated = tanh_16(c, self.cell_bits).astype(np.int64)
             product = output_gate * activated
             scaled = multiply_by_quantized_multiplier(product, *self.hidden)
             h = np.clip(scaled.astype(np.int64) + self.hidden_zero, -128, 127)
             outputs.append(h)
+
         return [
             np.stack(outputs).astype(np.int8),
             h.astype(np.int8),
@@ -162,11 +168,14 @@ class LstmInt8(OpDef):
         for k in range(GATES):
             rows = slice(k * hidden, (k + 1) * hidden)
             weights, recurrent, x_bias, h_bias = (a[rows] for a in parameters)
+
+            # Sums of int8 products in int32.
             x_sum = x @ weights.T + x_bias
             h_sum = h @ recurrent.T + h_bias
             from_x = multiply_by_quantized_multiplier(x_sum, *self.from_x[k])
             from_h = multiply_by_quantized_multiplier(h_sum, *self.from_h[k])
             gates.append(_int16(_int16(from_x).astype(np.int64) + from_h))
+
         return gates
 
     def macs(self, op: Op) -> int:
@@ -178,6 +187,8 @@ class LstmInt8(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_lstm_s8."""
         steps, batch, inputs = op.inputs[0].type.shape
+
+        # One multiplier and shift for each gate.
         fields: dict[str, Table] = {}
         for source, scales in (("x", self.from_x), ("h", self.from_h)):
             multipliers = [multiplier for multiplier, _ in scales]
@@ -185,6 +196,7 @@ class LstmInt8(OpDef):
             for ending, numbers in (("mul", multipliers), ("shift", shifts)):
                 name = f"{source}_{ending}"
                 fields[name] = Table(np.array(numbers, np.int32), name)
+
         spec = Struct(
             "ek_lstm_t",
             steps=steps,
@@ -201,6 +213,7 @@ class LstmInt8(OpDef):
             cell_bits=self.cell_bits,
             clip=self.clip,
         )
+
         return KernelCall.of("ek_lstm_s8", *op.inputs, *op.outputs, spec)
 
     @classmethod
@@ -225,8 +238,10 @@ class LstmInt8(OpDef):
         x_biases: list[Array] = []
         for value, bias in zip(weights, biases, strict=True):
             x_biases.append(_folded_zero_point(value, x.type) + bias)
+
         h_biases = [_folded_zero_point(value, h.type) for value in recurrent]
 
+        # The scales of tensors become multipliers.
         spec = cls._spec(op, weights, recurrent)
         values = [
             first,
@@ -245,6 +260,7 @@ class LstmInt8(OpDef):
         else:
             every = b.value(f"{name}_all", replace(every_type, quant=out.type.quant))
             b.write(spec, values, [every, next_h, next_c])
+
         op.kept[h] = next_h
         op.kept[c] = next_c
         if not is_time_major:
@@ -252,7 +268,10 @@ class LstmInt8(OpDef):
 
     @classmethod
     def _spec(
-        cls, op: TfliteOp, weights: Sequence[Value], recurrent: Sequence[Value]
+        cls,
+        op: TfliteOp,
+        weights: Sequence[Value],
+        recurrent: Sequence[Value],
     ) -> LstmInt8:
         """Return the op's attributes from the scales of the operator's tensors.
 
@@ -273,6 +292,7 @@ class LstmInt8(OpDef):
         hidden_quant = h.quant
         if hidden is not None and hidden.quant is not None:
             hidden_quant = hidden.quant
+
         assert hidden_quant is not None
         hidden_scale = np.float32(hidden_quant.scale[0])
         hidden_ratio = np.float32(2.0**-30) / hidden_scale
@@ -281,6 +301,7 @@ class LstmInt8(OpDef):
         if op.options.cellClip > 0:
             steps = min(max(op.options.cellClip / c.scale, -32768.0), 32767.0)
             clip = int(steps)
+
         return cls(
             from_x=tuple(_gate_scale(value, x) for value in weights),
             from_h=tuple(_gate_scale(value, h) for value in recurrent),
@@ -355,6 +376,8 @@ def _stacked(op: TfliteOp, gates: Sequence[Value]) -> Value:
         if value.const is not None:
             arrays.append(value.const)
         scales += [value.type.scale] * value.type.shape[0]
+
     data = np.concatenate(arrays).astype(np.int8)
     quant = Quant(tuple(scales), (0,) * len(scales), 0)
+
     return op.build.const(data, f"{op.outputs[0].name}_weights", quant)

@@ -1,8 +1,7 @@
-"""int8 functions of one int8 number as tables of 256 entries, which is all that such a
-function is.
+"""Tables of int8 functions of one element: the outputs for the inputs -128 … 127.
 
-Each maker returns the outputs for the inputs -128 … 127, as TFLite's reference kernels
-compute them: some through a table of reals, some in fixed point.
+They are those of TFLite's reference kernels: some are computed from reals, some in
+fixed point. A function of one int8 number is fully described by such a table.
 """
 
 from __future__ import annotations
@@ -21,208 +20,261 @@ from edgec.ops.fixed_point import (
 )
 
 Real = Callable[[Array], Array]
+"""A function of float64 arrays."""
 INPUTS = np.arange(-128, 128, dtype=np.int32)
+"""The inputs, in the order of the entries of a table."""
 _F32 = np.float32
 
 
 def clamp8(y: Array, low: int = -128, high: int = 127) -> Array:
-    """Saturated to a range of int8."""
+    """Return integers saturated to a range of int8."""
     return np.clip(y, low, high).astype(np.int8)
 
 
 def real_table(fn: Real, x: TensorType, y: TensorType) -> Array:
-    """round(fn(x) / scale) + zero point in float32 steps, ties away from zero;
-    not-a-number becomes the least output.
+    """Return round(fn(x) / scale_y) + zero_y in float32 steps, ties away from zero.
 
-    `fn` is taken in double and rounded to float32, as a good C library does. Source:
-    TFLite's LUTPopulate.
+    fn is taken in double and rounded to float32, as a good C library does. A result
+    that is not a number becomes the least output. Source: TFLite's LUTPopulate.
     """
-    real = (_F32(x.scale) * (INPUTS - x.zero_point).astype(_F32)).astype(_F32)
+    steps = (INPUTS - x.zero_point).astype(_F32)
+    real = (_F32(x.scale) * steps).astype(_F32)
+
+    # TFLite multiplies by the inverse scale.
+    inverse_scale = _F32(1) / _F32(y.scale)
     with np.errstate(all="ignore"):
         value = np.asarray(fn(real.astype(np.float64)), np.float64).astype(_F32)
-        scaled = round_half_away((value * (_F32(1) / _F32(y.scale))).astype(_F32))
-    return clamp8(
-        np.nan_to_num(scaled, nan=-1e6, posinf=1e6, neginf=-1e6).astype(np.float64)
-        + y.zero_point
-    )
+        scaled = round_half_away((value * inverse_scale).astype(_F32))
+
+    # Far outside of int8, so that infinities saturate.
+    finite = np.nan_to_num(scaled, nan=-1e6, posinf=1e6, neginf=-1e6)
+
+    return clamp8(finite.astype(np.float64) + y.zero_point)
 
 
 def clamp_table(
-    low: float | None, high: float | None, x: TensorType, y: TensorType
+    low: float | None,
+    high: float | None,
+    x: TensorType,
+    y: TensorType,
 ) -> Array:
-    """min(max(x, low), high) on the output's scale; TFLite's QuantizedReluX."""
+    """Return min(max(x, low), high) at the output's scale; None: no bound.
+
+    This is TFLite's QuantizedReluX: x is rescaled, and clamped to the rounded bounds.
+    """
     multiplier = quantize_multiplier(float(_F32(x.scale) / _F32(y.scale)))
-    out = (
-        multiply_by_quantized_multiplier(INPUTS - x.zero_point, *multiplier).astype(
-            np.int64
-        )
-        + y.zero_point
-    )
+    scaled = multiply_by_quantized_multiplier(INPUTS - x.zero_point, *multiplier)
+    out = scaled.astype(np.int64) + y.zero_point
 
-    def bound(real: float | None, default: int) -> int:
-        if real is None:
+    # A bound is quantized as the output is.
+    def quantized(bound: float | None, default: int) -> int:
+        if bound is None:
             return default
-        return int(
-            np.clip(
-                y.zero_point
-                + int(round_half_away(np.array(_F32(real) / _F32(y.scale)))),
-                -128,
-                127,
-            )
-        )
+        steps = np.array(_F32(bound) / _F32(y.scale))
+        element = y.zero_point + int(round_half_away(steps))
+        return int(np.clip(element, -128, 127))
 
-    return clamp8(out, bound(low, -128), bound(high, 127))
+    return clamp8(out, quantized(low, -128), quantized(high, 127))
 
 
 def leaky_relu_table(alpha: float, x: TensorType, y: TensorType) -> Array:
-    """One multiplier for each sign; TFLite's QuantizeLeakyRelu.
+    """Return x where x >= 0, else alpha * x, with a multiplier for each sign.
 
-    With a negative slope ties go the other way (seen in LiteRT 2.3), as if its
-    magnitude were applied and negated.
+    This is TFLite's QuantizeLeakyRelu. With a negative slope ties go the other way (seen
+    in LiteRT 2.3), as if its magnitude were applied and negated.
     """
     centred = INPUTS - x.zero_point
-    slope = quantize_multiplier(abs(float(_F32(x.scale) * _F32(alpha) / _F32(y.scale))))
-    identity = quantize_multiplier(float(_F32(x.scale) / _F32(y.scale)))
-    positive = multiply_by_quantized_multiplier(centred, *identity)
-    negative = multiply_by_quantized_multiplier(centred, *slope) * (
-        -1 if alpha < 0 else 1
-    )
-    return clamp8(
-        np.where(centred >= 0, positive, negative).astype(np.int64) + y.zero_point
-    )
+    slope = float(_F32(x.scale) * _F32(alpha) / _F32(y.scale))
+    ratio = float(_F32(x.scale) / _F32(y.scale))
+    sign = -1 if alpha < 0 else 1
+
+    # A multiplier is not negative: the sign is applied after it.
+    slope_multiplier = quantize_multiplier(abs(slope))
+    identity_multiplier = quantize_multiplier(ratio)
+    positive = multiply_by_quantized_multiplier(centred, *identity_multiplier)
+    negative = multiply_by_quantized_multiplier(centred, *slope_multiplier) * sign
+    out = np.where(centred >= 0, positive, negative)
+
+    return clamp8(out.astype(np.int64) + y.zero_point)
 
 
 def abs_table(x: TensorType, y: TensorType) -> Array:
-    """|x| rescaled; TFLite's AbsEvalQuantized."""
+    """Return |x| at the output's scale: TFLite's AbsEvalQuantized.
+
+    Equal scales need no multiplier.
+    """
+
+    # The magnitude of int8 needs a ninth bit.
     magnitude = np.abs(INPUTS - x.zero_point)
     if x.scale != y.scale:
         multiplier = quantize_multiplier(float(_F32(x.scale) / _F32(y.scale)))
         magnitude = multiply_by_quantized_multiplier(magnitude, *multiplier)
+
     return clamp8(magnitude.astype(np.int64) + y.zero_point)
 
 
 def log_table(x: TensorType, y: TensorType) -> Array:
-    """The natural logarithm; where it has no value, the least output."""
+    """Return the natural logarithm; the least output where it has no value."""
     return real_table(lambda v: np.where(v > 0, np.log(v), -np.inf), x, y)
 
 
 def _high_mul_16(a: Array, b: Array | int) -> Array:
-    """High 16 bits of 2ab, ties away from zero; the operands are int16 and b is not
-    negative.
+    """Return the high 16 bits of 2ab, ties away from zero.
+
+    The operands are int16 and b is not negative. This is gemmlowp's
+    SaturatingRoundingDoublingHighMul for int16.
     """
-    ab = np.asarray(a, np.int64) * b
-    nudged = ab + np.where(ab >= 0, 1 << 14, 1 - (1 << 14))
+    product = np.asarray(a, np.int64) * b
+    half = 1 << 14
+    nudged = product + np.where(product >= 0, half, 1 - half)
+
     return np.trunc(nudged / (1 << 15)).astype(np.int64)
 
 
 def _multiplier_16(real: float) -> tuple[int, int]:
-    """A 16-bit multiplier and exponent."""
+    """Return a 16-bit multiplier and an exponent for a real.
+
+    This is TFLite's DownScaleInt32ToInt16Multiplier of a 32-bit multiplier.
+    """
     fixed, exponent = quantize_multiplier(real)
-    limit = (1 << 31) - 1
-    return (
-        (1 << 15) - 1 if fixed >= limit - (1 << 15) else (fixed + (1 << 15)) >> 16
-    ), exponent
+    half = 1 << 15
+    largest = (1 << 31) - 1
+    if fixed >= largest - half:
+        return half - 1, exponent
+
+    return (fixed + half) >> 16, exponent
 
 
 def _divide_by_pot_16(x: Array, exponent: int) -> Array:
-    """x / 2^exponent of int16, ties away from zero, as gemmlowp computes it: its mask
-    has 16 bits, so that beyond 2^15 what is not negative becomes 1.
+    """Return x / 2^exponent of int16, ties away from zero, as gemmlowp computes it.
+
+    gemmlowp's mask has 16 bits, so that from 2^16 on a number that is not negative
+    becomes 1, and a negative one -1.
     """
     if exponent < 16:
         return rounding_divide_by_pot(x, exponent).astype(np.int64)
+
     return np.where(x < 0, -1, 1)
 
 
 def hard_swish_table(x: TensorType, y: TensorType) -> Array:
-    """x * relu6(x + 3) / 6 in 16-bit fixed point; TFLite's reference HardSwish."""
+    """Return x * relu6(x + 3) / 6 in 16-bit fixed point: TFLite's reference HardSwish.
+
+    The gate relu6(x + 3) / 6 is computed as (x / 3 saturated to [-1, 1) + 1) / 2.
+    """
+    # x with 7 more bits, in units of 1/128 of its scale.
     fine_scale = _F32(1 / 128) * _F32(x.scale)
-    out_mul, out_exp = _multiplier_16(float(fine_scale / _F32(y.scale)))
-    gate_mul, gate_exp = _multiplier_16(float(fine_scale / _F32(3 / 32768)))
+    out_multiplier, out_exponent = _multiplier_16(float(fine_scale / _F32(y.scale)))
+    gate_ratio = float(fine_scale / _F32(3 / 32768))
+    gate_multiplier, gate_exponent = _multiplier_16(gate_ratio)
     fine = (INPUTS - x.zero_point).astype(np.int64) * 128
-    before_shift = _high_mul_16(fine, out_mul)
+    scaled = _high_mul_16(fine, out_multiplier)
+
+    # The shift to the left is in two parts, since the product has one bit to spare.
+    lowest = -(1 << 15)
+    highest = (1 << 15) - 1
     gate = fine
-    if gate_exp > 0:
-        gate = np.clip(gate << (gate_exp - 1), -(1 << 15), (1 << 15) - 1)
-    gate = _high_mul_16(gate, gate_mul)
-    if gate_exp > 0:
-        gate = np.clip(gate * 2, -(1 << 15), (1 << 15) - 1)
-    if gate_exp < 0:
-        gate = _divide_by_pot_16(gate, -gate_exp)
+    if gate_exponent > 0:
+        gate = np.clip(gate << (gate_exponent - 1), lowest, highest)
+
+    gate = _high_mul_16(gate, gate_multiplier)
+    if gate_exponent > 0:
+        gate = np.clip(gate * 2, lowest, highest)
+
+    if gate_exponent < 0:
+        gate = _divide_by_pot_16(gate, -gate_exponent)
+
     gate = (gate + (1 << 15)) >> 1
-    product = np.trunc(gate * before_shift / (1 << 15)).astype(np.int64)
-    return clamp8(_divide_by_pot_16(product, -out_exp) + y.zero_point)
+
+    product = np.trunc(gate * scaled / (1 << 15)).astype(np.int64)
+
+    return clamp8(_divide_by_pot_16(product, -out_exponent) + y.zero_point)
 
 
 def rsqrt_table(x: TensorType, y: TensorType) -> Array:
-    """1 / sqrt(x) in fixed point; zero and what is below it give the greatest output.
+    """Return 1 / sqrt(x) in fixed point: TFLite's RsqrtEvalQuantized.
 
-    TFLite's RsqrtEvalQuantized.
+    Zero and negative numbers give the greatest output.
     """
-    scale = quantize_multiplier(
-        1.0 / (float(np.sqrt(_F32(x.scale))) * float(_F32(y.scale)))
-    )
+    ratio = 1.0 / (float(np.sqrt(_F32(x.scale))) * float(_F32(y.scale)))
+    scale_multiplier, scale_shift = quantize_multiplier(ratio)
     table = np.full(256, 127, np.int64)
+    one = np.array([1])
+    # 20 more bits between both multiplications.
+    extra_bits = 20
     for i, q in enumerate(INPUTS - x.zero_point):
-        if q > 0:
-            multiplier, shift = _inverse_sqrt(int(q))
-            data = multiply_by_quantized_multiplier(
-                np.array([1]), multiplier, shift + 20
-            )
-            out = multiply_by_quantized_multiplier(data, scale[0], scale[1] - 20)
-            table[i] = int(out[0]) + y.zero_point
+        if q <= 0:
+            continue
+        multiplier, shift = _inverse_sqrt(int(q))
+        root = multiply_by_quantized_multiplier(one, multiplier, shift + extra_bits)
+        final_shift = scale_shift - extra_bits
+        out = multiply_by_quantized_multiplier(root, scale_multiplier, final_shift)
+        table[i] = int(out[0]) + y.zero_point
+
     return clamp8(table)
 
 
 def _inverse_sqrt(x: int) -> tuple[int, int]:
-    """1 / sqrt(x) as multiplier and (left) shift by Newton's steps; TFLite's
-    GetInvSqrtQuantizedMultiplierExp.
+    """Return (multiplier, left shift) of 1 / sqrt(x) by Newton's method.
+
+    This is TFLite's GetInvSqrtQuantizedMultiplierExp for the positive numbers of int8.
     """
     if x <= 1:
         return (1 << 31) - 1, 0
+
+    # A factor of 4 in x is a factor of 2 in the root.
     shift = 11
     while x >= 1 << 29:
         x = x // 4
         shift = shift + 1
-    # leading zeros without the sign's, in pairs
+
+    # Leading zeros without the sign's, in pairs.
     pairs = (32 - x.bit_length() - 1) // 2 - 1
     shift = shift - pairs
     x = x << (2 * pairs)
-    value = _newton(x >> 1)
+
+    root = np.array([_newton(x >> 1)])
     half_sqrt_2 = 1518500250
-    multiplier = int(
-        saturating_rounding_doubling_high_mul(np.array([value]), half_sqrt_2)[0]
-    )
+    multiplier = int(saturating_rounding_doubling_high_mul(root, half_sqrt_2)[0])
     if shift < 0:
         multiplier = multiplier << -shift
         shift = 0
+
     return multiplier, -shift
 
 
 def _newton(x: int) -> int:
-    """Three bits of integer part, five steps from 1."""
-    three_half = (1 << 28) + (1 << 27)
-    half_x = int(rounding_divide_by_pot(np.array([x]), 1)[0])
-    value = 1 << 28
+    """Return 1 / sqrt(x) with three integer bits, after five Newton steps from 1.
 
-    def times(a: int, b: int) -> int:
+    A step is y ← 1.5 y - x/2 y³.
+    """
+    three_halves = (1 << 28) + (1 << 27)
+    half_x = int(rounding_divide_by_pot(np.array([x]), 1)[0])
+    root = 1 << 28
+
+    def multiply(a: int, b: int) -> int:
         return int(saturating_rounding_doubling_high_mul(np.array([a]), b)[0])
 
-    def saturated(v: int) -> int:
+    def saturate(v: int) -> int:
         return max(-(1 << 31), min((1 << 31) - 1, v))
 
+    # A product of numbers with three integer bits is shifted back by three.
     for _ in range(5):
-        cube = saturated(times(times(value, value), value) << 6)
-        value = saturated(times(value, three_half) * 8 - times(half_x, cube) * 8)
-    return value
+        squared = multiply(root, root)
+        cube = saturate(multiply(squared, root) << 6)
+        step = multiply(root, three_halves) * 8 - multiply(half_x, cube) * 8
+        root = saturate(step)
+
+    return root
 
 
 def sqrt_table(x: TensorType, y: TensorType) -> Array:
-    """The square root, cut off towards zero, not rounded; negative numbers give that of
-    zero. SqrtEvalQuantized.
+    """Return the square root, cut off towards zero: TFLite's SqrtEvalQuantized.
+
+    Negative numbers give the root of zero.
     """
-    real = (_F32(x.scale) * np.maximum(INPUTS - x.zero_point, 0).astype(_F32)).astype(
-        _F32
-    )
-    return clamp8(
-        np.trunc(np.sqrt(real) / _F32(y.scale)).astype(np.int64) + y.zero_point
-    )
+    steps = np.maximum(INPUTS - x.zero_point, 0).astype(_F32)
+    real = (_F32(x.scale) * steps).astype(_F32)
+    root = np.trunc(np.sqrt(real) / _F32(y.scale))
+
+    return clamp8(root.astype(np.int64) + y.zero_point)

@@ -89,16 +89,20 @@ class FullyConnected(OpDef):
         is_matrix = weights.rank == 2 and 0 not in weights.shape
         if not is_matrix or data.rank < 1 or data.size % weights.shape[1]:
             raise ValueError(f"weights {weights} do not fit {data}")
+
         out_channels, depth = weights.shape
         real_types(self, data, weights)
         if bias and bias[0].size != out_channels:
             raise ValueError(f"bias {bias[0]} does not fit {out_channels} outputs")
 
+        # All dimensions are joined to rows, wherever a row ends.
         if not self.keep_dims:
             rows = data.size // depth
             return (TensorType((rows, out_channels), data.dtype),)
+
         if data.shape[-1] != depth:
             raise ValueError(f"weights {weights} do not fit {data}")
+
         return (TensorType((*data.shape[:-1], out_channels), data.dtype),)
 
     def macs(self, op: Op) -> int:
@@ -106,7 +110,10 @@ class FullyConnected(OpDef):
         return op.output.type.size * op.inputs[1].type.shape[1]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 sums, or exact int32 sums that are scaled once.
 
@@ -132,15 +139,19 @@ class FullyConnected(OpDef):
         total = (centred @ weights.T).astype(np.int64)
         if bias is not None:
             total = total + bias
+
         acc = total.astype(np.int32)
 
         if self.even:
-            y = requantize(acc, xt[0], weights_type, yt[0], self.act, even=True)
+            types = (xt[0], weights_type, yt[0])
+            y = requantize(acc, types, self.act, even=True)
             return [y.reshape(yt[0].shape)]
+
         real = acc * _output_scales(xt[0], weights_type, yt[0])
         y = round_half_away(real) + yt[0].zero_point
         low, high = activation_range(self.act, yt[0])
         y = np.clip(y, low, high).astype(yt[0].np_dtype)
+
         return [y.reshape(yt[0].shape)]
 
     @classmethod
@@ -158,19 +169,24 @@ class FullyConnected(OpDef):
         beta = float(node.attrs.get("beta", 1.0))
         if node.attrs.get("transA", 0):
             a = transpose(b, a, (1, 0))
+
         if not node.attrs.get("transB", 0):
             w = transpose(b, w, (1, 0))
+
+        # alpha scales the weights, which are constant.
         w = _scaled(b, w, alpha)
 
         c = node.optional(2)
         if c is None or beta == 0:
             return b.add(cls(), [a, w], name)
+
         c = _scaled(b, c, beta)
         out_channels = w.type.shape[0]
         if c.const is not None and _is_row(c.type, out_channels):
             array = np.broadcast_to(c.const.reshape(-1), (out_channels,)).copy()
             bias = b.const(array, c.name)
             return b.add(cls(), [a, w, bias], name)
+
         return b.add(Add(), [b.add(cls(), [a, w], name), c], name)
 
     @classmethod
@@ -196,6 +212,8 @@ class FullyConnected(OpDef):
         x = op.inputs[0].type
         y = op.output.type
         rows = x.size // x.shape[-1]
+
+        # The option is needed only where the output is no matrix anyway.
         keeps_dims = self.keep_dims and y.shape != (rows, y.shape[-1])
         fields = {
             "fusedActivationFunction": tflite_activation(self.act, y),
@@ -205,8 +223,10 @@ class FullyConnected(OpDef):
         version = 4 if x.dtype == "int8" else 1
         if keeps_dims:
             version = 5
+
         absent = (None,) * (3 - len(op.inputs))
         options = ("FullyConnectedOptions", fields)
+
         return TfliteCode("FULLY_CONNECTED", options, version, (*op.inputs, *absent))
 
     def c(self, op: Op) -> KernelCall:
@@ -223,6 +243,7 @@ class FullyConnected(OpDef):
         else:
             dtype = np.int32 if x.dtype == "int8" else np.float32
             bias = Table(np.zeros(out_channels, dtype), "b")
+
         return KernelCall.of(
             f"ek_fully_connected_{kernel_suffix(x, self.even)}",
             op.inputs[0],
@@ -242,11 +263,13 @@ class FullyConnected(OpDef):
         y = op.output.type
         if x.dtype == "float32":
             return act_f32(self.act)
+
         if self.even:
             return requantize_struct(op, self.act, even=True)
 
         low, high = activation_range(self.act, y)
         assert weights.quant is not None
+
         return Struct(
             "ek_scale_f64_t",
             x_zero=x.zero_point,
@@ -354,6 +377,7 @@ def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
     weights_scales = np.array(w.quant.scale, np.float64)
     products = np.float64(x.scale) * weights_scales
     scales = products / np.float64(y.scale)
+
     return np.broadcast_to(scales, (w.shape[0],)).copy()
 
 
@@ -361,10 +385,13 @@ def _scaled(b: Builder, x: Value, factor: float) -> Value:
     """Return factor * x; a constant is multiplied here, without an op."""
     if factor == 1.0:
         return x
+
     if x.const is not None:
         scaled = x.const * np.float32(factor)
         return b.const(scaled.astype(np.float32), x.name)
+
     constant = b.const(np.array(factor, np.float32), "factor")
+
     return b.add(Mul(), [x, constant], x.name)
 
 
@@ -393,8 +420,10 @@ class BatchMatMul(OpDef):
         """Return both operands as they enter the product."""
         if self.adj_x:
             a = a.swapaxes(-1, -2)
+
         if self.adj_y:
             b = b.swapaxes(-1, -2)
+
         return a, b
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -413,9 +442,11 @@ class BatchMatMul(OpDef):
         if a.shape[-1] != b.shape[-2]:
             raise ValueError(f"cannot multiply {x[0]} and {x[1]}")
 
+        # numpy's rule for broadcasting.
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if len(lead) > MAX_LEADING_DIMS:
             raise ValueError(f"{len(lead)} leading dimensions; edgec compiles up to 4")
+
         return (TensorType((*lead, a.shape[-2], b.shape[-1])),)
 
     def macs(self, op: Op) -> int:
@@ -423,7 +454,10 @@ class BatchMatMul(OpDef):
         return op.output.type.size * op.inputs[0].type.shape[-2 if self.adj_x else -1]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.matmul in float32."""
         a, b = self.operands(x[0], x[1])
@@ -442,6 +476,7 @@ class BatchMatMul(OpDef):
         is_column = y.type.rank == 1
         if is_row:
             x = b.add(Reshape((1, *x.type.shape)), [x], x.name)
+
         if is_column:
             y = b.add(Reshape((*y.type.shape, 1)), [y], y.name)
 
@@ -449,18 +484,24 @@ class BatchMatMul(OpDef):
         if has_one_matrix and y.type.rank <= x.type.rank:
             if y.type.rank > 2:
                 y = b.add(Reshape(y.type.shape[-2:]), [y], y.name)
+
+            # Weights are [O, K].
             weights = transpose(b, y, (1, 0))
             out = b.add(FullyConnected(), [x, weights], node.name)
         else:
             out = b.add(cls(), [x, y], node.name)
 
+        # The added axes are dropped again.
         shape = out.type.shape
         if is_row:
             shape = (*shape[:-2], shape[-1])
+
         if is_column:
             shape = shape[:-1]
+
         if shape == out.type.shape:
             return out
+
         return b.add(Reshape(shape), [out], node.name)
 
     @classmethod
@@ -483,6 +524,8 @@ class BatchMatMul(OpDef):
         a = op.inputs[0].type
         b = op.inputs[1].type
         y = op.output.type
+
+        # A transposed matrix is read by other strides, and never copied.
         a_row, a_column = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
         b_row, b_column = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
         missing = MAX_LEADING_DIMS + 2 - y.rank
@@ -499,6 +542,7 @@ class BatchMatMul(OpDef):
             br=b_row,
             bc=b_column,
         )
+
         return KernelCall.of("ek_batch_matmul_f32", *op.inputs, op.output, shape)
 
     @classmethod
@@ -526,4 +570,5 @@ def _lead_strides(t: TensorType) -> list[int]:
     for axis in range(MAX_LEADING_DIMS):
         stride = prod(shape[axis + 1 :])
         strides.append(0 if shape[axis] == 1 else stride)
+
     return strides

@@ -59,11 +59,14 @@ class BatchNorm(OpDef):
         """
         real_types(self, *x, int8=False)
         image, *parameters = x
+
+        # Scale, bias, mean and variance are vectors of the channels.
         channels = image.shape[-1:]
         if len(parameters) != 4 or any(t.shape != channels for t in parameters):
             raise ValueError(
                 f"{', '.join(map(str, parameters))} do not fit the last axis of {image}"
             )
+
         return (image,)
 
     def line(self, constants: Sequence[Array]) -> tuple[Array, Array]:
@@ -71,6 +74,8 @@ class BatchNorm(OpDef):
 
         A negative variance gives numbers that are not one, as in ONNX.
         """
+
+        # In double, and rounded once to float32.
         scale, bias, mean, variance = (a.astype(np.float64) for a in constants)
         with np.errstate(all="ignore"):
             k = scale / np.sqrt(variance + self.eps)
@@ -78,7 +83,10 @@ class BatchNorm(OpDef):
             return k.astype(_F), b.astype(_F)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute x * k + b in float32."""
         k, b = self.line(x[1:])
@@ -89,11 +97,13 @@ class BatchNorm(OpDef):
         """Read BatchNormalization for inference: mean and variance are constants."""
         if node.attrs.get("training_mode", 0):
             raise ValueError("training_mode; export the model for inference")
+
         if not node.attrs.get("spatial", 1):
             raise ValueError(
                 "spatial=0: mean and variance of each element; "
                 "edgec has those of each channel"
             )
+
         # It matters in training only.
         node.attrs.ignore("momentum")
 
@@ -106,6 +116,7 @@ class BatchNorm(OpDef):
                 f"a variance of {variance.min():.6g}, whose root is not a number; "
                 "train the model again"
             )
+
         return channels_last(node, cls(eps), parameters)
 
     def c(self, op: Op) -> KernelCall:
@@ -165,12 +176,17 @@ class InstanceNorm(OpDef):
             raise ValueError(
                 f"{', '.join(map(str, parameters))} do not fit the last axis of {image}"
             )
+
         if self.groups and image.shape[-1] % self.groups:
             raise ValueError(f"{image.shape[-1]} channels in {self.groups} groups")
+
         return (image,)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute mean and variance in double, over pixels and channels of a group."""
         image, scale, bias = x
@@ -182,8 +198,11 @@ class InstanceNorm(OpDef):
         real = image.astype(np.float64)
         blocks = real.reshape(n, -1, groups, channels // groups)
         centred = blocks - blocks.mean((1, 3), keepdims=True)
+
+        # The variance is that of a population: divided by the count.
         variance = (centred**2).mean((1, 3), keepdims=True)
         normal = centred / np.sqrt(variance + self.eps)
+
         return [(normal.reshape(image.shape) * scale + bias).astype(_F)]
 
     @classmethod
@@ -204,6 +223,7 @@ class InstanceNorm(OpDef):
             bias = _per_channel(node.build, bias, repeats)
 
         spec = cls(node.attrs.get("epsilon", 1e-5), groups)
+
         return channels_last(node, spec, [scale, bias])
 
     def c(self, op: Op) -> KernelCall:
@@ -222,6 +242,7 @@ class InstanceNorm(OpDef):
             group=channels // self.groups if self.groups else 1,
             eps=self.eps,
         )
+
         return KernelCall.of(
             "ek_instance_norm_f32",
             *op.inputs,
@@ -271,6 +292,8 @@ class LayerNorm(OpDef):
         """
         real_types(self, *x, int8=False)
         data, *parameters = x
+
+        # A row has the shape of its scale.
         row = data.shape[data.rank - self.axes :]
         has_row = 0 < self.axes <= data.rank
         if not has_row or any(t.shape != row for t in parameters):
@@ -278,18 +301,25 @@ class LayerNorm(OpDef):
                 f"{', '.join(map(str, parameters))} do not fit the last {self.axes} "
                 f"dimensions of {data}"
             )
+
         return (data,)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute mean and variance of each row in double."""
         data, scale, *bias = x
+
+        # A row is the last dimensions.
         axes = tuple(range(-self.axes, 0))
         centred = data - data.mean(axes, np.float64, keepdims=True)
         variance = (centred**2).mean(axes, keepdims=True)
         normal = centred / np.sqrt(variance + self.eps)
         y = normal * scale + (bias[0] if bias else 0)
+
         return [y.astype(_F)]
 
     @classmethod
@@ -302,9 +332,11 @@ class LayerNorm(OpDef):
         axes = rank - axis_of(node.attrs.get("axis", -1), rank)
         row = x.type.shape[rank - axes :]
 
+        # The bias is optional.
         parameters = [node.input(1)]
         if node.optional(2):
             parameters.append(node.input(2))
+
         for i, value in enumerate(parameters):
             if value.type.shape == row:
                 continue
@@ -314,6 +346,7 @@ class LayerNorm(OpDef):
             parameters[i] = node.build.const(full, value.name)
 
         spec = cls(axes, node.attrs.get("epsilon", 1e-5))
+
         return node.build.add(spec, [x, *parameters], node.name)
 
     def c(self, op: Op) -> KernelCall:
@@ -327,6 +360,7 @@ class LayerNorm(OpDef):
             n=row,
             eps=self.eps,
         )
+
         return KernelCall.of("ek_layer_norm_f32", x, scale, bias, op.output, spec)
 
     @classmethod
@@ -349,8 +383,10 @@ def channels_last(node: OnnxNode, spec: OpDef, parameters: Sequence[Value]) -> V
     if rank < 3:
         return b.add(spec, [x, *parameters], node.name)
 
+    # ONNX has the channels on axis 1.
     moved = transpose(b, x, (0, *range(2, rank), 1))
     y = b.add(spec, [moved, *parameters], node.name)
+
     return transpose(b, y, (0, rank - 1, *range(1, rank - 1)))
 
 
@@ -360,4 +396,5 @@ def _per_channel(b: Builder, v: Value, repeats: int) -> Value:
         raise ValueError(
             f"{v.name} is computed at run time; edgec needs it to be constant"
         )
+
     return b.const(np.repeat(v.const, repeats), v.name)

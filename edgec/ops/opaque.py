@@ -48,7 +48,10 @@ class Opaque(OpDef):
         return tuple(TensorType(shape, dtype) for dtype, shape in self.types)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Return zeros, so that the scales of the other tensors can be made up."""
         return [np.zeros(t.shape, t.np_dtype) for t in yt]

@@ -85,31 +85,39 @@ class Pad(OpDef):
             raise ValueError(
                 f"pads {self.pads} do not fit {data} (of up to {MAX_RANK} dimensions)"
             )
+
+        # Only floats and quantized integers, which saturate, stand for infinity.
         is_real = data.dtype == "float32" or data.is_quantized
         if math.isinf(self.value) and not is_real:
             raise ValueError(f"{data} has no infinity")
+
         if self.mode != "constant" and data.size == 0:
             raise ValueError(f"{data} has no element to repeat")
 
         shape: list[int] = []
         for size, (before, after) in zip(data.shape, self.pads, strict=True):
             shape.append(before + size + after)
+
         return (data.with_shape(tuple(shape)),)
 
     def element(self, t: TensorType) -> float | int:
         """Return `value` as an element of the tensor; infinities saturate in integers."""
         if t.dtype == "float32":
             return self.value
+
         info = np.iinfo(np.uint8 if t.dtype == "bool" else t.np_dtype)
         if math.isinf(self.value):
             return int(info.max if self.value > 0 else info.min)
 
+        # A real becomes the nearest integer at the tensor's scale.
         steps = self.value
         zero_point = 0
         if t.is_quantized:
             steps = self.value / t.scale
             zero_point = t.zero_point
+
         element = int(round_half_away(np.array(steps))) + zero_point
+
         return int(np.clip(element, info.min, info.max))
 
     def moves(self) -> bool:
@@ -117,12 +125,16 @@ class Pad(OpDef):
         return self.mode != "constant" or self.value == 0 or math.isinf(self.value)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.pad; a border of 0 holds the zero point in int8."""
         if self.mode == "constant":
             element = self.element(yt[0])
             return [np.pad(x[0], self.pads, constant_values=element)]
+
         return [np.pad(x[0], self.pads, mode=self.mode)]  # type: ignore[call-overload]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
@@ -145,6 +157,7 @@ class Pad(OpDef):
         else:
             flat_pads = ints(node.const(1))
             constant = node.const(2)
+
         if flat_pads is None:
             raise ValueError("pads are missing")
 
@@ -155,10 +168,14 @@ class Pad(OpDef):
         for i, axis in enumerate(range(count) if axes is None else axes):
             pairs[axis_of(axis, rank)] = (flat_pads[i], flat_pads[i + count])
 
+        # Constants of quantized tensors are integers of the file.
         value = _real_value(node, x, constant)
         x = _cropped(node, x, pairs)
         pads = tuple((max(0, lo), max(0, hi)) for lo, hi in pairs.values())
+
+        # Only the borders that are left after cropping.
         spec = cls(pads, node.attrs.get("mode", "constant"), value)
+
         return node.build.add(spec, [x], node.name)
 
     @classmethod
@@ -174,6 +191,7 @@ class Pad(OpDef):
             value = float(op.const(2).reshape(()))
             if x.type.is_quantized:
                 value = (value - x.type.zero_point) * x.type.scale
+
         op.build.write(cls(pads, mode, value), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -186,16 +204,20 @@ class Pad(OpDef):
         version = 2 if x.type.dtype == "int8" else 1
         if self.mode in ("edge", "wrap") or x.type.rank > TFLITE_MAX_RANK:
             return None
+
         if self.mode != "constant":
             fields = {"mode": MIRROR_MODES.index(self.mode)}
             options = ("MirrorPadOptions", fields)
             return TfliteCode("MIRROR_PAD", options, version, (x, pads))
+
         if self.value == 0:
             return TfliteCode("PAD", ("PadOptions", {}), version, (x, pads))
 
+        # PADV2 takes the border as a scalar tensor of the input's type.
         element = np.array(self.element(x.type), x.type.np_dtype)
         border_type = TensorType((), x.type.dtype, x.type.quant)
         border = Value(f"{op.output.name}/border", border_type, element)
+
         return TfliteCode("PADV2", ("PadV2Options", {}), version, (x, pads, border))
 
     def c(self, op: Op) -> KernelCall:
@@ -206,6 +228,8 @@ class Pad(OpDef):
         x = op.inputs[0].type
         y = op.output.type
         missing = MAX_RANK - x.rank
+
+        # Axes that the tensor lacks have a size of 1 and no border.
         before = [0] * missing + [lo for lo, _ in self.pads]
         in_dims = [1] * missing + list(x.shape)
         if self.mode != "constant":
@@ -229,6 +253,7 @@ class Pad(OpDef):
             stride=strides,
             offset=sum(starts),
         )
+
         return KernelCall.of(f"ek_pad_{suffix(x)}", op.inputs[0], op.output, spec)
 
     @classmethod
@@ -262,8 +287,10 @@ class Pad(OpDef):
         """PAD: the border must be constant zero."""
         if self.mode == "constant" and self.value == 0:
             return None
+
         if self.mode != "constant":
             return f"mode {self.mode}"
+
         return f"value {self.value:g}"
 
     @edgetpu_rule(fix="run one image per inference")
@@ -285,9 +312,12 @@ def _real_value(node: OnnxNode, x: Value, constant: Array | float | None) -> flo
         value = 0.0
     else:
         value = float(np.asarray(constant).reshape(()))
+
     if not x.type.is_quantized:
         return value
+
     shift = 128 if x in node.uint8 else 0
+
     return (value - shift - x.type.zero_point) * x.type.scale
 
 
@@ -295,8 +325,11 @@ def _cropped(node: OnnxNode, x: Value, pairs: Mapping[int, tuple[int, int]]) -> 
     """Return `x` without the elements that negative pads cut off."""
     if all(min(pair) >= 0 for pair in pairs.values()):
         return x
+
+    # A negative pad is a slice.
     ranges: dict[int, Range] = {}
     for axis, (before, after) in pairs.items():
         first = max(0, -before)
         ranges[axis] = (first, x.type.shape[axis] - first - max(0, -after), 1)
+
     return node.build.add(slice_axes(x.type, ranges), [x], node.name)

@@ -98,10 +98,13 @@ class _PoolOp(OpDef):
             raise ValueError(
                 f"window {self.kernel} is larger than the padded image {image.shape[1:3]}"
             )
+
+        # A maximum of no pixel, or a mean of none, has no value.
         if top >= kernel_height or left >= kernel_width:
             raise ValueError(
                 f"window {self.kernel} can lie in the padding {self.pads} alone"
             )
+
         return (image.with_shape((n, rows, columns, channels)),)
 
     def windows(self, x: Array, value: float) -> Array:
@@ -122,8 +125,11 @@ class _PoolOp(OpDef):
         count is read as other ops.
         """
         x = node.input(0)
+
+        # A line is an image of one row.
         if x.type.rank == 3:
             return of_one_row(node, cls.from_onnx)
+
         if not _is_kernel_pool(node):
             return cls.otherwise(node)
 
@@ -137,10 +143,13 @@ class _PoolOp(OpDef):
         if _has_ceil_mode(node):
             whole_pads = _ceil_pads(size, kernel, stride, pads)
 
+        # Padding after the image makes the partial windows of ceil_mode whole.
         spec = cls.with_onnx_attrs(cls(kernel, stride, whole_pads), node)
         if whole_pads != pads and getattr(spec, "count_pads", False):
             return cls.otherwise(node)
+
         y = node.build.add(spec, [to_nhwc(node.build, x)], node.name)
+
         return from_nhwc(node.build, y)
 
     @classmethod
@@ -184,6 +193,8 @@ class _PoolOp(OpDef):
         padding = self.tflite_padding(op)
         if padding is None:
             return None
+
+        # All pools share the options table.
         fields: dict[str, Any] = {
             "padding": padding,
             "strideH": self.stride[0],
@@ -193,6 +204,7 @@ class _PoolOp(OpDef):
             "fusedActivationFunction": tflite_activation(self.act, op.output.type),
         }
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
+
         return TfliteCode(self.tflite[0], ("Pool2DOptions", fields), version)
 
     def c(self, op: Op) -> KernelCall:
@@ -229,6 +241,7 @@ class _PoolOp(OpDef):
         )
         type_name = kernel_suffix(y, getattr(self, "even", False))
         kernel = f"ek_{self.kind}_{type_name}"
+
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 
     def c_fields(self, y: TensorType) -> dict[str, int | float]:
@@ -269,6 +282,7 @@ class _PoolOp(OpDef):
         """
         if self.tflite_padding(op) is None:
             return f"pads {self.pads}"
+
         return None
 
 
@@ -281,6 +295,7 @@ def _is_kernel_pool(node: OnnxNode) -> bool:
     is_real = x.is_quantized or x.dtype == "float32"
     if x.rank != 4 or not is_real or node.n_outputs > 1:
         return False
+
     return all(d == 1 for d in node.attrs.get("dilations", ()))
 
 
@@ -311,6 +326,7 @@ def _ceil_pads(size: Pair, kernel: Pair, stride: Pair, pads: Pads) -> Pads:
             count -= 1
         needed = (count - 1) * step + kernel[axis] - length
         whole += [before, max(after, needed)]
+
     return (whole[0], whole[1], whole[2], whole[3])
 
 
@@ -330,18 +346,26 @@ class MaxPool2D(_PoolOp):
         windows = SlidingWindow.of(node, size, node.attrs["kernel_shape"])
         has_indices = node.n_outputs > 1
         is_dilated = any(d != 1 for d in windows.dilation)
+
+        # The kernels return no indices and know no dilation.
         if has_indices or is_dilated or len(windows.size) != 3:
             return max_by_taps(node, windows, has_indices)
+
         return pool_in_planes(node, windows, cls.from_onnx)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the maxima element by element of the window.
 
         That is faster in numpy than one maximum over a six-dimensional view.
         """
         is_float = x[0].dtype.kind == "f"
+
+        # Padding is below every element.
         lowest = -np.inf if is_float else np.iinfo(x[0].dtype).min
         windows = self.windows(x[0], lowest)
         y = windows[..., 0, 0].copy()
@@ -349,9 +373,11 @@ class MaxPool2D(_PoolOp):
             for j in range(self.kernel[1]):
                 np.maximum(y, windows[..., i, j], out=y)
 
+        # Input and output have one scale, so that integers compare as reals do.
         if yt[0].is_quantized:
             low, high = activation_range(self.act, yt[0])
             return [np.clip(y, low, high).astype(yt[0].np_dtype)]
+
         return [clamp_float(y, self.act)]
 
 
@@ -395,6 +421,7 @@ class AveragePool2D(_PoolOp):
 
         # Without pads nothing but the image counts, and the mean of means is the mean.
         node.attrs.ignore("count_include_pad")
+
         return pool_in_planes(node, windows, cls.from_onnx)
 
     def is_mean(self, x: TensorType) -> bool:
@@ -412,13 +439,18 @@ class AveragePool2D(_PoolOp):
         return np.asarray(windows.sum((4, 5)))
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 sums in float, exact integer sums in int8.
 
         int8: (|sum| + count / 2) // count with the sign of the sum, as TFLite's
         reference AveragePool; uint8: (sum + count / 2) // count.
         """
+
+        # Windows at the border hold fewer elements.
         count = self.counts(xt[0])
         y_type = yt[0]
         if not y_type.is_quantized:
@@ -428,6 +460,7 @@ class AveragePool2D(_PoolOp):
 
         if self.even and self.is_mean(xt[0]):
             return _IMAGE_MEAN.ref(x, xt, yt)
+
         if self.even:
             return [self._ref_even(x[0], xt[0], y_type, count.astype(np.float32))]
 
@@ -439,11 +472,17 @@ class AveragePool2D(_PoolOp):
         else:
             magnitude = (np.abs(total) + count // 2) // count
             y = np.sign(total) * magnitude
+
         low, high = activation_range(self.act, y_type)
+
         return [np.clip(y, low, high).astype(y_type.np_dtype)]
 
     def _ref_even(
-        self, x: Array, xt: TensorType, yt: TensorType, count: Array
+        self,
+        x: Array,
+        xt: TensorType,
+        yt: TensorType,
+        count: Array,
     ) -> Array:
         """Return the mean of the reals in float32, rounded half to even.
 
@@ -459,6 +498,7 @@ class AveragePool2D(_PoolOp):
         steps = (total / count) / np.float32(yt.scale) + zero_point
         y = np.rint(steps).astype(np.int64) - self._shift
         low, high = activation_range(self.act, yt)
+
         return np.asarray(np.clip(y, low, high).astype(yt.np_dtype))
 
     @property
@@ -508,7 +548,9 @@ class AveragePool2D(_PoolOp):
                 "scale": float(y.scale),
                 "shift": self._shift,
             }
+
         is_zero_point = self.count_pads and y.is_quantized
+
         return {
             "count_pads": count_pads,
             "round_up": int(self.uint8),
@@ -527,6 +569,7 @@ class AveragePool2D(_PoolOp):
         for image in (TensorType(shape), TensorType(shape, "int8", quant)):
             yield Sample(counted, (Arg(image),), label=f"count_pads_{image.dtype}")
 
+        # The first is the mean of the whole image, which has a kernel of its own.
         even_cases = {
             "even": cls((7, 5), (1, 1)),
             "even_pads": cls((2, 2), (1, 1), same),

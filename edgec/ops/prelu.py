@@ -37,10 +37,14 @@ class PRelu(Binary):
         (y,) = super().infer(*x)
         if y.shape != x[0].shape:
             raise ValueError(f"alpha {x[1]} does not fit {x[0]}")
+
         return (y,)
 
     def _multipliers(
-        self, x: TensorType, alpha: TensorType, y: TensorType
+        self,
+        x: TensorType,
+        alpha: TensorType,
+        y: TensorType,
     ) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the fixed-point multipliers of x and of alpha * x.
 
@@ -48,10 +52,16 @@ class PRelu(Binary):
         """
         quotient = np.float32(x.scale) / np.float32(y.scale)
         identity = quantize_multiplier(float(quotient))
+
         return identity, product_multiplier(x, alpha, y)
 
     def ref_s8(
-        self, a: Array, b: Array, at: TensorType, bt: TensorType, yt: TensorType
+        self,
+        a: Array,
+        b: Array,
+        at: TensorType,
+        bt: TensorType,
+        yt: TensorType,
     ) -> Array:
         """Compute both branches in fixed point, as TFLite's reference kernel does.
 
@@ -63,6 +73,7 @@ class PRelu(Binary):
 
         positive = multiply_by_quantized_multiplier(x, *identity)
         negative = multiply_by_quantized_multiplier(x * alpha, *product)
+
         return np.where(x >= 0, positive, negative) + np.int32(yt.zero_point)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
@@ -73,6 +84,7 @@ class PRelu(Binary):
         identity, product = self._multipliers(a, b, y)
         unused = (0, 0)
         multipliers = (identity, unused, product)
+
         return scaled_struct(multipliers, (a, b, y), self.clamp(y))
 
     def to_tflite(self, op: Op) -> TfliteCode:

@@ -69,10 +69,15 @@ class Quantize(OpDef):
         """
         if not x[0].is_quantized and x[0].dtype != "float32":
             raise ValueError(f"quantize of {x[0]}, which has no scale")
+
+        # The caller gives the output its scale.
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the integers, from integers by one fixed-point multiplier.
 
@@ -86,10 +91,12 @@ class Quantize(OpDef):
             steps = (x[0] / np.float32(t.scale)).astype(np.float32)
             return [saturated(np.rint(steps), t.zero_point, info.dtype)]
 
+        # TFLite rescales integers in fixed point.
         multiplier = quantize_multiplier(xt[0].scale / t.scale)
         centred = x[0].astype(np.int32) - xt[0].zero_point
         scaled = multiply_by_quantized_multiplier(centred, *multiplier)
         y = scaled.astype(np.int64) + t.zero_point
+
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
@@ -116,6 +123,7 @@ class Quantize(OpDef):
         y = node.build.add(spec, [x], node.name, form.quant)
         if is_uint8:
             node.uint8.add(y)
+
         return y
 
     @classmethod
@@ -128,8 +136,10 @@ class Quantize(OpDef):
         if out.dtype == "float32":
             Dequantize.from_tflite(op)
             return
+
         if not out.is_quantized:
             raise ValueError(f"its output is {out}, which has no scale")
+
         op.build.write(cls(out.dtype), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -140,7 +150,9 @@ class Quantize(OpDef):
         is_float = op.inputs[0].type.dtype == "float32"
         if self.even and is_float:
             return None
+
         version = 1 if is_float else 2
+
         return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
@@ -155,6 +167,7 @@ class Quantize(OpDef):
             kernel = f"ek_quantize_{source}_{target}"
             return KernelCall.of(kernel, x, y, x.type.size, affine)
 
+        # From one scale to another.
         multiplier, shift = quantize_multiplier(x.type.scale / y.type.scale)
         rescale = Struct(
             "ek_rescale_t",
@@ -164,6 +177,7 @@ class Quantize(OpDef):
             shift=shift,
         )
         kernel = f"ek_quantize_{suffix(x.type)}_{target}"
+
         return KernelCall.of(kernel, x, y, x.type.size, rescale)
 
     @classmethod
@@ -221,17 +235,25 @@ class Dequantize(OpDef):
         """
         if not x[0].is_quantized and x[0].dtype != "float16":
             raise ValueError(f"dequantize of {x[0]}, which has no scale")
+
         return (TensorType(x[0].shape),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute TFLite's reference Dequantize."""
         if xt[0].quant is None:
             return [x[0].astype(np.float32)]
+
         scale, zero = xt[0].quant.broadcast(x[0].ndim)
+
+        # int16 less a zero point needs a 17th bit.
         centred = x[0].astype(np.int64) - zero
         real = scale.astype(np.float64) * centred
+
         return [real.astype(np.float32)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
@@ -250,9 +272,11 @@ class Dequantize(OpDef):
         form = linear.Form.of_dequantize(node)
         if node.input(0).const is not None:
             return linear.constant(node, form)
+
         x = linear.stated(node, form, Quantize())
         if x is None:
             return linear.to_reals(node, form)
+
         return node.build.add(cls(), [x], node.name)
 
     @classmethod
@@ -265,6 +289,7 @@ class Dequantize(OpDef):
         spec: OpDef = cls()
         if x.type.dtype == "float32":
             spec = Reshape(x.type.shape)
+
         op.build.write(spec, [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -275,7 +300,9 @@ class Dequantize(OpDef):
         x = op.inputs[0].type
         if not x.is_quantized:
             return None
+
         version = 2 if x.dtype == "int8" else 1
+
         return TfliteCode("DEQUANTIZE", ("DequantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
@@ -283,9 +310,11 @@ class Dequantize(OpDef):
         x = op.inputs[0]
         if not x.type.is_quantized:
             return Cast("float32").c(op)
+
         scale = float(x.type.scale)
         affine = Struct("ek_affine_t", scale=scale, zero=x.type.zero_point)
         kernel = f"ek_dequantize_{suffix(x.type)}"
+
         return KernelCall.of(kernel, x, op.output, x.type.size, affine)
 
     @classmethod
@@ -295,5 +324,6 @@ class Dequantize(OpDef):
         for dtype, zero_point in (("int8", -7), ("uint8", 130), ("int16", 0)):
             quant = Quant.per_tensor(0.043, zero_point)
             yield Sample(cls(), (Arg(TensorType(shape, dtype, quant)),), label=dtype)
+
         half = Arg(TensorType(shape, "float16"))
         yield Sample(cls(), (half,), label="float16")

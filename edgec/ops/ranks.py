@@ -53,21 +53,29 @@ value that has no effect there.
 
 def as_image(b: Builder, x: Value) -> Value:
     """Return [N, C, L] as an image of one row, [N, C, 1, L]."""
+
+    # Weights are [O, C, K] as well.
     n, channels, length = x.type.shape
     return b.add(Reshape((n, channels, 1, length)), [x], x.name)
 
 
 def _read_inner(
-    node: OnnxNode, inputs: list[Value | None], attrs: Mapping[str, Any], read: Reader
+    node: OnnxNode,
+    inputs: list[Value | None],
+    attrs: Mapping[str, Any],
+    read: Reader,
 ) -> list[Value]:
     """Return the outputs of `read` for the node with other inputs and attributes.
 
     Raises ValueError when `read` leaves one of the new attributes unread.
     """
     node.attrs.ignore(*WINDOW_ATTRIBUTES)
+
+    # The reader looks at the new attributes, and not at those of the outer node.
     attributes = Attributes(attrs)
     outputs = read(replace(node, attrs=attributes, inputs=inputs))
     attributes.check()
+
     return outputs if isinstance(outputs, list) else [outputs]
 
 
@@ -87,12 +95,15 @@ def of_one_row(node: OnnxNode, read: Reader) -> list[Value]:
 
     attrs = _row_attributes(node.attrs)
     node.attrs.ignore(*attrs)
+
+    # The height of 1 is dropped again.
     outputs = _read_inner(node, [as_image(b, image), *inputs], attrs, read)
 
     rows: list[Value] = []
     for y in outputs:
         n, channels, _, length = y.type.shape
         rows.append(b.add(Reshape((n, channels, length)), [y], node.name))
+
     return rows
 
 
@@ -107,6 +118,7 @@ def _row_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
             attrs[attribute] = [0, before, 0, after]
         else:
             attrs[attribute] = value
+
     return attrs
 
 
@@ -136,17 +148,20 @@ def conv_in_planes(node: OnnxNode, read: Reader) -> Value:
     }
     total: Value | None = None
     for depth in range(kernel_depth):
+        # All depths of the output at once, as a batch.
         images = _images_at_depth(b, x, windows, depth, name)
         plane = _weights_at_depth(b, weights, depth, name)
         # The bias is added once.
         bias = None if total else node.optional(2)
         (y,) = _read_inner(node, [images, plane, bias], attrs, read)
         total = y if total is None else b.add(Add(), [total, y], name)
+
     assert total is not None
 
     # [N * depth, O, H, W] to [N, O, depth, H, W].
     n = x.type.shape[0]
     stacked = Reshape((n, windows.out[0], *total.type.shape[1:]))
+
     return transpose(b, b.add(stacked, [total], name), (0, 2, 1, 3, 4))
 
 
@@ -158,7 +173,11 @@ def _onnx_order(rows: tuple[int, int], columns: tuple[int, int]) -> list[int]:
 
 
 def _images_at_depth(
-    b: Builder, x: Value, windows: SlidingWindow, depth: int, name: str
+    b: Builder,
+    x: Value,
+    windows: SlidingWindow,
+    depth: int,
+    name: str,
 ) -> Value:
     """Return the planes of `x` below depth `depth` of the weights, [N * D', C, H, W]."""
     n, channels, _, height, width = x.type.shape
@@ -169,6 +188,7 @@ def _images_at_depth(
         step=(1, 1, windows.stride[0], 1, 1),
     )
     cut = transpose(b, b.add(planes, [x], name), (0, 2, 1, 3, 4))
+
     return b.add(Reshape((n * count, channels, height, width)), [cut], name)
 
 
@@ -182,6 +202,7 @@ def _weights_at_depth(b: Builder, weights: Value, depth: int, name: str) -> Valu
     )
     cut = b.add(plane, [weights], name)
     flat = b.add(Reshape((out_channels, channels, *kernel)), [cut], name)
+
     return folded(b, flat)
 
 
@@ -193,9 +214,11 @@ def folded(b: Builder, value: Value) -> Value:
     producer = b.graph.producers().get(value)
     if producer is None or value.const is not None:
         return value
+
     if all(folded(b, x).const is not None for x in producer.inputs):
         fold(producer)
         b.graph.ops.remove(producer)
+
     return value
 
 
@@ -224,6 +247,7 @@ def pool_in_planes(node: OnnxNode, windows: SlidingWindow, read: Reader) -> Valu
         "pads": _onnx_order(windows.pads[0], no_pads),
     }
     (columns,) = _read_inner(node, [columns], attrs, read)
+
     return b.add(Reshape((n, channels, *windows.out)), [columns], name)
 
 
@@ -249,6 +273,7 @@ class _TransposedWindow:
         auto_pad = attrs.get("auto_pad", "NOTSET")
         stride = tuple(attrs.get("strides") or ones)
         dilation = tuple(attrs.get("dilations") or ones)
+
         return cls(
             stride=stride,
             dilation=dilation,
@@ -269,10 +294,12 @@ class _TransposedWindow:
         if self.output_shape is None and not self.auto_pad.startswith("SAME"):
             return self.pads[axis], self.pads[rank + axis]
 
+        # The output is prescribed: the crop is what is left over.
         stride = self.stride[axis]
         out = size * stride
         if self.output_shape is not None:
             out = self.output_shape[axis - rank]
+
         full = (size - 1) * stride + self.output_padding[axis] + span + 1
         total = full - out
 
@@ -281,6 +308,7 @@ class _TransposedWindow:
         larger = total - smaller
         if self.auto_pad in ("NOTSET", "SAME_LOWER"):
             return larger, smaller
+
         return smaller, larger
 
 
@@ -306,8 +334,10 @@ def transposed_conv(node: OnnxNode, conv: Reader) -> Value:
         span = (kernel[axis] - 1) * window.dilation[axis]
         before, after = window.crop(axis, size[axis], span)
         pads.append((span - before, span - after + window.output_padding[axis]))
+
     x = _padded_or_cropped(b, x, pads, name)
 
+    # Stride and pads are in the image now.
     attrs = {
         "group": groups,
         "dilations": window.dilation,
@@ -315,6 +345,7 @@ def transposed_conv(node: OnnxNode, conv: Reader) -> Value:
         "pads": (0,) * (2 * rank),
     }
     mirrored = _mirrored_weights(b, weights, groups, name)
+
     return _read_inner(node, [x, mirrored, node.optional(2)], attrs, conv)[0]
 
 
@@ -339,15 +370,21 @@ def _mirrored_weights(b: Builder, weights: Value, groups: int, name: str) -> Val
         shape=flat.type.shape,
         step=(1, 1, *(-1 for _ in kernel)),
     )
+
     return folded(b, b.add(mirror, [flat], name))
 
 
 def _with_zeros_between(
-    b: Builder, x: Value, axis: int, stride: int, name: str
+    b: Builder,
+    x: Value,
+    axis: int,
+    stride: int,
+    name: str,
 ) -> Value:
     """Return `x` with stride - 1 zeros between its elements along an axis."""
     if stride == 1:
         return x
+
     shape = x.type.shape
     before = shape[:axis]
     after = shape[axis + 1 :]
@@ -364,6 +401,7 @@ def _with_zeros_between(
         shape=(*before, (shape[axis] - 1) * stride + 1, *after),
         step=(1,) * len(shape),
     )
+
     return b.add(cut, [spread], name)
 
 
@@ -380,4 +418,5 @@ def _padded_or_cropped(b: Builder, x: Value, pads: Pads, name: str) -> Value:
     if tuple(shape) != x.type.shape:
         crop = Slice(tuple(begin), tuple(shape), (1,) * len(shape))
         x = b.add(crop, [x], name)
+
     return b.add(Pad(tuple(borders)), [x], name)

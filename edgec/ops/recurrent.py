@@ -87,12 +87,14 @@ class _Recurrent(Composed):
         lengths = node.const(4)
         if lengths is not None and (lengths == steps).all():
             lengths = None
+
         are_backward = {
             "forward": (False,),
             "reverse": (True,),
             "bidirectional": (False, True),
         }[direction]
 
+        # A layer of both directions is two layers side by side.
         every: list[list[Value]] = []
         last: list[list[Value]] = []
         for number, is_backward in enumerate(are_backward):
@@ -110,9 +112,12 @@ class _Recurrent(Composed):
         results = [_joined(b, by_step, 0, name)]
         for directions in zip(*last, strict=True):
             results.append(_joined(b, list(directions), 0, name))
+
         if not is_batch_first:
             return results
+
         h, *states = results
+
         return [
             transpose(b, h, (2, 0, 1, 3)),
             *(transpose(b, value, (1, 0, 2)) for value in states),
@@ -130,9 +135,12 @@ class _Recurrent(Composed):
         peephole_input = node.optional(7)
 
         bias, recurrent_bias = cls._biases(node, direction, linear)
+
+        # W x of all steps is one product.
         operands = [x, weights]
         if bias is not None:
             operands.append(bias)
+
         projected = b.add(FullyConnected(), operands, name)
         steps = [index_axis(b, projected, 0, t, name) for t in range(x.type.shape[0])]
 
@@ -140,6 +148,7 @@ class _Recurrent(Composed):
         clip = node.attrs.get("clip")
         if peephole_input is not None and cls.states == 2:
             peepholes = index_axis(b, peephole_input, 0, direction, name)
+
         return RecurrentLayer(
             b=b,
             name=name,
@@ -156,7 +165,10 @@ class _Recurrent(Composed):
 
     @classmethod
     def _biases(
-        cls, node: OnnxNode, direction: int, linear: bool
+        cls,
+        node: OnnxNode,
+        direction: int,
+        linear: bool,
     ) -> tuple[Value | None, Value | None]:
         """Return (bias of the input's product, recurrent bias), None without biases.
 
@@ -182,6 +194,7 @@ class _Recurrent(Composed):
         is_folded = np.repeat([1.0, 1.0, 0.0], hidden).astype(np.float32)
         mask = b.const(is_folded, f"{name}_mask")
         folded = b.add(Mul(), [recurrent_bias, mask], name)
+
         return b.add(Add(), [bias, folded], name), recurrent_bias
 
     @classmethod
@@ -200,10 +213,12 @@ class _Recurrent(Composed):
             spec = _ACTIVATIONS.get(text.lower())
             if spec is not None:
                 specs.append(spec)
+
         if len(specs) != count:
             raise ValueError(
                 f"activations {names}; edgec has {', '.join(_ACTIVATIONS)}"
             )
+
         return specs
 
     @classmethod
@@ -215,6 +230,7 @@ class _Recurrent(Composed):
         hidden = node.input(2).type.shape[2]
         axis = 1 if node.attrs.get("layout", 0) else 0
 
+        # h, and of an LSTM also c.
         state: list[Value] = []
         for number in range(cls.states):
             initial = node.optional(5 + number)
@@ -223,6 +239,7 @@ class _Recurrent(Composed):
                 state.append(b.const(zeros, f"{name}_start"))
             else:
                 state.append(index_axis(b, initial, axis, direction, name))
+
         return state
 
 
@@ -267,12 +284,15 @@ class _Sequence:
             state = new
             outputs[number] = output
 
+        # Axes for steps and directions, along which the outputs are joined.
         every: list[Value] = []
         for _, value in sorted(outputs.items()):
             every.append(b.add(Reshape((1, 1, *value.type.shape)), [value], name))
+
         final: list[Value] = []
         for value in state:
             final.append(b.add(Reshape((1, *value.type.shape)), [value], name))
+
         return every, final
 
 
@@ -337,6 +357,7 @@ class Lstm(_Recurrent):
         hidden = out.type.shape[2]
         layer = cls._tflite_layer(op, first)
 
+        # The last state is the first of the next call.
         state = [cls._start(op, place, (batch, hidden)) for place in (18, 19)]
         outputs, final = _Sequence(layer, lstm_step).run(state)
         for before, after in zip(state, final, strict=True):
@@ -369,11 +390,13 @@ class Lstm(_Recurrent):
         if _has_input(op, 9):
             peepholes = cls._stacked(op, (9, 11, 10))
 
+        # W x of all steps is one product.
         projected = b.add(FullyConnected(), [first, weights, bias], name)
         steps = [
             index_axis(b, projected, 0, t, name) for t in range(first.type.shape[0])
         ]
         act = _TFLITE_ACTIVATIONS[options.fusedActivationFunction]
+
         return RecurrentLayer(
             b=b,
             name=name,
@@ -409,6 +432,7 @@ class Lstm(_Recurrent):
         # The int8 layer is one op, however many steps it has.
         if dtype == "int8":
             return
+
         steps = x.type.shape[0 if options.timeMajor else 1]
         if steps > MOST_STEPS:
             raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
@@ -419,7 +443,9 @@ class Lstm(_Recurrent):
         value = op.inputs[at] if _has_input(op, at) else None
         if value is not None:
             return value
+
         zeros = np.zeros(shape, np.float32)
+
         return op.build.const(zeros, f"{op.outputs[0].name}_start")
 
     @staticmethod
@@ -436,6 +462,7 @@ class Lstm(_Recurrent):
                 arrays.append(dequantize(data, value.type))
             else:
                 arrays.append(data.astype(np.float32))
+
         return op.build.const(np.concatenate(arrays), f"{op.outputs[0].name}_weights")
 
 

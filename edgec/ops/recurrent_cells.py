@@ -80,13 +80,20 @@ class RecurrentLayer:
         return part(self.b, weights, 0, rows, self.name)
 
     def product(
-        self, h: Value, first: int, count: int, bias: Value | None = None
+        self,
+        h: Value,
+        first: int,
+        count: int,
+        bias: Value | None = None,
     ) -> Value:
         """Return h times the recurrent weights of some gates, plus a bias."""
         biases = []
         if bias is not None:
             biases.append(self.rows(bias, first, count))
+
+        # Only these gates are computed.
         weights = self.rows(self.r, first, count)
+
         return self.b.add(FullyConnected(), [h, weights, *biases], self.name)
 
 
@@ -112,6 +119,8 @@ def gru_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value]
     (h,) = state
     x_gates = part(layer.b, x, 1, (0, 2 * layer.hidden), layer.name)
     gates = layer.add(x_gates, layer.product(h, 0, 2))
+
+    # Both gates have the same activation.
     update = layer.act(0, layer.gate(gates, 0))
     reset = layer.act(0, layer.gate(gates, 1))
 
@@ -120,9 +129,11 @@ def gru_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value]
         inner = layer.mul(reset, product)
     else:
         inner = layer.product(layer.mul(reset, h), 2, 1)
+
     new = layer.act(1, layer.add(layer.gate(x, 2), inner))
 
     difference = layer.minus(h, new)
+
     return [layer.add(new, layer.mul(update, difference))]
 
 
@@ -134,6 +145,8 @@ def lstm_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value
     """
     h, c = state
     gates = layer.add(x, layer.product(h, 0, 4))
+
+    # The order of the gates in ONNX.
     i, o, f, g = (layer.gate(gates, k) for k in range(4))
 
     def with_peephole(gate: Value, cell: Value, k: int) -> Value:
@@ -158,19 +171,27 @@ def lstm_step(layer: RecurrentLayer, x: Value, state: list[Value]) -> list[Value
     o = layer.act(0, with_peephole(o, cell, 1))
     # The cell's activation is not clipped.
     activated = layer.b.add(layer.acts[2], [cell], layer.name)
+
     return [layer.mul(o, activated), cell]
 
 
 def part(
-    b: Builder, x: Value, axis: int, elements: tuple[int, int], name: str
+    b: Builder,
+    x: Value,
+    axis: int,
+    elements: tuple[int, int],
+    name: str,
 ) -> Value:
     """Return the elements (first, count) of an axis; those of a constant without an op."""
     first, count = elements
     if count == x.type.shape[axis]:
         return x
+
+    # A part of a constant is cut while the model is read.
     if x.const is not None:
         index = (slice(None),) * axis + (slice(first, first + count),)
         return b.const(np.ascontiguousarray(x.const[index]), f"{name}_part")
+
     return b.add(slice_axes(x.type, {axis: (first, count, 1)}), [x], name)
 
 
@@ -181,4 +202,5 @@ def index_axis(b: Builder, x: Value, axis: int, place: int, name: str) -> Value:
     del shape[axis]
     if cut.const is not None:
         return b.const(cut.const.reshape(shape), name)
+
     return b.add(Reshape(tuple(shape)), [cut], name)

@@ -51,6 +51,8 @@ def _ratio(a: Axis) -> Any:
     """Return TFLite's float32 ratio of the sizes."""
     if a.mode == "align_corners" and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
+
+    # The ratio is a quotient of float32 numbers.
     return _F(a.size) / _F(a.out)
 
 
@@ -86,6 +88,7 @@ def _onnx_symmetric(a: Axis) -> Array:
     adjustment = _F(1) - _F(a.out) / (scale * size)
     offset = size / _F(2) * adjustment
     half_pixel = (positions + _F(0.5)) / scale - _F(0.5)
+
     return np.asarray(offset + half_pixel, _F)
 
 
@@ -155,6 +158,8 @@ def nearest(a: Axis, rounding: str) -> Array:
     align_corners to the nearest, the others down, where half_pixel does not subtract the
     half pixel again.
     """
+
+    # A resize to the same size is the identity in every mode.
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
     elif a.mode not in TFLITE_MODES:
@@ -165,6 +170,7 @@ def nearest(a: Axis, rounding: str) -> Array:
         half = _F(0.5) if a.mode == "half_pixel" else _F(0)
         positions = np.arange(a.out, dtype=_F) + half
         index = np.floor(positions * _ratio(a))
+
     return np.clip(index, 0, a.size - 1).astype(np.int32)
 
 
@@ -189,9 +195,12 @@ def linear(a: Axis) -> Neighbours:
     """
     x = coordinates(a)
     last = a.size - 1
+
+    # At the border both neighbours are the edge pixel.
     low = np.clip(np.floor(x), 0, last).astype(np.int32)
     high = np.clip(np.ceil(x), 0, last).astype(np.int32)
     weight = (x - low.astype(_F)).astype(_F)
+
     return Neighbours(low, high, weight)
 
 
@@ -202,9 +211,12 @@ def linear_fixed(a: Axis) -> Neighbours:
     """
     x = _fixed_coordinates(a)
     last = a.size - 1
+
+    # floor and ceil of the place.
     low = np.clip(_divide(x), 0, last)
     high = np.clip(_divide(x + FIXED_ONE - 1), 0, last)
     weight = x - low * FIXED_ONE
+
     return Neighbours(
         low.astype(np.int32),
         high.astype(np.int32),
@@ -224,10 +236,13 @@ def linear_clipped(a: Axis) -> Neighbours:
     Where both neighbours are the last element, each has half of the weight.
     """
     x = _clipped(a)
+
+    # Places are not negative, so that a cast rounds down.
     low = x.astype(np.int32)
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
     fraction = x - low.astype(_F)
     weight = np.where(low == high, _F(0.5), fraction)
+
     return Neighbours(low, high, weight.astype(_F))
 
 
@@ -239,6 +254,7 @@ def linear_cut(a: Axis) -> Neighbours:
     x = (_clipped(a) * _F(FIXED_ONE)).astype(np.int32)
     low = x // FIXED_ONE
     high = np.minimum(low + 1, a.size - 1).astype(np.int32)
+
     return Neighbours(low, high, x - low * FIXED_ONE)
 
 
@@ -257,10 +273,15 @@ def _fixed_coordinates(a: Axis) -> Array:
     if a.mode == "align_corners" and a.out > 1:
         size = size - 1
         out = out - 1
+
+    # The quotient is rounded to the nearest integer.
     step = (FIXED_ONE * size + out // 2) // out
+
+    # half_pixel moves places by half a step less half a pixel.
     offset = 0
     if a.mode == "half_pixel":
         offset = step // 2 - FIXED_ONE // 2
+
     return np.arange(a.out, dtype=np.int64) * step + offset
 
 
@@ -286,6 +307,8 @@ def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Ar
     the other weights are scaled to sum to 1.
     """
     x = coordinates(a).astype(np.float64)
+
+    # The four neighbours begin one pixel before the place.
     first = np.floor(x).astype(np.int64) - 1
     places = first[:, None] + np.arange(4)
     distance = np.abs(x[:, None] - places)
@@ -294,7 +317,10 @@ def cubic(a: Axis, coefficient: float, exclude_outside: bool) -> tuple[Array, Ar
         is_inside = (places >= 0) & (places < a.size)
         weight = np.where(is_inside, weight, 0)
         weight = weight / weight.sum(1, keepdims=True)
+
+    # Pixels outside repeat the edge.
     index = np.clip(places, 0, a.size - 1)
+
     return index.astype(np.int32), weight.astype(_F)
 
 
@@ -305,10 +331,50 @@ def cubic_weight(t: Array, a: float) -> Array:
     """
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
 def same_places(a: Array, b: Array) -> bool:
     """Return whether two lists of coordinates agree but for rounding errors."""
+
+    # A few units in the last place of float32.
     tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4
     return bool(np.all(np.abs(a - b) <= tolerance))
+
+
+def blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
+    """Return the sum of four weighted pixels, in the order of TFLite's reference kernel.
+
+    v, h: neighbours of rows and columns. one: 1 in the unit of the weights.
+    """
+    weight_y = v.weight[:, None, None]
+    weight_x = h.weight[:, None]
+    top = x[:, v.low]
+    bottom = x[:, v.high]
+
+    # The order decides the last bit of float32 sums.
+    total = top[:, :, h.low] * (one - weight_y) * (one - weight_x)
+    total = total + bottom[:, :, h.low] * weight_y * (one - weight_x)
+    total = total + top[:, :, h.high] * (one - weight_y) * weight_x
+    result: Array = total + bottom[:, :, h.high] * weight_y * weight_x
+
+    return result
+
+
+def blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
+    """Return the sum of four weighted pixels, in the order of onnxruntime's kernel.
+
+    The products of the weights come first, and a row's two pixels are side by side.
+    """
+    weight_y = v.weight[:, None, None]
+    weight_x = h.weight[:, None]
+    one = np.float32(1)
+    top = x[:, v.low]
+    bottom = x[:, v.high]
+    total = ((one - weight_x) * (one - weight_y)) * top[:, :, h.low]
+    total = total + (weight_x * (one - weight_y)) * top[:, :, h.high]
+    total = total + ((one - weight_x) * weight_y) * bottom[:, :, h.low]
+    result: Array = total + (weight_x * weight_y) * bottom[:, :, h.high]
+
+    return result

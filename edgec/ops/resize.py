@@ -1,13 +1,16 @@
 """Resizing of NHWC images: nearest neighbour, bilinear, cubic.
 
-All places and weights are computed at compile time.
+All places and weights are computed at compile time (see `resampling`). Semantics: ONNX
+Resize as onnxruntime computes it; TFLite RESIZE_NEAREST_NEIGHBOR and RESIZE_BILINEAR
+(reference/resize_nearest_neighbor.h, resize_bilinear.h).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from itertools import product
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,6 +42,8 @@ from edgec.ops.resampling import (
     TFLITE_MODES,
     Axis,
     Neighbours,
+    blend,
+    blend_reals,
     cubic,
     linear,
     linear_clipped,
@@ -52,11 +57,13 @@ from edgec.ops.window import Pair
 
 @dataclass(frozen=True)
 class Resize(OpDef):
-    """Image [N,H,W,C] to [N,*size,C]; `mode` says where an output pixel lies in the
-    input (see resampling).
+    """An image [N, H, W, C] resized to [N, *size, C].
 
-    `scale` is what an ONNX model gives for height and width; (0, 0) is the ratio of
-    sizes.
+    Attributes:
+        size: pixels (height, width) of the output
+        mode: coordinates of an output pixel in the input, a key of `resampling.MODES`
+        scale: factors (vertical, horizontal) as an ONNX model gives them; 0: the ratio of
+            the sizes
     """
 
     size: Pair
@@ -64,41 +71,48 @@ class Resize(OpDef):
     scale: tuple[float, float] = (0.0, 0.0)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """[N, *size, C]."""
+        """Return the image type with the new size.
+
+        Raises ValueError for other ranks than 4, for empty images and unknown modes.
+        """
         if x[0].rank != 4 or min(*self.size, *x[0].shape[1:3]) < 1:
             raise ValueError(
                 f"{x[0]} to {self.size[0]}x{self.size[1]}; an image has rank 4"
             )
+
         if self.mode not in MODES:
             raise ValueError(
                 f"coordinate mode {self.mode} is none of {', '.join(MODES)}"
             )
-        return (replace(x[0], shape=(x[0].shape[0], *self.size, x[0].shape[3])),)
+
+        n, _, _, channels = x[0].shape
+
+        return (replace(x[0], shape=(n, *self.size, channels)),)
 
     def axes(self, x: TensorType) -> tuple[Axis, Axis]:
-        """Vertical and horizontal."""
-        vertical, horizontal = (
-            Axis(x.shape[i + 1], self.size[i], self.mode, self.scale[i])
-            for i in range(2)
-        )
+        """Return the vertical and the horizontal axis."""
+        _, height, width, _ = x.shape
+        vertical = Axis(height, self.size[0], self.mode, self.scale[0])
+        horizontal = Axis(width, self.size[1], self.mode, self.scale[1])
         return vertical, horizontal
 
     def dims(self, op: Op) -> dict[str, int]:
-        """The sizes that every kernel takes."""
-        n, ih, iw, ch = op.inputs[0].type.shape
+        """Return the sizes that the struct of every resize kernel has."""
+        n, height, width, channels = op.inputs[0].type.shape
         return {
             "n": n,
-            "ih": ih,
-            "iw": iw,
-            "c": ch,
+            "ih": height,
+            "iw": width,
+            "c": channels,
             "oh": self.size[0],
             "ow": self.size[1],
         }
 
     def tflite_options(self) -> dict[str, bool] | None:
-        """The flags of TFLite's options; None for modes that it lacks."""
+        """Return the flags of TFLite's options; None for modes that it lacks."""
         if self.mode not in TFLITE_MODES:
             return None
+
         return {
             "alignCorners": self.mode == "align_corners",
             "halfPixelCenters": self.mode == "half_pixel",
@@ -107,40 +121,55 @@ class Resize(OpDef):
 
 @dataclass(frozen=True)
 class _TfliteResize(Resize):
-    """The two that TFLite has too."""
+    """A resize that TFLite has too."""
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
     options: ClassVar[str]
+    """Name of TFLite's options table."""
 
     def moves(self) -> bool:
-        """Copies of pixels."""
+        """Return whether pixels are copied."""
         return self.kind == "resize_nearest"
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The flags name the mode, the declared output has the size."""
-        op.build.write(cls(*_tflite_size_mode(op)), [op.input(0)], op.outputs)
+        """Read the operator, whose declared output has the size."""
+        size, mode = _tflite_size_mode(op)
+        op.build.write(cls(size, mode), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Version 2 is int8, 3 (bilinear) has half pixel centres; nearest has both
-        flags from 3 on.
+        """Return the operator; None for modes that TFLite lacks.
+
+        Version 2 introduced int8. Version 3 introduced half pixel centres, and for
+        nearest neighbours also aligned corners.
         """
-        options = self.tflite_options()
-        if options is None:
+        flags = self.tflite_options()
+        if flags is None:
             return None
-        flags = options["halfPixelCenters"] or (
-            options["alignCorners"] and self.kind == "resize_nearest"
-        )
-        version = 3 if flags else 2 if op.inputs[0].type.dtype == "int8" else 1
-        inputs = (op.inputs[0], np.array(self.size, np.int32))
-        return TfliteCode(self.tflite[0], (self.options, options), version, inputs)
+
+        x = op.inputs[0]
+        is_nearest = self.kind == "resize_nearest"
+        needs_version_3 = flags["halfPixelCenters"]
+        if is_nearest and flags["alignCorners"]:
+            needs_version_3 = True
+
+        version = 2 if x.type.dtype == "int8" else 1
+        if needs_version_3:
+            version = 3
+
+        # The output's size is a constant tensor.
+        size = np.array(self.size, np.int32)
+
+        return TfliteCode(self.tflite[0], (self.options, flags), version, (x, size))
 
 
 @dataclass(frozen=True)
 class ResizeNearest(_TfliteResize):
-    """The nearest pixel; `rounding` (ONNX's nearest_mode) is for the modes that only
-    ONNX has.
+    """A resize that copies the nearest pixel.
+
+    Attributes:
+        rounding: ONNX's nearest_mode, for the modes that only ONNX has
     """
 
     rounding: str = "floor"
@@ -151,45 +180,63 @@ class ResizeNearest(_TfliteResize):
     options = "ResizeNearestNeighborOptions"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """[N, *size, C]."""
+        """Return the image type with the new size.
+
+        Raises ValueError for an unknown rounding.
+        """
         if self.rounding not in ROUNDINGS:
             raise ValueError(
                 f"nearest_mode {self.rounding} is none of {', '.join(ROUNDINGS)}"
             )
+
         return super().infer(*x)
 
     def indices(self, x: TensorType) -> tuple[Array, Array]:
-        """The row and the column that each output row and column copies."""
+        """Return the input row of each output row, and the column of each column."""
         vertical, horizontal = self.axes(x)
-        return nearest(vertical, self.rounding), nearest(horizontal, self.rounding)
+        rows = nearest(vertical, self.rounding)
+        columns = nearest(horizontal, self.rounding)
+        return rows, columns
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Pixels by index."""
+        """Compute numpy's integer indexing."""
         rows, columns = self.indices(xt[0])
-        return [np.ascontiguousarray(x[0][:, rows][:, :, columns])]
+        y = x[0][:, rows][:, :, columns]
+
+        return [np.ascontiguousarray(y)]
 
     def c(self, op: Op) -> KernelCall:
-        """Pixels as bytes."""
+        """Return ek_resize_nearest, which copies pixels as bytes."""
         x = op.inputs[0].type
         rows, columns = self.indices(x)
         dims = self.dims(op)
+
+        # A pixel is copied as bytes, whatever its type.
         dims["c"] *= x.np_dtype.itemsize
-        tables = {"rows": Table(rows, "rows"), "columns": Table(columns, "columns")}
-        spec = Struct("ek_resize_nearest_t", **dims, **tables)
+        spec = Struct(
+            "ek_resize_nearest_t",
+            **dims,
+            rows=Table(rows, "rows"),
+            columns=Table(columns, "columns"),
+        )
+
         return KernelCall.of("ek_resize_nearest", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """TFLite's modes up and down, ONNX's roundings."""
-        for mode in TFLITE_MODES:
-            for size in ((8, 10), (3, 2), (7, 9), (1, 1)):
-                yield from _samples(cls(size, mode), f"{mode}_{size[0]}x{size[1]}")
+        """Yield TFLite's modes up and down, and ONNX's roundings."""
+        for mode, size in product(TFLITE_MODES, _SAMPLE_SIZES):
+            label = f"{mode}_{size[0]}x{size[1]}"
+            yield from _samples(cls(size, mode), label)
+
         for rounding in ROUNDINGS:
-            yield from _samples(
-                cls((7, 9), "onnx_half_pixel", rounding=rounding), rounding
-            )
+            spec = cls((7, 9), "onnx_half_pixel", rounding=rounding)
+            yield from _samples(spec, rounding)
 
     @edgetpu_rule(
         fix="enlarge a smaller image on the Edge TPU, or leave the last enlargement to "
@@ -198,30 +245,30 @@ class ResizeNearest(_TfliteResize):
     def _nearest_size(self, op: Op) -> str | None:
         """RESIZE_NEAREST_NEIGHBOR: the output has at most 819200 elements."""
         y = op.output.type
-        return within(
-            y.size,
-            _NEAREST_MAPPED,
-            None,
-            f"output {list(y.shape)} has {y.size} elements",
-        )
+        seen = f"output {list(y.shape)} has {y.size} elements"
+        return within(y.size, _NEAREST_MAPPED, None, seen)
 
 
 @dataclass(frozen=True)
 class ResizeBilinear(_TfliteResize):
-    """The two by two pixels around the place, weighted by distance.
+    """A resize by the two by two pixels around a place, weighted by distance.
 
-    int8: weights in 1/1024, as TFLite's int8 kernel; with `uint8` float32 sums of the
-    integers + 128, as its uint8 kernel has them (for models that came as uint8).
+    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). int8 has weights in 1/1024, as TFLite's int8
+    kernel.
+
+    Attributes:
+        uint8: whether int8 is computed as TFLite's uint8 kernel does, for models that came
+            as uint8: float32 sums of the integers + 128
     """
 
     uint8: bool = False
     even: bool = False
-    """Whether int8 is resized as onnxruntime does it between scales: the sums of its
-    reals, rounded, ties to even.
+    """Whether int8 is resized as onnxruntime does it between scales: the sums of its reals,
+    rounded half to even.
     """
     cut: bool = False
-    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024,
-    the sum (with `uint8` that of the integers + 128) cut off towards zero.
+    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024, and the
+    sum (with `uint8` that of the integers + 128) cut off towards zero.
     """
 
     kind = "resize_bilinear"
@@ -230,123 +277,170 @@ class ResizeBilinear(_TfliteResize):
     options = "ResizeBilinearOptions"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """[N, *size, C]."""
+        """Return the image type with the new size; raises ValueError for other than reals."""
         real_types(self, x[0])
         return super().infer(*x)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """The flags name the mode, the declared output has the size."""
-        op.build.write(
-            cls(*_tflite_size_mode(op), uint8=op.uint8), [op.input(0)], op.outputs
-        )
+        """Read RESIZE_BILINEAR, whose declared output has the size."""
+        size, mode = _tflite_size_mode(op)
+        spec = cls(size, mode, uint8=op.uint8)
+        op.build.write(spec, [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """None where TFLite's int8 kernel would read beyond the image."""
-        integer = (
-            op.inputs[0].type.dtype == "int8"
-            and self.mode in TFLITE_MODES
-            and not self.uint8
-        )
-        if integer and any(overshoots(a) for a in self.axes(op.inputs[0].type)):
+        """Return RESIZE_BILINEAR.
+
+        None where TFLite's int8 kernel would read beyond the image.
+        """
+        x = op.inputs[0].type
+        is_fixed_point = x.dtype == "int8" and not self.uint8
+        has_tflite_mode = self.mode in TFLITE_MODES
+        axes = self.axes(x) if is_fixed_point and has_tflite_mode else ()
+        if any(overshoots(axis) for axis in axes):
             return None
+
         return super().to_tflite(op)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """The int8 kernel rounds otherwise."""
+        """Return whether sums round as only the uint8 kernel rounds them."""
         return self.uint8 and not self.cut and op.output.type.dtype == "int8"
 
     def as_tflite(self) -> OpDef:
-        """Its int8 kernel."""
+        """Return the resize that rounds as TFLite's int8 kernel does."""
         if self.even or self.cut:
             return replace(self, even=False, cut=False, uint8=False)
         return self
 
     def tables(self, x: TensorType) -> tuple[Neighbours, Neighbours]:
-        """Neighbours and weights of rows and columns."""
-        make = linear_fixed if x.dtype == "int8" and not self.uint8 else linear
-        if x.dtype == "int8" and (self.even or self.cut):
-            make = linear_cut if self.cut else linear_clipped
+        """Return the neighbours and weights of the rows, and of the columns.
+
+        The arithmetic of the element type and of the runtime decides the weights' form.
+        """
+        is_int8 = x.dtype == "int8"
+
+        # uint8 models have float32 weights.
+        neighbours = linear
+        if is_int8 and self.cut:
+            neighbours = linear_cut
+        elif is_int8 and self.even:
+            neighbours = linear_clipped
+        elif is_int8 and not self.uint8:
+            neighbours = linear_fixed
+
         vertical, horizontal = self.axes(x)
-        return make(vertical), make(horizontal)
+
+        return neighbours(vertical), neighbours(horizontal)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
-        """float32 in the order of TFLite's reference kernel; int8 exact, then rounded
-        half away from zero.
+        """Compute float32 in the order of TFLite's reference kernel, int8 exactly.
+
+        An int8 sum is rounded half away from zero, unless `even`, `cut` or `uint8` has
+        the semantics of another kernel.
         """
-        v, h = self.tables(xt[0])
+        rows, columns = self.tables(xt[0])
         if xt[0].dtype == "float32":
-            return [_blend(x[0], v, h, np.float32(1))]
+            return [blend(x[0], rows, columns, np.float32(1))]
+
         if self.even:
-            total = _blend_reals(dequantize(x[0], xt[0]), v, h) / np.float32(
-                yt[0].scale
-            )
-            return [rounded_even(total, yt[0], (-128, 127)).astype(np.int8)]
+            reals = blend_reals(dequantize(x[0], xt[0]), rows, columns)
+            steps = reals / np.float32(yt[0].scale)
+            return [rounded_even(steps, yt[0], (-128, 127)).astype(np.int8)]
+
         if self.cut:
-            shift = 128 * self.uint8
-            total = _blend(x[0].astype(np.int64) + shift, v, h, np.int64(FIXED_ONE))
-            return [(np.trunc(total / FIXED_ONE**2) - shift).astype(np.int8)]
+            return [self._ref_cut(x[0], rows, columns)]
+
         if self.uint8:
-            y = _blend(
-                (x[0].astype(np.int32) + 128).astype(np.float32), v, h, np.float32(1)
-            ) + np.float32(0.5)
-            return [(np.trunc(y).astype(np.int32) - 128).astype(np.int8)]
-        total = _blend(x[0].astype(np.int64), v, h, np.int64(FIXED_ONE))
-        half = np.where(total > 0, FIXED_ONE**2 // 2, -(FIXED_ONE**2) // 2)
-        return [np.trunc((total + half) / FIXED_ONE**2).astype(np.int8)]
+            return [self._ref_uint8(x[0], rows, columns)]
+
+        total = blend(x[0].astype(np.int64), rows, columns, np.int64(FIXED_ONE))
+
+        # Both weights count in 1/1024.
+        unit = FIXED_ONE**2
+        half = np.where(total > 0, unit // 2, -unit // 2)
+
+        return [np.trunc((total + half) / unit).astype(np.int8)]
+
+    def _ref_cut(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
+        """Return the sums of integers cut off towards zero, as onnxruntime."""
+        shift = 128 * self.uint8
+        integers = x.astype(np.int64) + shift
+        total = blend(integers, rows, columns, np.int64(FIXED_ONE))
+        y = np.trunc(total / FIXED_ONE**2) - shift
+
+        return np.asarray(y.astype(np.int8))
+
+    def _ref_uint8(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
+        """Return the float32 sums of uint8 integers, half up, as TFLite."""
+        integers = (x.astype(np.int32) + 128).astype(np.float32)
+        total = blend(integers, rows, columns, np.float32(1)) + np.float32(0.5)
+        y = np.trunc(total).astype(np.int32) - 128
+        return np.asarray(y.astype(np.int8))
 
     def c(self, op: Op) -> KernelCall:
-        """ek_resize_bilinear_<type>, or _u8 for the arithmetic of uint8 models."""
+        """Return ek_resize_bilinear_<type>, with a name for each int8 arithmetic.
+
+        They are even_s8, cut_s8, cut_u8 and u8.
+        """
         x = op.inputs[0].type
-        v, h = self.tables(x)
+        rows, columns = self.tables(x)
         tables = {
-            "y0": v.low,
-            "y1": v.high,
-            "fy": v.weight,
-            "x0": h.low,
-            "x1": h.high,
-            "fx": h.weight,
+            "y0": Table(rows.low, "y0"),
+            "y1": Table(rows.high, "y1"),
+            "fy": Table(rows.weight, "fy"),
+            "x0": Table(columns.low, "x0"),
+            "x1": Table(columns.high, "x1"),
+            "fx": Table(columns.weight, "fx"),
         }
-        names = {key: Table(table, key) for key, table in tables.items()}
-        kind = "fixed" if v.weight.dtype == np.int32 else "f32"
-        name = "u8" if self.uint8 and x.dtype == "int8" else suffix(x)
-        if x.dtype == "int8" and self.even:
-            affine = {"zero": x.zero_point, "scale": float(x.scale)}
+        is_int8 = x.dtype == "int8"
+        if is_int8 and self.even:
             spec = Struct(
-                "ek_resize_bilinear_even_t", **self.dims(op), **names, **affine
+                "ek_resize_bilinear_even_t",
+                **self.dims(op),
+                **tables,
+                zero=x.zero_point,
+                scale=float(x.scale),
             )
-            return KernelCall.of(
-                "ek_resize_bilinear_even_s8", op.inputs[0], op.output, spec
-            )
-        spec = Struct(f"ek_resize_bilinear_{kind}_t", **self.dims(op), **names)
-        name = f"cut_{name}" if x.dtype == "int8" and self.cut else name
-        return KernelCall.of(
-            f"ek_resize_bilinear_{name}", op.inputs[0], op.output, spec
-        )
+            kernel = "ek_resize_bilinear_even_s8"
+            return KernelCall.of(kernel, op.inputs[0], op.output, spec)
+
+        type_name = "u8" if self.uint8 and is_int8 else suffix(x)
+        if is_int8 and self.cut:
+            type_name = f"cut_{type_name}"
+
+        weights = "fixed" if rows.weight.dtype == np.int32 else "f32"
+        spec = Struct(f"ek_resize_bilinear_{weights}_t", **self.dims(op), **tables)
+        kernel = f"ek_resize_bilinear_{type_name}"
+
+        return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """TFLite's modes up and down, in float, int8 and as uint8; a mode of ONNX's."""
+        """Yield TFLite's modes up and down with each arithmetic, and a mode of ONNX."""
+        x = Arg(TensorType((1, 4, 5, 7), "int8", Quant.per_tensor(0.1, 3)))
         for mode in TFLITE_MODES:
-            for size in ((8, 10), (3, 2), (7, 9), (1, 1)):
-                yield from _samples(cls(size, mode), f"{mode}_{size[0]}x{size[1]}")
-            x = TensorType((1, 4, 5, 7), "int8", Quant.per_tensor(0.1, 3))
-            yield Sample(
-                cls((9, 13), mode, uint8=True), (Arg(x),), label=f"{mode}_uint8"
-            )
+            for size in _SAMPLE_SIZES:
+                label = f"{mode}_{size[0]}x{size[1]}"
+                yield from _samples(cls(size, mode), label)
+
+            uint8 = cls((9, 13), mode, uint8=True)
+            yield Sample(uint8, (x,), label=f"{mode}_uint8")
+
             for size in ((8, 10), (9, 13), (3, 2)):
                 label = f"{mode}_{size[0]}x{size[1]}"
-                yield Sample(
-                    cls(size, mode, even=True), (Arg(x),), label=f"{label}_even"
-                )
-                yield Sample(cls(size, mode, cut=True), (Arg(x),), label=f"{label}_cut")
-                yield Sample(
-                    cls(size, mode, cut=True, uint8=True),
-                    (Arg(x),),
-                    label=f"{label}_cut_uint8",
-                )
+                specs = {
+                    "even": cls(size, mode, even=True),
+                    "cut": cls(size, mode, cut=True),
+                    "cut_uint8": cls(size, mode, cut=True, uint8=True),
+                }
+                for name, spec in specs.items():
+                    yield Sample(spec, (x,), label=f"{label}_{name}")
+
         yield from _samples(cls((7, 9), "onnx_pytorch_half_pixel"), "pytorch")
 
     @edgetpu_rule(fix="export the model with half-pixel centres (align_corners=False)")
@@ -356,8 +450,10 @@ class ResizeBilinear(_TfliteResize):
         """
         x = op.inputs[0].type.shape
         y = op.output.type.shape
-        seen = f"align_corners, {x[1]}x{x[2]} to {y[1]}x{y[2]}"
-        return Uncertain(seen) if self.mode == "align_corners" and x != y else None
+        if self.mode != "align_corners" or x == y:
+            return None
+
+        return Uncertain(f"align_corners, {x[1]}x{x[2]} to {y[1]}x{y[2]}")
 
     @edgetpu_rule(
         fix="enlarge in several steps of two, or by nearest neighbour; "
@@ -370,16 +466,17 @@ class ResizeBilinear(_TfliteResize):
         x = op.inputs[0].type.shape
         y = op.output.type.shape
         seen = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
+
+        # Height and width.
         if any(y[i] < x[i] for i in (1, 2)):
             return Uncertain(seen)
-        return next(
-            (
-                found
-                for i in (1, 2)
-                if (found := within(y[i], 2 * x[i], 15 * x[i], seen))
-            ),
-            None,
-        )
+
+        for i in (1, 2):
+            refusal = within(y[i], 2 * x[i], 15 * x[i], seen)
+            if refusal:
+                return refusal
+
+        return None
 
     @edgetpu_rule(
         fix="end the Edge TPU part at a smaller image and let the CPU do the last "
@@ -390,22 +487,32 @@ class ResizeBilinear(_TfliteResize):
         on.
         """
         y = op.output.type
-        return within(
-            y.size, *_BILINEAR, f"output {list(y.shape)} has {y.size} elements"
-        )
+        seen = f"output {list(y.shape)} has {y.size} elements"
+
+        return within(y.size, *_BILINEAR_LIMITS, seen)
 
 
 _NEAREST_MAPPED = 819_200
-"""Elements of the largest RESIZE_NEAREST_NEIGHBOR that was seen mapped, [1,80,80,128]."""
-_BILINEAR = (524_288, 5_000_211)
-"""About 128x128x32, which users report as mapped, and [1,513,513,19], which was
-refused. Enlargements by 2 were seen mapped, by 15 and 33 refused.
+"""Elements of the largest RESIZE_NEAREST_NEIGHBOR seen mapped, [1,80,80,128]."""
+_BILINEAR_LIMITS = (524_288, 5_000_211)
+"""(mapped, refused): about 128x128x32, which users report as mapped, and
+[1,513,513,19], which was refused. Enlargements by 2 were seen mapped, by 15 and 33
+refused.
 """
+
+_SAMPLE_SIZES: tuple[Pair, ...] = ((8, 10), (3, 2), (7, 9), (1, 1))
+"""Sizes of the samples, whose input has 4x5 pixels."""
 
 
 @dataclass(frozen=True)
 class ResizeCubic(Resize):
-    """Keys' cubic convolution over four by four pixels; float only."""
+    """A resize by Keys' cubic convolution over four by four pixels; float32 only.
+
+    Attributes:
+        coefficient: a of Keys' kernel
+        exclude_outside: whether pixels outside of the image count nothing, and the other
+            weights are scaled to sum to 1
+    """
 
     coefficient: float = -0.75
     exclude_outside: bool = False
@@ -413,84 +520,79 @@ class ResizeCubic(Resize):
     kind = "resize_cubic"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """[N, *size, C] of floats."""
+        """Return the image type with the new size; raises ValueError for other than float32."""
         real_types(self, x[0], int8=False)
         return super().infer(*x)
 
     def _taps(self, x: TensorType) -> list[tuple[Array, Array]]:
-        return [cubic(a, self.coefficient, self.exclude_outside) for a in self.axes(x)]
+        """Return (indices, weights) of the rows, and of the columns."""
+        coefficient = self.coefficient
+        return [cubic(a, coefficient, self.exclude_outside) for a in self.axes(x)]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Columns, then rows."""
-        (iy, wy), (ix, wx) = self._taps(xt[0])
-        columns = np.einsum("nyxtc,xt->nyxc", x[0][:, :, ix], wx)
-        return [np.einsum("nytxc,yt->nyxc", columns[:, iy], wy).astype(np.float32)]
+        """Compute weighted sums along the rows, then along the columns."""
+        (row_index, row_weight), (column_index, column_weight) = self._taps(xt[0])
+        image = x[0][:, :, column_index]
+
+        # The kernel is separable.
+        columns = np.einsum("nyxtc,xt->nyxc", image, column_weight)
+        y = np.einsum("nytxc,yt->nyxc", columns[:, row_index], row_weight)
+
+        return [y.astype(np.float32)]
 
     def c(self, op: Op) -> KernelCall:
-        """Sixteen pixels and the products of their weights."""
-        (iy, wy), (ix, wx) = self._taps(op.inputs[0].type)
-        tables = {"iy": iy, "wy": wy, "ix": ix, "wx": wx}
-        names = {key: Table(table, key) for key, table in tables.items()}
-        spec = Struct("ek_resize_cubic_t", **self.dims(op), **names)
+        """Return ek_resize_cubic_f32, which weights sixteen pixels."""
+        (row_index, row_weight), (column_index, column_weight) = self._taps(
+            op.inputs[0].type
+        )
+        spec = Struct(
+            "ek_resize_cubic_t",
+            **self.dims(op),
+            iy=Table(row_index, "iy"),
+            wy=Table(row_weight, "wy"),
+            ix=Table(column_index, "ix"),
+            wx=Table(column_weight, "wx"),
+        )
+
         return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Up, down, and without the outside."""
-        for label, spec in (
-            ("up", cls((8, 10), "onnx_half_pixel")),
-            ("down", cls((3, 2), "onnx_align_corners")),
-            ("inside", cls((7, 9), "onnx_half_pixel", exclude_outside=True)),
-        ):
-            yield Sample(spec, (Arg(TensorType((1, 4, 5, 3))),), label=label)
-
-
-def _blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
-    """The sum of four weighted pixels, in the order of TFLite's reference kernel."""
-    fy = v.weight[:, None, None]
-    fx = h.weight[:, None]
-    top = x[:, v.low]
-    bottom = x[:, v.high]
-    total = top[:, :, h.low] * (one - fy) * (one - fx)
-    total = total + bottom[:, :, h.low] * fy * (one - fx)
-    total = total + top[:, :, h.high] * (one - fy) * fx
-    result: Array = total + bottom[:, :, h.high] * fy * fx
-    return result
-
-
-def _blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
-    """The same in the order of onnxruntime's: the products of the weights first, a
-    row's two pixels side by side.
-    """
-    fy = v.weight[:, None, None]
-    fx = h.weight[:, None]
-    one = np.float32(1)
-    top = x[:, v.low]
-    bottom = x[:, v.high]
-    total = ((one - fx) * (one - fy)) * top[:, :, h.low]
-    total = total + (fx * (one - fy)) * top[:, :, h.high]
-    total = total + ((one - fx) * fy) * bottom[:, :, h.low]
-    result: Array = total + (fx * fy) * bottom[:, :, h.high]
-    return result
+        """Yield an enlargement, a reduction, and one without pixels outside."""
+        image = Arg(TensorType((1, 4, 5, 3)))
+        specs = {
+            "up": cls((8, 10), "onnx_half_pixel"),
+            "down": cls((3, 2), "onnx_align_corners"),
+            "inside": cls((7, 9), "onnx_half_pixel", exclude_outside=True),
+        }
+        for label, spec in specs.items():
+            yield Sample(spec, (image,), label=label)
 
 
 def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
-    """Size and mode of a TFLite resize."""
+    """Return the size and the mode of a TFLite resize."""
     shape = op.outputs[0].type.shape
-    o = op.options
-    if o.alignCorners:
-        mode = "align_corners"
-    else:
-        mode = "half_pixel" if o.halfPixelCenters else "asymmetric"
-    return (shape[1], shape[2]), mode
+    size = (shape[1], shape[2])
+
+    # TFLite refuses both flags together.
+    if op.options.alignCorners:
+        return size, "align_corners"
+
+    if op.options.halfPixelCenters:
+        return size, "half_pixel"
+
+    return size, "asymmetric"
 
 
 def _samples(spec: Resize, label: str) -> Iterator[Sample]:
-    yield Sample(spec, (Arg(TensorType((1, 4, 5, 3))),), label=label)
-    yield Sample(
-        spec,
-        (Arg(TensorType((2, 4, 5, 3), "int8", Quant.per_tensor(0.1, 3))),),
-        label=f"{label}_s8",
-    )
+    """Yield a resize of a float and of an int8 image."""
+    reals = Arg(TensorType((1, 4, 5, 3)))
+    yield Sample(spec, (reals,), label=label)
+
+    quantized = Arg(TensorType((2, 4, 5, 3), "int8", Quant.per_tensor(0.1, 3)))
+    yield Sample(spec, (quantized,), label=f"{label}_s8")

@@ -1,6 +1,4 @@
-"""ONNX's Resize and Upsample, read as the resize op that they are; TFLite's form of it
-where there is one.
-"""
+"""ONNX's Resize and Upsample, read as resize ops, in TFLite's mode where it is the same."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from math import floor
 
 import numpy as np
 
-from edgec.ir import OnnxNode, OpDef, Sample, TensorType, Value
+from edgec.ir import Array, OnnxNode, OpDef, Sample, TensorType, Value
 from edgec.ops.common import axis_of, ints
 from edgec.ops.linear_maps import resized
 from edgec.ops.resampling import (
@@ -25,187 +23,301 @@ from edgec.ops.resize import Resize, ResizeBilinear, ResizeCubic, ResizeNearest
 from edgec.ops.shape import from_nhwc, to_nhwc
 
 Scales = list[float]
+"""Output size / input size along each axis."""
 
-_OF_ONE_MODE = (
+_ATTRIBUTES_OF_ONE_MODE = (
     "nearest_mode",
     "cubic_coeff_a",
     "exclude_outside",
     "extrapolation_value",
     "keep_aspect_ratio_policy",
 )
-"""Exporters write these whatever the mode: they are read where the mode has a use for
-them.
+"""Attributes that exporters write whatever the mode is: they are read where the mode
+has a use for them.
 """
 
 
 @dataclass(frozen=True)
 class OnnxResize(OpDef):
-    """Resize (opset 10 and up) and Upsample of images."""
+    """Reads Resize (opset 10 and up) and Upsample of images; never part of a graph."""
 
     kind = "resize"
     onnx = ("Resize", "Upsample")
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """NCHW, or NHWC where the last but one and two dimensions are what changes."""
+        """Read the node as a resize op, as matrices, or as nothing.
+
+        Images are NCHW, or NHWC where height and width are what changes. An integer
+        image is computed as onnxruntime's integer kernels do.
+        """
+        b = node.build
         x = node.input(0)
-        node.attrs.ignore(*_OF_ONE_MODE)
-        sizes, scales = _target(node, x.type)
-        changed = [
-            i
-            for i, (d, s) in enumerate(zip(x.type.shape, sizes, strict=True))
-            if d != s or scales[i] not in (0, 1)
-        ]
+        node.attrs.ignore(*_ATTRIBUTES_OF_ONE_MODE)
+
+        # Sizes of all axes, as the node may name some alone.
+        target = _Target.of(node)
+        changed = target.changed_axes(x.type)
         if not changed:
             node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
             return x
-        if (made := _by_matrices(node, sizes, scales)) is not None:
-            return made
-        first = 1 if x.type.rank == 4 and set(changed) <= {1, 2} and 1 in changed else 2
-        if x.type.rank != 4 or not set(changed) <= {first, first + 1}:
+
+        matrices = _by_matrices(node, target)
+        if matrices is not None:
+            return matrices
+
+        # Axis 1 is the height of an NHWC image, and the channels of an NCHW one.
+        height = 1 if 1 in changed else 2
+        width = height + 1
+        if x.type.rank != 4 or not changed <= {height, width}:
             raise ValueError(
-                f"{x.type} to {sizes}; edgec resizes height and width of images"
+                f"{x.type} to {target.sizes}; edgec resizes height and width of images"
             )
-        pair = slice(first, first + 2)
-        axes = [
-            Axis(*a)
-            for a in zip(
-                x.type.shape[pair], sizes[pair], [""] * 2, scales[pair], strict=True
-            )
-        ]
-        spec = _spec(node, axes)
+
+        # The kernels resize two axes at once.
+        spec = _spec(node, [target.axis(x.type, height), target.axis(x.type, width)])
         if isinstance(spec, ResizeBilinear) and x.type.is_quantized:
             spec = replace(spec, cut=True, uint8=x in node.uint8)
-        if first == 1:
-            return node.build.add(spec, [x], node.name)
-        return from_nhwc(
-            node.build, node.build.add(spec, [to_nhwc(node.build, x)], node.name)
-        )
+
+        if height == 1:
+            return b.add(spec, [x], node.name)
+
+        y = b.add(spec, [to_nhwc(b, x)], node.name)
+
+        return from_nhwc(b, y)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """None: it is read, and never part of a graph."""
+        """Yield nothing: the op is read as others and never part of a graph."""
         return iter(())
 
 
-def _by_matrices(node: OnnxNode, sizes: list[int], scales: Scales) -> Value | None:
-    """With a filter, or of a part of the image: what no resize op does."""
-    shape = node.input(0).type.shape
-    filtered = node.attrs.get("antialias", 0) and any(
-        s < d for d, s in zip(shape, sizes, strict=True)
-    )
-    if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        given = node.const(1)
-        rank = len(shape)
-        assert given is not None
-        axes = [axis_of(a, rank) for a in node.attrs.get("axes") or range(rank)]
-        roi = np.array([0.0] * rank + [1.0] * rank)
-        roi[axes], roi[[rank + a for a in axes]] = (
-            given[: len(axes)],
-            given[len(axes) :],
-        )
-        return resized(node, sizes, scales, roi)
-    return resized(node, sizes, scales, None) if filtered else None
+def _by_matrices(node: OnnxNode, target: _Target) -> Value | None:
+    """Return the resize as a matrix for each axis; None where a resize op has it.
 
-
-def _target(node: OnnxNode, x: TensorType) -> tuple[list[int], Scales]:
-    """The output's shape, and the scales that the coordinates divide by (0: the ratio
-    of sizes).
+    Matrices serve antialiased reductions and resizes of a region of the image.
     """
-    axes = [axis_of(a, x.rank) for a in node.attrs.get("axes") or range(x.rank)]
-    dims = [x.shape[a] for a in axes]
-    sizes, scales = _given(node)
-    if sizes is not None:
-        policy = node.attrs.get("keep_aspect_ratio_policy", "stretch")
-        scales = [0.0] * len(sizes)
-        if policy != "stretch":
-            ratios = [s / d for s, d in zip(sizes, dims, strict=True)]
-            scales = [min(ratios) if policy == "not_larger" else max(ratios)] * len(
-                sizes
-            )
-            sizes = [floor(scales[0] * d + 0.5) for d in dims]
-    else:
-        assert scales is not None
-        sizes = [
-            int(np.floor(np.float32(d) * np.float32(s)))
-            for d, s in zip(dims, scales, strict=True)
-        ]
-    shape = list(x.shape)
-    divisors = [0.0] * x.rank
-    for axis, size, scale in zip(axes, sizes, scales, strict=True):
-        shape[axis] = size
-        exact = np.float32(size) / np.float32(x.shape[axis]) == np.float32(scale)
-        divisors[axis] = 0.0 if exact else scale
-    return shape, divisors
+    shape = node.input(0).type.shape
+    if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return resized(node, target.sizes, target.scales, _region(node))
+
+    # A filter has no effect on an enlargement.
+    shrinks = any(s < d for d, s in zip(shape, target.sizes, strict=True))
+    if node.attrs.get("antialias", 0) and shrinks:
+        return resized(node, target.sizes, target.scales, None)
+
+    return None
 
 
-def _given(node: OnnxNode) -> tuple[list[int] | None, Scales | None]:
-    """The sizes or the scales of the node, which opsets give in different places."""
+def _region(node: OnnxNode) -> Array:
+    """Return the region of a tf_crop_and_resize: starts, then ends of all axes.
+
+    The input has those of `axes`; other axes are taken whole.
+    """
+    rank = node.input(0).type.rank
+    bounds = node.const(1)
+    assert bounds is not None
+    axes = [axis_of(a, rank) for a in node.attrs.get("axes") or range(rank)]
+    region = np.array([0.0] * rank + [1.0] * rank)
+    for i, axis in enumerate(axes):
+        region[axis] = bounds[i]
+        region[rank + axis] = bounds[len(axes) + i]
+
+    return region
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The target of a resize, with an entry for each axis.
+
+    Attributes:
+        sizes: elements of the output
+        scales: divisors of coordinates, 0 for the ratio of the sizes
+    """
+
+    sizes: list[int]
+    scales: Scales
+
+    @classmethod
+    def of(cls, node: OnnxNode) -> _Target:
+        """Return the target of a node, which has sizes or scales of some axes."""
+        x = node.input(0).type
+        axes = [axis_of(a, x.rank) for a in node.attrs.get("axes") or range(x.rank)]
+        dims = [x.shape[axis] for axis in axes]
+        sizes, scales = _sizes_or_scales(node)
+        if sizes is not None:
+            sizes, scales = _with_aspect_ratio(node, sizes, dims)
+        else:
+            assert scales is not None
+            sizes = [_scaled_size(d, s) for d, s in zip(dims, scales, strict=True)]
+
+        # Axes that are not named stay as they are.
+        shape = list(x.shape)
+        divisors = [0.0] * x.rank
+        for axis, size, scale in zip(axes, sizes, scales, strict=True):
+            # A scale that is the ratio of the sizes needs no mention.
+            ratio = np.float32(size) / np.float32(x.shape[axis])
+            divisors[axis] = 0.0 if ratio == np.float32(scale) else scale
+            shape[axis] = size
+
+        return cls(shape, divisors)
+
+    def changed_axes(self, x: TensorType) -> set[int]:
+        """Return the axes along which the resize is not the identity."""
+        changed: set[int] = set()
+        for axis, size in enumerate(x.shape):
+            if self.sizes[axis] != size or self.scales[axis] not in (0, 1):
+                changed.add(axis)
+
+        return changed
+
+    def axis(self, x: TensorType, axis: int) -> Axis:
+        """Return one axis of the resize, without its mode."""
+        return Axis(x.shape[axis], self.sizes[axis], "", self.scales[axis])
+
+
+def _scaled_size(size: int, scale: float) -> int:
+    """Return floor(size * scale) in float32, as onnxruntime computes it."""
+    return int(np.floor(np.float32(size) * np.float32(scale)))
+
+
+def _with_aspect_ratio(
+    node: OnnxNode,
+    sizes: list[int],
+    dims: list[int],
+) -> tuple[list[int], Scales]:
+    """Return the sizes and scales by ONNX's keep_aspect_ratio_policy.
+
+    "stretch" keeps the sizes; "not_larger" and "not_smaller" give all axes the smallest
+    or the largest ratio.
+    """
+    policy = node.attrs.get("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return sizes, [0.0] * len(sizes)
+
+    ratios = [size / d for size, d in zip(sizes, dims, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+
+    return [floor(scale * d + 0.5) for d in dims], [scale] * len(sizes)
+
+
+def _sizes_or_scales(node: OnnxNode) -> tuple[list[int] | None, Scales | None]:
+    """Return (sizes, None) or (None, scales) of a node.
+
+    Scales are an attribute of Upsample before opset 9, input 1 before opset 11, and
+    input 2 from there on, where input 3 has the sizes.
+    """
     if node.op_type == "Upsample" and node.opset < 9:
         return None, [float(s) for s in node.attrs["scales"]]
-    simple = node.opset < 11
-    scales = node.const(1 if simple else 2)
-    sizes = None if simple else ints(node.const(3))
-    if sizes:
-        return sizes, None
+
+    if node.opset < 11:
+        scales = node.const(1)
+    else:
+        scales = node.const(2)
+        sizes = ints(node.const(3))
+        if sizes:
+            return sizes, None
+
+    # Resize may have an empty tensor in place of an absent one.
     if scales is None or scales.size == 0:
         raise ValueError("neither scales nor sizes are given")
+
     return None, [float(s) for s in scales.reshape(-1)]
 
 
 def _spec(node: OnnxNode, axes: list[Axis]) -> Resize:
-    """The op of the node's mode."""
-    old = node.opset < 11
+    """Return the resize op of the node's mode, for the vertical and horizontal axis.
+
+    Raises ValueError for modes that edgec does not have.
+    """
     kind = node.attrs.get("mode", "nearest")
-    mode = "onnx_" + (
-        "asymmetric"
-        if old
-        else node.attrs.get("coordinate_transformation_mode", "half_pixel")
-    )
+    coordinate_mode = "asymmetric"
+    if node.opset >= 11:
+        attribute = "coordinate_transformation_mode"
+        coordinate_mode = node.attrs.get(attribute, "half_pixel")
+
+    mode = f"onnx_{coordinate_mode}"
     if mode not in MODES:
-        raise ValueError(f"coordinate_transformation_mode {mode.removeprefix('onnx_')}")
-    axes = [replace(a, mode=mode) for a in axes]
-    size = (axes[0].out, axes[1].out)
-    scale = (axes[0].scale, axes[1].scale)
+        raise ValueError(f"coordinate_transformation_mode {coordinate_mode}")
+
+    # The coordinates decide if TFLite has the same resize.
+    axes = [replace(axis, mode=mode) for axis in axes]
     if kind == "nearest":
-        # opset 10 left the rounding open; onnxruntime rounds down when it enlarges and
-        # up when it shrinks
-        if old:
-            rounding = "floor"
-        else:
-            rounding = node.attrs.get("nearest_mode", "round_prefer_floor")
-        if old and any(a.out < a.size for a in axes):
-            rounding = "ceil"
-        same = _tflite_mode(
-            axes,
-            lambda a, b: bool((nearest(a, rounding) == nearest(b, rounding)).all()),
-        )
-        if same:
-            return ResizeNearest(size, same)
-        return ResizeNearest(size, mode, scale, rounding)
+        return _nearest_spec(node, axes)
+
     if kind in ("linear", "bilinear"):
-        same = _tflite_mode(axes, _same_line)
-        return ResizeBilinear(size, same) if same else ResizeBilinear(size, mode, scale)
+        return _linear_spec(axes)
+
     if kind == "cubic":
-        outside = bool(node.attrs.get("exclude_outside", 0))
-        return ResizeCubic(
-            size, mode, scale, node.attrs.get("cubic_coeff_a", -0.75), outside
-        )
+        return _cubic_spec(node, axes)
+
     raise ValueError(f"mode {kind}")
 
 
+def _nearest_spec(node: OnnxNode, axes: list[Axis]) -> ResizeNearest:
+    """Return the op of nearest neighbours, in TFLite's mode if it picks the same."""
+    # Opset 10 left the rounding open; onnxruntime rounds down when it enlarges and up
+    # when it shrinks.
+    if node.opset >= 11:
+        rounding = node.attrs.get("nearest_mode", "round_prefer_floor")
+    elif any(axis.out < axis.size for axis in axes):
+        rounding = "ceil"
+    else:
+        rounding = "floor"
+
+    def picks_same(a: Axis, b: Axis) -> bool:
+        return bool((nearest(a, rounding) == nearest(b, rounding)).all())
+
+    vertical, horizontal = axes
+    size = (vertical.out, horizontal.out)
+    tflite_mode = _tflite_mode(axes, picks_same)
+    if tflite_mode:
+        return ResizeNearest(size, tflite_mode)
+
+    scale = (vertical.scale, horizontal.scale)
+
+    return ResizeNearest(size, vertical.mode, scale, rounding)
+
+
+def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
+    """Return the bilinear op, in TFLite's mode if it has the same places."""
+    vertical, horizontal = axes
+    size = (vertical.out, horizontal.out)
+    tflite_mode = _tflite_mode(axes, _has_same_places)
+    if tflite_mode:
+        return ResizeBilinear(size, tflite_mode)
+
+    return ResizeBilinear(size, vertical.mode, (vertical.scale, horizontal.scale))
+
+
+def _cubic_spec(node: OnnxNode, axes: list[Axis]) -> ResizeCubic:
+    """Return the op of cubic convolution."""
+    vertical, horizontal = axes
+    return ResizeCubic(
+        size=(vertical.out, horizontal.out),
+        mode=vertical.mode,
+        scale=(vertical.scale, horizontal.scale),
+        coefficient=node.attrs.get("cubic_coeff_a", -0.75),
+        exclude_outside=bool(node.attrs.get("exclude_outside", 0)),
+    )
+
+
 def _tflite_mode(axes: list[Axis], same: Callable[[Axis, Axis], bool]) -> str | None:
-    """TFLite's name for what an ONNX mode does to these sizes."""
-    fits = (
-        m
-        for m in TFLITE_MODES
-        if all(same(a, replace(a, mode=m, scale=0.0)) for a in axes)
-    )
-    return next(fits, None)
+    """Return TFLite's mode that does the same to these sizes, None if there is none.
+
+    same: whether two axes of different modes give the same result.
+    """
+    for mode in TFLITE_MODES:
+        if all(same(axis, replace(axis, mode=mode, scale=0.0)) for axis in axes):
+            return mode
+
+    return None
 
 
-def _same_line(a: Axis, b: Axis) -> bool:
-    """Whether two modes interpolate at the same places."""
-    return same_places(
-        *(np.clip(coordinates(axis), 0, axis.size - 1) for axis in (a, b))
-    )
+def _has_same_places(a: Axis, b: Axis) -> bool:
+    """Return whether two modes interpolate at the same places inside the image."""
+
+    # Places outside see the edge pixel in every mode.
+    places_a = np.clip(coordinates(a), 0, a.size - 1)
+    places_b = np.clip(coordinates(b), 0, b.size - 1)
+    return same_places(places_a, places_b)

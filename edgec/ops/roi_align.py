@@ -69,12 +69,17 @@ class RoiAlign(OpDef):
         is_fitting = image.rank == 4 and boxes.rank == 2 and boxes.shape[1] == 4
         if not is_fitting or index.shape != boxes.shape[:1]:
             raise ValueError(f"boxes {boxes} of {index} do not fit {image}")
+
         if index.dtype != "int64" or 0 in image.shape:
             raise ValueError(f"{image}, of which {index}")
+
         return (TensorType((boxes.shape[0], *self.size, image.shape[3])),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the bins in float32, sample by sample."""
         images, boxes, index = x
@@ -83,11 +88,14 @@ class RoiAlign(OpDef):
             # Generated code must never read beyond a tensor.
             place = int(np.clip(index[number], 0, images.shape[0] - 1))
             self._align(images[place], box, y[number])
+
         return [y]
 
     def _align(self, image: Array, box: Array, y: Array) -> None:
         """Write the bins of one box to `y` [*size, C]."""
         shift = _F(0.5 if self.half_pixel else 0)
+
+        # Boxes have x before y, arrays rows before columns.
         start = box[:2][::-1] * _F(self.scale) - shift
         end = box[2:][::-1] * _F(self.scale) - shift
         length = end - start
@@ -99,8 +107,10 @@ class RoiAlign(OpDef):
         for extent in bin_size:
             pixels = max(0, min(int(np.ceil(extent)), MAX_SAMPLES))
             counts.append(self.ratio or pixels)
+
         sample_size = np.array(counts, _F)
 
+        # Each bin is sampled at the middles of its parts.
         for i, j in np.ndindex(*self.size):
             first = start + bin_size * np.array([i, j], _F)
             neighbours: list[Array] = []
@@ -114,9 +124,12 @@ class RoiAlign(OpDef):
         """Return the bin [C] of the weighted neighbours [4, C] of its samples."""
         if not neighbours:
             return 0
+
         if self.largest:
             return np.asarray(np.max(np.concatenate(neighbours), 0))
+
         samples = [weighted.sum(0) for weighted in neighbours]
+
         return np.asarray(np.sum(samples, 0) / _F(len(samples)))
 
     def _neighbours(self, image: Array, place: Array) -> Array:
@@ -129,6 +142,8 @@ class RoiAlign(OpDef):
             return np.zeros((4, image.shape[2]), _F)
 
         inside = np.maximum(place, _F(0))
+
+        # The pixel at or before the place, and its neighbour.
         low = np.minimum(inside.astype(np.int64), size - 1)
         high = np.minimum(low + 1, size - 1)
 
@@ -142,6 +157,7 @@ class RoiAlign(OpDef):
             far[0] * near[1] * image[high[0], low[1]],
             far[0] * far[1] * image[high[0], high[1]],
         ]
+
         return np.stack(weighted).astype(_F)
 
     @classmethod
@@ -156,6 +172,8 @@ class RoiAlign(OpDef):
         index = node.input(2)
         default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
         coordinates = node.attrs.get("coordinate_transformation_mode", default)
+
+        # ONNX's defaults are one bin.
         height = int(node.attrs.get("output_height", 1))
         width = int(node.attrs.get("output_width", 1))
         spec = cls(
@@ -167,7 +185,9 @@ class RoiAlign(OpDef):
         )
         if index.type.dtype != "int64":
             index = b.add(Cast("int64"), [index], node.name)
+
         y = b.add(spec, [to_nhwc(b, image), boxes, index], node.name)
+
         return from_nhwc(b, y)
 
     def c(self, op: Op) -> KernelCall:
@@ -187,6 +207,7 @@ class RoiAlign(OpDef):
             half=0.5 if self.half_pixel else 0.0,
             scale=self.scale,
         )
+
         return KernelCall.of("ek_roi_align_f32", *op.inputs, op.output, spec)
 
     @classmethod

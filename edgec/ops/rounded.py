@@ -50,6 +50,8 @@ class Rounded(OpDef):
 
     def as_tflite(self) -> OpDef:
         """Return the operation itself, whose output may have a prescribed scale."""
+
+        # A requantization without a function.
         if self.fn == IDENTITY:
             return Quantize()
         return OpDef.registry[self.fn](*self.args)
@@ -61,6 +63,7 @@ class Rounded(OpDef):
         """
         if x[0].dtype != "int8":
             raise ValueError(f"{self.fn} of {x[0]}; it is a function of int8")
+
         return (TensorType(x[0].shape, "int8"),)
 
     def table(self, x: TensorType, y: TensorType) -> Array:
@@ -71,6 +74,8 @@ class Rounded(OpDef):
         """
         steps = (INPUTS - x.zero_point).astype(np.float32)
         real = np.float32(x.scale) * steps
+
+        # The identity has no function.
         spec = self.as_tflite()
         if isinstance(spec, Unary):
             value = spec.f(real.astype(np.float64)).astype(np.float32)
@@ -80,10 +85,14 @@ class Rounded(OpDef):
         with np.errstate(all="ignore"):
             rounded = np.rint(value / np.float32(y.scale))
             finite = np.nan_to_num(rounded, posinf=1e6, neginf=-1e6)
+
         return clamp8(finite.astype(np.float64) + y.zero_point)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a look-up in the table, whose first entry is for -128."""
         table = self.table(xt[0], yt[0])

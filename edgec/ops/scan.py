@@ -62,7 +62,10 @@ class _Cumulative(OpDef):
         return (TensorType(x[0].shape, x[0].dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute floats in double, rounded for each element; integers wrap."""
         data = np.flip(x[0], self.axis) if self.reverse else x[0]
@@ -73,16 +76,21 @@ class _Cumulative(OpDef):
         with np.errstate(all="ignore"):
             y = type(self).fn(data, axis=self.axis, dtype=dtype)
             y = y.astype(yt[0].np_dtype)
+
         if self.reverse:
             y = np.flip(y, self.axis)
+
         return [np.ascontiguousarray(y)]
 
     def _shifted(self, data: Array) -> Array:
         """Return the data moved one step along the axis, behind a neutral element."""
         size = data.shape[self.axis]
+
+        # An empty axis has no first element.
         first = data.take([0], self.axis) if size else data
         neutral = np.full_like(first, self.neutral)
         others = data.take(range(size - 1), self.axis)
+
         return np.concatenate([neutral, others], self.axis)
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
@@ -101,6 +109,7 @@ class _Cumulative(OpDef):
             exclusive=bool(node.attrs.get("exclusive", 0)),
             reverse=bool(node.attrs.get("reverse", 0)),
         )
+
         return node.build.add(spec, [x], node.name)
 
     def c(self, op: Op) -> KernelCall:
@@ -115,6 +124,7 @@ class _Cumulative(OpDef):
             reverse=self.reverse,
         )
         kernel = f"ek_{self.kind}_{plain_suffix(x)}"
+
         return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
     @classmethod
@@ -123,6 +133,7 @@ class _Cumulative(OpDef):
         specs = (cls(0), cls(1, True), cls(2, False, True), cls(1, True, True))
         for i, spec in enumerate(specs):
             yield Sample(spec, (Arg(TensorType((3, 4, 5))),), label=f"{i}")
+
         for dtype in INTEGERS:
             integers = Arg(TensorType((2, 6, 3), dtype))
             yield Sample(cls(1), (integers,), label=dtype)
@@ -190,26 +201,34 @@ class TopK(OpDef):
         _check_axis(self.axis, x[0])
         if not 0 <= self.k <= x[0].shape[self.axis]:
             raise ValueError(f"the first {self.k} of axis {self.axis} of {x[0]}")
+
         shape = list(x[0].shape)
         shape[self.axis] = self.k
         values = TensorType(tuple(shape), x[0].dtype, x[0].quant)
+
         return (values, TensorType(tuple(shape), "int64"))
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a stable sort; elements that are not a number come last."""
         data = x[0]
         key = data
         if data.dtype.kind != "f":
             key = data.astype(np.uint64 if data.dtype.kind == "u" else np.int64)
+
         if self.largest:
             # Negation would overflow; the bitwise not reverses the order of integers.
             key = -key if data.dtype.kind == "f" else ~key
 
+        # A stable sort keeps the first of equal elements first.
         order = np.argsort(key, axis=self.axis, kind="stable")
         first = order.take(range(self.k), self.axis)
         values = np.take_along_axis(data, first, self.axis)
+
         return [values, first.astype(np.int64)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
@@ -228,11 +247,13 @@ class TopK(OpDef):
             k = node.attrs["k"]
         else:
             k = np.asarray(node.const(1)).item()
+
         spec = cls(
             k=int(k),
             axis=axis_of(node.attrs.get("axis", -1), x.type.rank),
             largest=bool(node.attrs.get("largest", 1)),
         )
+
         return node.build.add_multi(spec, [x], node.name)
 
     @classmethod
@@ -245,6 +266,8 @@ class TopK(OpDef):
         values, indices = op.outputs
         spec = cls(int(op.const(1).reshape(-1)[0]), x.type.rank - 1)
         _, index_type = spec.infer(x.type)
+
+        # TFLite's indices are int32, those of the kernel int64.
         wide = op.build.value(f"{indices.name}_s64", index_type)
         op.build.write(spec, [x], [values, wide])
         op.build.write(Cast(indices.type.dtype), [wide], [indices])
@@ -261,6 +284,7 @@ class TopK(OpDef):
             largest=self.largest,
         )
         type_name = suffix(x) if x.is_quantized else plain_suffix(x)
+
         return KernelCall.of(f"ek_topk_{type_name}", op.inputs[0], *op.outputs, spec)
 
     @classmethod
@@ -278,6 +302,7 @@ class TopK(OpDef):
         )
         for i, spec in enumerate(specs):
             yield Sample(spec, (Arg(TensorType((3, 5, 6))),), label=f"{i}")
+
         for dtype in INTEGERS:
             integers = Arg(TensorType((2, 40), dtype))
             for largest in (True, False):

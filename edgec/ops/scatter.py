@@ -62,6 +62,7 @@ def _check_elements(x: TensorType, index: TensorType, axis: int) -> None:
             f"indices {index} along axis {axis} of {x}; edgec compiles up to 6 dimensions"
         )
 
+    # A clamped index needs an element.
     is_empty = bool(index.size) and not x.shape[axis]
     others = [i for i in range(x.rank) if i != axis]
     is_larger = any(index.shape[i] > x.shape[i] for i in others)
@@ -79,6 +80,7 @@ def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
     step = strides[axis]
     strides[axis] = 0
     missing = MAX_RANK - x.rank
+
     return Struct(
         "ek_elements_t",
         dim=[1] * missing + list(index.shape),
@@ -92,6 +94,8 @@ def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
 
 def _coordinates(index: Array, shape: Sequence[int], axis: int) -> tuple[Array, ...]:
     """Return for each index the coordinates of its element, as numpy indexes by them."""
+
+    # Along the other axes an element stays at its own place.
     grid = np.indices(index.shape)
     grid[axis] = _clamped(index, shape[axis])
     return tuple(grid)
@@ -123,15 +127,21 @@ class GatherElements(OpDef):
         data, index = x
         if index.dtype not in ("int32", "int64"):
             raise ValueError(f"indices are {index}; they must be int32 or int64")
+
         _check_elements(data, index, self.axis)
+
         return (data.with_shape(index.shape),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's integer indexing by the clamped indices."""
         data, index = x
         coordinates = _coordinates(index, data.shape, self.axis)
+
         return [np.ascontiguousarray(data[coordinates])]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
@@ -155,11 +165,15 @@ class GatherElements(OpDef):
 
         before = prod(x.type.shape[:axis])
         after = prod(x.type.shape[axis + 1 :])
+
+        # All other axes are the same for both.
         rows: list[Value] = []
         for value in (x, index):
             shape = (before, value.type.shape[axis], after)
             rows.append(b.add(Reshape(shape), [value], name))
+
         picked = b.add(cls(1), rows, name)
+
         return b.add(Reshape(index.type.shape), [picked], name)
 
     def c(self, op: Op) -> KernelCall:
@@ -213,15 +227,20 @@ class _Scatter(OpDef):
             )
 
     def _combined(
-        self, y: Array, coordinates: tuple[Array, ...], update: Array
+        self,
+        y: Array,
+        coordinates: tuple[Array, ...],
+        update: Array,
     ) -> list[Array]:
         """Place the updates in `y`, or combine them with its elements."""
         with np.errstate(all="ignore"):
             if self.reduction == "none":
                 y[coordinates] = update
             else:
+                # The ufunc's `at` combines repeated indices one after the other.
                 ufunc = _REDUCTIONS[self.reduction]
                 ufunc.at(y, coordinates, update)  # type: ignore[attr-defined]
+
         return [y]
 
     @staticmethod
@@ -261,16 +280,23 @@ class ScatterElements(_Scatter):
         self._check(*x)
         data, index, update = x
         _check_elements(data, index, self.axis)
+
+        # Each update has one index.
         if index.shape != update.shape:
             raise ValueError(f"indices {index} do not fit updates {update}")
+
         return (TensorType(data.shape, data.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's indexed assignment, in the order of the updates."""
         data, index, update = x
         coordinates = _coordinates(index, data.shape, self.axis)
+
         return self._combined(data.copy(), coordinates, update)
 
     @classmethod
@@ -280,6 +306,7 @@ class ScatterElements(_Scatter):
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         spec = cls(node.attrs.get("reduction", "none"), axis)
         index = cls._index(node.build, node.input(1))
+
         return node.build.add(spec, [x, index, node.input(2)], node.name)
 
     def c(self, op: Op) -> KernelCall:
@@ -323,22 +350,30 @@ class ScatterNd(_Scatter):
         """
         self._check(*x)
         data, index, update = x
+
+        # A scalar index has no coordinates.
         k = index.shape[-1] if index.rank else 0
         is_fitting = 0 < k <= min(MAX_RANK, data.rank)
         if not is_fitting or update.shape != index.shape[:-1] + data.shape[k:]:
             raise ValueError(f"indices {index} and updates {update} do not fit {data}")
+
         if update.size and 0 in data.shape[:k]:
             raise ValueError(f"{data} has no element to replace")
+
         return (TensorType(data.shape, data.dtype),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's indexed assignment, in the order of the updates."""
         data, index, update = x
         coordinates: list[Array] = []
         for axis in range(index.shape[-1]):
             coordinates.append(_clamped(index[..., axis], data.shape[axis]))
+
         return self._combined(data.copy(), tuple(coordinates), update)
 
     @classmethod
@@ -357,6 +392,8 @@ class ScatterNd(_Scatter):
         """
         b = op.build
         out = op.outputs[0]
+
+        # Both add to zeros, as repeated indices are summed.
         if op.name == "SEGMENT_SUM":
             update = op.input(0)
             segments = op.const(1)
@@ -367,12 +404,14 @@ class ScatterNd(_Scatter):
             index = op.input(0)
             update = op.input(1)
             shape = tuple(ints(op.const(2)) or ())
+
         if update.type.is_quantized or update.type.dtype == "bool":
             raise ValueError(f"sums of {update.type} are not supported")
 
         # The file may leave the declared output's shape open.
         if not out.type.rank:
             out.type = out.type.with_shape(shape)
+
         zeros = b.const(np.zeros(shape, out.type.np_dtype), f"{out.name}_zeros")
         b.write(cls("add"), [zeros, cls._index(b, index), update], [out])
 
@@ -394,6 +433,7 @@ class ScatterNd(_Scatter):
             total=x.size,
         )
         kernel = f"ek_scatter_nd_{self.reduction}_{plain_suffix(x)}"
+
         return KernelCall.of(kernel, *op.inputs, op.output, spec)
 
     @classmethod

@@ -77,11 +77,17 @@ class Reshape(OpDef):
         """
         if prod(self.shape) != x[0].size:
             raise ValueError(f"{x[0]} does not fit the shape {list(self.shape)}")
+
+        # Per-channel scales stay where their axis keeps its size and place.
         quant = x[0].quant and x[0].quant.reshaped(x[0].shape, self.shape)
+
         return (TensorType(self.shape, x[0].dtype, quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.reshape."""
         return [x[0].reshape(self.shape)]
@@ -100,9 +106,11 @@ class Reshape(OpDef):
         shape = _onnx_shape(node, x.type.shape)
         y = node.build.add(cls(shape), [x], node.name)
 
+        # The mask tells which elements were kept: without training all are.
         if is_dropout and node.n_outputs > 1:
             mask = np.ones(x.type.shape, bool)
             return [y, node.build.const(mask, f"{node.name}_mask")]
+
         return y
 
     @classmethod
@@ -117,6 +125,7 @@ class Reshape(OpDef):
         has_shape_input = op.name == "RESHAPE" and len(op.inputs) > 1
         shape_input = op.inputs[1] if has_shape_input else None
 
+        # A computed shape is known from the declared output alone.
         target = shape_input.const if shape_input else None
         if target is not None and target.ndim == 1:
             sizes = [int(size) for size in target]
@@ -159,12 +168,15 @@ class Reshape(OpDef):
         x = op.inputs[0].type
         before = [size for size in x.shape if size > 1]
         after = [size for size in self.shape if size > 1]
+
+        # Sizes of 1 move no element.
         if before == after:
             return None
 
         is_head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
         limits = _HEAD_RESHAPE_LIMITS if is_head else _RESHAPE_LIMITS
         seen = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
+
         return within(x.size, *limits, seen)
 
 
@@ -172,8 +184,10 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the output shape of an ONNX op that reshapes an input of `shape`."""
     if node.op_type in ("Identity", "Dropout"):
         return shape
+
     if node.op_type == "Flatten":
         return _flattened_shape(node, shape)
+
     if node.op_type == "Reshape":
         return _reshaped_shape(node, shape)
 
@@ -181,6 +195,7 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     axes = node.attrs.get("axes") if node.opset < 13 else ints(node.const(1))
     if node.op_type == "Squeeze":
         return _squeezed_shape(shape, axes)
+
     return _unsqueezed_shape(shape, axes or [])
 
 
@@ -191,16 +206,20 @@ def _flattened_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     # The axis may also be the rank, which gives one column.
     if axis != rank:
         axis = axis_of(axis, rank)
+
     return (prod(shape[:axis]), prod(shape[axis:]))
 
 
 def _squeezed_shape(
-    shape: tuple[int, ...], axes: Sequence[int] | None
+    shape: tuple[int, ...],
+    axes: Sequence[int] | None,
 ) -> tuple[int, ...]:
     """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None."""
     if axes is None:
         return tuple(size for size in shape if size != 1)
+
     dropped = {axis_of(axis, len(shape)) for axis in axes}
+
     return tuple(size for i, size in enumerate(shape) if i not in dropped)
 
 
@@ -239,6 +258,7 @@ def _reshaped_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     sizes = [int(size) for size in target.reshape(-1)]
     if not node.attrs.get("allowzero", 0):
         sizes = [shape[i] if size == 0 else size for i, size in enumerate(sizes)]
+
     return _with_computed_size(sizes, prod(shape))
 
 
@@ -275,10 +295,13 @@ class Transpose(OpDef):
         """
         if sorted(self.perm) != list(range(x[0].rank)):
             raise ValueError(f"perm {self.perm} does not fit {x[0]}")
+
+        # The kernel must be able to walk the input in the order of the output.
         merge_dims(*self._gather_dims(x[0]))
 
         shape = tuple(x[0].shape[axis] for axis in self.perm)
         quant = x[0].quant and x[0].quant.permuted(self.perm)
+
         return (TensorType(shape, x[0].dtype, quant),)
 
     def _gather_dims(self, x: TensorType) -> tuple[list[int], list[int]]:
@@ -289,7 +312,10 @@ class Transpose(OpDef):
         return permuted_dims, permuted_strides
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy.transpose as a dense array."""
         return [np.ascontiguousarray(x[0].transpose(self.perm))]
@@ -298,6 +324,8 @@ class Transpose(OpDef):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Transpose; without `perm` the dimensions are reversed."""
         x = node.input(0)
+
+        # numpy.transpose reverses the dimensions as well when it gets no permutation.
         perm = node.attrs.get("perm") or range(x.type.rank)[::-1]
         spec = cls(tuple(int(axis) for axis in perm))
         return node.build.add(spec, [x], node.name)
@@ -335,6 +363,7 @@ class Transpose(OpDef):
         five_dims = Arg(TensorType((1, 2, 3, 4, 5), "int32"))
         yield Sample(cls((0, 1, 4, 2, 3)), (five_dims,), label="s32_5d")
 
+        # Larger than a tile of the transposing kernels, and no multiple of one.
         tiled_shape = (2, 15, 21, 70)
         for tiled in (
             TensorType(tiled_shape),
@@ -360,7 +389,8 @@ def element_strides(shape: Sequence[int]) -> list[int]:
 
 
 def merge_dims(
-    dims: Sequence[int], strides: Sequence[int]
+    dims: Sequence[int],
+    strides: Sequence[int],
 ) -> tuple[list[int], list[int]]:
     """Return (dims, strides) of the same walk through memory in six dimensions.
 
@@ -384,20 +414,27 @@ def merge_dims(
 
     # The kernel has a fixed number of loops: the outer ones run once.
     merged = [(1, 0)] * (MAX_GATHER_RANK - len(merged)) + merged
+
     return [dim for dim, _ in merged], [stride for _, stride in merged]
 
 
 def gather(
-    op: Op, dims: Sequence[int], strides: Sequence[int], offset: int = 0
+    op: Op,
+    dims: Sequence[int],
+    strides: Sequence[int],
+    offset: int = 0,
 ) -> KernelCall:
     """Return the call that writes the output densely from strided input elements.
 
     out[i0, i1, …] = in[offset + i0 strides[0] + i1 strides[1] + …], in elements.
     """
     x = op.inputs[0]
+
+    # Fewer dimensions are longer inner loops.
     dim, stride = merge_dims(dims, strides)
     spec = Struct("ek_gather_t", dim=dim, stride=stride)
     kernel = f"ek_gather_{suffix(x.type)}"
+
     return KernelCall.of(kernel, Pointer(x, offset), op.output, spec)
 
 
@@ -408,10 +445,13 @@ def reshape_to(b: Builder, x: Value, out: Value) -> None:
 
 def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
     """Return `x` transposed; a constant is transposed here, without an op."""
+
+    # Weights are transposed while the model is read, so that no op is left of it.
     if x.const is not None:
         quant = x.type.quant and x.type.quant.permuted(perm)
         array = np.ascontiguousarray(x.const.transpose(perm))
         return b.const(array, x.name, quant)
+
     return b.add(Transpose(perm), [x], x.name)
 
 

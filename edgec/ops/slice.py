@@ -80,11 +80,14 @@ class Slice(OpDef):
             first = self.begin[axis]
             count = self.shape[axis]
             step = self.step[axis]
+
+            # With a negative step the last element is before the first.
             last = first + step * (count - 1)
             if count and not (0 <= first < size and 0 <= last < size):
                 raise ValueError(
                     f"{count} elements from {first} by {step} are not within a dimension of {size}"
                 )
+
         return (x[0].with_shape(self.shape),)
 
     def index(self) -> tuple[slice, ...]:
@@ -96,16 +99,22 @@ class Slice(OpDef):
         for first, count, step in zip(self.begin, self.shape, self.step, strict=True):
             end = first + step * count
             index.append(slice(first, end if end >= 0 else None, step))
+
         return tuple(index)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute numpy's basic slicing."""
         return [np.ascontiguousarray(x[0][self.index()])]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
         """Return the same ranges on the permuted axes."""
+
+        # Every axis is cut on its own.
         return Slice(
             begin=tuple(self.begin[axis] for axis in perm),
             shape=tuple(self.shape[axis] for axis in perm),
@@ -123,15 +132,19 @@ class Slice(OpDef):
             steps = None
         else:
             starts, ends, axes, steps = (ints(node.const(i)) for i in range(1, 5))
+
         if axes is None:
             axes = range(len(starts))
+
         if steps is None:
             steps = [1] * len(starts)
 
+        # Axes that the node does not name are taken whole.
         ranges: dict[int, Range] = {}
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
             place = axis_of(axis, x.type.rank)
             ranges[place] = clamp_range(x.type.shape[place], start, end, step)
+
         return node.build.add(slice_axes(x.type, ranges), [x], node.name)
 
     @classmethod
@@ -157,6 +170,7 @@ class Slice(OpDef):
             begin, end, strides = (op.const(i).reshape(-1).tolist() for i in (1, 2, 3))
             bounds = list(zip(begin, end, strides, strict=True))
             ranges = _StridedSlice(op.options, shape, bounds).ranges()
+
         write_slice(op.build, x, slice_axes(x.type, ranges), op.outputs[0])
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -166,6 +180,7 @@ class Slice(OpDef):
         """
         if len(self.begin) > TFLITE_MAX_RANK:
             return None
+
         ends: list[int] = []
         for first, count, step in zip(self.begin, self.shape, self.step, strict=True):
             ends.append(first + step * count)
@@ -179,6 +194,8 @@ class Slice(OpDef):
             "newAxisMask": 0,
             "shrinkAxisMask": 0,
         }
+
+        # Bounds and steps are constant tensors.
         inputs = (
             op.inputs[0],
             np.array(self.begin, np.int32),
@@ -187,6 +204,7 @@ class Slice(OpDef):
         )
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         options = ("StridedSliceOptions", masks)
+
         return TfliteCode("STRIDED_SLICE", options, version, inputs)
 
     def c(self, op: Op) -> KernelCall:
@@ -197,6 +215,7 @@ class Slice(OpDef):
         for first, step, stride in zip(self.begin, self.step, strides, strict=True):
             offset += first * stride
             steps.append(step * stride)
+
         return gather(op, self.shape, steps, offset)
 
     @classmethod
@@ -241,7 +260,9 @@ class Slice(OpDef):
         x = op.inputs[0].type
         if not one_row(x):
             return None
+
         seen = f"input {list(x.shape)} has {x.size} elements"
+
         return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
 
 
@@ -269,6 +290,7 @@ class Split(OpDef):
             sizes = node.attrs.get("split")
         else:
             sizes = ints(node.const(1))
+
         node.attrs.ignore("num_outputs")
 
         if not sizes:
@@ -278,7 +300,9 @@ class Split(OpDef):
             starts = [i * chunk for i in range(node.n_outputs)]
             sizes = [min(chunk, size - start) for start in starts]
 
+        # One slice for each output of the node.
         parts = _parts(x.type, axis, sizes)
+
         return [node.build.add(part, [x], node.name) for part in parts]
 
     @classmethod
@@ -318,6 +342,7 @@ def slice_axes(x: TensorType, ranges: Mapping[int, Range]) -> Slice:
         begin.append(int(first))
         shape.append(int(count))
         step.append(int(by))
+
     return Slice(tuple(begin), tuple(shape), tuple(step))
 
 
@@ -329,19 +354,24 @@ def clamp_range(size: int, start: int, end: int, step: int) -> Range:
     """
     if step == 0:
         raise ValueError("a slice with step 0")
+
+    # Backwards a range may end before the first element, at -1.
     low, high = (0, size) if step > 0 else (-1, size - 1)
 
     first = int(start)
     if first < 0:
         first += size
+
     first = min(max(first, 0), high)
 
     last = int(end)
     if last < 0:
         last += size
+
     last = min(max(last, low), high)
 
     count = -((first - last) // step)
+
     return first, max(0, count), step
 
 
@@ -350,17 +380,25 @@ def write_slice(b: Builder, x: Value, spec: Slice, out: Value) -> None:
     if spec.shape == out.type.shape:
         b.write(spec, [x], [out])
         return
+
+    # TFLite drops the axes that it shrinks.
     y = b.add(spec, [x], f"{out.name}_slice")
     reshape_to(b, y, out)
 
 
 def take_range(
-    b: Builder, x: Value, axis: int, taken: Range, shape: tuple[int, ...], name: str
+    b: Builder,
+    x: Value,
+    axis: int,
+    taken: Range,
+    shape: tuple[int, ...],
+    name: str,
 ) -> Value:
     """Return a range of one axis, as a slice and a reshape to `shape` if it differs."""
     y = b.add(slice_axes(x.type, {axis: taken}), [x], name)
     if y.type.shape == shape:
         return y
+
     return b.add(Reshape(shape), [y], name)
 
 
@@ -371,11 +409,13 @@ def _parts(x: TensorType, axis: int, sizes: Sequence[int]) -> list[Slice]:
     """
     if sum(sizes) != x.shape[axis] or min(sizes) < 0:
         raise ValueError(f"parts of {list(sizes)} do not cover axis {axis} of {x}")
+
     parts: list[Slice] = []
     start = 0
     for size in sizes:
         parts.append(slice_axes(x, {axis: (start, int(size), 1)}))
         start += int(size)
+
     return parts
 
 
@@ -409,6 +449,7 @@ class _StridedSlice:
             elif not self._is_set("newAxisMask", i):
                 ranges[axis] = self._range(i, self.shape[axis])
                 axis += 1
+
         return ranges
 
     def _is_set(self, mask: str, i: int) -> bool:
@@ -418,15 +459,20 @@ class _StridedSlice:
     def _range(self, i: int, size: int) -> Range:
         """Return the range of entry i along an axis of `size` elements."""
         begin, end, stride = self.bounds[i]
+
+        # Of a shrunk axis only the element at `begin` is taken.
         if self._is_set("shrinkAxisMask", i):
             return begin + size if begin < 0 else begin, 1, 1
 
         # With `offset` the end counts from the begin.
         if self.options.get("offset"):
             end = begin + end
+
         if self._is_set("beginMask", i):
             begin = 0 if stride > 0 else size - 1
+
         if self._is_set("endMask", i):
             # Backwards the range goes to the first element, beyond which is -size - 1.
             end = size if stride > 0 else -size - 1
+
         return clamp_range(size, begin, end, stride)

@@ -71,8 +71,10 @@ class _Softmax(OpDef):
         """
         if x[0].rank < 1:
             raise ValueError(f"softmax of {x[0]} has no axis")
+
         real_types(self, x[0], int8=self.int8)
         quant = self.prescribed if x[0].dtype == "int8" else None
+
         return (TensorType(x[0].shape, x[0].dtype, quant),)
 
     @classmethod
@@ -97,8 +99,11 @@ class _Softmax(OpDef):
         is_last = joins_axes or axis == rank - 1
         if row == shape[-1] and is_last:
             return b.add(cls(), [x], node.name)
+
+        # The kernels have the rows along the last axis.
         perm = (*(i for i in range(rank) if i != axis), axis)
         y = b.add(cls(), [transpose(b, x, perm)], node.name)
+
         return transpose(b, y, tuple(perm.index(i) for i in range(rank)))
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
@@ -126,7 +131,10 @@ class Softmax(_Softmax):
     edgetpu: ClassVar[bool] = True
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the function shifted by the maximum, in int8 in fixed point.
 
@@ -148,10 +156,12 @@ class Softmax(_Softmax):
         headroom = 32 - np.ceil(np.log2(sums + 1.0)).astype(np.int64)
         scale = reciprocal_of_one_plus((sums << headroom) - (1 << 31))
 
+        # e times the reciprocal of the sum.
         product = saturating_rounding_doubling_high_mul(scale, e).astype(np.int64)
         # The output has 8 bits.
         shift = SUM_BITS - headroom + 31 - 8
         y = (product + (np.int64(1) << (shift - 1))) >> shift
+
         return [np.clip(y - 128, -128, 127).astype(yt[0].np_dtype)]
 
     def exponentials(self, x: TensorType) -> Array:
@@ -175,7 +185,10 @@ class Softmax(_Softmax):
         is_near = difference >= -radius
         shifted = np.where(is_near, difference << left_shift, 0)
         scaled = saturating_rounding_doubling_high_mul(shifted, multiplier)
+
+        # Each row looks up the differences from its maximum.
         e = exp_on_negative_values(scaled, DIFF_BITS)
+
         return np.where(is_near, e, 0).astype(np.int32)
 
     @classmethod
@@ -197,7 +210,9 @@ class Softmax(_Softmax):
         if y.type.is_quantized:
             table = Table(self.exponentials(x.type), "exps")
             return KernelCall.of("ek_softmax_s8", x, y, rows, row, table)
+
         spec = Struct("ek_softmax_t", beta=self.beta)
+
         return KernelCall.of("ek_softmax_f32", x, y, rows, row, spec)
 
     @classmethod
@@ -232,11 +247,15 @@ class LogSoftmax(_Softmax):
     int8: ClassVar[bool] = False
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the function shifted by the maximum, which keeps exp from overflow."""
         shifted = x[0] - x[0].max(-1, keepdims=True)
         total = np.exp(shifted).sum(-1, keepdims=True)
+
         return [(shifted - np.log(total)).astype(np.float32)]
 
     @classmethod
@@ -254,6 +273,7 @@ class LogSoftmax(_Softmax):
         y = op.output
         row = x.type.shape[-1]
         kernel = f"ek_log_softmax_{suffix(y.type)}"
+
         return KernelCall.of(kernel, x, y, x.type.size // row, row)
 
     @classmethod

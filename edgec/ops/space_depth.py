@@ -72,14 +72,21 @@ class _Blocks(OpDef):
         """
         if x[0].rank != 4 or self.block < 1:
             raise ValueError(f"blocks of {self.block} of {x[0]}; an image has rank 4")
+
         return (x[0].with_shape(self.result(x[0].shape)),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the reshape, the transpose and the reshape."""
+
+        # The blocks become axes, move, and are joined with their neighbours.
         split = x[0].reshape(self.split(x[0].shape))
         blocks = np.ascontiguousarray(split.transpose(self.order()))
+
         return [blocks.reshape(yt[0].shape)]
 
     def c(self, op: Op) -> KernelCall:
@@ -88,6 +95,7 @@ class _Blocks(OpDef):
         strides = element_strides(dims)
         ordered_dims = [dims[axis] for axis in self.order()]
         ordered_strides = [strides[axis] for axis in self.order()]
+
         return gather(op, ordered_dims, ordered_strides)
 
     @classmethod
@@ -99,13 +107,17 @@ class _Blocks(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return the operator; version 2 introduced int8."""
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
+
+        # "depth_to_space" has the table DepthToSpaceOptions.
         words = [word.capitalize() for word in self.kind.split("_")]
         options = (f"{''.join(words)}Options", {"blockSize": self.block})
         return TfliteCode(self.tflite[0], options, version)
 
     @classmethod
     def block_samples(
-        cls, specs: Sequence[_Blocks], shape: tuple[int, ...]
+        cls,
+        specs: Sequence[_Blocks],
+        shape: tuple[int, ...],
     ) -> Iterator[Sample]:
         """Yield a float and an int8 image for each of `specs`."""
         quant = Quant.per_tensor(0.1, 3)
@@ -119,6 +131,8 @@ class _Blocks(OpDef):
     @classmethod
     def _from_nchw(cls, node: OnnxNode, spec: OpDef) -> Value:
         """Apply `spec`, which works on NHWC images, to the node's NCHW input."""
+
+        # ONNX images are NCHW, the kernels' NHWC.
         image = to_nhwc(node.build, node.input(0))
         y = node.build.add(spec, [image], node.name)
         return from_nhwc(node.build, y)
@@ -144,8 +158,12 @@ class DepthToSpace(_Blocks):
         n, h, w, c = shape
         b = self.block
         out_channels = c // self.block**2
+
+        # DCR is depth, column, row: the block is outermost; CRD has the channels
+        # outermost.
         if self.mode == "DCR":
             return (n, h, w, b, b, out_channels)
+
         return (n, h, w, out_channels, b, b)
 
     def order(self) -> tuple[int, ...]:
@@ -163,6 +181,7 @@ class DepthToSpace(_Blocks):
             raise ValueError(
                 f"{c} channels do not divide into blocks of {self.block} (mode {self.mode})"
             )
+
         return (n, h * b, w * b, c // b**2)
 
     @classmethod
@@ -200,6 +219,8 @@ class SpaceToDepth(_Blocks):
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return [N, H', block, W', block, C]."""
+
+        # Rows and columns of a block are axes of their own.
         n, h, w, c = shape
         b = self.block
         return (n, h // b, b, w // b, b, c)
@@ -222,6 +243,7 @@ class SpaceToDepth(_Blocks):
                 f"an image of {h}x{w} does not divide into blocks of {self.block} "
                 f"(mode {self.mode})"
             )
+
         return (n, h // b, w // b, c * b**2)
 
     @classmethod
@@ -267,6 +289,7 @@ class SpaceToBatch(OpDef):
         if len(block) != 2 or x.type.rank != 4:
             raise ValueError(f"blocks of {block} of {x.type}; edgec reads images")
 
+        # The third input has the pads of one operator and the crops of the other.
         if op.name == "SPACE_TO_BATCH_ND":
             _space_to_batch(op, x, block, edges)
         else:
@@ -279,7 +302,10 @@ class SpaceToBatch(OpDef):
 
 
 def _space_to_batch(
-    op: TfliteOp, x: Value, block: Sequence[int], pads: Sequence[tuple[int, int]]
+    op: TfliteOp,
+    x: Value,
+    block: Sequence[int],
+    pads: Sequence[tuple[int, int]],
 ) -> None:
     """Write SPACE_TO_BATCH_ND: [N, H, W, C] to [by bx N, H / by, W / bx, C]."""
     b = op.build
@@ -290,6 +316,8 @@ def _space_to_batch(
     x = b.add(Pad(((0, 0), *pads, (0, 0))), [x], f"{name}_pad")
 
     n, h, w, c = x.type.shape
+
+    # The pixels at each place of the blocks are an image of their own.
     split = Reshape((n, h // by, by, w // bx, bx, c))
     y = b.add(split, [x], f"{name}_blocks")
     y = b.add(Transpose((2, 4, 0, 1, 3, 5)), [y], f"{name}_order")
@@ -297,7 +325,10 @@ def _space_to_batch(
 
 
 def _batch_to_space(
-    op: TfliteOp, x: Value, block: Sequence[int], crops: Sequence[tuple[int, int]]
+    op: TfliteOp,
+    x: Value,
+    block: Sequence[int],
+    crops: Sequence[tuple[int, int]],
 ) -> None:
     """Write BATCH_TO_SPACE_ND: [by bx N, H, W, C] to [N, by H, bx W, C], cropped."""
     b = op.build
@@ -307,11 +338,15 @@ def _batch_to_space(
 
     batch, h, w, c = x.type.shape
     n = batch // (by * bx)
+
+    # The images of a batch are the places of the blocks.
     y = b.add(Reshape((by, bx, n, h, w, c)), [x], f"{name}_blocks")
     y = b.add(Transpose((2, 3, 0, 4, 1, 5)), [y], f"{name}_order")
     y = b.add(Reshape((n, h * by, w * bx, c)), [y], f"{name}_image")
 
+    # The crops undo the pads of SPACE_TO_BATCH_ND.
     ranges = {}
     for axis, (before, after) in enumerate(crops, 1):
         ranges[axis] = (before, y.type.shape[axis] - before - after, 1)
+
     write_slice(b, y, slice_axes(y.type, ranges), out)

@@ -54,6 +54,7 @@ class NonMaxSuppression(OpDef):
             raise ValueError(
                 f"{self.most} of the boxes {boxes} with the scores {scores}"
             )
+
         return (
             TensorType((self.most,), "int32"),
             TensorType((self.most,)),
@@ -61,7 +62,10 @@ class NonMaxSuppression(OpDef):
         )
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the selection in float32.
 
@@ -75,6 +79,7 @@ class NonMaxSuppression(OpDef):
         high = np.maximum(first, second)
         corners = np.concatenate([low, high], 1)
 
+        # From the best score down; a stable order for equal ones.
         selected: list[int] = []
         for i in np.argsort(-scores, kind="stable"):
             if len(selected) == self.most or not scores[i] > _F(self.score):
@@ -83,11 +88,13 @@ class NonMaxSuppression(OpDef):
             if all(ratio < _F(self.overlap) for ratio in overlaps):
                 selected.append(int(i))
 
+        # The rest of the lists is zero.
         count = len(selected)
         places = np.zeros(self.most, np.int32)
         places[:count] = selected
         best_scores = np.zeros(self.most, _F)
         best_scores[:count] = scores[selected]
+
         return [places, best_scores, np.array(count, np.int32)]
 
     @classmethod
@@ -115,6 +122,7 @@ class NonMaxSuppression(OpDef):
         outputs = [places, *scores, count]
         for value, type_ in zip(outputs, types, strict=True):
             value.type = type_
+
         b.write(spec, inputs, outputs)
 
     def c(self, op: Op) -> KernelCall:
@@ -161,5 +169,8 @@ def overlap(a: Array, b: Array) -> float:
     low = np.maximum(a[:2], b[:2])
     high = np.minimum(a[2:], b[2:])
     height, width = np.maximum(high - low, _F(0))
+
+    # Boxes apart from each other have a side of 0.
     intersection = height * width
+
     return float(intersection / (a_area + b_area - intersection))

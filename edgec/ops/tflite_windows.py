@@ -61,15 +61,18 @@ class Conv3D(Composed):
             "group": x.type.shape[4] // weights.type.shape[3],
         }
 
+        # ONNX has the channels before the volume.
         image = transpose(b, x, (0, 4, 1, 2, 3))
         kernel = transpose(b, weights, (4, 3, 0, 1, 2))
         inputs: list[Value | None] = [image, kernel, *bias]
         node = OnnxNode("Conv", name, Attributes(attrs), inputs, 1, 1, b)
         y = Conv2D.from_onnx(node)
 
+        # ONNX's Conv has no activation.
         act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
         if act != "none":
             y = b.add(Clamp(*ACTIVATIONS[act]), [y], name)
+
         b.write(Transpose((0, 2, 3, 4, 1)), [y], op.outputs)
 
 
@@ -98,19 +101,23 @@ class _CustomPoolOptions:
         if act:
             raise ValueError(f"a fused activation ({act}) is not supported")
 
+        # The struct comes from a file and may hold anything.
         is_positive = min(stride_x, stride_y, width, height) >= 1
         if not is_positive or width * height > MAX_WINDOW_ELEMENTS:
             raise ValueError(
                 f"a window of {height}x{width} with strides {stride_y}x{stride_x}"
             )
+
         return cls(padding == 1, (stride_y, stride_x), (height, width))
 
     def pads(self, size: Pair) -> tuple[Pair, Pair]:
         """Return the (before, after) pads of each dimension of an image."""
         if not self.same:
             return (0, 0), (0, 0)
+
         pads = same_pads(size, self.kernel, self.stride, (1, 1))
         top, bottom, left, right = pads
+
         return (top, bottom), (left, right)
 
 
@@ -153,6 +160,8 @@ class MaxPoolingWithArgmax2D(Composed):
         best_place = b.const(first_places, indices.name)
         for i, at in taps:
             tap = windows.tap(b, padded, at, values.name)
+
+            # A strict comparison, so that the first of equal elements counts.
             is_larger = b.add(Greater(), [tap, best], indices.name)
             place = b.const(np.array(i + 0.1, np.float32), indices.name)
             chosen = [is_larger, place, best_place]
@@ -196,6 +205,7 @@ class MaxUnpooling2D(Composed):
             firsts = batch * height * width * channels
             index = b.add(Cast("int64"), [index], name)
 
+        # Added to the place within the window or image.
         starts = b.const(firsts.astype(np.int64), "windows")
         places = b.add(Add(), [index, starts], name)
         zeros = b.const(np.zeros(out.type.size, np.float32), f"{name}_zeros")
@@ -214,6 +224,8 @@ class MaxUnpooling2D(Composed):
         """
         x = op.input(0).type
         out = op.outputs[0].type
+
+        # Every window must have its own pixels.
         size = (x.shape[1] * pool.kernel[0], x.shape[2] * pool.kernel[1])
         has_gaps = any(s > k for s, k in zip(pool.stride, pool.kernel, strict=True))
         if out.shape[1:3] != size or has_gaps:
@@ -228,11 +240,16 @@ class MaxUnpooling2D(Composed):
         batch, row, column, channel = np.indices(x.shape)
         first_row = batch * height + row * stride[0]
         first_pixel = first_row * width + column * stride[1]
+
         return np.asarray(first_pixel * channels + channel)
 
     @staticmethod
     def _within(
-        b: Builder, index: Value, kernel: int, width: int, channels: int
+        b: Builder,
+        index: Value,
+        kernel: int,
+        width: int,
+        channels: int,
     ) -> Value:
         """Return the elements of the output between a window's first pixel and `index`.
 
@@ -242,8 +259,10 @@ class MaxUnpooling2D(Composed):
         def constant(number: int) -> Value:
             return b.const(np.array(number, np.int64), "n")
 
+        # Row and column of the element in its window.
         rows = b.add(FloorDiv(), [index, constant(kernel)])
         columns = b.add(FloorMod(), [index, constant(kernel)])
         down = b.add(Mul(), [rows, constant(width * channels)])
         right = b.add(Mul(), [columns, constant(channels)])
+
         return b.add(Add(), [down, right])

@@ -99,6 +99,7 @@ class TransposeConv2D(OpDef):
         is_fitting = is_fitting and image.shape[3] == weights.shape[3]
         if not is_fitting or 0 in weights.shape:
             raise ValueError(f"weights {weights} do not fit the image {image}")
+
         real_types(self, image, weights)
 
         out_channels, kernel_height, kernel_width, _ = weights.shape
@@ -107,8 +108,10 @@ class TransposeConv2D(OpDef):
                 f"bias {bias[0]} does not fit {out_channels} output channels"
             )
 
+        # An input pixel adds to as many output pixels as the window has.
         n, height, width, _ = image.shape
         size = self.out_hw((height, width), (kernel_height, kernel_width))
+
         return (TensorType((n, *size, out_channels), image.dtype),)
 
     def out_hw(self, size: Pair, kernel: Pair) -> Pair:
@@ -126,6 +129,7 @@ class TransposeConv2D(OpDef):
             raise ValueError(
                 f"pads {self.pads} leave nothing of image {size} and window {kernel}"
             )
+
         return height, width
 
     def macs(self, op: Op) -> int:
@@ -147,16 +151,22 @@ class TransposeConv2D(OpDef):
         # Negative pads reach beyond the last window.
         rows = max((height - 1) * stride_y + kernel_height, top + size[0])
         columns = max((width - 1) * stride_x + kernel_width, left + size[1])
+
+        # The pads are cut off at the end.
         full = np.zeros((n, rows, columns, out_channels), x.dtype)
         for i in range(kernel_height):
             row_places = slice(i, i + height * stride_y, stride_y)
             for j in range(kernel_width):
                 column_places = slice(j, j + width * stride_x, stride_x)
                 full[:, row_places, column_places] += x @ w[:, i, j].T
+
         return full[:, top : top + size[0], left : left + size[1]]
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float32 sums, or exact int32 sums requantized for each channel.
 
@@ -182,13 +192,12 @@ class TransposeConv2D(OpDef):
 
         y = requantize(
             acc.astype(np.int32),
-            xt[0],
-            weights_type,
-            yt[0],
+            (xt[0], weights_type, yt[0]),
             self.act,
             self.uint8,
             self.even,
         )
+
         return [y]
 
     @classmethod
@@ -209,6 +218,7 @@ class TransposeConv2D(OpDef):
         if groups > 1:
             w = b.const(_ungrouped(node, groups), w.name)
 
+        # Weights are [C, O, KH, KW] in ONNX and [O, KH, KW, C] here.
         stride = pair(node.attrs.get("strides"))
         size = (x.type.shape[2], x.type.shape[3])
         pads = _onnx_pads(node, size, kernel_of(node, w.type), stride)
@@ -217,6 +227,7 @@ class TransposeConv2D(OpDef):
         inputs = [to_nhwc(b, x), transpose(b, w, (1, 2, 3, 0))]
         if bias:
             inputs.append(bias)
+
         return from_nhwc(b, b.add(cls(stride, pads), inputs, node.name))
 
     @classmethod
@@ -263,6 +274,7 @@ class TransposeConv2D(OpDef):
         same_size = [-(-out[i] // stride[i]) for i in (0, 1)]
         if before == (top, left) and tuple(same_size) == size:
             return 0
+
         return None
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -273,6 +285,7 @@ class TransposeConv2D(OpDef):
         padding = self.tflite_padding(op)
         if padding is None:
             return None
+
         x, weights, *bias = op.inputs
         fields = {
             "padding": padding,
@@ -284,12 +297,15 @@ class TransposeConv2D(OpDef):
         version = 2 if x.type.dtype == "int8" else 1
         if bias:
             version = 3
+
         if self.act != "none":
             version = 4
 
+        # TFLite cannot tell the output's size from the input's.
         shape = np.array(op.output.type.shape, np.int32)
         inputs: tuple[Value | Array, ...] = (shape, weights, x, *bias)
         options = ("TransposeConvOptions", fields)
+
         return TfliteCode("TRANSPOSE_CONV", options, version, inputs)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
@@ -324,6 +340,7 @@ class TransposeConv2D(OpDef):
             pl=self.pads[2],
         )
         requantization = requantize_struct(op, self.act, self.uint8, self.even)
+
         return KernelCall.of(
             f"ek_transpose_conv2d_{kernel_suffix(x, self.even)}",
             op.inputs[0],
@@ -383,7 +400,9 @@ class TransposeConv2D(OpDef):
         y = op.output.type
         if _height_width(op.inputs[1]) == (2, 2):
             return Uncertain("window 2x2")
+
         seen = f"output {list(y.shape)} has {y.size} elements"
+
         return within(y.size, MAX_MAPPED_ELEMENTS, None, seen)
 
     @edgetpu_rule(
@@ -397,6 +416,7 @@ class TransposeConv2D(OpDef):
         code = self.to_tflite(op)
         if code is not None and code.version > 2:
             return f"version {code.version}"
+
         return None
 
 
@@ -406,7 +426,11 @@ def _height_width(v: Value) -> Pair:
 
 
 def _tflite_pads(
-    x: Value, weights: Value, out: Value, stride: Pair, is_same: bool
+    x: Value,
+    weights: Value,
+    out: Value,
+    stride: Pair,
+    is_same: bool,
 ) -> Pads:
     """Return the pads that give the declared output.
 
@@ -423,6 +447,7 @@ def _tflite_pads(
     vertical, horizontal = (
         (size[i] - 1) * stride[i] + kernel[i] - out_size[i] for i in (0, 1)
     )
+
     return (top, vertical - top, left, horizontal - left)
 
 
@@ -440,6 +465,7 @@ def _ungrouped(node: OnnxNode, groups: int) -> Array:
         last = (group + 1) * channels // groups
         outputs = slice(group * group_outputs, (group + 1) * group_outputs)
         dense[first:last, outputs] = w[first:last]
+
     return dense
 
 
@@ -467,6 +493,7 @@ def _onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair) -> Pads:
     else:
         out = [size[i] * stride[i] for i in (0, 1)]
 
+    # The output's size is given: the pads follow from it.
     pads: list[int] = []
     for i in (0, 1):
         full = (size[i] - 1) * stride[i] + kernel[i] + output_padding[i]
@@ -474,4 +501,5 @@ def _onnx_pads(node: OnnxNode, size: Pair, kernel: Pair, stride: Pair) -> Pads:
         # ONNX cuts the odd pixel at the end for SAME_UPPER only.
         before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
         pads += [before, total - before - output_padding[i]]
+
     return (pads[0], pads[1], pads[2], pads[3])

@@ -82,11 +82,16 @@ class Unary(OpDef):
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the type of the input, in int8 with the prescribed scale if there is one."""
+
+        # A prescribed scale holds for int8 alone.
         quant = self.prescribed if x[0].dtype == "int8" else None
         return (TensorType(x[0].shape, x[0].dtype, quant),)
 
     def ref(
-        self, x: Sequence[Array], xt: Sequence[TensorType], yt: Sequence[TensorType]
+        self,
+        x: Sequence[Array],
+        xt: Sequence[TensorType],
+        yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the numpy function, or in int8 a look-up in the table.
 
@@ -95,7 +100,9 @@ class Unary(OpDef):
         if not yt[0].is_quantized:
             y = self.f(x[0])
             return [y.astype(yt[0].np_dtype)]
+
         table = self.table(xt[0], yt[0])
+
         return [table[x[0].astype(np.int64) + 128]]
 
     @classmethod
@@ -111,10 +118,13 @@ class Unary(OpDef):
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return the builtin operator; None when TFLite has none for this type."""
         x = op.inputs[0].type
+
+        # Versions are those of float32 and of int8.
         version = self.versions[x.is_quantized]
         is_known_type = x.is_quantized or x.dtype in ("float32", "bool")
         if not self.tflite or version is None or not is_known_type:
             return None
+
         return TfliteCode(self.tflite[0], self.tflite_options(), version)
 
     def tflite_options(self) -> tuple[str, dict[str, Any]] | None:
@@ -132,11 +142,14 @@ class Unary(OpDef):
             table = Table(self.table(x.type, y.type), "lut")
             return KernelCall.of("ek_lut_s8", x, y, x.type.size, table)
 
+        # Kernels of functions without attributes take no struct.
         kernel = f"ek_{self.kernel()}_{plain_suffix(x.type)}"
         fields = dict(zip("ab", self.coefficients(), strict=False))
         if not fields:
             return KernelCall.of(kernel, x, y, x.type.size)
+
         coefficients = Struct("ek_coef_t", **fields)
+
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel(self) -> str:
@@ -181,10 +194,14 @@ class Unary(OpDef):
     def _output_quant(self, x_scale: float) -> Quant:
         """Return a scale for which int8 just does not hold all outputs of the domain."""
         low, high = self.domain
+
+        # Zero is left out, where some functions have no value.
         inputs = np.linspace(max(low, x_scale), high, 99)
         with np.errstate(all="ignore"):
             peak = float(np.nanmax(np.abs(self.f(inputs))))
+
         zero_point = -7 if low < 0 else -128
+
         return Quant.per_tensor(max(peak, 1e-3) / 100, zero_point)
 
 
@@ -232,6 +249,7 @@ def _row(
     }
     for rule in rules:
         body[rule.__name__] = rule
+
     return dataclass(frozen=True)(type(name, (Unary,), body))
 
 
@@ -280,7 +298,9 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
     x = op.inputs[0].type
     if not one_row(x):
         return None
+
     seen = f"input {list(x.shape)} has {x.size} elements"
+
     return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, seen)
 
 
@@ -436,7 +456,11 @@ Square = _row(
     options="SquareOptions",
 )
 Reciprocal = _row(
-    "reciprocal", lambda x: 1 / x, "1 / x.", onnx=("Reciprocal",), domain=_POSITIVE
+    "reciprocal",
+    lambda x: 1 / x,
+    "1 / x.",
+    onnx=("Reciprocal",),
+    domain=_POSITIVE,
 )
 Floor = _row(
     "floor",
@@ -479,16 +503,27 @@ Cos = _row(
 )
 Tan = _row("tan", np.tan, "The tangent of radians.", onnx=("Tan",), domain=(-1.0, 1.0))
 Asin = _row(
-    "asin", np.arcsin, "The inverse of the sine.", onnx=("Asin",), domain=(-1.0, 1.0)
+    "asin",
+    np.arcsin,
+    "The inverse of the sine.",
+    onnx=("Asin",),
+    domain=(-1.0, 1.0),
 )
 Acos = _row(
-    "acos", np.arccos, "The inverse of the cosine.", onnx=("Acos",), domain=(-1.0, 1.0)
+    "acos",
+    np.arccos,
+    "The inverse of the cosine.",
+    onnx=("Acos",),
+    domain=(-1.0, 1.0),
 )
 Atan = _row("atan", np.arctan, "The inverse of the tangent.", onnx=("Atan",))
 Sinh = _row("sinh", np.sinh, "The hyperbolic sine.", onnx=("Sinh",))
 Cosh = _row("cosh", np.cosh, "The hyperbolic cosine.", onnx=("Cosh",))
 Asinh = _row(
-    "asinh", np.arcsinh, "The inverse of the hyperbolic sine.", onnx=("Asinh",)
+    "asinh",
+    np.arcsinh,
+    "The inverse of the hyperbolic sine.",
+    onnx=("Asinh",),
 )
 Acosh = _row(
     "acosh",
@@ -507,7 +542,10 @@ Atanh = _row(
 Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))
 Softplus = _row("softplus", _softplus, "log(1 + e^x).", onnx=("Softplus",))
 Softsign = _row(
-    "softsign", lambda x: x / (1 + np.abs(x)), "x / (1 + |x|).", onnx=("Softsign",)
+    "softsign",
+    lambda x: x / (1 + np.abs(x)),
+    "x / (1 + |x|).",
+    onnx=("Softsign",),
 )
 Mish = _row(
     "mish",

@@ -34,6 +34,8 @@ class _ReadAsOthers(OpDef):
 
 def norm(b: Builder, total: Value, p: float, name: str) -> Value:
     """Return total^(1 / p)."""
+
+    # The root is a power.
     exponent = b.const(np.array(1 / p, np.float32), "p")
     return b.add(Pow(), [total, exponent], name)
 
@@ -43,7 +45,10 @@ def powers(b: Builder, x: Value, p: float, name: str) -> Value:
     magnitude = b.add(Abs(), [x], name)
     if p == 1:
         return magnitude
+
+    # Magnitudes, so that odd powers of negative numbers count as well.
     exponent = b.const(np.array(p, np.float32), "p")
+
     return b.add(Pow(), [magnitude, exponent], name)
 
 
@@ -68,8 +73,10 @@ class LpPool(_ReadAsOthers):
         is_global = node.op_type == "GlobalLpPool"
         kernel = size if is_global else node.attrs["kernel_shape"]
 
+        # Zeros around the image add nothing to a norm.
         windows = SlidingWindow.of(node, size, kernel)
         total = sum_by_taps(b, powers(b, x, p, name), windows, name)
+
         return norm(b, total, p, name)
 
 
@@ -95,6 +102,8 @@ class MaxUnpool(_ReadAsOthers):
         shape = (n, channels, *_unpooled_size(node, size))
 
         zeros = b.const(np.zeros(prod(shape), x.type.np_dtype), f"{name}_zeros")
+
+        # The indices count in the flattened output.
         flatten = Reshape((x.type.size,))
         flat_index = b.add(flatten, [index], name)
         flat_x = b.add(flatten, [x], name)
@@ -102,12 +111,15 @@ class MaxUnpool(_ReadAsOthers):
         scattered = b.add(scatter, [zeros, flat_index, flat_x], name)
         y = b.add(Reshape(shape), [scattered], name)
 
+        # The declared shape may be larger.
         output_shape = node.const(2)
         if output_shape is None or tuple(map(int, output_shape)) == shape:
             return y
+
         pads = [(0, 0), (0, 0)]
         for target, extent in zip(output_shape[2:], shape[2:], strict=True):
             pads.append((0, int(target) - extent))
+
         return b.add(Pad(tuple(pads)), [y], name)
 
 
@@ -122,6 +134,7 @@ def _unpooled_size(node: OnnxNode, size: list[int]) -> list[int]:
     for axis in range(rank):
         extent = (size[axis] - 1) * stride[axis] + kernel[axis]
         unpooled.append(extent - pads[axis] - pads[rank + axis])
+
     return unpooled
 
 
@@ -154,6 +167,7 @@ class Col2Im(_ReadAsOthers):
         channels = n * x.type.shape[1] // prod(kernel)
         index = np.broadcast_to(flat_places, (channels, len(flat_places))).copy()
 
+        # Where windows overlap, their elements add up.
         zeros = np.zeros((channels, prod(padded)), x.type.np_dtype)
         target = b.const(zeros, f"{name}_zeros")
         rows = b.add(Reshape((channels, len(flat_places))), [x], name)
@@ -165,6 +179,8 @@ class Col2Im(_ReadAsOthers):
         # Windows over the padding added there too: cut the image out.
         if padded == image:
             return y
+
         begin = (0, 0, *(before for before, _ in windows.pads))
         crop = Slice(begin, (*shape[:2], *image), (1,) * len(shape))
+
         return b.add(crop, [y], name)

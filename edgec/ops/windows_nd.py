@@ -57,7 +57,10 @@ class SlidingWindow:
 
     @classmethod
     def of(
-        cls, node: OnnxNode, size: Sequence[int], kernel: Sequence[int]
+        cls,
+        node: OnnxNode,
+        size: Sequence[int],
+        kernel: Sequence[int],
     ) -> SlidingWindow:
         """Return the window that the attributes of a convolution or pool describe.
 
@@ -70,6 +73,7 @@ class SlidingWindow:
         auto_pad = node.attrs.get("auto_pad", "NOTSET")
         ceil_mode = bool(node.attrs.get("ceil_mode", 0))
 
+        # Each axis has its own pads and number of windows.
         pads = Pads()
         out = list[int]()
         axes = zip(size, kernel, stride, dilation, strict=True)
@@ -108,6 +112,7 @@ class SlidingWindow:
                 f"a window of {elements:,} elements is more than the "
                 f"{MAX_WINDOW_ELEMENTS:,} that edgec reads"
             )
+
         return product(*map(range, self.kernel))
 
     def cut(self, at: Sequence[int]) -> tuple[slice, ...]:
@@ -121,12 +126,15 @@ class SlidingWindow:
             first = place * spacing
             last = first + (count - 1) * step
             slices.append(slice(first, last + 1, step))
+
         return tuple(slices)
 
     def padded(self, b: Builder, x: Value, value: float, name: str) -> Value:
         """Return `x` [N, C, …] padded with `value`; `x` itself when there are no pads."""
         if not any(map(any, self.pads)):
             return x
+
+        # Batch and channels have no border.
         spec = Pad(((0, 0), (0, 0), *self.pads), value=value)
         return b.add(spec, [x], name)
 
@@ -138,6 +146,7 @@ class SlidingWindow:
             shape=(*padded.type.shape[:2], *self.out),
             step=(1, 1, *self.stride),
         )
+
         return b.add(spec, [padded], name)
 
 
@@ -162,6 +171,7 @@ class _WindowAxis:
         total = max(0, (count - 1) * self.stride + self.span - self.size)
         smaller = total // 2
         larger = total - smaller
+
         return (smaller, larger) if upper else (larger, smaller)
 
     def ceil_count(self, before: int, after: int) -> tuple[int, int]:
@@ -173,7 +183,9 @@ class _WindowAxis:
         count = -(-(length + after - self.span) // self.stride) + 1
         if (count - 1) * self.stride >= length:
             count -= 1
+
         needed = (count - 1) * self.stride + self.span - length
+
         return count, max(after, needed)
 
 
@@ -193,6 +205,8 @@ def conv_by_taps(node: OnnxNode) -> Value:
 
     _, channels, *size = x.type.shape
     out_channels, depth, *kernel = weights.type.shape
+
+    # Each group convolves its own channels.
     if channels != groups * depth or out_channels % groups:
         raise ValueError(
             f"weights {weights.type} with group={groups} do not fit {channels} "
@@ -205,11 +219,15 @@ def conv_by_taps(node: OnnxNode) -> Value:
     taps = [windows.tap(b, padded, at, name) for at in windows.taps()]
 
     y = product_with_taps(node, taps, weights, windows.out)
+
     return add_bias(b, y, bias, name)
 
 
 def product_with_taps(
-    node: OnnxNode, taps: Sequence[Value], weights: Value, out: Sequence[int]
+    node: OnnxNode,
+    taps: Sequence[Value],
+    weights: Value,
+    out: Sequence[int],
 ) -> Value:
     """Return the convolution [N, O, *out] as a matrix product of weights and columns.
 
@@ -233,6 +251,7 @@ def product_with_taps(
     matrix_shape = (1, groups, out_channels // groups, inner)
     matrix = b.add(Reshape(matrix_shape), [weights], name)
     products = b.add(BatchMatMul(), [matrix, columns], name)
+
     return b.add(Reshape((n, out_channels, *out)), [products], name)
 
 
@@ -240,8 +259,10 @@ def add_bias(b: Builder, y: Value, bias: Value | None, name: str) -> Value:
     """Return `y` [N, O, …] plus `bias` [O]; `y` itself without a bias."""
     if bias is None:
         return y
+
     spatial = (1,) * (y.type.rank - 2)
     column = b.add(Reshape((1, bias.type.size, *spatial)), [bias], name)
+
     return b.add(Add(), [y, column], name)
 
 
@@ -257,6 +278,7 @@ def max_by_taps(node: OnnxNode, windows: SlidingWindow, indices: bool) -> list[V
         lowest: float = -np.inf
     else:
         lowest = int(np.iinfo(x.type.np_dtype).min)
+
     padded = windows.padded(b, x, lowest, name)
 
     if not indices:
@@ -266,6 +288,7 @@ def max_by_taps(node: OnnxNode, windows: SlidingWindow, indices: bool) -> list[V
             best = b.add(Maximum(), [best, tap], name)
         return [best]
 
+    # The order in which ONNX counts the elements of a plane.
     column_major = bool(node.attrs.get("storage_order", 0))
     places = _flat_places(x.type, windows, column_major)
     best_tap: Value | None = None
@@ -283,8 +306,10 @@ def max_by_taps(node: OnnxNode, windows: SlidingWindow, indices: bool) -> list[V
         is_larger = b.add(Greater(), [tap, best_tap], name)
         best_place = b.add(Where(), [is_larger, place, best_place], name)
         best_tap = b.add(Maximum(), [best_tap, tap], name)
+
     assert best_tap is not None
     assert best_place is not None
+
     return [best_tap, best_place]
 
 
@@ -302,19 +327,24 @@ def _flat_places(x: TensorType, windows: SlidingWindow, column_major: bool) -> A
     else:
         plane = numbers.reshape(size)
 
+    # The planes follow one another in the flattened tensor.
     spatial = (1,) * len(size)
     planes = np.arange(n * channels, dtype=np.int64).reshape(n, channels, *spatial)
     places = planes * plane_size + plane
+
     return np.pad(places, ((0, 0), (0, 0), *windows.pads))
 
 
 def sum_by_taps(b: Builder, x: Value, windows: SlidingWindow, name: str) -> Value:
     """Return the sum of each window of `x`, where padding counts as 0."""
+
+    # A sum does not change by zeros.
     padded = windows.padded(b, x, 0, name)
     taps = (windows.tap(b, padded, at, name) for at in windows.taps())
     total = next(taps)
     for tap in taps:
         total = b.add(Add(), [total, tap], name)
+
     return total
 
 
@@ -338,13 +368,17 @@ def average_by_taps(node: OnnxNode, windows: SlidingWindow) -> Value:
         shape[axis + 2] = windows.out[axis]
         counts = counts * _counts_along(windows, axis, node_pads).reshape(shape)
 
+    # The counts are known now, the sums are not.
     total = sum_by_taps(b, node.input(0), windows, name)
     divisor = b.const(counts.astype(np.float32), f"{name}_counts")
+
     return b.add(Div(), [total, divisor], name)
 
 
 def _counts_along(
-    windows: SlidingWindow, axis: int, counted_pads: tuple[int, int]
+    windows: SlidingWindow,
+    axis: int,
+    counted_pads: tuple[int, int],
 ) -> Array:
     """Return how many elements of each window count along one axis.
 
@@ -362,4 +396,5 @@ def _counts_along(
         first = place * windows.dilation[axis]
         tap = is_counted[first :: windows.stride[axis]]
         taps.append(tap[: windows.out[axis]])
+
     return np.asarray(np.sum(taps, 0))
