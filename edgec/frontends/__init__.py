@@ -1,4 +1,4 @@
-"""Model files in, a Graph out, nothing else."""
+"""Readers of model files: each returns a Graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgec.ir import Graph, verify
 from edgec.ir.verify import VerifyError
 
 SUFFIXES = (".onnx", ".tflite", pt2.SUFFIX)
-"""Of the files that are read."""
+"""The suffixes of the files that edgec reads."""
 
 MAX_MODEL_BYTES = 2 << 30
-"""Of a file; neither ONNX nor TFLite can have more."""
+"""The largest size of a file; neither ONNX nor TFLite can have more."""
 MAX_TENSOR_BYTES = 1 << 30
-"""No board that edgec compiles for could hold more in one tensor."""
+"""The largest tensor: no board that edgec compiles for could hold more."""
 
 
 def read_model(
@@ -31,24 +31,15 @@ def read_model(
     state: Mapping[str, str] | None = None,
     outputs: Sequence[str] = (),
 ) -> Graph:
-    """The graph of a .onnx, .tflite or .pt2 file; `input_shapes` freezes dynamic inputs
-    by name.
+    """Return the graph of a .onnx, .tflite or .pt2 file.
 
-    opaque: operators of a .tflite file that edgec cannot read become opaque ones (see
-    ops/opaque.py). fixed: inputs that are constants, by name: one number, or one for
-    each element. state: inputs that are, at each call, what these outputs were at the
-    call before. outputs: tensors of an .onnx file that are its outputs in place of its
-    own.
+    input_shapes: shapes for dynamic inputs, by name. opaque: operators of a .tflite
+    file that edgec cannot read become opaque ones (see ops/opaque.py). fixed: inputs
+    that become constants, by name: one number, or one for each element. state: inputs
+    with the value, at each call, of these outputs at the call before. outputs: tensors
+    of an .onnx file that become its outputs in place of its own. Raises InputError.
     """
-    if not path.is_file():
-        raise InputError(f"no such model file: {path}", hint="check the path")
-    if path.stat().st_size > MAX_MODEL_BYTES:
-        what = (
-            f"{path.name} has {path.stat().st_size} bytes, more than {MAX_MODEL_BYTES}"
-        )
-        raise InputError(
-            what, str(path), "export the model to a file without its training state"
-        )
+    _check_file(path)
     suffix = path.suffix.lower()
     if suffix in (".onnx", pt2.SUFFIX):
         graph = read_onnx(path, input_shapes or {}, fixed or {}, outputs)
@@ -56,49 +47,55 @@ def read_model(
         graph = read_tflite(path, input_shapes or {}, opaque=opaque)
         fix(graph, fixed or {})
     elif suffix in pt2.OTHERS:
-        raise InputError(
-            f"{path.name} has no graph with shapes: it is of torch.save or torch.jit",
-            str(path),
-            pt2.EXPORT,
-        )
+        what = f"{path.name} has no graph with shapes: it is of torch.save or torch.jit"
+        raise InputError(what, str(path), pt2.EXPORT)
     else:
-        raise InputError(
-            f"{path.name} is none of {', '.join(SUFFIXES)}",
-            str(path),
-            "export the model to one of them",
-        )
+        what = f"{path.name} is none of {', '.join(SUFFIXES)}"
+        raise InputError(what, str(path), "export the model to one of them")
+
     keep_state(graph, state or {})
-    for v in (*graph.inputs, *graph.outputs):
-        if not v.type.size:
-            hint = (
-                "leave it out, or give it elements (--input-shape): "
-                "a bundle's "
-                "inputs and outputs have some"
-            )
-            raise InputError(
-                f"{v.name} has the shape {list(v.type.shape)}, without an element",
-                str(path),
-                hint,
-            )
+    _check_interface(graph, path)
     return checked(graph, path)
 
 
+def _check_file(path: Path) -> None:
+    """Raise InputError if the file is absent or too large."""
+    if not path.is_file():
+        raise InputError(f"no such model file: {path}", hint="check the path")
+    size = path.stat().st_size
+    if size > MAX_MODEL_BYTES:
+        what = f"{path.name} has {size} bytes, more than {MAX_MODEL_BYTES}"
+        hint = "export the model to a file without its training state"
+        raise InputError(what, str(path), hint)
+
+
+def _check_interface(graph: Graph, path: Path) -> None:
+    """Raise InputError for an input or output without elements."""
+    for v in (*graph.inputs, *graph.outputs):
+        if v.type.size:
+            continue
+        what = f"{v.name} has the shape {list(v.type.shape)}, without an element"
+        hint = (
+            "leave it out, or give it elements (--input-shape): "
+            "a bundle's inputs and outputs have some"
+        )
+        raise InputError(what, str(path), hint)
+
+
 def checked(graph: Graph, path: Path) -> Graph:
-    """The graph, if it is one that can be compiled. Raises InputError."""
+    """Return the graph if it can be compiled.
+
+    Raises InputError for impossible shapes and for a graph that contradicts itself.
+    """
     for v in graph.values():
         if min(v.type.shape, default=0) < 0 or v.type.nbytes > MAX_TENSOR_BYTES:
             what = f"tensor {v.name} has the impossible shape {list(v.type.shape)}"
-            raise InputError(
-                what,
-                str(path),
-                "the file is damaged, or the model too large for a small board",
-            )
+            hint = "the file is damaged, or the model too large for a small board"
+            raise InputError(what, str(path), hint)
     try:
         verify(graph, "imported")
     except VerifyError as e:
-        raise InputError(
-            f"the model contradicts itself: {e}",
-            str(path),
-            "report it if others run this file",
-        ) from e
+        what = f"the model contradicts itself: {e}"
+        hint = "report it if others run this file"
+        raise InputError(what, str(path), hint) from e
     return graph

@@ -1,5 +1,6 @@
-"""What a person says of a model's inputs: which one is a constant, which one comes back
-from an output.
+"""Requests of a person for a model's inputs.
+
+An input may become a constant, or be fed back from an output.
 """
 
 from __future__ import annotations
@@ -22,38 +23,34 @@ STATE = "--state"
 
 
 def _filled(
-    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], given: Sequence[float]
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], numbers: Sequence[float]
 ) -> Array:
-    """The constant that an input is: one number for all elements, or one for each.
+    """Return the constant for an input: one number for all elements, or one for each.
 
     Raises InputError.
     """
     size = math.prod(shape)
-    if len(given) not in (1, size):
-        hint = f"give one, or {size} separated by commas"
-        raise InputError(
-            f"{len(given)} numbers do not fill {name}, which is {dtype}{[*shape]}",
-            FIX,
-            hint,
-        )
-    whole = np.array(given, np.float64)
+    if len(numbers) not in (1, size):
+        what = f"{len(numbers)} numbers do not fill {name}, which is {dtype}{[*shape]}"
+        raise InputError(what, FIX, f"give one, or {size} separated by commas")
+
+    exact = np.array(numbers, np.float64)
     with np.errstate(invalid="ignore"):
-        array = whole.astype(dtype)
-    if dtype.kind in "iu" and (array.astype(np.float64) != whole).any():
-        raise InputError(
-            f"{name} is of {dtype}, which {given[0]:g} is not",
-            FIX,
-            "give an integer in its range",
-        )
-    return np.full(shape, array[0]) if len(given) == 1 else array.reshape(shape)
+        array = exact.astype(dtype)
+    if dtype.kind in "iu" and (array.astype(np.float64) != exact).any():
+        what = f"{name} is of {dtype}, which {numbers[0]:g} is not"
+        raise InputError(what, FIX, "give an integer in its range")
+    return np.full(shape, array[0]) if len(numbers) == 1 else array.reshape(shape)
 
 
 def fix(graph: Graph, fixed: Mapping[str, Sequence[float]]) -> None:
-    """Let these inputs be constants. Raises InputError."""
+    """Make these inputs constants. Raises InputError."""
     check_fixed(fixed, [v.name for v in graph.given()])
-    for v in [v for v in graph.inputs if v.name in fixed]:
-        v.const = _filled(v.name, v.type.shape, v.type.np_dtype, fixed[v.name])
-        graph.inputs.remove(v)
+    for v in list(graph.inputs):
+        if v.name in fixed:
+            numbers = fixed[v.name]
+            v.const = _filled(v.name, v.type.shape, v.type.np_dtype, numbers)
+            graph.inputs.remove(v)
 
 
 def fix_onnx(
@@ -61,86 +58,84 @@ def fix_onnx(
     shapes: Mapping[str, tuple[int, ...]],
     fixed: Mapping[str, Sequence[float]],
 ) -> None:
-    """The same before the nodes are read: which branch an If takes may hang on it.
-    shapes: of dynamic inputs.
+    """Make these inputs of an ONNX graph constants, before its nodes are read.
+
+    An input may decide which branch an If takes. shapes: of dynamic inputs. Raises
+    InputError, and UnsupportedError for an input without numbers.
     """
-    known = {t.name for t in graph.initializer}
-    inputs = {i.name: i.type.tensor_type for i in graph.input if i.name not in known}
+    initializers = {t.name for t in graph.initializer}
+    inputs: dict[str, onnx.TypeProto.Tensor] = {}
+    for info in graph.input:
+        if info.name not in initializers:
+            inputs[info.name] = info.type.tensor_type
     check_fixed(fixed, [*inputs])
-    for name, given in fixed.items():
+
+    for name, numbers in fixed.items():
         tensor = inputs[name]
         dims = [*tensor.shape.dim] if tensor.HasField("shape") else None
         shape = static_shape(name, dims, shapes.get(name), f"input {name}")
         if tensor.elem_type not in ONNX_TYPES:
-            raise UnsupportedError(
-                f"the input {name} is no tensor of numbers", FIX, "leave it out"
-            )
+            what = f"the input {name} is no tensor of numbers"
+            raise UnsupportedError(what, FIX, "leave it out")
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        graph.initializer.append(
-            onnx.numpy_helper.from_array(_filled(name, shape, dtype, given), name)
-        )
+        constant = _filled(name, shape, dtype, numbers)
+        graph.initializer.append(onnx.numpy_helper.from_array(constant, name))
 
 
 def end_at(graph: GraphProto, outputs: Sequence[str]) -> None:
-    """Let these tensors be the outputs; nodes that only others need are not read."""
-    own = {o.name: o for o in graph.output}
-    infos = [own.get(name, onnx.ValueInfoProto(name=name)) for name in outputs]
+    """Make these tensors the outputs of an ONNX graph.
+
+    Nodes needed only for its former outputs are then not read.
+    """
+    former = {o.name: o for o in graph.output}
+    infos: list[onnx.ValueInfoProto] = []
+    for name in outputs:
+        infos.append(former.get(name, onnx.ValueInfoProto(name=name)))
     del graph.output[:]
     graph.output.extend(infos)
 
 
 def check_fixed(fixed: Mapping[str, Sequence[float]], inputs: Sequence[str]) -> None:
-    """Raise InputError for a name that no input has, or where none is left."""
+    """Raise InputError for an unknown name, or if no input remains."""
     for name in fixed:
         if name not in inputs:
             raise _unknown("input", name, inputs, FIX)
     if fixed and len(fixed) == len(inputs):
-        raise InputError(
-            "no input is left", FIX, "leave out the one that changes from call to call"
-        )
+        hint = "leave out the one that changes from call to call"
+        raise InputError("no input is left", FIX, hint)
 
 
 def keep_state(graph: Graph, pairs: Mapping[str, str]) -> None:
-    """Let these inputs be, at each call, what these outputs were at the call before;
-    zeros at the first.
+    """Feed outputs back into inputs from one call to the next, zeros at the first.
 
-    Raises InputError for pairs that cannot be.
+    pairs: the output for each input. Raises InputError for unsuitable pairs.
     """
-    inputs, outputs = (
-        {v.name: v for v in values} for values in (graph.given(), graph.returned())
-    )
+    inputs = {v.name: v for v in graph.given()}
+    outputs = {v.name: v for v in graph.returned()}
     for name, result in pairs.items():
         if name not in inputs:
             raise _unknown("input", name, [*inputs], STATE)
         if result not in outputs:
             raise _unknown("output", result, [*outputs], STATE)
-        before = inputs[name]
-        after = outputs.pop(result)
-        if (before.type.shape, before.type.dtype) != (
-            after.type.shape,
-            after.type.dtype,
-        ):
-            what = (
-                f"the input {name} is {before.type}, and the output {result} "
-                f"{after.type}"
-            )
-            raise InputError(
-                what, STATE, "what is kept between calls has one shape and element type"
-            )
-        graph.state.append(
-            State(name, result, np.zeros(before.type.shape, before.type.np_dtype))
-        )
+        before = inputs[name].type
+        # An output can be the state of one input only.
+        after = outputs.pop(result).type
+        if before.shape != after.shape or before.dtype != after.dtype:
+            what = f"the input {name} is {before}, and the output {result} {after}"
+            hint = "what is kept between calls has one shape and element type"
+            raise InputError(what, STATE, hint)
+        initial = np.zeros(before.shape, before.np_dtype)
+        graph.state.append(State(name, result, initial))
+
     if pairs and not (graph.given() and graph.returned()):
-        raise InputError(
-            "all inputs or all outputs are state",
-            STATE,
-            "leave one of each for callers",
-        )
+        what = "all inputs or all outputs are state"
+        raise InputError(what, STATE, "leave one of each for callers")
 
 
 def likely_state(graph: Graph) -> Iterator[tuple[Value, Value]]:
-    """Inputs and outputs that are of one type and whose names say that one becomes the
-    other: state and stateN.
+    """Yield inputs and outputs of one type that are likely to be a state.
+
+    Their names suggest that one becomes the other: state and stateN.
     """
     free = graph.returned()
     for v in graph.given():
@@ -156,32 +151,28 @@ _AFTER = ("out", "output", "next", "present", "new", "n", "o", "1", "final", "up
 
 
 def _becomes(before: str, after: str) -> bool:
-    """Whether two names are the same but for a word or a letter that tells the old from
-    the new.
-    """
-    return (
-        bool(_stems(before, _BEFORE) & _stems(after, _AFTER))
-        and before.lower() != after.lower()
-    )
+    """Return whether two names differ only by a word or letter for old and new."""
+    if before.lower() == after.lower():
+        return False
+    return not _stems(before, _BEFORE).isdisjoint(_stems(after, _AFTER))
 
 
 def _stems(name: str, words: Sequence[str]) -> set[str]:
-    """A name without such a word at one of its ends; and as it is."""
+    """Return a name as it is, and without each of these words at one of its ends.
+
+    A single letter counts at the end only.
+    """
     plain = name.lower()
-    cut = {plain}
+    stems = {plain}
     for word in words:
-        cut |= {plain.removesuffix(word)} if plain.endswith(word) else set()
-        cut |= (
-            {plain.removeprefix(word)}
-            if plain.startswith(word) and len(word) > 1
-            else set()
-        )
-    return {c.strip("_./:-") for c in cut} - {""}
+        if plain.endswith(word):
+            stems.add(plain.removesuffix(word))
+        if plain.startswith(word) and len(word) > 1:
+            stems.add(plain.removeprefix(word))
+    return {stem.strip("_./:-") for stem in stems} - {""}
 
 
-def _unknown(what: str, name: str, there: Sequence[str], at: str) -> InputError:
-    return InputError(
-        f"the model has no {what} {name}{did_you_mean(name, there)}",
-        at,
-        f"there are: {', '.join(there)}",
-    )
+def _unknown(what: str, name: str, known: Sequence[str], at: str) -> InputError:
+    """Return the error for a name that no input or output has."""
+    message = f"the model has no {what} {name}{did_you_mean(name, known)}"
+    return InputError(message, at, f"there are: {', '.join(known)}")

@@ -1,6 +1,7 @@
-"""Operators that are not in the standard, each as the standard ones that it stands for:
-of onnxruntime's own domain, com.microsoft, which its optimiser writes, and the
-experimental ones that ONNX took back in version 1.5.
+"""Operators outside of the standard, each composed of standard ones.
+
+Some are of onnxruntime's own domain, com.microsoft, and written by its optimiser; others
+are experimental ones that ONNX took back in version 1.5.
 """
 
 from __future__ import annotations
@@ -18,31 +19,36 @@ Shape = tuple[int, ...]
 
 _MICROSOFT = "com.microsoft"
 _OPSET = 23
-"""Of the bodies: the first with RMSNormalization."""
+"""The operator set of the bodies: the first with RMSNormalization."""
 
 
 def is_contributed(node: NodeProto) -> bool:
-    """Whether it is one of them."""
+    """Return whether a node's operator is one of them."""
     return node.op_type in _bodies(node)
 
 
 def _bodies(node: NodeProto) -> Mapping[str, Body]:
-    """Of the operators of a node's domain."""
+    """Return the operators of a node's domain."""
     if node.domain == _MICROSOFT:
         return _OF_MICROSOFT
     return _EXPERIMENTAL if node.domain in DOMAINS else {}
 
 
 def contributed(node: NodeProto, shapes: Sequence[Shape]) -> FunctionProto:
-    """The body of such an operator; `shapes` of its inputs, () for absent ones."""
-    attrs = {a.name: _plain(get_attribute_value(a)) for a in node.attribute}
+    """Return the body of such an operator.
+
+    shapes: of its inputs, () for absent ones. Raises ValueError for an unknown
+    attribute.
+    """
+    attrs: dict[str, Any] = {}
+    for a in node.attribute:
+        attrs[a.name] = _plain(get_attribute_value(a))
     inputs = [f"x{i}" if name else "" for i, name in enumerate(node.input)]
     nodes = _bodies(node)[node.op_type](inputs, attrs, shapes)
     outputs = ["y", *(f"y{i}" for i in range(1, len(node.output)))]
-    if attrs:
-        raise ValueError(
-            f"edgec does not know the attribute {next(iter(attrs))} of {node.op_type}"
-        )
+    # The body has taken the attributes it knows.
+    for name in attrs:
+        raise ValueError(f"edgec does not know the attribute {name} of {node.op_type}")
     formal = [name or f"absent{i}" for i, name in enumerate(inputs)]
     imports = [
         onnx.helper.make_opsetid("", _OPSET),
@@ -58,15 +64,20 @@ def _plain(value: Any) -> Any:
 
 
 Body = Callable[[list[str], dict[str, Any], Sequence[Shape]], list[NodeProto]]
-"""Makes nodes that write `y`, of the names of the inputs, the attributes, of which it
-takes out those it knows, and the shapes of the inputs.
+"""A function that returns nodes which write `y`.
+
+Its arguments are the names of the inputs, the attributes, and the shapes of the inputs.
+It removes the attributes that it knows.
 """
 
 
 def _fused_conv(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Conv, + Z, an activation."""
+    """Return Conv, the sum with Z, and an activation.
+
+    Z and the activation are optional.
+    """
     act = attrs.pop("activation", "")
     parameters = attrs.pop("activation_params", [])
     convs = {name: attrs.pop(name) for name in list(attrs) if name in _OF_CONV}
@@ -85,45 +96,46 @@ _PARAMETERS = {
 
 
 def _activation(name: str, parameters: list[float], x: str) -> list[NodeProto]:
+    """Return the activation of a fused convolution, Identity without a name."""
     if not name:
         return [make_node("Identity", [x], ["y"])]
     if name == "Clip":
-        low, high = (
-            _constant(n, v) for n, v in zip(("low", "high"), parameters, strict=True)
-        )
-        return [low, high, make_node("Clip", [x, "low", "high"], ["y"])]
-    given = dict(zip(_PARAMETERS.get(name, ()), parameters, strict=False))
-    return [make_node(name, [x], ["y"], **given)]
+        names = ("low", "high")
+        bounds = [_constant(n, v) for n, v in zip(names, parameters, strict=True)]
+        return [*bounds, make_node("Clip", [x, *names], ["y"])]
+    attrs = dict(zip(_PARAMETERS.get(name, ()), parameters, strict=False))
+    return [make_node(name, [x], ["y"], **attrs)]
 
 
 def _fused_matmul(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """alpha * A' · B'."""
+    """Return alpha * A' · B', where A' and B' may be transposed."""
     if attrs.pop("transBatchA", 0) or attrs.pop("transBatchB", 0):
         raise ValueError("a batch axis inside the matrices is not supported")
-    nodes = list[NodeProto]()
-    names = list[str]()
-    for name, shape, swap in zip(
-        x, shapes, (attrs.pop("transA", 0), attrs.pop("transB", 0)), strict=False
-    ):
+    transposed = (attrs.pop("transA", 0), attrs.pop("transB", 0))
+    nodes: list[NodeProto] = []
+    names: list[str] = []
+    for name, shape, swap in zip(x, shapes, transposed, strict=False):
         rank = len(shape)
-        swapped = [*range(rank - 2), rank - 1, rank - 2]
-        names.append(f"{name}_t" if swap and rank > 1 else name)
-        nodes += (
-            [make_node("Transpose", [name], names[-1:], perm=swapped)]
-            if names[-1] != name
-            else []
-        )
-    product = [*nodes, make_node("MatMul", names, ["product"])]
-    alpha = _constant("alpha", attrs.pop("alpha", 1.0))
-    return [*product, alpha, make_node("Mul", ["product", "alpha"], ["y"])]
+        # A vector has nothing to transpose.
+        if not swap or rank < 2:
+            names.append(name)
+            continue
+        perm = [*range(rank - 2), rank - 1, rank - 2]
+        names.append(f"{name}_t")
+        nodes.append(make_node("Transpose", [name], [f"{name}_t"], perm=perm))
+
+    nodes.append(make_node("MatMul", names, ["product"]))
+    nodes.append(_constant("alpha", attrs.pop("alpha", 1.0)))
+    nodes.append(make_node("Mul", ["product", "alpha"], ["y"]))
+    return nodes
 
 
 def _gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """With an optional bias."""
+    """Return GELU with an optional bias."""
     if len(x) > 1 and x[1]:
         return [make_node("Add", x[:2], ["sum"]), make_node("Gelu", ["sum"], ["y"])]
     return [make_node("Gelu", x[:1], ["y"])]
@@ -132,7 +144,7 @@ def _gelu(
 def _fast_gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """By tanh, with an optional bias."""
+    """Return GELU by tanh, with an optional bias."""
     nodes = _gelu(x, attrs, shapes)
     nodes[-1].attribute.append(onnx.helper.make_attribute("approximate", "tanh"))
     return nodes
@@ -141,7 +153,7 @@ def _fast_gelu(
 def _quick_gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """x * sigmoid(alpha * x)."""
+    """Return x * sigmoid(alpha * x)."""
     return [
         _constant("alpha", attrs.pop("alpha", 1.702)),
         make_node("Mul", [x[0], "alpha"], ["scaled"]),
@@ -153,9 +165,9 @@ def _quick_gelu(
 def _skip_layer_norm(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """LayerNormalization of the sum of two inputs and a bias.
+    """Return LayerNormalization of the sum of two inputs and a bias.
 
-    Of the outputs the fourth is that sum.
+    The fourth output is that sum.
     """
     epsilon = attrs.pop("epsilon", 1e-12)
     nodes = [make_node("Add", x[:2], ["sum"])]
@@ -172,7 +184,7 @@ def _skip_layer_norm(
 
 
 def _same(op_type: str) -> Body:
-    """An operator that the standard took over, with the same attributes."""
+    """Return the body of an operator that the standard took over unchanged."""
 
     def nodes(
         x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
@@ -213,7 +225,7 @@ def _constant(name: str, value: float | Sequence[int]) -> NodeProto:
 def _affine(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """alpha * x + beta."""
+    """Return alpha * x + beta."""
     return [
         _constant("alpha", _needed(attrs, "alpha")),
         _constant("beta", _needed(attrs, "beta")),
@@ -225,7 +237,7 @@ def _affine(
 def _image_scaler(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """scale * x + a bias of each channel of NCHW."""
+    """Return scale * x + a bias for each channel of NCHW."""
     bias = _needed(attrs, "bias")
     if len(shapes[0]) != 4 or len(bias) != shapes[0][1]:
         raise ValueError(
@@ -245,8 +257,10 @@ def _image_scaler(
 def _crop(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """NCHW without its border [left, top, right, bottom], or scale [height, width] of
-    it from the left and top on.
+    """Return NCHW without its border [left, top, right, bottom].
+
+    With a scale [height, width], the result has this size instead, from the left and
+    top border on.
     """
     border = _needed(attrs, "border")
     size = attrs.pop("scale", None)
@@ -255,11 +269,17 @@ def _crop(
             f"border {border} and scale {size} of a value of shape {list(shapes[0])}: "
             "4, 2 and 4 numbers"
         )
-    (left, top, right, bottom), (high, wide) = border, shapes[0][2:]
-    ends = [top + size[0], left + size[1]] if size else [high - bottom, wide - right]
-    if not (0 <= top < ends[0] <= high and 0 <= left < ends[1] <= wide):
+    left, top, right, bottom = border
+    _, _, height, width = shapes[0]
+    if size:
+        ends = [top + size[0], left + size[1]]
+    else:
+        ends = [height - bottom, width - right]
+
+    rows_fit = 0 <= top < ends[0] <= height
+    if not rows_fit or not 0 <= left < ends[1] <= width:
         raise ValueError(
-            f"border {border} and scale {size} leave nothing of {high} x {wide}, "
+            f"border {border} and scale {size} leave nothing of {height} x {width}, "
             "or reach beyond it"
         )
     return [
@@ -271,7 +291,7 @@ def _crop(
 
 
 def _of_scaled(op_type: str) -> Body:
-    """alpha * f(beta * x)."""
+    """Return the body alpha * f(beta * x) of the function `op_type`."""
 
     def nodes(
         x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]

@@ -1,5 +1,6 @@
-"""What is in an .onnx file: the parsed model, its names, which nodes are needed and in
-which order, static shapes.
+"""The contents of an .onnx file: the parsed model, its names, nodes and static shapes.
+
+Nodes are selected and ordered by the outputs that need them.
 """
 
 from __future__ import annotations
@@ -30,56 +31,50 @@ _DAMAGED = (
 
 
 def load(path: Path) -> ModelProto:
-    """The parsed file with its external data. Raises InputError."""
+    """Return the parsed file with its external data. Raises InputError."""
+    at = str(path)
     try:
-        model = onnx.load(str(path), format="protobuf", load_external_data=False)
-    except Exception as e:  # protobuf's own errors differ between its implementations
-        raise InputError(
-            f"{path.name} cannot be read as ONNX ({type(e).__name__}: {e})",
-            str(path),
-            _DAMAGED,
-        ) from e
+        model = onnx.load(at, format="protobuf", load_external_data=False)
+    # Protobuf's own errors differ between its implementations.
+    except Exception as e:
+        what = f"{path.name} cannot be read as ONNX ({type(e).__name__}: {e})"
+        raise InputError(what, at, _DAMAGED) from e
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise InputError(f"{path.name} holds no ONNX graph", str(path), _DAMAGED)
+        raise InputError(f"{path.name} holds no ONNX graph", at, _DAMAGED)
+
     try:
         external_data_helper.load_external_data_for_model(model, str(path.parent))
     except Exception as e:
+        what = f"the external data of {path.name} cannot be read: {_first_line(e)}"
         hint = f"put the weights' file, as the exporter wrote it, next to {path.name}"
-        raise InputError(
-            f"the external data of {path.name} cannot be read: {_first_line(e)}",
-            str(path),
-            hint,
-        ) from e
+        raise InputError(what, at, hint) from e
     return model
 
 
 def check(model: ModelProto, path: Path) -> None:
-    """Raise InputError for names that are no text, UnsupportedError for an operator set
+    """Raise an error for a file that edgec cannot read.
+
+    That is InputError for names that are no text, UnsupportedError for an operator set
     that is too old.
     """
     if not all(isinstance(text, str) for text in _texts(model.graph)):
-        raise InputError(
-            f"{path.name} holds names that are no text", str(path), _DAMAGED
-        )
+        what = f"{path.name} holds names that are no text"
+        raise InputError(what, str(path), _DAMAGED)
     version = opset(model.opset_import)
     if version < MIN_OPSET:
+        what = f"{path.name} uses opset {version}; edgec reads {MIN_OPSET} and up"
         hint = "convert it with onnx.version_converter.convert_version(model, 13)"
-        raise UnsupportedError(
-            f"{path.name} uses opset {version}; edgec reads {MIN_OPSET} and up",
-            str(path),
-            hint,
-        )
+        raise UnsupportedError(what, str(path), hint)
 
 
 def opset(imports: Sequence[onnx.OperatorSetIdProto], default: int = 1) -> int:
-    """The version of the default operator set."""
-    return max(
-        (int(o.version) for o in imports if o.domain in DOMAINS), default=default
-    )
+    """Return the version of the default operator set."""
+    versions = [int(o.version) for o in imports if o.domain in DOMAINS]
+    return max(versions, default=default)
 
 
 def _texts(graph: GraphProto) -> Iterator[object]:
-    """All names; protobuf gives bytes for what is not UTF-8."""
+    """Yield all names; protobuf gives bytes for text that is not UTF-8."""
     for node in graph.node:
         yield from (
             node.name,
@@ -94,7 +89,7 @@ def _texts(graph: GraphProto) -> Iterator[object]:
 
 
 def type_name(element_type: int) -> str:
-    """ONNX's name of an element type."""
+    """Return ONNX's name of an element type."""
     names: dict[int, str] = {v: k.lower() for k, v in TensorProto.DataType.items()}
     return names.get(element_type, f"number {element_type}")
 
@@ -104,135 +99,167 @@ def _first_line(e: Exception) -> str:
 
 
 def operator(node: NodeProto) -> str:
-    """The operator of a node, with its domain unless that is the default one."""
+    """Return the operator of a node, with its domain unless it is the default one."""
     return node.op_type if node.domain in DOMAINS else f"{node.domain}:{node.op_type}"
 
 
 def location(number: int, node: NodeProto, path: Path) -> str:
-    """Where a node is, for messages."""
+    """Return the place of a node, for messages."""
     return f"node {node.name or f'number {number}'} ({node.op_type}), {path}"
 
 
 def subgraphs(node: NodeProto) -> dict[str, GraphProto]:
-    """The graphs that a node carries, by attribute."""
+    """Return the graphs in the attributes of a node, by attribute."""
     return {a.name: a.g for a in node.attribute if a.type == AttributeProto.GRAPH}
 
 
 def reads(node: NodeProto) -> Iterator[str]:
-    """The names that a node and the graphs in it read."""
+    """Yield the names that a node and the graphs in it read."""
     yield from node.input
     for graph in subgraphs(node).values():
-        yield from (name for inner in graph.node for name in reads(inner))
-        yield from (output.name for output in graph.output)
+        for inner in graph.node:
+            yield from reads(inner)
+        for output in graph.output:
+            yield output.name
 
 
 def needed_nodes(
     nodes: Sequence[NodeProto], outputs: Sequence[str]
 ) -> list[tuple[int, NodeProto]]:
-    """The nodes that the outputs depend on, with their numbers, each after those whose
-    results it reads.
+    """Return the nodes that the outputs depend on, with their numbers.
 
-    The order is the file's where that is such a one. In a circle of nodes each stays
-    where the file has it.
+    Each comes after the nodes whose results it reads. The order is the file's if that
+    is valid. In a circle of nodes each stays where the file has it.
     """
     writers: dict[str, list[int]] = {}
     for number, node in enumerate(nodes):
         for name in node.output:
             writers.setdefault(name, []).append(number)
+    # The name of an absent output.
     writers.pop("", None)
-    sources = {
-        n: {w for name in reads(node) for w in writers.get(name, ())}
-        for n, node in enumerate(nodes)
-    }
-    todo = [w for name in outputs for w in writers.get(name, ())]
-    needed = set[int]()
-    while todo:
-        number = todo.pop()
+
+    sources: dict[int, set[int]] = {}
+    for number, node in enumerate(nodes):
+        sources[number] = set()
+        for name in reads(node):
+            sources[number].update(writers.get(name, ()))
+
+    waiting: list[int] = []
+    for name in outputs:
+        waiting += writers.get(name, ())
+    needed: set[int] = set()
+    while waiting:
+        number = waiting.pop()
         if number not in needed:
             needed.add(number)
-            todo += sources[number]
-    return [(n, nodes[n]) for n in _sorted({n: sources[n] for n in sorted(needed)})]
+            waiting += sources[number]
+    ordered = _sorted({n: sources[n] for n in sorted(needed)})
+    return [(n, nodes[n]) for n in ordered]
 
 
 def _sorted(sources: Mapping[int, set[int]]) -> list[int]:
-    """Numbers after those that they depend on, else in their order."""
-    if all(source < n for n, some in sources.items() for source in some):
+    """Return numbers after the numbers they depend on, else in ascending order.
+
+    This is Kahn's algorithm with a heap. Numbers in a circle come last.
+    """
+    if all(max(before, default=-1) < n for n, before in sources.items()):
         return list(sources)
-    waits = {n: len(some) for n, some in sources.items()}
-    readers: dict[int, list[int]] = {}
-    for n, some in sources.items():
-        for source in some:
-            readers.setdefault(source, []).append(n)
-    ready = [n for n, count in waits.items() if not count]
-    found = list[int]()
+
+    missing: dict[int, int] = {}
+    dependents: dict[int, list[int]] = {}
+    for n, before in sources.items():
+        missing[n] = len(before)
+        for source in before:
+            dependents.setdefault(source, []).append(n)
+
+    ready = [n for n, count in missing.items() if count == 0]
     heapify(ready)
+    ordered: list[int] = []
     while ready:
-        found.append(heappop(ready))
-        for n in readers.get(found[-1], ()):
-            waits[n] -= 1
-            if not waits[n]:
+        source = heappop(ready)
+        ordered.append(source)
+        for n in dependents.get(source, ()):
+            missing[n] -= 1
+            if missing[n] == 0:
                 heappush(ready, n)
-    return [*found, *(n for n in sources if n not in set(found))]
+    done = set(ordered)
+    return [*ordered, *(n for n in sources if n not in done)]
 
 
 def check_names(
     given: Mapping[str, tuple[int, ...]], names: Sequence[str], path: Path
 ) -> None:
-    """Raise InputError for a shape that is given of an input that is not there."""
+    """Raise InputError for the shape of an unknown input.
+
+    given: shapes by the name of the input. names: of the model's inputs.
+    """
     for name in given:
-        if name not in names:
-            what = f"the model has no input {name}{did_you_mean(name, names)}"
-            raise InputError(what, str(path), f"its inputs: {', '.join(names)}")
+        if name in names:
+            continue
+        what = f"the model has no input {name}{did_you_mean(name, names)}"
+        raise InputError(what, str(path), f"its inputs: {', '.join(names)}")
 
 
 def static_shape(
     name: str, dims: list[Any] | None, given: tuple[int, ...] | None, at: str
 ) -> tuple[int, ...]:
-    """The declared shape, its dynamic dimensions taken from `given`; a dynamic leading
-    one is 1 unless given.
+    """Return the declared shape, with its dynamic dimensions from `given`.
 
-    A declared 0 is 0 (no elements), as onnxruntime has it; `given` may say otherwise,
-    since some exporters write so what is dynamic.
+    A dynamic leading dimension is 1 without `given`. A declared 0 is 0 (no elements),
+    as in onnxruntime; `given` may overrule it, since some exporters write dynamic
+    dimensions so. Raises InputError.
     """
     if dims is None:
         if given is None:
             raise _not_static(name, "unknown", (1, 3, 224, 224), at)
         return given
     shape = [_size(d) for d in dims]
-    text = "[" + ", ".join(_dims_text(dims)) + "]"
-    if given is None:
-        if len(shape) > 1 and shape[0] is None:
-            shape[0] = 1
-        if None in shape:
-            raise _not_static(
-                name, text, tuple(224 if d is None else d for d in shape), at
+    text = f"[{', '.join(_dims_text(dims))}]"
+    if given is not None:
+        if not _fits(given, shape):
+            what = (
+                f"input {name} has the shape {text} in the file, "
+                f"which {list(given)} does not fit"
             )
-        return tuple(d for d in shape if d is not None)
-    fits = len(given) == len(shape) and all(
-        d == g or (not d and g > 0) for d, g in zip(shape, given, strict=True)
-    )
-    if not fits:
-        what = (
-            f"input {name} has the shape {text} in the file, "
-            f"which {list(given)} does not fit"
-        )
-        raise InputError(
-            what, at, "give a shape of that rank that keeps its static dimensions"
-        )
-    return given
+            hint = "give a shape of that rank that keeps its static dimensions"
+            raise InputError(what, at, hint)
+        return given
+
+    if len(shape) > 1 and shape[0] is None:
+        shape[0] = 1
+    if None in shape:
+        example = tuple(224 if d is None else d for d in shape)
+        raise _not_static(name, text, example, at)
+    return tuple(d for d in shape if d is not None)
+
+
+def _fits(given: tuple[int, ...], declared: Sequence[int | None]) -> bool:
+    """Return whether a given shape keeps the static dimensions of a declared one."""
+    if len(given) != len(declared):
+        return False
+    pairs = zip(declared, given, strict=True)
+    return all(d == g or (not d and g > 0) for d, g in pairs)
 
 
 def _not_static(name: str, text: str, example: tuple[int, ...], at: str) -> InputError:
-    hint = f"freeze it, for instance --input-shape {name}={'x'.join(map(str, example))}"
+    """Return the error for a dynamic shape."""
+    sizes = "x".join(map(str, example))
+    hint = f"freeze it, for instance --input-shape {name}={sizes}"
     return InputError(f"input {name} has the dynamic shape {text}", at, hint)
 
 
 def _size(d: Any) -> int | None:
-    """Of a dimension, None where it is dynamic."""
-    return int(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else None
+    """Return the size of a dimension, None if it is dynamic."""
+    if d.HasField("dim_value") and d.dim_value >= 0:
+        return int(d.dim_value)
+    return None
 
 
 def _dims_text(dims: Sequence[Any]) -> Iterator[str]:
+    """Yield the size of each dimension, or its name, or a question mark."""
     for d in dims:
         size = _size(d)
-        yield d.dim_param or "?" if size is None else str(size)
+        if size is not None:
+            yield str(size)
+        else:
+            yield d.dim_param or "?"

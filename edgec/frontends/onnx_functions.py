@@ -1,5 +1,7 @@
-"""Operators that are made of others: functions of a model, those by which ONNX defines
-an operator, and those that are not in the standard.
+"""Operators that are composed of others.
+
+These are functions of a model, operators that ONNX defines by a function, and operators
+outside of the standard.
 """
 
 from __future__ import annotations
@@ -25,22 +27,29 @@ from edgec.ir import TensorType
 from edgec.ir.attributes import unread
 
 _WITHOUT_READER = ("Constant", "If", "Loop", "Scan")
+"""Operators whose attributes are not checked by the reader of an op."""
+
+NEWEST_VERSION = 1000
+"""A version above all of the operator sets: the schema is then the newest one."""
 
 Functions = Mapping[tuple[str, str], FunctionProto]
-"""The functions that a model brings, by domain and name."""
+"""The functions that a model contains, by domain and name."""
 
 
 def local_functions(model: ModelProto) -> Functions:
-    """The functions of a model file."""
+    """Return the functions of a model file."""
     return {(f.domain, f.name): f for f in model.functions}
 
 
 def has_body(node: NodeProto, functions: Functions) -> bool:
-    """Whether a node's operator may be made of others."""
+    """Return whether a node's operator may be composed of others."""
     if (node.domain, node.op_type) in functions:
         return True
-    return is_contributed(node) or any(
-        s.has_function or s.has_context_dependent_function for s in _schemas(node)
+    if is_contributed(node):
+        return True
+    return any(
+        schema.has_function or schema.has_context_dependent_function
+        for schema in _schemas(node)
     )
 
 
@@ -50,51 +59,64 @@ def body(
     opset: int,
     types: Sequence[TensorType | None],
 ) -> FunctionProto | None:
-    """The function that a node stands for, None where it has none. types: of its
-    inputs, None for absent ones.
+    """Return the function that a node stands for, None if it has none.
+
+    types: of its inputs, None for absent ones.
     """
     if (node.domain, node.op_type) in functions:
         return functions[node.domain, node.op_type]
     if is_contributed(node):
         return contributed(node, [t.shape if t else () for t in types])
-    try:  # of another domain the newest
-        schema = defs.get_schema(
-            node.op_type, opset if node.domain in DOMAINS else 1000, _domain(node)
-        )
-    except defs.SchemaError:  # an operator that this opset does not have
+
+    schema = _schema_of(node, opset)
+    if schema is None:
         return None
+    # The body would ignore an attribute that the schema does not have.
     if any(a.name not in schema.attributes for a in node.attribute):
-        return None  # the body would ignore it
+        return None
+    text = b""
     if schema.has_context_dependent_function:
-        text = _of_context(schema, node, opset, types)
-    else:
-        text = b""
-    # a later body of the same version of the operator will do
+        text = _context_dependent(schema, node, opset, types)
     if not text and schema.has_function:
-        versions = schema.function_opset_versions
-        found = schema.get_function_with_opset_version(
-            max([v for v in versions if v <= opset] or versions[:1])
-        )
-        text = found.SerializeToString() if isinstance(found, FunctionProto) else found
+        text = _fixed_body(schema, opset)
     return FunctionProto.FromString(text) if text else None
 
 
-def _of_context(
+def _schema_of(node: NodeProto, opset: int) -> defs.OpSchema | None:
+    """Return the schema of a node's operator, None if this opset does not have it.
+
+    Of other domains than the default one it is the newest.
+    """
+    version = opset if node.domain in DOMAINS else NEWEST_VERSION
+    try:
+        return defs.get_schema(node.op_type, version, _domain(node))
+    except defs.SchemaError:
+        return None
+
+
+def _fixed_body(schema: defs.OpSchema, opset: int) -> bytes:
+    """Return the serialized function of a schema, the newest up to this opset.
+
+    If all are newer, a later function of the same version of the operator will do.
+    """
+    versions = schema.function_opset_versions
+    usable = [v for v in versions if v <= opset] or versions[:1]
+    function = schema.get_function_with_opset_version(max(usable))
+    if isinstance(function, FunctionProto):
+        return bytes(function.SerializeToString())
+    return bytes(function)
+
+
+def _context_dependent(
     schema: defs.OpSchema,
     node: NodeProto,
     opset: int,
     types: Sequence[TensorType | None],
 ) -> bytes:
-    """The body that a schema builds for a node; not every form of a node has one."""
-    given = []
-    for t in types:
-        made = TypeProto()
-        if t is not None:
-            made.tensor_type.elem_type = np_dtype_to_tensor_dtype(t.np_dtype)
-            made.tensor_type.shape.dim.extend(
-                TensorShapeProto.Dimension(dim_value=d) for d in t.shape
-            )
-        given.append(made.SerializeToString())
+    """Return the serialized function that a schema builds for a node.
+
+    Not every form of a node has one; the result is then empty.
+    """
     versions = schema.context_dependent_function_opset_versions
     if node.domain in DOMAINS:
         versions = [v for v in versions if v <= opset]
@@ -102,9 +124,23 @@ def _of_context(
         return b""
     latest = max(versions)
     text = node.SerializeToString()
+    input_types = [_type_proto(t).SerializeToString() for t in types]
     return bytes(
-        schema.get_context_dependent_function_with_opset_version(latest, text, given)
+        schema.get_context_dependent_function_with_opset_version(
+            latest, text, input_types
+        )
     )
+
+
+def _type_proto(type_: TensorType | None) -> TypeProto:
+    """Return the ONNX form of a type, an empty one for an absent input."""
+    proto = TypeProto()
+    if type_ is not None:
+        tensor = proto.tensor_type
+        tensor.elem_type = np_dtype_to_tensor_dtype(type_.np_dtype)
+        for size in type_.shape:
+            tensor.shape.dim.append(TensorShapeProto.Dimension(dim_value=size))
+    return proto
 
 
 def _domain(node: NodeProto) -> str:
@@ -112,40 +148,48 @@ def _domain(node: NodeProto) -> str:
 
 
 def _schemas(node: NodeProto) -> list[defs.OpSchema]:
-    return [
-        s for s in _every_schema().get(node.op_type, ()) if s.domain == _domain(node)
-    ]
+    """Return the schemas of a node's operator, of all versions."""
+    domain = _domain(node)
+    schemas = _every_schema().get(node.op_type, ())
+    return [schema for schema in schemas if schema.domain == domain]
 
 
 @cache
 def _every_schema() -> dict[str, list[defs.OpSchema]]:
-    found: dict[str, list[defs.OpSchema]] = {}
+    """Return all schemas of all versions, by the operator's name."""
+    by_name: dict[str, list[defs.OpSchema]] = {}
     for schema in defs.get_all_schemas_with_history():
-        found.setdefault(schema.name, []).append(schema)
-    return found
+        by_name.setdefault(schema.name, []).append(schema)
+    return by_name
 
 
 def defaults(node: NodeProto, opset: int) -> dict[str, AttributeProto]:
-    """The attributes that a standard operator has where a node leaves them out."""
-    try:
-        schema = defs.get_schema(
-            node.op_type, opset if node.domain in DOMAINS else 1000, _domain(node)
-        )
-    except defs.SchemaError:
+    """Return the default attributes of a node's operator.
+
+    They hold where a node leaves them out.
+    """
+    schema = _schema_of(node, opset)
+    if schema is None:
         return {}
-    return {
-        n: a.default_value for n, a in schema.attributes.items() if a.default_value.name
-    }
+    result: dict[str, AttributeProto] = {}
+    for name, attribute in schema.attributes.items():
+        # Without a name, there is no default.
+        if attribute.default_value.name:
+            result[name] = attribute.default_value
+    return result
 
 
 def check_attributes(node: NodeProto, opset: int, functions: Functions) -> None:
-    """Raise ValueError for an attribute that a node is not to have, where no op's
-    reader would see that: of a function of the model, of constants and control flow.
-    Also where it has one twice.
+    """Raise ValueError for an attribute that a node repeats or must not have.
+
+    The second is checked only if no op's reader would do so: for functions of the
+    model, constants and control flow.
     """
     names = [a.name for a in node.attribute]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"the attribute {twice} is given twice")
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the attribute {name} is given twice")
+
     function = functions.get((node.domain, node.op_type))
     if function is not None:
         known = {*function.attribute, *(a.name for a in function.attribute_proto)}
@@ -153,73 +197,83 @@ def check_attributes(node: NodeProto, opset: int, functions: Functions) -> None:
         known = {*defs.get_schema(node.op_type, opset).attributes}
     else:
         return
-    if unknown := next((a for a in node.attribute if a.name not in known), None):
-        raise unread(unknown.name, get_attribute_value(unknown))
+    for a in node.attribute:
+        if a.name not in known:
+            raise unread(a.name, get_attribute_value(a))
 
 
 def bound(
     function: FunctionProto, node: NodeProto, prefix: str, opset: int
 ) -> list[NodeProto]:
-    """The nodes of a function for one call: attributes filled in, names with a prefix,
-    absent inputs left out.
+    """Return the nodes of a function for one call.
+
+    Attributes are filled in, names have a prefix, and absent inputs are left out.
     """
-    given = (
-        defaults(node, opset)
-        | {a.name: a for a in function.attribute_proto}
-        | {a.name: a for a in node.attribute}
-    )
-    present = [
-        name for name, actual in zip(function.input, node.input, strict=False) if actual
-    ]
-    absent = {*function.input} - {*present}
-    inner = {
-        *function.input,
-        *(name for n in _nested(function.node) for name in n.output),
-    }
-    rename = {
-        name: "" if name in absent else prefix + name for name in inner | {""}
-    } | {"": ""}
-    return [_bound(n, given, rename) for n in function.node]
+    attributes = defaults(node, opset)
+    attributes |= {a.name: a for a in function.attribute_proto}
+    attributes |= {a.name: a for a in node.attribute}
+
+    names = {*function.input}
+    for inner in _nested(function.node):
+        names.update(inner.output)
+    rename = {name: prefix + name for name in names}
+    # An input is absent if the call has no name for it, or fewer inputs.
+    present = zip(function.input, node.input, strict=False)
+    passed = {formal for formal, actual in present if actual}
+    for formal in function.input:
+        if formal not in passed:
+            rename[formal] = ""
+    rename[""] = ""
+    return [_bound(inner, attributes, rename) for inner in function.node]
 
 
 def _nested(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    found: list[NodeProto] = []
+    """Return the nodes, and the nodes of the graphs in them."""
+    result: list[NodeProto] = []
     for node in nodes:
-        found.append(node)
+        result.append(node)
         for a in node.attribute:
-            found += _nested(a.g.node) if a.type == AttributeProto.GRAPH else ()
-    return found
+            if a.type == AttributeProto.GRAPH:
+                result += _nested(a.g.node)
+    return result
 
 
 def _bound(
-    node: NodeProto, given: Mapping[str, AttributeProto], rename: Mapping[str, str]
+    node: NodeProto, attributes: Mapping[str, AttributeProto], rename: Mapping[str, str]
 ) -> NodeProto:
+    """Return a node of a function with renamed values and filled in attributes.
+
+    attributes: of the call, by name.
+    """
     twin = NodeProto(
         op_type=node.op_type, domain=node.domain, name=node.name, overload=node.overload
     )
     twin.input.extend(rename.get(name, name) for name in node.input)
     twin.output.extend(rename.get(name, name) for name in node.output)
     for a in node.attribute:
-        if a.ref_attr_name:
-            if a.ref_attr_name in given:
-                made = twin.attribute.add()
-                made.CopyFrom(given[a.ref_attr_name])
-                made.name = a.name
+        # A reference to an attribute of the call; an absent one stays absent.
+        source = attributes.get(a.ref_attr_name) if a.ref_attr_name else a
+        if source is None:
             continue
-        made = twin.attribute.add()
-        made.CopyFrom(a)
-        if a.type == AttributeProto.GRAPH:
-            made.g.CopyFrom(_bound_graph(a.g, given, rename))
+        copy = twin.attribute.add()
+        copy.CopyFrom(source)
+        copy.name = a.name
+        if not a.ref_attr_name and a.type == AttributeProto.GRAPH:
+            copy.g.CopyFrom(_bound_graph(a.g, attributes, rename))
     return twin
 
 
 def _bound_graph(
-    graph: GraphProto, given: Mapping[str, AttributeProto], rename: Mapping[str, str]
+    graph: GraphProto,
+    attributes: Mapping[str, AttributeProto],
+    rename: Mapping[str, str],
 ) -> GraphProto:
+    """Return a graph inside of a function with renamed values."""
     twin = GraphProto()
     twin.CopyFrom(graph)
     del twin.node[:]
-    twin.node.extend(_bound(n, given, rename) for n in graph.node)
+    for node in graph.node:
+        twin.node.append(_bound(node, attributes, rename))
     for named in (*twin.input, *twin.output, *twin.initializer):
         named.name = rename.get(named.name, named.name)
     return twin

@@ -1,10 +1,8 @@
-"""Loop and Scan with a trip count that is known when edgec reads them: as their bodies,
-one after the other.
-"""
+"""Loop and Scan with a trip count known at compile time, unrolled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from onnx import AttributeProto, FunctionProto, NodeProto
@@ -18,127 +16,165 @@ from edgec.ops.shape import Reshape
 from edgec.ops.slice import slice_axes
 
 MOST_TRIPS = 1024
-"""Each trip is the body once more in the graph."""
+"""The limit of trips: each one is a copy of the body in the graph."""
 
 Call = Callable[[FunctionProto, Sequence[Value]], Sequence[Value]]
-"""The results of a body for these inputs."""
+"""A function that adds a body to the graph, and returns its results."""
 
 
 def body_of(node: NodeProto) -> FunctionProto:
-    """The body of a loop as a function; what it reads from outside keeps its name."""
+    """Return the body of a loop as a function.
+
+    Values that it reads from outside keep their names.
+    """
     graph = subgraphs(node)["body"]
-    made = FunctionProto(name=node.op_type)
-    made.input.extend(i.name for i in graph.input)
-    made.output.extend(o.name for o in graph.output)
+    function = FunctionProto(name=node.op_type)
+    function.input.extend(i.name for i in graph.input)
+    function.output.extend(o.name for o in graph.output)
+    # A function has no initializers.
     for tensor in graph.initializer:
-        constant = made.node.add(op_type="Constant", output=[tensor.name])
-        constant.attribute.append(
-            AttributeProto(name="value", type=AttributeProto.TENSOR, t=tensor)
-        )
-    made.node.extend(graph.node)
-    return made
+        constant = function.node.add(op_type="Constant", output=[tensor.name])
+        value = AttributeProto(name="value", type=AttributeProto.TENSOR, t=tensor)
+        constant.attribute.append(value)
+    function.node.extend(graph.node)
+    return function
 
 
 def loop(
     build: Builder, node: NodeProto, inputs: Sequence[Value | None], call: Call
 ) -> list[Value]:
-    """Loop: as often as its constant count says, or until its condition, constant too,
-    says no.
+    """Unroll a Loop, and return its results.
+
+    Its trip count and its condition must be constant; it ends with either.
     """
     count, condition, *state = [*inputs, None, None][: max(2, len(inputs))]
-    if count is not None and count.const is None:
-        raise ComputedError(
-            "edgec compiles models without control flow: the trip count", count
-        )
-    if count is not None and count.const is not None:
-        most = int(count.const.item())
-    else:
-        most = MOST_TRIPS + 1
+    max_trips = _trip_count(count)
     body = body_of(node)
     carried = [v for v in state if v is not None]
-    going = condition if condition is not None else build.const(np.array(True), "going")
+    if condition is None:
+        condition = build.const(np.array(True), "going")
+
     rows: list[list[Value]] = []
-    for trip in range(most):
-        if going.const is None:
-            raise ComputedError(
-                "edgec compiles models without control flow: the condition of the loop",
-                going,
-            )
-        if not going.const.item():
+    for trip in range(max_trips):
+        if not _goes_on(condition):
             break
         if trip == MOST_TRIPS:
             raise ValueError(f"more than {MOST_TRIPS} trips")
-        going, *results = call(
-            body, [build.const(np.array(trip, np.int64), "trip"), going, *carried]
-        )
-        carried, row = list(results[: len(carried)]), list(results[len(carried) :])
-        rows.append(row)
-    n_scanned = len(body.output) - 1 - len(carried)
-    if n_scanned and not rows:
+        number = build.const(np.array(trip, np.int64), "trip")
+        condition, *results = call(body, [number, condition, *carried])
+        rows.append(results[len(carried) :])
+        carried = results[: len(carried)]
+
+    scan_outputs = len(body.output) - 1 - len(carried)
+    if scan_outputs and not rows:
         raise ValueError("a loop without a trip has scan outputs of unknown shape")
-    return [
-        *carried,
-        *(_stacked(build, [row[i] for row in rows], 0, node) for i in range(n_scanned)),
-    ]
+    stacked: list[Value] = []
+    for i in range(scan_outputs):
+        stacked.append(_stacked(build, [row[i] for row in rows], 0, node))
+    return [*carried, *stacked]
+
+
+def _trip_count(count: Value | None) -> int:
+    """Return the trip count of a Loop, a number beyond the limit if it has none.
+
+    Raises ComputedError if it is not constant.
+    """
+    if count is None:
+        return MOST_TRIPS + 1
+    if count.const is None:
+        message = "edgec compiles models without control flow: the trip count"
+        raise ComputedError(message, count)
+    return int(count.const.item())
+
+
+def _goes_on(condition: Value) -> bool:
+    """Return the value of a loop's condition.
+
+    Raises ComputedError if it is not constant.
+    """
+    if condition.const is None:
+        message = (
+            "edgec compiles models without control flow: the condition of the loop"
+        )
+        raise ComputedError(message, condition)
+    return bool(condition.const.item())
 
 
 def scan(
     build: Builder, node: NodeProto, inputs: Sequence[Value | None], call: Call
 ) -> list[Value]:
-    """Scan (opset 9 and up): one trip for each slice of its inputs."""
-    attrs = {a.name: a for a in node.attribute}
-    n = attrs["num_scan_inputs"].i
-    if "directions" in attrs or (inputs and inputs[0] is None):
+    """Unroll a Scan (opset 9 and up), and return its results.
+
+    There is one trip for each slice of its scanned inputs.
+    """
+    attributes = {a.name: a for a in node.attribute}
+    if "directions" in attributes or (inputs and inputs[0] is None):
         raise ValueError(
             "the Scan of opset 8, which has a batch; export the model with a newer opset"
         )
+    count = attributes["num_scan_inputs"].i
+    present = [v for v in inputs if v is not None]
+    carried = present[: len(present) - count]
+    scanned = present[len(present) - count :]
 
-    def listed(name: str, count: int) -> list[int]:
-        return list(attrs[name].ints) if name in attrs else [0] * count
-
-    given = [v for v in inputs if v is not None]
-    body = body_of(node)
-    carried = given[: len(given) - n]
-    scanned = given[len(given) - n :]
-    axes = [
-        axis_of(a, v.type.rank)
-        for a, v in zip(listed("scan_input_axes", n), scanned, strict=True)
-    ]
+    axes: list[int] = []
+    input_axes = _integers(attributes, "scan_input_axes", count)
+    for axis, v in zip(input_axes, scanned, strict=True):
+        axes.append(axis_of(axis, v.type.rank))
     trips = scanned[0].type.shape[axes[0]]
     if trips > MOST_TRIPS:
         raise ValueError(f"{trips} trips; edgec unrolls up to {MOST_TRIPS}")
-    backwards = listed("scan_input_directions", n)
-    rows = list[list[Value]]()
+
+    body = body_of(node)
+    backwards = _integers(attributes, "scan_input_directions", count)
+    rows: list[list[Value]] = []
     for trip in range(trips):
-        places = [trips - 1 - trip if back else trip for back in backwards]
-        slices = [
-            _slice(build, v, a, p, node)
-            for v, a, p in zip(scanned, axes, places, strict=True)
-        ]
-        results = call(body, [*carried, *slices])
-        rows.append(list(results[len(carried) :]))
-        carried = list(results[: len(carried)])
-    outs = len(body.output) - len(carried)
-    reverse = listed("scan_output_directions", outs)
-    joined = list[Value]()
-    for i, axis in enumerate(listed("scan_output_axes", outs)):
-        row = [r[i] for r in (rows[::-1] if reverse[i] else rows)]
-        joined.append(_stacked(build, row, axis_of(axis, row[0].type.rank + 1), node))
-    return [*carried, *joined]
+        slices: list[Value] = []
+        for v, axis, back in zip(scanned, axes, backwards, strict=True):
+            place = trips - 1 - trip if back else trip
+            slices.append(_slice(build, v, axis, place, node))
+        results = list(call(body, [*carried, *slices]))
+        rows.append(results[len(carried) :])
+        carried = results[: len(carried)]
+
+    outputs = len(body.output) - len(carried)
+    reverse = _integers(attributes, "scan_output_directions", outputs)
+    output_axes = _integers(attributes, "scan_output_axes", outputs)
+    stacked: list[Value] = []
+    for i, output_axis in enumerate(output_axes):
+        row = [results[i] for results in rows]
+        if reverse[i]:
+            row.reverse()
+        axis = axis_of(output_axis, row[0].type.rank + 1)
+        stacked.append(_stacked(build, row, axis, node))
+    return [*carried, *stacked]
 
 
-def _slice(build: Builder, x: Value, axis: int, at: int, node: NodeProto) -> Value:
-    """One slice without the axis."""
-    cut = build.add(
-        slice_axes(x.type, {axis: (at, 1, 1)}), [x], node.name or node.op_type
-    )
-    shape = tuple(d for i, d in enumerate(x.type.shape) if i != axis)
-    return build.add(Reshape(shape), [cut], node.name or node.op_type)
+def _integers(
+    attributes: Mapping[str, AttributeProto], name: str, count: int
+) -> list[int]:
+    """Return the integers of an attribute, zeros if it is absent."""
+    if name not in attributes:
+        return [0] * count
+    return list(attributes[name].ints)
+
+
+def _slice(build: Builder, x: Value, axis: int, place: int, node: NodeProto) -> Value:
+    """Return one slice of `x`, without the axis."""
+    name = node.name or node.op_type
+    spec = slice_axes(x.type, {axis: (place, 1, 1)})
+    cut = build.add(spec, [x], name)
+    shape = list(x.type.shape)
+    del shape[axis]
+    return build.add(Reshape(tuple(shape)), [cut], name)
 
 
 def _stacked(build: Builder, row: Sequence[Value], axis: int, node: NodeProto) -> Value:
-    """Values of one shape along a new axis."""
+    """Return values of one shape joined along a new axis."""
     name = node.name or node.op_type
-    shape = (*row[0].type.shape[:axis], 1, *row[0].type.shape[axis:])
-    wide = [build.add(Reshape(shape), [v], name) for v in row]
-    return build.add(Concat(axis), wide, name) if len(wide) > 1 else wide[0]
+    shape = list(row[0].type.shape)
+    shape.insert(axis, 1)
+    wide = [build.add(Reshape(tuple(shape)), [v], name) for v in row]
+    if len(wide) == 1:
+        return wide[0]
+    return build.add(Concat(axis), wide, name)

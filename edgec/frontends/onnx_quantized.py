@@ -1,9 +1,9 @@
-"""Operators on quantized tensors as the float ones that they stand for, between
-DequantizeLinear and QuantizeLinear.
+"""Rewrites operators on quantized tensors as float ones with conversions.
 
-So a file in onnxruntime's "QOperator" format reads as one in its "QDQ" format. One that
-is quantized dynamically, by scales that are computed at run time, reads as what it
-approximates: floats, with its weights dequantized.
+The conversions are DequantizeLinear and QuantizeLinear. So a file in onnxruntime's
+"QOperator" format reads like one in its "QDQ" format. A dynamically quantized file, with
+scales computed at run time, reads as the float model it approximates, with dequantized
+weights.
 """
 
 from __future__ import annotations
@@ -29,116 +29,132 @@ _DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 
 def expanded(graph: GraphProto) -> GraphProto:
-    """The graph with those operators replaced; itself where it has none."""
-    if not any(_is_one(node) for node in graph.node):
+    """Return the graph with these operators replaced, itself if it has none."""
+    if not any(_is_quantized(node) for node in graph.node):
         return graph
     twin = GraphProto()
     twin.CopyFrom(graph)
     del twin.node[:]
     for node in _without_dynamic_scales(graph):
         try:
-            twin.node.extend(_Expansion(node).nodes() if _is_one(node) else [node])
+            if _is_quantized(node):
+                twin.node.extend(_Expansion(node).nodes())
+            else:
+                twin.node.append(node)
         except ValueError as e:
-            raise UnsupportedError(
-                f"{node.op_type}: {e}", f"node {node.name}", _SIMPLIFY
-            ) from e
+            what = f"{node.op_type}: {e}"
+            raise UnsupportedError(what, f"node {node.name}", _SIMPLIFY) from e
     return twin
 
 
-def _is_one(node: NodeProto) -> bool:
-    """One that writes nothing stays: nobody needs it."""
-    return (
-        node.domain in _DOMAINS
-        and (node.op_type in OPERATORS or _of_microsoft(node))
-        and any(node.output)
-    )
+def _is_quantized(node: NodeProto) -> bool:
+    """Return whether a node is one of OPERATORS, or onnxruntime's own conversion.
+
+    A node without outputs stays: nobody needs it.
+    """
+    if node.domain not in _DOMAINS or not any(node.output):
+        return False
+    return node.op_type in OPERATORS or _of_microsoft(node)
 
 
 def _of_microsoft(node: NodeProto) -> bool:
-    """Whether it is onnxruntime's own form of a standard operator, which it had
-    earlier.
+    """Return whether a node is onnxruntime's own form of a standard conversion.
+
+    onnxruntime had these operators before the standard.
     """
-    return node.domain == "com.microsoft" and node.op_type in (
-        "QuantizeLinear",
-        "DequantizeLinear",
-    )
+    if node.domain != "com.microsoft":
+        return False
+    return node.op_type in ("QuantizeLinear", "DequantizeLinear")
 
 
 @dataclass
 class _Expansion:
-    """The nodes that one node stands for."""
+    """The nodes that one node stands for.
+
+    Attributes:
+        node: the node.
+        made: the nodes so far.
+    """
 
     node: NodeProto
     made: list[NodeProto] = field(default_factory=list)
 
     def nodes(self) -> list[NodeProto]:
-        """In the order in which they compute."""
-        if _of_microsoft(self.node):
-            self.add(
-                self.node.op_type,
-                self.node.input,
-                self.node.output[0],
-                **self.attributes(),
-            )
+        """Return the nodes in the order in which they compute."""
+        node = self.node
+        if _of_microsoft(node):
+            attributes = self.attributes()
+            self.add(node.op_type, node.input, node.output[0], **attributes)
         else:
-            OPERATORS[self.node.op_type](self)
+            OPERATORS[node.op_type](self)
         return self.made
 
     def name(self, what: str) -> str:
-        """A name that no other node has."""
+        """Return a name that no other node has."""
         return f"{self.node.output[0]}/{what}{len(self.made)}"
 
     def input(self, i: int) -> str:
-        """The name of an input, "" where it is absent."""
+        """Return the name of an input, "" if it is absent."""
         return self.node.input[i] if i < len(self.node.input) else ""
 
     def attributes(self, *without: str) -> dict[str, Any]:
-        """Those of the node. Raises ValueError for one without a type."""
-        given = [a for a in self.node.attribute if a.name not in without]
-        if untyped := [a.name for a in given if a.type == AttributeProto.UNDEFINED]:
-            raise ValueError(f"the attribute {untyped[0]} is of type UNDEFINED")
-        return {a.name: helper.get_attribute_value(a) for a in given}
+        """Return the attributes of the node, except those named.
+
+        Raises ValueError for one without a type.
+        """
+        values: dict[str, Any] = {}
+        attributes = [a for a in self.node.attribute if a.name not in without]
+        for a in attributes:
+            if a.type == AttributeProto.UNDEFINED:
+                raise ValueError(f"the attribute {a.name} is of type UNDEFINED")
+        for a in attributes:
+            values[a.name] = helper.get_attribute_value(a)
+        return values
 
     def add(
         self, op_type: str, inputs: Sequence[str], output: str = "", /, **attrs: Any
     ) -> str:
-        """A standard node; returns its output."""
+        """Add a standard node, and return the name of its output.
+
+        Without `output`, the name is a new one.
+        """
         y = output or self.name(op_type)
-        made = helper.make_node(
-            op_type, inputs, [y], name=self.node.name or self.node.output[0]
-        )
-        made.attribute.extend(helper.make_attribute(k, v) for k, v in attrs.items())
-        self.made.append(made)
+        name = self.node.name or self.node.output[0]
+        node = helper.make_node(op_type, inputs, [y], name=name)
+        for key, value in attrs.items():
+            node.attribute.append(helper.make_attribute(key, value))
+        self.made.append(node)
         return y
 
     def const(self, value: float) -> str:
-        """A float."""
-        return self.add(
-            "Constant", [], value=numpy_helper.from_array(np.array(value, np.float32))
-        )
+        """Add a float constant, and return its name."""
+        tensor = numpy_helper.from_array(np.array(value, np.float32))
+        return self.add("Constant", [], value=tensor)
 
     def real(self, x: int, scale: int, zero: int, axis: int = 0) -> str:
-        """The floats of a quantized input."""
-        return self.add(
-            "DequantizeLinear",
-            _present(self.input(x), self.input(scale), self.input(zero)),
-            axis=axis,
-        )
+        """Return the dequantized form of an input.
+
+        x, scale, zero: the positions of the tensor, its scale and its zero point.
+        """
+        inputs = _present(self.input(x), self.input(scale), self.input(zero))
+        return self.add("DequantizeLinear", inputs, axis=axis)
 
     def quantize(self, y: str, scale: int, zero: int) -> None:
-        """Write the output as integers; as floats where the node gives no scale."""
+        """Write the output as integers, or as floats without a scale.
+
+        scale, zero: the positions of the scale and the zero point.
+        """
+        output = self.node.output[0]
         if not self.input(scale):
-            self.add("Identity", [y], self.node.output[0])
-        else:
-            self.add(
-                "QuantizeLinear",
-                _present(y, self.input(scale), self.input(zero)),
-                self.node.output[0],
-            )
+            self.add("Identity", [y], output)
+            return
+        inputs = _present(y, self.input(scale), self.input(zero))
+        self.add("QuantizeLinear", inputs, output)
 
     def bias(self, b: int, x_scale: int, w_scale: int) -> str:
-        """The floats of an int32 bias, whose scale is the product of those of input and
-        weight.
+        """Return the dequantized form of an int32 bias, "" if it is absent.
+
+        Its scale is the product of the scales of input and weights.
         """
         if not self.input(b):
             return ""
@@ -151,7 +167,7 @@ def _present(*names: str) -> list[str]:
 
 
 def _conv(e: _Expansion) -> None:
-    """x, w, y with scale and zero point each, bias.
+    """Expand inputs x, w, y with scale and zero point each, then a bias.
 
     The weights' scales run along their first axis.
     """
@@ -159,82 +175,88 @@ def _conv(e: _Expansion) -> None:
         raise ValueError("channels_last is not supported")
     bias = e.bias(8, 1, 4)
     inputs = [e.real(0, 1, 2), e.real(3, 4, 5), *_present(bias)]
-    e.quantize(e.add("Conv", inputs, **e.attributes("channels_last")), 6, 7)
+    y = e.add("Conv", inputs, **e.attributes("channels_last"))
+    e.quantize(y, 6, 7)
 
 
 def _matmul(e: _Expansion) -> None:
-    """a, b, y with scale and zero point each: of a by rows, of b by columns."""
-    e.quantize(e.add("MatMul", [e.real(0, 1, 2, -2), e.real(3, 4, 5, -1)]), 6, 7)
+    """Expand inputs a, b, y with scale and zero point each.
+
+    Those of a run along its rows, those of b along its columns.
+    """
+    a = e.real(0, 1, 2, -2)
+    b = e.real(3, 4, 5, -1)
+    e.quantize(e.add("MatMul", [a, b]), 6, 7)
 
 
 def _gemm(e: _Expansion) -> None:
-    """a, b with scale and zero point each, C without, y."""
-    attrs = e.attributes()
+    """Expand inputs a, b with scale and zero point each, C, then those of y."""
+    attributes = e.attributes()
     bias = e.bias(6, 1, 4)
-    inputs = [
-        e.real(0, 1, 2),
-        e.real(3, 4, 5, 0 if attrs.get("transB") else 1),
-        *_present(bias),
-    ]
-    e.quantize(e.add("Gemm", inputs, **attrs), 7, 8)
+    a = e.real(0, 1, 2)
+    b = e.real(3, 4, 5, 0 if attributes.get("transB") else 1)
+    y = e.add("Gemm", [a, b, *_present(bias)], **attributes)
+    e.quantize(y, 7, 8)
 
 
 def _binary(op_type: str) -> Callable[[_Expansion], None]:
-    """a, b, y with scale and zero point each."""
+    """Return the expansion of inputs a, b, y with scale and zero point each."""
 
     def expand(e: _Expansion) -> None:
-        e.quantize(
-            e.add(op_type, [e.real(0, 1, 2), e.real(3, 4, 5)], **e.attributes()), 6, 7
-        )
+        a = e.real(0, 1, 2)
+        b = e.real(3, 4, 5)
+        y = e.add(op_type, [a, b], **e.attributes())
+        e.quantize(y, 6, 7)
 
     return expand
 
 
 def _unary(op_type: str, *ignored: str) -> Callable[[_Expansion], None]:
-    """x, y with scale and zero point each. ignored: attributes that are of
-    onnxruntime's layouts and versions.
+    """Return the expansion of inputs x, y with scale and zero point each.
+
+    ignored: attributes for onnxruntime's layouts and versions.
     """
 
     def expand(e: _Expansion) -> None:
         if e.attributes().get("channels_last"):
             raise ValueError("channels_last is not supported")
-        e.quantize(
-            e.add(
-                op_type, [e.real(0, 1, 2)], **e.attributes("channels_last", *ignored)
-            ),
-            3,
-            4,
-        )
+        x = e.real(0, 1, 2)
+        y = e.add(op_type, [x], **e.attributes("channels_last", *ignored))
+        e.quantize(y, 3, 4)
 
     return expand
 
 
 def _concat(e: _Expansion) -> None:
-    """The scale and zero point of y, then x, scale and zero point of each input."""
+    """Expand the scale and zero point of y, then x, scale and zero point of each input."""
     parts = [e.real(i, i + 1, i + 2) for i in range(2, len(e.node.input), 3)]
-    e.quantize(e.add("Concat", parts, **e.attributes()), 0, 1)
+    y = e.add("Concat", parts, **e.attributes())
+    e.quantize(y, 0, 1)
 
 
 def _where(e: _Expansion) -> None:
-    """The condition, then x, y and z with scale and zero point each."""
-    e.quantize(e.add("Where", [e.input(0), e.real(1, 2, 3), e.real(4, 5, 6)]), 7, 8)
+    """Expand the condition, then inputs x, y, z with scale and zero point each."""
+    x = e.real(1, 2, 3)
+    y = e.real(4, 5, 6)
+    e.quantize(e.add("Where", [e.input(0), x, y]), 7, 8)
 
 
 def _integer(op_type: str, axes: tuple[int, int]) -> Callable[[_Expansion], None]:
-    """x and w without scales, their zero points: the exact sums as int32."""
+    """Return the expansion of inputs x, w without scales, then their zero points.
+
+    The result is the exact sums as int32. axes: of the zero points of x and w.
+    """
+
+    def operand(e: _Expansion, i: int, one: str) -> str:
+        zero_point = 2 + i
+        scale = _like(e, one, zero_point)
+        inputs = _present(e.input(i), scale, e.input(zero_point))
+        return e.add("DequantizeLinear", inputs, axis=axes[i])
 
     def expand(e: _Expansion) -> None:
         one = e.const(1.0)
-        a = e.add(
-            "DequantizeLinear",
-            _present(e.input(0), _like(e, one, 2), e.input(2)),
-            axis=axes[0],
-        )
-        b = e.add(
-            "DequantizeLinear",
-            _present(e.input(1), _like(e, one, 3), e.input(3)),
-            axis=axes[1],
-        )
+        a = operand(e, 0, one)
+        b = operand(e, 1, one)
         sums = e.add(op_type, [a, b], **e.attributes())
         e.add("Cast", [sums], e.node.output[0], to=TensorProto.INT32)
 
@@ -242,53 +264,63 @@ def _integer(op_type: str, axes: tuple[int, int]) -> Callable[[_Expansion], None
 
 
 def _like(e: _Expansion, one: str, zero: int) -> str:
-    """Scales of 1, as many as there are zero points."""
+    """Return scales of 1, as many as there are zero points.
+
+    They are 0 * zero_point + 1.
+    """
     if not e.input(zero):
         return one
-    return e.add(
-        "Add",
-        [
-            e.add(
-                "Mul",
-                [e.add("Cast", [e.input(zero)], to=TensorProto.FLOAT), e.const(0.0)],
-            ),
-            one,
-        ],
-    )
+    floats = e.add("Cast", [e.input(zero)], to=TensorProto.FLOAT)
+    zeros = e.add("Mul", [floats, e.const(0.0)])
+    return e.add("Add", [zeros, one])
+
+
+def _add_bias(e: _Expansion, y: str, bias: str) -> None:
+    """Write the sum of `y` and a float bias, or `y` itself without one."""
+    op_type = "Add" if bias else "Identity"
+    e.add(op_type, _present(y, bias), e.node.output[0])
 
 
 def _to_float(e: _Expansion) -> None:
-    """MatMulIntegerToFloat: a, b, their scales, their zero points, a float bias."""
+    """Expand MatMulIntegerToFloat.
+
+    Its inputs are a, b, their scales, their zero points, and a float bias.
+    """
     a = e.real(0, 2, 4, -2)
     b = e.real(1, 3, 5, -1)
     y = e.add("MatMul", [a, b])
-    e.add(
-        "Add" if e.input(6) else "Identity", _present(y, e.input(6)), e.node.output[0]
-    )
+    _add_bias(e, y, e.input(6))
 
 
 def _dynamic_matmul(e: _Expansion) -> None:
-    """DynamicQuantizeMatMul: floats a, integers b, their scale and zero point, a float
-    bias.
+    """Expand DynamicQuantizeMatMul.
+
+    Its inputs are floats a, integers b with scale and zero point, and a float bias.
     """
-    y = e.add("MatMul", [e.input(0), e.real(1, 2, 3, -1)])
-    e.add(
-        "Add" if e.input(4) else "Identity", _present(y, e.input(4)), e.node.output[0]
-    )
+    b = e.real(1, 2, 3, -1)
+    y = e.add("MatMul", [e.input(0), b])
+    _add_bias(e, y, e.input(4))
 
 
 def _dynamic_lstm(e: _Expansion) -> None:
-    """DynamicQuantizeLSTM: as LSTM, with integer weights [directions, inputs, gates];
-    their scales and zero points.
+    """Expand DynamicQuantizeLSTM.
+
+    Its inputs are LSTM's, with integer weights [directions, inputs, gates], then the
+    scales and zero points of both weights.
     """
-    weights = [
-        e.add("Transpose", [e.real(i, 8 + 2 * k, 9 + 2 * k)], perm=[0, 2, 1])
-        for k, i in enumerate((1, 2))
-    ]
-    inputs = [e.input(0), *weights, *(e.input(i) for i in range(3, 8))]
-    e.add("LSTM", inputs, **e.attributes())
-    del e.made[-1].output[:]
-    e.made[-1].output.extend(e.node.output)
+    weights: list[str] = []
+    for number, i in enumerate((1, 2)):
+        scale = 8 + 2 * number
+        real = e.real(i, scale, scale + 1)
+        # LSTM has [directions, gates, inputs].
+        weights.append(e.add("Transpose", [real], perm=[0, 2, 1]))
+    others = [e.input(i) for i in range(3, 8)]
+    e.add("LSTM", [e.input(0), *weights, *others], **e.attributes())
+
+    # It has up to three outputs.
+    lstm = e.made[-1]
+    del lstm.output[:]
+    lstm.output.extend(e.node.output)
 
 
 OPERATORS: Mapping[str, Callable[[_Expansion], None]] = {
@@ -311,116 +343,151 @@ OPERATORS: Mapping[str, Callable[[_Expansion], None]] = {
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "DynamicQuantizeLSTM": _dynamic_lstm,
 }
-"""The operators and how each is made of others."""
+"""The operators, and the expansion of each."""
 
 
 # ---- dynamically quantized files
 # --------------------------------------------------------------------------------------
 _SUMS = {"MatMulInteger": ("MatMul", -1), "ConvInteger": ("Conv", 0)}
-"""The float operator, and the axis that the weights' scales run along."""
+"""The float operator, and the axis of the weights' scales."""
+
+
+@dataclass(frozen=True)
+class _Bias:
+    """A float bias and the shape to which it is brought, by their names."""
+
+    name: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class _DynamicProduct:
+    """A dynamically quantized product.
+
+    Attributes:
+        x: the float input.
+        sums: the node of the integer sums.
+        scale: the scale of the weights.
+        bias: the bias, None without one.
+    """
+
+    x: str
+    sums: NodeProto
+    scale: str
+    bias: _Bias | None
 
 
 def _without_dynamic_scales(graph: GraphProto) -> list[NodeProto]:
-    """DynamicQuantizeLinear → MatMulInteger or ConvInteger → Cast → Mul by both scales
-    becomes the float operator.
+    """Return the nodes, with dynamically quantized products as float operators.
 
-    So does a bias that is added to the sums, as Div by both scales → Floor → Cast →
-    Reshape makes it of floats.
+    Such a product is DynamicQuantizeLinear → MatMulInteger or ConvInteger → Cast → Mul
+    by both scales. A bias may be added to the sums, made of floats by Div by both
+    scales → Floor → Cast → Reshape.
     """
     writer = {name: node for node in graph.node for name in node.output}
-    nodes = list[NodeProto]()
+    nodes: list[NodeProto] = []
     for node in graph.node:
-        found = _dynamic(node, writer) if node.op_type == "Mul" else None
-        nodes += [node] if found is None else _in_floats(node, *found)
+        product = _dynamic(node, writer) if node.op_type == "Mul" else None
+        if product is None:
+            nodes.append(node)
+        else:
+            nodes += _in_floats(node.output[0], product)
     return nodes
 
 
-def _in_floats(
-    mul: NodeProto, x: str, sums: NodeProto, scale: str, bias: tuple[str, str] | None
-) -> Iterator[NodeProto]:
-    """The float operator in the place of one that scales sums; its weights; the bias."""
+def _in_floats(out: str, product: _DynamicProduct) -> Iterator[NodeProto]:
+    """Yield the float operator that writes `out`, with its weights and bias."""
+    sums = product.sums
     op_type, axis = _SUMS[sums.op_type]
-    out = mul.output[0]
-    weights = _present(
-        sums.input[1], scale, sums.input[3] if len(sums.input) > 3 else ""
-    )
+    zero_point = sums.input[3] if len(sums.input) > 3 else ""
+    weights = _present(sums.input[1], product.scale, zero_point)
     yield helper.make_node("DequantizeLinear", weights, [f"{out}/weights"], axis=axis)
-    product = helper.make_node(
-        op_type,
-        [x, f"{out}/weights"],
-        [f"{out}/product" if bias else out],
-        name=sums.name,
-    )
-    product.attribute.extend(sums.attribute)
-    yield product
-    if bias is not None:
-        yield helper.make_node("Reshape", [*bias], [f"{out}/bias"])
-        yield helper.make_node(
-            "Add", [f"{out}/product", f"{out}/bias"], [out], name=sums.name
-        )
+
+    result = out if product.bias is None else f"{out}/product"
+    operands = [product.x, f"{out}/weights"]
+    node = helper.make_node(op_type, operands, [result], name=sums.name)
+    node.attribute.extend(sums.attribute)
+    yield node
+
+    if product.bias is not None:
+        bias = [product.bias.name, product.bias.shape]
+        yield helper.make_node("Reshape", bias, [f"{out}/bias"])
+        terms = [f"{out}/product", f"{out}/bias"]
+        yield helper.make_node("Add", terms, [out], name=sums.name)
 
 
-_Dynamic = tuple[str, NodeProto, str, tuple[str, str] | None]
+def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> _DynamicProduct | None:
+    """Return the product that ends with `mul`, None for other multiplications.
 
-
-def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> _Dynamic | None:
-    """What is multiplied, the node of the sums, the scale of the weights, and a bias
-    with its shape.
+    writer: the node that writes each value.
     """
-    for sums, scales in _both_ways(mul):
-        cast = writer.get(sums)
-        bias = None
-        if cast is not None and cast.op_type == "Cast":
-            of_sums = writer.get(cast.input[0])
-        else:
-            of_sums = None
-        if of_sums is not None and of_sums.op_type == "Add":
-            of_sums, bias = _with_bias(of_sums, writer)
-        product = writer.get(scales)
-        if (
-            of_sums is None
-            or of_sums.op_type not in _SUMS
-            or product is None
-            or product.op_type != "Mul"
-        ):
+    for scaled, scales in _both_ways(mul):
+        cast = writer.get(scaled)
+        factors = writer.get(scales)
+        if cast is None or cast.op_type != "Cast":
             continue
-        source = writer.get(of_sums.input[0])
-        if (
-            source is None
-            or source.op_type != "DynamicQuantizeLinear"
-            or of_sums.input[2:3] != source.output[2:3]
-        ):
+        if factors is None or factors.op_type != "Mul":
             continue
-        for own, scale in _both_ways(product):
-            if own == source.output[1]:
-                return source.input[0], of_sums, scale, bias
+        sums = writer.get(cast.input[0])
+        bias: _Bias | None = None
+        if sums is not None and sums.op_type == "Add":
+            sums, bias = _with_bias(sums, writer)
+        if sums is None or sums.op_type not in _SUMS:
+            continue
+        product = _scaled_product(sums, factors, bias, writer)
+        if product is not None:
+            return product
+    return None
+
+
+def _scaled_product(
+    sums: NodeProto,
+    factors: NodeProto,
+    bias: _Bias | None,
+    writer: Mapping[str, NodeProto],
+) -> _DynamicProduct | None:
+    """Return the product with these sums, if its scales are the right ones.
+
+    factors: the product of both scales. The input must be quantized dynamically.
+    """
+    source = writer.get(sums.input[0])
+    if source is None or source.op_type != "DynamicQuantizeLinear":
+        return None
+    # The zero point is the third output.
+    if sums.input[2:3] != source.output[2:3]:
+        return None
+    for x_scale, scale in _both_ways(factors):
+        if x_scale == source.output[1]:
+            return _DynamicProduct(source.input[0], sums, scale, bias)
     return None
 
 
 _ROUNDED = ("Reshape", "Cast", "Floor", "Div")
+"""The operators that make an integer bias of floats, last first."""
 
 
 def _with_bias(
     add: NodeProto, writer: Mapping[str, NodeProto]
-) -> tuple[NodeProto | None, tuple[str, str] | None]:
-    """The node of the sums, and the floats of the bias with its shape; none where it is
-    another sum.
+) -> tuple[NodeProto | None, _Bias | None]:
+    """Return the node of the sums, and the float bias added to them.
+
+    Both are None if `add` is another sum.
     """
-    for sums, bias in _both_ways(add):
-        chain = list[NodeProto]()
-        while (
-            len(chain) < len(_ROUNDED)
-            and bias in writer
-            and writer[bias].op_type == _ROUNDED[len(chain)]
-        ):
-            chain.append(writer[bias])
-            bias = chain[-1].input[0]
+    for sums, name in _both_ways(add):
+        chain: list[NodeProto] = []
+        for op_type in _ROUNDED:
+            node = writer.get(name)
+            if node is None or node.op_type != op_type:
+                break
+            chain.append(node)
+            name = node.input[0]
         if len(chain) == len(_ROUNDED):
-            return writer.get(sums), (bias, chain[0].input[1])
+            return writer.get(sums), _Bias(name, chain[0].input[1])
     return None, None
 
 
 def _both_ways(node: NodeProto) -> Iterator[tuple[str, str]]:
+    """Yield the two inputs of a node in both orders."""
     a, b = node.input
     yield a, b
     yield b, a

@@ -1,5 +1,6 @@
-"""The operators of a .tflite file one by one, each as a small graph of its own: the
-file as it is, to be judged.
+"""The operators of a .tflite file one by one, each as a small graph of its own.
+
+They are the file as it is, for the support rules.
 """
 
 from __future__ import annotations
@@ -16,66 +17,77 @@ _ORDER = "the file is damaged, or its converter is: convert the model again"
 
 
 def read_operators(path: Path) -> tuple[SourceOperator, ...]:
-    """Every operator of the main subgraph, in order; what edgec cannot read is opaque.
+    """Return every operator of the main subgraph, in order.
 
-    Raises InputError for a damaged file alone.
+    An operator that edgec cannot read is opaque. Raises InputError for a damaged file
+    alone.
     """
     with damage_told(path):
         return operators_of(TfliteFile.load(path, any_type=True))
 
 
 def operators_of(file: TfliteFile) -> tuple[SourceOperator, ...]:
-    """`read_operators` of what is loaded already, with any element type."""
+    """Return every operator of a loaded file.
+
+    The file may have any element type.
+    """
     _check_order(file)
-    found: dict[int, TensorType] = {}
-    return tuple(_operator(file, i, o, found) for i, o in enumerate(file.operators()))
+    written: dict[int, TensorType] = {}
+    result: list[SourceOperator] = []
+    for i, o in enumerate(file.operators()):
+        result.append(_operator(file, i, o, written))
+    return tuple(result)
 
 
 def _check_order(file: TfliteFile) -> None:
-    """Raise InputError for an operator that reads what only a later one, or itself,
-    writes.
-    """
-    writer = {i: n for n, o in enumerate(file.operators()) for i in o.outputs}
+    """Raise InputError for an operator that reads a result of itself or a later one."""
+    writer: dict[int, int] = {}
+    for n, o in enumerate(file.operators()):
+        writer |= dict.fromkeys(o.outputs, n)
     for n, o in enumerate(file.operators()):
         for i in o.inputs:
             if i >= 0 and writer.get(i, -1) >= n:
-                raise InputError(
-                    f"tensor {file.name(i)} is read before anything writes it",
-                    o.at,
-                    _ORDER,
-                )
+                what = f"tensor {file.name(i)} is read before anything writes it"
+                raise InputError(what, o.at, _ORDER)
 
 
 def _operator(
-    file: TfliteFile, index: int, o: FileOperator, found: dict[int, TensorType]
+    file: TfliteFile, index: int, o: FileOperator, written: dict[int, TensorType]
 ) -> SourceOperator:
-    """`found` holds the types of the tensors written so far: a file may leave
-    dimensions open that inputs decide.
+    """Return one operator, and add its results to `written`.
+
+    `written` has the types of the tensors so far: a file may leave dimensions open, and
+    the inputs decide them.
     """
     try:
-        graph = _alone(file, o, found)
-    except Exception as e:  # whatever is odd about an operator, TFLite may still run it
-        graph = _alone(
-            file,
-            o,
-            found,
-            e.what
-            if isinstance(e, EdgecError)
-            else f"{o.name}: {type(e).__name__}: {e}",
-        )
-    found |= {i: v.type for i, v in zip(o.outputs, graph.outputs, strict=True)}
-    reads = tuple(i for i in o.inputs if i >= 0 and not file.has_data(i))
-    names = tuple(file.name(i) for i in o.outputs)
+        graph = _alone(file, o, written)
+    except EdgecError as e:
+        graph = _alone(file, o, written, e.what)
+    # TFLite may still run an operator with whatever oddity.
+    except Exception as e:
+        why_not = f"{o.name}: {type(e).__name__}: {e}"
+        graph = _alone(file, o, written, why_not)
+
+    for i, v in zip(o.outputs, graph.outputs, strict=True):
+        written[i] = v.type
     return SourceOperator(
-        index, o.opcode, o.builtin, o.version, reads, o.outputs, names, graph
+        index,
+        o.opcode,
+        o.builtin,
+        o.version,
+        tuple(i for i in o.inputs if i >= 0 and not file.has_data(i)),
+        o.outputs,
+        tuple(file.name(i) for i in o.outputs),
+        graph,
     )
 
 
 def _alone(
-    file: TfliteFile, o: FileOperator, found: dict[int, TensorType], why_not: str = ""
+    file: TfliteFile, o: FileOperator, written: dict[int, TensorType], why_not: str = ""
 ) -> Graph:
-    """The graph of one operator; one that cannot be read is opaque, there for its types
-    and without constants.
+    """Return the graph of one operator.
+
+    why_not: why it cannot be read. It is then opaque, with types but without constants.
     """
     build = TfliteBuilder(o.name)
     values: dict[int, Value] = {}
@@ -83,11 +95,13 @@ def _alone(
         if i < 0 or i in values or file.is_variable(i):
             continue
         if not file.has_data(i):
-            values[i] = build.declared(file, i)
-            values[i].type = found.get(i, values[i].type)
-            build.graph.inputs.append(values[i])
+            v = build.declared(file, i)
+            v.type = written.get(i, v.type)
+            build.graph.inputs.append(v)
+            values[i] = v
         elif not why_not:
             values[i] = build.constant(file, i)
+
     inputs = [values.get(i) for i in o.inputs]
     outputs = [build.declared(file, i) for i in o.outputs]
     build.graph.outputs = outputs

@@ -1,8 +1,7 @@
-"""The preprocessing that a model file states of its inputs: TFLite's metadata, ONNX's
-image properties.
+"""The preprocessing that a model file states for its inputs.
 
-Only what a file says is taken. What cannot be read, or does not suit its input, is left
-out with a note: such a file runs all the same.
+The sources are TFLite's metadata and ONNX's image properties. A statement that cannot be
+read, or does not suit its input, is left out with a note: the file runs all the same.
 """
 
 from __future__ import annotations
@@ -46,13 +45,16 @@ _PIXEL_RANGES = {
     "normalized_1_1": "m1_1",
 }
 _ULTRALYTICS = {"classify": "crop"}
-"""How that exporter's tasks fit a photo; the others letterbox."""
+"""How the tasks of Ultralytics' exporter fit a photo; all others letterbox."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """by_input: what is said, by the name of the input. notes: what was left out, and
-    why.
+    """The preprocessing that a file states.
+
+    Attributes:
+        by_input: the statements, by the name of the input.
+        notes: sentences on statements that were left out.
     """
 
     by_input: Mapping[str, Wish] = field(default_factory=dict)
@@ -60,85 +62,92 @@ class Stated:
 
 
 def stated_preprocessing(path: Path, inputs: Sequence[TensorInfo]) -> Stated:
-    """What the file at `path` says of `inputs`, which are all of its own in order.
+    """Return the preprocessing that the file at `path` states for `inputs`.
 
-    Raises nothing.
+    These are all inputs of the file, in order. Raises nothing.
     """
     try:
         wishes = _READERS[path.suffix.lower()](path, inputs)
+    # A damaged file can fail anywhere; its own reader reports whether it is a model.
     except Exception as e:
-        # a damaged file can fail anywhere; whether it is a model is for its reader to
-        # say
-        return Stated(
-            notes=(f"{_WHERE} cannot be read and is ignored ({type(e).__name__}: {e})",)
-        )
-    found = dict[str, Wish]()
-    notes = list[str]()
+        note = f"{_WHERE} cannot be read and is ignored ({type(e).__name__}: {e})"
+        return Stated(notes=(note,))
+
+    by_input: dict[str, Wish] = {}
+    notes: list[str] = []
     for info, wish in zip(inputs, wishes, strict=False):
         if not wish or ImageLayout.of(info) is None:
             continue
         try:
             bind(info, NOTHING, wish)
-            found[info.name] = wish
+            by_input[info.name] = wish
         except InputError as e:
             notes.append(f"{_WHERE} is ignored for {info.name}: {e.what}")
-    return Stated(found, tuple(notes))
+    return Stated(by_input, tuple(notes))
 
 
 def _of_tflite(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
-    return [
-        _wish(m, info)
-        for m, info in zip(read_metadata(path.read_bytes()), inputs, strict=False)
-    ]
+    """Return the preprocessing that a TFLite file's metadata states."""
+    metadata = read_metadata(path.read_bytes())
+    return [_wish(m, info) for m, info in zip(metadata, inputs, strict=False)]
 
 
 def _wish(m: InputMetadata, info: TensorInfo) -> Wish:
-    """NormalizationOptions are for pixels of 0…255; mean and std of a quantized input
-    are those of its reals.
+    """Return the preprocessing that the metadata of one input states.
+
+    NormalizationOptions are for pixels of 0…255; mean and std of a quantized input are
+    for its dequantized values.
     """
-    values = None
-    if m.mean or m.std:
-        values = Values("0_255", m.mean or (0.0,), m.std or (1.0,))
-        if values.fault() is None:
-            values = PRESETS["raw"] if _is_raw(values, info) else _simplest(values)
-    return Wish(values, m.color)
+    if not m.mean and not m.std:
+        return Wish(None, m.color)
+    values = Values("0_255", m.mean or (0.0,), m.std or (1.0,))
+    if values.fault() is not None:
+        return Wish(values, m.color)
+    if _is_raw(values, info):
+        return Wish(PRESETS["raw"], m.color)
+    return Wish(_simplest(values), m.color)
 
 
 def _simplest(values: Values) -> Values:
-    """A preset of the same meaning, if there is one."""
+    """Return a preset of the same meaning, or the values themselves."""
     for preset in PRESETS.values():
+        if preset.range == "raw":
+            continue
+        # A range of 0…1 divides by 255 before the normalisation.
         factor = 255 if preset.range == "0_1" else 1
-        pairs = [(values.mean, preset.mean), (values.std, preset.std)]
-        if preset.range != "raw" and all(
-            _same(a, [factor * n for n in b]) for a, b in pairs
-        ):
+        mean = [factor * n for n in preset.mean]
+        std = [factor * n for n in preset.std]
+        if _same(values.mean, mean) and _same(values.std, std):
             return preset
     return values
 
 
 def _same(a: Sequence[float], b: Sequence[float]) -> bool:
-    return bool(
-        np.allclose(np.broadcast_to(a, 3), np.broadcast_to(b, 3), rtol=1e-6, atol=1e-6)
-    )
+    """Return whether two means or deviations are equal, one number or one a channel."""
+    wide_a = np.broadcast_to(a, 3)
+    wide_b = np.broadcast_to(b, 3)
+    return bool(np.allclose(wide_a, wide_b, rtol=1e-6, atol=1e-6))
 
 
 def _is_raw(values: Values, info: TensorInfo) -> bool:
-    """Whether quantization brings back the pixels, but for rounding: TFLite's tools
-    then hand them over as they are.
+    """Return whether normalisation and quantization cancel but for rounding.
+
+    TFLite's tools then pass the pixels on as they are.
     """
-    if (
-        info.dtype not in ("|i1", "|u1")
-        or info.quant is None
-        or len(info.quant.scale) != 1
-    ):
-        return info.dtype in ("|i1", "|u1")
-    made = value_table(values, info, 3)
-    raw = value_table(PRESETS["raw"], info, 3)
-    return bool(np.abs(made.astype(int) - raw.astype(int)).max() <= 1)
+    if info.dtype not in ("|i1", "|u1"):
+        return False
+    if info.quant is None or len(info.quant.scale) != 1:
+        return True
+    quantized = value_table(values, info, 3).astype(int)
+    raw = value_table(PRESETS["raw"], info, 3).astype(int)
+    return bool(np.abs(quantized - raw).max() <= 1)
 
 
 def _of_onnx(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
-    """The same for all inputs: the properties are of the model."""
+    """Return the preprocessing that an ONNX file's properties state.
+
+    It is the same for all inputs: the properties are of the model.
+    """
     import onnx
 
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
@@ -146,36 +155,39 @@ def _of_onnx(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
 
 
 def pixels(said: Mapping[str, str]) -> tuple[str, str | None] | None:
-    """The range and the order of colours that ONNX's Image.* properties state of a
-    model's images, in and out (its docs/MetadataProps.md; without a range, 0…255).
-    said: properties, all in lower case.
+    """Return the range and the order of colours of a model's images, in and out.
+
+    ONNX's Image.* properties state them (its docs/MetadataProps.md; without a range,
+    0…255). None without such a property. said: properties, all in lower case.
     """
     order = said.get("image.bitmappixelformat")
     range_ = said.get("image.nominalpixelrange")
     if order is None and range_ is None:
         return None
-    if (range_ or "nominalrange_0_255") not in _PIXEL_RANGES:
+
+    nominal = range_ or "nominalrange_0_255"
+    if nominal not in _PIXEL_RANGES:
         raise ValueError(f"Image.NominalPixelRange is {range_}")
     if order is not None and order not in _PIXEL_FORMATS:
         raise ValueError(f"Image.BitmapPixelFormat is {order}")
-    return _PIXEL_RANGES[range_ or "nominalrange_0_255"], _PIXEL_FORMATS[
-        order
-    ] if order else None
+    color = _PIXEL_FORMATS[order] if order else None
+    return _PIXEL_RANGES[nominal], color
 
 
 def properties(model: ModelProto) -> dict[str, str]:
-    """An ONNX model's properties, all in lower case."""
+    """Return an ONNX model's properties, all in lower case."""
     return {p.key.lower(): p.value.strip().lower() for p in model.metadata_props}
 
 
 def _properties(said: Mapping[str, str]) -> Wish:
-    """ONNX's Image.*, and what Ultralytics' models are fed."""
-    if found := pixels(said):
-        return Wish(PRESETS[found[0]], found[1])
+    """Return the preprocessing of Image.* properties, or of Ultralytics' models."""
+    images = pixels(said)
+    if images is not None:
+        range_, color = images
+        return Wish(PRESETS[range_], color)
     if said.get("author") == "ultralytics" and "task" in said:
-        return Wish(
-            PRESETS["0_1"], "rgb", Fit(_ULTRALYTICS.get(said["task"], "letterbox"))
-        )
+        fit = Fit(_ULTRALYTICS.get(said["task"], "letterbox"))
+        return Wish(PRESETS["0_1"], "rgb", fit)
     return NOTHING
 
 
@@ -184,4 +196,4 @@ _READERS: Mapping[str, Callable[[Path, Sequence[TensorInfo]], list[Wish]]] = {
     ".onnx": _of_onnx,
     pt2.SUFFIX: lambda path, inputs: [],
 }
-"""By suffix; a .pt2 file says nothing of pictures."""
+"""The readers by suffix; a .pt2 file states nothing about pictures."""

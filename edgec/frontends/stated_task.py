@@ -1,8 +1,8 @@
-"""The task that a model file states: TFLite's metadata with its labels, what
-Ultralytics' exporter writes, and an ONNX file's output that is an image.
+"""The task that a model file states.
 
-Only where it leaves no doubt. What cannot be read is no task: such a file compiles all
-the same.
+The sources are TFLite's metadata with its labels, the properties of Ultralytics'
+exporter, and an ONNX file's output of images. A doubtful or unreadable statement is no
+task: the file compiles all the same.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from edgec.frontends.tflite_metadata import read_outputs
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-_MAX_LABELS = 1 << 20
-"""Bytes of a file of labels."""
+MAX_LABEL_BYTES = 1 << 20
+"""The largest size of a file of labels."""
 
 
 def stated_task(path: Path) -> TaskFile:
-    """What the file at `path` says of its outputs. Raises nothing."""
-    # which its reader refuses
+    """Return the task that the file at `path` states. Raises nothing."""
+    # The reader of the model reports an absent or too large file.
     if not path.is_file() or path.stat().st_size > MAX_MODEL_BYTES:
         return TaskFile()
+    readers = {".tflite": _of_tflite, ".onnx": _of_onnx}
+    reader = readers.get(path.suffix.lower(), _nothing)
     try:
-        found = {".tflite": _of_tflite, ".onnx": _of_onnx}.get(
-            path.suffix.lower(), _nothing
-        )(path)
+        return reader(path)
+    # A damaged file can fail anywhere; its own reader reports whether it is a model.
     except Exception:
-        # a damaged file can fail anywhere; whether it is a model is for its reader to
-        # say
         return TaskFile()
-    return found
 
 
 def _nothing(path: Path) -> TaskFile:
@@ -49,12 +47,17 @@ def _nothing(path: Path) -> TaskFile:
 
 
 def _of_tflite(path: Path) -> TaskFile:
-    """One output with features is a classification; four, the first with boxes, are
+    """Return the task that a TFLite file's metadata states.
+
+    One output with features is a classification; four, the first with boxes, are
     TFLite_Detection_PostProcess.
     """
     outputs = read_outputs(path.read_bytes())
-    named = next((o.labels for o in outputs if o.labels is not None), None)
-    labels = _packed(path, named) if named is not None else None
+    labels: tuple[str, ...] | None = None
+    for o in outputs:
+        if o.labels is not None:
+            labels = _packed(path, o.labels)
+            break
     if len(outputs) == 4 and outputs[0].boxes:
         return _stated("tflite-ssd", labels)
     if len(outputs) == 1 and outputs[0].features and labels:
@@ -63,57 +66,71 @@ def _of_tflite(path: Path) -> TaskFile:
 
 
 def _packed(path: Path, name: str) -> tuple[str, ...] | None:
-    """The lines of a file that is packed behind the model, as a zip."""
+    """Return the lines of a file in the zip archive behind a model.
+
+    None without an archive, for an empty file, and for a too large one.
+    """
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive, archive.open(name) as file:
-        data = file.read(_MAX_LABELS + 1)
-    lines = tuple(line.strip() for line in data.decode().splitlines() if line.strip())
-    return lines if len(data) <= _MAX_LABELS and lines else None
+        data = file.read(MAX_LABEL_BYTES + 1)
+    text = data.decode()
+    if len(data) > MAX_LABEL_BYTES:
+        return None
+    lines = [line.strip() for line in text.splitlines()]
+    return tuple(line for line in lines if line) or None
 
 
 def _of_onnx(path: Path) -> TaskFile:
-    """By Ultralytics' exporter, or with an output whose type denotation is IMAGE."""
+    """Return the task of a file of Ultralytics' exporter, or with an output of images.
+
+    The type denotation of such an output is IMAGE.
+    """
     import onnx
 
     from edgec.frontends.ultralytics import exported, head_of
 
     model = onnx.load(str(path), format="protobuf", load_external_data=False)
-    found = exported(model)
-    if found is None:
+    export = exported(model)
+    if export is None:
         return _of_images(model)
-    task = _of_keys(found.task(), found.labels)
-    head = head_of(model, found)
+    task = _of_keys(export.task(), export.labels)
+    head = head_of(model, export)
     if head is None:
         return task
-    return replace(task, head=head, headless=parse_task(found.task_of_candidates(head)))
+    headless = parse_task(export.task_of_candidates(head))
+    return replace(task, head=head, headless=headless)
 
 
 def _of_images(model: ModelProto) -> TaskFile:
-    """Windows ML's samples and others: one image, in the range and the order of colours
-    that the properties say.
+    """Return the task of a model with one output of images.
+
+    Windows ML's samples and others state their range and order of colours in the
+    properties.
     """
     images = [o.name for o in model.graph.output if o.type.denotation == "IMAGE"]
-    said = pixels(properties(model))
-    if len(images) != 1 or said is None:
+    format_ = pixels(properties(model))
+    if len(images) != 1 or format_ is None:
         return TaskFile()
+    range_, color = format_
     keys = {
         "task": "image",
         "output": images[0],
-        "range": said[0],
-        "color": "bgr" if said[1] == "bgr" else "rgb",
+        "range": range_,
+        "color": "bgr" if color == "bgr" else "rgb",
     }
     return TaskFile(parse_task(keys), stated=True)
 
 
 def _stated(name: str, labels: tuple[str, ...] | None) -> TaskFile:
-    """Without preprocessing, of which stated.py reads what the file says."""
-    rest = {
-        k: v
-        for k, v in FORMATS.get(name, {"task": name}).items()
-        if k not in ("preprocess", "labels")
-    }
-    return _of_keys(rest, labels)
+    """Return the task of a format, without its preprocessing.
+
+    stated.py reads the preprocessing that the file states.
+    """
+    keys = dict(FORMATS.get(name, {"task": name}))
+    keys.pop("preprocess", None)
+    keys.pop("labels", None)
+    return _of_keys(keys, labels)
 
 
 def _of_keys(keys: Mapping[str, Any], labels: tuple[str, ...] | None) -> TaskFile:

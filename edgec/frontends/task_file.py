@@ -1,5 +1,6 @@
-"""What a network's task is, by whoever says so: `--task`, a file beside the model, or
-the model's own metadata.
+"""The task of a network.
+
+Its source is `--task`, a file beside the model, or the model's own metadata.
 """
 
 from __future__ import annotations
@@ -24,28 +25,35 @@ from edgec_runtime.vision.tasks.detection import Detection
 
 from edgec.errors import InputError, did_you_mean
 from edgec.frontends.task_formats import FORMATS
+from edgec.ir import Array
 
 if TYPE_CHECKING:
     from edgec.frontends.ultralytics import Head
 
 ENDINGS = (".edgec-task.json", ".edgec-task.toml")
-"""Of a file beside the model, after its name without .onnx or .tflite."""
+"""Endings of a file beside the model, after its name without .onnx or .tflite."""
 
 ANCHORS_FILE = "task/anchors.npy"
-"""In the bundle."""
+"""The path of the anchors in the bundle."""
 
-_MAX_BYTES = 16 << 20
+MAX_FILE_BYTES = 16 << 20
+"""The largest size of a task's file, of labels, and of anchors."""
 _SEE = "see docs/tasks.md"
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """What is wanted: the task, unbound; how photos become inputs; labels; files for
-    the bundle, by path.
+    """The task of a network, before it is bound to outputs.
 
-    read: the files that it came from. stated: nobody but the model's own file said so.
-    head: where a network that picks its boxes itself may end; headless: the task if it
-    does.
+    Attributes:
+        task: the task; None without one.
+        preprocess: how photos become inputs.
+        labels: the names of the classes.
+        files: files for the bundle, by path.
+        read: the files that were read.
+        stated: whether the model's own file is the only source.
+        head: where a network that picks its boxes itself may end.
+        headless: the task if it ends there.
     """
 
     task: Task | None = None
@@ -58,194 +66,204 @@ class TaskFile:
     headless: Task | None = None
 
     def with_preprocess(self, given: str | None) -> str | None:
-        """What --preprocess says, and what this says of the rest, as text."""
+        """Return --preprocess completed by the task's preprocessing, as text."""
         wish = parse(given) if given is not None else NOTHING
-        both = Wish(**{**self.preprocess.parts(), **wish.parts()})
-        return str(both) or None
+        parts = self.preprocess.parts()
+        parts = {**parts, **wish.parts()}
+        return str(Wish(**parts)) or None
 
 
 def task_file(
     model: Path, task: str | None = None, anchors: Path | None = None
 ) -> TaskFile:
-    """By `task`: a name of TASKS or FORMATS, or a .json or .toml file; else by the file
-    beside the model, if any.
+    """Return the task of a model.
 
-    anchors: in place of those that it names. Raises InputError.
+    task: a name of TASKS or FORMATS, or a .json or .toml file; without it, the file
+    beside the model counts, if any. anchors: a file in place of the task's anchors.
+    Raises InputError.
     """
-    if task is not None and not task.endswith((".json", ".toml")):
-        found = _of(_named(task), Path(), "--task", ())
-    else:
-        path = Path(task) if task is not None else _beside(model)
-        if path is None:
-            found = TaskFile()
-        else:
-            found = _of(_decoded(path), path.parent, path.name, (path,))
+    result = _without_anchors(model, task)
     if anchors is None:
-        return found
-    if not isinstance(found.task, Detection):
-        raise InputError(
-            "anchors are for a detection", "--anchors", "give --task detection too"
-        )
-    kept = replace(found.task, anchors=Anchors(file=ANCHORS_FILE))
-    return replace(
-        found,
-        task=kept,
-        files={ANCHORS_FILE: _anchors(anchors)},
-        read=(*found.read, anchors),
-    )
+        return result
+    if not isinstance(result.task, Detection):
+        what = "anchors are for a detection"
+        raise InputError(what, "--anchors", "give --task detection too")
+    detection = replace(result.task, anchors=Anchors(file=ANCHORS_FILE))
+    files = {ANCHORS_FILE: _anchors(anchors)}
+    read = (*result.read, anchors)
+    return replace(result, task=detection, files=files, read=read)
+
+
+def _without_anchors(model: Path, task: str | None) -> TaskFile:
+    """Return the task of a model, without the option --anchors."""
+    if task is not None and not task.endswith((".json", ".toml")):
+        return _of(_named(task), Path(), "--task", ())
+    path = Path(task) if task is not None else _beside(model)
+    if path is None:
+        return TaskFile()
+    return _of(_decoded(path), path.parent, path.name, (path,))
 
 
 def _named(name: str) -> dict[str, Any]:
+    """Return the keys of a task or format. Raises InputError for an unknown one."""
     if name in FORMATS:
         return dict(FORMATS[name])
     if name not in TASKS:
         known = [*TASKS, *FORMATS]
         what = f'there is no task "{name}"{did_you_mean(name, known)}'
-        raise InputError(
-            what,
-            "--task",
-            f"use {', '.join(known)}, or a .json or .toml file (docs/tasks.md)",
-        )
+        hint = f"use {', '.join(known)}, or a .json or .toml file (docs/tasks.md)"
+        raise InputError(what, "--task", hint)
     return {"task": name}
 
 
 def _beside(model: Path) -> Path | None:
-    found = [p for end in ENDINGS if (p := model.with_name(model.stem + end)).is_file()]
-    if len(found) > 1:
-        raise InputError(
-            f"{model.name} has two files that say its task",
-            str(found[0]),
-            f"remove {found[1].name}",
-        )
-    return found[0] if found else None
+    """Return the task's file beside a model, None without one.
+
+    Raises InputError for two of them.
+    """
+    candidates = [model.with_name(model.stem + ending) for ending in ENDINGS]
+    paths = [path for path in candidates if path.is_file()]
+    if len(paths) > 1:
+        what = f"{model.name} has two files that say its task"
+        raise InputError(what, str(paths[0]), f"remove {paths[1].name}")
+    return paths[0] if paths else None
 
 
 def _decoded(path: Path) -> dict[str, Any]:
+    """Return the keys of a task's file. Raises InputError."""
     try:
         if path.suffix == ".toml":
             return from_toml(path, dict[str, Any], _SEE)
-        return from_json(
-            given(path, _MAX_BYTES), dict[str, Any], "the task's file", str(path), _SEE
-        )
+        data = given(path, MAX_FILE_BYTES)
+        return from_json(data, dict[str, Any], "the task's file", str(path), _SEE)
     except OSError as e:
-        raise InputError(
-            f"the task's file cannot be read: {e.strerror}", str(path), _SEE
-        ) from e
+        what = f"the task's file cannot be read: {e.strerror}"
+        raise InputError(what, str(path), _SEE) from e
 
 
 def _of(
     value: dict[str, Any], folder: Path, at: str, read: tuple[Path, ...]
 ) -> TaskFile:
-    """Of a decoded file; what it names lies in `folder`."""
+    """Return the task with these keys. Raises InputError.
+
+    folder: the folder of the files that it names. at: its place, for messages. read:
+    the files that were read.
+    """
+    keys = dict(value)
     if "format" in value:
-        rest = {**_named(_text(value, "format", at)), **value}
-    else:
-        rest = dict(value)
-    rest.pop("format", None)
-    text = rest.pop("preprocess", None)
-    labels = rest.pop("labels", None)
-    files = dict[str, bytes]()
-    rest.pop("$schema", None)
-    if text is not None and not isinstance(text, str):
-        raise InputError(f"preprocess is {text!r:.80}, not a text", at, _SEE)
-    own = rest.get("anchors")
-    if isinstance(own, dict) and isinstance(own.get("file"), str):
-        path = folder / own["file"]
-        rest["anchors"], files, read = (
-            {**own, "file": ANCHORS_FILE},
-            {ANCHORS_FILE: _anchors(path)},
-            (*read, path),
-        )
+        keys = {**_named(_text(value, "format", at)), **value}
+    keys.pop("format", None)
+    keys.pop("$schema", None)
+    preprocess = keys.pop("preprocess", None)
+    labels = keys.pop("labels", None)
+    if preprocess is not None and not isinstance(preprocess, str):
+        raise InputError(f"preprocess is {preprocess!r:.80}, not a text", at, _SEE)
+
+    files: dict[str, bytes] = {}
+    anchors = keys.get("anchors")
+    if isinstance(anchors, dict) and isinstance(anchors.get("file"), str):
+        path = folder / anchors["file"]
+        keys["anchors"] = {**anchors, "file": ANCHORS_FILE}
+        files[ANCHORS_FILE] = _anchors(path)
+        read = (*read, path)
+
     if isinstance(labels, str):
-        read = (*read, folder / labels)
-        labels = read_labels(folder / labels)
-    elif labels is not None and not (
-        isinstance(labels, list) and all(isinstance(n, str) for n in labels)
-    ):
-        raise InputError(
-            f"labels are {labels!r:.80}, not a list of texts or a file's name", at, _SEE
-        )
+        path = folder / labels
+        read = (*read, path)
+        labels = read_labels(path)
+    elif labels is not None and not _are_texts(labels):
+        what = f"labels are {labels!r:.80}, not a list of texts or a file's name"
+        raise InputError(what, at, _SEE)
     try:
-        task = parse_task(rest)
+        task = parse_task(keys)
     except InputError as e:
         raise InputError(e.what, at, e.hint) from e
     return TaskFile(
-        task,
-        parse(text) if text else NOTHING,
-        tuple(labels) if labels else None,
-        files,
-        read,
+        task=task,
+        preprocess=parse(preprocess) if preprocess else NOTHING,
+        labels=tuple(labels) if labels else None,
+        files=files,
+        read=read,
     )
 
 
+def _are_texts(labels: Any) -> bool:
+    return isinstance(labels, list) and all(isinstance(n, str) for n in labels)
+
+
 def _text(value: Mapping[str, Any], key: str, at: str) -> str:
-    if not isinstance(value[key], str):
-        raise InputError(f"{key} is {value[key]!r:.80}, not a text", at, _SEE)
-    return str(value[key])
+    """Return a key's text. Raises InputError for another kind of value."""
+    text = value[key]
+    if not isinstance(text, str):
+        raise InputError(f"{key} is {text!r:.80}, not a text", at, _SEE)
+    return text
 
 
 def read_labels(path: Path) -> list[str]:
-    """One a line. Raises InputError."""
+    """Return the labels in a text file, one a line. Raises InputError."""
     try:
-        return [
-            line.strip()
-            for line in given(path, _MAX_BYTES).decode().splitlines()
-            if line.strip()
-        ]
+        text = given(path, MAX_FILE_BYTES).decode()
+    # ValueError: for bytes that are no text, and for a name that no file can have.
     except (OSError, ValueError) as e:
-        # of bytes that are no text, and of a name that no file can have
-        said = e.strerror if isinstance(e, OSError) else e
-        raise InputError(
-            f"cannot read the labels: {said}",
-            str(path),
-            "give a text file, one label a line",
-        ) from e
+        reason = e.strerror if isinstance(e, OSError) else e
+        what = f"cannot read the labels: {reason}"
+        hint = "give a text file, one label a line"
+        raise InputError(what, str(path), hint) from e
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line]
+
+
+_ANCHOR_ERRORS = (
+    InputError,
+    OSError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    csv.Error,
+)
+"""Errors of the decoders of anchors on a file that is not valid."""
 
 
 def _anchors(path: Path) -> bytes:
-    """An .npy, .csv or .json file of [N,4] as the bundle has it. Raises InputError."""
+    """Return a file of anchors [N, 4] as the .npy file of a bundle.
+
+    It is an .npy, .csv or .json file. Raises InputError.
+    """
     try:
-        if path.suffix.lower() == ".npy":
-            array = read_arrays(path).get("", np.zeros(0))
-        elif path.suffix.lower() == ".json":
-            array = np.array(json.loads(given(path, _MAX_BYTES)), np.float64)
-        else:
-            rows = [
-                row
-                for row in csv.reader(given(path, _MAX_BYTES).decode().splitlines())
-                if row
-            ]
-            array = np.array(rows, np.float64)
-        with np.errstate(over="ignore"):  # what becomes infinite is told of
-            array = np.ascontiguousarray(array, np.float32)
-    except (
-        InputError,
-        OSError,
-        ValueError,
-        TypeError,
-        OverflowError,
-        RecursionError,
-        csv.Error,
-    ) as e:
-        said = str(e)
+        array = _anchor_array(path)
+    except _ANCHOR_ERRORS as e:
+        reason = str(e)
         if isinstance(e, InputError):
-            said = e.what
+            reason = e.what
         elif isinstance(e, OSError):
-            said = str(e.strerror)
-        raise InputError(
-            f"the anchors cannot be read: {said}",
-            str(path),
-            "give an .npy, .csv or .json file",
-        ) from e
+            reason = str(e.strerror)
+        what = f"the anchors cannot be read: {reason}"
+        hint = "give an .npy, .csv or .json file"
+        raise InputError(what, str(path), hint) from e
+
     if array.ndim != 2 or array.shape[1] != 4 or not np.isfinite(array).all():
+        what = f"anchors are finite numbers [N,4], not {list(array.shape)}"
         hint = (
             "a row each: x and y of the centre, width and height, each 0…1 of the input"
         )
-        raise InputError(
-            f"anchors are finite numbers [N,4], not {list(array.shape)}",
-            str(path),
-            hint,
-        )
+        raise InputError(what, str(path), hint)
     out = io.BytesIO()
     np.save(out, array, allow_pickle=False)
     return out.getvalue()
+
+
+def _anchor_array(path: Path) -> Array:
+    """Return the anchors of a file as float32."""
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        array = read_arrays(path).get("", np.zeros(0))
+    elif suffix == ".json":
+        array = np.array(json.loads(given(path, MAX_FILE_BYTES)), np.float64)
+    else:
+        lines = given(path, MAX_FILE_BYTES).decode().splitlines()
+        rows = [row for row in csv.reader(lines) if row]
+        array = np.array(rows, np.float64)
+    # Numbers that become infinite are reported by the caller.
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, np.float32)

@@ -1,8 +1,7 @@
-"""What well-known families of networks answer, as rows of a task's file
-(docs/tasks.md): `--task yolox`.
+"""Output formats of well-known families of networks: `--task yolox`.
 
-Each is what the family's own post-processing does, with the thresholds that it is
-published with.
+Each has the keys of a task's file (docs/tasks.md). They reproduce the family's own
+post-processing, with its published thresholds.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ _FACEMESH = {
 
 
 def _blaze(side: int, anchors: dict[int, int]) -> dict[str, Any]:
-    """MediaPipe's detectors of one class. side: of the input; anchors: how many a cell
-    has, by stride.
+    """Return the keys of MediaPipe's detectors of one class.
+
+    side: of the input, in pixels. anchors: how many a cell has, by stride.
     """
     sizes = [[[side, side]] * n for n in anchors.values()]
     return {
@@ -47,8 +47,8 @@ _ULTRALYTICS = {
     "threshold": 0.25,
 }
 _CANDIDATES = {**_ULTRALYTICS, "transposed": True, "iou": 0.7}
-"""All that the network considers: x, y, width and height, a score for each class, and
-what else there is of a box.
+"""All candidates of the network: x, y, width and height, a score for each class, and
+further numbers of a box.
 """
 
 _PICKED = {
@@ -58,9 +58,7 @@ _PICKED = {
     "suppression": "none",
     "limit": 300,
 }
-"""What a network picks itself: corners, a score, a class, and what else there is of a
-box.
-"""
+"""Boxes picked by the network: corners, a score, a class, and further numbers of a box."""
 
 _PERSON = {
     "points": 17,

@@ -1,11 +1,11 @@
-"""A .tflite file as a Graph. uint8 tensors are converted to int8 (zero point - 128),
-which changes no value.
+"""Reads a .tflite file as a Graph.
+
+uint8 tensors are converted to int8 (zero point - 128), without a change of value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,12 +32,11 @@ from edgec.ops.quantize import Dequantize, Quantize
 def read_tflite(
     path: Path, input_shapes: Mapping[str, tuple[int, ...]], opaque: bool = False
 ) -> Graph:
-    """Read the main subgraph.
+    """Return the main subgraph.
 
-    Raises InputError for a damaged file and UnsupportedError for an unknown operator.
-
-    opaque: operators that edgec cannot read become opaque ones, of which only the types
-    are known, for those who ask about the rest of the model.
+    opaque: operators that edgec cannot read become opaque ones with known types, for a
+    report on the other operators. Raises InputError for a damaged file and
+    UnsupportedError for an unknown operator.
     """
     with damage_told(path):
         file = TfliteFile.load(path, any_type=opaque)
@@ -47,10 +46,13 @@ def read_tflite(
 
 
 class TfliteBuilder(Builder):
-    """Follows the inputs where a file leaves dimensions open (-1 in its shape
-    signatures), whatever shape it declares.
+    """A builder that infers the dimensions which a file leaves open.
 
-    TFLite too computes these shapes when it loads the file.
+    They are -1 in its shape signatures, whatever shape it declares. TFLite too computes
+    these shapes when it loads the file.
+
+    Attributes:
+        open: for values with such a signature, whether each dimension is open.
     """
 
     def __init__(self, name: str) -> None:
@@ -60,22 +62,23 @@ class TfliteBuilder(Builder):
     def write(
         self, spec: OpDef, inputs: Sequence[Value], outputs: Sequence[Value]
     ) -> Op:
-        """As Builder's, but an open dimension is what the op infers, so is what follows
-        from one: tools that insert operators do not say which are.
+        """Append an op, and return it.
+
+        An open dimension is what the op infers. All dimensions behind an open one are
+        open too: tools that insert operators do not mark them.
         """
-        follows = any(v in self.open for v in inputs)
-        for v, t in zip(outputs, spec.infer(*(v.type for v in inputs)), strict=True):
-            if follows:
+        behind_open = any(v in self.open for v in inputs)
+        inferred = spec.infer(*(v.type for v in inputs))
+        for v, t in zip(outputs, inferred, strict=True):
+            if behind_open:
                 self.open.setdefault(v, [True] * v.type.rank)
             if v in self.open and v.type.rank == t.rank:
-                dims = zip(v.type.shape, t.shape, self.open[v], strict=True)
-                v.type = v.type.with_shape(
-                    tuple(new if is_open else old for old, new, is_open in dims)
-                )
+                shape = _merged(v.type.shape, t.shape, self.open[v])
+                v.type = v.type.with_shape(shape)
         return super().write(spec, inputs, outputs)
 
     def declared(self, file: TfliteFile, i: int) -> Value:
-        """A value of the type that the file declares for a tensor."""
+        """Return a new value of the type that the file declares for a tensor."""
         value = self.value(file.name(i), inner(file.type(i)))
         dims = file.open_dims(i)
         if dims is not None and len(dims) == value.type.rank:
@@ -83,24 +86,44 @@ class TfliteBuilder(Builder):
         return value
 
     def constant(self, file: TfliteFile, i: int) -> Value:
-        """A constant of the file."""
+        """Return a constant of the file.
+
+        Quantized int16 becomes floats, as it does in the whole graph.
+        """
         data = file.data(i)
         type_ = file.type(i)
-        if inner(type_).dtype != type_.dtype == "int16":
-            return self.const(dequantize(data, type_), file.name(i))
-        return self.const(data, file.name(i), as_int8(type_).quant)
+        name = file.name(i)
+        if type_.dtype == "int16" and inner(type_).dtype != "int16":
+            return self.const(dequantize(data, type_), name)
+        return self.const(data, name, as_int8(type_).quant)
+
+
+def _merged(
+    declared: tuple[int, ...], inferred: tuple[int, ...], open_dims: Sequence[bool]
+) -> tuple[int, ...]:
+    """Return a shape with its open dimensions from the inferred one."""
+    dims = zip(declared, inferred, open_dims, strict=True)
+    return tuple(new if is_open else old for old, new, is_open in dims)
 
 
 def definition_of(o: FileOperator) -> type[OpDef]:
-    """The op that reads an operator. Raises UnsupportedError if there is none."""
+    """Return the op that reads an operator. Raises UnsupportedError without one."""
     definition = by_name("tflite", o.name)
     if definition is None:
-        raise UnsupportedError(
-            f"edgec does not know the TFLite operator {o.name}",
-            o.at,
-            "see docs/supported-ops.md",
-        )
+        what = f"edgec does not know the TFLite operator {o.name}"
+        raise UnsupportedError(what, o.at, "see docs/supported-ops.md")
     return definition
+
+
+_READING_ERRORS = (
+    ValueError,
+    AttributeError,
+    IndexError,
+    TypeError,
+    KeyError,
+    ArithmeticError,
+)
+"""Errors of an op's reader on an operator that is not valid."""
 
 
 def add_operator(
@@ -110,21 +133,20 @@ def add_operator(
     outputs: Sequence[Value],
     variables: Collection[Value] = (),
 ) -> dict[Value, Value]:
-    """Append what an operator means.
+    """Append the ops that an operator stands for.
 
-    Raises UnsupportedError if edgec cannot read it; then nothing is appended.
-
-    variables: the inputs that it keeps; returns what becomes of them.
+    variables: the inputs that it keeps between calls. Return the new value of each of
+    them. Raises UnsupportedError if edgec cannot read it; then nothing is appended.
     """
     definition = definition_of(o)
     build.source = outputs[0].name if outputs else o.name
     mark = len(build.graph.ops)
-    options = (
-        TfliteOptions.of(o.options) if hasattr(o.options, "__dict__") else o.options
-    )
+    options = o.options
+    if hasattr(options, "__dict__"):
+        options = TfliteOptions.of(options)
     kept = {v: v for v in variables}
     try:
-        given = TfliteOp(
+        request = TfliteOp(
             o.name,
             options,
             o.version,
@@ -135,21 +157,13 @@ def add_operator(
             kept,
             o.intermediates,
         )
-        definition.from_tflite(given)
+        definition.from_tflite(request)
         if isinstance(options, TfliteOptions):
             options.check()
-    except (
-        ValueError,
-        AttributeError,
-        IndexError,
-        TypeError,
-        KeyError,
-        ArithmeticError,
-    ) as e:
+    except _READING_ERRORS as e:
         del build.graph.ops[mark:]
-        raise UnsupportedError(
-            f"{o.name}: {e}", o.at, "report the operator if other tools read this file"
-        ) from e
+        hint = "report the operator if other tools read this file"
+        raise UnsupportedError(f"{o.name}: {e}", o.at, hint) from e
     return kept
 
 
@@ -160,26 +174,41 @@ def add_opaque(
     outputs: Sequence[Value],
     why: str,
 ) -> None:
-    """Append an operator of which only the types are known, and why it cannot be read;
-    nothing without a result.
+    """Append an operator of known types that cannot be read, and the reason.
+
+    Nothing is appended for an operator without results.
     """
     if not outputs:
         return
-    for v in outputs:  # a file may declare no sizes for what only its own kernel knows
-        v.type = v.type.with_shape(tuple(max(1, d) for d in v.type.shape))
+    # A file may declare no sizes for results that only its own kernel knows.
+    for result in outputs:
+        shape = tuple(max(1, size) for size in result.type.shape)
+        result.type = result.type.with_shape(shape)
     types = tuple((v.type.dtype, v.type.shape) for v in outputs)
-    build.source = outputs[0].name if outputs else o.name
-    # int8 without a scale means nothing outside of that operator
-    known = [
-        v
-        for v in inputs
-        if v is not None and (v.const is None or v.type.dtype != "int8" or v.type.quant)
-    ]
+    build.source = outputs[0].name
+
+    known: list[Value] = []
+    for v in inputs:
+        if v is None:
+            continue
+        # Constant int8 without a scale means nothing outside of this operator.
+        if v.const is not None and v.type.dtype == "int8" and not v.type.quant:
+            continue
+        known.append(v)
     build.write(Opaque(o.name, why, types), known, outputs)
 
 
 @dataclass
 class _TfliteReader:
+    """Reads one subgraph.
+
+    Attributes:
+        file: the subgraph in its file.
+        build: the graph under construction.
+        opaque: whether operators that cannot be read become opaque ones.
+        variables: the state that the file keeps between calls.
+    """
+
     file: TfliteFile
     build: TfliteBuilder
     opaque: bool
@@ -189,42 +218,45 @@ class _TfliteReader:
         self.variables = Variables(self.file, self.build)
 
     def check_shapes(self, given: Mapping[str, tuple[int, ...]]) -> None:
-        """TFLite shapes are static: --input-shape may only repeat them."""
+        """Raise an error for shapes other than the file's.
+
+        TFLite shapes are static: --input-shape may only repeat them.
+        """
         path = str(self.file.path)
         names = {self.file.name(i): i for i in self.file.inputs}
         for name, shape in given.items():
             if name not in names:
-                raise InputError(
-                    f"the model has no input {name}",
-                    path,
-                    f"its inputs: {', '.join(names)}",
-                )
+                what = f"the model has no input {name}"
+                raise InputError(what, path, f"its inputs: {', '.join(names)}")
             have = self.file.type(names[name]).shape
             if have != shape:
                 what = f"input {name} is {list(have)} in the file, not {list(shape)}"
-                raise UnsupportedError(
-                    what, path, "convert the model again with this shape"
-                )
+                hint = "convert the model again with this shape"
+                raise UnsupportedError(what, path, hint)
 
     def read(self) -> Graph:
-        """All inputs, operators in order, all outputs."""
-        values = {i: self._border_in(i) for i in self.file.inputs}
+        """Return the graph: all inputs, operators in order, all outputs."""
+        values: dict[int, Value] = {}
+        for i in self.file.inputs:
+            values[i] = self._border_in(i)
         for o in self.file.operators():
             self._operator(o, values)
+
         graph = self.build.graph
         graph.outputs = [self._border_out(i, values) for i in self.file.outputs]
         self.variables.finish(graph)
         return graph
 
     def _called(self, file: TfliteFile) -> Variables:
-        """What becomes of the variables in a subgraph without inputs."""
+        """Return the variables after a subgraph without inputs."""
         reader = _TfliteReader(file, TfliteBuilder("once"), opaque=False)
-        values = dict[int, Value]()
+        values: dict[int, Value] = {}
         for o in file.operators():
             reader._operator(o, values)
         return reader.variables
 
     def _border_in(self, i: int) -> Value:
+        """Return an input of the file in the type it has inside of the graph."""
         self.file.check_unwritten(i)
         name = self.file.name(i)
         file_type = self.file.type(i)
@@ -237,18 +269,18 @@ class _TfliteReader:
         return self.build.add(Quantize(), [value], f"{name}_int8", type_.quant)
 
     def _border_out(self, i: int, values: dict[int, Value]) -> Value:
+        """Return an output in the type that the file declares."""
         value = self._value(i, values)
         name = self.file.name(i)
-        file_type = self.file.type(i)
-        file_type = file_type.with_shape(value.type.shape)
+        file_type = self.file.type(i).with_shape(value.type.shape)
         if file_type == value.type:
             return value
         if not file_type.is_quantized:
             what = f"output {name} is {file_type} in the file, and {value.type} is computed"
-            raise UnsupportedError(
-                what, str(self.file.path), "the file is damaged: export it again"
-            )
-        # the file's name belongs to what the caller gets
+            hint = "the file is damaged: export it again"
+            raise UnsupportedError(what, str(self.file.path), hint)
+
+        # The file's name belongs to the value that the caller gets.
         value.name = self.build.name(f"{name}_{value.type.dtype}")
         outer = Value(name, file_type)
         self.build.source = name
@@ -256,74 +288,80 @@ class _TfliteReader:
         return outer
 
     def _operator(self, o: FileOperator, values: dict[int, Value]) -> None:
+        """Append one operator. values: of the tensors so far, by index."""
         if o.name in OPERATORS:
-            with suppress(*((UnsupportedError,) if self.opaque else ())):
-                self.variables.operator(
-                    o, values, lambda i: self._value(i, values), self._called
-                )
+            self._variable_operator(o, values)
             return
-        # before its tensors
+        # An unknown operator is reported before its tensors.
         definition = by_name("tflite", o.name) if self.opaque else definition_of(o)
         keeps_state = definition is not None and definition.keeps_state
         inputs = [self._input(i, values, keeps_state) for i in o.inputs]
-        variables = [
-            v
-            for i, v in zip(o.inputs, inputs, strict=True)
-            if v is not None and i not in values and v.const is None
-        ]
+        variables = _variable_inputs(o, inputs, values)
         if o.int16:
             inputs = [v and self._real(v) for v in inputs]
-        for i in o.outputs:
-            self.file.check_unwritten(i)
-            if i not in values:
-                values[i] = self.build.declared(self.file, i)
-        outputs = [values[i] for i in o.outputs]
+        outputs = [self._result(i, values) for i in o.outputs]
+
         ops = self.build.graph.ops
         mark = len(ops)
         try:
-            self.variables.keep(add_operator(self.build, o, inputs, outputs, variables))
-            for i in o.outputs if o.int16 else ():
-                self._bounded(i, values[i], mark)
+            kept = add_operator(self.build, o, inputs, outputs, variables)
+            self.variables.keep(kept)
+            if o.int16:
+                for i in o.outputs:
+                    self._bounded(i, values[i], mark)
         except UnsupportedError as e:
             if not self.opaque:
                 raise
-            add_opaque(
-                self.build,
-                o,
-                [None if v in variables else v for v in inputs],
-                outputs,
-                e.what,
-            )
+            others = [None if v in variables else v for v in inputs]
+            add_opaque(self.build, o, others, outputs, e.what)
+
+        new_ops = ops[mark:]
         ops[mark:] = [
-            op for op in ops[mark:] if isinstance(op.spec, Opaque) or not fold(op)
+            op for op in new_ops if isinstance(op.spec, Opaque) or not fold(op)
         ]
 
+    def _variable_operator(self, o: FileOperator, values: dict[int, Value]) -> None:
+        """Follow an operator on resource variables."""
+
+        def value(i: int) -> Value:
+            return self._value(i, values)
+
+        try:
+            self.variables.operator(o, values, value, self._called)
+        except UnsupportedError:
+            if not self.opaque:
+                raise
+
+    def _result(self, i: int, values: dict[int, Value]) -> Value:
+        """Return the value of a result, as declared unless it exists."""
+        self.file.check_unwritten(i)
+        if i not in values:
+            values[i] = self.build.declared(self.file, i)
+        return values[i]
+
     def _real(self, v: Value) -> Value:
-        """A constant beside int16, which is computed in floats, as the floats that it
-        stands for.
+        """Return a constant beside int16 tensors in floats.
+
+        The op computes in floats.
         """
         if v.const is None or v.type.quant is None:
             return v
         return self.build.const(dequantize(v.const, v.type), v.name)
 
     def _bounded(self, i: int, v: Value, mark: int) -> None:
-        """What an operator computes in floats where the file has int16 ends where those
-        end.
+        """Clamp a float result to the range of the file's int16.
+
+        mark: the number of the first op of the operator.
         """
+        if not self.file.is_int16(i):
+            return
         ops = self.build.graph.ops
         op = next((op for op in ops[mark:] if v in op.outputs), None)
-        if (
-            op is None
-            or not self.file.is_int16(i)
-            or op.spec.moves()
-            or op.spec.quant is QuantRule.FIXED
-        ):
+        if op is None or op.spec.moves() or op.spec.quant is QuantRule.FIXED:
             return
-        scale, (low, high) = (
-            self.file.type(i).scale,
-            ACTIVATIONS[getattr(op.spec, "act", "none")],
-        )
-        # no more than a step is lost
+        scale = self.file.type(i).scale
+        low, high = ACTIVATIONS[getattr(op.spec, "act", "none")]
+        # An activation within the range makes the clamp unnecessary but for one step.
         if low >= -32768 * scale and high <= 32768 * scale:
             return
         free = self.build.value(f"{v.name}_unbounded", v.type)
@@ -333,7 +371,7 @@ class _TfliteReader:
     def _input(
         self, i: int, values: dict[int, Value], keeps_state: bool
     ) -> Value | None:
-        """An operator's input: absent, a variable that it keeps, or a value."""
+        """Return an input of an operator: absent, a variable it keeps, or a value."""
         if i < 0:
             return None
         if i in values or self.file.has_data(i):
@@ -343,11 +381,25 @@ class _TfliteReader:
         return None if self.opaque else self._value(i, values)
 
     def _value(self, i: int, values: dict[int, Value]) -> Value:
-        if i not in values:
-            if not self.file.has_data(i):
-                raise InputError(
-                    f"tensor {self.file.name(i)} is read before anything writes it",
-                    str(self.file.path),
-                )
-            values[i] = self.build.constant(self.file, i)
+        """Return the value of a tensor. Raises InputError if nothing has written it."""
+        if i in values:
+            return values[i]
+        if not self.file.has_data(i):
+            what = f"tensor {self.file.name(i)} is read before anything writes it"
+            raise InputError(what, str(self.file.path))
+        values[i] = self.build.constant(self.file, i)
         return values[i]
+
+
+def _variable_inputs(
+    o: FileOperator, inputs: Sequence[Value | None], values: Mapping[int, Value]
+) -> list[Value]:
+    """Return the inputs of an operator that are variable tensors.
+
+    They are neither constant nor in `values`.
+    """
+    variables: list[Value] = []
+    for i, v in zip(o.inputs, inputs, strict=True):
+        if v is not None and i not in values and v.const is None:
+            variables.append(v)
+    return variables

@@ -1,5 +1,6 @@
-"""The flatbuffer that TFLite Metadata adds to a .tflite file, as far as it says how
-inputs are made.
+"""The flatbuffer that TFLite Metadata adds to a .tflite file.
+
+Only the fields about preprocessing, labels and the kind of outputs are read.
 
 Source: metadata_schema.fbs of TFLite Support, 1.5, whose field numbers stand here; it
 has no generated reader among our dependencies.
@@ -44,8 +45,10 @@ COLORS = {1: "rgb", 2: "gray"}
 
 @dataclass(frozen=True)
 class InputMetadata:
-    """Of one input: (pixel - mean) / std for pixels of 0…255, one number or one per
-    channel; empty if not said.
+    """The metadata of one input.
+
+    It is fed (pixel - mean) / std for pixels of 0…255. Mean and std have one number or
+    one per channel; they are empty if absent.
     """
 
     mean: tuple[float, ...] = ()
@@ -55,8 +58,12 @@ class InputMetadata:
 
 @dataclass(frozen=True)
 class OutputMetadata:
-    """Of one output: whether it says that it is boxes, or features; the name of a file
-    of labels in the model's.
+    """The metadata of one output.
+
+    Attributes:
+        boxes: whether it is stated to be boxes.
+        features: whether it is stated to be features.
+        labels: the name of a file of labels within the model's.
     """
 
     boxes: bool = False
@@ -65,54 +72,58 @@ class OutputMetadata:
 
 
 def read_metadata(model: bytes) -> list[InputMetadata]:
-    """Of each input, in order; nothing if the file has no metadata.
+    """Return the metadata of each input, in order, or nothing if there is none.
 
-    Raises ValueError, struct.error, … if damaged.
+    Raises ValueError, struct.error and others if it is damaged.
     """
     return [_input(t) for t in _of_tensors(model, INPUTS)]
 
 
 def read_outputs(model: bytes) -> list[OutputMetadata]:
-    """Of each output, as `read_metadata`."""
+    """Return the metadata of each output, as `read_metadata` does for inputs."""
     return [_output(t) for t in _of_tensors(model, OUTPUTS)]
 
 
 def _of_tensors(model: bytes, which: int) -> list[Table]:
+    """Return the metadata tables of the inputs or the outputs."""
     data = _buffer(model)
     if data is None:
         return []
     if data[4:8] != IDENTIFIER:
         raise ValueError(f"its identifier is {data[4:8]!r}")
-    root = Table(data, encode.Get(number_types.UOffsetTFlags.packer_type, data, 0))
-    subgraph = next(_tables(root, SUBGRAPHS), None)
-    return [] if subgraph is None else [*_tables(subgraph, which)]
+    start = encode.Get(number_types.UOffsetTFlags.packer_type, data, 0)
+    for subgraph in _tables(Table(data, start), SUBGRAPHS):
+        return [*_tables(subgraph, which)]
+    return []
 
 
 def _output(t: Table) -> OutputMetadata:
+    """Return the metadata in the table of an output."""
     content = _table(t, CONTENT)
     kind = 0 if content is None else _byte(content, KIND)
-    labels = [
-        _string(f, FILE_NAME)
-        for f in _tables(t, FILES)
-        if _byte(f, FILE_TYPE) in LABELS
-    ]
-    return OutputMetadata(
-        kind == BOXES, kind == FEATURES, next((name for name in labels if name), None)
-    )
+    names: list[str] = []
+    for file in _tables(t, FILES):
+        if _byte(file, FILE_TYPE) in LABELS:
+            names.append(_string(file, FILE_NAME))
+    labels = next((name for name in names if name), None)
+    return OutputMetadata(kind == BOXES, kind == FEATURES, labels)
 
 
 def _buffer(model: bytes) -> bytes | None:
+    """Return the metadata of a model file, None if it has none."""
     root = schema.Model.GetRootAs(model, 0)
     for i in range(root.MetadataLength()):
         entry = root.Metadata(i)
-        if entry.Name() == ENTRY.encode():
-            found = root.Buffers(entry.Buffer())
-            data = found.DataAsNumpy()
-            return b"" if isinstance(data, int) else bytes(data)
+        if entry.Name() != ENTRY.encode():
+            continue
+        data = root.Buffers(entry.Buffer()).DataAsNumpy()
+        # The generated reader returns 0 for an empty buffer.
+        return b"" if isinstance(data, int) else bytes(data)
     return None
 
 
 def _input(t: Table) -> InputMetadata:
+    """Return the metadata in the table of an input."""
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     for unit in _tables(t, PROCESS_UNITS):
@@ -120,22 +131,24 @@ def _input(t: Table) -> InputMetadata:
         if options is not None:
             mean = _floats(options, MEAN)
             std = _floats(options, STD)
+
+    color: str | None = None
     content = _table(t, CONTENT)
     image = None if content is None else _union(content, IMAGE)
-    return InputMetadata(
-        mean, std, None if image is None else COLORS.get(_byte(image, COLOR_SPACE))
-    )
+    if image is not None:
+        color = COLORS.get(_byte(image, COLOR_SPACE))
+    return InputMetadata(mean, std, color)
 
 
 def _union(t: Table, kind: int) -> Table | None:
-    """The table of a union, if it is of this type."""
+    """Return the table of a union, if it is of this type."""
     return _table(t, VALUE) if _byte(t, KIND) == kind else None
 
 
 def _at(t: Table, field: int) -> int:
-    """Where a field is, 0 if it is not there.
+    """Return the position of a field in the buffer, 0 if it is absent.
 
-    Its vtable and itself must be in the buffer.
+    Raises ValueError if the vtable is outside of the buffer.
     """
     vtable = t.Pos - t.Get(number_types.SOffsetTFlags, t.Pos)
     if not 0 <= vtable <= len(t.Bytes) - 4:
@@ -155,18 +168,23 @@ def _byte(t: Table, field: int) -> int:
 
 
 def _string(t: Table, field: int) -> str:
+    """Return the text of a field, empty if it is absent."""
     at = _at(t, field)
     if not at:
         return ""
     start = t.Indirect(at)
     length = int(t.Get(number_types.UOffsetTFlags, start))
-    if length > len(t.Bytes) - start - 4:
+    first = start + 4
+    if length > len(t.Bytes) - first:
         raise ValueError(f"a string of {length} bytes is longer than the file")
-    return bytes(t.Bytes[start + 4 : start + 4 + length]).decode()
+    return bytes(t.Bytes[first : first + length]).decode()
 
 
 def _vector(t: Table, field: int) -> tuple[int, int]:
-    """The position and the length of a vector of elements of 4 bytes."""
+    """Return the position and the length of a vector of elements of 4 bytes.
+
+    Both are 0 if it is absent.
+    """
     at = _at(t, field)
     if not at:
         return 0, 0
@@ -183,14 +201,15 @@ def _tables(t: Table, field: int) -> Iterator[Table]:
 
 
 def _floats(t: Table, field: int) -> tuple[float, ...]:
-    """As short as float32 can be written: 0.485, not 0.48500001430511475."""
+    """Return the finite floats of a field.
+
+    They are as short as float32 can be written: 0.485, not 0.48500001430511475.
+    """
     start, length = _vector(t, field)
-    if length:
-        found = tuple(
-            float(str(n)) for n in np.frombuffer(t.Bytes, "<f4", length, start)
-        )
-    else:
-        found = ()
-    if not all(map(math.isfinite, found)):
-        raise ValueError(f"mean or std is {found}")
-    return found
+    if not length:
+        return ()
+    numbers = np.frombuffer(t.Bytes, "<f4", length, start)
+    floats = tuple(float(str(n)) for n in numbers)
+    if not all(map(math.isfinite, floats)):
+        raise ValueError(f"mean or std is {floats}")
+    return floats

@@ -1,6 +1,4 @@
-"""Constants that a .tflite file stores more tightly than their elements: sparse ones,
-and two int4 in a byte.
-"""
+"""Packed constants of a .tflite file: sparse ones, and two int4 in a byte."""
 
 from __future__ import annotations
 
@@ -12,103 +10,129 @@ import numpy as np
 from edgec.ir import Array
 
 _CSR = 1
-_SPARSEST = 1024
-"""Elements for each one that is stored, and 2^14 times as many in all: a damaged file
-must not take all memory.
+MAX_ELEMENTS_PER_STORED = 1024
+MIN_STORED = 1 << 14
+"""A sparse tensor may have 1024 elements for each stored one, and 2^14 times as many in
+any case: a damaged file must not take all memory.
 """
 
 
 def dense(stored: Array, sparsity: Any, shape: tuple[int, ...]) -> Array:
-    """The elements of a sparse tensor, zeros between those stored.
+    """Return the elements of a sparse tensor, with zeros between the stored ones.
 
     Raises ValueError for parameters that do not fit.
 
-    Dimensions are those of the tensor, then those of its blocks, which divide some of
-    them; they are walked in `traversalOrder`, each of them whole or (as compressed rows
-    are) along the places that it lists.
+    The format is that of TFLite's SparsityParameters, after TACO (Kjolstad et al. 2017,
+    "The tensor algebra compiler"). Dimensions are those of the tensor, then those of
+    its blocks, each a part of one of them; they are walked in `traversalOrder`, each of
+    them whole or (like compressed rows) along a list of places.
     """
-    order, blocked = (_list(v) for v in (sparsity.traversalOrder, sparsity.blockMap))
+    order = _list(sparsity.traversalOrder)
+    blocked = _list(sparsity.blockMap)
     rank = len(shape)
     kinds = sparsity.dimMetadata or []
-    if (
-        sorted(order) != list(range(rank + len(blocked)))
-        or len(kinds) != len(order)
-        or len(set(blocked)) < len(blocked)
-    ):
+    expected = list(range(rank + len(blocked)))
+    repeated = len(set(blocked)) < len(blocked)
+    if sorted(order) != expected or len(kinds) != len(order) or repeated:
         raise ValueError(
             f"sparsity of dimensions {order} and blocks {blocked} does not fit "
             f"{list(shape)}"
         )
-    blocks = [int(kinds[order.index(rank + i)].denseSize) for i in range(len(blocked))]
-    sizes = [*shape, *blocks]
-    most = prod(shape)
-    if most > _SPARSEST * max(len(stored), 1 << 14):
+    count = prod(shape)
+    if count > MAX_ELEMENTS_PER_STORED * max(len(stored), MIN_STORED):
         raise ValueError(f"{len(stored)} elements of a sparse tensor {list(shape)}")
+
+    blocks: list[int] = []
+    for i in range(len(blocked)):
+        kind = kinds[order.index(rank + i)]
+        blocks.append(int(kind.denseSize))
+    sizes = _block_counts(shape, blocked, blocks)
+
+    places = np.zeros((1, 0), np.int64)
+    for axis, kind in zip(order, kinds, strict=True):
+        places = _walked(places, kind, sizes[axis], count)
+    if len(places) != len(stored):
+        raise ValueError(
+            f"{len(stored)} elements for {len(places)} places of a sparse tensor"
+        )
+
+    # The coordinate of an element: block number times block size, plus the place in it.
+    coordinates = [places[:, order.index(i)] for i in range(rank)]
+    for i, (axis, block) in enumerate(zip(blocked, blocks, strict=True)):
+        inside = places[:, order.index(rank + i)]
+        coordinates[axis] = coordinates[axis] * block + inside
+    whole = np.zeros(shape, stored.dtype)
+    whole[tuple(coordinates)] = stored
+    return whole
+
+
+def _block_counts(
+    shape: tuple[int, ...], blocked: list[int], blocks: list[int]
+) -> list[int]:
+    """Return the sizes of all dimensions: of the tensor in blocks, then of the blocks.
+
+    Raises ValueError for blocks that do not divide a dimension.
+    """
+    sizes = [*shape, *blocks]
     for axis, block in zip(blocked, blocks, strict=True):
-        if not 0 <= axis < rank or block < 1 or shape[axis] % block:
+        if not 0 <= axis < len(shape) or block < 1 or shape[axis] % block:
             raise ValueError(
                 f"blocks of {block} do not divide dimension {axis} of {list(shape)}"
             )
         sizes[axis] //= block
-    rows = np.zeros(1, np.int64)
-    places = np.zeros((1, 0), np.int64)
-    for axis, kind in zip(order, kinds, strict=True):
-        rows, places = _walked(rows, places, kind, sizes[axis], most)
-    if len(rows) != len(stored):
-        raise ValueError(
-            f"{len(stored)} elements for {len(rows)} places of a sparse tensor"
-        )
-    at = [places[:, order.index(i)] for i in range(rank)]
-    for i, (axis, block) in enumerate(zip(blocked, blocks, strict=True)):
-        at[axis] = at[axis] * block + places[:, order.index(rank + i)]
-    whole = np.zeros(shape, stored.dtype)
-    whole[tuple(at)] = stored
-    return whole
+    return sizes
 
 
-def _walked(
-    rows: Array, places: Array, kind: Any, size: int, most: int
-) -> tuple[Array, Array]:
-    """One more dimension: the number of each row so far, and its coordinates."""
+def _walked(places: Array, kind: Any, size: int, count: int) -> Array:
+    """Return the coordinates of the rows after one more dimension.
+
+    places: the coordinates so far, [rows, dimensions]. size: of the dimension. count:
+    the elements of the tensor.
+    """
     if kind.format == _CSR:
-        starts, found = (
-            _list(v.values if v is not None else None)
-            for v in (kind.arraySegments, kind.arrayIndices)
-        )
-        ends = np.diff(starts)
-        if (
-            len(starts) != len(rows) + 1
-            or (ends < 0).any()
-            or starts[0] != 0
-            or starts[-1] != len(found)
-        ):
-            raise ValueError(
-                f"{len(starts)} segments for {len(rows)} rows of a sparse tensor"
-            )
-        if found and not 0 <= min(found) <= max(found) < size:
-            raise ValueError(
-                f"place {max(found)} in a dimension of {size} of a sparse tensor"
-            )
-        parents = np.repeat(np.arange(len(rows)), ends)
-        along = np.array(found, np.int64)
+        parents, along = _walked_sparse(len(places), kind, size)
     else:
-        if kind.denseSize != size or len(rows) * size > most:
+        if kind.denseSize != size or len(places) * size > count:
             raise ValueError(
-                f"{len(rows)} times {kind.denseSize} elements of a sparse tensor of {most}"
+                f"{len(places)} times {kind.denseSize} elements of a sparse tensor of "
+                f"{count}"
             )
-        parents = np.repeat(np.arange(len(rows)), size)
-        along = np.tile(np.arange(size), len(rows))
-    return np.arange(len(parents)), np.concatenate([places[parents], along[:, None]], 1)
+        parents = np.repeat(np.arange(len(places)), size)
+        along = np.tile(np.arange(size), len(places))
+    return np.concatenate([places[parents], along[:, None]], 1)
+
+
+def _walked_sparse(rows: int, kind: Any, size: int) -> tuple[Array, Array]:
+    """Return, for each element of a compressed dimension, its row and its place.
+
+    `arraySegments` has the first element of each row, `arrayIndices` the places.
+    """
+    segments = kind.arraySegments
+    indices = kind.arrayIndices
+    starts = _list(segments.values if segments is not None else None)
+    places = _list(indices.values if indices is not None else None)
+    lengths = np.diff(starts)
+    fits = len(starts) == rows + 1 and not (lengths < 0).any()
+    if not fits or starts[0] != 0 or starts[-1] != len(places):
+        raise ValueError(f"{len(starts)} segments for {rows} rows of a sparse tensor")
+    if places and not 0 <= min(places) <= max(places) < size:
+        raise ValueError(
+            f"place {max(places)} in a dimension of {size} of a sparse tensor"
+        )
+    return np.repeat(np.arange(rows), lengths), np.array(places, np.int64)
 
 
 def int4(stored: bytes, shape: tuple[int, ...]) -> Array:
-    """The int8 of pairs of int4, the low half of each byte first."""
+    """Return the int8 form of pairs of int4, the low half of each byte first."""
     pairs = np.frombuffer(stored, np.uint8)
     count = prod(shape)
     if len(pairs) != (count + 1) // 2:
         raise ValueError(f"{len(pairs)} bytes for {count} elements of 4 bits")
-    halves = np.stack([pairs << 4, pairs & 0xF0], 1).reshape(-1)[:count].view(np.int8)
-    return (halves >> 4).reshape(shape)
+
+    # Each half in the upper bits; an arithmetic shift then extends the sign.
+    halves = np.stack([pairs << 4, pairs & 0xF0], 1)
+    elements = halves.reshape(-1)[:count].view(np.int8)
+    return (elements >> 4).reshape(shape)
 
 
 def _list(values: Any) -> list[int]:

@@ -1,5 +1,6 @@
-"""What a .tflite file keeps between calls: resource variables, and tensors that are
-variable, as a graph's state.
+"""The state that a .tflite file keeps between calls.
+
+It consists of resource variables and of variable tensors.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from edgec.ops.shape import Reshape
 OPERATORS = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
 
 Key = tuple[str, str] | int
-"""Which variable: the container and the name of a resource, or the index of a tensor."""
+"""A variable: the container and the name of a resource, or the index of a tensor."""
 
 
 @dataclass
 class Variables:
     """The variables of a file while its operators are read in order.
 
-    before: what a variable was at the call's begin, where it was read before it was
-    written; now: what it is. handles: the variables that tensors stand for. initial:
-    what CALL_ONCE gives them.
+    Attributes:
+        before: the value of each variable at the begin of a call, if it is read before
+            it is written.
+        now: the present value of each variable.
+        handles: the variables that tensors stand for.
+        initial: the values that CALL_ONCE assigns.
     """
 
     file: TfliteFile
@@ -43,105 +47,116 @@ class Variables:
         value: Callable[[int], Value],
         run: Callable[[TfliteFile], Variables],
     ) -> None:
-        """Follow one of OPERATORS. value: of a tensor. run: follows the operators of
-        another subgraph.
+        """Follow one of OPERATORS.
+
+        values: of tensors, by index. value: returns the value of a tensor. run: follows
+        the operators of another subgraph. Raises UnsupportedError.
         """
-        handle = self.handles.get(o.inputs[0]) if o.inputs else None
         if o.name == "CALL_ONCE":
-            once = self.file.model.subgraphs[o.options.initSubgraphIndex]
-            if once is self.file.subgraph or len(
-                once.inputs if once.inputs is not None else ()
-            ):
-                raise UnsupportedError(
-                    "CALL_ONCE of a subgraph with inputs",
-                    o.at,
-                    "convert the model again",
-                )
-            called = run(replace(self.file, subgraph=once))
-            for key, v in called.now.items():
-                if v.const is None:
-                    what = (
-                        f"the variable {v.name} begins as something that is "
-                        "computed at run time"
-                    )
-                    raise UnsupportedError(
-                        what,
-                        o.at,
-                        "convert the model with variables that begin as constants",
-                    )
-                self.initial[key] = v.const
-        elif o.name == "VAR_HANDLE":
-            self.handles[o.outputs[0]] = (
-                text(o.options.container),
-                text(o.options.sharedName),
-            )
-        elif handle is None:
-            raise UnsupportedError(
-                "the variable hangs on what is computed at run time",
-                o.at,
-                "convert the model again",
-            )
-        elif o.name == "READ_VARIABLE":
+            self._call_once(o, run)
+            return
+        if o.name == "VAR_HANDLE":
+            key = (text(o.options.container), text(o.options.sharedName))
+            self.handles[o.outputs[0]] = key
+            return
+
+        handle = self.handles.get(o.inputs[0]) if o.inputs else None
+        if handle is None:
+            what = "the variable hangs on what is computed at run time"
+            raise UnsupportedError(what, o.at, "convert the model again")
+        if o.name == "READ_VARIABLE":
+            result = o.outputs[0]
             name = handle[1] if isinstance(handle, tuple) else ""
-            type_ = as_int8(self.file.type(o.outputs[0]))
-            values[o.outputs[0]] = self.read(
-                handle, name or self.file.name(o.outputs[0]), type_
-            )
+            type_ = as_int8(self.file.type(result))
+            values[result] = self.read(handle, name or self.file.name(result), type_)
         else:
             self.now[handle] = value(o.inputs[1])
 
+    def _call_once(
+        self, o: FileOperator, run: Callable[[TfliteFile], Variables]
+    ) -> None:
+        """Take the initial values from the subgraph of a CALL_ONCE."""
+        once = self.file.model.subgraphs[o.options.initSubgraphIndex]
+        inputs = () if once.inputs is None else once.inputs
+        if once is self.file.subgraph or len(inputs):
+            what = "CALL_ONCE of a subgraph with inputs"
+            raise UnsupportedError(what, o.at, "convert the model again")
+
+        called = run(replace(self.file, subgraph=once))
+        for key, v in called.now.items():
+            if v.const is None:
+                what = (
+                    f"the variable {v.name} begins as something that is "
+                    "computed at run time"
+                )
+                hint = "convert the model with variables that begin as constants"
+                raise UnsupportedError(what, o.at, hint)
+            self.initial[key] = v.const
+
     def read(self, key: Key, name: str, type_: TensorType) -> Value:
-        """What a variable is now."""
+        """Return the present value of a variable.
+
+        Before any write, it is an input of the graph.
+        """
         if key not in self.now:
-            self.now[key] = self.before[key] = self.build.input(name, type_)
+            before = self.build.input(name, type_)
+            self.before[key] = before
+            self.now[key] = before
         return self.now[key]
 
     def tensor(self, i: int) -> Value:
-        """What a tensor that is variable is now."""
+        """Return the present value of a variable tensor."""
         return self.read(i, self.file.name(i), as_int8(self.file.type(i)))
 
     def keep(self, kept: dict[Value, Value]) -> None:
-        """Take in what became of tensors that are variable."""
+        """Record the new values of variable tensors, by their former values."""
         for key, v in self.now.items():
             self.now[key] = kept.get(v, v)
 
     def finish(self, graph: Graph) -> None:
-        """Let the graph keep the variables. One that nothing writes is a constant."""
+        """Let the graph keep the variables.
+
+        A variable without a write is a constant.
+        """
         for key, before in self.before.items():
-            initial = self.initial.get(key, _reset(before.type))
-            if self.now[key] is before:
+            initial = self.initial.get(key)
+            if initial is None:
+                initial = _reset(before.type)
+            after = self.now[key]
+            if after is before:
                 graph.inputs.remove(before)
                 before.const = initial
             else:
-                self._pair(graph, before, self.now[key], initial)
+                self._pair(graph, before, after, initial)
 
     def _pair(self, graph: Graph, before: Value, after: Value, initial: Array) -> None:
-        if not (
-            _form(after.type) == _form(before.type) == (initial.shape, initial.dtype)
-        ):
+        """Add a state: the graph's input `before` is `after` at the next call."""
+        form = _form(before.type)
+        if _form(after.type) != form or form != (initial.shape, initial.dtype):
             what = (
                 f"the variable {before.name} is {before.type}, and becomes {after.type}"
             )
-            raise UnsupportedError(
-                what,
-                str(self.file.path),
-                "convert the model with variables of one shape",
-            )
+            hint = "convert the model with variables of one shape"
+            raise UnsupportedError(what, str(self.file.path), hint)
+
+        # A state needs an output of its own.
         if after in graph.outputs or after in graph.inputs or after.const is not None:
             self.build.source = before.name
-            after = self.build.add(
-                Reshape(after.type.shape),
-                [after],
-                f"{before.name}_next",
-                after.type.quant,
-            )
+            spec = Reshape(after.type.shape)
+            name = f"{before.name}_next"
+            after = self.build.add(spec, [after], name, after.type.quant)
         graph.outputs.append(after)
         graph.state.append(State(before.name, after.name, initial))
 
 
 def _reset(type_: TensorType) -> Array:
-    """What TFLite resets a variable to: reals that are zero, of int16 as of floats."""
-    zero = type_.zero_point if type_.dtype == "int8" and type_.quant is not None else 0
+    """Return the value to which TFLite resets a variable.
+
+    It stands for zero, of int16 as of floats.
+    """
+    zero = 0
+    if type_.dtype == "int8" and type_.quant is not None:
+        zero = type_.zero_point
     return np.full(type_.shape, zero, type_.np_dtype)
 
 

@@ -1,4 +1,4 @@
-"""What Ultralytics' exporter writes into an .onnx file, and what its networks answer.
+"""Properties of Ultralytics' .onnx files, and the outputs of its networks.
 
 Facts are from its documentation (docs.ultralytics.com: modes/export,
 guides/end2end-detection): the properties `task`, `names`, `kpt_shape`, `end2end` and
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
@@ -19,21 +19,24 @@ from onnx import ModelProto, NodeProto
 
 from edgec.frontends.task_formats import FORMATS
 
-_MAX_TEXT = 1 << 20
-"""Bytes of a property."""
+MAX_PROPERTY_CHARACTERS = 1 << 20
+"""The largest size of a property."""
 
 _PICKERS = ("TopK", "NonMaxSuppression")
 """Operators by which a network picks boxes."""
 
 _SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
-"""Of the families in FORMATS, by the exporter's task."""
+"""Suffixes of the families in FORMATS, by the exporter's task."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The tensor with all candidates that an end-to-end network picks its boxes from.
+    """The tensor with all candidates, from which an end-to-end network picks boxes.
 
-    outputs: the names of the model's outputs, with that tensor's in place of the first.
+    Attributes:
+        name: the name of the tensor.
+        outputs: the names of the model's outputs, the first replaced by `name`.
+        transposed: whether the candidates lie along the last axis.
     """
 
     name: str
@@ -43,12 +46,16 @@ class Head:
 
 @dataclass(frozen=True)
 class Export:
-    """One file. kind: detect, segment, pose, obb or classify. extra: numbers of a row
-    beyond box and scores.
+    """A file of the exporter.
 
-    picked: how many boxes the network picks itself, 0 for none; suppresses: by
-    non-maximum suppression, not by a head that was trained to find each object once.
-    points: how many a box has, and the numbers of each.
+    Attributes:
+        kind: detect, segment, pose, obb or classify.
+        labels: the names of the classes.
+        extra: the count of numbers in a row beyond box and scores.
+        picked: how many boxes the network picks itself, 0 for none.
+        suppresses: whether it picks by non-maximum suppression, rather than by a head
+            trained to find each object once.
+        points: how many points a box has, and the count of numbers of each.
     """
 
     kind: str
@@ -59,18 +66,18 @@ class Export:
     points: tuple[int, int] = (0, 2)
 
     def task(self) -> dict[str, Any]:
-        """The keys of a task's file, without preprocessing and labels."""
+        """Return the keys of a task's file, without preprocessing and labels."""
         if self.kind == "classify":
             return {"task": "classification"}
         return self._keys("yolo26" if self.picked else "yolov8")
 
     def task_of_candidates(self, head: Head) -> dict[str, Any]:
-        """The same where the model ends at `head`."""
+        """Return the keys of a task's file if the model ends at `head`."""
         keys = self._keys("yolov8") | {"transposed": head.transposed}
         if self.suppresses:
             return keys
-        # a head that finds each object once: no suppression, and corners but where
-        # boxes are turned
+        # A head that finds each object once needs no suppression. Its boxes are
+        # corners unless they are turned.
         order = "xywh" if self.kind == "obb" else "xyxy"
         return keys | {
             "order": order,
@@ -80,8 +87,9 @@ class Export:
         }
 
     def _keys(self, family: str) -> dict[str, Any]:
-        """Of a family, with the numbers of this network: what is extra is last in a row
-        of either form.
+        """Return the keys of a family, with the numbers of this network.
+
+        Extra numbers are last in a row of either form.
         """
         keys = dict(FORMATS[family + _SUFFIXES[self.kind]])
         if self.kind == "segment":
@@ -99,13 +107,14 @@ class Export:
 
 
 def exported(model: ModelProto) -> Export | None:
-    """What a file of that exporter says; None for another's, and where its properties
-    and shapes leave a doubt.
+    """Return the properties of a file of that exporter.
+
+    None for other files, and if properties and shapes leave a doubt.
     """
     said = {p.key: p.value for p in model.metadata_props}
-    if said.get("author") != "Ultralytics" or any(
-        len(text) > _MAX_TEXT for text in said.values()
-    ):
+    if said.get("author") != "Ultralytics":
+        return None
+    if any(len(text) > MAX_PROPERTY_CHARACTERS for text in said.values()):
         return None
     kind = said.get("task", "")
     names = ast.literal_eval(said["names"])
@@ -115,89 +124,133 @@ def exported(model: ModelProto) -> Export | None:
     shape = _shape(model.graph.output[0])
     if kind not in _SUFFIXES or len(shape) != 3:
         return None
+
     points = (0, 2)
     if kind == "pose":
         number, each = ast.literal_eval(said["kpt_shape"])
-        points = int(number), int(each)
+        points = (int(number), int(each))
+    extra = _extra(model, kind, points)
+    candidates = Export(kind, labels, extra, points=points)
+    return _picking(candidates, said, shape)
+
+
+def _extra(model: ModelProto, kind: str, points: tuple[int, int]) -> int:
+    """Return the count of numbers of a row beyond box and scores."""
     extra = {
         "detect": 0,
         "segment": _planes(model),
         "pose": points[0] * points[1],
         "obb": 1,
-    }[kind]
-    # one of the two, where the file says so; else it is one that is older than its
-    # end-to-end networks, or a YOLOv10
+    }
+    return extra[kind]
+
+
+def _picking(
+    export: Export, said: Mapping[str, str], shape: tuple[int, ...]
+) -> Export | None:
+    """Return the export with the number of boxes that the network picks itself.
+
+    said: the properties. shape: of the first output. None if they contradict.
+    """
+    picked_columns = 6 + export.extra
+    candidate_columns = 4 + len(export.labels) + export.extra
     end_to_end = said.get("end2end") == "True"
     suppresses = "'nms': True" in said.get("args", "") and not end_to_end
     if end_to_end or suppresses:
-        if shape[2] == 6 + extra:
-            return Export(kind, labels, extra, shape[1], suppresses, points)
-        return None
-    if shape[1] == 4 + len(labels) + extra:
-        return Export(kind, labels, extra, points=points)
-    # an RT-DETR's row is a box and a score for each class: with two classes it is as
-    # long as one that was picked
-    if shape[2] == 6 + extra and len(labels) != 2:
-        return Export(kind, labels, extra, shape[1], points=points)
+        if shape[2] != picked_columns:
+            return None
+        return replace(export, picked=shape[1], suppresses=suppresses)
+
+    # Without a statement, the file is older than the exporter's end-to-end networks, or
+    # it is a YOLOv10.
+    if shape[1] == candidate_columns:
+        return export
+    # An RT-DETR's row is a box and a score for each class: with two classes it is as
+    # long as a row of a picked box.
+    if shape[2] == picked_columns and len(export.labels) != 2:
+        return replace(export, picked=shape[1])
     return None
 
 
 def head_of(model: ModelProto, found: Export) -> Head | None:
-    """Where such a model can end so that all candidates are left; None where it does
-    not pick any itself.
+    """Return where such a model can end so that all candidates remain.
 
-    It is the first tensor of their shape by which alone the model's inputs reach its
-    first output.
+    It is the first tensor of their shape through which alone the model's inputs reach
+    its first output. None if the model does not pick boxes itself.
     """
     if not found.picked:
         return None
     columns = 4 + len(found.labels) + found.extra
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    made = {name: node for node in graph.node for name in node.output}
-    inputs = {i.name for i in graph.input} - {t.name for t in graph.initializer}
+    producer = {name: node for node in graph.node for name in node.output}
+    initializers = {t.name for t in graph.initializer}
+    inputs = {i.name for i in graph.input} - initializers
     output, *others = (o.name for o in graph.output)
-    in_order = {name: number for number, name in enumerate(made)}
-    for value in sorted(graph.value_info, key=lambda v: in_order.get(v.name, 0)):
-        batch, *shape = _shape(value) or (0,)
-        if batch != 1 or len(shape) != 2 or shape.count(columns) != 1:
+
+    # The graph lists the shapes in no order.
+    position = {name: number for number, name in enumerate(producer)}
+    values = sorted(graph.value_info, key=lambda v: position.get(v.name, 0))
+    for value in values:
+        sides = _candidate_sides(value, columns)
+        if sides is None:
             continue
-        nodes = _between(value.name, output, made)
-        read = {name for node in nodes for name in node.input}
-        if (
-            value.name in read
-            and not read & inputs
-            and any(n.op_type in _PICKERS for n in nodes)
-        ):
-            return Head(value.name, (value.name, *others), shape[0] == columns)
+        behind = _between(value.name, output, producer)
+        if _picks_from(value.name, behind, inputs):
+            return Head(value.name, (value.name, *others), sides[0] == columns)
     return None
 
 
-def _between(
-    name: str, output: str, made: Mapping[str, NodeProto]
-) -> Sequence[NodeProto]:
-    """The nodes from which `output` is computed, without those in front of the tensor
-    `name`.
+def _candidate_sides(
+    value: onnx.ValueInfoProto, columns: int
+) -> tuple[int, int] | None:
+    """Return the last two dimensions of a tensor of the candidates' shape.
+
+    One of them is `columns`, and the first dimension is 1. None for other tensors.
     """
-    found = list[NodeProto]()
-    seen = {name}
-    ahead = [output]
-    while ahead:
-        tensor = ahead.pop()
-        node = made.get(tensor)
-        if tensor in seen or node is None:
+    shape = _shape(value)
+    if len(shape) != 3 or shape[0] != 1:
+        return None
+    sides = (shape[1], shape[2])
+    return sides if sides.count(columns) == 1 else None
+
+
+def _picks_from(name: str, nodes: Sequence[NodeProto], inputs: set[str]) -> bool:
+    """Return whether nodes read a tensor and no input, and pick boxes."""
+    read = {tensor for node in nodes for tensor in node.input}
+    if name not in read or not read.isdisjoint(inputs):
+        return False
+    return any(node.op_type in _PICKERS for node in nodes)
+
+
+def _between(
+    name: str, output: str, producer: Mapping[str, NodeProto]
+) -> Sequence[NodeProto]:
+    """Return the nodes that compute `output` behind the tensor `name`.
+
+    The nodes in front of that tensor are left out.
+    """
+    nodes: list[NodeProto] = []
+    visited = {name}
+    waiting = [output]
+    while waiting:
+        tensor = waiting.pop()
+        node = producer.get(tensor)
+        if tensor in visited or node is None:
             continue
-        seen.update(node.output)
-        found.append(node)
-        ahead += node.input
-    return found
+        visited.update(node.output)
+        nodes.append(node)
+        waiting += node.input
+    return nodes
 
 
 def _planes(model: ModelProto) -> int:
-    """Of the prototype masks, the second output."""
+    """Return the number of prototype masks, the channels of the second output."""
     shapes = [_shape(o) for o in model.graph.output]
-    return shapes[1][1] if len(shapes) == 2 and len(shapes[1]) == 4 else 0
+    if len(shapes) == 2 and len(shapes[1]) == 4:
+        return shapes[1][1]
+    return 0
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
-    """0 for what the file leaves open."""
+    """Return the shape of a value, with 0 for open dimensions."""
     return tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
