@@ -1,1 +1,1 @@
-"""edgec_devices: the boards edgec compiles for, and the devices bundles run on."""
+"""Knows the boards that edgec compiles for, and the devices that bundles run on."""

@@ -1,5 +1,6 @@
-"""What a device answers, by request (docs/protocol.md): an answer of another shape is
-an error of that device alone.
+"""Defines the answer of a device to each request (docs/protocol.md).
+
+An answer of another shape is an error of its device alone.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ Count = msgspec.Meta(ge=0, le=1 << 53)
 
 
 class Begun(Struct, frozen=True):
-    """To `begin`.  same: the slot that has it already; lacks: part, bytes of it that
-    are there, their sha256.
+    """The answer to `begin`.
+
+    Attributes:
+        same: the slot that has this bundle already
+        lacks: missing parts: number, bytes that are there, and their SHA-256
     """
 
     same: str | None = None
@@ -22,14 +26,17 @@ class Begun(Struct, frozen=True):
 
 
 class Installed(Struct, frozen=True):
-    """To `install`."""
+    """The answer to `install`."""
 
     slot: str
 
 
 class Switched(Struct, frozen=True):
-    """To `activate` and `rollback`.  service: why its service still runs the other
-    version.
+    """The answer to `activate` and `rollback`.
+
+    Attributes:
+        active: the active slot
+        service: the reason why the service still runs the other version
     """
 
     active: str
@@ -37,21 +44,21 @@ class Switched(Struct, frozen=True):
 
 
 class Serving(Struct, frozen=True):
-    """To `service`."""
+    """The answer to `service`."""
 
     unit: str
     lingers: bool
 
 
 class Trusted(Struct, frozen=True):
-    """To `trust`."""
+    """The answer to `trust`."""
 
     path: str
     fingerprint: str
 
 
 class Info(Struct, frozen=True):
-    """To `info`."""
+    """The answer to `info`: facts about the device."""
 
     target: str
     python: str
@@ -66,7 +73,7 @@ class Info(Struct, frozen=True):
 
 
 class SlotFacts(Struct, frozen=True):
-    """Of a whole slot."""
+    """Facts about a slot that is not damaged."""
 
     sha256: str | None = None
     name: str | None = None
@@ -76,7 +83,7 @@ class SlotFacts(Struct, frozen=True):
 
 
 class AppFacts(Struct, frozen=True):
-    """Of an application.  slots: None for one that is damaged."""
+    """Facts about an application; a damaged slot is None."""
 
     app: str
     active: str | None
@@ -84,26 +91,26 @@ class AppFacts(Struct, frozen=True):
 
 
 class StatusAnswer(Struct, frozen=True):
-    """To `status`."""
+    """The answer to `status`."""
 
     apps: tuple[AppFacts, ...]
 
 
 class SiteAnswer(Struct, frozen=True):
-    """To `site`."""
+    """The answer to `site`: wheels on the device, and the active ones."""
 
     wheels: tuple[str, ...]
     active: tuple[str, ...]
 
 
 class Adopted(Struct, frozen=True):
-    """To `adopt`."""
+    """The answer to `adopt`."""
 
     runtime: str
 
 
 class RunAnswer(Struct, frozen=True):
-    """To `run`.  outputs: sizes of the files in the blob."""
+    """The answer to `run`; `outputs` has the sizes of the files in the blob."""
 
     status: int
     report: str
@@ -113,8 +120,12 @@ class RunAnswer(Struct, frozen=True):
 
 
 class ShowAnswer(Struct, frozen=True):
-    """To `shown`.  said: lines of JSON since the last time.  status: of the program,
-    once it has ended.
+    """The answer to `shown`.
+
+    Attributes:
+        said: lines of JSON since the last request
+        status: exit status of the program; None while it runs
+        error_output: error output of the program
     """
 
     said: str
@@ -123,10 +134,10 @@ class ShowAnswer(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """To `facts`."""
+    """The answer to `facts`."""
 
     facts: dict[str, Any]
 
 
 class Done(Struct, frozen=True):
-    """To what has nothing to say."""
+    """The answer to requests without a result."""

@@ -1,4 +1,4 @@
-"""Python without what only people read, for a slow line."""
+"""Removes docstrings and comments from Python code that goes over a slow line."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ import tokenize
 
 
 def bare(text: str) -> str:
-    """The same program without docstrings and comments; lines keep their numbers, so a
-    traceback stays readable.
+    """Return the same program without docstrings and comments.
+
+    Lines keep their numbers, so that a traceback stays readable.
     """
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-            and ast.get_docstring(node) is not None
-        ):
-            said = node.body[0]
-            assert said.end_lineno is not None
-            lines[said.lineno - 1] = " " * said.col_offset + (
-                "..." if len(node.body) == 1 else ""
-            )
-            lines[said.lineno : said.end_lineno] = [""] * (
-                said.end_lineno - said.lineno
-            )
-    for token in tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            continue
+        if ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            assert docstring.end_lineno is not None
+            first = docstring.lineno - 1
+            # A body needs a statement.
+            replacement = "..." if len(node.body) == 1 else ""
+            lines[first] = " " * docstring.col_offset + replacement
+            for line in range(first + 1, docstring.end_lineno):
+                lines[line] = ""
+
+    without_docstrings = io.StringIO("\n".join(lines))
+    for token in tokenize.generate_tokens(without_docstrings.readline):
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]

@@ -1,7 +1,4 @@
-"""Boards: one TOML file each in profiles/.
-
-A new file is a new board; there is no list to extend.
-"""
+"""Loads boards, each from a TOML file in profiles/; a new file is a new board."""
 
 from __future__ import annotations
 
@@ -15,17 +12,21 @@ from edgec_runtime.session.session import machine_target
 
 PROFILES = Path(__file__).parent / "profiles"
 HOST = "host"
-"""The board that is the machine on which edgec runs."""
+"""The board of the machine on which edgec runs."""
 CORAL_LINKS = ("usb2", "usb3", "pcie")
 
 
 @dataclass(frozen=True)
 class ArchTarget:
-    """One kind of code a board runs.
+    """One kind of code that a board runs.
 
-    `library` and `program` are zig's triples; `mcpu` is zig's name for the CPU.
-
-    qemu, qemu_cpu: the user-mode emulator that runs such a program, and its -cpu.
+    Attributes:
+        name: name of the target
+        library: zig's triple for libraries
+        program: zig's triple for programs
+        mcpu: zig's name of the CPU
+        qemu: the user-mode emulator for programs
+        qemu_cpu: the -cpu of the emulator
     """
 
     name: str
@@ -40,9 +41,14 @@ class ArchTarget:
 class Cache:
     """One level of cache, as one core sees it; lines have 64 bytes.
 
-    foreseen, missed: cycles lost by a line that is not in it: one of a stream that a
-    prefetcher follows, and any other. They cannot be looked up: each profile has those
-    with which whole networks take their published times.
+    The costs of misses are not published: each profile has those with which whole
+    networks take their published times.
+
+    Attributes:
+        kib: size, KiB
+        ways: associativity
+        foreseen: cycles for a missing line of a stream that a prefetcher follows
+        missed: cycles for any other missing line
     """
 
     kib: int
@@ -55,11 +61,16 @@ class Cache:
 class Board:
     """Facts about a board, as published or read on it.
 
-    targets: the code that a bundle for the board has. optional: the code that it has
-    only where it is asked for. coral: how an Edge TPU is attached, "usb2", "usb3" or
-    "pcie".  core: the pipeline model of its 64-bit code, a file of pipeline/cores, or
-    "" if there is none.  caches: nearest first.  ipc: instructions per cycle of our
-    generated C, for what has no pipeline model.
+    Attributes:
+        name: name of the profile
+        model: name for people
+        targets: the code that a bundle for the board has
+        clock_ghz: clock of the CPU, GHz
+        coral: link of an Edge TPU, "usb2", "usb3" or "pcie"
+        ipc: instructions per cycle of generated C, for code without a pipeline model
+        core: pipeline model of its 64-bit code, a file of pipeline/cores, or ""
+        caches: levels of cache, the nearest first
+        optional: the code that a bundle has only on request
     """
 
     name: str
@@ -74,9 +85,9 @@ class Board:
 
     @staticmethod
     def load(name: str) -> Board:
-        """The board of profiles/<name>.toml.
+        """Return the board of profiles/<name>.toml.
 
-        Raises InputError with the nearest name for any other.
+        Raises InputError with the nearest name if there is none.
         """
         known = boards()
         if name not in known:
@@ -104,7 +115,7 @@ class Board:
         return board
 
     def target(self, name: str | None = None) -> ArchTarget:
-        """The target of this name, or the board's first and best."""
+        """Return the target of this name, or the board's first, which is its best."""
         known = (*self.targets, *self.optional)
         for t in known:
             if name in (None, t.name):
@@ -116,19 +127,20 @@ class Board:
         )
 
     def with_optional(self, names: Sequence[str]) -> Board:
-        """The board whose bundles also have this code: "armv7", or "host" for this
-        machine's.
+        """Return the board with more code in its bundles.
 
-        Raises InputError for code that the board cannot run.
+        A name is, for example, "armv7", or "host" for the code of this machine. Raises
+        InputError for code that the board cannot run.
         """
         targets = list(self.targets)
         for name in names:
-            added = self._also(name)
-            if added.name not in {t.name for t in targets}:
-                targets.append(added)
+            optional = self._optional(name)
+            if optional.name not in {t.name for t in targets}:
+                targets.append(optional)
         return replace(self, targets=tuple(targets))
 
-    def _also(self, name: str) -> ArchTarget:
+    def _optional(self, name: str) -> ArchTarget:
+        """Return the optional target of a name; raises InputError without one."""
         if name == HOST:
             return Board.load(HOST).targets[0]
         known = {t.name.removeprefix("linux-"): t for t in self.optional}
@@ -145,21 +157,21 @@ class Board:
 
 @dataclass(frozen=True)
 class Target:
-    """What a bundle is compiled for: a board, with or without a Coral Edge TPU."""
+    """The target of a bundle: a board, with or without a Coral Edge TPU."""
 
     board: Board
     coral: bool
 
     @property
     def name(self) -> str:
-        """As a person writes it: "pi4+coral"."""
+        """Return the name as a person writes it, for example "pi4+coral"."""
         return self.board.name + ("+coral" if self.coral else "")
 
     @staticmethod
     def parse(text: str, also: Sequence[str] = ()) -> Target:
-        """ "pi4" or "pi4+coral", and what `Board.with_optional` adds.
+        """Parse "pi4" or "pi4+coral"; `also` has the names for `Board.with_optional`.
 
-        Raises InputError for anything else.
+        Raises InputError for other texts.
         """
         board, plus, extra = text.strip().partition("+")
         if plus and extra != "coral":
@@ -172,19 +184,20 @@ class Target:
 
 
 def boards() -> tuple[str, ...]:
-    """The names of all boards, sorted."""
+    """Return the names of all boards, sorted."""
     return tuple(sorted(p.stem for p in PROFILES.glob("*.toml")))
 
 
 def _target(facts: dict[str, str]) -> ArchTarget:
-    plain = facts.pop("mcpu_without_avx2", None)
-    if plain is not None and not _has_avx2():
-        facts["mcpu"] = plain
+    """Return the target of a table, with the older CPU on an x86 without AVX2."""
+    older_cpu = facts.pop("mcpu_without_avx2", None)
+    if older_cpu is not None and not _has_avx2():
+        facts["mcpu"] = older_cpu
     return ArchTarget(**facts)
 
 
 def _has_avx2() -> bool:
-    """Whether this x86 runs x86_64_v3; yes where /proc does not say."""
+    """Return whether this x86 runs x86_64_v3; True if /proc does not tell."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

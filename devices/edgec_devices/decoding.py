@@ -1,5 +1,6 @@
-"""JSON and TOML from outside as typed values, within bounds: one place that says what
-is wrong with them, and where.
+"""Decodes JSON and TOML from outside as typed values, within bounds.
+
+Errors say what is wrong and where.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from edgec_runtime.device_end.disk import given
 _T = TypeVar("_T")
 
 LARGEST_JSON = 256 << 20
-"""Bytes of a file of JSON that somebody gives."""
+"""Bytes of a JSON file from outside."""
 LARGEST_TOML = 256 << 10
 LONGEST_LINE = 2000
-"""Bytes of a TOML file and characters of its lines: the reader's time grows with the
-cube of a dotted key's length.
+"""Bytes of a TOML file and characters of its lines: the time of the parser grows with
+the cube of a dotted key's length.
 """
 
 
@@ -30,22 +31,29 @@ def from_json(
     hint: str,
     error: type[InputError | DeviceError] = InputError,
 ) -> _T:
-    """The value of this type: dataclasses, tuples, mappings and plain values; unknown
-    keys are passed over.
+    """Decode a value of type `kind`; unknown keys are ignored.
 
-    what: the thing that is read, for the message. Raises `error` for bytes that are no
-    JSON, that lack a field, or have one of another type.
+    Raises `error` for bytes that are no JSON, that lack a field, or have one of another
+    type.
+
+    Args:
+        data: the JSON
+        kind: a dataclass, tuple, mapping or plain type
+        what: description of the data, for the message
+        at: place of the data, for the message
+        hint: remedy, for the message
+        error: class of the error
     """
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MemoryError) as e:
-        raise error(f"{what} is damaged: {_told(e)}", at=at, hint=hint) from e
+        raise error(f"{what} is damaged: {_message(e)}", at=at, hint=hint) from e
 
 
 def from_toml(path: Path, kind: type[_T], hint: str = "correct it") -> _T:
-    """The same of a TOML file that a person writes.
+    """Decode a TOML file written by a person as type `kind`.
 
-    Raises FileNotFoundError where it is not, and InputError.
+    Raises FileNotFoundError for a missing file, and InputError for a wrong one.
     """
     try:
         text = given(path, LARGEST_TOML).decode()
@@ -58,18 +66,21 @@ def from_toml(path: Path, kind: type[_T], hint: str = "correct it") -> _T:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as e:
-        # of ValueError are those of tomllib, msgspec and UTF-8
+        # The errors of tomllib, msgspec and UTF-8 are ValueErrors.
         raise InputError(
-            f"cannot read {path.name}: {_told(e)}", at=str(path), hint=hint
+            f"cannot read {path.name}: {_message(e)}", at=str(path), hint=hint
         ) from e
 
 
-def _told(e: BaseException) -> str:
-    """In the words of the reader; Python's own for what nests too deep names Python's
-    stack.
+def _message(e: BaseException) -> str:
+    """Return the message of an error.
+
+    Python's own message for deep nesting speaks of Python's stack.
     """
     if isinstance(e, RecursionError):
         return "it is nested too deep"
     if isinstance(e, OSError):
         return e.strerror or str(e)
-    return "it is larger than memory" if isinstance(e, MemoryError) else str(e)
+    if isinstance(e, MemoryError):
+        return "it is larger than memory"
+    return str(e)

@@ -1,7 +1,4 @@
-"""What every device can do.
-
-The devices themselves are in links/, one file per kind.
-"""
+"""Defines the interface of devices; links/ has a file for each kind of device."""
 
 from __future__ import annotations
 
@@ -24,53 +21,55 @@ if TYPE_CHECKING:
 LINKS = Path(__file__).parent / "links"
 Progress = Callable[[str], None]
 TIMEOUT_S = 30.0
-"""How long nothing may move on the way to a device, unless --timeout says otherwise."""
+"""Time without any progress after which a device is given up, unless --timeout is
+given, s.
+"""
 
 
 class Device(ABC):
-    """Something that runs bundles."""
+    """A device that runs bundles."""
 
     url: str
     timeout = TIMEOUT_S
-    """Seconds for which nothing may move on the way to it; of no effect on a device
-    that is here.
+    """Time without any progress after which the device is given up, s.
+
+    It has no effect on a device of this machine.
     """
 
     @abstractmethod
     def run(
         self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
     ) -> dict[str, Array]:
-        """One inference: outputs by name.
+        """Run one inference and return the outputs by name.
 
-        Raises InputError for inputs that do not fit and for more threads than the
-        bundle's code is for, DeviceError or ToolError.
+        Raises InputError for inputs that do not fit, and for more threads than the
+        bundle has code for; DeviceError or ToolError if the device fails.
         """
 
     @abstractmethod
     def measure(
         self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
-        """Latencies, with reproducible noise as inputs.  say: told what is being done.
+        """Measure latencies, with reproducible noise as inputs.
 
-        Raises as run does.
+        `say` receives the progress. Raises the errors of `run`.
         """
 
 
 def device_for(url: str, timeout: float = TIMEOUT_S) -> Device:
-    """The device of "local:", "emulated:pi4" and the like.  timeout: seconds for which
-    nothing may move.
+    """Return the device of a URL such as "local:" or "emulated:pi4".
 
-    Raises InputError for a URL that none of links/ knows, and for a timeout that is
-    none.
+    `timeout` is the time without progress after which it is given up (s). Raises
+    InputError for a URL that no file of links/ knows, and for an invalid timeout.
     """
-    _, module, rest = link_module(url)
-    opened: Device = module.open_device(rest)
-    opened.timeout = patience(timeout)
-    return opened
+    _, module, address = link_module(url)
+    device: Device = module.open_device(address)
+    device.timeout = patience(timeout)
+    return device
 
 
 def patience(timeout: float) -> float:
-    """The timeout.  Raises InputError for what is no number of seconds from 1 on."""
+    """Return the timeout (s); raises InputError unless it is finite and at least 1."""
     if not 1 <= timeout < math.inf:
         raise InputError(
             f"nothing can be waited for {timeout:g} seconds",
@@ -80,21 +79,24 @@ def patience(timeout: float) -> float:
 
 
 def link_module(url: str) -> tuple[str, ModuleType, str]:
-    """The kind of a URL, the file of links/ that knows it, and the rest of the URL.
+    """Return the kind of a URL, the module of links/ for it, and the address.
 
-    Raises InputError.
+    Raises InputError for a kind without a module.
     """
-    kind, _, rest = url.strip().partition(":")
-    kinds = sorted(p.stem for p in LINKS.glob("*.py") if not p.stem.startswith("_"))
+    kind, _, address = url.strip().partition(":")
+    kinds = []
+    for path in sorted(LINKS.glob("*.py")):
+        if not path.stem.startswith("_"):
+            kinds.append(path.stem)
     if kind not in kinds:
+        usages = " or ".join(sorted(map(usage, kinds)))
         raise InputError(
-            f'"{url}" is no device{did_you_mean(kind, kinds)}',
-            hint=f"use {' or '.join(sorted(usage(k) for k in kinds))}",
+            f'"{url}" is no device{did_you_mean(kind, kinds)}', hint=f"use {usages}"
         )
-    return kind, importlib.import_module(f"edgec_devices.links.{kind}"), rest
+    return kind, importlib.import_module(f"edgec_devices.links.{kind}"), address
 
 
 def usage(kind: str) -> str:
-    """How a URL of this kind is written, for messages."""
+    """Return the form of a URL of this kind, for messages."""
     text: str = importlib.import_module(f"edgec_devices.links.{kind}").USAGE
     return text

@@ -1,8 +1,7 @@
-"""Looks at this machine, or at a device behind a link: what is there, what is not, and
-what to type about it.
+"""Examines this machine or a device: what is there, what is missing, and the remedy.
 
-Both have the same collector (edgec_runtime/device_end/facts.py) and the same judge
-(findings.py); what only a machine that compiles needs is looked at here.
+The facts of both come from the same collector (edgec_runtime/device_end/facts.py), and
+findings.py judges them. This file has the checks for a machine that compiles.
 """
 
 from __future__ import annotations
@@ -28,18 +27,19 @@ from edgec_devices.stream import stream_for
 
 HOST_PYTHON = (3, 11)
 DEVICE_PYTHON = (3, 9)
-LOOK_S = 240.0  # slow boards import numpy and an interpreter, twice
+LOOK_S = 240.0
+"""Limit of collecting facts, s: slow boards import numpy and an interpreter, twice."""
 FREE_BYTES = 1 << 30
+"""Free bytes that the cache should have."""
 
 
 def examine(
     url: str | None = None, ask: bool = False, timeout: float = TIMEOUT_S
 ) -> DoctorReport:
-    """Looks at everything.  url: a device; default is this machine, with what it
-    compiles with.
+    """Examine a device, or this machine and its compilers if `url` is None.
 
-    A check that fails is a finding too.  Raises InputError or DeviceError when the
-    device cannot be reached.
+    A check that fails is a finding too. Raises InputError or DeviceError if the device
+    cannot be reached.
     """
     if url is not None:
         with Connection(stream_for(url, ask, timeout)) as connection:
@@ -61,20 +61,20 @@ def examine(
 
 
 def local_facts() -> Facts:
-    """Of this machine, and of the folder where `local:` puts bundles."""
+    """Collect facts about this machine and the folder of `local:`."""
     return collect(os.path.expanduser(os.environ.get("EDGEC_ROOT") or "~/.edgec"))
 
 
 def edgetpus() -> list[str]:
-    """The Edge TPUs of this machine, in words."""
+    """Return the Edge TPUs of this machine, in words."""
     usb, pcie = edgetpus_here()
-    return [f"on USB, {EDGETPU_STATES[s['id']]}" for s in usb] + [
-        f"on PCIe, {path}" for path in pcie
-    ]
+    texts = [f"on USB, {EDGETPU_STATES[stick['id']]}" for stick in usb]
+    texts += [f"on PCIe, {path}" for path in pcie]
+    return texts
 
 
 def version(distribution: str) -> str | None:
-    """Of an installed package."""
+    """Return the version of an installed package, or None."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -82,6 +82,7 @@ def version(distribution: str) -> str | None:
 
 
 def _compilers() -> Iterator[Finding]:
+    """Look for zig and for a C compiler of this machine."""
     zig = version("ziglang")
     fix = "" if zig else "pip install ziglang"
     yield Finding(
@@ -97,6 +98,7 @@ def _compilers() -> Iterator[Finding]:
 
 
 def _qemu() -> Iterator[Finding]:
+    """Look for the user-mode emulators of boards."""
     for name, what in (
         ("qemu-aarch64", "emulated boards"),
         ("qemu-arm", "emulated boards, 32 bits"),
@@ -107,14 +109,16 @@ def _qemu() -> Iterator[Finding]:
                 what, "warn", f"{name} is missing", "sudo apt-get install qemu-user"
             )
             continue
-        said = subprocess.run(
+        output = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=20
         ).stdout
-        version = re.search(r"version (\S+)", said)
-        yield Finding(what, "ok", f"{name} {version.group(1) if version else '?'}")
+        match = re.search(r"version (\S+)", output)
+        number = match.group(1) if match else "?"
+        yield Finding(what, "ok", f"{name} {number}")
 
 
 def _edgetpu_compiler() -> Iterator[Finding]:
+    """Look for Google's edgetpu_compiler."""
     path = shutil.which("edgetpu_compiler")
     if path:
         yield Finding("edgetpu_compiler", "ok", path)
@@ -142,12 +146,15 @@ ADD_CORAL_ARCHIVE = (
     f"echo 'deb [signed-by={_CORAL_KEYRING}] {_CORAL_ARCHIVE} coral-edgetpu-stable main' "
     "| sudo tee /etc/apt/sources.list.d/coral.list && sudo apt-get update"
 )
-"""The key is trusted for this archive alone; apt-key, which trusted keys for every
+"""Commands that add Coral's archive to apt.
+
+The key is trusted for this archive alone; apt-key, which trusted keys for every
 archive, is gone since Debian 13.
 """
 
 
 def _cache() -> Iterator[Finding]:
+    """Look for free space in the cache."""
     folder = cache_dir()
     free = shutil.disk_usage(folder).free
     seen = f"{free / 2**30:.1f} GiB free in {folder}"

@@ -1,5 +1,7 @@
-"""Times of an absent board: counted instructions through the pipeline model, and the
-cost model of the Edge TPU.
+"""Estimates the times of a board that is not there.
+
+The C is timed by counted instructions through the pipeline model, segments on the Edge
+TPU by its cost model.
 """
 
 from __future__ import annotations
@@ -16,91 +18,112 @@ COST_MODEL = "cost model"
 """The backend of a segment that is estimated as if it ran on an Edge TPU."""
 
 BARRIER_US = 2.0
-"""What sharing an op among threads costs: from its end on one core until the next op
-can begin on all.
+"""Cost of sharing an op among threads: the time from its end on one core until the next
+op can begin on all cores, us.
 """
 
-STRANGE = 0.01
-"""Share of instructions without a time of their own in the model that goes without
-saying.
-"""
+MAX_UNKNOWN = 0.01
+"""Share of instructions without a time in the model that is not mentioned."""
 
 Timed = Callable[[list[Place]], OpEstimate]
 
 
 def backend(s: SegmentInfo) -> str:
-    """What an estimate of a segment is of: the Edge TPU, or its C."""
+    """Return the backend that an estimate of a segment is for."""
     return COST_MODEL if s.place == "edgetpu" and s.est_ms is not None else "c"
 
 
 def estimated(
     bundle: Bundle, board: Board, counts: Counts | None
 ) -> tuple[tuple[SegmentEstimate, ...], float]:
-    """Each segment, and the ms between them. counts: of one profiled inference, None
-    where nothing was counted.
+    """Return the estimate of each segment, and the time between segments, ms.
+
+    `counts` has the instructions of a profiled inference; None if none were counted.
     """
     timed = _timer(board, counts) if counts else None
-    segments = tuple(
-        _segment(i, s, counts, timed) for i, s in enumerate(bundle.manifest.segments)
-    )
-    return segments, timed([(-1, -1)]).ms if timed else 0.0
+    segments = []
+    for i, segment in enumerate(bundle.manifest.segments):
+        segments.append(_segment(i, segment, counts, timed))
+
+    # Code outside of all segments has this place.
+    between_ms = timed([(-1, -1)]).ms if timed else 0.0
+    return tuple(segments), between_ms
 
 
 def _segment(
     index: int, s: SegmentInfo, counts: Counts | None, timed: Timed | None
 ) -> SegmentEstimate:
+    """Return the estimate of a segment and its ops."""
     if backend(s) == COST_MODEL:
         return SegmentEstimate(s.est_ms, "est. by the cost model of the Edge TPU")
     if counts is None or timed is None:
         return SegmentEstimate(None, "not counted")
     shared = counts.parts[-1] if counts.parts else {}
-    ops = sorted(
-        {op for segment, op in (*counts.inferences[-1], *shared) if segment == index}
-    )
-    whole = timed([(index, op) for op in ops])
+    ops = set()
+    for segment, op in (*counts.inferences[-1], *shared):
+        if segment == index:
+            ops.add(op)
+    whole = timed([(index, op) for op in sorted(ops)])
+
     # The place after the last op is the segment's own code again.
-    each = tuple(timed([(index, op)]) for op in range(max(ops, default=0)))
+    op_estimates = []
+    for op in range(max(ops, default=0)):
+        op_estimates.append(timed([(index, op)]))
     twin = " of its C twin" if s.place == "edgetpu" else ""
-    return SegmentEstimate(whole.ms, f"est. from {whole.how}{twin}", each)
+    how = f"est. from {whole.how}{twin}"
+    return SegmentEstimate(whole.ms, how, tuple(op_estimates))
 
 
 def _timer(board: Board, counts: Counts) -> Timed:
-    """By the pipeline model, or where there is none for this code by the board's
-    instructions per cycle.
+    """Return a function that estimates the time of some places of the program.
+
+    It uses the pipeline model, or the board's instructions per cycle if there is no
+    model for this code.
     """
-    if counts.target != "aarch64" or not board.core:
+    if counts.target == "aarch64" and board.core:
+        return _timer_by_model(board, board.core, counts)
 
-        def by_rate(places: list[Place]) -> OpEstimate:
-            n = sum(map(counts.instructions, places))
-            return OpEstimate(
-                n / (board.ipc * board.clock_ghz * 1e6),
-                f"{n:,} instructions at {board.ipc:g} a cycle",
-            )
+    def by_rate(places: list[Place]) -> OpEstimate:
+        instructions = sum(map(counts.instructions, places))
+        per_ms = board.ipc * board.clock_ghz * 1e6
+        how = f"{instructions:,} instructions at {board.ipc:g} a cycle"
+        return OpEstimate(instructions / per_ms, how)
 
-        return by_rate
-    found = estimate(counts, board.core, board.caches)
-    shared = estimate_parts(counts, board.core, board.caches)
-    barrier = BARRIER_US * 1e3 * board.clock_ghz
+    return by_rate
+
+
+def _timer_by_model(board: Board, core: str, counts: Counts) -> Timed:
+    """Return a function that estimates times by the pipeline model of a core."""
+    estimates = estimate(counts, core, board.caches)
+    shared = estimate_parts(counts, core, board.caches)
+    barrier_cycles = BARRIER_US * 1e3 * board.clock_ghz
 
     def by_model(places: list[Place]) -> OpEstimate:
-        every = [
-            *(found[p] for p in places if p in found),
-            *(e for p in places for e in shared.get(p, ())),
-        ]
-        e = sum(every, Estimate(0, 0.0, 0.0, 0.0, 0))
-        cycles = sum(found[p].cycles for p in places if p in found)
-        cycles += sum(slowest(shared[p]) + barrier for p in places if p in shared)
-        how = f"{e.instructions:,} instructions, {cycles:,.0f} cycles of a {board.core}"
-        if e.unknown > STRANGE * e.instructions:
-            how += f", {e.unknown / e.instructions:.0%} of them unknown to its model"
+        parts = [estimates[place] for place in places if place in estimates]
+        cycles = sum(part.cycles for part in parts)
+        shared_cycles = 0.0
+        for place in places:
+            if place in shared:
+                parts += shared[place]
+                shared_cycles += slowest(shared[place]) + barrier_cycles
+        cycles += shared_cycles
+
+        total = sum(parts, Estimate(0, 0.0, 0.0, 0.0, 0))
+        how = f"{total.instructions:,} instructions, {cycles:,.0f} cycles of a {core}"
+        if total.unknown > MAX_UNKNOWN * total.instructions:
+            share = total.unknown / total.instructions
+            how += f", {share:.0%} of them unknown to its model"
         return OpEstimate(cycles / (board.clock_ghz * 1e6), how)
 
     return by_model
 
 
 def slowest(parts: Sequence[Estimate]) -> float:
-    """Cycles until all parts of an op are done, each on a core of its own: those of the
-    slowest, or those in which the memory brings what they all want, one line after the
-    other.
+    """Return the cycles until all parts of an op are done, each on a core of its own.
+
+    They are those of the slowest part, or the time in which the memory, which is shared
+    by the cores, brings the cache lines of all parts one after the other.
     """
-    return max(max(e.cycles for e in parts), sum(e.bus for e in parts))
+    most_cycles = max(part.cycles for part in parts)
+    bus_cycles = sum(part.bus for part in parts)
+    return max(most_cycles, bus_cycles)

@@ -1,4 +1,4 @@
-"""flash, rollback and status on one device or on many side by side."""
+"""Flashes devices, rolls them back and reads their status, many in parallel."""
 
 from __future__ import annotations
 
@@ -23,18 +23,32 @@ from edgec_devices.transfer import Assembly, Sending, send
 from edgec_devices.wheel import Wheel
 
 ATTEMPTS = 3
-SIDE_BY_SIDE = 16
+"""Attempts of a flash whose link is lost; each goes on from the last good byte."""
+MAX_PARALLEL = 16
+"""Devices that are flashed at the same time."""
 CHECK_RUNS = 50
+"""Inferences of a health check."""
 CHECK_S = 300.0
-SERVICE_S = 300.0  # stopping a service may take systemd 90 s
+"""Limit of a run on a device, s."""
+SERVICE_S = 300.0
+"""Limit of a switch, s: stopping a service may take systemd 90 s."""
+STATUS_S = 300.0
+"""Limit of a status, s."""
 METRICS = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 HEALTH = Vocabulary({metric: Kind("ms") for metric in METRICS}, "--health", "p95<=40ms")
 
 
 @dataclass(frozen=True)
 class FlashOutcome:
-    """What came of it on one device.  error: None where all went well.  sent: bytes.
-    seconds: of a flash, in all.
+    """The outcome on one device.
+
+    Attributes:
+        url: URL of the device
+        what: the outcome in words
+        error: the error, or None
+        sent: bytes on the line
+        seconds: duration of a flash, s
+        facts: answers of the device to a status
     """
 
     url: str
@@ -46,7 +60,7 @@ class FlashOutcome:
 
     @property
     def ok(self) -> bool:
-        """All went well."""
+        """Return whether there was no error."""
         return self.error is None
 
 
@@ -62,27 +76,36 @@ def flash(
     timeout: float = TIMEOUT_S,
     downgrade: bool = False,
 ) -> tuple[FlashOutcome, ...]:
-    """Puts a bundle on devices and makes it the active one; an outcome each, in order.
+    """Put a bundle on devices as the active one; returns an outcome for each, in order.
 
-    health: what latencies of the new program must keep on the device before it gets a
-    slot, for example "p95<=40ms"; otherwise both slots stay as they are.  report:
-    called as bytes arrive.  service: systemd runs the active slot from then on; a
-    device that has none is left as it is.  wheels: the runtime goes there too, and
-    these; a name is that of a project of the package index.  timeout: seconds for which
-    nothing may move on the way.  downgrade: a signed bundle may be older than what a
-    device had.  Raises BundleError or InputError for what is wrong before any device is
-    touched; what a device refuses is in its outcome.
+    Raises BundleError or InputError for errors before any device is touched; errors of
+    a device are in its outcome.
+
+    Args:
+        bundle: the bundle
+        urls: the devices
+        health: a requirement on the latency of the new program on the device, for
+            example "p95<=40ms"; if it is missed, both slots stay as they are
+        app: the application on the device; the model's name by default
+        report: called with the progress of each device
+        ask: whether a password may be asked
+        service: whether systemd runs the active slot from then on; a device without
+            systemd is left as it is
+        wheels: wheels for the device beside the runtime, as files or names of projects
+            of the package index; None for no runtime
+        timeout: time without progress after which a device is given up, s
+        downgrade: whether a signed bundle may be older than the device's
     """
     recipe = Assembly.of(bundle, app)
     budget = HEALTH.parse(health) if health is not None else None
 
-    def one(url: str) -> FlashOutcome:
-        begun = time.monotonic()
+    def flash_device(url: str) -> FlashOutcome:
+        start = time.monotonic()
         for attempt in range(ATTEMPTS):
             report(url, Sending(step="connecting"))
             try:
                 with Connection(stream_for(url, ask, timeout)) as connection:
-                    done = flash_one(
+                    outcome = flash_one(
                         connection,
                         recipe,
                         budget,
@@ -91,14 +114,14 @@ def flash(
                         wheels,
                         downgrade,
                     )
-                return replace(done, seconds=time.monotonic() - begun)
+                return replace(outcome, seconds=time.monotonic() - start)
             except LinkLost:
                 if attempt + 1 == ATTEMPTS:
                     raise
                 time.sleep(1.0)
         raise AssertionError("not reached")
 
-    return each(urls, one)
+    return each(urls, flash_device)
 
 
 def flash_one(
@@ -110,7 +133,7 @@ def flash_one(
     wheels: Sequence[Wheel | str] | None = None,
     downgrade: bool = False,
 ) -> FlashOutcome:
-    """The same on one connection.  Raises what goes wrong, with the old slot active."""
+    """Flash over one connection, see `flash`; after an error the old slot is active."""
     url = connection.stream.url
     if service:
         connection.ask("service", answers.Done, app=recipe.app, check=True)
@@ -154,11 +177,10 @@ def flash_one(
 
 
 def _start(connection: Connection, app: str) -> str:
-    """Has systemd run the active slot; what to say of it."""
+    """Make systemd run the active slot; returns a text for the outcome."""
     done, _ = connection.ask("service", answers.Serving, limit=SERVICE_S, app=app)
-    if done.lingers:
-        ends = ""
-    else:
+    ends = ""
+    if not done.lingers:
         ends = (
             "; it ends when its user logs out: sudo loginctl enable-linger $USER "
             "on "
@@ -168,7 +190,7 @@ def _start(connection: Connection, app: str) -> str:
 
 
 def _service_trouble(done: answers.Switched) -> str:
-    """Of the answer to a switch: the application's service was to be restarted."""
+    """Return a remark if the application's service was not restarted, or ""."""
     if done.service:
         return f"; its service still runs the other version: {done.service}"
     return ""
@@ -177,14 +199,15 @@ def _service_trouble(done: answers.Switched) -> str:
 def latency(
     connection: Connection, app: str, slot: str, runs: int = CHECK_RUNS
 ) -> Summary:
-    """Of the program of a slot, in ms, on the device.
+    """Measure the latency of a slot's program on the device, ms.
 
-    Raises DeviceError when it fails.
+    Raises DeviceError if it fails.
     """
     report = execute(connection, app, slot, ("--runs", str(runs))).report
     try:
-        found = msgspec.convert(report, Latencies)
-        return Summary.of([ns / 1e6 for ns in found.total[found.warmup :]])
+        latencies = msgspec.convert(report, Latencies)
+        steady = latencies.total[latencies.warmup :]
+        return Summary.of([ns / 1e6 for ns in steady])
     except ValueError as e:
         raise DeviceError(
             f"the program's report has no latencies: {e}", at=connection.stream.url
@@ -193,8 +216,12 @@ def latency(
 
 @dataclass(frozen=True)
 class DeviceRun:
-    """report: the program's --json.  outputs: .npy files.  vitals: as device_end.vitals
-    has them, if asked for.
+    """The result of a program on a device.
+
+    Attributes:
+        report: the program's --json
+        outputs: the outputs as .npy files
+        vitals: vitals of device_end.vitals, if they were requested
     """
 
     report: dict[str, Any]
@@ -212,11 +239,17 @@ def execute(
     session: bool = False,
     watch: bool = False,
 ) -> DeviceRun:
-    """Runs a slot's program (csrc/main.c).  options: how it is timed.  inputs: .npy
-    files.  outputs: how many.
+    """Run the program of a slot (csrc/main.c) on a device.
 
-    session: with the runtime that the device has, which uses the Edge TPU, instead.
-    watch: read the vitals meanwhile.
+    Args:
+        connection: connection to the device
+        app: the application
+        slot: the slot
+        options: options of the program
+        inputs: the inputs as .npy files
+        outputs: number of outputs
+        session: whether the device's runtime runs it, which uses the Edge TPU
+        watch: whether vitals are read during the run
     """
     ran, blob = connection.ask(
         "run",
@@ -236,15 +269,12 @@ def execute(
     report = program_report(
         ran.status, ran.report, ran.error_output, connection.stream.url
     )
-    if (
-        sum(ran.outputs) != len(blob)
-        or min(ran.outputs, default=0) < 0
-        or len(ran.outputs) != outputs
-    ):
+    sizes = ran.outputs
+    if sum(sizes) != len(blob) or min(sizes, default=0) < 0 or len(sizes) != outputs:
         what = f"the device sent other outputs than it says: {len(blob)} bytes"
         raise DeviceError(what, at=connection.stream.url, hint="try again")
     files = []
-    for size in ran.outputs:
+    for size in sizes:
         files.append(blob[:size])
         blob = blob[size:]
     return DeviceRun(report, tuple(files), ran.vitals)
@@ -256,48 +286,46 @@ def rollback(
     ask: bool = False,
     timeout: float = TIMEOUT_S,
 ) -> tuple[FlashOutcome, ...]:
-    """Goes back to the earlier version.  app: needed where a device has several."""
+    """Go back to the earlier version of an application.
 
-    def one(url: str) -> FlashOutcome:
+    `app` is needed for a device with several applications.
+    """
+
+    def roll_back(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             name = app or _only_app(connection)
             done, _ = connection.ask(
                 "rollback", answers.Switched, limit=SERVICE_S, app=name
             )
-            return FlashOutcome(
-                url, f"{name} is back on slot {done.active}{_service_trouble(done)}"
-            )
+            what = f"{name} is back on slot {done.active}{_service_trouble(done)}"
+            return FlashOutcome(url, what)
 
-    return each(urls, one)
+    return each(urls, roll_back)
 
 
 def status(
     urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S
 ) -> tuple[FlashOutcome, ...]:
-    """What each device is and has: facts are those of the requests info and status."""
+    """Ask each device for its facts, by the requests info and status."""
 
-    def one(url: str) -> FlashOutcome:
+    def read_status(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             info, _ = connection.ask("info", answers.Info)
-            there, _ = connection.ask("status", answers.StatusAnswer, limit=300.0)
-            facts = {**msgspec.to_builtins(info), **msgspec.to_builtins(there)}
-            return FlashOutcome(
-                url, f"{info.board or info.target}, {info.os}", facts=facts
-            )
+            apps, _ = connection.ask("status", answers.StatusAnswer, limit=STATUS_S)
+            facts = {**msgspec.to_builtins(info), **msgspec.to_builtins(apps)}
+            what = f"{info.board or info.target}, {info.os}"
+            return FlashOutcome(url, what, facts=facts)
 
-    return each(urls, one)
+    return each(urls, read_status)
 
 
 def _only_app(connection: Connection) -> str:
-    apps = [
-        a.app
-        for a in connection.ask("status", answers.StatusAnswer, limit=300.0)[0].apps
-    ]
+    """Return the application of a device; raises InputError unless it has just one."""
+    status, _ = connection.ask("status", answers.StatusAnswer, limit=STATUS_S)
+    apps = [facts.app for facts in status.apps]
     if len(apps) != 1:
-        what = (
-            f"the device has {len(apps)} "
-            f"applications{': ' if apps else ''}{', '.join(apps)}"
-        )
+        names = f": {', '.join(apps)}" if apps else ""
+        what = f"the device has {len(apps)} applications{names}"
         hint = "say which with --app" if apps else "edgec flash puts one there"
         raise InputError(what, at=connection.stream.url, hint=hint)
     return apps[0]
@@ -306,15 +334,17 @@ def _only_app(connection: Connection) -> str:
 def each(
     urls: Sequence[str], one: Callable[[str], FlashOutcome]
 ) -> tuple[FlashOutcome, ...]:
-    """Side by side; an error of one device is its outcome, so the others go on."""
-    twice = {u for u in urls if urls.count(u) > 1}
-    if twice or not urls:
-        if twice:
-            what = f"{', '.join(sorted(twice))} is given twice"
-        else:
-            what = "no device is given"
+    """Call `one` for all devices in parallel.
+
+    An error of one device is its outcome, so that the others go on.
+    """
+    twice = {url for url in urls if urls.count(url) > 1}
+    if twice:
+        what = f"{', '.join(sorted(twice))} is given twice"
         raise InputError(what, hint="name each device once")
-    # so that a mistyped URL is found before the first flash
+    if not urls:
+        raise InputError("no device is given", hint="name each device once")
+    # A mistyped URL is an error before the first flash.
     streams: list[ByteStream] = [stream_for(url) for url in urls]
     del streams
 
@@ -324,5 +354,5 @@ def each(
         except EdgecError as e:
             return FlashOutcome(url, e.what, e)
 
-    with ThreadPoolExecutor(min(SIDE_BY_SIDE, len(urls))) as pool:
+    with ThreadPoolExecutor(min(MAX_PARALLEL, len(urls))) as pool:
         return tuple(pool.map(safe, urls))

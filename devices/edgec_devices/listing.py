@@ -1,6 +1,4 @@
-"""What bundles could be put on or run on from here: serial ports, hosts of edgec.toml,
-boards to emulate, Edge TPUs.
-"""
+"""Lists the devices within reach: ports, hosts, boards to emulate and Edge TPUs."""
 
 from __future__ import annotations
 
@@ -19,13 +17,18 @@ from edgec_devices.doctor import edgetpus
 from edgec_devices.flash import status
 from edgec_devices.there import CONFIG, configured, listed, machines
 
-ASK_S = 10.0  # a list is not worth waiting for longer
+ASK_S = 10.0
+"""Time for a device's answer, s: nobody waits longer for a list."""
 
 
 @dataclass(frozen=True)
 class ListedDevice:
-    """url: as --on takes it, or "" for what has none.  answers: None where it was not
-    asked.
+    """A device of the list.
+
+    Attributes:
+        url: the value of --on, or "" for a device without a URL
+        what: description of the device
+        answers: its answer; None if it was not asked
     """
 
     url: str
@@ -34,23 +37,22 @@ class ListedDevice:
 
 
 def resolve(name: str, folder: Path) -> str:
-    """The URL of a device that is given by its name in [devices] of edgec.toml, or by
-    its URL.  A name comes first.
+    """Return the URL of a device from its name in edgec.toml, or from its URL.
 
-    Raises InputError for what is neither, and for a URL that its link does not take; no
-    device is asked.
+    A name in [devices] comes first. No device is asked. Raises InputError for other
+    texts, and for a URL that its link does not accept.
     """
     known = configured(folder)
-    url = known.get(name.strip(), name.strip())
+    stripped = name.strip()
+    url = known.get(stripped, stripped)
     try:
-        _, module, rest = link_module(url)
-        module.open_device(rest)
+        _, module, address = link_module(url)
+        module.open_device(address)
     except InputError as e:
-        if name.strip() in known:
+        if stripped in known:
             what = e.what if url in e.what else f'"{url}": {e.what}'
-            raise InputError(
-                what, at=f"{folder / CONFIG}, [devices] {name.strip()}", hint=e.hint
-            ) from e
+            at = f"{folder / CONFIG}, [devices] {stripped}"
+            raise InputError(what, at=at, hint=e.hint) from e
         meant = did_you_mean(name, known)
         what = f'"{name}" is no device{meant}' if meant else e.what
         raise InputError(what, at=e.at, hint=f"{e.hint}; {listed(folder)}") from e
@@ -58,62 +60,69 @@ def resolve(name: str, folder: Path) -> str:
 
 
 def listing(folder: Path, probe: bool = False) -> tuple[ListedDevice, ...]:
-    """Everything.
+    """Return all devices; hosts of edgec.toml are asked whether they answer.
 
-    Hosts of edgec.toml are asked whether they answer.
-
-    probe: serial ports too.  They are not asked by default: what hangs on a port may be
-    no console, and typing into it does something there.
+    With `probe`, serial ports are asked too. They are not asked by default: a device at
+    a port may be no console, and typing may have an effect there.
     """
     hosts = [ListedDevice(url, name) for name, url in configured(folder).items()]
-    ports = [
-        ListedDevice(
-            f"serial://{p.device}",
-            ", ".join(s for s in (p.description, p.manufacturer) if s and s != "n/a")
-            or "port",
-        )
-        for p in sorted(comports(), key=lambda p: str(p.device))
-    ]
-    hosts = _asked(hosts)
-    ports = _asked(ports) if probe else ports
-    emulated = [
-        ListedDevice(f"emulated:{b}", Board.load(b).model)
-        for b in boards()
-        if b != "host"
-    ]
+    ports = _ports()
+    answered_hosts = _asked(hosts)
+    if probe:
+        ports = _asked(ports)
     sticks = [ListedDevice("", f"Coral Edge TPU {where}") for where in edgetpus()]
     return (
         ListedDevice("local:", "this machine"),
-        *hosts,
+        *answered_hosts,
         *_machines(),
         *ports,
-        *emulated,
+        *_emulated(),
         *sticks,
     )
 
 
+def _ports() -> list[ListedDevice]:
+    """Return the serial ports of this machine."""
+    ports = []
+    for port in sorted(comports(), key=lambda port: str(port.device)):
+        texts = []
+        for text in (port.description, port.manufacturer):
+            if text and text != "n/a":
+                texts.append(text)
+        what = ", ".join(texts) or "port"
+        ports.append(ListedDevice(f"serial://{port.device}", what))
+    return ports
+
+
+def _emulated() -> list[ListedDevice]:
+    """Return the boards that can be emulated."""
+    names = [name for name in boards() if name != "host"]
+    return [ListedDevice(f"emulated:{name}", Board.load(name).model) for name in names]
+
+
 def _machines() -> list[ListedDevice]:
-    """Whole emulated machines that are on, by each way to them."""
-    found = []
+    """Return the whole emulated machines that are on, by each way to them."""
+    devices = []
     for machine in machines():
         model = f"{machine.facts()['model']}, a whole emulated machine, on"
-        found += [
-            ListedDevice(machine.ssh_url, model),
-            ListedDevice(machine.serial_url, f"the serial console of {machine.alias}"),
-        ]
-    return found
+        devices.append(ListedDevice(machine.ssh_url, model))
+        console = f"the serial console of {machine.alias}"
+        devices.append(ListedDevice(machine.serial_url, console))
+    return devices
 
 
-def _asked(found: Sequence[ListedDevice]) -> list[ListedDevice]:
-    if not found:
+def _asked(devices: Sequence[ListedDevice]) -> list[ListedDevice]:
+    """Return the devices with their answers; all are asked at once."""
+    if not devices:
         return []
 
-    def ask(f: ListedDevice) -> ListedDevice:
+    def ask(device: ListedDevice) -> ListedDevice:
         try:
-            outcome = status([f.url], timeout=ASK_S)[0]
+            outcome = status([device.url], timeout=ASK_S)[0]
         except EdgecError as e:
-            return replace(f, answers=f"no: {e.what}")
-        return replace(f, answers=outcome.what if outcome.ok else f"no: {outcome.what}")
+            return replace(device, answers=f"no: {e.what}")
+        answer = outcome.what if outcome.ok else f"no: {outcome.what}"
+        return replace(device, answers=answer)
 
-    with ThreadPoolExecutor(len(found)) as pool:
-        return list(pool.map(ask, found))
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(ask, devices))

@@ -1,11 +1,13 @@
-"""Packages of a bundle for fleets: a Debian package, or the same tree as a .tar.gz with
-install.sh (docs/packages.md).
+"""Packages a bundle for fleets, as a Debian package or as a .tar.gz with install.sh.
 
-/usr/lib/edgec/<app>/model.edgec            what this architecture needs of the bundle
-/usr/lib/edgec/<app>/main                   the bundle's program, and weights.bin, which
-it reads /usr/lib/edgec/<app>/python/edgec_runtime/  the runtime; each application has
-its own, so two never collide /usr/lib/systemd/system/edgec-<app>.service
-/etc/default/edgec-<app>                    COMMAND: what the service runs
+Both have the same tree (docs/packages.md):
+
+    /usr/lib/edgec/<app>/model.edgec            the bundle's files for this architecture
+    /usr/lib/edgec/<app>/main                   the program; weights.bin beside it
+    /usr/lib/edgec/<app>/python/edgec_runtime/  the runtime, one for each application,
+                                                so that two never collide
+    /usr/lib/systemd/system/edgec-<app>.service
+    /etc/default/edgec-<app>                    COMMAND: the command of the service
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ ARCHITECTURES = {
 MAINTAINER = "edgec <edgec@localhost>"
 _VERSION = re.compile(r"(\d+:)?\d[A-Za-z0-9.+~-]*")
 _MAINTAINER = re.compile(r"[^<>\n]+ <[^<>\s@]+@[^<>\s@]+>")
-# A user of its own without rights, who may use camera and Edge TPU;
-# /var/lib/edgec-<app> is its to write to.
+# The service has a user of its own, who may use the camera and the Edge TPU, and write
+# to /var/lib/edgec-<app>.
 _EXTRA = """DynamicUser=yes
 SupplementaryGroups=video plugdev
 StateDirectory={name}
@@ -47,7 +49,7 @@ Environment=PYTHONPATH={folder}/python
 
 @dataclass(frozen=True)
 class Package:
-    """A package, not yet written.  name: edgec-<app>."""
+    """A package that is not written yet; its name is edgec-<app>."""
 
     name: str
     version: str
@@ -57,15 +59,15 @@ class Package:
 
     @property
     def file_name(self) -> str:
-        """As Debian calls them."""
-        # an epoch ("1:2.0") is part of the version, and not of the file's name
+        """Return the name of the file by Debian's rules."""
+        # An epoch ("1:2.0") is part of the version, but not of the file's name.
         version = self.version.partition(":")[2] or self.version
         return f"{self.name}_{version}_{self.architecture}{self.suffix}"
 
 
 @dataclass(frozen=True)
 class _Content:
-    """What both formats are made of.  files: by path without the leading /."""
+    """The content of both formats; `files` is by path without the leading /."""
 
     name: str
     version: str
@@ -83,12 +85,16 @@ def package(
     version: str | None = None,
     maintainer: str = MAINTAINER,
 ) -> Package:
-    """A package of a bundle.
+    """Return a package of a bundle; raises BundleError or InputError.
 
-    arch: "arm64", "armhf" or "amd64"; needed where the bundle has programs for several.
-    app: default is the model's name.  version: Debian's; default is edgec's and the
-    bundle's hash, which does not tell newer from older. Raises BundleError or
-    InputError.
+    Args:
+        bundle: the bundle
+        format: "deb" or "tar"
+        arch: "arm64", "armhf" or "amd64"; needed if the bundle has several programs
+        app: name of the application; the model's name by default
+        version: Debian's version; by default edgec's version and the bundle's hash,
+            which does not tell newer from older
+        maintainer: maintainer of the package
     """
     if format not in FORMATS:
         raise InputError(
@@ -111,14 +117,15 @@ def package(
 
 
 def write(made: Package, output: Path | None = None) -> Path:
-    """Writes it, whole or not at all.  output: a file or a folder; default is its own
-    name, here.
+    """Write a package, whole or not at all.
+
+    `output` is a file or a folder; by default it is the package's file name here.
     """
     path = output or Path(made.file_name)
     path = path / made.file_name if path.is_dir() else path
     try:
-        with whole(path) as aside:
-            aside.write_bytes(made.data)
+        with whole(path) as temporary:
+            temporary.write_bytes(made.data)
     except OSError as e:
         raise InputError(
             f"cannot write {path}: {e.strerror}", hint="check the folder and -o"
@@ -127,13 +134,15 @@ def write(made: Package, output: Path | None = None) -> Path:
 
 
 def package_name(app: str) -> str:
-    """edgec-<app>, in the letters that Debian allows."""
-    return f"edgec-{re.sub(r'[^a-z0-9.]+', '-', app.lower()).strip('-.') or 'model'}"
+    """Return edgec-<app> in the letters that Debian allows."""
+    allowed = re.sub(r"[^a-z0-9.]+", "-", app.lower()).strip("-.")
+    return f"edgec-{allowed or 'model'}"
 
 
 def _content(
     bundle: Bundle, arch: str | None, app: str | None, version: str | None
 ) -> _Content:
+    """Return the files of a package and the facts for its control file."""
     m = bundle.manifest
     name = package_name(app or app_name(m.name))
     version = version or f"{m.edgec}+{bundle.sha256[:8]}"
@@ -165,6 +174,7 @@ def _content(
         f"usr/share/doc/{name}/copyright": File(_COPYRIGHT.encode()),
         **_runtime(f"{folder}/python"),
     }
+    # The program without Python neither uses the Edge TPU nor prepares images.
     uses_tpu = any(s.edgetpu for s in m.segments)
     prepares = any(not p.assumed for p in m.preprocess.values())
     if target in m.weights:
@@ -175,13 +185,13 @@ def _content(
 
 
 def _architecture(bundle: Bundle, arch: str | None) -> str:
-    inside = {t for t, path in bundle.manifest.programs.items() if path in bundle.names}
-    there = [a for a, target in ARCHITECTURES.items() if target in inside]
-    if arch is None and len(there) == 1:
-        return there[0]
-    if arch is None and there:
+    """Return the architecture to package; raises an error if it is none or unclear."""
+    available = _architectures(bundle)
+    if arch is None and len(available) == 1:
+        return available[0]
+    if arch is None and available:
         raise InputError(
-            f"the bundle has programs for {', '.join(there)}",
+            f"the bundle has programs for {', '.join(available)}",
             hint="say for which with --arch",
         )
     if arch is not None and arch not in ARCHITECTURES:
@@ -189,10 +199,10 @@ def _architecture(bundle: Bundle, arch: str | None) -> str:
             f'"{arch}" is no architecture of Debian',
             hint=f"use {', '.join(ARCHITECTURES)}",
         )
-    if arch is None or arch not in there:
+    if arch is None or arch not in available:
         what = (
             f"the bundle has no program for {arch or 'any board'}; "
-            f"it has {', '.join(there) or 'none'}"
+            f"it has {', '.join(available) or 'none'}"
         )
         raise BundleError(
             what, at=str(bundle.path), hint="compile it with the --target of the board"
@@ -200,33 +210,50 @@ def _architecture(bundle: Bundle, arch: str | None) -> str:
     return arch
 
 
+def _architectures(bundle: Bundle) -> list[str]:
+    """Return the architectures that a bundle has programs for."""
+    architectures = []
+    for architecture, target in ARCHITECTURES.items():
+        if bundle.manifest.programs.get(target) in bundle.names:
+            architectures.append(architecture)
+    return architectures
+
+
 def _reduced(bundle: Bundle, target: str) -> bytes:
-    """The bundle without sources, reports, programs (that is beside it), and code for
-    other machines.
+    """Return the bundle without sources, reports and code for other machines.
+
+    Its programs are left out too: the package has the program beside the bundle.
     """
     m = bundle.manifest
-    wanted = {path for s in m.segments for path in (s.tflite, s.edgetpu) if path}
-    wanted |= {paths[target] for paths in (m.libraries, m.weights) if target in paths}
+    paths = set()
+    for segment in m.segments:
+        paths |= {path for path in (segment.tflite, segment.edgetpu) if path}
     manifest: dict[str, Any] = bundle.manifest_fields()
     manifest["programs"] = {}
-    manifest["libraries"] = {t: p for t, p in m.libraries.items() if t == target}
-    manifest["weights"] = {t: p for t, p in m.weights.items() if t == target}
+    for field, files in (("libraries", m.libraries), ("weights", m.weights)):
+        manifest[field] = {}
+        if target in files:
+            manifest[field][target] = files[target]
+            paths.add(files[target])
+
     with temporary_folder("package") as folder:
-        path = folder / "model.edgec"
-        write_bundle(path, manifest, {n: bundle.read(n) for n in wanted})
-        return path.read_bytes()
+        file = folder / "model.edgec"
+        write_bundle(file, manifest, {path: bundle.read(path) for path in paths})
+        return file.read_bytes()
 
 
 def _runtime(folder: str) -> dict[str, File]:
+    """Return the files of the runtime, by path."""
     source = Path(edgec_runtime.__file__).parent
-    paths = runtime_sources(source)
-    return {
-        f"{folder}/edgec_runtime/{p.relative_to(source)}": File(p.read_bytes())
-        for p in paths
-    }
+    files = {}
+    for path in runtime_sources(source):
+        name = f"{folder}/edgec_runtime/{path.relative_to(source)}"
+        files[name] = File(path.read_bytes())
+    return files
 
 
 def _settings(name: str, folder: str) -> str:
+    """Return the text of /etc/default/edgec-<app>."""
     return f"""# What {unit_name(name[6:])} runs: one command, as a shell reads it.
 # Started again when it fails.
 # Its folder is /{folder}; the bundle is $EDGEC_BUNDLE; `import edgec_runtime` works in
@@ -237,6 +264,7 @@ def _settings(name: str, folder: str) -> str:
 
 
 def _deb(c: _Content, maintainer: str) -> bytes:
+    """Return the Debian package."""
     python = "python3 (>= 3.9), python3-numpy"
     control = {
         "Package": c.name,
@@ -251,25 +279,26 @@ def _deb(c: _Content, maintainer: str) -> bytes:
         f" What the service runs is set in /etc/default/{c.name}.",
     }
     unit = unit_name(c.name[6:])
-    scripts = {
-        name: _SCRIPT + text.replace("@UNIT@", unit) for name, text in _SCRIPTS.items()
-    }
+    scripts = {}
+    for name, text in _SCRIPTS.items():
+        scripts[name] = _SCRIPT + text.replace("@UNIT@", unit)
     return deb(control, scripts, c.files)
 
 
 def _tar(c: _Content) -> bytes:
-    unit = unit_name(c.name[6:])
-    lines = [
-        f"put {file.mode:o} {name}{' keep' if file.conffile else ''}\n"
-        for name, file in sorted(c.files.items())
-    ]
-    script = _INSTALL.replace("@UNIT@", unit).replace(
-        "@FILES@", "".join(lines).rstrip()
-    )
-    files = {f"root/{name}": file for name, file in c.files.items()}
-    return tar_gz(
-        {"install.sh": File(script.encode(), 0o755), **files}, f"{c.name}-{c.version}"
-    )
+    """Return the .tar.gz with install.sh."""
+    lines = []
+    for name, file in sorted(c.files.items()):
+        # Settings that are there already stay as they are.
+        keep = " keep" if file.conffile else ""
+        lines.append(f"put {file.mode:o} {name}{keep}")
+    script = _INSTALL.replace("@UNIT@", unit_name(c.name[6:]))
+    script = script.replace("@FILES@", "\n".join(lines))
+
+    files = {"install.sh": File(script.encode(), 0o755)}
+    for name, file in c.files.items():
+        files[f"root/{name}"] = file
+    return tar_gz(files, f"{c.name}-{c.version}")
 
 
 _SCRIPT = "#!/bin/sh\nset -e\n"

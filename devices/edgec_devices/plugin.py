@@ -1,4 +1,4 @@
-"""Builds csrc/block_count.c, the plugin for QEMU, once per compiler and source."""
+"""Builds csrc/block_count.c, the plugin for QEMU, once for each source."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
 def host_compilers() -> list[list[str]]:
-    """Commands that compile C for this machine, the quickest first."""
-    found = [[path] for name in ("cc", "gcc", "clang") if (path := shutil.which(name))]
+    """Return commands that compile C for this machine, the fastest first."""
+    commands = []
+    for name in ("cc", "gcc", "clang"):
+        path = shutil.which(name)
+        if path:
+            commands.append([path])
     if importlib.util.find_spec("ziglang"):
-        found.append([sys.executable, "-m", "ziglang", "cc"])
-    return found
+        commands.append([sys.executable, "-m", "ziglang", "cc"])
+    return commands
 
 
 def block_count_plugin() -> Path:
-    """The shared object, built if it is not in the cache yet.
+    """Return the shared object, which is built if it is not in the cache yet.
 
-    Raises ToolError with the compilers' last words.
+    Raises ToolError with the last compiler's message.
     """
-    text = SOURCE.read_bytes()
-    path = (
-        cache_dir(
-            "plugins", hashlib.sha256(text + repr(FLAGS).encode()).hexdigest()[:16]
-        )
-        / "block_count.so"
-    )
+    inputs = SOURCE.read_bytes() + repr(FLAGS).encode()
+    digest = hashlib.sha256(inputs).hexdigest()[:16]
+    path = cache_dir("plugins", digest) / "block_count.so"
     if path.exists():
         return path
-    said = "no C compiler was found"
+    problem = "no C compiler was found"
     for compiler in host_compilers():
         env = {**os.environ}
         env.setdefault("ZIG_GLOBAL_CACHE_DIR", str(cache_dir("zig")))
         # A folder of its own: other threads and processes may be building it too.
         with tempfile.TemporaryDirectory(dir=path.parent) as aside:
             built = Path(aside, path.name)
-            # In a folder that is ours: Python looks for modules where it is started.
-            done = subprocess.run(
+            # In a private folder: Python imports modules from where it is started.
+            result = subprocess.run(
                 [*compiler, *FLAGS, str(SOURCE.absolute()), "-o", str(built)],
                 cwd=aside,
                 env=env,
                 capture_output=True,
                 text=True,
             )
-            if done.returncode == 0:
+            if result.returncode == 0:
                 built.replace(path)
                 return path
-        said = f"{' '.join(compiler)}: {done.stderr.strip()[-200:]}"
+        problem = f"{' '.join(compiler)}: {result.stderr.strip()[-200:]}"
     raise ToolError(
-        f"the plugin for QEMU could not be built ({said})",
+        f"the plugin for QEMU could not be built ({problem})",
         hint="sudo apt-get install gcc",
     )

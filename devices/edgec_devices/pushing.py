@@ -1,5 +1,6 @@
-"""Puts wheels on a device: the slim edgec-runtime, made here, and those that are given,
-for example an interpreter.
+"""Puts wheels on a device: the slim edgec-runtime, built here, and others.
+
+Another wheel is, for example, an interpreter.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import base64
 import hashlib
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import edgec_runtime
@@ -21,10 +22,13 @@ from edgec_devices.transfer import Assembly, send_parts
 from edgec_devices.wheel import Wheel
 
 PYTHON = ">=3.9"
-REQUIRES = "numpy>=1.21"  # as runtime/pyproject.toml says
-_DATE = (1980, 1, 1, 0, 0, 0)
+REQUIRES = "numpy>=1.21"
+"""The requirement of runtime/pyproject.toml."""
+ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+"""The earliest date of a zip file: the same files give the same bytes."""
 ADOPT_S = 300.0
-_SERVING = (
+"""Limit of installing wheels on a device, s."""
+SENT_MODULES = (
     "agent",
     "incoming",
     "packed",
@@ -35,26 +39,24 @@ _SERVING = (
     "wheels",
     "wire",
 )
-"""Of the device end, what a Session never imports: the host sends it with each
+"""Modules of the device end that a Session never imports: the host sends them with each
 connection.
 """
 
 
 def runtime_wheel() -> Wheel:
-    """The slim runtime, of the files that this program uses itself, without what only
-    people read (bare.py).
+    """Build the slim runtime from the files that this program uses itself.
 
-    The same files give the same bytes.
+    It has no docstrings and comments (bare.py). The same files give the same bytes.
     """
     version = edgec_runtime.__version__
     folder = Path(edgec_runtime.__file__).parent
     info = f"edgec_runtime-{version}.dist-info"
-    paths = [
-        p
-        for p in runtime_sources(folder)
-        if p.parent.name != "device_end" or p.stem not in _SERVING
-    ]
-    files = {f"edgec_runtime/{p.relative_to(folder)}": _slim(p) for p in paths}
+    files = {}
+    for path in runtime_sources(folder):
+        if path.parent.name == "device_end" and path.stem in SENT_MODULES:
+            continue
+        files[f"edgec_runtime/{path.relative_to(folder)}"] = _slim(path)
     files["edgec_runtime/py.typed"] = b""
     metadata = (
         "Metadata-Version: 2.1\nName: edgec-runtime\nVersion: "
@@ -66,22 +68,33 @@ def runtime_wheel() -> Wheel:
     files[f"{info}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: edgec\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
-    rows = [
-        f"{name},sha256={_digest(data)},{len(data)}" for name, data in files.items()
-    ]
-    files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+
+    # The record lists itself without a digest, as the wheel format says.
+    rows = []
+    for name, data in files.items():
+        rows.append(f"{name},sha256={_digest(data)},{len(data)}")
+    rows += [f"{info}/RECORD,,", ""]
+    files[f"{info}/RECORD"] = "\n".join(rows).encode()
+    return Wheel(f"edgec_runtime-{version}-py3-none-any.whl", _zip(files))
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    """Return a zip file with nothing in it that depends on this machine."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
         for name, data in files.items():
-            entry = zipfile.ZipInfo(name, _DATE)
+            entry = zipfile.ZipInfo(name, ZIP_DATE)
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
-    return Wheel(f"edgec_runtime-{version}-py3-none-any.whl", made.getvalue())
+    return out.getvalue()
 
 
 def runtime_sources(folder: Path) -> list[Path]:
-    """What of the runtime's folder runs on a device: Python and the webcam's page."""
+    """Return the files of the runtime's folder that run on a device.
+
+    They are Python and the page of the webcam.
+    """
     return sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".html"))
 
 
@@ -92,56 +105,63 @@ def _slim(path: Path) -> bytes:
 
 
 def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    """Return the SHA-256 in the encoding of a wheel's record."""
+    encoded = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+    return encoded.rstrip(b"=").decode()
 
 
 def push(connection: Connection, app: str, wheels: Sequence[Wheel | str]) -> str:
-    """Puts the runtime and these wheels on the device, those that it lacks; it uses
-    them if all work together.
+    """Put the runtime and some wheels on a device, which uses them if they all work.
 
-    What is given by its name comes from the package index, for the device's Python and
-    processor, with what it requires.  The runtime is this edgec's, unless a wheel of it
-    is among them (`edgec sign --runtime`).
+    Only wheels that the device lacks are sent. A wheel given by its name comes from the
+    package index, for the device's Python and processor, with its requirements. The
+    runtime is this edgec's, unless a wheel of it is among `wheels` (`edgec sign
+    --runtime`).
 
-    Returns what to say of it.  Raises InputError for a wheel of another kind of
-    machine, before anything is sent, and what the device says; then it uses what it
-    used before.
+    Returns a message. Raises InputError for a wheel of another kind of machine before
+    anything is sent, and the errors of the device, which then uses its old wheels.
     """
-    info, _ = connection.ask("info", answers.Info)
-    files = [wheel for wheel in wheels if isinstance(wheel, Wheel)]
-    for wheel in files:
-        wheel.fits(info.target, info.python)
-    files += download(
-        [name for name in wheels if isinstance(name, str)], info.target, info.python
-    )
-    if not any(wheel.name.startswith("edgec_runtime-") for wheel in files):
-        files.insert(0, runtime_wheel())
+    files = _complete(connection, wheels)
     recipes = [_recipe(wheel, app) for wheel in files]
-    there, _ = connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)
+    site, _ = connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)
     sent = 0
     for wheel, recipe in zip(files, recipes, strict=True):
-        if recipe.sha256 not in there.wheels:
-            sent += send_parts(connection, recipe)[0]
-            connection.ask(
-                "unpack", answers.Done, wheel.signature, limit=ADOPT_S, app=app
-            )
-    done, _ = connection.ask(
+        if recipe.sha256 in site.wheels:
+            continue
+        sent += send_parts(connection, recipe)[0]
+        connection.ask("unpack", answers.Done, wheel.signature, limit=ADOPT_S, app=app)
+
+    adopted, _ = connection.ask(
         "adopt",
         answers.Adopted,
         limit=ADOPT_S,
         app=app,
-        wheels=[r.sha256 for r in recipes],
+        wheels=[recipe.sha256 for recipe in recipes],
     )
-    return f"runtime {done.runtime}" + ("" if sent else " was there already")
+    message = f"runtime {adopted.runtime}"
+    return message if sent else f"{message} was there already"
+
+
+def _complete(connection: Connection, wheels: Sequence[Wheel | str]) -> list[Wheel]:
+    """Return the wheels with those of the package index and the runtime."""
+    info, _ = connection.ask("info", answers.Info)
+    files = [wheel for wheel in wheels if isinstance(wheel, Wheel)]
+    for wheel in files:
+        wheel.fits(info.target, info.python)
+    names = [wheel for wheel in wheels if isinstance(wheel, str)]
+    files += download(names, info.target, info.python)
+    if not any(wheel.name.startswith("edgec_runtime-") for wheel in files):
+        files.insert(0, runtime_wheel())
+    return files
 
 
 def _recipe(wheel: Wheel, app: str) -> Assembly:
+    """Return a wheel as an assembly of one part."""
     sha256 = hashlib.sha256(wheel.data).hexdigest()
     return Assembly(wheel.data, sha256, ((0, len(wheel.data), sha256),), b"", app)
 
 
 def has_runtime(connection: Connection, app: str) -> bool:
-    """Whether the device can run the application with a Session."""
-    return bool(
-        connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)[0].active
-    )
+    """Return whether the device can run the application with a Session."""
+    site, _ = connection.ask("site", answers.SiteAnswer, limit=ADOPT_S, app=app)
+    return bool(site.active)

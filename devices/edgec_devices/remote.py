@@ -1,4 +1,4 @@
-"""Runs and times bundles on a device behind a stream, with its slots left as they are."""
+"""Runs and times bundles on a device behind a stream, without changing its slots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IDENTITY = ("board", "cpu", "os", "kernel", "target", "emulated")
 
 
 class Remote(Device):
-    """The bundle's program on the device.  open_stream: a new stream to it."""
+    """A device that runs the bundle's program; `open_stream` makes a stream to it."""
 
     def __init__(self, open_stream: Callable[[], ByteStream]) -> None:
         self._open_stream = open_stream
@@ -45,8 +45,9 @@ class Remote(Device):
     def measure(
         self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
-        """Measured on the device; Edge TPU segments run as C unless the device has the
-        runtime.
+        """Measure on the device.
+
+        Segments for the Edge TPU run as C unless the device has the runtime.
         """
         recipe = Assembly.of(bundle.path)
         with self._connect() as connection:
@@ -90,7 +91,7 @@ class Remote(Device):
     def run(
         self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
     ) -> dict[str, Array]:
-        """One inference."""
+        """Run one inference on the device, see Device.run."""
         bundle.manifest.check_threads(threads, str(bundle.path))
         infos = bundle.manifest.output_infos()
         files = []

@@ -1,12 +1,11 @@
-"""Requirements on figures, as people write them: `p95<=33ms`, `rss <= 80 MB`,
-`tpu.macs>=95%`, `throttled==0`.
+"""Parses requirements on figures: `p95<=33ms`, `tpu.macs>=95%`, `throttled==0`.
 
 One grammar for `explain --require`, `flash --health` and the budgets of `bench`: FIGURE
 OP NUMBER [UNIT]. OP is >=, <=, >, <, == or =. Without a unit the number is in the
 figure's own; with one, the unit must be of the figure's dimension, or % of the whole
-that the figure is a part of. A bare number up to 100 is refused where a share is what
-people ask for: `tpu.macs>=95` would always hold. Nothing in it is a comma, so commas
-may separate several.
+that the figure is a part of. A bare number up to 100 is refused for a figure that
+people usually give as a share: `tpu.macs>=95` would always hold. A requirement has no
+comma, so that commas may separate several.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Unit:
-    """dimension: in words. factor: how many of the dimension's first unit it is."""
+    """A unit: its dimension in words, and its size in the dimension's first unit."""
 
     dimension: str
     factor: float
@@ -62,17 +61,25 @@ UNITS: Mapping[str, Unit] = {
     "MHz": Unit("a frequency", 1),
     "GHz": Unit("a frequency", 1e3),
 }
-"""By how they are written. kB, MB and GB are decimal."""
+"""Units by their text. kB, MB and GB are decimal."""
 
-_SIGNED = "a temperature"  # the only dimension that goes below 0
+SIGNED_DIMENSION = "a temperature"
+"""The only dimension with values below 0."""
+TOLERANCE = 1e-9
+"""Share by which a figure may miss its limit through rounding: 29 of 29 is 100 %,
+however it was divided.
+"""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of a figure before there is one.
+    """The properties of a figure that are known before it is measured.
 
-    unit: of UNITS. part: of a whole, so a share can be asked for. share: that is how it
-    is mostly asked for, so that a number without a unit is taken for a forgotten %.
+    Attributes:
+        unit: its unit, one of UNITS
+        part: whether it is a part of a whole, and may be given as a share
+        share: whether it is usually given as a share, so that a number without a unit
+            is taken for a forgotten %
     """
 
     unit: str = ""
@@ -80,21 +87,22 @@ class Kind:
     share: bool = False
 
     def takes(self, unit: str) -> bool:
-        """Whether a number in this unit, one of UNITS, can be compared with it."""
-        return (
-            unit == ""
-            or (unit == "%" and self.part)
-            or UNITS[unit].dimension == UNITS[self.unit].dimension
-        )
+        """Return whether a number in this unit, one of UNITS, can be compared with it."""
+        if unit == "" or (unit == "%" and self.part):
+            return True
+        return UNITS[unit].dimension == UNITS[self.unit].dimension
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number, measured or, if `estimated`, not on the hardware that it speaks of.
+    """A measured or estimated number.
 
-    unit: of UNITS. whole: what it is a part of, in the same unit; None: of nothing.
-    culprit: what stands in the way of a better number, in words; empty when nothing
-    does.
+    Attributes:
+        value: the number
+        unit: its unit, one of UNITS
+        whole: the whole that it is a part of, in the same unit; None for no whole
+        culprit: the obstacle to a better number, in words; "" if there is none
+        estimated: whether it was not measured on the target's hardware
     """
 
     value: float
@@ -104,19 +112,27 @@ class Figure:
     estimated: bool = False
 
     def measured(self, unit: str) -> float:
-        """The number in `unit`, which its Kind takes.
+        """Return the number in `unit`, which its Kind accepts.
 
-        Of nothing, nothing is a part: 0 %.
+        The share of a whole of zero is 0 %.
         """
         if unit == "%" and self.unit != "%":
             return 100.0 * self.value / self.whole if self.whole else 0.0
-        return self.value * UNITS[self.unit].factor / UNITS[unit or self.unit].factor
+        factor = UNITS[self.unit].factor
+        return self.value * factor / UNITS[unit or self.unit].factor
 
 
 @dataclass(frozen=True)
 class RequirementOutcome:
-    """A requirement and what was measured; margin: how far on the right side, in the
-    same unit (negative: missed).
+    """A requirement and the measured figure.
+
+    Attributes:
+        text: the requirement
+        measured: the figure in `unit`
+        unit: unit of the requirement
+        margin: distance to the limit in `unit`; negative if the requirement is missed
+        holds: whether it holds
+        culprit: the obstacle, in words
     """
 
     text: str
@@ -127,15 +143,11 @@ class RequirementOutcome:
     culprit: str
 
     def line(self) -> str:
-        """One line for a terminal: the value, the requirement, the margin, and what
-        stands in the way.
-        """
+        """Return one line: the value, the requirement, the margin and the obstacle."""
         word = "holds" if self.holds else "MISSED"
-        line = (
-            f"{word:<6}  {self.text}: {amount(self.measured, self.unit)}, "
-            "margin "
-            f"{amount(self.margin, self.unit)}"
-        )
+        measured = amount(self.measured, self.unit)
+        margin = amount(self.margin, self.unit)
+        line = f"{word:<6}  {self.text}: {measured}, margin {margin}"
         if self.holds or not self.culprit:
             return line
         return f"{line}; in the way: {self.culprit}"
@@ -143,7 +155,7 @@ class RequirementOutcome:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One expression, parsed. unit: as written, "" if none; the figure takes it."""
+    """A parsed expression; `unit` is "" if none was written."""
 
     text: str
     figure: str
@@ -152,17 +164,18 @@ class Requirement:
     unit: str
 
     def check(self, figure: Figure) -> RequirementOutcome:
-        """Whether it holds of its figure."""
+        """Return whether it holds for a figure."""
         measured = figure.measured(self.unit)
         gap = measured - self.value
-        # 29 of 29 is 100 %, however it was divided
-        if abs(gap) < 1e-9 * max(1.0, abs(self.value)):
+        if abs(gap) < TOLERANCE * max(1.0, abs(self.value)):
             gap = 0.0
         holds = _OPERATORS[self.operator](gap, 0.0)
         if self.operator in (">=", ">"):
             margin = gap
+        elif self.operator in ("<=", "<"):
+            margin = -gap
         else:
-            margin = -gap if self.operator in ("<=", "<") else -abs(gap)
+            margin = -abs(gap)
         culprit = "" if holds else figure.culprit
         return RequirementOutcome(
             self.text, measured, self.unit or figure.unit, margin + 0.0, holds, culprit
@@ -171,11 +184,14 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The figures that can be asked for in one place.
+    """The figures that requirements of one option may name.
 
-    where: the option or the file that states the requirements, for messages. short:
-    other names of figures. listed: the figures in words, for messages; empty: all their
-    names. example: a requirement.
+    Attributes:
+        known: the figures by name
+        where: the option or file of the requirements, for messages
+        example: a requirement, for messages
+        short: other names of figures
+        listed: the figures in words, for messages; "" for all names
     """
 
     known: Mapping[str, Kind]
@@ -185,10 +201,7 @@ class Vocabulary:
     listed: str = ""
 
     def parse(self, text: str) -> Requirement:
-        """The requirement that `text` states.
-
-        Raises InputError for anything else, with what it could have been.
-        """
+        """Parse a requirement; raises InputError with a suggestion for other texts."""
         match = _FORM.fullmatch(text)
         if match is None:
             what = f'"{text}" is not a requirement'
@@ -213,7 +226,8 @@ class Vocabulary:
                 f"for example {self.example}",
             )
         self._check_bare(name, sign, digits, value, unit)
-        if value < 0 and UNITS[unit or self.known[name].unit].dimension != _SIGNED:
+        dimension = UNITS[unit or self.known[name].unit].dimension
+        if value < 0 and dimension != SIGNED_DIMENSION:
             raise InputError(
                 f'"{text}": {name} is never below 0',
                 self.where,
@@ -224,28 +238,29 @@ class Vocabulary:
         )
 
     def parse_all(self, texts: Iterable[str]) -> list[Requirement]:
-        """Of texts that may each hold several, separated by commas.
+        """Parse texts of several requirements each, separated by commas.
 
         Raises InputError.
         """
-        return [self.parse(one) for text in texts for one in text.split(",")]
+        requirements = []
+        for text in texts:
+            requirements += [self.parse(part) for part in text.split(",")]
+        return requirements
 
     def _check_bare(
         self, name: str, sign: str, digits: str, value: float, unit: str
     ) -> None:
-        """A number that may lack its %.
+        """Raise InputError for a number that may lack its %.
 
         Zero is the same either way, and more than 100 cannot be a share.
         """
         kind = self.known[name]
         if unit or not kind.share or not 0 < value <= 100:
             return
+        own = ""
         if kind.unit:
-            own = (
-                f", or {name}{sign}{digits}{kind.unit} for {UNITS[kind.unit].dimension}"
-            )
-        else:
-            own = ""
+            dimension = UNITS[kind.unit].dimension
+            own = f", or {name}{sign}{digits}{kind.unit} for {dimension}"
         what = (
             f"{name}{sign}{digits} has no unit, and {name} is mostly asked for as "
             "a "
@@ -255,15 +270,21 @@ class Vocabulary:
         raise InputError(what, self.where, f"write {name}{sign}{percent}%{own}")
 
     def _check_unit(self, text: str, name: str, unit: str) -> None:
+        """Raise InputError for a unit that the figure cannot have."""
         kind = self.known[name]
-        own = UNITS[kind.unit].dimension
-        able = [u for u in UNITS if u and kind.takes(u)]
-        use = f"it is {own}{f' in {kind.unit}' if kind.unit else ''}; " + (
-            f"use {', '.join(able)} or no unit" if able else "leave the unit out"
-        )
+        in_unit = f" in {kind.unit}" if kind.unit else ""
+        remedy = "leave the unit out"
+        units = [u for u in UNITS if u and kind.takes(u)]
+        if units:
+            remedy = f"use {', '.join(units)} or no unit"
+        use = f"it is {UNITS[kind.unit].dimension}{in_unit}; {remedy}"
+
         if unit not in UNITS:
-            meant = next((u for u in UNITS if u.lower() == unit.lower()), None)
-            guess = f'; did you mean "{meant}"?' if meant else ""
+            guess = ""
+            for known_unit in UNITS:
+                if known_unit.lower() == unit.lower():
+                    guess = f'; did you mean "{known_unit}"?'
+                    break
             raise InputError(
                 f'"{text}": there is no unit {unit}{guess}',
                 self.where,
@@ -274,16 +295,21 @@ class Vocabulary:
 
 
 def amount(value: float, unit: str) -> str:
-    """A number and its unit: four significant digits, and more where rounding would
-    hide that it is not whole.
+    """Return a number and its unit, with four significant digits.
+
+    There are more digits if rounding would hide that the number is not whole.
     """
     text = _number(value)
     return f"{text} {unit}" if unit else text
 
 
 def _number(x: float) -> str:
+    """Return a number without an exponent, unless it is very small."""
     for digits in (4, 6, 9):
         text = f"{x:.{digits}g}"
-        if (float(text) == x) or not float(text).is_integer():
+        rounded = float(text)
+        if rounded == x or not rounded.is_integer():
             break
-    return text if "e" not in text else f"{x:.0f}" if abs(x) >= 1 else f"{x:.2g}"
+    if "e" not in text:
+        return text
+    return f"{x:.0f}" if abs(x) >= 1 else f"{x:.2g}"

@@ -1,5 +1,6 @@
-"""A webcam on a device, watched from here: bundles and runtime are put there, its page
-comes through the link.
+"""Shows a webcam of a device on a page of this machine.
+
+Bundles and the runtime are put on the device; its page comes through the link.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ from edgec_devices.pushing import has_runtime, push
 from edgec_devices.stream import stream_for
 from edgec_devices.transfer import Assembly, send
 
-# so often what the link tolerates may pass until its page is there, on a slow board
 STARTS = 4
-_POLL_S = 0.3
-_END_S = 60.0
-_VERIFY_S = 300.0
-_STOPPED = 130  # the status of a webcam that a Ctrl-C ended before its first frame
-_MOST_BYTES = 1 << 20
+"""A page may take this many timeouts of the link to appear, on a slow board."""
+POLL_S = 0.3
+"""Interval between two requests for the program's lines, s."""
+END_S = 60.0
+"""Limit of ending the webcam, s."""
+VERIFY_S = 300.0
+"""Limit of starting the webcam, s."""
+STOPPED_STATUS = 130
+"""Exit status of a webcam that a Ctrl-C ended before its first frame."""
+MAX_TEXT_BYTES = 1 << 20
+"""Bytes of lines in an answer."""
 MAX_PICTURE_BYTES = 32 << 20
-"""Of a background, which has to fit into a message."""
+"""Bytes of a background, which has to fit into a message."""
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _NONSENSE = "update edgec on both ends: edgec flash --with-runtime"
 
@@ -51,8 +57,9 @@ class ShowError(Struct, frozen=True):
 
 
 class ProgramLine(Struct, frozen=True):
-    """What the program says, in one line of JSON: the page's address, an error, or at
-    its end what was shown.
+    """One line of the program's JSON.
+
+    It has the address of the page, an error, or at the end the result.
     """
 
     url: str | None = None
@@ -71,17 +78,24 @@ def show_on(
     say: Callable[[str], None],
     timeout: float = TIMEOUT_S,
 ) -> ProgramLine:
-    """Shows bundles on a device until its source ends, so many frames were shown, or
-    Ctrl-C, which ends it there too.
+    """Show bundles on a device until the source or the frames end, or until Ctrl-C.
 
-    wanted: source, effect, smooth, frames, virtual_camera, as the runtime takes them.
-    background: the picture of --effect replace, or empty.  port: of this machine's
-    loopback address, where its page is to be, 0 for any; None for no page.  say: told
-    of the address.  Raises what the device says, and DeviceError where it, or the link,
-    does not do its part.
+    Ctrl-C ends the webcam on the device too. Raises the errors of the device, and
+    DeviceError if it or the link fails.
+
+    Args:
+        url: URL of the device
+        bundles: the bundles
+        wanted: source, effect, smooth, frames and virtual_camera, for the runtime
+        background: the picture of --effect replace, or b""
+        port: port of the page on this machine's loopback address, 0 for any free port;
+            None for no page
+        say: receives the address of the page
+        timeout: time without progress after which the device is given up, s
     """
     stream = stream_for(url, timeout=timeout)
-    stream.deaf = True  # Ctrl-C is for us, who tell the device
+    # Ctrl-C ends only this program, which then tells the device to end.
+    stream.deaf = True
     recipes = [Assembly.of(path) for path in bundles]
     apps = [r.app for r in recipes]
     if len({*apps}) < len(apps):
@@ -99,7 +113,7 @@ def show_on(
             "show",
             answers.Done,
             background,
-            _VERIFY_S,
+            VERIFY_S,
             name=page.name if page else secrets.token_hex(16),
             bundles=[
                 {"app": a, "slot": s, "name": a}
@@ -114,19 +128,18 @@ def show_on(
 def _watched(
     connection: Connection, port: int | None, say: Callable[[str], None]
 ) -> ProgramLine:
-    """Until it has ended."""
+    """Return the last line of the webcam once it has ended."""
     url = connection.stream.url
     until = time.monotonic() + STARTS * connection.stream.timeout
     waits = port is not None
     with _ctrl_c() as pressed:
         while not pressed:
             state, _ = connection.ask("shown", answers.ShowAnswer)
-            told = _lines(state.said, url)
-            token = next(
-                (_token(line.url, url) for line in told if line.url is not None), None
-            )
+            lines = _lines(state.said, url)
+            addresses = [line.url for line in lines if line.url is not None]
+            token = _token(addresses[0], url) if addresses else None
             if state.status is not None:
-                return _last(state, told, url)
+                return _last(state, lines, url)
             if waits and token is not None:
                 assert port is not None
                 _check(port, token, url)
@@ -141,15 +154,16 @@ def _watched(
                     at=url,
                     hint="give a longer --timeout",
                 )
-            time.sleep(_POLL_S)
-        state, _ = connection.ask("shown", answers.ShowAnswer, limit=_END_S, end=True)
+            time.sleep(POLL_S)
+        state, _ = connection.ask("shown", answers.ShowAnswer, limit=END_S, end=True)
         return _last(state, _lines(state.said, url), url)
 
 
 @contextlib.contextmanager
 def _ctrl_c() -> Iterator[list[int]]:
-    """Holds something once Ctrl-C was pressed, so that no conversation breaks off in
-    its middle; the second one does what it always does.
+    """Provide a list that is not empty once Ctrl-C was pressed.
+
+    No conversation breaks off in its middle then. A second Ctrl-C has its usual effect.
     """
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -168,26 +182,22 @@ def _ctrl_c() -> Iterator[list[int]]:
 
 
 def _lines(said: str, url: str) -> list[ProgramLine]:
-    """All that are whole."""
-    if len(said) > _MOST_BYTES:
+    """Return the complete lines; raises DeviceError for too much text."""
+    if len(said) > MAX_TEXT_BYTES:
         raise DeviceError(
             f"the device says {len(said)} bytes of a webcam", at=url, hint=_NONSENSE
         )
-    whole = said.split("\n")[:-1]
-    return [
-        from_json(
-            line.encode(),
-            ProgramLine,
-            "what the webcam says",
-            url,
-            _NONSENSE,
-            DeviceError,
-        )
-        for line in whole
-    ]
+    what = "what the webcam says"
+    lines = []
+    # The text behind the last line break is not complete yet.
+    for text in said.split("\n")[:-1]:
+        data = text.encode()
+        lines.append(from_json(data, ProgramLine, what, url, _NONSENSE, DeviceError))
+    return lines
 
 
 def _token(address: str, url: str) -> str:
+    """Return the token in the page's address; raises DeviceError without one."""
     token = address.rpartition("token=")[2]
     if not _TOKEN.fullmatch(token):
         raise DeviceError(
@@ -197,40 +207,40 @@ def _token(address: str, url: str) -> str:
 
 
 def _last(
-    state: answers.ShowAnswer, told: Sequence[ProgramLine], url: str
+    state: answers.ShowAnswer, lines: Sequence[ProgramLine], url: str
 ) -> ProgramLine:
-    """What was shown.
+    """Return the result of a webcam; raises its error.
 
-    Raises what went wrong; KeyboardInterrupt after a Ctrl-C that came before the first
-    frame.
+    Raises KeyboardInterrupt if a Ctrl-C came before the first frame.
     """
-    if state.status == _STOPPED:
+    if state.status == STOPPED_STATUS:
         raise KeyboardInterrupt
-    if told and told[-1].error is not None:
-        error = told[-1].error
+    if lines and lines[-1].error is not None:
+        error = lines[-1].error
         kind: type[EdgecError] = KINDS.get(error.kind, DeviceError)
         raise kind(error.what, at=url, hint=error.hint)
-    if told and told[-1].figures is not None:
-        return told[-1]
-    said = state.error_output.strip().splitlines()[-1:] or ["no message"]
-    if "No module named" in said[0]:
+    if lines and lines[-1].figures is not None:
+        return lines[-1]
+    messages = state.error_output.strip().splitlines() or ["no message"]
+    message = messages[-1]
+    if "No module named" in message:
         hint = "it has no runtime that can: edgec flash --with-runtime"
     else:
         hint = "try again"
     raise DeviceError(
-        f"the webcam ended with status {state.status}: {said[0]:.300}",
+        f"the webcam ended with status {state.status}: {message:.300}",
         at=url,
         hint=hint,
     )
 
 
 def _check(port: int, token: str, url: str) -> None:
-    """Whether the page comes through the link.  Raises DeviceError."""
-    asked = http.client.HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_S)
-    with contextlib.closing(asked):
+    """Raise DeviceError if the page does not come through the link."""
+    request = http.client.HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_S)
+    with contextlib.closing(request):
         try:
-            asked.request("GET", f"/figures?token={token}")
-            status = asked.getresponse().status
+            request.request("GET", f"/figures?token={token}")
+            status = request.getresponse().status
             why = f"it answers with {status}" if status != 200 else ""
         except (OSError, http.client.HTTPException) as e:
             why = str(e) or type(e).__name__
@@ -242,6 +252,7 @@ def _check(port: int, token: str, url: str) -> None:
 
 
 def _free_port() -> int:
+    """Return a free port of the loopback address."""
     with socket.socket() as s:
         s.bind((LOOPBACK, 0))
         port: int = s.getsockname()[1]

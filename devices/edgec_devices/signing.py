@@ -1,4 +1,4 @@
-"""Signs bundles and hands devices the keys that they shall trust (docs/packages.md)."""
+"""Signs bundles, and gives devices the keys to trust (docs/packages.md)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ from edgec_devices.wheel import Wheel, signature_path
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-_LARGEST_KEY = 1 << 16  # bytes of its file
-_NEW = "edgec sign --new-key FILE makes one"
+MAX_KEY_BYTES = 1 << 16
+"""Bytes of the file of a key."""
+NEW_KEY_HINT = "edgec sign --new-key FILE makes one"
 
 
 def new_key(path: Path) -> Key:
-    """A new private key at `path`, readable by its user only, and `path`.pub.
+    """Make a private key at `path`, readable only by its user, and `path`.pub.
 
-    Raises InputError, never overwrites.
+    Raises InputError if a file cannot be written, or exists already.
     """
     _library()
     from cryptography.hazmat.primitives import serialization
@@ -66,15 +67,15 @@ def new_key(path: Path) -> Key:
 
 
 def public_path(path: Path) -> Path:
-    """Where new_key() puts the public half."""
+    """Return the file where new_key() puts the public key."""
     return path.with_name(f"{path.name}.pub")
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write a new file, which nobody can read before it has its mode."""
     try:
-        with os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb"
-        ) as f:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "wb") as f:
             f.write(data)
     except FileExistsError:
         raise InputError(
@@ -94,13 +95,15 @@ def sign(
     app: str | None = None,
     counter: int | None = None,
 ) -> Signature:
-    """Signs a bundle, in its place or to `output`; the signature.
+    """Sign a bundle, and return the signature; it replaces an earlier one.
 
-    Signing again replaces it.
-
-    app: the application on the device that it is for; default is the model's name.
-    counter: grows from one version to the next, so that a device takes none that is
-    older than what it had; default is the time in seconds.
+    Args:
+        bundle: the bundle
+        key_path: file of the private key
+        output: the signed bundle; by default it replaces `bundle`
+        app: the application on the device; the model's name by default
+        counter: number that grows with each version, so that a device refuses older
+            ones; the time in seconds by default
     """
     private = _load(key_path)
     counter = int(time.time()) if counter is None else counter
@@ -110,13 +113,16 @@ def sign(
             hint="give --counter a number from 0 on that grows",
         )
     with Bundle.open(bundle) as opened:
-        whose = app or app_name(opened.manifest.name)
+        application = app or app_name(opened.manifest.name)
         try:
-            check_name(whose)  # no device would take it
+            # No device would accept a wrong name.
+            check_name(application)
         except Refused as e:
             raise InputError(e.what, hint=e.hint) from e
-        made = private.sign(message(opened.manifest_text, whose, counter))
-        signature = Signature(_public(private), whose, counter, made)
+        data = message(opened.manifest_text, application, counter)
+        signature = Signature(
+            _public(private), application, counter, private.sign(data)
+        )
         try:
             write_signed(output or bundle, opened, signature.to_json())
         except OSError as e:
@@ -128,7 +134,7 @@ def sign(
 
 
 def sign_wheel(wheel: Wheel, path: Path, key_path: Path) -> None:
-    """Writes the file beside a wheel, which is at `path`, that says who made it."""
+    """Write the signature of a wheel beside the wheel, which is at `path`."""
     private = _load(key_path)
     text = wheel_signature_text(
         _public(private), private.sign(wheel_message(wheel.digests()))
@@ -137,8 +143,9 @@ def sign_wheel(wheel: Wheel, path: Path, key_path: Path) -> None:
 
 
 def sign_runtime(folder: Path, key_path: Path) -> Path:
-    """Writes the slim runtime of this edgec and its signature; its path, which goes to
-    --wheel.
+    """Write the slim runtime of this edgec and its signature.
+
+    Returns the path of the wheel, for --wheel.
     """
     wheel = runtime_wheel()
     path = folder / wheel.name
@@ -158,8 +165,12 @@ def _write(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class Signed:
-    """fingerprint: of the key.  lines: what was done, for a person.  runtime: the wheel
-    that was written, if any.
+    """The result of `edgec sign`.
+
+    Attributes:
+        fingerprint: fingerprint of the key
+        lines: the signed files in words
+        runtime: the written wheel of the runtime, if any
     """
 
     fingerprint: str
@@ -176,11 +187,18 @@ def sign_or_make(
     counter: int | None = None,
     runtime: bool = False,
 ) -> Signed:
-    """What `edgec sign` does: makes a key if one is asked for, and signs a bundle or a
-    wheel with it or with `key`.
+    """Make a key on request, and sign a bundle or a wheel, as `edgec sign` does.
 
-    runtime: that of this edgec, too, written to this folder.  Raises InputError where
-    there is nothing to do, or no key to do it with.
+    Raises InputError if there is nothing to do, or no key.
+
+    Args:
+        file: the bundle or wheel
+        key: file of the private key
+        new_key_path: file of a private key to make
+        output: the signed bundle
+        app: the application on the device
+        counter: number of the version
+        runtime: whether to sign this edgec's runtime too, into this folder
     """
     lines = []
     if new_key_path is not None:
@@ -209,14 +227,13 @@ def sign_or_make(
             f"{signature_path(file)} says that {file.name} is signed with {fingerprint}"
         )
     elif file is not None:
-        found = sign(file, used, output, app, counter)
+        signature = sign(file, used, output, app, counter)
         lines.append(
-            f"{output or file} is signed with {fingerprint} for {found.app}, "
-            f"counter {found.counter}"
+            f"{output or file} is signed with {fingerprint} for "
+            f"{signature.app}, counter {signature.counter}"
         )
-    return Signed(
-        fingerprint, tuple(lines), sign_runtime(Path(), used) if runtime else None
-    )
+    wheel = sign_runtime(Path(), used) if runtime else None
+    return Signed(fingerprint, tuple(lines), wheel)
 
 
 def _public(private: Ed25519PrivateKey) -> bytes:
@@ -224,34 +241,38 @@ def _public(private: Ed25519PrivateKey) -> bytes:
 
 
 def _load(path: Path) -> Ed25519PrivateKey:
-    """Of a private key file: PEM (PKCS #8) or OpenSSH's, not encrypted."""
+    """Load a private key: PEM (PKCS #8) or OpenSSH's, not encrypted."""
     _library()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
-        data = given(path, _LARGEST_KEY)
+        data = given(path, MAX_KEY_BYTES)
     except OSError as e:
-        raise InputError(f"cannot read the key {path}: {e.strerror}", hint=_NEW) from e
-    openssh = b"OPENSSH PRIVATE KEY" in data
+        raise InputError(
+            f"cannot read the key {path}: {e.strerror}", hint=NEW_KEY_HINT
+        ) from e
     try:
-        found: object
-        if openssh:
-            found = serialization.load_ssh_private_key(data, None)
+        private: object
+        if b"OPENSSH PRIVATE KEY" in data:
+            private = serialization.load_ssh_private_key(data, None)
         else:
-            found = serialization.load_pem_private_key(data, None)
+            private = serialization.load_pem_private_key(data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as e:
-        hint = "give the private key, not encrypted; " + _NEW
+        hint = "give the private key, not encrypted; " + NEW_KEY_HINT
         raise InputError(
             f"{path} is not a private key that can be used: {e!s:.120}", hint=hint
         ) from e
-    if not isinstance(found, Ed25519PrivateKey):
-        raise InputError(f"{path} is a key of another kind than ed25519", hint=_NEW)
-    return found
+    if not isinstance(private, Ed25519PrivateKey):
+        raise InputError(
+            f"{path} is a key of another kind than ed25519", hint=NEW_KEY_HINT
+        )
+    return private
 
 
 def _library() -> None:
+    """Raise ToolError unless the library that signs is installed."""
     try:
         import cryptography
     except ImportError as e:
@@ -262,35 +283,39 @@ def _library() -> None:
 
 
 def read_public(path: Path) -> Key:
-    """A public key file.
+    """Read a public key.
 
-    Raises InputError, also for a private key: that must not leave this machine.
+    Raises InputError, also for a private key: it must not leave this machine.
     """
     try:
-        text = given(path, _LARGEST_KEY).decode()
+        text = given(path, MAX_KEY_BYTES).decode()
     except (OSError, UnicodeDecodeError) as e:
-        said = e.strerror if isinstance(e, OSError) else e
+        reason = e.strerror if isinstance(e, OSError) else e
         raise InputError(
-            f"cannot read the key {path}: {said}", hint="give the .pub file; " + _NEW
+            f"cannot read the key {path}: {reason}",
+            hint="give the .pub file; " + NEW_KEY_HINT,
         ) from e
     with contextlib.suppress(ValueError):
         return Key.parse(text)
     raise InputError(
-        f"{path} is not an ssh-ed25519 public key", hint="give the .pub file; " + _NEW
+        f"{path} is not an ssh-ed25519 public key",
+        hint="give the .pub file; " + NEW_KEY_HINT,
     )
 
 
 def trust(
     key_path: Path, urls: Sequence[str], ask: bool = False, timeout: float = TIMEOUT_S
 ) -> tuple[FlashOutcome, ...]:
-    """From now on these devices take only bundles that are signed with this key, or one
-    that they trust already.
+    """Make devices trust a key.
+
+    They then accept only bundles signed with this key, or with another key that they
+    trust already.
     """
     key = read_public(key_path)
 
-    def one(url: str) -> FlashOutcome:
+    def trust_on(url: str) -> FlashOutcome:
         with Connection(stream_for(url, ask, timeout)) as connection:
             done, _ = connection.ask("trust", answers.Trusted, key.line.encode())
             return FlashOutcome(url, f"trusts {done.fingerprint}, {done.path}")
 
-    return each(urls, one)
+    return each(urls, trust_on)

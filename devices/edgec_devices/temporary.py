@@ -1,5 +1,6 @@
-"""Folders that last as long as a task: nothing of ours stays in the system's folder for
-temporary files.
+"""Makes folders that last as long as a task.
+
+edgec leaves nothing in the system's folder for temporary files.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _made: set[Path] = set()
 
 @contextmanager
 def temporary_folder(purpose: str) -> Iterator[Path]:
-    """edgec-<purpose>-…, nobody else's, removed at the end.
+    """Make the private folder edgec-<purpose>-…, which is removed at the end.
 
-    Its name is kept before it is there: tempfile.TemporaryDirectory leaves the folder
-    behind when a signal's exception comes just after it made it.
+    The name is recorded before the folder exists: tempfile.TemporaryDirectory leaves
+    its folder behind if a signal's exception comes right after it was made.
     """
     path = Path(tempfile.gettempdir()) / f"edgec-{purpose}-{secrets.token_hex(6)}"
     _made.add(path)
@@ -33,9 +34,9 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
-    """Not in a fork, whose parent has it.
+    """Remove a folder, unless this process is a fork: the folder is its parent's.
 
-    What a thread still writes to is removed at the end of the process.
+    A folder that a thread still writes to is removed at the end of the process.
     """
     if path in _made:
         shutil.rmtree(path, ignore_errors=True)

@@ -1,5 +1,6 @@
-"""What is there to be named as a device, without asking any: names of edgec.toml,
-emulated machines, serial ports.
+"""Finds devices that `--on` may name, without asking any of them.
+
+They are names of edgec.toml, emulated machines and serial ports.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
     from edgec_devices.machine import Machine
 
 CONFIG = "edgec.toml"
-ALIAS = "emulated-"  # what the ssh name of an emulated machine starts with
-_SHOWN = 4
+ALIAS = "emulated-"
+"""Prefix of the ssh name of an emulated machine."""
+MAX_NAMES = 4
+"""Names of devices in a hint."""
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """edgec.toml of a folder as it is written, empty where there is no such file.
+    """Return the tables of a folder's edgec.toml, or {} without the file.
 
-    Raises InputError.
+    Raises InputError for a wrong file.
     """
     path = folder / CONFIG
     try:
@@ -34,9 +37,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def configured(folder: Path) -> dict[str, str]:
-    """Name and URL of the [devices] of edgec.toml, none where there is no such file.
+    """Return the name and URL of each of the [devices] of edgec.toml.
 
-    Raises InputError.
+    Raises InputError for a wrong file.
     """
     try:
         return convert(read_config(folder).get("devices", {}), dict[str, str])
@@ -47,32 +50,31 @@ def configured(folder: Path) -> dict[str, str]:
 
 
 def machines() -> tuple[Machine, ...]:
-    """The whole emulated machines that are on."""
+    """Return the whole emulated machines that are on."""
     if sys.platform != "linux":
         return ()
-    from edgec_devices.machine import machines as those_on
+    from edgec_devices.machine import machines as running_machines
 
-    return those_on()
+    return running_machines()
 
 
 def machine_named(host: str) -> Machine | None:
-    """The emulated machine whose ssh name this is, if it is on."""
+    """Return the emulated machine with this ssh name, if it is on."""
     if host.startswith(ALIAS):
         return next((m for m in machines() if m.alias == host), None)
     return None
 
 
 def boot_command(name: str, board: str) -> str:
-    """What switches on the whole machine of a board by this name."""
-    return f"edgec devices boot emulated:{board} --whole" + (
-        f" --name {name}" if name != board else ""
-    )
+    """Return the command that switches on the whole machine of a board."""
+    command = f"edgec devices boot emulated:{board} --whole"
+    if name != board:
+        command += f" --name {name}"
+    return command
 
 
 def names(folder: Path) -> list[str]:
-    """What `--on` takes besides this machine: names of edgec.toml, machines that are
-    on, serial ports.
-    """
+    """Return the values of `--on` for devices other than this machine."""
     from serial.tools.list_ports import comports
 
     ports = sorted(f"serial://{p.device}" for p in comports())
@@ -80,22 +82,23 @@ def names(folder: Path) -> list[str]:
 
 
 def listed(folder: Path) -> str:
-    """The same as the end of a hint."""
-    found = names(folder)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    here = f"from here there are {', '.join(found[:_SHOWN])}{more}; " if found else ""
-    return f"{here}edgec devices lists all"
+    """Return the first of these names as the end of a hint."""
+    devices = names(folder)
+    hint = "edgec devices lists all"
+    if not devices:
+        return hint
+    hidden = len(devices) - MAX_NAMES
+    more = f" and {hidden} more" if hidden > 0 else ""
+    first = ", ".join(devices[:MAX_NAMES])
+    return f"from here there are {first}{more}; {hint}"
 
 
 def instead_of_host(host: str) -> str:
-    """A hint for a host whose name nobody knows."""
+    """Return a hint for a host whose name does not resolve."""
     name = host.removeprefix(ALIAS)
     if name != host:
-        return (
-            f"no emulated machine {name} is on: "
-            f"{boot_command(name, _board_of(name))}; "
-            f"{listed(Path.cwd())}"
-        )
+        command = boot_command(name, _board_of(name))
+        return f"no emulated machine {name} is on: {command}; {listed(Path.cwd())}"
     perhaps = "" if "." in host else f", perhaps {host}.local"
     return f"check the name{perhaps}; {listed(Path.cwd())}"
 

@@ -1,10 +1,10 @@
-"""Whether a device was slowed down while it was measured: judges its vitals
-(edgec_runtime/device_end/vitals.py).
+"""Decides from a device's vitals whether it was slowed down during a measurement.
 
-The bits are those of `vcgencmd get_throttled` in Raspberry Pi's documentation: four for
-now, and 16 higher whether it has happened since the board was booted (of the file in
-sysfs: in the 2 s before).  Bit 2 says only that the clock is lowered, for heat or for
-low voltage (raspberrypi/firmware#615).
+The vitals are those of edgec_runtime/device_end/vitals.py. The bits are those of
+`vcgencmd get_throttled` in Raspberry Pi's documentation: four for the present, and 16
+higher whether it has happened since the board was booted (in the file of sysfs: in the
+last 2 s). Bit 2 says only that the clock is lowered, for heat or for low voltage
+(raspberrypi/firmware#615).
 """
 
 from __future__ import annotations
@@ -24,27 +24,39 @@ POWER_BITS = {
 }
 SINCE_BOOT = 16
 HOT = 80.0
-TOO_HOT = 85.0  # °C; a Raspberry Pi lowers its clock from 80 and more so from 85
+TOO_HOT = 85.0
+"""A Raspberry Pi lowers its clock from 80 °C, and more so from 85 °C."""
 NEARLY_HOT = 75.0
+"""A device this warm may become hot in a longer run, °C."""
 SUPPLY = (
     "use the power supply made for the board (a Pi 4: 5.1 V 3 A; a Pi 5: 5.1 V 5 A)"
 )
-FULL_SPEED = 0.98  # of the highest clock; what is above is rounding
-BUSY = 1.0  # load average
+FULL_SPEED = 0.98
+"""Share of the highest clock from which the difference is rounding."""
+BUSY = 1.0
+"""Load average from which another program was running."""
 
 Vitals = Mapping[str, Any]
+"""A sample of a device's clock, temperature and throttling, or a round of samples."""
 
 
 @dataclass(frozen=True)
 class Throttling:
-    """What slowed a device down while it was measured, if anything.
+    """The throttling of a device during a measurement; unknown values are None.
 
-    throttled: it happened between the first look and the last.  reasons: what happened,
-    in words with values.  notes: what may matter but is no proof.  known: the device
-    tells when its clock is lowered; without, that throttled is False may only mean that
-    nobody can tell.  governor: "a/b" where CPUs differ.  celsius_…: of the CPU, before
-    the first inference, at most, after the last.  mhz_…: the clocks seen meanwhile, of
-    all CPUs; mhz_limit: of the fastest CPU.  Each None where the device does not tell.
+    Attributes:
+        throttled: whether it throttled between the first sample and the last
+        reasons: causes of throttling, in words with values
+        notes: remarks on circumstances that may matter but prove nothing
+        known: whether the device reports that its clock is lowered; otherwise a False
+            `throttled` proves nothing
+        governor: the CPU frequency governor; "a/b" if CPUs differ
+        celsius_before: temperature of the CPU before the first inference, °C
+        celsius_max: highest temperature, °C
+        celsius_after: temperature after the last inference, °C
+        mhz_min: lowest clock of all CPUs while programs ran, MHz
+        mhz_max: highest clock of all CPUs while programs ran, MHz
+        mhz_limit: highest clock that the fastest CPU has, MHz
     """
 
     throttled: bool
@@ -60,58 +72,74 @@ class Throttling:
     mhz_limit: float | None = None
 
     def table(self) -> str:
-        """One line of figures, for example "governor ondemand, 600 to 1500 of 1800 MHz,
-        48.2 to 61.9 °C".
+        """Return one line of figures.
+
+        An example is "governor ondemand, 600 to 1500 of 1800 MHz, 48.2 to 61.9 °C".
         """
-        said = [f"governor {self.governor}"] if self.governor else []
+        figures = []
+        if self.governor:
+            figures.append(f"governor {self.governor}")
         if self.mhz_max is not None:
+            clocks = _span(self.mhz_min, self.mhz_max, 0)
             limit = f" of {self.mhz_limit:.0f}" if self.mhz_limit else ""
-            said.append(f"{_span(self.mhz_min, self.mhz_max, 0)}{limit} MHz")
+            figures.append(f"{clocks}{limit} MHz")
         if self.celsius_max is not None:
-            said.append(f"{_span(self.celsius_before, self.celsius_max, 1)} °C")
-        return ", ".join(said) or "the device tells neither clock nor temperature"
+            temperatures = _span(self.celsius_before, self.celsius_max, 1)
+            figures.append(f"{temperatures} °C")
+        return ", ".join(figures) or "the device tells neither clock nor temperature"
 
 
 def judge(rounds: Sequence[Vitals]) -> Throttling:
-    """rounds: what Watch.as_dict() gave for each launch of one bench, in order."""
-    rounds = [r for r in rounds if r]
-    samples = [s for r in rounds for s in (r["before"], *r["during"], r["after"])]
+    """Return the throttling of one bench.
+
+    `rounds` has the result of Watch.as_dict() of each launch, in order.
+    """
+    samples: list[Vitals] = []
+    running: list[Vitals] = []
+    for launch in filter(None, rounds):
+        samples += [launch["before"], *launch["during"], launch["after"]]
+        running += launch["during"]
     if not samples:
-        return Throttling(
-            False,
-            notes=(
-                "nothing was read of the device's clock, temperature and throttling",
-            ),
-        )
-    running = [s for r in rounds for s in r["during"]] or [r["after"] for r in rounds]
-    mhz = [m for s in running for m in _mhz(s)]
-    limit = max(_seen(samples, "max_khz"), default=None)
-    look = _Look(
-        samples,
-        running,
-        limit and limit / 1000,
-        max(_seen(samples, "celsius"), default=None),
+        note = "nothing was read of the device's clock, temperature and throttling"
+        return Throttling(False, notes=(note,))
+    # Launches may be too short for a sample during them.
+    if not running:
+        running = [launch["after"] for launch in filter(None, rounds)]
+
+    limit_khz = max(_known(samples, "max_khz"), default=None)
+    observation = _Observation(
+        samples=samples,
+        running=running,
+        limit=limit_khz and limit_khz / 1000,
+        hottest=max(_known(samples, "celsius"), default=None),
     )
-    reasons = tuple(_reasons(look))
+    reasons = tuple(_reasons(observation))
+    notes = tuple(_notes(observation, bool(reasons)))
+    mhz = [clock for sample in running for clock in _mhz(sample)]
     return Throttling(
         throttled=bool(reasons),
         reasons=reasons,
-        notes=tuple(_notes(look, bool(reasons))),
-        known=look.known,
+        notes=notes,
+        known=observation.reports_throttling,
         governor=samples[0].get("governor"),
         celsius_before=samples[0].get("celsius"),
-        celsius_max=look.hottest,
+        celsius_max=observation.hottest,
         celsius_after=samples[-1].get("celsius"),
         mhz_min=min(mhz, default=None),
         mhz_max=max(mhz, default=None),
-        mhz_limit=look.limit,
+        mhz_limit=observation.limit,
     )
 
 
 @dataclass(frozen=True)
-class _Look:
-    """All samples; those of while the programs ran; the highest clock that the device
-    has, MHz; the highest °C.
+class _Observation:
+    """The samples of a bench.
+
+    Attributes:
+        samples: all samples
+        running: samples while programs ran
+        limit: highest clock that the device has, MHz
+        hottest: highest temperature, °C
     """
 
     samples: Sequence[Vitals]
@@ -120,147 +148,163 @@ class _Look:
     hottest: float | None
 
     @property
-    def known(self) -> bool:
-        return any(
-            _seen(self.samples, key)
-            for key in ("throttled", "cooling", "throttle_count")
-        )
+    def reports_throttling(self) -> bool:
+        keys = ("throttled", "cooling", "throttle_count")
+        return any(_known(self.samples, key) for key in keys)
 
     @property
-    def at(self) -> str:
+    def at_temperature(self) -> str:
         return "" if self.hottest is None else f" at {self.hottest:.1f} °C"
 
+    def below_full_speed(self, mhz: float) -> bool:
+        """Return whether a clock is known, and lower than the highest one."""
+        return bool(self.limit) and 0 < mhz < FULL_SPEED * (self.limit or 0)
 
-def _seen(samples: Iterable[Vitals], key: str) -> list[Any]:
-    return [s[key] for s in samples if s.get(key) is not None]
+
+def _known(samples: Iterable[Vitals], key: str) -> list[Any]:
+    """Return the known values of a field."""
+    return [sample[key] for sample in samples if sample.get(key) is not None]
 
 
 def _span(low: float | None, high: float, digits: int) -> str:
+    """Return "low to high", or one number if they are the same."""
     top = f"{high:.{digits}f}"
     bottom = top if low is None else f"{low:.{digits}f}"
     return top if bottom == top else f"{bottom} to {top}"
 
 
 def _mhz(sample: Vitals) -> list[float]:
-    """Clocks of a sample.
+    """Return the clocks of a sample, MHz.
 
-    What the firmware measured counts more than what the kernel asked it for.
+    The clock measured by the firmware is better than the one requested by the kernel.
     """
-    khz = [sample["arm_khz"]] if sample.get("arm_khz") else sample.get("khz") or []
-    return [k / 1000 for k in khz]
+    if sample.get("arm_khz"):
+        return [sample["arm_khz"] / 1000]
+    return [khz / 1000 for khz in sample.get("khz") or []]
 
 
-def _happened(samples: Sequence[Vitals]) -> tuple[int, int]:
-    """Bits of now that were seen or must have been set in between; and those that were
-    set before the first look.
+def _power_bits(samples: Sequence[Vitals]) -> tuple[int, int]:
+    """Return the bits set during the bench, and the bits set before the first sample.
 
-    A bit of "it has happened" that was not set at the look before, told by the same
-    teller, was set meanwhile.
+    A bit of "it has happened" was set during the bench if the sample before, from the
+    same source, does not have it.
     """
-    seen = 0
+    during = 0
     earlier = 0
-    last: dict[Any, int] = {}
-    for s in samples:
-        word = s.get("throttled")
+    previous: dict[Any, int] = {}
+    for sample in samples:
+        word = sample.get("throttled")
         if word is None:
             continue
-        by = s.get("throttled_by")
-        seen |= word & FLAGS_NOW
-        high = word >> SINCE_BOOT & FLAGS_NOW
-        if by in last:
-            seen |= high & ~last[by]
+        during |= word & FLAGS_NOW
+        since_boot = word >> SINCE_BOOT & FLAGS_NOW
+        source = sample.get("throttled_by")
+        if source in previous:
+            during |= since_boot & ~previous[source]
         else:
-            earlier |= high
-        last[by] = high
-    if any(_seen(samples, "undervoltage")):
-        seen |= 1 << UNDER_VOLTAGE
-    return seen, earlier
+            earlier |= since_boot
+        previous[source] = since_boot
+    if any(_known(samples, "undervoltage")):
+        during |= 1 << UNDER_VOLTAGE
+    return during, earlier
 
 
-def _reasons(look: _Look) -> Iterator[str]:
-    seen, _ = _happened(look.samples)
-    low = seen >> UNDER_VOLTAGE & 1
-    if low:
+def _reasons(observation: _Observation) -> Iterator[str]:
+    """Yield the causes of throttling in words."""
+    bits, _ = _power_bits(observation.samples)
+    at = observation.at_temperature
+    under_voltage = bits >> UNDER_VOLTAGE & 1
+    if under_voltage:
         yield f"{POWER_BITS[UNDER_VOLTAGE]}: {SUPPLY}"
-    if seen >> THROTTLED & 1:
-        yield f"the firmware throttled the CPU{look.at}" + (
-            ", or for the under-voltage" if low else ""
-        )
-    if seen >> CAPPED & 1:
-        yield f"the clock was capped{_capped_at(look)}"
-    if seen >> SOFT_LIMIT & 1:
-        yield f"the soft temperature limit lowered the clock{look.at}"
-    steps = max(_seen(look.samples, "cooling"), default=0)
+    if bits >> THROTTLED & 1:
+        # The bit does not tell heat from low voltage.
+        other = ", or for the under-voltage" if under_voltage else ""
+        yield f"the firmware throttled the CPU{at}{other}"
+    if bits >> CAPPED & 1:
+        yield f"the clock was capped{_capped_at(observation)}"
+    if bits >> SOFT_LIMIT & 1:
+        yield f"the soft temperature limit lowered the clock{at}"
+
+    steps = max(_known(observation.samples, "cooling"), default=0)
     if steps > 0:
+        plural = "s" if steps != 1 else ""
+        yield f"the kernel lowered the clock by {steps} step{plural} to cool the CPU{at}"
+    counts = _known(observation.samples, "throttle_count")
+    increase = counts[-1] - counts[0] if counts else 0
+    if increase > 0:
         yield (
-            f"the kernel lowered the clock by {steps} step{'s' * (steps != 1)} to "
-            f"cool the CPU{look.at}"
-        )
-    counts = _seen(look.samples, "throttle_count")
-    grown = counts[-1] - counts[0] if counts else 0
-    if grown > 0:
-        yield (
-            f"the CPU lowered its clock for its temperature{look.at}: "
-            f"its throttle counts rose by {grown}"
+            f"the CPU lowered its clock for its temperature{at}: "
+            f"its throttle counts rose by {increase}"
         )
 
 
-def _capped_at(look: _Look) -> str:
-    """The lowest clock that was seen under the cap; "" where only the kernel tells it
-    and knows nothing of the cap.
+def _capped_at(observation: _Observation) -> str:
+    """Return the lowest clock under the cap in words.
+
+    It is "" if only the kernel reports the clock, which knows nothing of the cap.
     """
-    measured = _seen(look.running, "arm_khz")
-    capped = [
-        s
-        for s in look.running
-        if (s.get("throttled") or 0) >> CAPPED & 1 and s.get("khz")
-    ]
-    mhz = min(measured or [max(s["khz"]) for s in capped], default=0) / 1000
-    if look.limit and 0 < mhz < FULL_SPEED * look.limit:
-        return f" at {mhz:.0f} MHz of {look.limit:.0f}"
+    khz = _known(observation.running, "arm_khz")
+    if not khz:
+        for sample in observation.running:
+            capped = (sample.get("throttled") or 0) >> CAPPED & 1
+            if capped and sample.get("khz"):
+                khz.append(max(sample["khz"]))
+    mhz = min(khz, default=0) / 1000
+    if observation.below_full_speed(mhz):
+        return f" at {mhz:.0f} MHz of {observation.limit:.0f}"
     return ""
 
 
-def _notes(look: _Look, throttled: bool) -> Iterator[str]:
-    governor = look.samples[0].get("governor")
-    load = look.samples[0].get("load1")
-    if not look.known:
-        if _seen(look.samples, "undervoltage"):
-            low = ", only whether it has under-voltage"
-        else:
-            low = ""
-        yield f"the device does not tell whether it throttles{low}"
-    _, earlier = _happened(look.samples)
+def _notes(observation: _Observation, throttled: bool) -> Iterator[str]:
+    """Yield remarks on circumstances that may matter."""
+    if not observation.reports_throttling:
+        exception = ""
+        if _known(observation.samples, "undervoltage"):
+            exception = ", only whether it has under-voltage"
+        yield f"the device does not tell whether it throttles{exception}"
+    _, earlier = _power_bits(observation.samples)
     before = [text for bit, text in POWER_BITS.items() if earlier >> bit & 1]
     if before:
         yield f"{', '.join(before)}: has happened before this run"
-    fastest = max((m for s in look.running for m in _mhz(s)), default=0.0)
+    yield from _clock_notes(observation, throttled)
+    yield from _temperature_notes(observation, throttled)
+    load = observation.samples[0].get("load1")
+    if load is not None and load >= BUSY:
+        yield f"the device was busy before the run: load average {load:.2f}"
+
+
+def _clock_notes(observation: _Observation, throttled: bool) -> Iterator[str]:
+    """Yield a remark if the clock may change, or was low without throttling."""
+    governor = observation.samples[0].get("governor")
     if governor and governor != "performance":
         yield (
             f"the governor is {governor}, not performance: "
             "the clock may change "
             f"from run to run; {set_governor()}"
         )
-    elif look.limit and not throttled and 0 < fastest < FULL_SPEED * look.limit:
+        return
+    clocks = [mhz for sample in observation.running for mhz in _mhz(sample)]
+    fastest = max(clocks, default=0.0)
+    if not throttled and observation.below_full_speed(fastest):
         yield (
-            f"the clock was {fastest:.0f} of {look.limit:.0f} MHz under the "
+            f"the clock was {fastest:.0f} of {observation.limit:.0f} MHz under the "
             "governor "
             f"{governor or 'of unknown name'}"
         )
-    firmware = bool(_seen(look.samples, "throttled"))
-    if (
-        firmware
-        and not throttled
-        and look.hottest is not None
-        and look.hottest >= NEARLY_HOT
-    ):
-        yield f"{look.hottest:.1f} °C: from {HOT:.0f} °C on the clock is lowered"
-    if load is not None and load >= BUSY:
-        yield f"the device was busy before the run: load average {load:.2f}"
+
+
+def _temperature_notes(observation: _Observation, throttled: bool) -> Iterator[str]:
+    """Yield a remark if a Raspberry Pi is nearly so hot that it throttles."""
+    is_pi = bool(_known(observation.samples, "throttled"))
+    hottest = observation.hottest
+    if throttled or not is_pi or hottest is None:
+        return
+    if hottest >= NEARLY_HOT:
+        yield f"{hottest:.1f} °C: from {HOT:.0f} °C on the clock is lowered"
 
 
 def set_governor(name: str = "performance") -> str:
-    """A command that sets it until the next boot."""
+    """Return a command that sets the governor until the next boot."""
     return (
         f"echo {name} | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
     )

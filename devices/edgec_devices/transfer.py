@@ -1,6 +1,4 @@
-"""Sends a bundle over a connection: only the parts that the device lacks, from the last
-good byte on.
-"""
+"""Sends a bundle over a connection: the missing parts, from the last good byte on."""
 
 from __future__ import annotations
 
@@ -21,14 +19,23 @@ from edgec_devices import answers
 from edgec_devices.protocol import Connection
 
 PIECE = 1 << 15
-SMALL = 512  # a smaller file costs more as a part with a hash than as glue
+"""Bytes of a message."""
+MIN_PART = 512
+"""Bytes of a file below which a part with a hash costs more than glue."""
 MAX_APP = 64
+"""Characters of the name of an application."""
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """How the device puts the bundle together: parts (offset, bytes, sha256), and all
-    bytes that are in none.
+    """The recipe by which a device assembles a bundle.
+
+    Attributes:
+        data: the bundle
+        sha256: its hash
+        parts: (offset, bytes, SHA-256) of each part
+        glue: all bytes that are in no part
+        app: the application on the device
     """
 
     data: bytes
@@ -39,8 +46,9 @@ class Assembly:
 
     @staticmethod
     def of(path: Path, app: str | None = None) -> Assembly:
-        """Of a bundle, checked as a whole first.  app: the folder on the device;
-        default is the model's name.
+        """Return the recipe of a bundle, which is checked as a whole first.
+
+        `app` is the folder on the device; the model's name by default.
         """
         with Bundle.open(path) as bundle:
             name = app or app_name(bundle.manifest.name)
@@ -48,44 +56,55 @@ class Assembly:
         parts = []
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
-                if entry.file_size >= SMALL:
-                    name_size, extra_size = struct.unpack_from(
-                        "<HH", data, entry.header_offset + 26
-                    )
-                    start = entry.header_offset + 30 + name_size + extra_size
+                if entry.file_size >= MIN_PART:
+                    start = _content_offset(data, entry)
                     content = data[start : start + entry.file_size]
-                    parts.append(
-                        (start, len(content), hashlib.sha256(content).hexdigest())
-                    )
+                    digest = hashlib.sha256(content).hexdigest()
+                    parts.append((start, len(content), digest))
         parts.sort()
-        ends = [0, *(offset + size for offset, size, _ in parts)]
-        glue = b"".join(
-            data[end:start]
-            for end, start in zip(
-                ends, [*(p[0] for p in parts), len(data)], strict=True
-            )
-        )
-        if len(glue) + sum(p[1] for p in parts) != len(data):
+
+        glue = b""
+        end = 0
+        for offset, size, _ in parts:
+            glue += data[end:offset]
+            end = offset + size
+        glue += data[end:]
+        if len(glue) + sum(size for _, size, _ in parts) != len(data):
             raise BundleError(
                 "the bundle changed while it was read", at=str(path), hint="try again"
             )
-        return Assembly(
-            data, hashlib.sha256(data).hexdigest(), tuple(parts), glue, name
-        )
+        digest = hashlib.sha256(data).hexdigest()
+        return Assembly(data, digest, tuple(parts), glue, name)
+
+
+def _content_offset(data: bytes, entry: zipfile.ZipInfo) -> int:
+    """Return where the content of a zip entry begins.
+
+    The local header has 30 bytes; at 26 are the sizes of the name and the extra field
+    behind it (PKWARE's APPNOTE.TXT, 4.3.7).
+    """
+    header = entry.header_offset
+    name_size, extra_size = struct.unpack_from("<HH", data, header + 26)
+    start: int = header + 30 + name_size + extra_size
+    return start
 
 
 def app_name(model: str) -> str:
-    """A model's name as that of a folder on a device."""
+    """Return a model's name as the name of a folder on a device."""
     plain = re.sub(r"[^A-Za-z0-9_.+@-]+", "-", model).strip(".-+@")
     return plain[:MAX_APP] or "model"
 
 
 @dataclass(frozen=True)
 class Sending:
-    """How far it is.  done, total: bytes of the bundle that the device lacked; wire:
-    compressed bytes that arrived.
+    """The progress of a transfer.
 
-    step: what is being done.
+    Attributes:
+        done: bytes of the missing parts that have arrived
+        total: bytes of the missing parts
+        wire: compressed bytes that have arrived
+        seconds: time since the start, s
+        step: the step that is under way
     """
 
     done: int = 0
@@ -96,12 +115,12 @@ class Sending:
 
     @property
     def rate(self) -> float:
-        """Bytes per second on the line."""
+        """Return the bytes per second on the line."""
         return self.wire / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def left(self) -> float:
-        """Seconds still to go, as far as one can tell."""
+        """Return the estimated time to go, s; inf at the start."""
         if self.done:
             return self.seconds * (self.total - self.done) / self.done
         return float("inf")
@@ -109,7 +128,13 @@ class Sending:
 
 @dataclass(frozen=True)
 class Sent:
-    """What came of it.  slot: where the bundle is now; same: it was there already."""
+    """The result of a transfer.
+
+    Attributes:
+        slot: the slot of the bundle
+        same: whether the bundle was there already
+        sending: the progress at the end
+    """
 
     slot: str
     same: bool
@@ -124,13 +149,16 @@ def send(
     clock: Callable[[], float] = time.monotonic,
     downgrade: bool = False,
 ) -> Sent:
-    """Puts the bundle beside the slots, where it can be run.
+    """Put a bundle beside the slots, where it can be run; raises the device's errors.
 
-    Raises what the device says.
-
-    scratch: it is not to become a slot, so any place that has it will do; otherwise
-    only the active slot. downgrade: a signed bundle may be older than what the device
-    had.
+    Args:
+        connection: connection to the device
+        recipe: the bundle
+        scratch: whether it will not become a slot, so that any place that has it will
+            do; otherwise only the active slot counts
+        progress: called as bytes arrive
+        clock: returns the time, s
+        downgrade: whether a signed bundle may be older than the device's
     """
     start = clock()
     progress(Sending(step="comparing"))
@@ -157,9 +185,9 @@ def send_parts(
     recipe: Assembly,
     progress: Callable[[Sending], None] = lambda _: None,
 ) -> tuple[int, int]:
-    """Sends what the device lacks of anything, and no more.
+    """Send only the missing parts of data.
 
-    Returns those bytes, and those on the line.
+    Returns the bytes of the parts, and the bytes on the line.
     """
     begun = _begin(connection, recipe, False)
     return _send_lacking(
@@ -168,10 +196,12 @@ def send_parts(
 
 
 def _hashing_s(recipe: Assembly) -> float:
+    """Return a limit for a slow device to write and hash the data, s."""
     return 60.0 + len(recipe.data) / 1e6
 
 
 def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> answers.Begun:
+    """Ask the device which parts it lacks; raises DeviceError for a senseless answer."""
     what = {"sha256": recipe.sha256, "bytes": len(recipe.data), "parts": recipe.parts}
     limit = _hashing_s(recipe)
     begun, _ = connection.ask(
@@ -183,13 +213,15 @@ def _begin(connection: Connection, recipe: Assembly, scratch: bool) -> answers.B
         recipe=what,
         scratch=scratch,
     )
-    there_are = all(
-        0 <= i < len(recipe.parts) and 0 <= there <= recipe.parts[i][1]
-        for i, there, _ in begun.lacks
-    )
-    if not there_are or len({i for i, _, _ in begun.lacks}) != len(begun.lacks):
-        what_is = "the device says that it lacks parts that there are not"
-        raise DeviceError(what_is, at=connection.stream.url, hint="try again")
+    numbers = [number for number, _, _ in begun.lacks]
+    valid = len(set(numbers)) == len(numbers)
+    for number, received, _ in begun.lacks:
+        is_part = 0 <= number < len(recipe.parts)
+        if not is_part or not 0 <= received <= recipe.parts[number][1]:
+            valid = False
+    if not valid:
+        problem = "the device says that it lacks parts that there are not"
+        raise DeviceError(problem, at=connection.stream.url, hint="try again")
     return begun
 
 
@@ -201,37 +233,35 @@ def _send_lacking(
     clock: Callable[[], float],
     start: float,
 ) -> tuple[int, int]:
-    """From the last good byte of each part.
+    """Send missing parts, each from its last good byte.
 
-    Returns bytes of the bundle and bytes on the line.
+    Returns the bytes of the parts, and the bytes on the line.
     """
     jobs = []
-    for index, there, sha256 in lacks:
+    total = 0
+    for index, received, sha256 in lacks:
         offset, size, _ = recipe.parts[index]
-        good = (
-            sha256 == hashlib.sha256(recipe.data[offset : offset + there]).hexdigest()
-        )
-        jobs.append((index, offset, there if good else 0, size))
-    tally = _Tally(
-        connection,
-        sum(size - there for _, _, there, size in jobs),
-        progress,
-        clock,
-        start,
-    )
-    for index, offset, there, size in jobs:
-        for at in range(there, size, PIECE):
+        begin = recipe.data[offset : offset + received]
+        # Bytes with another hash are of no use: the part is sent from its start.
+        first = received if sha256 == hashlib.sha256(begin).hexdigest() else 0
+        jobs.append((index, first))
+        total += size - first
+
+    tally = _Tally(connection, total, progress, clock, start)
+    for index, first in jobs:
+        offset, size, _ = recipe.parts[index]
+        for at in range(first, size, PIECE):
             piece = recipe.data[offset + at : offset + min(at + PIECE, size)]
             sent = partial(tally.sent, len(piece))
             connection.post(
-                "put", piece, sent, tally.tell, app=recipe.app, part=index, at=at
+                "put", piece, sent, tally.report, app=recipe.app, part=index, at=at
             )
-    connection.settle(meanwhile=tally.tell)
+    connection.settle(meanwhile=tally.report)
     return tally.total, tally.wire
 
 
 class _Tally:
-    """How much of what was sent has arrived, by what the device acknowledged of it."""
+    """Counts the bytes that have arrived, by the acknowledgements of the device."""
 
     def __init__(
         self,
@@ -247,24 +277,28 @@ class _Tally:
         self._progress = progress
         self._clock = clock
         self._start = start
-        self._done = self._told = 0
-        # wire bytes before a piece and in it, and its own
+        self._done = 0
+        self._reported = 0
+        # Of each piece: wire bytes before it, wire bytes of it, and its own bytes.
         self._under_way: deque[tuple[int, int, int]] = deque()
 
     def sent(self, size: int, wire: int) -> None:
-        """A piece of the bundle, in so many bytes on the line, is under way."""
+        """Record that a piece of `size` bytes is under way, in `wire` bytes on the line."""
         self._under_way.append((self.wire, wire, size))
         self.wire += wire
 
-    def tell(self) -> None:
-        """Says how far it is, if it is further than before."""
+    def report(self) -> None:
+        """Report the progress, if there is any."""
         arrived = self.wire - self._connection.backlog
         while self._under_way and sum(self._under_way[0][:2]) <= arrived:
             self._done += self._under_way.popleft()[2]
-        before, wire, size = self._under_way[0] if self._under_way else (arrived, 1, 0)
-        done = self._done + size * max(arrived - before, 0) // wire
-        if done > self._told:
-            self._told = done
-            self._progress(
-                Sending(done, self.total, arrived, self._clock() - self._start)
-            )
+
+        # Of the first piece that is under way, a share has arrived.
+        done = self._done
+        if self._under_way:
+            before, wire, size = self._under_way[0]
+            done += size * max(arrived - before, 0) // wire
+        if done > self._reported:
+            self._reported = done
+            seconds = self._clock() - self._start
+            self._progress(Sending(done, self.total, arrived, seconds))
