@@ -1,6 +1,4 @@
-"""The check after a compile of the code that a board will run: under an emulator, where
-this machine is another.
-"""
+"""The check of the code that a board will run, emulated where this machine is another."""
 
 from __future__ import annotations
 
@@ -13,23 +11,24 @@ from edgec.compiler.segment_checks import SegmentChecker
 from edgec.errors import EdgecError
 from edgec.steps import Progress
 
-_MOST = 2e9
+MAX_EMULATED_MACS = 2e9
 """Multiply-accumulates in float that are emulated: some 15 seconds.
 
 A count, not a time, so that the same inputs give the same bundle.
 """
-_INTEGER = 1 / 8
-"""What one of integers takes of that."""
+INTEGER_SHARE = 1 / 8
+"""The time of an integer multiply-accumulate, as a part of a float one's."""
 
 
 def check_as_board(
-    bundle: Bundle, lowered: Lowered, judge: SegmentChecker, say: Progress
+    bundle: Bundle, lowered: Lowered, checker: SegmentChecker, say: Progress
 ) -> str:
-    """Run the program for the board's first target on the first sample and judge each
-    segment.
+    """Run the program for the board's first target on the first sample.
 
-    Returns what was not run here, and why; "" where nothing was left out, or the
-    board's code is this machine's. Raises EdgecError where the program fails.
+    Each segment is checked. Return what was not run here, and why; "" where nothing was
+    left out, or the board's code is this machine's.
+
+    Raises EdgecError where the program fails.
     """
     board = lowered.target.board
     target = board.targets[0]
@@ -37,9 +36,9 @@ def check_as_board(
         return ""
     how = f"{target.qemu_cpu} code"
     device = Emulated(board)
-    why = _too_much(lowered) or device.lacks(bundle)
-    if why:
-        return f"as {how}: {why}"
+    reason = _too_much(lowered) or device.lacks(bundle)
+    if reason:
+        return f"as {how}: {reason}"
     say("emulate")
     sample = lowered.samples.verify[0]
     try:
@@ -51,20 +50,21 @@ def check_as_board(
             hint="report it with the model",
         ) from e
     for s in lowered.partition.segments:
-        judge(s, tensors.__getitem__, how)
+        checker(s, tensors.__getitem__, how)
     return ""
 
 
 def _too_much(lowered: Lowered) -> str:
-    ops = [op for s in lowered.partition.segments for op in s.graph.ops]
-    macs = sum(
-        op.spec.macs(op) * (1 if op.outputs[0].type.dtype == "float32" else _INTEGER)
-        for op in ops
-    )
-    if macs <= _MOST:
+    """Return why a model is too large to be emulated, or ""."""
+    weighted = 0.0
+    macs = 0
+    for s in lowered.partition.segments:
+        for op in s.graph.ops:
+            count = op.spec.macs(op)
+            is_float = op.outputs[0].type.dtype == "float32"
+            weighted += count * (1 if is_float else INTEGER_SHARE)
+            macs += count
+    if weighted <= MAX_EMULATED_MACS:
         return ""
     again = f"edgec run --on emulated:{lowered.target.board.name}"
-    return (
-        f"its {sum(op.spec.macs(op) for op in ops) / 1e9:.1f} G MACs are too many "
-        f"for an emulator ({again} runs it)"
-    )
+    return f"its {macs / 1e9:.1f} G MACs are too many for an emulator ({again} runs it)"

@@ -1,6 +1,4 @@
-"""What a recipe did to channels, in a bundle: written into `ValuesFile`, and read
-again.
-"""
+"""The channel changes of a recipe, as a bundle's list of values keeps them."""
 
 from __future__ import annotations
 
@@ -14,32 +12,28 @@ from edgec.ir import Array
 
 
 def with_changes(file: ValuesFile, changes: Changes) -> ValuesFile:
-    """The file with these."""
+    """Return the list with the changes of a recipe."""
+    orders = {n: c.order for n, c in changes.items() if c.order is not None}
     return replace(
         file,
-        factors={name: _short(c.times) for name, c in changes.items()},
-        moves={name: _short(c.plus) for name, c in changes.items()},
-        orders={
-            name: tuple(c.order.tolist())
-            for name, c in changes.items()
-            if c.order is not None
-        },
+        factors={name: _rounded(c.times) for name, c in changes.items()},
+        moves={name: _rounded(c.plus) for name, c in changes.items()},
+        orders={name: tuple(order.tolist()) for name, order in orders.items()},
         counts={name: c.count for name, c in changes.items() if c.count is not None},
     )
 
 
 def changes_in(file: ValuesFile) -> Changes:
-    """Those of a file, of an older edgec as well."""
-    return {
-        name: Change(
-            np.array(times),
-            np.array(file.moves.get(name, (0.0,))),
-            np.array(file.orders[name]) if name in file.orders else None,
-            file.counts.get(name),
-        )
-        for name, times in file.factors.items()
-    }
+    """Return the changes of a list, of an older edgec as well."""
+    changes = {}
+    for name, times in file.factors.items():
+        # older lists have no moves, and no orders and counts of split channels
+        plus = np.array(file.moves.get(name, (0.0,)))
+        order = np.array(file.orders[name]) if name in file.orders else None
+        changes[name] = Change(np.array(times), plus, order, file.counts.get(name))
+    return changes
 
 
-def _short(channels: Array) -> tuple[float, ...]:
+def _rounded(channels: Array) -> tuple[float, ...]:
+    """Return numbers with seven digits, which a float32 has."""
     return tuple(float(f"{x:.7g}") for x in channels)

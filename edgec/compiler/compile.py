@@ -199,7 +199,7 @@ class _Compile:
             verification=verification,
             asked=asked,
             steps=self.say.done(),
-            tuned=tuple(tuning.told(emitted.board_sources)),
+            tuned=tuple(tuning.notes(emitted.board_sources)),
         )
 
     def _place(self, wanted: TaskFile) -> tuple[Lowered, CompilerOutcome | None]:

@@ -1,5 +1,7 @@
-"""The check of code that computes with integers what float ops left: each op on the
-very values that the code had, so that no last bit before it matters.
+"""The check of int8 ops that read what float ops computed.
+
+Each op is compared on the very values that the code had, so that the last bit of a float
+before it does not matter.
 """
 
 from __future__ import annotations
@@ -22,57 +24,60 @@ HOW = "C, op by op"
 def op_by_op(
     bundle: Bundle, segments: Sequence[Segment], sample: Mapping[str, Array]
 ) -> tuple[SegmentCheck, ...]:
-    """For each segment, by this machine's C: the value that is furthest beyond what
-    rounding explains.
+    """Return, for each segment, the value furthest beyond what rounding explains.
+
+    The segments run as this machine's C.
     """
-    seen = _Seen(segments)
+    comparison = _ValueComparison(segments)
     side = BundleSide(HOW, bundle.path, "c")
     try:
-        side.run(sample, seen)
+        side.run(sample, comparison)
     finally:
         side.close()
-    return tuple(seen.worst.values())
+    return tuple(comparison.worst.values())
 
 
-class _Seen:
-    """What the code shows, judged value by value. worst: by segment."""
+class _ValueComparison:
+    """Compares each value that the code shows with `interp` of its op.
+
+    Attributes:
+        worst: for each segment, the value that is furthest off.
+    """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.worst: dict[str, SegmentCheck] = {}
-        self._makers = {
+        self._producers = {
             v.name: (op, s) for s in segments for op in s.graph.ops for v in op.outputs
         }
-        self._known: dict[str, Array] = {}
-        self._unseen: dict[str, tuple[Array, tuple[Op, ...]]] = {}
+        self._shown: dict[str, Array] = {}
+        self._computed: dict[str, tuple[Array, tuple[Op, ...]]] = {}
 
     def __call__(self, v: Value, array: Array) -> None:
-        if v.name in self._makers:
-            want, ops = self._by_law(v.name)
-            s = self._makers[v.name][1]
-            check = SegmentCheck(
-                s.name, s.place, HOW, distance(array, want), rounding(ops, want)
-            )
-            self.worst[s.name] = max(
-                self.worst.get(s.name, check), check, key=lambda c: c.beyond
-            )
-        self._known[v.name] = array.copy()
+        if v.name in self._producers:
+            want, ops = self._reference(v.name)
+            s = self._producers[v.name][1]
+            error = distance(array, want)
+            check = SegmentCheck(s.name, s.place, HOW, error, rounding(ops, want))
+            worst = self.worst.get(s.name, check)
+            self.worst[s.name] = max(worst, check, key=lambda c: c.beyond)
+        self._shown[v.name] = array.copy()
 
-    def _by_law(self, name: str) -> tuple[Array, tuple[Op, ...]]:
-        """A value from those that were seen, and the ops that lead there: what is
-        inside a loop is not shown.
+    def _reference(self, name: str) -> tuple[Array, tuple[Op, ...]]:
+        """Return a value computed from those that were shown, and the ops on the way.
+
+        Values inside a fused loop are not shown, so they are computed too.
         """
-        if name not in self._unseen:
-            op, _ = self._makers[name]
-            env = dict[Value, Array]()
+        if name not in self._computed:
+            op, _ = self._producers[name]
+            inputs: dict[Value, Array] = {}
             ops = [op]
             for v in op.inputs:
-                if v.name in self._known:
-                    env[v] = self._known[v.name]
+                if v.name in self._shown:
+                    inputs[v] = self._shown[v.name]
                 elif v.const is None:
-                    env[v], before = self._by_law(v.name)
+                    inputs[v], before = self._reference(v.name)
                     ops += before
-            self._unseen |= {
-                v.name: (y, tuple(ops))
-                for v, y in zip(op.outputs, run_op(op, env), strict=True)
-            }
-        return self._unseen[name]
+            results = zip(op.outputs, run_op(op, inputs), strict=True)
+            for v, y in results:
+                self._computed[v.name] = y, tuple(ops)
+        return self._computed[name]

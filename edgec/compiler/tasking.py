@@ -14,10 +14,12 @@ from edgec.ir.tensors import tensor_info
 
 
 def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
-    """The task with names for what was left open; none where the model's own file
-    states one that does not suit it.
+    """Return the task with the names of the outputs that it reads.
 
-    Raises InputError where somebody else did.
+    It is None where there is no task, or the model's own file states one that does not
+    suit it.
+
+    Raises InputError where a person asked for a task that does not suit the model.
     """
     task = wanted.headless if lowered.read.headless else wanted.task
     if task is None:
@@ -31,26 +33,26 @@ def bound(wanted: TaskFile, lowered: Lowered) -> Task | None:
 
 
 def _bound(task: Task, lowered: Lowered) -> Task:
+    """Bind a task to the size of the first image input, and to the outputs."""
+    preprocess = lowered.read.preprocess
+    outputs = {info.name: info for info in _outputs(lowered)}
     for info in _inputs(lowered):
-        if info.name in lowered.read.preprocess:
-            layout = ImageLayout.of(info, lowered.read.preprocess[info.name].layout)
-        else:
-            layout = None
+        if info.name not in preprocess:
+            continue
+        layout = ImageLayout.of(info, preprocess[info.name].layout)
         if layout is not None:
-            outputs = {o.name: o for o in _outputs(lowered)}
             return task.bind(outputs, (layout.width, layout.height))
-    raise InputError(
-        f"{lowered.graph.name} has no image input for a {task.kind}",
-        "--task",
-        "leave it out",
-    )
+    what = f"{lowered.graph.name} has no image input for a {task.kind}"
+    raise InputError(what, "--task", "leave it out")
 
 
 def vision_texts(lowered: Lowered, task: Task | None) -> dict[str, str]:
-    """The C file before and after the segments, if there is any."""
-    text = vision_source(
-        _inputs(lowered), lowered.read.preprocess, task, _outputs(lowered)
-    )
+    """Return the C file that runs before and after the segments, if there is one.
+
+    task: bound to the outputs.
+    """
+    preprocess = lowered.read.preprocess
+    text = vision_source(_inputs(lowered), preprocess, task, _outputs(lowered))
     return {VISION_FILE: text} if text else {}
 
 

@@ -27,8 +27,12 @@ def default_path() -> Path:
 
 @dataclass(frozen=True)
 class TuningDatabases:
-    """path: of a person's file, if there is one. own: what it has. shipped: whether
-    edgec's own count too.
+    """The schedules that searches found.
+
+    Attributes:
+        path: a person's file, if there is one.
+        own: the schedules of that file.
+        shipped: whether the schedules that edgec comes with count too.
     """
 
     path: Path | None
@@ -37,9 +41,11 @@ class TuningDatabases:
 
     @classmethod
     def of(cls, option: str | None) -> TuningDatabases:
-        """option: a file, "none", or None for the default file where there is one.
+        """Read the databases that an option names.
 
-        Raises InputError.
+        option: a file, "none", or None for the default file where there is one.
+
+        Raises InputError for a file that cannot be read.
         """
         path = default_path() if option is None else Path(option)
         if option == NONE or (option is None and not path.is_file()):
@@ -47,30 +53,37 @@ class TuningDatabases:
         return cls(path, Database.load(path), True)
 
     def cores(self, cores: Sequence[Core]) -> tuple[Core, ...]:
-        """The same with what searches found."""
-        return tuple(
-            replace(
-                c, tuned={**(c.tuned if self.shipped else {}), **self.own.of(c.name)}
-            )
-            for c in cores
-        )
+        """Return the cores with the schedules that were found for them.
 
-    def told(self, sources: Mapping[str, TargetSources]) -> Iterator[str]:
-        """What there is to say of a person's file after a compile."""
-        known = [
-            tuned(call, core) is not None
-            for made in sources.values()
-            for core, segments in made.cores.items()
-            for call in {
-                signature(c): c for s in segments.values() for _, c in s.asked
-            }.values()
-            if signature(call) in self.own.of(core.name)
-        ]
-        if sum(known):
-            yield f"tuned: {sum(known)} kinds of calls run as {self.path} says"
-        if len(known) > sum(known):
+        A person's own schedule takes the place of a shipped one.
+        """
+        with_schedules = []
+        for core in cores:
+            shipped = core.tuned if self.shipped else {}
+            schedules = {**shipped, **self.own.of(core.name)}
+            with_schedules.append(replace(core, tuned=schedules))
+        return tuple(with_schedules)
+
+    def notes(self, sources: Mapping[str, TargetSources]) -> Iterator[str]:
+        """Yield what became of a person's schedules in a compile."""
+        followed = 0
+        illegal = 0
+        for made in sources.values():
+            for core, segments in made.cores.items():
+                own = self.own.of(core.name)
+                calls = {signature(c): c for s in segments.values() for _, c in s.asked}
+                for name, call in calls.items():
+                    if name not in own:
+                        continue
+                    if tuned(call, core) is not None:
+                        followed += 1
+                    else:
+                        illegal += 1
+        if followed:
+            yield f"tuned: {followed} kinds of calls run as {self.path} says"
+        if illegal:
             what = (
-                f"{len(known) - sum(known)} schedules of {self.path} are no longer "
+                f"{illegal} schedules of {self.path} are no longer "
                 "legal and were ignored"
             )
             yield f"note: {what}: edgec tune finds new ones"

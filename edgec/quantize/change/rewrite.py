@@ -1,4 +1,4 @@
-"""Float graph and what a recipe found → mixed int8 graph."""
+"""Makes the int8 graph of a float graph, from ranges and rounded constants."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ from edgec.quantize.observe.ranges import Range, constant_range
 
 @dataclass(frozen=True)
 class RoundedParameters:
-    """What is not just the nearest integer. weights: int8 ones, by op. biases: reals in
-    place of the model's, by op.
+    """Constants that are not rounded to the nearest integer.
+
+    Attributes:
+        weights: int8 weights, by op.
+        biases: real biases in place of the model's, by op.
     """
 
     weights: Mapping[Op, Array] = field(default_factory=dict)
@@ -44,7 +47,12 @@ class RoundedParameters:
 
 @dataclass(frozen=True)
 class Int8:
-    """A quantized graph. twins: its op for each op of the float graph that became int8."""
+    """A quantized graph.
+
+    Attributes:
+        graph: the graph.
+        twins: its op for each op of the float graph that became int8.
+    """
 
     graph: Graph
     twins: Mapping[Op, Op]
@@ -56,16 +64,13 @@ def rewrite(
     rounded: RoundedParameters | None = None,
     left: Collection[Op] = (),
 ) -> Int8:
-    """The int8 form of a float graph with known ranges of its values. left: ops that
-    stay float.
+    """Return the int8 form of a float graph with known ranges of its values.
+
+    left: the ops that stay float.
     """
     chosen = int8_ops(graph, ranges, left)
-    rewriter = _Rewriter(
-        graph,
-        chosen,
-        activation_scales(graph, chosen, ranges),
-        rounded or RoundedParameters(),
-    )
+    scales = activation_scales(graph, chosen, ranges)
+    rewriter = _Rewriter(graph, chosen, scales, rounded or RoundedParameters())
     result = rewriter.run()
     verify(result, "quantized")
     return Int8(result, rewriter.twins)
@@ -73,7 +78,7 @@ def rewrite(
 
 @dataclass(frozen=True)
 class Integers:
-    """What an op's constants become."""
+    """The integers of an op's weight and bias, and their scales."""
 
     weight: Array
     weight_quant: Quant
@@ -82,52 +87,53 @@ class Integers:
 
 
 def integers(op: Op, x_scale: float, rounded: RoundedParameters) -> Integers:
-    """Of an op with weights whose input has this scale; the bias's scale follows from
-    input and weight.
+    """Return the integers of an op with weights.
+
+    x_scale: the scale of its input; the bias has the scale of input times weight.
     """
-    at = _places(op)
-    w = _array(op.inputs[at["weight"]])
+    at = _positions(op)
+    weight = _array(op.inputs[at["weight"]])
     bias = _array(op.inputs[at["bias"]]) if "bias" in at else None
-    real = rounded.biases.get(op)
-    own = rounded.weights.get(op)
-    quant = weight_quant(
-        w,
-        op.spec.weight_axis if op.spec.per_channel else None,
-        x_scale,
-        real if bias is None else bias,
-    )
-    weight = quantize_weight(w, quant) if own is None else own
-    if bias is None and real is None:
-        return Integers(weight, quant, None, None)
-    wanted = bias if real is None else real
-    assert wanted is not None
-    return Integers(weight, quant, *quantize_bias(wanted, x_scale, quant))
+    given_bias = rounded.biases.get(op)
+    axis = op.spec.weight_axis if op.spec.per_channel else None
+    # The scale is of the model's own bias, so that corrections of it change no weight.
+    quant = weight_quant(weight, axis, x_scale, given_bias if bias is None else bias)
+    given_weight = rounded.weights.get(op)
+    if given_weight is None:
+        given_weight = quantize_weight(weight, quant)
+    wanted = bias if given_bias is None else given_bias
+    if wanted is None:
+        return Integers(given_weight, quant, None, None)
+    return Integers(given_weight, quant, *quantize_bias(wanted, x_scale, quant))
 
 
 def renew(op: Op, twin: Op, rounded: RoundedParameters) -> None:
-    """Let the int8 twin of an op have the constants that these give it."""
-    at = _places(op)
+    """Give the int8 twin of an op the constants that `rounded` has for it."""
+    at = _positions(op)
     made = integers(op, twin.inputs[at["act"]].type.scale, rounded)
-    twin.inputs[at["weight"]] = _with(
-        twin.inputs[at["weight"]], made.weight, made.weight_quant
-    )
+    weight = twin.inputs[at["weight"]]
+    twin.inputs[at["weight"]] = _with(weight, made.weight, made.weight_quant)
     if made.bias is not None:
+        # A bias that the model does not have was appended.
         i = at.get("bias", len(op.inputs))
         twin.inputs[i] = _with(twin.inputs[i], made.bias, made.bias_quant)
 
 
 def _with(v: Value, array: Array, quant: Quant | None) -> Value:
+    """Return a constant like `v` with other elements."""
     return Value(v.name, replace(v.type, quant=quant), np.asarray(array, order="C"))
 
 
-def _places(op: Op) -> dict[str, int]:
-    """Where an op's inputs of each role are."""
+def _positions(op: Op) -> dict[str, int]:
+    """Return the position of an op's input of each role."""
     return {role(op, i): i for i in range(len(op.inputs))}
 
 
 class _Rewriter:
-    """Copies a graph op by op; every value has a form as declared, an int8 form, or
-    both, made when first needed.
+    """Copies a graph op by op.
+
+    Every value has a form as declared, an int8 form, or both; each is made when it is
+    first needed.
     """
 
     def __init__(
@@ -159,7 +165,7 @@ class _Rewriter:
         return self.build.graph
 
     def _reserve_output_names(self) -> None:
-        """The model's outputs keep their names, whatever is inserted before them."""
+        """Keep the names of the model's outputs, whatever is inserted before them."""
         self.output_name = {
             v: self.build.name(v.name)
             for v in self.graph.producers()
@@ -167,8 +173,9 @@ class _Rewriter:
         }
 
     def _result(self, v: Value, type_: TensorType) -> Value:
-        """The new value that an op writes for `v`; an output's own name is for the form
-        as declared.
+        """Return the new value that an op writes for `v`.
+
+        A model output's own name is for the form as declared.
         """
         if v in self.output_name:
             if type_.dtype == v.type.dtype:
@@ -215,35 +222,34 @@ class _Rewriter:
         )
 
     def _weights(self, op: Op, inputs: list[Value]) -> None:
-        """Replace weight and bias by their integer forms."""
-        at = _places(op)
+        """Replace weight and bias by their integer forms.
+
+        Constants that several ops read are shared, unless they were rounded for one op.
+        """
+        at = _positions(op)
         made = integers(op, inputs[at["act"]].type.scale, self.rounded)
-        w = op.inputs[at["weight"]]
-        bias = op.inputs[at["bias"]] if "bias" in at else None
-        form = partial(self.build.const, made.weight, w.name, made.weight_quant)
-        inputs[at["weight"]] = (
-            form()
-            if op in self.rounded.weights
-            else self._shared(w, made.weight_quant, form)
-        )
+        weight = op.inputs[at["weight"]]
+        form = partial(self.build.const, made.weight, weight.name, made.weight_quant)
+        if op in self.rounded.weights:
+            inputs[at["weight"]] = form()
+        else:
+            inputs[at["weight"]] = self._shared(weight, made.weight_quant, form)
         if made.bias is None or made.bias_quant is None:
             return
-        if bias is None:
-            inputs.append(
-                self.build.const(made.bias, f"{op.output.name}_bias", made.bias_quant)
-            )
+
+        if "bias" not in at:
+            name = f"{op.output.name}_bias"
+            inputs.append(self.build.const(made.bias, name, made.bias_quant))
             return
+        bias = op.inputs[at["bias"]]
         form = partial(self.build.const, made.bias, bias.name, made.bias_quant)
-        inputs[at["bias"]] = (
-            form()
-            if op in self.rounded.biases
-            else self._shared(bias, made.bias_quant, form)
-        )
+        if op in self.rounded.biases:
+            inputs[at["bias"]] = form()
+        else:
+            inputs[at["bias"]] = self._shared(bias, made.bias_quant, form)
 
     def _plain(self, v: Value) -> Value:
-        """The form as declared; a float32 one is dequantized if only the int8 one
-        exists.
-        """
+        """Return the form as declared; it is dequantized if only the int8 form exists."""
         if v not in self.plain:
             if v.const is not None:
                 self.plain[v] = self.build.const(v.const, v.name, v.type.quant)
@@ -258,7 +264,7 @@ class _Rewriter:
         return self.plain[v]
 
     def _quantized(self, v: Value, quant: Quant) -> Value:
-        """An int8 form with this scale: the one its op wrote, or a conversion."""
+        """Return an int8 form with this scale: its op's own, or a conversion."""
         own = self.int8.get(v)
         if own is not None and own.type.quant == quant:
             return own
@@ -270,7 +276,7 @@ class _Rewriter:
         )
 
     def _shared(self, v: Value, quant: Quant, make: Callable[[], Value]) -> Value:
-        """Made once for each value and scale."""
+        """Return what `make` makes, once for each value and scale."""
         key = (v, quant)
         if key not in self.other:
             self.other[key] = make()

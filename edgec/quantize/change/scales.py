@@ -1,6 +1,4 @@
-"""The scale of every int8 activation: from its op, from calibration, and shared where
-ops demand it.
-"""
+"""The scale of every int8 activation: from its op, from calibration, or shared."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from edgec.quantize.change.domains import activations
 from edgec.quantize.change.params import activation_quant, holds
 from edgec.quantize.observe.ranges import Range, constant_range
 
-_FINEST = 2.0**-17
+FINEST_SCALE_RATIO = 2.0**-17
 """An output scale below this part of the smallest input scale adds nothing, and
 TFLite's ADD refuses it from 2^-19.
 """
@@ -21,8 +19,13 @@ TFLite's ADD refuses it from 2^-19.
 
 @dataclass(eq=False)
 class _Group:
-    """Values that share one scale: a prescribed one, or that of the union of their
-    ranges.
+    """Values that share one scale.
+
+    Attributes:
+        range: the union of their ranges.
+        fixed: the scale that an op prescribes for them; None: that of the range.
+        floor: the least scale.
+        members: the values.
     """
 
     range: Range
@@ -40,8 +43,7 @@ class _Group:
 def activation_scales(
     graph: Graph, chosen: set[Op], ranges: Mapping[Value, Range]
 ) -> dict[Value, Quant]:
-    """The int8 quantization of every computed float32 value that a chosen op reads or
-    writes.
+    """Return the int8 quantization of the computed values of the chosen ops.
 
     A SAME op joins its computed inputs and its outputs in one group; an input whose
     scale is prescribed elsewhere stays out of it (the rewriter requantizes it), unless
@@ -85,67 +87,77 @@ class _Grouping:
                 self.group(v)
 
     def _share(self, op: Op, results: list[Value]) -> None:
+        """Give the results of a SAME op the scale of its inputs."""
         acts = activations(op)
         sources = [self.group(v) for v in acts if v.const is None]
         constants = [constant_range(v.const) for v in acts if v.const is not None]
+
+        # Where one prescribed scale serves all inputs, nothing has to be requantized.
         prescribed = {g.fixed for g in sources}
         only = next(iter(prescribed)) if len(prescribed) == 1 else None
         if only is not None and all(holds(only, r) for r in constants):
             self.put(results, sources[0])
             return
+
+        # The largest group takes in the others, so that no value moves often.
         free = [*dict.fromkeys(g for g in sources if g.fixed is None)]
-        # the largest takes in the others, so that no value moves often
         home = max(free, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
-        # an output can exceed the inputs: by the value of a border, by the overshoot of
-        # a cubic resize
-        for r in (
-            *(g.range for g in sources),
-            *constants,
-            *(self.ranges[v] for v in results),
-        ):
+        for group in sources:
+            home.widen(group.range)
+        for r in constants:
             home.widen(r)
-        for g in free:
-            if g is not home:
-                self.put(g.members, home)
+        # An output can exceed the inputs: by the value of a border, by the overshoot of
+        # a cubic resize.
+        for v in results:
+            home.widen(self.ranges[v])
+        for group in free:
+            if group is not home:
+                self.put(group.members, home)
         self.put(results, home)
 
     def raise_floors(self, ops: Sequence[Op]) -> None:
-        """`raise_floor` until nothing changes: after a change, the ops that read the
-        group are looked at again.
+        """Apply `raise_floor` to all ops until nothing changes.
+
+        After a change, the ops that read the group are looked at again.
         """
-        readers: dict[_Group, list[int]] = {}
+        consumers: dict[_Group, list[int]] = {}
         for i, op in enumerate(ops):
             for v in activations(op):
                 if v.const is None:
-                    readers.setdefault(self.of[v], []).append(i)
-        # a heap: the first op in the graph's order is next
+                    consumers.setdefault(self.of[v], []).append(i)
+
+        # A heap, since the first op in the graph's order is next.
         waiting = list(range(len(ops)))
         queued = set(waiting)
         while waiting:
             i = heappop(waiting)
             queued.discard(i)
-            if self.raise_floor(ops[i]):
-                changed = dict.fromkeys(
-                    self.of[v] for v in ops[i].outputs if v in self.of
-                )
-                for k in sorted(
-                    {k for g in changed for k in readers.get(g, [])} - queued
-                ):
-                    queued.add(k)
-                    heappush(waiting, k)
+            if not self.raise_floor(ops[i]):
+                continue
+            changed = {self.of[v] for v in ops[i].outputs if v in self.of}
+            affected = {k for group in changed for k in consumers.get(group, [])}
+            for k in sorted(affected - queued):
+                queued.add(k)
+                heappush(waiting, k)
 
     def raise_floor(self, op: Op) -> bool:
-        """Keep an output of almost no range from a scale far below what the inputs can
-        resolve; tells of a change.
+        """Keep an output of almost no range from a scale far below its inputs' scales.
+
+        Return whether that changed a scale.
         """
         if op.spec.quant is not QuantRule.FREE:
             return False
         least = min(self._scale(v) for v in activations(op))
         changed = False
-        for g in (self.of[v] for v in op.outputs if v in self.of):
-            floor = least if g.range[0] == g.range[1] == 0 else least * _FINEST
-            if g.fixed is None and g.quant().scale[0] < floor * (1 - 1e-6):
-                g.floor = floor
+        for v in op.outputs:
+            if v not in self.of:
+                continue
+            group = self.of[v]
+            is_zero = group.range[0] == group.range[1] == 0
+            floor = least if is_zero else least * FINEST_SCALE_RATIO
+            # Scales are float32: a difference in the last bits is none.
+            if group.fixed is None and group.quant().scale[0] < floor * (1 - 1e-6):
+                group.floor = floor
                 changed = True
         return changed
 
