@@ -62,7 +62,10 @@ class Clamp(Unary):
         return lut.clamp_table(self.low, self.high, x, y)
 
     def coefficients(self) -> tuple[float, ...]:
-        """Return both bounds, infinity for a missing one."""
+        """Return both bounds, infinity for a missing one.
+
+        The float kernel clamps to infinity, which changes no element.
+        """
         return (
             -np.inf if self.low is None else self.low,
             np.inf if self.high is None else self.high,
@@ -245,7 +248,10 @@ class LeakyRelu(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read LeakyRelu, whose alpha is 0.01 when absent."""
+        """Read LeakyRelu, whose alpha is 0.01 when absent.
+
+        A slope for each channel is an operator of its own, PRelu.
+        """
 
         # The default of ONNX.
         alpha = float(node.attrs.get("alpha", 0.01))
@@ -297,7 +303,10 @@ class Elu(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Elu and Celu, whose alpha is 1 when absent."""
+        """Read Elu and Celu, whose alpha is 1 when absent.
+
+        Celu's rate is 1 / alpha, so that an alpha of 0 is refused.
+        """
         alpha = float(node.attrs.get("alpha", 1.0))
         rate = 1.0
         if node.op_type == "Celu":
@@ -338,7 +347,10 @@ class HardSigmoid(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read HardSigmoid; alpha is 0.2 and beta 0.5 when absent."""
+        """Read HardSigmoid; alpha is 0.2 and beta 0.5 when absent.
+
+        PyTorch exports its own hard sigmoid with an alpha of 1/6.
+        """
         alpha = float(node.attrs.get("alpha", 0.2))
         beta = float(node.attrs.get("beta", 0.5))
         return node.build.add(cls(alpha, beta), [node.input(0)], node.name)
@@ -400,7 +412,10 @@ class Gelu(Unary):
 
     @staticmethod
     def fn(x: Array, approximate: bool) -> Array:
-        """Return the function in the type of x."""
+        """Return the function in the type of x.
+
+        The factors are rounded to that type before they multiply.
+        """
 
         # The coefficients take the type of x.
         t = x.dtype.type

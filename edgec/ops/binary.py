@@ -102,7 +102,10 @@ class Binary(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors."""
+        """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors.
+
+        Integers wrap as numpy's do.
+        """
         y_type = yt[0]
         if not y_type.is_quantized:
             with np.errstate(all="ignore"):
@@ -133,7 +136,10 @@ class Binary(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """Read the node, as a chain of ops when it has more than two inputs."""
+        """Read the node, as a chain of ops when it has more than two inputs.
+
+        Such operators associate: the chain takes the inputs from the left.
+        """
 
         # Sum, Max and Min take any number of inputs in ONNX.
         y = node.input(0)
@@ -262,7 +268,10 @@ class Fused(Binary):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the operator with its fused activation, if it has options."""
+        """Read the operator with its fused activation, if it has options.
+
+        An operator without an options table has no activation.
+        """
         act = getattr(op.options, "fusedActivationFunction", 0)
         # It concerns int16 only.
         op.ignore("potScaleInt16")
@@ -389,7 +398,10 @@ class Additive(OrtBinary):
         return Linear.of_scales(a, b, y, sign, self.shift)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """Return ek_add_t, or ek_linear_t with `even`."""
+        """Return ek_add_t, or ek_linear_t with `even`.
+
+        Both structs also have the range of the output's elements.
+        """
         low, high = self.clamp(y)
         if self.even:
             fields = asdict(self._linear(a, b, y))
@@ -415,7 +427,10 @@ class Add(Additive):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read ADD, and ADD_N as a chain of sums."""
+        """Read ADD, and ADD_N as a chain of sums.
+
+        ADD_N has two inputs or more, all of one shape.
+        """
         if op.name == "ADD":
             super().from_tflite(op)
             return

@@ -95,7 +95,10 @@ class ShiftLeft(_OfIntegers):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read BitShift, whose direction is an attribute."""
+        """Read BitShift, whose direction is an attribute.
+
+        The direction is LEFT or RIGHT.
+        """
 
         # One operator of ONNX has both directions.
         specs = {"LEFT": ShiftLeft, "RIGHT": ShiftRight}
@@ -184,7 +187,10 @@ class IsInf(_Predicate):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read IsInf; both infinities count unless an attribute is 0."""
+        """Read IsInf; both infinities count unless an attribute is 0.
+
+        Both attributes are 1 by default.
+        """
         spec = cls(
             positive=bool(node.attrs.get("detect_positive", 1)),
             negative=bool(node.attrs.get("detect_negative", 1)),

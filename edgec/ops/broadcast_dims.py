@@ -50,7 +50,10 @@ def _merged_dims(
     shape: tuple[int, ...],
     strides: Sequence[list[int]],
 ) -> list[tuple[int, list[int]]]:
-    """Return (size, stride of each input) of the output's dimensions, merged."""
+    """Return (size, stride of each input) of the output's dimensions, merged.
+
+    Sizes of 1 are left out. Strides are in elements.
+    """
     groups: list[tuple[int, list[int]]] = []
     for axis, size in enumerate(shape):
         if size == 1:
@@ -69,7 +72,10 @@ def _merged_dims(
 
 
 def _broadcast_strides(shape: tuple[int, ...], rank: int) -> list[int]:
-    """Return the element strides of a dense tensor broadcast to a rank."""
+    """Return the element strides of a dense tensor broadcast to a rank.
+
+    A broadcast dimension has a stride of 0, so that its one element is read again.
+    """
 
     # Missing axes are at the front.
     dims = (1,) * (rank - len(shape)) + shape

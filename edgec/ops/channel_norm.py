@@ -75,7 +75,10 @@ class L2Norm(OpDef):
         return Quant.per_tensor(1 / 128)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the type of x, with the prescribed scale in int8."""
+        """Return the type of x, with the prescribed scale in int8.
+
+        Raises ValueError for a scalar, and for elements that stand for no reals.
+        """
         if x[0].rank == 0:
             raise ValueError(f"{x[0]} has no axis")
 
@@ -149,7 +152,10 @@ class L2Norm(OpDef):
         return self.uint8 and op.output.type.dtype == "int8"
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return L2_NORMALIZATION; version 2 introduced int8."""
+        """Return L2_NORMALIZATION; version 2 introduced int8.
+
+        The fused activation is none.
+        """
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         options = ("L2NormOptions", {"fusedActivationFunction": 0})
         return TfliteCode("L2_NORMALIZATION", options, version)

@@ -136,7 +136,10 @@ def constant(op: Op, i: int) -> Array:
 
 
 def bias_operand(op: Op) -> Pointer | Table:
-    """Return the bias, input 2 of an op with weights; zeros when it has none."""
+    """Return the bias, input 2 of an op with weights; zeros when it has none.
+
+    A computed bias is a pointer, a constant one a table of the C file.
+    """
     has_bias = len(op.inputs) > 2
     if has_bias and op.inputs[2].const is None:
         return Pointer(op.inputs[2])

@@ -61,7 +61,10 @@ class Trilu(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Trilu as a choice by a constant mask."""
+        """Read Trilu as a choice by a constant mask.
+
+        The input k is the diagonal at which the triangle ends, 0 the main one.
+        """
         b = node.build
         x = node.input(0)
         k = node.const(1)
@@ -213,7 +216,10 @@ class MeanOf(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Mean as a chain of sums and a division."""
+        """Read Mean as a chain of sums and a division.
+
+        One input alone is its own mean.
+        """
         b = node.build
         total = node.input(0)
         for i in range(1, len(node.inputs)):
@@ -235,7 +241,10 @@ class EyeLike(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read EyeLike as a constant."""
+        """Read EyeLike as a constant.
+
+        The attribute k is the diagonal, 0 the main one.
+        """
         x = node.input(0).type
 
         # The input gives the shape, and the type by default.
@@ -277,7 +286,10 @@ class ReverseSequence(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read ReverseSequence with constant lengths, as a gather along the time axis."""
+        """Read ReverseSequence with constant lengths, as a gather along the time axis.
+
+        The time axis is 0 and the batch axis 1 unless attributes say otherwise.
+        """
         x = node.input(0)
         lengths = node.const(1)
         assert lengths is not None
@@ -290,7 +302,10 @@ class ReverseSequence(Composed):
 
     @staticmethod
     def _places(x: TensorType, lengths: Array, time: int, batch: int) -> Array:
-        """Return the place along the time axis that each element comes from."""
+        """Return the place along the time axis that each element comes from.
+
+        Elements beyond a sequence's length stay where they are.
+        """
         steps = np.arange(x.shape[time])
         ends = lengths[:, None]
         # [batch, time]

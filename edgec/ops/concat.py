@@ -127,7 +127,10 @@ class Concat(OpDef):
         op.build.write(cls(axis), inputs, op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return CONCATENATION; version 2 introduced int8."""
+        """Return CONCATENATION; version 2 introduced int8.
+
+        PACK is written as a reshape of each input, and this.
+        """
         fields = {"axis": self.axis, "fusedActivationFunction": 0}
         version = 2 if op.output.type.dtype == "int8" else 1
         return TfliteCode("CONCATENATION", ("ConcatenationOptions", fields), version)

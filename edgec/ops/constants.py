@@ -36,7 +36,10 @@ class _ReadAsConstant(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Make the declared output a constant of the declared type."""
+        """Make the declared output a constant of the declared type.
+
+        The declared shape is the one that the array is broadcast to.
+        """
 
         # Operators that read the output find a constant there.
         out = op.outputs[0]
@@ -60,7 +63,10 @@ class Shape(_ReadAsConstant):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Return the dimensions as int64."""
+        """Return the dimensions as int64.
+
+        Negative bounds count from the back, as in Python's slices.
+        """
         start = node.attrs.get("start", 0)
         end = node.attrs.get("end")
         shape = node.input(0).type.shape
@@ -101,7 +107,10 @@ class Fill(_ReadAsConstant):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Return an array of `value`, or of float32 zeros without it."""
+        """Return an array of `value`, or of float32 zeros without it.
+
+        The shape is a constant input; an empty one is a scalar's.
+        """
 
         # The value is a tensor of one element.
         value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32)))

@@ -177,7 +177,10 @@ class Conv2D(ConvBase):
         return from_nhwc(b, y)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return CONV_2D; version 3 introduced int8."""
+        """Return CONV_2D; version 3 introduced int8.
+
+        Its inputs are the image, the weights and the bias.
+        """
         version = 3 if is_int8(op) else 1
         options = ("Conv2DOptions", self.tflite_options(op))
         return TfliteCode("CONV_2D", options, version, with_bias(op))
@@ -239,7 +242,10 @@ class DepthwiseConv2D(ConvBase):
     weight_axis: ClassVar[int] = 3
 
     def channels(self, x: TensorType, w: TensorType) -> int:
-        """Return O; raises ValueError unless it is a multiple of C."""
+        """Return O; raises ValueError unless it is a multiple of C.
+
+        The weights have a leading dimension of 1.
+        """
         channels = x.shape[3]
         is_empty = 0 in (channels, *w.shape)
         if w.shape[0] != 1 or is_empty or w.shape[3] % channels:

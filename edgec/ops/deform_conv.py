@@ -68,7 +68,10 @@ class DeformConv(Composed):
 
 
 def _joined_channels(node: OnnxNode, values: list[Value]) -> Value:
-    """Return the values concatenated along the channels."""
+    """Return the values concatenated along the channels.
+
+    One value alone needs no op.
+    """
     if len(values) > 1:
         return node.build.add(Concat(1), values, node.name)
     return values[0]

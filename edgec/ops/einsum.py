@@ -195,7 +195,10 @@ class _Axes:
 
     @classmethod
     def of(cls, x: _Term, y: _Term, later: str) -> _Axes:
-        """Return the parts of the letters; those in `later` are kept."""
+        """Return the parts of the letters; those in `later` are kept.
+
+        A size of 1 gives way to the other term's, as broadcasting has it.
+        """
         sizes: dict[str, int] = {}
         for term in (x, y):
             for letter, size in zip(term.letters, term.value.type.shape, strict=True):
@@ -274,7 +277,10 @@ def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
 
 
 def _ordered(b: Builder, term: _Term, letters: str, name: str) -> Value:
-    """Return the term's tensor with its axes in the order of `letters`."""
+    """Return the term's tensor with its axes in the order of `letters`.
+
+    An order that is the term's own needs no op.
+    """
     perm = tuple(term.letters.index(c) for c in letters)
     if perm == tuple(range(len(perm))):
         return term.value

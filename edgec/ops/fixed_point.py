@@ -90,7 +90,10 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def quantize_multipliers(real: Array) -> tuple[Array, Array]:
-    """Return the multipliers and the shifts of `quantize_multiplier` for each element."""
+    """Return the multipliers and the shifts of `quantize_multiplier` for each element.
+
+    Both arrays are int32 vectors, whatever the shape of `real`.
+    """
     multipliers: list[int] = []
     shifts: list[int] = []
     for element in real.reshape(-1):
@@ -193,7 +196,10 @@ def activation_range(act: str, t: TensorType) -> tuple[int, int]:
 
 
 def clamp_float(y: Array, act: str) -> Array:
-    """Return float results clamped to the range of their fused activation."""
+    """Return float results clamped to the range of their fused activation.
+
+    An activation without bounds leaves them as they are.
+    """
     low, high = ACTIVATIONS[act]
     if math.isinf(low) and math.isinf(high):
         return y

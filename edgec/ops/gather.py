@@ -232,7 +232,10 @@ class GatherNd(_Picked):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy's integer indexing by the clamped coordinates."""
+        """Compute numpy's integer indexing by the clamped coordinates.
+
+        Each coordinate is clamped to its own dimension.
+        """
         data, index = x
         coordinates: list[Array] = []
         for axis in range(index.shape[-1]):
@@ -313,7 +316,10 @@ def _clamped(index: Array, size: int) -> Array:
 
 
 def _from_front(b: Builder, index: Value, size: int) -> Value:
-    """Return constant indices counted from the front: TFLite has no negative ones."""
+    """Return constant indices counted from the front: TFLite has no negative ones.
+
+    Computed indices stay as they are.
+    """
     if index.const is None or (index.const >= 0).all():
         return index
 

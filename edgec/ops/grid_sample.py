@@ -145,7 +145,10 @@ class GridSample(OpDef):
         return np.clip(index, 0, size - 1).astype(np.int64), weight.astype(_F)
 
     def _place(self, v: Array, size: int) -> Array:
-        """Return grid coordinates as float32 pixels, within reach of the image."""
+        """Return grid coordinates as float32 pixels, within reach of the image.
+
+        v: grid coordinates -1..1. size: pixels along the axis.
+        """
 
         # From -1..1 to pixels.
         n = _F(size)
@@ -316,7 +319,10 @@ class _Volume:
         return b.add(Reshape((n, channels, *size)), [from_nhwc(b, total)], self.name)
 
     def _coordinates(self, grid: Value, first: int, count: int) -> Value:
-        """Return some of the grid's coordinates as a grid [N, OD * OH, OW, count]."""
+        """Return some of the grid's coordinates as a grid [N, OD * OH, OW, count].
+
+        The depths of the output are rows of one tall grid.
+        """
         n, depth, height, width, _ = grid.type.shape
         cut = Slice(
             begin=(0, 0, 0, 0, first),
@@ -357,7 +363,10 @@ class _Volume:
         return b.add(Sub(), [one, clamped], self.name)
 
     def _plane(self, volume: Value, number: int) -> Value:
-        """Return a plane of the volume as an NHWC image."""
+        """Return a plane of the volume as an NHWC image.
+
+        It is cut from NCDHW.
+        """
         n, channels, _, height, width = volume.type.shape
         cut = Slice(
             begin=(0, 0, number, 0, 0),

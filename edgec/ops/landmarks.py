@@ -265,7 +265,10 @@ class TransformTensor(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the second version of the operator."""
+        """Read the second version of the operator.
+
+        The size of the part is in the options.
+        """
         options = custom_options(op)
         size = (int(options["output_height"]), int(options["output_width"]))
         op.build.write(cls(size), [op.input(0), op.input(1)], op.outputs)
@@ -349,14 +352,20 @@ class TransformLandmarks(OpDef):
         op.build.write(cls(), [op.input(0), op.input(1)], op.outputs)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_transform_landmarks_f32."""
+        """Return ek_transform_landmarks_f32.
+
+        The kernel takes the number of landmarks and that of their coordinates.
+        """
         _, count, dims = op.inputs[0].type.shape
         kernel = "ek_transform_landmarks_f32"
         return KernelCall.of(kernel, *op.inputs, op.output, count, dims)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield landmarks of two and of three dimensions."""
+        """Yield landmarks of two and of three dimensions.
+
+        The transform is an input as well.
+        """
         transform = Arg(TensorType(_MATRIX))
         for dims in (2, 3):
             landmarks = Arg(TensorType((1, 9, dims)))

@@ -282,7 +282,10 @@ class _ResizedLine:
     region: tuple[float, float]
 
     def resize(self, rows: Array) -> Array:
-        """Return the rows resized by ONNX's reference, in float64."""
+        """Return the rows resized by ONNX's reference, in float64.
+
+        rows: a matrix whose second axis is resized.
+        """
         from onnx.reference import ReferenceEvaluator
 
         # A Resize has either scales or sizes.
@@ -301,7 +304,10 @@ class _ResizedLine:
         return np.asarray(results[0], np.float64)
 
     def _model(self, names: list[str]) -> onnx.ModelProto:
-        """Return an ONNX model of one Resize with these input names ("": absent)."""
+        """Return an ONNX model of one Resize with these input names ("": absent).
+
+        Opset 19 has the attributes of all earlier ones.
+        """
         node = onnx.helper.make_node("Resize", names, ["y"], **self.attrs)
         inputs = [onnx.ValueInfoProto(name=name) for name in names if name]
 

@@ -179,13 +179,19 @@ class LstmInt8(OpDef):
         return gates
 
     def macs(self, op: Op) -> int:
-        """Return one multiplication for each weight, step and batch."""
+        """Return one multiplication for each weight, step and batch.
+
+        Both weight matrices multiply once in a step.
+        """
         steps, batch, _ = op.inputs[0].type.shape
         weights = op.inputs[3].type.size + op.inputs[4].type.size
         return steps * batch * weights
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_lstm_s8."""
+        """Return ek_lstm_s8.
+
+        Multipliers and shifts of the gates are tables of four entries.
+        """
         steps, batch, inputs = op.inputs[0].type.shape
 
         # One multiplier and shift for each gate.
@@ -353,7 +359,10 @@ def _int16(x: Array) -> Array:
 
 
 def _folded_zero_point(w: Value, x: TensorType) -> Array:
-    """Return the addend of each sum over x for its zero point: -zero Σ w."""
+    """Return the addend of each sum over x for its zero point: -zero Σ w.
+
+    Σ (x - zero) w = Σ x w - zero Σ w, so that the kernel need not subtract it.
+    """
     assert w.const is not None
     sums: Array = -x.zero_point * w.const.astype(np.int64).sum(1)
     return sums

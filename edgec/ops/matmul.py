@@ -382,7 +382,10 @@ def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
 
 
 def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    """Return factor * x; a constant is multiplied here, without an op."""
+    """Return factor * x; a constant is multiplied here, without an op.
+
+    A factor of 1 needs no op.
+    """
     if factor == 1.0:
         return x
 
@@ -459,7 +462,10 @@ class BatchMatMul(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy.matmul in float32."""
+        """Compute numpy.matmul in float32.
+
+        Transposed operands are views of their last two axes.
+        """
         a, b = self.operands(x[0], x[1])
         return [np.matmul(a, b).astype(np.float32)]
 
@@ -506,7 +512,10 @@ class BatchMatMul(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read BATCH_MATMUL of floats."""
+        """Read BATCH_MATMUL of floats.
+
+        Its options tell which operands are transposed.
+        """
         op.ignore("asymmetricQuantizeInputs")
         spec = cls(bool(op.options.adjX), bool(op.options.adjY))
         op.build.write(spec, op.present(), op.outputs)

@@ -101,7 +101,10 @@ class Pad(OpDef):
         return (data.with_shape(tuple(shape)),)
 
     def element(self, t: TensorType) -> float | int:
-        """Return `value` as an element of the tensor; infinities saturate in integers."""
+        """Return `value` as an element of the tensor; infinities saturate in integers.
+
+        Of a quantized tensor it is the nearest integer at its scale, saturated.
+        """
         if t.dtype == "float32":
             return self.value
 

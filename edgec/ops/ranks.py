@@ -52,7 +52,10 @@ value that has no effect there.
 
 
 def as_image(b: Builder, x: Value) -> Value:
-    """Return [N, C, L] as an image of one row, [N, C, 1, L]."""
+    """Return [N, C, L] as an image of one row, [N, C, 1, L].
+
+    The same serves weights [O, C, K], whose window gets one row.
+    """
 
     # Weights are [O, C, K] as well.
     n, channels, length = x.type.shape
@@ -80,7 +83,11 @@ def _read_inner(
 
 
 def of_one_row(node: OnnxNode, read: Reader) -> list[Value]:
-    """Read a node on [N, C, L] by `read`, as a node on images [N, C, 1, L]."""
+    """Read a node on [N, C, L] by `read`, as a node on images [N, C, 1, L].
+
+    The reader sees attributes with an entry for the height, and gives images of one
+    row.
+    """
     b = node.build
     image, *others = node.inputs
     assert image is not None
@@ -166,7 +173,10 @@ def conv_in_planes(node: OnnxNode, read: Reader) -> Value:
 
 
 def _onnx_order(rows: tuple[int, int], columns: tuple[int, int]) -> list[int]:
-    """Return ONNX's pads [top, left, bottom, right] from two (before, after) pairs."""
+    """Return ONNX's pads [top, left, bottom, right] from two (before, after) pairs.
+
+    ONNX lists all starts before all ends.
+    """
     top, bottom = rows
     left, right = columns
     return [top, left, bottom, right]
@@ -179,7 +189,10 @@ def _images_at_depth(
     depth: int,
     name: str,
 ) -> Value:
-    """Return the planes of `x` below depth `depth` of the weights, [N * D', C, H, W]."""
+    """Return the planes of `x` below depth `depth` of the weights, [N * D', C, H, W].
+
+    Each output depth is an image; the batch has the depths of one input after another.
+    """
     n, channels, _, height, width = x.type.shape
     count = windows.out[0]
     planes = Slice(
@@ -193,7 +206,10 @@ def _images_at_depth(
 
 
 def _weights_at_depth(b: Builder, weights: Value, depth: int, name: str) -> Value:
-    """Return plane `depth` of weights [O, C, D, H, W] as [O, C, H, W]."""
+    """Return plane `depth` of weights [O, C, D, H, W] as [O, C, H, W].
+
+    They are constant when the weights are.
+    """
     out_channels, channels, _, *kernel = weights.type.shape
     plane = Slice(
         begin=(0, 0, depth, 0, 0),
@@ -381,7 +397,10 @@ def _with_zeros_between(
     stride: int,
     name: str,
 ) -> Value:
-    """Return `x` with stride - 1 zeros between its elements along an axis."""
+    """Return `x` with stride - 1 zeros between its elements along an axis.
+
+    A stride of 1 leaves none between.
+    """
     if stride == 1:
         return x
 

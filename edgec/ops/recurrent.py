@@ -223,7 +223,10 @@ class _Recurrent(Composed):
 
     @classmethod
     def _initial_state(cls, node: OnnxNode, x: Value, direction: int) -> list[Value]:
-        """Return the states before the first step, zeros where the node has none."""
+        """Return the states before the first step, zeros where the node has none.
+
+        Inputs 5 and 6 have the states of all directions.
+        """
         b = node.build
         name = node.name
         batch = x.type.shape[1]
@@ -439,7 +442,10 @@ class Lstm(_Recurrent):
 
     @staticmethod
     def _start(op: TfliteOp, at: int, shape: tuple[int, int]) -> Value:
-        """Return the state before the first step: zeros for an operator without one."""
+        """Return the state before the first step: zeros for an operator without one.
+
+        at: the operator's input. shape: [batch, hidden].
+        """
         value = op.inputs[at] if _has_input(op, at) else None
         if value is not None:
             return value

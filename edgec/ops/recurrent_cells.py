@@ -69,7 +69,10 @@ class RecurrentLayer:
         return self.b.add(self.acts[i], [x], self.name)
 
     def gate(self, gates: Value, i: int) -> Value:
-        """Return the i-th gate of [batch, gates * hidden]."""
+        """Return the i-th gate of [batch, gates * hidden].
+
+        Gates lie one after the other along the last axis.
+        """
         last = gates.type.rank - 1
         spec = slice_axes(gates.type, {last: (i * self.hidden, self.hidden, 1)})
         return self.b.add(spec, [gates], self.name)
@@ -182,7 +185,10 @@ def part(
     elements: tuple[int, int],
     name: str,
 ) -> Value:
-    """Return the elements (first, count) of an axis; those of a constant without an op."""
+    """Return the elements (first, count) of an axis; those of a constant without an op.
+
+    All elements of the axis need no op.
+    """
     first, count = elements
     if count == x.type.shape[axis]:
         return x
@@ -196,7 +202,10 @@ def part(
 
 
 def index_axis(b: Builder, x: Value, axis: int, place: int, name: str) -> Value:
-    """Return one place of an axis, which is dropped."""
+    """Return one place of an axis, which is dropped.
+
+    The place of a constant is taken while the model is read.
+    """
     cut = part(b, x, axis, (place, 1), name)
     shape = list(x.type.shape)
     del shape[axis]

@@ -62,7 +62,10 @@ def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def _largest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Return the maximum; of no elements the least value of the type."""
+    """Return the maximum; of no elements the least value of the type.
+
+    ONNX defines it so for an empty set.
+    """
     lowest: float
     if x.dtype.kind == "f":
         lowest = -np.inf
@@ -75,7 +78,10 @@ def _largest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def _smallest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Return the minimum; of no elements the greatest value of the type."""
+    """Return the minimum; of no elements the greatest value of the type.
+
+    ONNX defines it so for an empty set.
+    """
     highest: float
     if x.dtype.kind == "f":
         highest = np.inf
@@ -113,7 +119,10 @@ class _SumReduction(Reduction):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the sum, in int8 exact in int32 and then rescaled and clamped."""
+        """Compute the sum, in int8 exact in int32 and then rescaled and clamped.
+
+        The clamp is that of int8 without an activation.
+        """
         if not yt[0].is_quantized:
             return super().ref(x, xt, yt)
 
@@ -189,7 +198,10 @@ class Mean(_SumReduction):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield the samples of every reduction, and one rounded half to even."""
+        """Yield the samples of every reduction, and one rounded half to even.
+
+        The axes are height and width of an image.
+        """
         yield from super().samples()
         x = TensorType((1, 7, 5, 18), "int8", Quant.per_tensor(0.05, -9))
         even = cls((1, 2), even=True)
@@ -275,7 +287,10 @@ class Sum(_SumReduction):
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
-        """Return |x| for ReduceL1, x² for ReduceL2 and ReduceSumSquare, else x."""
+        """Return |x| for ReduceL1, x² for ReduceL2 and ReduceSumSquare, else x.
+
+        ReduceLogSum is the logarithm of a plain sum.
+        """
         functions = {"ReduceL1": Abs, "ReduceL2": Square, "ReduceSumSquare": Square}
         function = functions.get(node.op_type)
         if function is None:

@@ -111,7 +111,10 @@ class Reduction(OpDef):
         return [np.asarray(y).astype(yt[0].np_dtype)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Return the reduction over the permuted axes; None when they are dropped."""
+        """Return the reduction over the permuted axes; None when they are dropped.
+
+        Axes that are dropped would leave another rank than that of `perm`.
+        """
         if not self.keep_dims:
             return None
         axes = sorted(perm.index(axis) for axis in self.axes)
@@ -174,7 +177,10 @@ class Reduction(OpDef):
         return TfliteCode(self.tflite[0], options, version, (op.inputs[0], axes))
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_<kind>_<type> over up to three kept and three reduced groups."""
+        """Return ek_<kind>_<type> over up to three kept and three reduced groups.
+
+        Groups that the op lacks are loops of one round.
+        """
         x = op.inputs[0].type
         y = op.output.type
         kept, reduced = axis_groups(x.shape, self.axes)

@@ -40,7 +40,10 @@ class Axis:
     scale: float = 0.0
 
     def centres(self) -> tuple[Array, Any, Any]:
-        """Return output positions, input size and scale, all in float32."""
+        """Return output positions, input size and scale, all in float32.
+
+        A scale of 0 stands for the ratio of the sizes.
+        """
         positions = np.arange(self.out, dtype=_F)
         size = _F(self.size)
         scale = _F(self.scale) if self.scale else _F(self.out) / size
@@ -48,7 +51,10 @@ class Axis:
 
 
 def _ratio(a: Axis) -> Any:
-    """Return TFLite's float32 ratio of the sizes."""
+    """Return TFLite's float32 ratio of the sizes.
+
+    With aligned corners it is the ratio of the distances between corner pixels.
+    """
     if a.mode == "align_corners" and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
 
@@ -336,7 +342,10 @@ def cubic_weight(t: Array, a: float) -> Array:
 
 
 def same_places(a: Array, b: Array) -> bool:
-    """Return whether two lists of coordinates agree but for rounding errors."""
+    """Return whether two lists of coordinates agree but for rounding errors.
+
+    Different formulas of one place differ in the last bits.
+    """
 
     # A few units in the last place of float32.
     tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4

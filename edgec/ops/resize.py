@@ -44,7 +44,6 @@ from edgec.ops.resampling import (
     Neighbours,
     blend,
     blend_reals,
-    cubic,
     linear,
     linear_clipped,
     linear_cut,
@@ -192,7 +191,10 @@ class ResizeNearest(_TfliteResize):
         return super().infer(*x)
 
     def indices(self, x: TensorType) -> tuple[Array, Array]:
-        """Return the input row of each output row, and the column of each column."""
+        """Return the input row of each output row, and the column of each column.
+
+        They are int32 tables of the C file.
+        """
         vertical, horizontal = self.axes(x)
         rows = nearest(vertical, self.rounding)
         columns = nearest(horizontal, self.rounding)
@@ -229,7 +231,10 @@ class ResizeNearest(_TfliteResize):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield TFLite's modes up and down, and ONNX's roundings."""
+        """Yield TFLite's modes up and down, and ONNX's roundings.
+
+        Each in float and int8, though the kernel copies bytes.
+        """
         for mode, size in product(TFLITE_MODES, _SAMPLE_SIZES):
             label = f"{mode}_{size[0]}x{size[1]}"
             yield from _samples(cls(size, mode), label)
@@ -283,7 +288,10 @@ class ResizeBilinear(_TfliteResize):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read RESIZE_BILINEAR, whose declared output has the size."""
+        """Read RESIZE_BILINEAR, whose declared output has the size.
+
+        The mode follows from two flags of the options.
+        """
         size, mode = _tflite_size_mode(op)
         spec = cls(size, mode, uint8=op.uint8)
         op.build.write(spec, [op.input(0)], op.outputs)
@@ -504,76 +512,6 @@ _SAMPLE_SIZES: tuple[Pair, ...] = ((8, 10), (3, 2), (7, 9), (1, 1))
 """Sizes of the samples, whose input has 4x5 pixels."""
 
 
-@dataclass(frozen=True)
-class ResizeCubic(Resize):
-    """A resize by Keys' cubic convolution over four by four pixels; float32 only.
-
-    Attributes:
-        coefficient: a of Keys' kernel
-        exclude_outside: whether pixels outside of the image count nothing, and the other
-            weights are scaled to sum to 1
-    """
-
-    coefficient: float = -0.75
-    exclude_outside: bool = False
-
-    kind = "resize_cubic"
-
-    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the image type with the new size; raises ValueError for other than float32."""
-        real_types(self, x[0], int8=False)
-        return super().infer(*x)
-
-    def _taps(self, x: TensorType) -> list[tuple[Array, Array]]:
-        """Return (indices, weights) of the rows, and of the columns."""
-        coefficient = self.coefficient
-        return [cubic(a, coefficient, self.exclude_outside) for a in self.axes(x)]
-
-    def ref(
-        self,
-        x: Sequence[Array],
-        xt: Sequence[TensorType],
-        yt: Sequence[TensorType],
-    ) -> list[Array]:
-        """Compute weighted sums along the rows, then along the columns."""
-        (row_index, row_weight), (column_index, column_weight) = self._taps(xt[0])
-        image = x[0][:, :, column_index]
-
-        # The kernel is separable.
-        columns = np.einsum("nyxtc,xt->nyxc", image, column_weight)
-        y = np.einsum("nytxc,yt->nyxc", columns[:, row_index], row_weight)
-
-        return [y.astype(np.float32)]
-
-    def c(self, op: Op) -> KernelCall:
-        """Return ek_resize_cubic_f32, which weights sixteen pixels."""
-        (row_index, row_weight), (column_index, column_weight) = self._taps(
-            op.inputs[0].type
-        )
-        spec = Struct(
-            "ek_resize_cubic_t",
-            **self.dims(op),
-            iy=Table(row_index, "iy"),
-            wy=Table(row_weight, "wy"),
-            ix=Table(column_index, "ix"),
-            wx=Table(column_weight, "wx"),
-        )
-
-        return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Yield an enlargement, a reduction, and one without pixels outside."""
-        image = Arg(TensorType((1, 4, 5, 3)))
-        specs = {
-            "up": cls((8, 10), "onnx_half_pixel"),
-            "down": cls((3, 2), "onnx_align_corners"),
-            "inside": cls((7, 9), "onnx_half_pixel", exclude_outside=True),
-        }
-        for label, spec in specs.items():
-            yield Sample(spec, (image,), label=label)
-
-
 def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
     """Return the size and the mode of a TFLite resize."""
     shape = op.outputs[0].type.shape
@@ -590,7 +528,10 @@ def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
 
 
 def _samples(spec: Resize, label: str) -> Iterator[Sample]:
-    """Yield a resize of a float and of an int8 image."""
+    """Yield a resize of a float and of an int8 image.
+
+    The int8 one is a batch of two.
+    """
     reals = Arg(TensorType((1, 4, 5, 3)))
     yield Sample(spec, (reals,), label=label)
 

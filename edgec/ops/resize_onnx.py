@@ -19,7 +19,8 @@ from edgec.ops.resampling import (
     nearest,
     same_places,
 )
-from edgec.ops.resize import Resize, ResizeBilinear, ResizeCubic, ResizeNearest
+from edgec.ops.resize import Resize, ResizeBilinear, ResizeNearest
+from edgec.ops.resize_cubic import ResizeCubic
 from edgec.ops.shape import from_nhwc, to_nhwc
 
 Scales = list[float]
@@ -163,7 +164,10 @@ class _Target:
         return cls(shape, divisors)
 
     def changed_axes(self, x: TensorType) -> set[int]:
-        """Return the axes along which the resize is not the identity."""
+        """Return the axes along which the resize is not the identity.
+
+        A scale other than the ratio of the sizes moves the coordinates.
+        """
         changed: set[int] = set()
         for axis, size in enumerate(x.shape):
             if self.sizes[axis] != size or self.scales[axis] not in (0, 1):
@@ -280,7 +284,10 @@ def _nearest_spec(node: OnnxNode, axes: list[Axis]) -> ResizeNearest:
 
 
 def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
-    """Return the bilinear op, in TFLite's mode if it has the same places."""
+    """Return the bilinear op, in TFLite's mode if it has the same places.
+
+    The mode of ONNX is kept where TFLite has no equal.
+    """
     vertical, horizontal = axes
     size = (vertical.out, horizontal.out)
     tflite_mode = _tflite_mode(axes, _has_same_places)
@@ -291,7 +298,10 @@ def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
 
 
 def _cubic_spec(node: OnnxNode, axes: list[Axis]) -> ResizeCubic:
-    """Return the op of cubic convolution."""
+    """Return the op of cubic convolution.
+
+    TFLite has no cubic resize.
+    """
     vertical, horizontal = axes
     return ResizeCubic(
         size=(vertical.out, horizontal.out),
@@ -315,7 +325,10 @@ def _tflite_mode(axes: list[Axis], same: Callable[[Axis, Axis], bool]) -> str | 
 
 
 def _has_same_places(a: Axis, b: Axis) -> bool:
-    """Return whether two modes interpolate at the same places inside the image."""
+    """Return whether two modes interpolate at the same places inside the image.
+
+    Places are in pixels of the input, clipped to its centres.
+    """
 
     # Places outside see the edge pixel in every mode.
     places_a = np.clip(coordinates(a), 0, a.size - 1)

@@ -81,7 +81,10 @@ class RoiAlign(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the bins in float32, sample by sample."""
+        """Compute the bins in float32, sample by sample.
+
+        An image number out of range is clamped.
+        """
         images, boxes, index = x
         y = np.zeros(yt[0].shape, _F)
         for number, box in enumerate(boxes):
@@ -212,7 +215,10 @@ class RoiAlign(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield mean and maximum, both pixel centres, and boxes beyond the image."""
+        """Yield mean and maximum, both pixel centres, and boxes beyond the image.
+
+        The last box lies outside of the image.
+        """
         corners = [
             [0, 0, 4, 5],
             [1.5, -2, 9, 3.25],

@@ -99,7 +99,10 @@ class Rounded(OpDef):
         return [table[x[0].astype(np.int64) + 128]]
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_lut_s8."""
+        """Return ek_lut_s8.
+
+        All such functions share the kernel; the table differs.
+        """
         x = op.inputs[0]
         y = op.output
         table = Table(self.table(x.type, y.type), "lut")

@@ -93,7 +93,10 @@ def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
 
 
 def _coordinates(index: Array, shape: Sequence[int], axis: int) -> tuple[Array, ...]:
-    """Return for each index the coordinates of its element, as numpy indexes by them."""
+    """Return for each index the coordinates of its element, as numpy indexes by them.
+
+    Along the axis it is the index, along the others the element's own place.
+    """
 
     # Along the other axes an element stays at its own place.
     grid = np.indices(index.shape)
@@ -177,7 +180,10 @@ class GatherElements(OpDef):
         return b.add(Reshape(index.type.shape), [picked], name)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_gather_elements_<index type>."""
+        """Return ek_gather_elements_<index type>.
+
+        Elements are copied by their width in bytes.
+        """
         x, index = op.inputs
         elements = _elements_struct(x.type, index.type, self.axis)
         kernel = f"ek_gather_elements_{suffix(index.type)}"
@@ -218,7 +224,10 @@ class _Scatter(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def _check(self, *x: TensorType) -> None:
-        """Raise ValueError for types of the inputs or a reduction without a kernel."""
+        """Raise ValueError for types of the inputs or a reduction without a kernel.
+
+        Updates have the element type of x.
+        """
         data, index, update = x
         is_known = self.reduction in ("none", *_REDUCTIONS)
         if index.dtype != "int64" or data.dtype != update.dtype or not is_known:
@@ -245,7 +254,10 @@ class _Scatter(OpDef):
 
     @staticmethod
     def _index(b: Builder, index: Value) -> Value:
-        """Return the indices as int64."""
+        """Return the indices as int64.
+
+        The kernels have int64 indices alone.
+        """
         if index.type.dtype == "int64":
             return index
         return b.add(Cast("int64"), [index], index.name)
@@ -310,7 +322,10 @@ class ScatterElements(_Scatter):
         return node.build.add(spec, [x, index, node.input(2)], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_scatter_elements_<reduction>_<type>."""
+        """Return ek_scatter_elements_<reduction>_<type>.
+
+        The kernel copies x to the output first.
+        """
         x = op.inputs[0].type
         elements = _elements_struct(x, op.inputs[1].type, self.axis)
         kernel = f"ek_scatter_elements_{self.reduction}_{plain_suffix(x)}"
@@ -368,7 +383,10 @@ class ScatterNd(_Scatter):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy's indexed assignment, in the order of the updates."""
+        """Compute numpy's indexed assignment, in the order of the updates.
+
+        Each coordinate is clamped to its own dimension.
+        """
         data, index, update = x
         coordinates: list[Array] = []
         for axis in range(index.shape[-1]):

@@ -136,7 +136,10 @@ class Reshape(OpDef):
         op.build.write(cls(shape), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return RESHAPE with its shape both as an option and as a constant input."""
+        """Return RESHAPE with its shape both as an option and as a constant input.
+
+        SQUEEZE and EXPAND_DIMS are written as this too.
+        """
         options = ("ReshapeOptions", {"newShape": list(self.shape)})
         shape = np.array(self.shape, np.int32)
         return TfliteCode("RESHAPE", options, 1, (op.inputs[0], shape))
@@ -200,7 +203,10 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _flattened_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the matrix shape of Flatten: the sizes before and from `axis` multiplied."""
+    """Return the matrix shape of Flatten: the sizes before and from `axis` multiplied.
+
+    The attribute counts from the back when it is negative, and is 1 by default.
+    """
     rank = len(shape)
     axis = node.attrs.get("axis", 1)
     # The axis may also be the rank, which gives one column.
@@ -214,7 +220,10 @@ def _squeezed_shape(
     shape: tuple[int, ...],
     axes: Sequence[int] | None,
 ) -> tuple[int, ...]:
-    """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None."""
+    """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None.
+
+    Negative axes count from the back.
+    """
     if axes is None:
         return tuple(size for size in shape if size != 1)
 
@@ -305,7 +314,10 @@ class Transpose(OpDef):
         return (TensorType(shape, x[0].dtype, quant),)
 
     def _gather_dims(self, x: TensorType) -> tuple[list[int], list[int]]:
-        """Return the dimensions and element strides of `x` in the order of `perm`."""
+        """Return the dimensions and element strides of `x` in the order of `perm`.
+
+        A gather over them writes the output densely.
+        """
         strides = element_strides(x.shape)
         permuted_dims = [x.shape[axis] for axis in self.perm]
         permuted_strides = [strides[axis] for axis in self.perm]
@@ -322,7 +334,10 @@ class Transpose(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Transpose; without `perm` the dimensions are reversed."""
+        """Read Transpose; without `perm` the dimensions are reversed.
+
+        The attribute has the input axis of each output axis, as numpy.transpose.
+        """
         x = node.input(0)
 
         # numpy.transpose reverses the dimensions as well when it gets no permutation.
@@ -337,7 +352,10 @@ class Transpose(OpDef):
         op.build.write(cls(perm), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return TRANSPOSE; version 2 introduced int8."""
+        """Return TRANSPOSE; version 2 introduced int8.
+
+        The permutation is a constant input.
+        """
         x = op.inputs[0]
         version = 2 if x.type.dtype == "int8" else 1
         perm = np.array(self.perm, np.int32)
@@ -444,7 +462,10 @@ def reshape_to(b: Builder, x: Value, out: Value) -> None:
 
 
 def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
-    """Return `x` transposed; a constant is transposed here, without an op."""
+    """Return `x` transposed; a constant is transposed here, without an op.
+
+    Per-channel scales move with their axis.
+    """
 
     # Weights are transposed while the model is read, so that no op is left of it.
     if x.const is not None:

@@ -112,7 +112,10 @@ class Slice(OpDef):
         return [np.ascontiguousarray(x[0][self.index()])]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """Return the same ranges on the permuted axes."""
+        """Return the same ranges on the permuted axes.
+
+        Begin, shape and step of an axis move together.
+        """
 
         # Every axis is cut on its own.
         return Slice(
@@ -208,7 +211,10 @@ class Slice(OpDef):
         return TfliteCode("STRIDED_SLICE", options, version, inputs)
 
     def c(self, op: Op) -> KernelCall:
-        """Return a strided gather from the first element on."""
+        """Return a strided gather from the first element on.
+
+        The strides are those of the input, times the steps.
+        """
         strides = element_strides(op.inputs[0].type.shape)
         offset = 0
         steps: list[int] = []
@@ -376,7 +382,10 @@ def clamp_range(size: int, start: int, end: int, step: int) -> Range:
 
 
 def write_slice(b: Builder, x: Value, spec: Slice, out: Value) -> None:
-    """Write a slice into a value of the file, which may lack axes of size 1."""
+    """Write a slice into a value of the file, which may lack axes of size 1.
+
+    Such an output is a reshape of the slice.
+    """
     if spec.shape == out.type.shape:
         b.write(spec, [x], [out])
         return

@@ -202,7 +202,10 @@ class Softmax(_Softmax):
         return TfliteCode("SOFTMAX", ("SoftmaxOptions", {"beta": self.beta}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_softmax_<type>; the int8 exponentials are a table."""
+        """Return ek_softmax_<type>; the int8 exponentials are a table.
+
+        Operands: x, output, rows, their length, and beta or the table.
+        """
         x = op.inputs[0]
         y = op.output
         row = x.type.shape[-1]
@@ -252,7 +255,10 @@ class LogSoftmax(_Softmax):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the function shifted by the maximum, which keeps exp from overflow."""
+        """Compute the function shifted by the maximum, which keeps exp from overflow.
+
+        The largest exponent is then 0.
+        """
         shifted = x[0] - x[0].max(-1, keepdims=True)
         total = np.exp(shifted).sum(-1, keepdims=True)
 
@@ -268,7 +274,10 @@ class LogSoftmax(_Softmax):
         return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}))
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_log_softmax_f32."""
+        """Return ek_log_softmax_f32.
+
+        Operands: x, output, rows and their length.
+        """
         x = op.inputs[0]
         y = op.output
         row = x.type.shape[-1]

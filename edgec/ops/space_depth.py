@@ -90,7 +90,10 @@ class _Blocks(OpDef):
         return [blocks.reshape(yt[0].shape)]
 
     def c(self, op: Op) -> KernelCall:
-        """Return a strided gather."""
+        """Return a strided gather.
+
+        Its dimensions are those of `split` in the order of the output.
+        """
         dims = self.split(op.inputs[0].type.shape)
         strides = element_strides(dims)
         ordered_dims = [dims[axis] for axis in self.order()]
@@ -105,7 +108,10 @@ class _Blocks(OpDef):
         op.build.write(spec, [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Return the operator; version 2 introduced int8."""
+        """Return the operator; version 2 introduced int8.
+
+        The options table has the operator's name.
+        """
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
 
         # "depth_to_space" has the table DepthToSpaceOptions.
@@ -119,7 +125,10 @@ class _Blocks(OpDef):
         specs: Sequence[_Blocks],
         shape: tuple[int, ...],
     ) -> Iterator[Sample]:
-        """Yield a float and an int8 image for each of `specs`."""
+        """Yield a float and an int8 image for each of `specs`.
+
+        shape: of the image [N, H, W, C]. Labels are made of the attributes.
+        """
         quant = Quant.per_tensor(0.1, 3)
         types = (TensorType(shape), TensorType(shape, "int8", quant))
         for spec in specs:
@@ -130,7 +139,10 @@ class _Blocks(OpDef):
 
     @classmethod
     def _from_nchw(cls, node: OnnxNode, spec: OpDef) -> Value:
-        """Apply `spec`, which works on NHWC images, to the node's NCHW input."""
+        """Apply `spec`, which works on NHWC images, to the node's NCHW input.
+
+        The output is NCHW again.
+        """
 
         # ONNX images are NCHW, the kernels' NHWC.
         image = to_nhwc(node.build, node.input(0))

@@ -111,7 +111,10 @@ class _CustomPoolOptions:
         return cls(padding == 1, (stride_y, stride_x), (height, width))
 
     def pads(self, size: Pair) -> tuple[Pair, Pair]:
-        """Return the (before, after) pads of each dimension of an image."""
+        """Return the (before, after) pads of each dimension of an image.
+
+        size: (height, width) of the image.
+        """
         if not self.same:
             return (0, 0), (0, 0)
 

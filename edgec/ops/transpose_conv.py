@@ -133,7 +133,10 @@ class TransposeConv2D(OpDef):
         return height, width
 
     def macs(self, op: Op) -> int:
-        """Return one multiplication for each weight and input pixel."""
+        """Return one multiplication for each weight and input pixel.
+
+        Pixels of the output that the pads cut off are counted too.
+        """
         n, height, width, _ = op.inputs[0].type.shape
         weights = op.inputs[1].type
         return n * height * width * weights.size

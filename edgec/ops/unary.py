@@ -81,7 +81,10 @@ class Unary(OpDef):
         return self.prescribed
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the type of the input, in int8 with the prescribed scale if there is one."""
+        """Return the type of the input, in int8 with the prescribed scale if there is one.
+
+        int8 outputs without a prescribed scale get theirs later.
+        """
 
         # A prescribed scale holds for int8 alone.
         quant = self.prescribed if x[0].dtype == "int8" else None
@@ -116,7 +119,10 @@ class Unary(OpDef):
         op.build.write(cls(), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Return the builtin operator; None when TFLite has none for this type."""
+        """Return the builtin operator; None when TFLite has none for this type.
+
+        A quantized tensor takes the version of int8.
+        """
         x = op.inputs[0].type
 
         # Versions are those of float32 and of int8.
@@ -184,7 +190,10 @@ class Unary(OpDef):
 
     @classmethod
     def _input_scales(cls) -> Iterator[tuple[float, int]]:
-        """Yield (scale, zero point) with which int8 covers the domain, and 2.5 times it."""
+        """Yield (scale, zero point) with which int8 covers the domain, and 2.5 times it.
+
+        The second makes inputs outside of the domain.
+        """
         low, high = cls.domain
         for steps in (255, 100):
             scale = (high - low) / steps
@@ -192,7 +201,10 @@ class Unary(OpDef):
             yield scale, zero_point
 
     def _output_quant(self, x_scale: float) -> Quant:
-        """Return a scale for which int8 just does not hold all outputs of the domain."""
+        """Return a scale for which int8 just does not hold all outputs of the domain.
+
+        A zero point at one end serves outputs of one sign.
+        """
         low, high = self.domain
 
         # Zero is left out, where some functions have no value.

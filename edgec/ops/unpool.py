@@ -33,7 +33,10 @@ class _ReadAsOthers(OpDef):
 
 
 def norm(b: Builder, total: Value, p: float, name: str) -> Value:
-    """Return total^(1 / p)."""
+    """Return total^(1 / p).
+
+    Of p = 2 it is the Euclidean norm.
+    """
 
     # The root is a power.
     exponent = b.const(np.array(1 / p, np.float32), "p")
@@ -41,7 +44,10 @@ def norm(b: Builder, total: Value, p: float, name: str) -> Value:
 
 
 def powers(b: Builder, x: Value, p: float, name: str) -> Value:
-    """Return |x|^p."""
+    """Return |x|^p.
+
+    An exponent of 1 needs no power.
+    """
     magnitude = b.add(Abs(), [x], name)
     if p == 1:
         return magnitude

@@ -153,7 +153,10 @@ def onnx_pads(
 
 
 def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
-    """Return an NHWC image with a border of `value`."""
+    """Return an NHWC image with a border of `value`.
+
+    An image without pads is returned as it is.
+    """
     top, bottom, left, right = pads
     if not any(pads):
         return x

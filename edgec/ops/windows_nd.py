@@ -130,7 +130,10 @@ class SlidingWindow:
         return tuple(slices)
 
     def padded(self, b: Builder, x: Value, value: float, name: str) -> Value:
-        """Return `x` [N, C, …] padded with `value`; `x` itself when there are no pads."""
+        """Return `x` [N, C, …] padded with `value`; `x` itself when there are no pads.
+
+        value: of the border, in the unit of the elements.
+        """
         if not any(map(any, self.pads)):
             return x
 
@@ -139,7 +142,10 @@ class SlidingWindow:
         return b.add(spec, [x], name)
 
     def tap(self, b: Builder, padded: Value, at: Sequence[int], name: str) -> Value:
-        """Return element `at` of all windows as a tensor [N, C, *out]."""
+        """Return element `at` of all windows as a tensor [N, C, *out].
+
+        padded: the image with its border. at: coordinates in the window.
+        """
         places = [i * d for i, d in zip(at, self.dilation, strict=True)]
         spec = Slice(
             begin=(0, 0, *places),
@@ -256,7 +262,10 @@ def product_with_taps(
 
 
 def add_bias(b: Builder, y: Value, bias: Value | None, name: str) -> Value:
-    """Return `y` [N, O, …] plus `bias` [O]; `y` itself without a bias."""
+    """Return `y` [N, O, …] plus `bias` [O]; `y` itself without a bias.
+
+    The bias is broadcast over the spatial axes.
+    """
     if bias is None:
         return y
 
@@ -336,7 +345,10 @@ def _flat_places(x: TensorType, windows: SlidingWindow, column_major: bool) -> A
 
 
 def sum_by_taps(b: Builder, x: Value, windows: SlidingWindow, name: str) -> Value:
-    """Return the sum of each window of `x`, where padding counts as 0."""
+    """Return the sum of each window of `x`, where padding counts as 0.
+
+    x: [N, C, *size]. Returns [N, C, *out].
+    """
 
     # A sum does not change by zeros.
     padded = windows.padded(b, x, 0, name)
