@@ -47,6 +47,8 @@ class Attributes(Mapping[str, Any]):
 
     def check(self) -> None:
         """Raise ValueError for an unread attribute with another value than the default."""
+
+        # An attribute at its default has no effect.
         for name, value in self._attributes.items():
             if name not in self._read and not self._is_default(name, value):
                 raise unread(name, value)
@@ -55,6 +57,8 @@ class Attributes(Mapping[str, Any]):
         """Return whether a value is the schema's default; arrays compare by elements."""
         if name not in self._defaults:
             return False
+
+        # Attributes may be numbers, texts or arrays.
         default = np.asarray(self._defaults[name])
         return bool(np.array_equal(np.asarray(value), default))
 
@@ -64,6 +68,8 @@ class TfliteOptions(Attributes):
 
     def __getattr__(self, name: str) -> Any:
         """Return a field, and record that it was read."""
+
+        # A missing attribute must be an AttributeError for getattr's default.
         try:
             return self[name]
         except KeyError:
@@ -94,6 +100,8 @@ MAX_VALUE_LENGTH = 40
 
 def _short(value: Any) -> str:
     """Return a value as text, cut off to fit in a message."""
+
+    # Attributes may be whole tensors.
     text = str(value)
     if len(text) <= MAX_VALUE_LENGTH:
         return text

@@ -48,6 +48,8 @@ class Graph:
 
     def given(self) -> list[Value]:
         """Return the inputs that callers give: those without state."""
+
+        # State names its tensors, which no pass renames.
         state_names = {state.input for state in self.state}
         return [v for v in self.inputs if v.name not in state_names]
 
@@ -64,6 +66,7 @@ class Graph:
 
         groups.append(self.outputs)
 
+        # A value may be read by many ops.
         seen: set[int] = set()
         for value in chain.from_iterable(groups):
             if id(value) not in seen:
@@ -83,6 +86,8 @@ class Graph:
 
         An op that reads a value twice is listed twice.
         """
+
+        # In the order of the ops.
         users: dict[Value, list[Op]] = {}
         for op in self.ops:
             for value in op.inputs:
@@ -100,6 +105,8 @@ class Graph:
             if value in visited:
                 continue
             visited.add(value)
+
+            # Constants and inputs have no producer.
             if value in producers:
                 stack += producers[value].inputs
 
@@ -107,6 +114,8 @@ class Graph:
 
     def replace(self, old: Value, new: Value) -> None:
         """Let every user of `old`, and the graph's outputs, read `new` instead."""
+
+        # A user may read the value more than once.
         for op in self.ops:
             op.inputs = [new if v is old else v for v in op.inputs]
         self.outputs = [new if v is old else v for v in self.outputs]
@@ -132,6 +141,8 @@ class Graph:
 
     def copy(self) -> Graph:
         """Return a deep copy that shares the constants' arrays and the specs."""
+
+        # Constants are shared with the original.
         copies = {v: Value(v.name, v.type, v.const) for v in self.values()}
         ops: list[Op] = []
         for op in self.ops:
@@ -165,6 +176,7 @@ class Graph:
         for value in self.constants():
             constants.append((value.name, value.type, _bits(value.const)))
 
+        # The initial arrays are a part of the graph.
         states = []
         for state in self.state:
             states.append((state.input, state.output, _bits(state.initial)))
@@ -228,6 +240,7 @@ class Names:
         """Return a name that is not taken, and take it."""
         name = base
         if base in self._taken:
+            # Numbers go on after the last one given.
             numbers = self._numbers.setdefault(base, count(1))
             while name in self._taken:
                 name = f"{base}_{next(numbers)}"

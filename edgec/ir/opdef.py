@@ -199,12 +199,15 @@ class OpDef:
         Raises TypeError for a class attribute that no operation has (a misspelling would
         have no effect), for a kernel without samples, and for a kind defined twice.
         """
+
+        # A misspelt attribute would have no effect.
         for name, value in cls.__dict__.items():
             if _is_data(name, value) and not _declares(cls, name):
                 raise TypeError(
                     f"{cls.__qualname__} says {name}, which no operation has"
                 )
 
+        # Bases of families have no kind.
         if "kind" not in cls.__dict__:
             return
 
@@ -212,6 +215,7 @@ class OpDef:
         if cls.has_kernel() and not has_samples:
             raise TypeError(f"op {cls.kind} has no samples to try its kernel by")
 
+        # dict.setdefault keeps the first definition.
         registered = OpDef.registry.setdefault(cls.kind, cls)
         if registered.__qualname__ != cls.__qualname__:
             raise TypeError(
@@ -229,6 +233,7 @@ class OpDef:
         if not cls.has_kernel() or cls.untried:
             return
 
+        # An op on reals needs an int8 sample, unless it stays float.
         has_sample = False
         for sample in cls.samples():
             has_sample = True
@@ -370,6 +375,7 @@ class OpDef:
                 )
             ]
 
+        # All rules are asked, so that a report can name everything at once.
         refusals: list[Refusal] = []
         for name, constraint, fix, rule in _rules(self.kind):
             seen = rule(self, op)
@@ -459,6 +465,8 @@ class Op:
 
     def __repr__(self) -> str:
         """Return the op as in the text form, without its attributes."""
+
+        # Results show their types, operands their names.
         outputs = ", ".join(map(repr, self.outputs))
         inputs = ", ".join(value.name for value in self.inputs)
         return f"{outputs} = {self.kind}({inputs})"
@@ -475,6 +483,8 @@ def _declares(cls: type, name: str) -> bool:
 
     The class itself has it by its own definition, so that only its annotation counts.
     """
+
+    # An attribute that a base annotates may be set by any subclass.
     bases = cls.__mro__[1:]
     is_annotated = any(name in inspect.get_annotations(c) for c in (cls, *bases))
 
@@ -485,6 +495,8 @@ def _declares(cls: type, name: str) -> bool:
 def _rules(kind: str) -> tuple[tuple[str, str, str | None, Rule], ...]:
     """Return (name, constraint, fix, method) of each support rule of an op, by name."""
     rules: list[tuple[str, str, str | None, Rule]] = []
+
+    # Subclasses override the rules of their bases by name.
     for name, method in inspect.getmembers(OpDef.registry[kind], inspect.isfunction):
         if hasattr(method, "edgetpu_fix"):
             constraint = " ".join((inspect.getdoc(method) or "").split())

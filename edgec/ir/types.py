@@ -50,6 +50,8 @@ class Quant:
 
         The scale is rounded to float32 as files store it.
         """
+
+        # A Python float of the float32 value.
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
     def permuted(self, perm: tuple[int, ...]) -> Quant:
@@ -75,6 +77,8 @@ class Quant:
 
     def broadcast(self, rank: int) -> tuple[Array, Array]:
         """Return scales (float32) and zero points (int32) that broadcast to a rank."""
+
+        # One number for each slice of the axis.
         shape = [1] * rank
         if self.axis is not None:
             shape[self.axis] = len(self.scale)

@@ -70,7 +70,14 @@ class LandmarksToTransform(OpDef):
         if index.dtype != "int32" or index.rank != 1 or index.size == 0:
             raise ValueError(f"indices {index}")
 
-        # The options come from a file and may hold anything.
+        self._check_part()
+        return (TensorType(_MATRIX),)
+
+    def _check_part(self) -> None:
+        """Raise ValueError for a size, a scale or an angle that no part can have.
+
+        The options come from a file and may hold anything.
+        """
         is_sized = all(1 <= pixels <= MAX_SIDE for pixels in self.size)
         if not is_sized or not all(0 < factor < np.inf for factor in self.scale):
             raise ValueError(
@@ -79,8 +86,6 @@ class LandmarksToTransform(OpDef):
 
         if not isfinite(self.angle):
             raise ValueError(f"an angle of {self.angle}")
-
-        return (TensorType(_MATRIX),)
 
     def ref(
         self,

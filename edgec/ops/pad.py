@@ -77,6 +77,15 @@ class Pad(OpDef):
         the elements cannot hold.
         """
         data = x[0]
+        self._check(data)
+
+        shape: list[int] = []
+        for size, (before, after) in zip(data.shape, self.pads, strict=True):
+            shape.append(before + size + after)
+        return (data.with_shape(tuple(shape)),)
+
+    def _check(self, data: TensorType) -> None:
+        """Raise ValueError unless the border fits the tensor."""
         if self.mode not in MODES:
             raise ValueError(f"mode {self.mode} is none of {', '.join(MODES)}")
 
@@ -93,12 +102,6 @@ class Pad(OpDef):
 
         if self.mode != "constant" and data.size == 0:
             raise ValueError(f"{data} has no element to repeat")
-
-        shape: list[int] = []
-        for size, (before, after) in zip(data.shape, self.pads, strict=True):
-            shape.append(before + size + after)
-
-        return (data.with_shape(tuple(shape)),)
 
     def element(self, t: TensorType) -> float | int:
         """Return `value` as an element of the tensor; infinities saturate in integers.
