@@ -46,7 +46,7 @@ class Attributes(Mapping[str, Any]):
         self._read.update(names)
 
     def check(self) -> None:
-        """Raise ValueError for an unread attribute with another value than the default."""
+        """Raise ValueError for an unread attribute without its default value."""
 
         # An attribute at its default has no effect.
         for name, value in self._attributes.items():
@@ -54,7 +54,7 @@ class Attributes(Mapping[str, Any]):
                 raise unread(name, value)
 
     def _is_default(self, name: str, value: Any) -> bool:
-        """Return whether a value is the schema's default; arrays compare by elements."""
+        """Return whether a value is the schema's default, element by element."""
         if name not in self._defaults:
             return False
 

@@ -1,4 +1,4 @@
-"""Graph: a dataflow graph of operations in static single assignment, with static shapes."""
+"""A dataflow graph of operations in static single assignment, with static shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from edgec.ir.value import Value
 class State:
     """A tensor that a graph keeps between calls.
 
-    It is an input that has at each call the value that an output had at the call before.
+    It is an input that has at each call the value that an output had at the call
+    before.
 
     Attributes:
         input, output: names of the graph's input and output, which no pass changes
@@ -36,8 +37,8 @@ class Graph:
         name: of the network
         inputs, outputs: boundary tensors, in the order of the model file
         ops: operations in topological order
-        state: inputs and outputs that the graph keeps itself; a caller gives and gets the
-            others
+        state: inputs and outputs that the graph keeps itself; a caller gives and gets
+            the others
     """
 
     name: str
@@ -59,7 +60,7 @@ class Graph:
         return [v for v in self.outputs if v.name not in state_names]
 
     def values(self) -> Iterator[Value]:
-        """Yield every value once: inputs, then constants and results in order of use."""
+        """Yield every value once: inputs, then others in the order of use."""
         groups: list[Sequence[Value]] = [self.inputs]
         for op in self.ops:
             groups += [op.inputs, op.outputs]
@@ -227,8 +228,8 @@ def unique(base: str, taken: Callable[[str], bool]) -> str:
 class Names:
     """A set of names, with new ones as `unique` gives them.
 
-    Many names of one base take a time that is linear in their number, as the next number of
-    each base is kept.
+    Many names of one base take a time that is linear in their number, as the next
+    number of each base is kept.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:

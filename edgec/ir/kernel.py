@@ -121,7 +121,7 @@ def constant(x: object) -> Array | None:
 
 
 Operand = Pointer | Table | Scratch | Struct | Share | int | str
-"""An operand of a kernel; a number and the name of a C enumerator stand for themselves."""
+"""An operand of a kernel; numbers and names of C enumerators stand for themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,8 @@ class KernelCall:
     Attributes:
         kernel: name of the C function
         operands: its arguments
-        then: elementwise calls that follow on its result; a fused variant may do all at once
+        then: elementwise calls that follow on its result; a fused variant may do all at
+            once
     """
 
     kernel: str

@@ -1,4 +1,4 @@
-"""A rewriter: edits a graph in place, and knows the producer and the users of every value."""
+"""A rewriter of graphs that knows the producer and the users of every value."""
 
 from __future__ import annotations
 
@@ -174,8 +174,8 @@ class Rewriter:
         """Let every user of the op's output read `value`, and remove the op.
 
         That is impossible, and then False, when the types differ, or when the graph
-        returns the output under a name of its own and `value` is an input, a constant or
-        another output.
+        returns the output under a name of its own and `value` is an input, a constant
+        or another output.
         """
         old = op.output
         if old.type != value.type:

@@ -42,8 +42,8 @@ class ParseError(ValueError):
 def print_graph(graph: Graph, constants: bool = True) -> str:
     """Return the text form of a graph.
 
-    Without `constants` their elements are left out, and are zero when the text is parsed
-    back.
+    Without `constants` their elements are left out, and are zero when the text is
+    parsed back.
     """
     lines = [f"graph {json.dumps(graph.name)}"]
     for value in graph.inputs:

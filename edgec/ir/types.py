@@ -55,7 +55,7 @@ class Quant:
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
     def permuted(self, perm: tuple[int, ...]) -> Quant:
-        """Return the quantization of a transposed tensor: its axis i was axis perm[i]."""
+        """Return the quantization of a tensor whose axis i was axis perm[i]."""
         return self if self.axis is None else replace(self, axis=perm.index(self.axis))
 
     def reshaped(self, old: tuple[int, ...], new: tuple[int, ...]) -> Quant | None:
@@ -154,7 +154,7 @@ class TensorType:
         return replace(self, shape=tuple(int(d) for d in shape))
 
     def with_quant(self, quant: Quant | None, dtype: str | None = None) -> TensorType:
-        """Return the type with another quantization, and another element type if one is given."""
+        """Return the type with another quantization, and maybe another element type."""
         return replace(self, quant=quant, dtype=dtype or self.dtype)
 
     def __str__(self) -> str:

@@ -116,7 +116,7 @@ def lacks_scale(op: Op) -> bool:
 
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
-    """Every int8 value has a scale, where its elements do not just stand for themselves.
+    """Every int8 value has a scale, if its elements do not just stand for themselves.
 
     For an op that computes on reals as well, they do where none of its values has a
     scale. A constant that no op reads was folded from plain integers.

@@ -215,8 +215,8 @@ class Clamp(Unary):
         op.build.write(cls(0.0, 1.0), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Any) -> None:
-        """Return None: RELU_0_TO_1 is newer than many interpreters, and TFLite has no builtin for
-        another range.
+        """Return None: RELU_0_TO_1 is newer than many interpreters, and TFLite has no
+        builtin for another range.
         """
         return
 
@@ -399,8 +399,8 @@ class Selu(Unary):
 class Gelu(Unary):
     """y = x Φ(x), with the normal distribution function Φ or its tanh approximation.
 
-    Φ(x) = (1 + erf(x / √2)) / 2, about (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Hendrycks &
-    Gimpel 2016, arXiv:1606.08415.
+    Φ(x) = (1 + erf(x / √2)) / 2, about (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+    Hendrycks & Gimpel 2016, arXiv:1606.08415.
     """
 
     approximate: bool = False

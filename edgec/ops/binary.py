@@ -307,8 +307,8 @@ class OrtBinary(Fused):
     """A binary op for which onnxruntime has other int8 semantics than TFLite."""
 
     even: bool = False
-    """Whether int8 results are computed in float32 and rounded half to even, as onnxruntime
-    does.
+    """Whether int8 results are computed in float32 and rounded half to even, as
+    onnxruntime does.
     """
     uint8: bool = False
     """With `even`, whether the tensors were uint8 in the file."""
@@ -478,8 +478,8 @@ class Mul(OrtBinary):
         """Compute the product in fixed point, or with `even` in float32.
 
         y = zero_y + (a - zero_a)(b - zero_b) * scale_a scale_b / scale_y. Source:
-        tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero point
-        of the file before it rounds.
+        tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero
+        point of the file before it rounds.
         """
 
         # The product of two centred int8 numbers has 18 bits.
@@ -551,7 +551,7 @@ class Division(Binary):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield the samples of every binary op, and integers by divisors of both signs."""
+        """Yield samples as all binary ops, and integers by divisors of both signs."""
         yield from super().samples()
         signed = np.array([-7, -2, -1, 1, 2, 3])
         for dtype in INTEGERS:

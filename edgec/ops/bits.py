@@ -1,7 +1,7 @@
 """Bitwise operators of integers, and predicates of floats.
 
-Semantics: ONNX BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift, IsNaN and IsInf;
-TFLite BITWISE_XOR.
+Semantics: ONNX BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift, IsNaN and
+IsInf; TFLite BITWISE_XOR.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Tile(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Tile with constant repeats, and Expand, whose shape broadcasts both ways.
+        """Read Tile with constant repeats, and Expand, which broadcasts both ways.
 
         Expand also keeps an input dimension where the given shape has 1.
         """

@@ -52,9 +52,10 @@ OUTPUT_SHIFT = 7
 class L2Norm(OpDef):
     """y = x / max(sqrt(Σ x²), eps), summed over the last axis.
 
-    The int8 output has the scale 1/128 and zero point 0. Its factor 128 goes into the shift
-    of the last product, or (`uint8`, for models that came as uint8) into its operand: that
-    decides where it rounds. Both found by experiment on TFLite's reference kernels.
+    The int8 output has the scale 1/128 and zero point 0. Its factor 128 goes into the
+    shift of the last product, or (`uint8`, for models that came as uint8) into its
+    operand: that decides where it rounds. Both found by experiment on TFLite's
+    reference kernels.
 
     Attributes:
         eps: least norm; int8 has none
@@ -233,7 +234,7 @@ def _shifted_left(x: Array, bits: int) -> Array:
 
 @dataclass(frozen=True)
 class LocalResponseNorm(OpDef):
-    """y = x / (bias + alpha * Σ x²)^beta, summed over neighbouring channels; float32 only.
+    """y = x / (bias + alpha * Σ x²)^beta, summed over neighbouring channels in float32.
 
     Krizhevsky et al. 2012 ("ImageNet Classification with Deep Convolutional Neural
     Networks").

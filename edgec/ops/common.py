@@ -186,8 +186,8 @@ def multipliers(
 
     They are scale_x * scale_w / scale_y in double of the float32 scales, as TFLite's
     PopulateConvolutionQuantizationParams has it. With `float_product` the product is
-    rounded to float32, as GetQuantizedConvolutionMultipler has it for uint8 convolutions
-    and for FULLY_CONNECTED.
+    rounded to float32, as GetQuantizedConvolutionMultipler has it for uint8
+    convolutions and for FULLY_CONNECTED.
     """
     assert w.quant is not None
 
@@ -200,7 +200,7 @@ def multipliers(
 
 
 def even_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
-    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime computes it."""
+    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime does."""
     assert w.quant is not None
     product = np.float32(x.scale) * np.array(w.quant.scale, np.float32)
     return np.asarray(product / np.float32(y.scale), np.float32)
@@ -250,8 +250,8 @@ def requantize_struct(
 ) -> Struct:
     """Return the trailing struct of a kernel that multiplies by weights.
 
-    It holds the clamp range, and in int8 zero points and a multiplier or float scale for
-    each output channel.
+    It holds the clamp range, and in int8 zero points and a multiplier or float scale
+    for each output channel.
     """
     x = op.inputs[0].type
     w = op.inputs[1].type

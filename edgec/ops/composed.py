@@ -54,7 +54,7 @@ def _zero(b: Builder, x: Value) -> Value:
 
 @dataclass(frozen=True)
 class Trilu(Composed):
-    """The upper or lower triangle of the last two axes, zeros elsewhere (ONNX Trilu)."""
+    """The upper or lower triangle of the last two axes, else zeros (ONNX Trilu)."""
 
     kind = "trilu"
     onnx = ("Trilu",)
@@ -86,8 +86,8 @@ class Trilu(Composed):
 class OneHot(Composed):
     """y[…, k, …] = on where the index is k, off elsewhere, along a new axis.
 
-    Semantics: ONNX OneHot, whose negative indices count from the back, and TFLite ONE_HOT,
-    whose negative indices are off everywhere.
+    Semantics: ONNX OneHot, whose negative indices count from the back, and TFLite
+    ONE_HOT, whose negative indices are off everywhere.
     """
 
     kind = "one_hot"
@@ -322,7 +322,7 @@ class ReverseSequence(Composed):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read REVERSE_SEQUENCE with constant lengths, as a gather along the time axis."""
+        """Read REVERSE_SEQUENCE with constant lengths, as a gather along the time."""
         x = op.input(0)
         time = op.options.seqDim
         places = cls._places(x.type, op.const(1), time, op.options.batchDim)
@@ -421,8 +421,8 @@ class BitCast(OpDef):
 class TensorScatter(Composed):
     """A cache in which a stretch of an axis is replaced by an update.
 
-    Each batch has a place of its own at which the stretch starts (ONNX TensorScatter, the
-    key and value cache of attention).
+    Each batch has a place of its own at which the stretch starts (ONNX TensorScatter,
+    the key and value cache of attention).
     """
 
     kind = "tensor_scatter"
@@ -504,9 +504,9 @@ class DecodedFile(Composed):
 class AffineGrid(Composed):
     """The place of each element of an image, as GridSample reads it (ONNX AffineGrid).
 
-    y = theta · (x, y(, z), 1), with theta [N, 2, 3] or [N, 3, 4] and the coordinates -1..1
-    of the elements of an image `size` [N, C, (D,) H, W]. The function body that ONNX gives
-    for it loses a batch of one (its Squeeze takes all axes of one element).
+    y = theta · (x, y(, z), 1), with theta [N, 2, 3] or [N, 3, 4] and the coordinates
+    -1..1 of the elements of an image `size` [N, C, (D,) H, W]. The function body that
+    ONNX gives for it loses a batch of one (its Squeeze takes all axes of one element).
     """
 
     kind = "affine_grid"

@@ -42,8 +42,8 @@ class Concat(OpDef):
     """The inputs one after the other along an axis, as numpy.concatenate.
 
     The quantizer gives all of them one scale. Models that came as uint8 may join unlike
-    scales: then each element is brought to the output's scale in float32, as TFLite's uint8
-    kernel does (its int8 kernel refuses).
+    scales: then each element is brought to the output's scale in float32, as TFLite's
+    uint8 kernel does (its int8 kernel refuses).
 
     Attributes:
         axis: of the output, counted from the front

@@ -80,7 +80,7 @@ class Shape(_ReadAsConstant):
 
 @dataclass(frozen=True)
 class Size(_ReadAsConstant):
-    """The number of elements of the input; TFLite's RANK is the number of dimensions."""
+    """The number of the input's elements; of TFLite's RANK, that of its dimensions."""
 
     kind = "size"
     onnx = ("Size",)

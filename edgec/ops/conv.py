@@ -59,8 +59,8 @@ The last-level cache holds them, and a large image takes no gigabytes.
 class Conv2D(ConvBase):
     """A dense or grouped convolution; weights [O, KH, KW, C / groups].
 
-    The number of groups follows from the shapes: output channel o reads the input channels
-    of group o // (O / groups).
+    The number of groups follows from the shapes: output channel o reads the input
+    channels of group o // (O / groups).
     """
 
     kind = "conv2d"
@@ -86,7 +86,7 @@ class Conv2D(ConvBase):
         return out_channels
 
     def accumulate(self, p: Array, w: Array) -> Array:
-        """Return the sums as one matrix product for each group and block of rows (im2col).
+        """Return the sums by a matrix product for each group and block of rows, im2col.
 
         The columns are KH * KW times as large as the image, so that only a block of
         rows is unfolded at a time.

@@ -57,9 +57,9 @@ MAX_WINDOW_SPAN = 1 << 16
 class ConvBase(OpDef):
     """What dense and depthwise convolutions share.
 
-    y[n, i, j, o] = act(bias[o] + Σ x[n, i s + k d - pads, …] w[o, k, …]) over the window k,
-    with stride s and dilation d. Inputs: image [N, H, W, C], weights, optional bias [O]
-    (int32 when quantized).
+    y[n, i, j, o] = act(bias[o] + Σ x[n, i s + k d - pads, …] w[o, k, …]) over the
+    window k, with stride s and dilation d. Inputs: image [N, H, W, C], weights,
+    optional bias [O] (int32 when quantized).
 
     Attributes:
         stride, dilation: (vertical, horizontal), in pixels
@@ -72,7 +72,7 @@ class ConvBase(OpDef):
     dilation: Pair = (1, 1)
     act: str = "none"
     uint8: bool = False
-    """Whether the op was uint8 in the file, whose TFLite kernel rounds the scales' product."""
+    """Whether the op was uint8 in the file; its kernel rounds the scales' product."""
     even: bool = False
     """Whether int8 results are scaled in float32 and rounded once, half to even, as
     onnxruntime does.
@@ -146,7 +146,7 @@ class ConvBase(OpDef):
         return height, width
 
     def macs(self, op: Op) -> int:
-        """Return one multiplication for each output element and weight of its channel."""
+        """Return a multiplication for each output element and weight of its channel."""
         weights = op.inputs[1].type
 
         # Each weight of an output channel is used once for each output pixel.
@@ -158,7 +158,7 @@ class ConvBase(OpDef):
         return op.output.type.size * per_output
 
     def accumulate(self, p: Array, w: Array) -> Array:
-        """Return the sums of products [N, OH, OW, O] over patches [N, OH, OW, C, KH, KW]."""
+        """Return the sums [N, OH, OW, O] over patches [N, OH, OW, C, KH, KW]."""
         raise NotImplementedError
 
     def ref(
@@ -215,7 +215,7 @@ class ConvBase(OpDef):
         return self.accumulate(windows, weights)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """Return whether the scales' product rounds as only the uint8 kernel rounds it."""
+        """Return whether the scales' product rounds as in the uint8 kernel alone."""
         return self.uint8
 
     def float_product(self, w: TensorType) -> bool:

@@ -25,8 +25,8 @@ from edgec.ops.windows_nd import SlidingWindow, add_bias, product_with_taps
 class DeformConv(Composed):
     """A convolution whose window elements are each read at a learned place.
 
-    y[p] = Σ_k w[k] mask[k, p] x(p stride + k dilation - pads + offset[k, p]), where x(…) is
-    bilinear and 0 outside the image.
+    y[p] = Σ_k w[k] mask[k, p] x(p stride + k dilation - pads + offset[k, p]), where
+    x(…) is bilinear and 0 outside the image.
     """
 
     kind = "deform_conv"
@@ -36,8 +36,8 @@ class DeformConv(Composed):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read DeformConv as samples of the image and a matrix product.
 
-        Offsets are [N, offset groups * window * 2, OH, OW], y before x; the optional mask
-        is [N, offset groups * window, OH, OW].
+        Offsets are [N, offset groups * window * 2, OH, OW], y before x; the optional
+        mask is [N, offset groups * window, OH, OW].
         """
         x = node.input(0)
         weights = node.input(1)

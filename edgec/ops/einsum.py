@@ -1,7 +1,7 @@
 """Einsum, read as transposes, sums and matrix products.
 
-Semantics: ONNX Einsum, which is numpy.einsum. A letter names an axis; letters missing in
-the output are summed.
+Semantics: ONNX Einsum, which is numpy.einsum. A letter names an axis; letters missing
+in the output are summed.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ CUBIC_COEFFICIENT = -0.75
 """Coefficient of Keys' cubic kernel in PyTorch and ONNX."""
 _F = np.float32
 MAX_PIXELS_OUTSIDE = 4
-"""Pixels outside of the image from which on a place sees only the border; farther places
-are moved here, so that they can be turned into an index.
+"""Pixels outside of the image from which on a place sees only the border; farther
+places are moved here, so that they can be turned into an index.
 """
 
 
@@ -51,14 +51,14 @@ are moved here, so that they can be turned into an index.
 class GridSample(OpDef):
     """An image [N, H, W, C] sampled at the places [N, OH, OW, 2] of a grid.
 
-    A place is (x, y), each -1..1 over the image; the output is [N, OH, OW, C]. Rounding is
-    half to even, as PyTorch and onnxruntime round.
+    A place is (x, y), each -1..1 over the image; the output is [N, OH, OW, C]. Rounding
+    is half to even, as PyTorch and onnxruntime round.
 
     Attributes:
         mode: nearest, bilinear or bicubic
         padding: border outside of the image: zeros, border (its edge) or reflection
-        align_corners: whether -1 and 1 are the centres of the corner pixels, or their outer
-            edges
+        align_corners: whether -1 and 1 are the centres of the corner pixels, or their
+            outer edges
     """
 
     mode: str = "bilinear"
@@ -71,8 +71,8 @@ class GridSample(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the sampled image [N, OH, OW, C].
 
-        Raises ValueError when image and grid do not fit, for an image without pixels and
-        for unknown modes.
+        Raises ValueError when image and grid do not fit, for an image without pixels
+        and for unknown modes.
         """
         image, grid = x
         is_fitting = image.rank == grid.rank == 4

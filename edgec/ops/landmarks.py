@@ -32,9 +32,9 @@ MAX_SIDE = 4096
 class LandmarksToTransform(OpDef):
     """The transform from a part's pixels to their places among the landmarks.
 
-    Inputs: landmarks [1, L, 3], indices [K]; output [1, 4, 4]. The part is the box around
-    the landmarks that the indices name, turned so that the direction from landmark `left` to
-    `right` is `angle`.
+    Inputs: landmarks [1, L, 3], indices [K]; output [1, 4, 4]. The part is the box
+    around the landmarks that the indices name, turned so that the direction from
+    landmark `left` to `right` is `angle`.
 
     Attributes:
         left, right: numbers of two landmarks
@@ -179,7 +179,7 @@ class LandmarksToTransform(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield landmarks in any direction, an angle, and two landmarks at one place."""
+        """Yield landmarks in any direction, an angle, and landmarks at one place."""
         numbers = np.array([0, 3, 1, 3, 6], np.int32)
         index = Arg(TensorType((5,), "int32"), True, numbers)
         landmarks = Arg(TensorType((1, 7, 3)))
@@ -311,7 +311,7 @@ class TransformTensor(OpDef):
 
 @dataclass(frozen=True)
 class TransformLandmarks(OpDef):
-    """Landmarks [1, N, 2] or [1, N, 3] of a part, moved to their places by its transform.
+    """Landmarks [1, N, 2] or [1, N, 3] of a part, moved by its transform.
 
     z stays as it is.
     """

@@ -1,5 +1,5 @@
-"""Sizes in support rules, between the largest tensor seen mapped by the Edge TPU compiler
-and the smallest one seen refused.
+"""Sizes in support rules, between the largest tensor seen mapped by the Edge TPU
+compiler and the smallest one seen refused.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Operators that multiply one axis by a constant matrix: Fourier transforms, and resizes
-that the resize kernels do not have.
+"""Operators that multiply one axis by a constant matrix: Fourier transforms, and
+resizes that the resize kernels do not have.
 
 Semantics: ONNX DFT, STFT and Resize.
 """
@@ -112,7 +112,7 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
 
 @dataclass(frozen=True)
 class Dft(Composed):
-    """The discrete Fourier transform along an axis; the last axis holds 1 or 2 parts."""
+    """The discrete Fourier transform along an axis; the last axis has 1 or 2 parts."""
 
     kind = "dft"
     onnx = ("DFT",)
@@ -235,9 +235,9 @@ def resized(
 
     It serves antialiased resizes and those of a region of the image.
 
-    sizes: elements of the output along each axis. scales: divisors of coordinates, 0 for
-    the ratio of sizes. roi: the starts and then the ends of the region on each axis, as
-    fractions of the image.
+    sizes: elements of the output along each axis. scales: divisors of coordinates, 0
+    for the ratio of sizes. roi: the starts and then the ends of the region on each
+    axis, as fractions of the image.
     """
     b = node.build
     y = node.input(0)

@@ -58,9 +58,9 @@ class LstmInt8(OpDef):
     """An int8 LSTM layer over a sequence.
 
     Inputs: x int8 [T, N, I], h int8 [N, H], c int16 [N, H], weights int8 [4H, I] and
-    [4H, H], biases int32 [4H] of both, which hold the zero points of x and h. Outputs: h
-    after every step [T, N, H], and h and c after the last. The gates lie one after the
-    other: input, forget, cell, output.
+    [4H, H], biases int32 [4H] of both, which hold the zero points of x and h. Outputs:
+    h after every step [T, N, H], and h and c after the last. The gates lie one after
+    the other: input, forget, cell, output.
 
     Attributes:
         from_x, from_h: for each gate the multiplier of the sums over x, over h

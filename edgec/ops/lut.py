@@ -80,8 +80,8 @@ def clamp_table(
 def leaky_relu_table(alpha: float, x: TensorType, y: TensorType) -> Array:
     """Return x where x >= 0, else alpha * x, with a multiplier for each sign.
 
-    This is TFLite's QuantizeLeakyRelu. With a negative slope ties go the other way (seen
-    in LiteRT 2.3), as if its magnitude were applied and negated.
+    This is TFLite's QuantizeLeakyRelu. With a negative slope ties go the other way
+    (seen in LiteRT 2.3), as if its magnitude were applied and negated.
     """
     centred = INPUTS - x.zero_point
     slope = float(_F32(x.scale) * _F32(alpha) / _F32(y.scale))

@@ -1,4 +1,4 @@
-"""Matrix products: with constant weights (fully connected layers), and of two activations.
+"""Matrix products: with constant weights (fully connected), and of two activations.
 
 Semantics: ONNX Gemm and MatMul, TFLite FULLY_CONNECTED and BATCH_MATMUL.
 """
@@ -66,8 +66,8 @@ class FullyConnected(OpDef):
     act: str = "none"
     keep_dims: bool = True
     even: bool = False
-    """Whether int8 results are scaled in float32 and rounded half to even, as onnxruntime
-    does.
+    """Whether int8 results are scaled in float32 and rounded half to even, as
+    onnxruntime does.
     """
 
     kind = "fully_connected"

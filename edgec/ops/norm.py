@@ -154,7 +154,8 @@ class InstanceNorm(OpDef):
     """Normalization of [N, …, C] over the inner axes; inputs x, scale [C], bias [C].
 
     Mean and variance are those of an image and channel (Ulyanov et al. 2016,
-    arXiv:1607.08022), or of an image and group of channels (Wu & He 2018, arXiv:1803.08494).
+    arXiv:1607.08022), or of an image and group of channels (Wu & He 2018,
+    arXiv:1803.08494).
 
     Attributes:
         eps: added to the variance
@@ -394,7 +395,7 @@ class LayerNorm(OpDef):
 
 
 def channels_last(node: OnnxNode, spec: OpDef, parameters: Sequence[Value]) -> Value:
-    """Return `spec`, which works on the last axis, applied to axis 1 of the node's input."""
+    """Return `spec`, an op on the last axis, applied to axis 1 of the node's input."""
     b = node.build
     x = node.input(0)
     rank = x.type.rank

@@ -127,7 +127,7 @@ class Pad(OpDef):
         return int(np.clip(element, info.min, info.max))
 
     def moves(self) -> bool:
-        """Return whether the border holds no other reals than the tensor, zero or infinity."""
+        """Return whether the border has only reals of the tensor, zero or infinity."""
         return self.mode != "constant" or self.value == 0 or math.isinf(self.value)
 
     def ref(

@@ -1,7 +1,8 @@
 """Maximum and average of sliding windows of NHWC images.
 
 Semantics: ONNX MaxPool and AveragePool, TFLite MAX_POOL_2D and AVERAGE_POOL_2D
-(reference/pooling.h and reference/integer_ops/pooling.h), onnxruntime's QLinearAveragePool.
+(reference/pooling.h and reference/integer_ops/pooling.h), onnxruntime's
+QLinearAveragePool.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class AveragePool2D(PoolOp):
     """The mean of each window: y = Σ x[i] / count, clamped by the activation.
 
     The count is of the elements inside the image, or with `count_pads` of all, padding
-    being 0. int8 sums are divided with ties away from zero, as TFLite's int8 kernel does.
+    being 0. int8 sums are divided with ties away from zero, as TFLite's int8 kernel
+    does.
 
     Attributes:
         count_pads: whether padding counts
@@ -113,8 +115,8 @@ class AveragePool2D(PoolOp):
     count_pads: bool = False
     uint8: bool = False
     even: bool = False
-    """Whether int8 is computed as onnxruntime does: the mean of the reals in float32, rounded
-    half to even; the mean of a whole image as `Mean` does.
+    """Whether int8 is computed as onnxruntime does: the mean of the reals in float32,
+    rounded half to even; the mean of a whole image as `Mean` does.
     """
 
     kind = "average_pool2d"
@@ -124,7 +126,7 @@ class AveragePool2D(PoolOp):
 
     @classmethod
     def otherwise(cls, node: OnnxNode) -> Value | list[Value]:
-        """Read a pool of three dimensions, with dilation or with counted partial windows.
+        """Read a pool of three dimensions, with dilation or counted partial windows.
 
         Other windows are sums of slices, divided by counts.
         """
@@ -244,7 +246,7 @@ class AveragePool2D(PoolOp):
         return replace(self, even=False, uint8=False) if self.even else self
 
     def tflite_padding(self, op: Op) -> int | None:
-        """Return TFLite's Padding; None where padding counts, which TFLite leaves out."""
+        """Return TFLite's Padding; None where padding counts, which TFLite lacks."""
         return None if self.count_pads else super().tflite_padding(op)
 
     def c(self, op: Op) -> KernelCall:

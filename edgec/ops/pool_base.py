@@ -71,7 +71,8 @@ class PoolOp(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the output image [N, OH, OW, C].
 
-        Raises ValueError when no window fits, or when one would lie in the padding alone.
+        Raises ValueError when no window fits, or when one would lie in the padding
+        alone.
         """
         image = x[0]
         if image.rank != 4 or 0 in image.shape[1:3]:
@@ -96,7 +97,7 @@ class PoolOp(OpDef):
         return (image.with_shape((n, rows, columns, channels)),)
 
     def windows(self, x: Array, value: float) -> Array:
-        """Return the windows [N, OH, OW, C, KH, KW] of the image padded with `value`."""
+        """Return the windows [N, OH, OW, C, KH, KW] of the image with a border."""
         padded = pad_image(x, self.pads, value)
         return patches(padded, self.kernel, self.stride)
 

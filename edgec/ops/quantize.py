@@ -42,8 +42,8 @@ from edgec.ops.shape import Reshape
 class Quantize(OpDef):
     """Quantization to int8, uint8 or int16, of float32 or from another scale.
 
-    q = round(x / scale) + zero_point, ties away from zero, saturated. An element that is not
-    a number becomes the zero point.
+    q = round(x / scale) + zero_point, ties away from zero, saturated. An element that
+    is not a number becomes the zero point.
 
     Attributes:
         dtype: element type of the output
@@ -159,7 +159,7 @@ class Quantize(OpDef):
         return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_quantize_<from>_<to>, or ek_quantize_even_f32_<to> for half to even.
+        """Return ek_quantize_<from>_<to>; ek_quantize_even_f32_<to> for half to even.
 
         Floats take a scale, integers a fixed-point multiplier.
         """

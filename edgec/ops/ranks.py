@@ -239,7 +239,7 @@ def folded(b: Builder, value: Value) -> Value:
 
 
 def pool_in_planes(node: OnnxNode, windows: SlidingWindow, read: Reader) -> Value:
-    """Read a pool of [N, C, D, H, W] as two: along height and width, then along depth."""
+    """Read a pool of [N, C, D, H, W] along height and width, then along depth."""
     b = node.build
     name = node.name
     n, channels, depth, *size = node.input(0).type.shape
@@ -271,7 +271,7 @@ def pool_in_planes(node: OnnxNode, windows: SlidingWindow, read: Reader) -> Valu
 # --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _TransposedWindow:
-    """The window attributes of a ConvTranspose node, one entry for each spatial axis."""
+    """The window attributes of a ConvTranspose node, an entry for each spatial axis."""
 
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -366,7 +366,7 @@ def transposed_conv(node: OnnxNode, conv: Reader) -> Value:
 
 
 def _mirrored_weights(b: Builder, weights: Value, groups: int, name: str) -> Value:
-    """Return ConvTranspose weights [C, O/groups, …] as Conv's [O, C/groups, …], mirrored.
+    """Return weights [C, O/groups, …] of ConvTranspose as Conv's, mirrored.
 
     They are constant when the weights are.
     """

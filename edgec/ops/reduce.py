@@ -138,8 +138,8 @@ class Mean(_SumReduction):
     """The arithmetic mean Σ x / count."""
 
     even: bool = False
-    """Whether int8 results are scaled in float32 and rounded half to even, as onnxruntime
-    does.
+    """Whether int8 results are scaled in float32 and rounded half to even, as
+    onnxruntime does.
     """
 
     kind = "mean"
@@ -301,7 +301,7 @@ class Sum(_SumReduction):
 
 @dataclass(frozen=True)
 class ReduceLogSumExp(OpDef):
-    """log Σ e^x, read as log Σ e^(x - max) + max, which no large x takes to infinity."""
+    """log Σ e^x, read as log Σ e^(x - max) + max, which does not overflow."""
 
     kind = "reduce_log_sum_exp"
     onnx = ("ReduceLogSumExp",)

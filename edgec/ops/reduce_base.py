@@ -55,8 +55,8 @@ class Reduction(OpDef):
 
     fn: ClassVar[Callable[..., Any]]
     integers: ClassVar[bool] = True
-    """Whether there are kernels for plain integers too; their sums and products wrap as two's
-    complement does.
+    """Whether there are kernels for plain integers too; their sums and products wrap as
+    two's complement does.
     """
     edgetpu: ClassVar[bool] = True
     plain_int8: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class Reduction(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute float reductions in double, rounded once to float32; integers wrap."""
+        """Compute float reductions in double, rounded once; integers wrap."""
 
         # float32 sums would depend on the order of the kernel's loops.
         data = x[0]
@@ -148,7 +148,7 @@ class Reduction(OpDef):
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
-        """Return what is reduced, for an operator that does not reduce its input itself."""
+        """Return the tensor that an operator reduces, if it is not its input itself."""
         return x
 
     @classmethod

@@ -1,10 +1,10 @@
-"""Coordinates of resizes: the place in the input of each output position along one axis,
-its neighbours and their weights.
+"""Coordinates of resizes: the place in the input of each output position along one
+axis, its neighbours and their weights.
 
-TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes; ONNX
-has more, which divide by a scale that a model may give. Both are kept as their runtimes
-compute them, because a nearest neighbour can flip on the last bit. Sources: TFLite's
-reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
+TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes;
+ONNX has more, which divide by a scale that a model may give. Both are kept as their
+runtimes compute them, because a nearest neighbour can flip on the last bit. Sources:
+TFLite's reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
 MODES = tuple(_COORDINATES)
 
 MIDDLE_TOLERANCE = 1e-6
-"""Distance in pixels from the middle of two pixels that onnxruntime takes for the middle
-(found by experiment).
+"""Distance in pixels from the middle of two pixels that onnxruntime takes for the
+middle (found by experiment).
 """
 
 
@@ -153,7 +153,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def coordinates(a: Axis) -> Array:
-    """Return the float32 place in the input of each output position; it may lie outside."""
+    """Return each output position's float32 place in the input, or outside of it."""
     return np.asarray(_COORDINATES[a.mode](a), _F)
 
 
@@ -161,8 +161,8 @@ def nearest(a: Axis, rounding: str) -> Array:
     """Return the int32 index of each output position's nearest neighbour.
 
     rounding: ONNX's nearest_mode. TFLite's modes have a rounding of their own:
-    align_corners to the nearest, the others down, where half_pixel does not subtract the
-    half pixel again.
+    align_corners to the nearest, the others down, where half_pixel does not subtract
+    the half pixel again.
     """
 
     # A resize to the same size is the identity in every mode.
@@ -231,7 +231,7 @@ def linear_fixed(a: Axis) -> Neighbours:
 
 
 def _clipped(a: Axis) -> Array:
-    """Return the float32 place inside of the input, as onnxruntime has it in every mode."""
+    """Return the float32 place inside of the input, as onnxruntime has it."""
     onnx = replace(a, mode=f"onnx_{a.mode}") if a.mode in TFLITE_MODES else a
     return np.asarray(np.clip(coordinates(onnx), 0, a.size - 1), _F)
 
@@ -294,8 +294,8 @@ def _fixed_coordinates(a: Axis) -> Array:
 def overshoots(a: Axis) -> bool:
     """Return whether TFLite's int8 kernel reads beyond the input.
 
-    Its rounded step then leads past the last element, seen in its reference kernel where
-    a side grows to more than about 1024 * size / side. edgec clamps.
+    Its rounded step then leads past the last element, seen in its reference kernel
+    where a side grows to more than about 1024 * size / side. edgec clamps.
     """
     return bool(_fixed_coordinates(a).max() >= a.size * FIXED_ONE)
 
@@ -353,7 +353,7 @@ def same_places(a: Array, b: Array) -> bool:
 
 
 def blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
-    """Return the sum of four weighted pixels, in the order of TFLite's reference kernel.
+    """Return the sum of four weighted pixels, in the order of TFLite's kernel.
 
     v, h: neighbours of rows and columns. one: 1 in the unit of the weights.
     """

@@ -61,8 +61,8 @@ class Resize(OpDef):
     Attributes:
         size: pixels (height, width) of the output
         mode: coordinates of an output pixel in the input, a key of `resampling.MODES`
-        scale: factors (vertical, horizontal) as an ONNX model gives them; 0: the ratio of
-            the sizes
+        scale: factors (vertical, horizontal) as an ONNX model gives them; 0: the ratio
+            of the sizes
     """
 
     size: Pair
@@ -258,22 +258,22 @@ class ResizeNearest(_TfliteResize):
 class ResizeBilinear(_TfliteResize):
     """A resize by the two by two pixels around a place, weighted by distance.
 
-    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). int8 has weights in 1/1024, as TFLite's int8
-    kernel.
+    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). int8 has weights in 1/1024, as TFLite's
+    int8 kernel.
 
     Attributes:
-        uint8: whether int8 is computed as TFLite's uint8 kernel does, for models that came
-            as uint8: float32 sums of the integers + 128
+        uint8: whether int8 is computed as TFLite's uint8 kernel does, for models that
+            came as uint8: float32 sums of the integers + 128
     """
 
     uint8: bool = False
     even: bool = False
-    """Whether int8 is resized as onnxruntime does it between scales: the sums of its reals,
-    rounded half to even.
+    """Whether int8 is resized as onnxruntime does it between scales: the sums of its
+    reals, rounded half to even.
     """
     cut: bool = False
-    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024, and the
-    sum (with `uint8` that of the integers + 128) cut off towards zero.
+    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024,
+    and the sum (with `uint8` that of the integers + 128) cut off towards zero.
     """
 
     kind = "resize_bilinear"
@@ -282,7 +282,7 @@ class ResizeBilinear(_TfliteResize):
     options = "ResizeBilinearOptions"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the image type with the new size; raises ValueError for other than reals."""
+        """Return the image type with the new size; raises ValueError but for reals."""
         real_types(self, x[0])
         return super().infer(*x)
 

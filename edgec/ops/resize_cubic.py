@@ -1,7 +1,7 @@
 """Resizing of NHWC images by cubic convolution.
 
-Keys 1981, "Cubic convolution interpolation for digital image processing". Semantics: the
-mode "cubic" of ONNX Resize; TFLite has no such operator.
+Keys 1981, "Cubic convolution interpolation for digital image processing". Semantics:
+the mode "cubic" of ONNX Resize; TFLite has no such operator.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ResizeCubic(Resize):
 
     Attributes:
         coefficient: a of Keys' kernel
-        exclude_outside: whether pixels outside of the image count nothing, and the other
-            weights are scaled to sum to 1
+        exclude_outside: whether pixels outside of the image count nothing, and the
+            other weights are scaled to sum to 1
     """
 
     coefficient: float = -0.75
@@ -44,7 +44,7 @@ class ResizeCubic(Resize):
     kind = "resize_cubic"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the image type with the new size; raises ValueError for other than float32."""
+        """Return the image type with the new size; raises ValueError without floats."""
         real_types(self, x[0], int8=False)
         return super().infer(*x)
 

@@ -1,4 +1,4 @@
-"""Running sums and products along an axis, and the largest or smallest elements in order.
+"""Running sums and products along an axis, and the largest or smallest elements.
 
 Semantics: ONNX CumSum, CumProd and TopK; TFLite CUMSUM and TOPK_V2.
 """

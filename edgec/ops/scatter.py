@@ -352,7 +352,7 @@ class ScatterElements(_Scatter):
 
 @dataclass(frozen=True)
 class ScatterNd(_Scatter):
-    """y[index[i..., 0], …, index[i..., k - 1], :] = update[i..., :], or combined with it."""
+    """y[index[i..., 0], …, index[i..., k - 1], :] = update[i..., :], or combined."""
 
     kind = "scatter_nd"
     onnx = ("ScatterND",)

@@ -368,7 +368,7 @@ class Transpose(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield image layouts, a matrix, five dimensions, and images of several tiles."""
+        """Yield image layouts, a matrix, five dimensions, and images of many tiles."""
         quant = Quant.per_tensor(0.5, 1)
         yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((1, 4, 5, 3))),))
 

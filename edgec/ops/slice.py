@@ -35,13 +35,13 @@ from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
 from edgec.ops.shape import Reshape, element_strides, gather, reshape_to
 
 Range = tuple[int, int, int]
-"""(first element, number of elements, step) along one axis; the step may be negative."""
+"""(first element, number of elements, step) along an axis; the step may be negative."""
 
 TFLITE_MAX_RANK = 5
 """Dimensions of TFLite's STRIDED_SLICE kernel."""
 _ONE_ROW_REFUSED = 1_209_600
-"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any size
-seen.
+"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any
+size seen.
 """
 
 
@@ -126,7 +126,7 @@ class Slice(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Slice, whose bounds are attributes before opset 10, inputs from there on."""
+        """Read Slice; its bounds are attributes before opset 10, then inputs."""
         x = node.input(0)
         if node.opset < 10:
             starts = node.attrs["starts"]
@@ -339,7 +339,7 @@ class Split(OpDef):
 
 
 def slice_axes(x: TensorType, ranges: Mapping[int, Range]) -> Slice:
-    """Return the slice that takes the given ranges of some axes, and all of the others."""
+    """Return the slice of given ranges of some axes, and of all of the others."""
     begin: list[int] = []
     shape: list[int] = []
     step: list[int] = []

@@ -43,7 +43,7 @@ from edgec.ops.slice import slice_axes, write_slice
 
 @dataclass(frozen=True)
 class _Blocks(OpDef):
-    """A reshape to rank 6, a transpose and a reshape of an NHWC image, done as one gather.
+    """A reshape to rank 6, a transpose and a reshape of an NHWC image, as one gather.
 
     Attributes:
         block: height and width of a block, in pixels
@@ -54,7 +54,7 @@ class _Blocks(OpDef):
     quant: ClassVar[QuantRule] = QuantRule.SAME
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the input's shape with its blocks as dimensions of their own (rank 6)."""
+        """Return the input's shape with its blocks as dimensions (rank 6)."""
         raise NotImplementedError
 
     def order(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class _Blocks(OpDef):
         raise NotImplementedError
 
     def result(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the output's shape; raises ValueError when the image does not divide."""
+        """Return the output's shape; raises ValueError if the image does not divide."""
         raise NotImplementedError
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -155,8 +155,8 @@ class DepthToSpace(_Blocks):
     """Channels moved to blocks of pixels: [N, H, W, b² C] to [N, b H, b W, C].
 
     Attributes:
-        mode: ONNX's order of the input channels: DCR is [block, block, C] (also TFLite's),
-            CRD is [C, block, block]
+        mode: ONNX's order of the input channels: DCR is [block, block, C] (also
+            TFLite's), CRD is [C, block, block]
     """
 
     mode: str = "DCR"
@@ -217,8 +217,8 @@ class SpaceToDepth(_Blocks):
     """Blocks of pixels moved to channels: [N, b H, b W, C] to [N, H, W, b² C].
 
     Attributes:
-        mode: ONNX's order of the output channels: DCR is [block, block, C] (also TFLite's),
-            CRD is [C, block, block]
+        mode: ONNX's order of the output channels: DCR is [block, block, C] (also
+            TFLite's), CRD is [C, block, block]
     """
 
     mode: str = "DCR"

@@ -1,4 +1,4 @@
-"""TFLite's convolution of volumes and MediaPipe's pools with indices, read as other ops.
+"""TFLite's convolution of volumes and MediaPipe's pools with indices, as other ops.
 
 Semantics: TFLite CONV_3D; MediaPipe's custom ops MaxPoolingWithArgmax2D and
 MaxUnpooling2D (mediapipe/util/tflite/operations).
@@ -78,7 +78,7 @@ class Conv3D(Composed):
 
 @dataclass(frozen=True)
 class _CustomPoolOptions:
-    """The options of MediaPipe's custom pools: the bytes of the C struct TfLitePoolParams.
+    """The options of MediaPipe's custom pools: the C struct TfLitePoolParams.
 
     Attributes:
         same: whether the padding is SAME (1), not VALID (2)
@@ -128,7 +128,8 @@ class _CustomPoolOptions:
 class MaxPoolingWithArgmax2D(Composed):
     """The largest element of each window, and its number in the window.
 
-    The number is a float32, the element's row-major place plus 0.1, as MediaPipe has it.
+    The number is a float32, the element's row-major place plus 0.1, as MediaPipe has
+    it.
     """
 
     kind = "max_pooling_with_argmax_2d"

@@ -49,8 +49,8 @@ from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
-"""MediaPipe's operator, always with a bias. Its options are a C struct of int32: padding
-(1 SAME, 2 VALID), horizontal stride, vertical stride.
+"""MediaPipe's operator, always with a bias. Its options are a C struct of int32:
+padding (1 SAME, 2 VALID), horizontal stride, vertical stride.
 """
 
 MAX_MAPPED_ELEMENTS = 524_288
@@ -312,7 +312,7 @@ class TransposeConv2D(OpDef):
         return TfliteCode("TRANSPOSE_CONV", options, version, inputs)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """Return whether the scales' product rounds as only the uint8 kernel rounds it."""
+        """Return whether the scales' product rounds as in the uint8 kernel alone."""
         return self.uint8
 
     def c(self, op: Op) -> KernelCall:

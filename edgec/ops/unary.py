@@ -55,13 +55,13 @@ class Unary(OpDef):
     options: ClassVar[str] = ""
     """Name of TFLite's options table; empty when the operator has none."""
     versions: ClassVar[tuple[int, int | None]] = (1, None)
-    """TFLite operator versions for float32 and int8; None: TFLite has no such kernel."""
+    """TFLite operator versions for float32 and int8; None: there is no such kernel."""
     domain: ClassVar[tuple[float, float]] = (-4.0, 4.0)
     """Range of the inputs of the samples."""
     prescribed: ClassVar[Quant | None] = None
     """The output scale, for a function whose scale TFLite prescribes."""
     integers: ClassVar[bool] = False
-    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
+    """Whether there are kernels for plain integers too, which wrap."""
     plain_int8: ClassVar[bool] = True
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
@@ -81,7 +81,7 @@ class Unary(OpDef):
         return self.prescribed
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the type of the input, in int8 with the prescribed scale if there is one.
+        """Return the type of the input, in int8 with the prescribed scale, if any.
 
         int8 outputs without a prescribed scale get theirs later.
         """
@@ -190,7 +190,7 @@ class Unary(OpDef):
 
     @classmethod
     def _input_scales(cls) -> Iterator[tuple[float, int]]:
-        """Yield (scale, zero point) with which int8 covers the domain, and 2.5 times it.
+        """Yield (scale, zero point) for int8 to cover the domain, and 2.5 times it.
 
         The second makes inputs outside of the domain.
         """

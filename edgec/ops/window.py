@@ -62,8 +62,8 @@ def out_size(
 def same_pads(size: Pair, kernel: Pair, stride: Pair, dilation: Pair) -> Pads:
     """Return the pads of TFLite's SAME padding.
 
-    They give ceil(size / stride) windows along each axis; of an odd total, the odd pixel
-    is after the image.
+    They give ceil(size / stride) windows along each axis; of an odd total, the odd
+    pixel is after the image.
     """
     pads: list[int] = []
     for axis in (0, 1):
@@ -82,7 +82,7 @@ def tflite_pads(
     kernel: Pair,
     dilation: Pair = (1, 1),
 ) -> Pads:
-    """Return the pads of a TFLite operator, whose `padding` is 0 (SAME) or 1 (VALID)."""
+    """Return the pads of a TFLite operator with `padding` 0 (SAME) or 1 (VALID)."""
     if options.padding != 0:
         return (0, 0, 0, 0)
 

@@ -3,8 +3,8 @@
 The kernels take two-dimensional windows of images with constant weights. Every other
 convolution or pool (dilated pools, pools with indices, p-norms, computed weights) is
 read as a sum, maximum or product over the window's elements: element k of all windows
-at once is one strided slice of the padded tensor. `ranks` reads windows of one and three
-dimensions as two-dimensional ones.
+at once is one strided slice of the padded tensor. `ranks` reads windows of one and
+three dimensions as two-dimensional ones.
 
 Semantics: ONNX Conv, MaxPool, AveragePool, LpPool and Col2Im.
 """
@@ -198,8 +198,8 @@ class _WindowAxis:
 def conv_by_taps(node: OnnxNode) -> Value:
     """Read a convolution whose weights are computed, as a matrix product.
 
-    im2col: the windows are the columns of a matrix [C/groups * window, positions], which
-    the weights [O/groups, C/groups * window] of each group multiply.
+    im2col: the windows are the columns of a matrix [C/groups * window, positions],
+    which the weights [O/groups, C/groups * window] of each group multiply.
     """
     b = node.build
     x = node.input(0)
