@@ -107,6 +107,7 @@ class Clamp(Unary):
         """Yield the samples of unary functions, and integers with integer bounds."""
         yield from super().samples()
         for dtype in INTEGERS:
+            # Unsigned integers have no negative bound.
             lowest = 3 if dtype in UNSIGNED else -3
             integers = Arg(TensorType((3, 4, 5), dtype))
             for spec in (cls(lowest, 50), cls(None, 7), cls(20, None), cls()):
@@ -390,6 +391,8 @@ class Selu(Unary):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Selu, whose attributes have defaults in ONNX."""
+
+        # ONNX's defaults are those of the class.
         alpha = float(node.attrs.get("alpha", cls.alpha))
         gamma = float(node.attrs.get("gamma", cls.gamma))
         return node.build.add(cls(alpha, gamma), [node.input(0)], node.name)

@@ -150,6 +150,8 @@ class _Predicate(Unary):
     def samples(cls) -> Iterator[Sample]:
         """Yield infinities and elements that are not a number, and random floats."""
         data = np.array([1.0, np.nan, np.inf, -np.inf, 0.0], np.float32)
+
+        # Random floats are never special.
         special = Arg(TensorType(data.shape), True, data)
         usual = Arg(TensorType((3, 5)))
         for i, spec in enumerate(cls.variants()):

@@ -194,6 +194,8 @@ def _repeats(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
 
 def broadcast_to(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
     """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile."""
+
+    # numpy adds axes of 1 at the front.
     same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
     if same_rank != x.type.shape:
         x = b.add(Reshape(same_rank), [x], name)

@@ -373,6 +373,7 @@ class LocalResponseNorm(OpDef):
             spec = cls(before, after, 0.1, 0.75, 1.5)
             yield Sample(spec, (image,), label=f"{before}_{after}")
 
+        # Enough channels for vectors and for a remainder.
         wide = Arg(TensorType((1, 2, 3, 131)))
         for beta in (0.5, 0.6, 1.0):
             spec = cls(3, 2, 0.1, beta, 1.5)

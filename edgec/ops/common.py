@@ -202,6 +202,8 @@ def multipliers(
 def even_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
     """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime does."""
     assert w.quant is not None
+
+    # Every step is rounded to float32, since onnxruntime computes so.
     product = np.float32(x.scale) * np.array(w.quant.scale, np.float32)
     return np.asarray(product / np.float32(y.scale), np.float32)
 

@@ -261,6 +261,8 @@ class Where(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_where_<type>."""
         y = op.output.type
+
+        # All three have strides of their own.
         shapes = [value.type.shape for value in op.inputs]
         dims, (condition, a, b) = walk(y.shape, *shapes)
         spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)

@@ -159,6 +159,7 @@ def _element(b: Builder, x: Value, i: int, name: str) -> Value:
     if x.const is not None:
         return b.const(x.const.reshape(-1)[i], name)
 
+    # A gather of one element, whose axis is dropped.
     index = b.const(np.array([i], np.int64), "index")
     element = b.add(GatherElements(0), [x, index], name)
 
@@ -324,6 +325,8 @@ class ReverseSequence(Composed):
     def from_tflite(cls, op: TfliteOp) -> None:
         """Read REVERSE_SEQUENCE with constant lengths, as a gather along the time."""
         x = op.input(0)
+
+        # TFLite calls the axes seqDim and batchDim.
         time = op.options.seqDim
         places = cls._places(x.type, op.const(1), time, op.options.batchDim)
         index = op.build.const(places, "places")

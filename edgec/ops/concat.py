@@ -105,6 +105,8 @@ class Concat(OpDef):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Concat, along axis 1 unless it is given (before opset 4)."""
+
+        # All inputs have one rank.
         inputs = [node.input(i) for i in range(len(node.inputs))]
         axis = axis_of(node.attrs.get("axis", 1), inputs[0].type.rank)
         return node.build.add(cls(axis), inputs, node.name)
@@ -187,6 +189,7 @@ class Concat(OpDef):
             s8 = tuple(Arg(TensorType(shape, "int8", quant)) for shape in shapes)
             yield Sample(cls(axis), s8, label=f"axis{axis}_int8")
 
+        # One input has the output's scale and is copied as it is.
         unlike_args: list[Arg] = []
         for scale, zero_point in ((0.1, 3), (0.07, -5), (0.1, 4), (0.23, 3)):
             unlike_quant = Quant.per_tensor(scale, zero_point)

@@ -137,6 +137,8 @@ class Range(_ReadAsConstant):
         start, limit, delta = (np.asarray(node.const(i)).reshape(()) for i in range(3))
 
         count = max(0, int(np.ceil((limit - start) / delta)))
+
+        # ONNX counts in the type of the inputs.
         steps = np.arange(count).astype(start.dtype)
         return np.asarray(start + steps * delta, start.dtype)
 

@@ -271,6 +271,8 @@ def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
     wide_left = b.add(Reshape((n, rows, 1, depth)), [left], name)
     wide_right = b.add(Reshape((n, 1, columns, depth)), [right], name)
     products = b.add(Mul(), [wide_left, wide_right], name)
+
+    # A sum over the last axis, which stays with a size of 1.
     total = b.add(Sum((3,)), [products], name)
 
     return b.add(Reshape((n, rows, columns)), [total], name)

@@ -302,6 +302,7 @@ class GatherNd(_Picked):
             "elements": [[[1, 2, 3, 4], [0, 0, 0, 0]]],
         }
         for label, index in cases.items():
+            # Indices of the first case have three coordinates, of the second four.
             data = np.array(index, np.int32)
             arg = Arg(TensorType(data.shape, "int32"), True, data)
             real = Arg(TensorType(s8.shape))

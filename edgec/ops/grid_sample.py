@@ -358,6 +358,8 @@ class _Volume:
         difference = b.add(Sub(), [z, plane], self.name)
         distance = b.add(Abs(), [difference], self.name)
         one = b.const(np.array(1, _F), "one")
+
+        # Planes further away than a pixel count nothing.
         clamped = b.add(Clamp(None, 1.0), [distance], self.name)
 
         return b.add(Sub(), [one, clamped], self.name)

@@ -302,6 +302,8 @@ class TransformTensor(OpDef):
             "whole": [[1, 0, 0, 0], [0, 1, 0, 0]],
             "any": rng.normal(size=(2, 4)),
         }
+
+        # They have no effect.
         last_rows = np.eye(4, dtype=_F)[2:]
         for label, first_rows in cases.items():
             matrix = np.concatenate([np.array(first_rows, _F), last_rows])[None]

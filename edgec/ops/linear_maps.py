@@ -104,6 +104,8 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
 
     # The parts of a number are elements of a row of their own.
     rows = b.add(Reshape((*lead, n * parts)), [x], name)
+
+    # The matrix is constant, so that the transform is a fully connected layer.
     weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
     y = b.add(FullyConnected(), [rows, weights], name)
 

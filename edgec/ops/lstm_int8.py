@@ -330,6 +330,7 @@ class LstmInt8(OpDef):
             return Arg(TensorType(shape, dtype, quant), True, data)
 
         for batch, clip, zero_point in ((1, 0, 0), (2, 3000, -4)):
+            # Multipliers as scales below 1 give them.
             spec = cls(
                 from_x=tuple(quantize_multiplier(s) for s in (0.5, 0.4, 0.6, 0.3)),
                 from_h=tuple(quantize_multiplier(s) for s in (0.2, 0.7, 0.5, 0.4)),

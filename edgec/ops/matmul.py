@@ -339,7 +339,11 @@ class _LayerCase:
 
         x_scale = 0.05
         x = Arg(TensorType(self.shape, "int8", Quant.per_tensor(x_scale, -3)))
+
+        # Each output has another scale.
         scales = tuple(float(np.float32(0.01 + 0.003 * i)) for i in range(out_channels))
+
+        # Asymmetric weights come from uint8 models.
         quants = {
             "s8": Quant.per_tensor(0.02),
             "pc": Quant(scales, (0,) * out_channels, 0),

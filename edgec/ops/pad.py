@@ -189,6 +189,8 @@ class Pad(OpDef):
         """Read PAD (zeros), PADV2 (a constant) and MIRROR_PAD."""
         x = op.input(0)
         pads = tuple((int(lo), int(hi)) for lo, hi in op.const(1).reshape(-1, 2))
+
+        # Only MIRROR_PAD has another mode.
         mode = "constant"
         value = 0.0
         if op.name == "MIRROR_PAD":

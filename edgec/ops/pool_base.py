@@ -156,6 +156,8 @@ class PoolOp(OpDef):
         """Read MAX_POOL_2D and AVERAGE_POOL_2D."""
         x = op.input(0).type
         options = op.options
+
+        # A pool's window is in the options, as it has no weights.
         kernel = (options.filterHeight, options.filterWidth)
         stride = (options.strideH, options.strideW)
         pads = tflite_pads(options, (x.shape[1], x.shape[2]), kernel)

@@ -426,6 +426,8 @@ def _with_zeros_between(
 
 def _padded_or_cropped(b: Builder, x: Value, pads: Pads, name: str) -> Value:
     """Return `x` [N, C, …] with zeros around it; negative pads crop it."""
+
+    # Batch and channels stay as they are.
     begin = [0, 0]
     shape = [*x.type.shape[:2]]
     borders = [(0, 0), (0, 0)]

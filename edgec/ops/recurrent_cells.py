@@ -64,6 +64,8 @@ class RecurrentLayer:
 
     def act(self, i: int, x: Value) -> Value:
         """Return the i-th activation of `x`, which is clipped first."""
+
+        # ONNX clips the inputs of all activations alike.
         if self.clip is not None:
             x = self.b.add(Clamp(-self.clip, self.clip), [x], self.name)
         return self.b.add(self.acts[i], [x], self.name)

@@ -155,6 +155,8 @@ class Reduction(OpDef):
     def from_tflite(cls, op: TfliteOp) -> None:
         """Read the operator with constant axes."""
         x = op.input(0)
+
+        # TFLite allows an axis to be named twice.
         axes = {axis_of(axis, x.type.rank) for axis in ints(op.const(1)) or ()}
         spec = cls(tuple(sorted(axes)), bool(op.options.keepDims))
         op.build.write(spec, [x], op.outputs)

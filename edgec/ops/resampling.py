@@ -138,6 +138,8 @@ middle (found by experiment).
 
 def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
     """Return places rounded to the nearest pixel, `at_middle` between two of them."""
+
+    # The sum of float32 numbers misses the middle by a rounding error.
     fraction = x - np.floor(x)
     is_middle = np.abs(fraction - _F(0.5)) < MIDDLE_TOLERANCE
     return np.where(is_middle, at_middle(x), np.rint(x))
@@ -335,6 +337,8 @@ def cubic_weight(t: Array, a: float) -> Array:
 
     (a + 2) t³ - (a + 3) t² + 1 up to 1, a t³ - 5a t² + 8a t - 4a up to 2, then 0.
     """
+
+    # Horner's form of both polynomials.
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
 
@@ -360,6 +364,8 @@ def blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
     weight_y = v.weight[:, None, None]
     weight_x = h.weight[:, None]
     top = x[:, v.low]
+
+    # Rows above and below the place are gathered first, then columns.
     bottom = x[:, v.high]
 
     # The order decides the last bit of float32 sums.
@@ -379,6 +385,8 @@ def blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
     weight_y = v.weight[:, None, None]
     weight_x = h.weight[:, None]
     one = np.float32(1)
+
+    # Rows above and below the place.
     top = x[:, v.low]
     bottom = x[:, v.high]
     total = ((one - weight_x) * (one - weight_y)) * top[:, :, h.low]

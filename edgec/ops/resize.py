@@ -91,6 +91,8 @@ class Resize(OpDef):
     def axes(self, x: TensorType) -> tuple[Axis, Axis]:
         """Return the vertical and the horizontal axis."""
         _, height, width, _ = x.shape
+
+        # Images are [N, H, W, C].
         vertical = Axis(height, self.size[0], self.mode, self.scale[0])
         horizontal = Axis(width, self.size[1], self.mode, self.scale[1])
         return vertical, horizontal
@@ -377,6 +379,8 @@ class ResizeBilinear(_TfliteResize):
     def _ref_cut(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the sums of integers cut off towards zero, as onnxruntime."""
         shift = 128 * self.uint8
+
+        # The elements as the file has them.
         integers = x.astype(np.int64) + shift
         total = blend(integers, rows, columns, np.int64(FIXED_ONE))
         y = np.trunc(total / FIXED_ONE**2) - shift
@@ -385,7 +389,11 @@ class ResizeBilinear(_TfliteResize):
 
     def _ref_uint8(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the float32 sums of uint8 integers, half up, as TFLite."""
+
+        # The elements as the file has them.
         integers = (x.astype(np.int32) + 128).astype(np.float32)
+
+        # The half and the cut together round half up.
         total = blend(integers, rows, columns, np.float32(1)) + np.float32(0.5)
         y = np.trunc(total).astype(np.int32) - 128
         return np.asarray(y.astype(np.int8))

@@ -1,4 +1,4 @@
-"""ONNX's Resize and Upsample, read as resize ops, in an equal mode of TFLite's if any."""
+"""ONNX's Resize and Upsample, read as resize ops (in TFLite's mode if one is equal)."""
 
 from __future__ import annotations
 

@@ -95,6 +95,8 @@ class Rounded(OpDef):
         yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a look-up in the table, whose first entry is for -128."""
+
+        # One look-up for each element.
         table = self.table(xt[0], yt[0])
         return [table[x[0].astype(np.int64) + 128]]
 

@@ -315,6 +315,8 @@ class ScatterElements(_Scatter):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read ScatterElements, and Scatter, its name before opset 11."""
         x = node.input(0)
+
+        # A negative axis counts from the back.
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         spec = cls(node.attrs.get("reduction", "none"), axis)
         index = cls._index(node.build, node.input(1))
@@ -338,6 +340,8 @@ class ScatterElements(_Scatter):
         Without a reduction indices are distinct: ONNX leaves open which of two updates
         remains.
         """
+
+        # The last index counts from the back.
         repeated = np.array([[0, 2, 0], [1, 1, -1]], np.int64)
         distinct = np.array([[0, 2, 1], [1, 0, -1]])
         for reduction, dtype in cls.types():
@@ -398,6 +402,8 @@ class ScatterNd(_Scatter):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read ScatterND."""
         spec = cls(node.attrs.get("reduction", "none"))
+
+        # ONNX has int64 indices, other readers may not.
         index = cls._index(node.build, node.input(1))
         return node.build.add(spec, [node.input(0), index, node.input(2)], node.name)
 

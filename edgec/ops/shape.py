@@ -155,6 +155,8 @@ class Reshape(OpDef):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Yield a float and an int8 tensor."""
+
+        # Both have as many elements as the target shape.
         real = Arg(TensorType((1, 3, 4)))
         quantized = Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1)))
         yield Sample(cls((2, 6)), (real,))
@@ -235,6 +237,8 @@ def _squeezed_shape(
 def _unsqueezed_shape(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
     """Return `shape` with a 1 inserted at each of `axes`, which count in the output."""
     rank = len(shape) + len(axes)
+
+    # Axes count in the output, which has more of them.
     inserted = {axis_of(axis, rank) for axis in axes}
     sizes = iter(shape)
     return tuple(1 if i in inserted else next(sizes) for i in range(rank))
@@ -273,6 +277,8 @@ def _reshaped_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _with_computed_size(sizes: Sequence[int], total: int) -> tuple[int, ...]:
     """Return `sizes` with -1 replaced so that the product is `total` elements."""
+
+    # At most one size is -1.
     known = prod(size for size in sizes if size != -1)
     missing = total // known if known else 0
     return tuple(missing if size == -1 else size for size in sizes)

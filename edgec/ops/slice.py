@@ -171,6 +171,8 @@ class Slice(OpDef):
                 ranges[axis] = (begin, size - begin if count < 0 else count, 1)
         else:
             begin, end, strides = (op.const(i).reshape(-1).tolist() for i in (1, 2, 3))
+
+            # An entry of begin, end and strides belongs to one axis.
             bounds = list(zip(begin, end, strides, strict=True))
             ranges = _StridedSlice(op.options, shape, bounds).ranges()
 
@@ -340,6 +342,8 @@ class Split(OpDef):
 
 def slice_axes(x: TensorType, ranges: Mapping[int, Range]) -> Slice:
     """Return the slice of given ranges of some axes, and of all of the others."""
+
+    # An axis without a range is taken whole.
     begin: list[int] = []
     shape: list[int] = []
     step: list[int] = []

@@ -242,6 +242,8 @@ class MaxUnpooling2D(Composed):
         """Return for each input element the flat place of its window's first pixel."""
         _, height, width, channels = out.shape
         batch, row, column, channel = np.indices(x.shape)
+
+        # Images lie one after the other, rows in them, pixels in these.
         first_row = batch * height + row * stride[0]
         first_pixel = first_row * width + column * stride[1]
 

@@ -157,6 +157,8 @@ class TransposeConv2D(OpDef):
 
         # The pads are cut off at the end.
         full = np.zeros((n, rows, columns, out_channels), x.dtype)
+
+        # Each element of the window adds to every stride-th pixel.
         for i in range(kernel_height):
             row_places = slice(i, i + height * stride_y, stride_y)
             for j in range(kernel_width):

@@ -182,6 +182,7 @@ class Unary(OpDef):
                 integers = Arg(TensorType((3, 4, 5), dtype))
                 yield Sample(spec, (integers,), label=f"{i}_{dtype}")
 
+            # A table has 256 entries: all are tried.
             for n, (scale, zero_point) in enumerate(cls._input_scales()):
                 quant = Quant.per_tensor(scale, zero_point)
                 x = Arg(TensorType((1, 16, 16, 8), "int8", quant))

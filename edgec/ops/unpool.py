@@ -136,6 +136,7 @@ def _unpooled_size(node: OnnxNode, size: list[int]) -> list[int]:
     stride = node.attrs.get("strides") or [1] * rank
     pads = node.attrs.get("pads") or [0] * (2 * rank)
 
+    # The size whose pooling gives this one.
     unpooled: list[int] = []
     for axis in range(rank):
         extent = (size[axis] - 1) * stride[axis] + kernel[axis]

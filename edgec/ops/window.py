@@ -114,6 +114,8 @@ def kernel_of(node: OnnxNode, w: TensorType) -> Pair:
 
     Raises ValueError when the attribute `kernel_shape` says another one.
     """
+
+    # ONNX weights are [O, C / groups, KH, KW].
     kernel = (w.shape[2], w.shape[3])
     declared = node.attrs.get("kernel_shape", kernel)
     if tuple(declared) != kernel:
