@@ -127,8 +127,11 @@ class Sample:
 
 
 Rule = Callable[["OpDef", "Op"], str | None]
+"""A support rule as `edgetpu_rule` marks it."""
 _METHODS = (classmethod, staticmethod, property)
+"""Class attributes that are methods although they are not callable."""
 F = TypeVar("F", bound=Callable[..., str | None])
+"""The type of a support rule."""
 
 
 def edgetpu_rule(fix: str | None) -> Callable[[F], F]:

@@ -30,7 +30,9 @@ from edgec.ir.value import Value
 _PLAIN = re.compile(r"[\w./:-]+")
 """Names that need no quotes."""
 _NAME = r'%(?:[\w./:-]+|"(?:[^"\\]|\\.)*")'
+"""A name, quoted unless it is plain."""
 _TYPE = r"\w+\[[\d,]*\](?: q\([^)]*\))?"
+"""A type with its quantization."""
 MAX_LITERAL_ELEMENTS = 8
 """Elements of a constant that is written as numbers, not in base64."""
 
@@ -149,6 +151,7 @@ _OP = re.compile(
     rf"({_NAME}(?:, {_NAME})*) = (\w+)\(((?:{_NAME}(?:, {_NAME})*)?)\) \{{(.*)\}} : "
     rf'({_TYPE}(?:, {_TYPE})*)(?: from ("(?:[^"\\]|\\.)*"))?'
 )
+"""The lines of the text form, with their parts as groups."""
 
 PARSE_ERRORS = (
     LookupError,

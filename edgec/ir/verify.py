@@ -9,6 +9,7 @@ from edgec.ir.opdef import Op, QuantRule
 from edgec.ir.value import Value
 
 Check = Callable[[Graph], Iterator[str]]
+"""A rule: yields a message for each violation."""
 
 
 class VerifyError(AssertionError):

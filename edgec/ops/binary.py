@@ -505,9 +505,9 @@ class Mul(OrtBinary):
         if not one_row(y):
             return None
 
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, ONE_ROW_MAPPED, None, seen)
+        return within(y.size, ONE_ROW_MAPPED, None, evidence)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """Return ek_mul_t, or ek_real_mul_t with `even`."""

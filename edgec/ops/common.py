@@ -67,6 +67,7 @@ def plain_suffix(t: TensorType) -> str:
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 """Element types of the kernels that EK_OF_INTEGERS of ek_base.h defines."""
 UNSIGNED = INTEGERS[1::2]
+"""The unsigned types among them."""
 
 
 def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:

@@ -226,9 +226,9 @@ class Concat(OpDef):
         if not one_row(y):
             return None
 
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
+        return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
 
 
 _ONE_ROW_REFUSED = 262_395

@@ -33,6 +33,7 @@ the zero point.
 
 INT32_MAX = (1 << 31) - 1
 INT32_MIN = -(1 << 31)
+"""The range of int32."""
 
 
 def tflite_activation(act: str, y: TensorType) -> int:

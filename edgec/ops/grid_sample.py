@@ -38,6 +38,7 @@ TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 _ONNX_MODES = {"linear": "bilinear", "cubic": "bicubic"}
 """Names of the modes since opset 20, and those before it."""
 _PADDINGS = ("zeros", "border", "reflection")
+"""ONNX's padding_mode."""
 CUBIC_COEFFICIENT = -0.75
 """Coefficient of Keys' cubic kernel in PyTorch and ONNX."""
 _F = np.float32

@@ -47,7 +47,7 @@ _ACTIVATIONS: dict[str, OpDef] = {
 """The op of each activation name of ONNX, in lower case."""
 _TFLITE_ACTIVATIONS: dict[int, OpDef] = {1: Relu(), 4: Tanh()}
 """The op of each value of TFLite's ActivationFunctionType that an LSTM has."""
-MOST_STEPS = 512
+MAX_UNROLLED_STEPS = 512
 """Largest number of steps: each is the cell once more in the graph."""
 
 
@@ -78,8 +78,8 @@ class _Recurrent(Composed):
             x = transpose(b, x, (1, 0, 2))
 
         steps = x.type.shape[0]
-        if steps > MOST_STEPS:
-            raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
+        if steps > MAX_UNROLLED_STEPS:
+            raise ValueError(f"{steps} steps; edgec unrolls up to {MAX_UNROLLED_STEPS}")
 
         direction = node.attrs.get("direction", "forward")
         # It follows from the shape of the recurrent weights.
@@ -437,8 +437,8 @@ class Lstm(_Recurrent):
             return
 
         steps = x.type.shape[0 if options.timeMajor else 1]
-        if steps > MOST_STEPS:
-            raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
+        if steps > MAX_UNROLLED_STEPS:
+            raise ValueError(f"{steps} steps; edgec unrolls up to {MAX_UNROLLED_STEPS}")
 
     @staticmethod
     def _start(op: TfliteOp, at: int, shape: tuple[int, int]) -> Value:

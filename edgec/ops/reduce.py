@@ -213,8 +213,8 @@ class Mean(_SumReduction):
     def _mean_size(self, op: Op) -> str | None:
         """MEAN: at most 62720 elements; refused from 98304 on."""
         x = op.inputs[0].type
-        seen = f"input {list(x.shape)} has {x.size} elements"
-        return within(x.size, *MEAN_SIZES, seen)
+        evidence = f"input {list(x.shape)} has {x.size} elements"
+        return within(x.size, *MEAN_SIZES, evidence)
 
     @edgetpu_rule(
         fix="pad the channels to a multiple of 4, or reduce over height and width alone"

@@ -128,7 +128,9 @@ _COORDINATES: dict[str, Callable[[Axis], Array]] = {
 }
 """The coordinates of each mode: TFLite's, and ONNX's coordinate_transformation_mode."""
 TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
+"""The modes that TFLite has."""
 MODES = tuple(_COORDINATES)
+"""All modes."""
 
 MIDDLE_TOLERANCE = 1e-6
 """Distance in pixels from the middle of two pixels that onnxruntime takes for the

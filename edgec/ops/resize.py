@@ -252,8 +252,8 @@ class ResizeNearest(_TfliteResize):
     def _nearest_size(self, op: Op) -> str | None:
         """RESIZE_NEAREST_NEIGHBOR: the output has at most 819200 elements."""
         y = op.output.type
-        seen = f"output {list(y.shape)} has {y.size} elements"
-        return within(y.size, _NEAREST_MAPPED, None, seen)
+        evidence = f"output {list(y.shape)} has {y.size} elements"
+        return within(y.size, _NEAREST_MAPPED, None, evidence)
 
 
 @dataclass(frozen=True)
@@ -481,14 +481,14 @@ class ResizeBilinear(_TfliteResize):
         """
         x = op.inputs[0].type.shape
         y = op.output.type.shape
-        seen = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
+        evidence = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
 
         # Height and width.
         if any(y[i] < x[i] for i in (1, 2)):
-            return Uncertain(seen)
+            return Uncertain(evidence)
 
         for i in (1, 2):
-            refusal = within(y[i], 2 * x[i], 15 * x[i], seen)
+            refusal = within(y[i], 2 * x[i], 15 * x[i], evidence)
             if refusal:
                 return refusal
 
@@ -503,9 +503,9 @@ class ResizeBilinear(_TfliteResize):
         on.
         """
         y = op.output.type
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, *_BILINEAR_LIMITS, seen)
+        return within(y.size, *_BILINEAR_LIMITS, evidence)
 
 
 _NEAREST_MAPPED = 819_200

@@ -41,8 +41,9 @@ MAX_GATHER_RANK = 6
 _TRANSPOSE_LIMITS = (82_944, 102_400)
 _RESHAPE_LIMITS = (110_000, 230_400)
 _HEAD_RESHAPE_LIMITS = (408_000, 1_632_000)
-"""(mapped, refused): elements of the largest int8 TRANSPOSE or RESHAPE mapped by the
-Edge TPU compiler v16 (rounded up a little), and of the smallest one refused.
+"""(mapped, refused) of TRANSPOSE, of RESHAPE and of a RESHAPE of a head: elements of
+the largest int8 TRANSPOSE or RESHAPE mapped by the Edge TPU compiler v16 (rounded up a
+little), and of the smallest one refused.
 
 Its log of a YOLOv8n of 192 pixels has all operators mapped, among them the TRANSPOSE
 of a head of [1,24,24,144], and at 640 pixels refuses those of 102400 elements and more.
@@ -180,9 +181,9 @@ class Reshape(OpDef):
 
         is_head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
         limits = _HEAD_RESHAPE_LIMITS if is_head else _RESHAPE_LIMITS
-        seen = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
+        evidence = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
 
-        return within(x.size, *limits, seen)
+        return within(x.size, *limits, evidence)
 
 
 def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -403,8 +404,8 @@ class Transpose(OpDef):
     def _transpose_size(self, op: Op) -> str | None:
         """TRANSPOSE: at most 82944 elements; refused from 102400 on."""
         x = op.inputs[0].type
-        seen = f"input {list(x.shape)} has {x.size} elements"
-        return within(x.size, *_TRANSPOSE_LIMITS, seen)
+        evidence = f"input {list(x.shape)} has {x.size} elements"
+        return within(x.size, *_TRANSPOSE_LIMITS, evidence)
 
 
 def element_strides(shape: Sequence[int]) -> list[int]:

@@ -269,9 +269,9 @@ class Slice(OpDef):
         if not one_row(x):
             return None
 
-        seen = f"input {list(x.shape)} has {x.size} elements"
+        evidence = f"input {list(x.shape)} has {x.size} elements"
 
-        return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
+        return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
 
 
 @dataclass(frozen=True)

@@ -406,9 +406,9 @@ class TransposeConv2D(OpDef):
         if _height_width(op.inputs[1]) == (2, 2):
             return Uncertain("window 2x2")
 
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, MAX_MAPPED_ELEMENTS, None, seen)
+        return within(y.size, MAX_MAPPED_ELEMENTS, None, evidence)
 
     @edgetpu_rule(
         fix="quantize the float model with edgec: bias and activation become "

@@ -312,9 +312,9 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
     if not one_row(x):
         return None
 
-    seen = f"input {list(x.shape)} has {x.size} elements"
+    evidence = f"input {list(x.shape)} has {x.size} elements"
 
-    return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, seen)
+    return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, evidence)
 
 
 @edgetpu_rule(fix=None)
