@@ -193,10 +193,15 @@ def _repeats(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_to(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
-    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile."""
+    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile.
 
+    Raises ValueError when a size of `x` is neither 1 nor that of the shape.
+    """
     # numpy adds axes of 1 at the front.
-    same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
+    missing = len(shape) - x.type.rank
+    same_rank = (1,) * missing + x.type.shape
     if same_rank != x.type.shape:
         x = b.add(Reshape(same_rank), [x], name)
-    return b.add(Tile(_repeats(same_rank, shape)), [x], name)
+
+    repeats = _repeats(same_rank, shape)
+    return b.add(Tile(repeats), [x], name)

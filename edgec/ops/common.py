@@ -201,12 +201,17 @@ def multipliers(
 
 
 def even_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
-    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime does."""
+    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime does.
+
+    There is one for each scale of the weights.
+    """
     assert w.quant is not None
+    weights_scales = np.array(w.quant.scale, np.float32)
 
     # Every step is rounded to float32, since onnxruntime computes so.
-    product = np.float32(x.scale) * np.array(w.quant.scale, np.float32)
-    return np.asarray(product / np.float32(y.scale), np.float32)
+    products = np.float32(x.scale) * weights_scales
+    scales = products / np.float32(y.scale)
+    return np.asarray(scales, np.float32)
 
 
 def rounded_even(real: Array, y: TensorType, clamp: tuple[int, int]) -> Array:

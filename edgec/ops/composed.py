@@ -191,7 +191,7 @@ class Hardmax(Composed):
             x = b.add(Reshape((rows, row)), [x], name)
             axis = 1
 
-        # Of equal elements the first is the largest.
+        # Of equal elements the first counts.
         best = b.add(ArgMax(axis), [x], name)
         wide_shape = list(x.type.shape)
         wide_shape[axis] = 1

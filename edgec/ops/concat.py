@@ -104,11 +104,16 @@ class Concat(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Concat, along axis 1 unless it is given (before opset 4)."""
+        """Read Concat, along axis 1 unless it is given (before opset 4).
+
+        It has any number of inputs.
+        """
+        count = len(node.inputs)
+        inputs = [node.input(i) for i in range(count)]
 
         # All inputs have one rank.
-        inputs = [node.input(i) for i in range(len(node.inputs))]
-        axis = axis_of(node.attrs.get("axis", 1), inputs[0].type.rank)
+        rank = inputs[0].type.rank
+        axis = axis_of(node.attrs.get("axis", 1), rank)
         return node.build.add(cls(axis), inputs, node.name)
 
     @classmethod

@@ -133,13 +133,16 @@ class Range(_ReadAsConstant):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Return the range in the type of its inputs."""
-        start, limit, delta = (np.asarray(node.const(i)).reshape(()) for i in range(3))
+        """Return the range in the type of its inputs.
 
-        count = max(0, int(np.ceil((limit - start) / delta)))
+        It has ceil((limit - start) / delta) elements, none where that is negative.
+        """
+        scalars = [np.asarray(node.const(i)).reshape(()) for i in range(3)]
+        start, limit, delta = scalars
+        length = np.ceil((limit - start) / delta)
 
         # ONNX counts in the type of the inputs.
-        steps = np.arange(count).astype(start.dtype)
+        steps = np.arange(max(0, int(length))).astype(start.dtype)
         return np.asarray(start + steps * delta, start.dtype)
 
     @staticmethod

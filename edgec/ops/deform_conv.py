@@ -118,10 +118,13 @@ def _sampled(
 
 def _channels(node: OnnxNode, value: Value, first: int, count: int) -> Value:
     """Return `count` channels of an NCHW tensor from channel `first` on."""
-
     # Offsets and masks have their own number of channels.
     n, _, *size = value.type.shape
-    spec = Slice((0, first, 0, 0), (n, count, *size), (1, 1, 1, 1))
+    spec = Slice(
+        begin=(0, first, 0, 0),
+        shape=(n, count, *size),
+        step=(1, 1, 1, 1),
+    )
     return node.build.add(spec, [value], node.name)
 
 

@@ -263,18 +263,22 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
 
 
 def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
-    """Return [n, r, c] of [n, r, k] and [n, c, k]: products, summed over k."""
+    """Return [n, r, c] of [n, r, k] and [n, c, k]: products, summed over k.
+
+    It serves integers, which have no matrix product.
+    """
     n, rows, depth = left.type.shape
     columns = right.type.shape[1]
 
     # Both are broadcast to [n, r, c, k].
-    wide_left = b.add(Reshape((n, rows, 1, depth)), [left], name)
-    wide_right = b.add(Reshape((n, 1, columns, depth)), [right], name)
+    left_shape = (n, rows, 1, depth)
+    right_shape = (n, 1, columns, depth)
+    wide_left = b.add(Reshape(left_shape), [left], name)
+    wide_right = b.add(Reshape(right_shape), [right], name)
     products = b.add(Mul(), [wide_left, wide_right], name)
 
     # A sum over the last axis, which stays with a size of 1.
     total = b.add(Sum((3,)), [products], name)
-
     return b.add(Reshape((n, rows, columns)), [total], name)
 
 

@@ -170,7 +170,8 @@ def hard_swish_table(x: TensorType, y: TensorType) -> Array:
     fine = (INPUTS - x.zero_point).astype(np.int64) * 128
     scaled = _high_mul_16(fine, out_multiplier)
 
-    # The shift to the left is in two parts, since the product has one bit to spare.
+    # TFLite shifts to the left before the multiplication as far as a saturation there
+    # has no effect on the result, and by the last bit after it.
     lowest = -(1 << 15)
     highest = (1 << 15) - 1
     gate = fine

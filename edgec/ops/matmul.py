@@ -173,7 +173,7 @@ class FullyConnected(OpDef):
         if not node.attrs.get("transB", 0):
             w = transpose(b, w, (1, 0))
 
-        # alpha scales the weights, which are constant.
+        # alpha scales the weights, which usually are constant.
         w = _scaled(b, w, alpha)
 
         c = node.optional(2)
@@ -213,7 +213,7 @@ class FullyConnected(OpDef):
         y = op.output.type
         rows = x.size // x.shape[-1]
 
-        # The option is needed only where the output is no matrix anyway.
+        # An output that is a matrix anyway does not need the option.
         keeps_dims = self.keep_dims and y.shape != (rows, y.shape[-1])
         fields = {
             "fusedActivationFunction": tflite_activation(self.act, y),

@@ -337,7 +337,10 @@ def _cropped(node: OnnxNode, x: Value, pairs: Mapping[int, tuple[int, int]]) -> 
     # A negative pad is a slice.
     ranges: dict[int, Range] = {}
     for axis, (before, after) in pairs.items():
+        size = x.type.shape[axis]
         first = max(0, -before)
-        ranges[axis] = (first, x.type.shape[axis] - first - max(0, -after), 1)
+        last = size - max(0, -after)
+        ranges[axis] = (first, last - first, 1)
 
-    return node.build.add(slice_axes(x.type, ranges), [x], node.name)
+    spec = slice_axes(x.type, ranges)
+    return node.build.add(spec, [x], node.name)

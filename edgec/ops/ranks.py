@@ -425,19 +425,27 @@ def _with_zeros_between(
 
 
 def _padded_or_cropped(b: Builder, x: Value, pads: Pads, name: str) -> Value:
-    """Return `x` [N, C, …] with zeros around it; negative pads crop it."""
+    """Return `x` [N, C, …] with zeros around it; negative pads crop it.
 
+    pads: (before, after) elements of each spatial axis.
+    """
     # Batch and channels stay as they are.
     begin = [0, 0]
     shape = [*x.type.shape[:2]]
     borders = [(0, 0), (0, 0)]
     for size, (before, after) in zip(x.type.shape[2:], pads, strict=True):
-        begin.append(max(0, -before))
-        shape.append(size + min(0, before) + min(0, after))
+        first = max(0, -before)
+        last = size - max(0, -after)
+        begin.append(first)
+        shape.append(last - first)
         borders.append((max(0, before), max(0, after)))
 
     if tuple(shape) != x.type.shape:
-        crop = Slice(tuple(begin), tuple(shape), (1,) * len(shape))
+        crop = Slice(
+            begin=tuple(begin),
+            shape=tuple(shape),
+            step=(1,) * len(shape),
+        )
         x = b.add(crop, [x], name)
 
     return b.add(Pad(tuple(borders)), [x], name)

@@ -63,11 +63,15 @@ class RecurrentLayer:
         return self.b.add(Sub(), [x, y], self.name)
 
     def act(self, i: int, x: Value) -> Value:
-        """Return the i-th activation of `x`, which is clipped first."""
+        """Return the i-th activation of `x`, which is clipped first.
 
+        The bounds are -clip and clip.
+        """
         # ONNX clips the inputs of all activations alike.
         if self.clip is not None:
-            x = self.b.add(Clamp(-self.clip, self.clip), [x], self.name)
+            clamp = Clamp(-self.clip, self.clip)
+            x = self.b.add(clamp, [x], self.name)
+
         return self.b.add(self.acts[i], [x], self.name)
 
     def gate(self, gates: Value, i: int) -> Value:

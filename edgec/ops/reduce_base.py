@@ -153,12 +153,20 @@ class Reduction(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the operator with constant axes."""
+        """Read the operator with constant axes.
+
+        keepDims is its only option.
+        """
         x = op.input(0)
+        rank = x.type.rank
 
         # TFLite allows an axis to be named twice.
-        axes = {axis_of(axis, x.type.rank) for axis in ints(op.const(1)) or ()}
-        spec = cls(tuple(sorted(axes)), bool(op.options.keepDims))
+        axes: set[int] = set()
+        for axis in ints(op.const(1)) or ():
+            axes.add(axis_of(axis, rank))
+
+        keep_dims = bool(op.options.keepDims)
+        spec = cls(tuple(sorted(axes)), keep_dims)
         op.build.write(spec, [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:

@@ -141,7 +141,7 @@ middle (found by experiment).
 def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
     """Return places rounded to the nearest pixel, `at_middle` between two of them."""
 
-    # The sum of float32 numbers misses the middle by a rounding error.
+    # float32 places miss the middle by rounding errors.
     fraction = x - np.floor(x)
     is_middle = np.abs(fraction - _F(0.5)) < MIDDLE_TOLERANCE
     return np.where(is_middle, at_middle(x), np.rint(x))

@@ -90,11 +90,13 @@ class Resize(OpDef):
 
     def axes(self, x: TensorType) -> tuple[Axis, Axis]:
         """Return the vertical and the horizontal axis."""
-        _, height, width, _ = x.shape
-
         # Images are [N, H, W, C].
-        vertical = Axis(height, self.size[0], self.mode, self.scale[0])
-        horizontal = Axis(width, self.size[1], self.mode, self.scale[1])
+        _, height, width, _ = x.shape
+        rows, columns = self.size
+        scale_y, scale_x = self.scale
+        vertical = Axis(height, rows, self.mode, scale_y)
+        horizontal = Axis(width, columns, self.mode, scale_x)
+
         return vertical, horizontal
 
     def dims(self, op: Op) -> dict[str, int]:

@@ -400,12 +400,17 @@ class ScatterNd(_Scatter):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read ScatterND."""
+        """Read ScatterND.
+
+        Its attribute is the reduction, "none" by default.
+        """
+        data = node.input(0)
+        update = node.input(2)
         spec = cls(node.attrs.get("reduction", "none"))
 
         # ONNX has int64 indices, other readers may not.
         index = cls._index(node.build, node.input(1))
-        return node.build.add(spec, [node.input(0), index, node.input(2)], node.name)
+        return node.build.add(spec, [data, index, update], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -236,11 +236,11 @@ def _squeezed_shape(
 
 
 def _unsqueezed_shape(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
-    """Return `shape` with a 1 inserted at each of `axes`, which count in the output."""
-    rank = len(shape) + len(axes)
-
+    """Return `shape` with a 1 inserted at each of `axes`."""
     # Axes count in the output, which has more of them.
+    rank = len(shape) + len(axes)
     inserted = {axis_of(axis, rank) for axis in axes}
+
     sizes = iter(shape)
     return tuple(1 if i in inserted else next(sizes) for i in range(rank))
 
@@ -277,12 +277,15 @@ def _reshaped_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _with_computed_size(sizes: Sequence[int], total: int) -> tuple[int, ...]:
-    """Return `sizes` with -1 replaced so that the product is `total` elements."""
+    """Return `sizes` with -1 replaced so that the product is `total` elements.
 
+    The size is 0 where the other sizes have no element.
+    """
     # At most one size is -1.
     known = prod(size for size in sizes if size != -1)
-    missing = total // known if known else 0
-    return tuple(missing if size == -1 else size for size in sizes)
+    computed = total // known if known else 0
+
+    return tuple(computed if size == -1 else size for size in sizes)
 
 
 @dataclass(frozen=True)

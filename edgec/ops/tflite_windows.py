@@ -246,8 +246,8 @@ class MaxUnpooling2D(Composed):
         # Images lie one after the other, rows in them, pixels in these.
         first_row = batch * height + row * stride[0]
         first_pixel = first_row * width + column * stride[1]
-
-        return np.asarray(first_pixel * channels + channel)
+        first_element = first_pixel * channels + channel
+        return np.asarray(first_element)
 
     @staticmethod
     def _within(

@@ -130,7 +130,10 @@ class MaxUnpool(_ReadAsOthers):
 
 
 def _unpooled_size(node: OnnxNode, size: list[int]) -> list[int]:
-    """Return the spatial size of MaxUnpool's output: (d - 1) stride - pads + kernel."""
+    """Return the spatial size of MaxUnpool's output: (d - 1) stride - pads + kernel.
+
+    size: of the pooled image.
+    """
     rank = len(size)
     kernel = node.attrs["kernel_shape"]
     stride = node.attrs.get("strides") or [1] * rank
@@ -139,8 +142,10 @@ def _unpooled_size(node: OnnxNode, size: list[int]) -> list[int]:
     # The size whose pooling gives this one.
     unpooled: list[int] = []
     for axis in range(rank):
-        extent = (size[axis] - 1) * stride[axis] + kernel[axis]
-        unpooled.append(extent - pads[axis] - pads[rank + axis])
+        full = (size[axis] - 1) * stride[axis] + kernel[axis]
+        before = pads[axis]
+        after = pads[rank + axis]
+        unpooled.append(full - before - after)
 
     return unpooled
 
