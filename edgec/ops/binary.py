@@ -38,7 +38,7 @@ from edgec.ops.binary_scales import (
     product_multiplier,
     scaled_struct,
 )
-from edgec.ops.broadcast_dims import broadcast, walk
+from edgec.ops.broadcast_dims import broadcast, broadcast_strides
 from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
@@ -48,7 +48,7 @@ from edgec.ops.fixed_point import (
     quantize_multiplier,
     tflite_activation,
 )
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 
 HEADROOM = 20
 """Bits by which TFLite's int8 add and sub shift both inputs to the left before they are
@@ -89,7 +89,7 @@ class Binary(OpDef):
             raise ValueError(f"operands have types {a} and {b}")
 
         shape = np.broadcast_shapes(a.shape, b.shape)
-        walk(shape, a.shape, b.shape)
+        broadcast_strides(shape, a.shape, b.shape)
 
         # Ops with one scale for all have it from their inputs.
         quant = a.quant if self.quant is QuantRule.SAME else None
@@ -507,7 +507,7 @@ class Mul(OrtBinary):
 
         evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, ONE_ROW_MAPPED, None, evidence)
+        return size_evidence(y.size, ONE_ROW_MAPPED, None, evidence)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """Return ek_mul_t, or ek_real_mul_t with `even`."""

@@ -33,7 +33,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 from edgec.ops.shape import Reshape
 
 
@@ -233,7 +233,7 @@ class Concat(OpDef):
 
         evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
+        return size_evidence(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
 
 
 _ONE_ROW_REFUSED = 262_395

@@ -12,7 +12,9 @@ detector of 320 pixels.
 """
 
 
-def within(size: int, mapped: int, refused: int | None, evidence: str) -> str | None:
+def size_evidence(
+    size: int, mapped: int, refused: int | None, evidence: str
+) -> str | None:
     """Return the answer of a support rule on a size.
 
     mapped: the largest size seen mapped. refused: the smallest one seen refused, None

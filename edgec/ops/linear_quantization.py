@@ -185,7 +185,7 @@ def _as_float(b: Builder, x: Value) -> Value:
     return b.add(Cast("float32"), [x], x.name)
 
 
-def constant(node: OnnxNode, form: Form) -> Value:
+def constant_reals(node: OnnxNode, form: Form) -> Value:
     """Return the reals of constant integers.
 
     8-bit integers can be had back from them, as the type keeps the scale.
@@ -253,7 +253,7 @@ def restored(b: Builder, x: Value, uint8: set[Value]) -> Value:
     return b.add(Cast("uint8"), [shifted], x.name)
 
 
-def stated(node: OnnxNode, form: Form, to_int8: OpDef) -> Value | None:
+def int8_value(node: OnnxNode, form: Form, to_int8: OpDef) -> Value | None:
     """Return the int8 value whose type has the scale of a DequantizeLinear.
 
     An input of the model gets the scale here, and so does a value that is that input in
@@ -354,7 +354,7 @@ def _input_with_scale(
 
 
 def integers(x: Array, t: TensorType) -> Array:
-    """Return the int8 integers of reals made by `constant`, by their type's scale.
+    """Return the int8 integers of reals made by `constant_reals`, by their type's scale.
 
     x: reals. t: their type, with the quantization of the integers.
     """

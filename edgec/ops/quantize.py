@@ -280,9 +280,9 @@ class Dequantize(OpDef):
         """
         form = linear.Form.of_dequantize(node)
         if node.input(0).const is not None:
-            return linear.constant(node, form)
+            return linear.constant_reals(node, form)
 
-        x = linear.stated(node, form, Quantize())
+        x = linear.int8_value(node, form, Quantize())
         if x is None:
             return linear.to_reals(node, form)
 

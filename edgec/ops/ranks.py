@@ -219,10 +219,10 @@ def _weights_at_depth(b: Builder, weights: Value, depth: int, name: str) -> Valu
     cut = b.add(plane, [weights], name)
     flat = b.add(Reshape((out_channels, channels, *kernel)), [cut], name)
 
-    return folded(b, flat)
+    return as_constant(b, flat)
 
 
-def folded(b: Builder, value: Value) -> Value:
+def as_constant(b: Builder, value: Value) -> Value:
     """Return `value`, computed now and its op removed when all operands are constant.
 
     The readers take weights only as constants.
@@ -231,7 +231,7 @@ def folded(b: Builder, value: Value) -> Value:
     if producer is None or value.const is not None:
         return value
 
-    if all(folded(b, x).const is not None for x in producer.inputs):
+    if all(as_constant(b, x).const is not None for x in producer.inputs):
         fold(producer)
         b.graph.ops.remove(producer)
 
@@ -387,7 +387,7 @@ def _mirrored_weights(b: Builder, weights: Value, groups: int, name: str) -> Val
         step=(1, 1, *(-1 for _ in kernel)),
     )
 
-    return folded(b, b.add(mirror, [flat], name))
+    return as_constant(b, b.add(mirror, [flat], name))
 
 
 def _with_zeros_between(

@@ -35,7 +35,7 @@ from edgec.ops.fixed_point import (
     quantize_multiplier,
     round_half_away,
 )
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.reduce_base import Reduction, onnx_axes, without_axes
 from edgec.ops.unary import Abs, Exp, Log, Sqrt, Square
 
@@ -214,7 +214,7 @@ class Mean(_SumReduction):
         """MEAN: at most 62720 elements; refused from 98304 on."""
         x = op.inputs[0].type
         evidence = f"input {list(x.shape)} has {x.size} elements"
-        return within(x.size, *MEAN_SIZES, evidence)
+        return size_evidence(x.size, *MEAN_SIZES, evidence)
 
     @edgetpu_rule(
         fix="pad the channels to a multiple of 4, or reduce over height and width alone"

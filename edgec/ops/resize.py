@@ -34,7 +34,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import real_types, rounded_even, suffix
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.resampling import (
     FIXED_ONE,
     MODES,
@@ -255,7 +255,7 @@ class ResizeNearest(_TfliteResize):
         """RESIZE_NEAREST_NEIGHBOR: the output has at most 819200 elements."""
         y = op.output.type
         evidence = f"output {list(y.shape)} has {y.size} elements"
-        return within(y.size, _NEAREST_MAPPED, None, evidence)
+        return size_evidence(y.size, _NEAREST_MAPPED, None, evidence)
 
 
 @dataclass(frozen=True)
@@ -490,7 +490,7 @@ class ResizeBilinear(_TfliteResize):
             return Uncertain(evidence)
 
         for i in (1, 2):
-            refusal = within(y[i], 2 * x[i], 15 * x[i], evidence)
+            refusal = size_evidence(y[i], 2 * x[i], 15 * x[i], evidence)
             if refusal:
                 return refusal
 
@@ -507,7 +507,7 @@ class ResizeBilinear(_TfliteResize):
         y = op.output.type
         evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, *_BILINEAR_LIMITS, evidence)
+        return size_evidence(y.size, *_BILINEAR_LIMITS, evidence)
 
 
 _NEAREST_MAPPED = 819_200

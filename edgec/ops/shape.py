@@ -33,7 +33,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 
 MAX_GATHER_RANK = 6
 """Dimensions of the struct ek_gather_t."""
@@ -183,7 +183,7 @@ class Reshape(OpDef):
         limits = _HEAD_RESHAPE_LIMITS if is_head else _RESHAPE_LIMITS
         evidence = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
 
-        return within(x.size, *limits, evidence)
+        return size_evidence(x.size, *limits, evidence)
 
 
 def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -408,7 +408,7 @@ class Transpose(OpDef):
         """TRANSPOSE: at most 82944 elements; refused from 102400 on."""
         x = op.inputs[0].type
         evidence = f"input {list(x.shape)} has {x.size} elements"
-        return within(x.size, *_TRANSPOSE_LIMITS, evidence)
+        return size_evidence(x.size, *_TRANSPOSE_LIMITS, evidence)
 
 
 def element_strides(shape: Sequence[int]) -> list[int]:

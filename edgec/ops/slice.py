@@ -31,7 +31,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 from edgec.ops.shape import Reshape, element_strides, gather, reshape_to
 
 Range = tuple[int, int, int]
@@ -271,7 +271,7 @@ class Slice(OpDef):
 
         evidence = f"input {list(x.shape)} has {x.size} elements"
 
-        return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
+        return size_evidence(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.shape import Reshape, transpose
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
@@ -236,7 +236,7 @@ class Softmax(_Softmax):
     def _row_length(self, op: Op) -> str | None:
         """SOFTMAX: rows of at most 16384 elements."""
         row = op.inputs[0].type.shape[-1]
-        return within(row, ROW_MAPPED, None, f"rows of {row} elements")
+        return size_evidence(row, ROW_MAPPED, None, f"rows of {row} elements")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from edgec.ops.common import (
 from edgec.ops.conv import Conv2D
 from edgec.ops.conv_base import ConvCase, conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.ranks import transposed_conv
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
@@ -408,7 +408,7 @@ class TransposeConv2D(OpDef):
 
         evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, MAX_MAPPED_ELEMENTS, None, evidence)
+        return size_evidence(y.size, MAX_MAPPED_ELEMENTS, None, evidence)
 
     @edgetpu_rule(
         fix="quantize the float model with edgec: bias and activation become "

@@ -35,7 +35,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
 from edgec.ops.common import INTEGERS, plain_suffix
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 
 LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
 """Output scale of LOGISTIC in TFLite's quantization specification."""
@@ -314,7 +314,7 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
 
     evidence = f"input {list(x.shape)} has {x.size} elements"
 
-    return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, evidence)
+    return size_evidence(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, evidence)
 
 
 @edgetpu_rule(fix=None)
