@@ -47,7 +47,6 @@ class Attributes(Mapping[str, Any]):
 
     def check(self) -> None:
         """Raise ValueError for an unread attribute without its default value."""
-
         # An attribute at its default has no effect.
         for name, value in self._attributes.items():
             if name not in self._read and not self._is_default(name, value):
@@ -68,7 +67,6 @@ class TfliteOptions(Attributes):
 
     def __getattr__(self, name: str) -> Any:
         """Return a field, and record that it was read."""
-
         # A missing attribute must be an AttributeError for getattr's default.
         try:
             return self[name]
@@ -100,7 +98,6 @@ MAX_VALUE_LENGTH = 40
 
 def _short(value: Any) -> str:
     """Return a value as text, cut off to fit in a message."""
-
     # Attributes may be whole tensors.
     text = str(value)
     if len(text) <= MAX_VALUE_LENGTH:

@@ -44,7 +44,6 @@ class Builder:
 
     def const(self, array: Array, name: str = "c", quant: Quant | None = None) -> Value:
         """Return a new constant, whose name is made unique."""
-
         # The C has its constants in row-major order.
         array = np.asarray(array, order="C")
         type_ = TensorType(tuple(array.shape), str(array.dtype), quant)

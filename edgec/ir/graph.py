@@ -49,7 +49,6 @@ class Graph:
 
     def given(self) -> list[Value]:
         """Return the inputs that callers give: those without state."""
-
         # State names its tensors, which no pass renames.
         state_names = {state.input for state in self.state}
         return [v for v in self.inputs if v.name not in state_names]
@@ -87,7 +86,6 @@ class Graph:
 
         An op that reads a value twice is listed twice.
         """
-
         # In the order of the ops.
         users: dict[Value, list[Op]] = {}
         for op in self.ops:
@@ -115,7 +113,6 @@ class Graph:
 
     def replace(self, old: Value, new: Value) -> None:
         """Let every user of `old`, and the graph's outputs, read `new` instead."""
-
         # A user may read the value more than once.
         for op in self.ops:
             op.inputs = [new if v is old else v for v in op.inputs]
@@ -142,7 +139,6 @@ class Graph:
 
     def copy(self) -> Graph:
         """Return a deep copy that shares the constants' arrays and the specs."""
-
         # Constants are shared with the original.
         copies = {v: Value(v.name, v.type, v.const) for v in self.values()}
         ops: list[Op] = []

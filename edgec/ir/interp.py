@@ -137,7 +137,6 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
     env: arrays of the values that are no constants. Raises UnsupportedError when numpy
     runs out of memory.
     """
-
     # numpy has no maximum of nothing.
     if op.is_empty:
         return [np.empty(v.type.shape, v.type.np_dtype) for v in op.outputs]

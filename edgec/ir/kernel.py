@@ -66,7 +66,6 @@ class Struct:
 
     def __init__(self, ctype: str, **fields: object) -> None:
         """Hold a struct of a type with the given fields."""
-
         # The dataclass is frozen, and its fields come as keywords.
         object.__setattr__(self, "ctype", ctype)
         object.__setattr__(self, "fields", fields)
@@ -142,7 +141,6 @@ class KernelCall:
     @classmethod
     def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
         """Return a call with these operands; a value is a pointer to its elements."""
-
         # A value stands for all of its elements.
         pointers = (Pointer(x) if isinstance(x, Value) else x for x in operands)
         return cls(kernel, tuple(pointers))

@@ -203,7 +203,6 @@ class OpDef:
         would have no effect), for a kernel without samples, and for a kind defined
         twice.
         """
-
         # A misspelt attribute would have no effect.
         for name, value in cls.__dict__.items():
             if _is_data(name, value) and not _declares(cls, name):
@@ -246,9 +245,9 @@ class OpDef:
             if cls.quant is QuantRule.FLOAT or has_int8:
                 return
 
+        missing = "int8 sample" if has_sample else "sample"
         raise TypeError(
-            f"op {cls.kind} has no {'int8 sample' if has_sample else 'sample'}, "
-            f"though its rule is {cls.quant.name}"
+            f"op {cls.kind} has no {missing}, though its rule is {cls.quant.name}"
         )
 
     def role(self, i: int) -> str:
@@ -470,7 +469,6 @@ class Op:
 
     def __repr__(self) -> str:
         """Return the op as in the text form, without its attributes."""
-
         # Results show their types, operands their names.
         outputs = ", ".join(map(repr, self.outputs))
         inputs = ", ".join(value.name for value in self.inputs)
@@ -488,7 +486,6 @@ def _declares(cls: type, name: str) -> bool:
 
     The class itself has it by its own definition, so that only its annotation counts.
     """
-
     # An attribute that a base annotates may be set by any subclass.
     bases = cls.__mro__[1:]
     is_annotated = any(name in inspect.get_annotations(c) for c in (cls, *bases))

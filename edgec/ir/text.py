@@ -115,7 +115,6 @@ def _data(array: Array) -> str:
 
 def _op(op: Op) -> str:
     """Return the line of an op."""
-
     # All attributes are written, also those with their default.
     attrs: list[str] = []
     for field in fields(op.spec):

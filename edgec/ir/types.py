@@ -51,7 +51,6 @@ class Quant:
 
         The scale is rounded to float32 as files store it.
         """
-
         # A Python float of the float32 value.
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
@@ -78,7 +77,6 @@ class Quant:
 
     def broadcast(self, rank: int) -> tuple[Array, Array]:
         """Return scales (float32) and zero points (int32) that broadcast to a rank."""
-
         # One number for each slice of the axis.
         shape = [1] * rank
         if self.axis is not None:

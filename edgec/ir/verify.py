@@ -122,7 +122,6 @@ def _quantized_has_scale(graph: Graph) -> Iterator[str]:
     For an op that computes on reals as well, they do where none of its values has a
     scale. A constant that no op reads was folded from plain integers.
     """
-
     # A value may be read by ops of both sorts.
     plain: set[Value] = set()
     scaled: set[Value] = set()
@@ -142,7 +141,6 @@ def _state_paired(graph: Graph) -> Iterator[str]:
     """State is an input and an output of one shape and element type, as is its initial
     value; each is in one pair.
     """
-
     # Found by name, as the file has them.
     inputs = {v.name: v.type for v in graph.inputs}
     outputs = {v.name: v.type for v in graph.outputs}
@@ -187,7 +185,6 @@ STAGES: dict[str, tuple[Check, ...]] = {
 
 def verify(graph: Graph, stage: str) -> None:
     """Raise VerifyError with the broken rules of the stage, at most 20 of them."""
-
     # All rules are checked, so that one message has everything.
     broken: list[str] = []
     for check in STAGES[stage]:

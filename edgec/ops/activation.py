@@ -117,7 +117,6 @@ class Clamp(Unary):
     @classmethod
     def of(cls, low: float | None, high: float | None) -> Unary:
         """Return the op of a range: TFLite's activation if it has one."""
-
         # TFLite and the Edge TPU have kernels for these ranges.
         activations: dict[tuple[float | None, float | None], type[Unary]] = {
             (0.0, None): Relu,
@@ -253,7 +252,6 @@ class LeakyRelu(Unary):
 
         A slope for each channel is an operator of its own, PRelu.
         """
-
         # The default of ONNX.
         alpha = float(node.attrs.get("alpha", 0.01))
         return node.build.add(cls(alpha), [node.input(0)], node.name)
@@ -295,7 +293,6 @@ class Elu(Unary):
 
         expm1 gets no positive numbers, for which it may overflow.
         """
-
         # The coefficients take the type of x.
         t = x.dtype.type
         negative = np.expm1(np.minimum(x, 0) * t(rate))
@@ -381,7 +378,6 @@ class Selu(Unary):
 
         expm1 gets no positive numbers, for which it may overflow.
         """
-
         # The coefficients take the type of x.
         t = x.dtype.type
         negative = t(alpha) * np.expm1(np.minimum(x, 0))
@@ -391,7 +387,6 @@ class Selu(Unary):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Selu, whose attributes have defaults in ONNX."""
-
         # ONNX's defaults are those of the class.
         alpha = float(node.attrs.get("alpha", cls.alpha))
         gamma = float(node.attrs.get("gamma", cls.gamma))
@@ -419,7 +414,6 @@ class Gelu(Unary):
 
         The factors are rounded to that type before they multiply.
         """
-
         # The coefficients take the type of x.
         t = x.dtype.type
         half = t(0.5)

@@ -248,7 +248,6 @@ class Atan2(Binary):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return ATAN2, which does not broadcast; None where it would have to."""
-
         # TFLite's kernel takes equal shapes.
         a, b = op.inputs
         if a.type.shape != b.type.shape:

@@ -140,7 +140,6 @@ class Binary(OpDef):
 
         Such operators associate: the chain takes the inputs from the left.
         """
-
         # Sum, Max and Min take any number of inputs in ONNX.
         y = node.input(0)
         for i in range(1, len(node.inputs)):
@@ -481,7 +480,6 @@ class Mul(OrtBinary):
         tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero
         point of the file before it rounds.
         """
-
         # The product of two centred int8 numbers has 18 bits.
         product = (a - at.zero_point) * (b - bt.zero_point)
         if self.even:

@@ -99,7 +99,6 @@ class ShiftLeft(_OfIntegers):
 
         The direction is LEFT or RIGHT.
         """
-
         # One operator of ONNX has both directions.
         specs = {"LEFT": ShiftLeft, "RIGHT": ShiftRight}
         spec = specs[node.attrs["direction"]]()

@@ -168,7 +168,6 @@ class Tile(OpDef):
     @edgetpu_rule(fix=None)
     def _one_pixel(self, op: Op) -> str | None:
         """TILE: one pixel over an image, the only form that was seen mapped."""
-
         # An image is [1, height, width, channels].
         x = op.inputs[0].type.shape
         if len(x) == 4 and x[1:3] == (1, 1) and self.repeats[0] == self.repeats[3] == 1:

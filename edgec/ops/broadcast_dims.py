@@ -76,7 +76,6 @@ def _element_strides(shape: tuple[int, ...], rank: int) -> list[int]:
 
     A broadcast dimension has a stride of 0, so that its one element is read again.
     """
-
     # Missing axes are at the front.
     dims = (1,) * (rank - len(shape)) + shape
     strides: list[int] = []

@@ -142,7 +142,6 @@ class Cast(OpDef):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return CAST; None for types that LiteRT's kernel does not take."""
-
         # LiteRT's kernel does not take these.
         missing = {"float16", "float64", "uint16", "uint32", "uint64"}
         if {op.inputs[0].type.dtype, self.dtype} & missing:

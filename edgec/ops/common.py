@@ -75,7 +75,6 @@ def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
 
     That is float32, or int8 where `int8` is set.
     """
-
     # The message names all types.
     real_dtypes = ("float32", "int8") if int8 else ("float32",)
     dtype = x[0].dtype
@@ -308,7 +307,6 @@ def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
 
     Its scale is scale_x * scale_w, one for each channel where the weights have several.
     """
-
     # The scale is stored as float32, while the quotient is taken in double.
     weights_scales = np.array(w.scale, np.float64)
     steps = bias.astype(np.float64) / (np.float64(x_scale) * weights_scales)

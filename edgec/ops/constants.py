@@ -40,7 +40,6 @@ class _ReadAsConstant(OpDef):
 
         The declared shape is the one that the array is broadcast to.
         """
-
         # Operators that read the output find a constant there.
         out = op.outputs[0]
         op.ignore("outType")
@@ -111,7 +110,6 @@ class Fill(_ReadAsConstant):
 
         The shape is a constant input; an empty one is a scalar's.
         """
-
         # The value is a tensor of one element.
         value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32)))
         shape = tuple(ints(node.const(0)) or ())

@@ -198,7 +198,6 @@ class Detections(OpDef):
         """Yield many boxes that overlap, equal scores, and fewer detections than asked
         for.
         """
-
         # Anchors on a grid overlap their neighbours.
         places = np.linspace(0.1, 0.9, 6, dtype=_F)
         centres = np.stack(np.meshgrid(places, places), -1).reshape(-1, 2)

@@ -150,7 +150,6 @@ class GridSample(OpDef):
 
         v: grid coordinates -1..1. size: pixels along the axis.
         """
-
         # From -1..1 to pixels.
         n = _F(size)
         if self.align_corners:

@@ -103,7 +103,6 @@ def abs_table(x: TensorType, y: TensorType) -> Array:
 
     Equal scales need no multiplier.
     """
-
     # The magnitude of int8 needs a ninth bit.
     magnitude = np.abs(INPUTS - x.zero_point)
     if x.scale != y.scale:

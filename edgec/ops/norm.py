@@ -74,7 +74,6 @@ class BatchNorm(OpDef):
 
         A negative variance gives numbers that are not one, as in ONNX.
         """
-
         # In double, and rounded once to float32.
         scale, bias, mean, variance = (a.astype(np.float64) for a in constants)
         with np.errstate(all="ignore"):

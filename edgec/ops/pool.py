@@ -170,7 +170,6 @@ class AveragePool2D(PoolOp):
         int8: (|sum| + count / 2) // count with the sign of the sum, as TFLite's
         reference AveragePool; uint8: (sum + count / 2) // count.
         """
-
         # Windows at the border hold fewer elements.
         count = self.counts(xt[0])
         y_type = yt[0]

@@ -56,7 +56,6 @@ def as_image(b: Builder, x: Value) -> Value:
 
     The same serves weights [O, C, K], whose window gets one row.
     """
-
     # Weights are [O, C, K] as well.
     n, channels, length = x.type.shape
     return b.add(Reshape((n, channels, 1, length)), [x], x.name)

@@ -47,7 +47,6 @@ one seen refused, [1,256,128,3].
 
 def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """Return the mean; of integers it is cut off towards zero, and 0 of no elements."""
-
     # The mean of no floats is not a number.
     count = prod(x.shape[a] for a in axis)
     if x.dtype.kind == "f":

@@ -100,7 +100,6 @@ class Reduction(OpDef):
         yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute float reductions in double, rounded once; integers wrap."""
-
         # float32 sums would depend on the order of the kernel's loops.
         data = x[0]
         if data.dtype == np.float32:
@@ -309,7 +308,6 @@ def reduced(b: Builder, spec: Reduction, x: Value, keep: bool, name: str) -> Val
 
     Layout changes can pass through a reduction that keeps its axes.
     """
-
     # A reduction that keeps its axes commutes with a transpose.
     y = b.add(spec, [x], name)
     if keep:

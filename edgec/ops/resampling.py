@@ -140,7 +140,6 @@ middle (found by experiment).
 
 def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
     """Return places rounded to the nearest pixel, `at_middle` between two of them."""
-
     # float32 places miss the middle by rounding errors.
     fraction = x - np.floor(x)
     is_middle = np.abs(fraction - _F(0.5)) < MIDDLE_TOLERANCE
@@ -168,7 +167,6 @@ def nearest(a: Axis, rounding: str) -> Array:
     align_corners to the nearest, the others down, where half_pixel does not subtract
     the half pixel again.
     """
-
     # A resize to the same size is the identity in every mode.
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
@@ -339,7 +337,6 @@ def cubic_weight(t: Array, a: float) -> Array:
 
     (a + 2) t³ - (a + 3) t² + 1 up to 1, a t³ - 5a t² + 8a t - 4a up to 2, then 0.
     """
-
     # Horner's form of both polynomials.
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
@@ -352,7 +349,6 @@ def same_places(a: Array, b: Array) -> bool:
 
     Different formulas of one place differ in the last bits.
     """
-
     # A few units in the last place of float32.
     tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4
     return bool(np.all(np.abs(a - b) <= tolerance))

@@ -391,7 +391,6 @@ class ResizeBilinear(_TfliteResize):
 
     def _ref_uint8(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the float32 sums of uint8 integers, half up, as TFLite."""
-
         # The elements as the file has them.
         integers = (x.astype(np.int32) + 128).astype(np.float32)
 

@@ -329,7 +329,6 @@ def _has_same_places(a: Axis, b: Axis) -> bool:
 
     Places are in pixels of the input, clipped to its centres.
     """
-
     # Places outside see the edge pixel in every mode.
     places_a = np.clip(coordinates(a), 0, a.size - 1)
     places_b = np.clip(coordinates(b), 0, b.size - 1)

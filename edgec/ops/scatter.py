@@ -97,7 +97,6 @@ def _coordinates(index: Array, shape: Sequence[int], axis: int) -> tuple[Array, 
 
     Along the axis it is the index, along the others the element's own place.
     """
-
     # Along the other axes an element stays at its own place.
     grid = np.indices(index.shape)
     grid[axis] = _clamped(index, shape[axis])
@@ -340,7 +339,6 @@ class ScatterElements(_Scatter):
         Without a reduction indices are distinct: ONNX leaves open which of two updates
         remains.
         """
-
         # The last index counts from the back.
         repeated = np.array([[0, 2, 0], [1, 1, -1]], np.int64)
         distinct = np.array([[0, 2, 1], [1, 0, -1]])

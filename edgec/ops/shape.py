@@ -156,7 +156,6 @@ class Reshape(OpDef):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Yield a float and an int8 tensor."""
-
         # Both have as many elements as the target shape.
         real = Arg(TensorType((1, 3, 4)))
         quantized = Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1)))
@@ -476,7 +475,6 @@ def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
 
     Per-channel scales move with their axis.
     """
-
     # Weights are transposed while the model is read, so that no op is left of it.
     if x.const is not None:
         quant = x.type.quant and x.type.quant.permuted(perm)

@@ -116,7 +116,6 @@ class Slice(OpDef):
 
         Begin, shape and step of an axis move together.
         """
-
         # Every axis is cut on its own.
         return Slice(
             begin=tuple(self.begin[axis] for axis in perm),
@@ -342,7 +341,6 @@ class Split(OpDef):
 
 def slice_axes(x: TensorType, ranges: Mapping[int, Range]) -> Slice:
     """Return the slice of given ranges of some axes, and of all of the others."""
-
     # An axis without a range is taken whole.
     begin: list[int] = []
     shape: list[int] = []

@@ -82,7 +82,6 @@ class _Blocks(OpDef):
         yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the reshape, the transpose and the reshape."""
-
         # The blocks become axes, move, and are joined with their neighbours.
         split = x[0].reshape(self.split(x[0].shape))
         blocks = np.ascontiguousarray(split.transpose(self.order()))
@@ -143,7 +142,6 @@ class _Blocks(OpDef):
 
         The output is NCHW again.
         """
-
         # ONNX images are NCHW, the kernels' NHWC.
         image = to_nhwc(node.build, node.input(0))
         y = node.build.add(spec, [image], node.name)
@@ -231,7 +229,6 @@ class SpaceToDepth(_Blocks):
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return [N, H', block, W', block, C]."""
-
         # Rows and columns of a block are axes of their own.
         n, h, w, c = shape
         b = self.block

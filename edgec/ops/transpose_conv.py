@@ -445,7 +445,8 @@ def _tflite_pads(
     size = _height_width(x)
     kernel = _height_width(weights)
     out_size = _height_width(out)
-    top, left = 0, 0
+    top = 0
+    left = 0
     if is_same:
         top, _, left, _ = same_pads(out_size, kernel, stride, (1, 1))
 

@@ -85,7 +85,6 @@ class Unary(OpDef):
 
         int8 outputs without a prescribed scale get theirs later.
         """
-
         # A prescribed scale holds for int8 alone.
         quant = self.prescribed if x[0].dtype == "int8" else None
         return (TensorType(x[0].shape, x[0].dtype, quant),)

@@ -37,7 +37,6 @@ def norm(b: Builder, total: Value, p: float, name: str) -> Value:
 
     Of p = 2 it is the Euclidean norm.
     """
-
     # The root is a power.
     exponent = b.const(np.array(1 / p, np.float32), "p")
     return b.add(Pow(), [total, exponent], name)

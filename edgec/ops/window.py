@@ -114,7 +114,6 @@ def kernel_of(node: OnnxNode, w: TensorType) -> Pair:
 
     Raises ValueError when the attribute `kernel_shape` says another one.
     """
-
     # ONNX weights are [O, C / groups, KH, KW].
     kernel = (w.shape[2], w.shape[3])
     declared = node.attrs.get("kernel_shape", kernel)
@@ -135,7 +134,6 @@ def onnx_pads(
 
     `pads` lists all starts before all ends, and has no effect beside auto_pad.
     """
-
     # auto_pad takes precedence over `pads`.
     auto_pad = node.attrs.get("auto_pad", "NOTSET")
     node.attrs.ignore("pads")
@@ -170,7 +168,6 @@ def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
 
 def patches(x: Array, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Array:
     """Return a view [N, OH, OW, C, KH, KW] of all windows of a padded NHWC image."""
-
     # A dilated window is a dense one of which only some elements are read.
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     dense = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))

@@ -349,7 +349,6 @@ def sum_by_taps(b: Builder, x: Value, windows: SlidingWindow, name: str) -> Valu
 
     x: [N, C, *size]. Returns [N, C, *out].
     """
-
     # A sum does not change by zeros.
     padded = windows.padded(b, x, 0, name)
     taps = (windows.tap(b, padded, at, name) for at in windows.taps())
