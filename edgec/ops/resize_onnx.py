@@ -57,7 +57,7 @@ class OnnxResize(OpDef):
         node.attrs.ignore(*_ATTRIBUTES_OF_ONE_MODE)
 
         # Sizes of all axes, as the node may name some alone.
-        target = _Target.of(node)
+        target = _ResizeTarget.of(node)
         changed = target.changed_axes(x.type)
         if not changed:
             node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
@@ -93,7 +93,7 @@ class OnnxResize(OpDef):
         return iter(())
 
 
-def _by_matrices(node: OnnxNode, target: _Target) -> Value | None:
+def _by_matrices(node: OnnxNode, target: _ResizeTarget) -> Value | None:
     """Return the resize as a matrix for each axis; None where a resize op has it.
 
     Matrices serve antialiased reductions and resizes of a region of the image.
@@ -128,7 +128,7 @@ def _region(node: OnnxNode) -> Array:
 
 
 @dataclass(frozen=True)
-class _Target:
+class _ResizeTarget:
     """The target of a resize, with an entry for each axis.
 
     Attributes:
@@ -140,7 +140,7 @@ class _Target:
     scales: Scales
 
     @classmethod
-    def of(cls, node: OnnxNode) -> _Target:
+    def of(cls, node: OnnxNode) -> _ResizeTarget:
         """Return the target of a node, which has sizes or scales of some axes."""
         x = node.input(0).type
         axes = [axis_of(a, x.rank) for a in node.attrs.get("axes") or range(x.rank)]
