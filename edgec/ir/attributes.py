@@ -46,15 +46,18 @@ class Attributes(Mapping[str, Any]):
         self._read.update(names)
 
     def check(self) -> None:
-        """Raise ValueError for an unread attribute with another value than the default."""
+        """Raise ValueError for an unread attribute without its default value."""
+        # An attribute at its default has no effect.
         for name, value in self._attributes.items():
             if name not in self._read and not self._is_default(name, value):
                 raise unread(name, value)
 
     def _is_default(self, name: str, value: Any) -> bool:
-        """Return whether a value is the schema's default; arrays compare by elements."""
+        """Return whether a value is the schema's default, element by element."""
         if name not in self._defaults:
             return False
+
+        # Attributes may be numbers, texts or arrays.
         default = np.asarray(self._defaults[name])
         return bool(np.array_equal(np.asarray(value), default))
 
@@ -64,6 +67,7 @@ class TfliteOptions(Attributes):
 
     def __getattr__(self, name: str) -> Any:
         """Return a field, and record that it was read."""
+        # A missing attribute must be an AttributeError for getattr's default.
         try:
             return self[name]
         except KeyError:
@@ -94,6 +98,7 @@ MAX_VALUE_LENGTH = 40
 
 def _short(value: Any) -> str:
     """Return a value as text, cut off to fit in a message."""
+    # Attributes may be whole tensors.
     text = str(value)
     if len(text) <= MAX_VALUE_LENGTH:
         return text

@@ -24,6 +24,8 @@ class Builder:
         """Build on a graph, or on a new one of the given name."""
         self.graph = Graph(graph) if isinstance(graph, str) else graph
         self.source = ""
+
+        # Passes build on graphs that have values already.
         self._names = Names(v.name for v in self.graph.values())
 
     def name(self, base: str) -> str:
@@ -42,6 +44,7 @@ class Builder:
 
     def const(self, array: Array, name: str = "c", quant: Quant | None = None) -> Value:
         """Return a new constant, whose name is made unique."""
+        # The C has its constants in row-major order.
         array = np.asarray(array, order="C")
         type_ = TensorType(tuple(array.shape), str(array.dtype), quant)
         return Value(self.name(name), type_, array)
@@ -68,6 +71,7 @@ class Builder:
         if quant is not None:
             type_ = type_.with_quant(quant)
 
+        # Ops without a name are called by their kind.
         out = Value(self.name(name or spec.kind), type_)
         self.write(spec, inputs, [out])
 
@@ -109,6 +113,7 @@ class Builder:
                     f"{spec.kind} gives {inferred}, but {value.name} is declared {declared}"
                 )
 
+        # The source names the node for messages about this op.
         op = Op(spec, list(inputs), list(outputs), self.source)
         self.graph.ops.append(op)
 

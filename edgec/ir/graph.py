@@ -1,4 +1,4 @@
-"""Graph: a dataflow graph of operations in static single assignment, with static shapes."""
+"""A dataflow graph of operations in static single assignment, with static shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from edgec.ir.value import Value
 class State:
     """A tensor that a graph keeps between calls.
 
-    It is an input that has at each call the value that an output had at the call before.
+    It is an input that has at each call the value that an output had at the call
+    before.
 
     Attributes:
         input, output: names of the graph's input and output, which no pass changes
@@ -36,8 +37,8 @@ class Graph:
         name: of the network
         inputs, outputs: boundary tensors, in the order of the model file
         ops: operations in topological order
-        state: inputs and outputs that the graph keeps itself; a caller gives and gets the
-            others
+        state: inputs and outputs that the graph keeps itself; a caller gives and gets
+            the others
     """
 
     name: str
@@ -48,6 +49,7 @@ class Graph:
 
     def given(self) -> list[Value]:
         """Return the inputs that callers give: those without state."""
+        # State names its tensors, which no pass renames.
         state_names = {state.input for state in self.state}
         return [v for v in self.inputs if v.name not in state_names]
 
@@ -57,13 +59,14 @@ class Graph:
         return [v for v in self.outputs if v.name not in state_names]
 
     def values(self) -> Iterator[Value]:
-        """Yield every value once: inputs, then constants and results in order of use."""
+        """Yield every value once: inputs, then others in the order of use."""
         groups: list[Sequence[Value]] = [self.inputs]
         for op in self.ops:
             groups += [op.inputs, op.outputs]
 
         groups.append(self.outputs)
 
+        # A value may be read by many ops.
         seen: set[int] = set()
         for value in chain.from_iterable(groups):
             if id(value) not in seen:
@@ -83,6 +86,7 @@ class Graph:
 
         An op that reads a value twice is listed twice.
         """
+        # In the order of the ops.
         users: dict[Value, list[Op]] = {}
         for op in self.ops:
             for value in op.inputs:
@@ -100,6 +104,8 @@ class Graph:
             if value in visited:
                 continue
             visited.add(value)
+
+            # Constants and inputs have no producer.
             if value in producers:
                 stack += producers[value].inputs
 
@@ -107,6 +113,7 @@ class Graph:
 
     def replace(self, old: Value, new: Value) -> None:
         """Let every user of `old`, and the graph's outputs, read `new` instead."""
+        # A user may read the value more than once.
         for op in self.ops:
             op.inputs = [new if v is old else v for v in op.inputs]
         self.outputs = [new if v is old else v for v in self.outputs]
@@ -132,6 +139,7 @@ class Graph:
 
     def copy(self) -> Graph:
         """Return a deep copy that shares the constants' arrays and the specs."""
+        # Constants are shared with the original.
         copies = {v: Value(v.name, v.type, v.const) for v in self.values()}
         ops: list[Op] = []
         for op in self.ops:
@@ -165,6 +173,7 @@ class Graph:
         for value in self.constants():
             constants.append((value.name, value.type, _bits(value.const)))
 
+        # The initial arrays are a part of the graph.
         states = []
         for state in self.state:
             states.append((state.input, state.output, _bits(state.initial)))
@@ -215,8 +224,8 @@ def unique(base: str, taken: Callable[[str], bool]) -> str:
 class Names:
     """A set of names, with new ones as `unique` gives them.
 
-    Many names of one base take a time that is linear in their number, as the next number of
-    each base is kept.
+    Many names of one base take a time that is linear in their number, as the next
+    number of each base is kept.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -228,6 +237,7 @@ class Names:
         """Return a name that is not taken, and take it."""
         name = base
         if base in self._taken:
+            # Numbers go on after the last one given.
             numbers = self._numbers.setdefault(base, count(1))
             while name in self._taken:
                 name = f"{base}_{next(numbers)}"

@@ -41,6 +41,8 @@ def interp(
     """
     show = observe or _ignore
     env: dict[Value, Array] = {}
+
+    # Callers may give a state of their own.
     arrays = {**initial(graph), **inputs}
     for value in graph.inputs:
         array = np.asarray(arrays[value.name])
@@ -49,15 +51,18 @@ def interp(
         show(value, array)
 
     last_use = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
+    for value in graph.outputs:
+        last_use.pop(value, None)
     for i, op in enumerate(graph.ops):
         for value, array in zip(op.outputs, run_op(op, env), strict=True):
             env[value] = array
             show(value, array)
         # Arrays are dropped after their last use, so that large networks fit in memory.
         for value in op.inputs:
-            if last_use.get(value) == i and value not in graph.outputs:
+            if last_use.get(value) == i:
                 env.pop(value, None)
 
+    # An output may be a constant.
     return {v.name: _elements(v, env) for v in graph.outputs}
 
 
@@ -107,6 +112,8 @@ class Calls:
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one call, and return the outputs without state by name."""
         outputs = self._run({**self.state, **inputs}, None)
+
+        # What an output is now, its input is at the next call.
         self.state = {s.input: outputs[s.output] for s in self.graph.state}
         return {v.name: outputs[v.name] for v in self.graph.returned()}
 
@@ -130,6 +137,7 @@ def run_op(op: Op, env: Mapping[Value, Array]) -> list[Array]:
     env: arrays of the values that are no constants. Raises UnsupportedError when numpy
     runs out of memory.
     """
+    # numpy has no maximum of nothing.
     if op.is_empty:
         return [np.empty(v.type.shape, v.type.np_dtype) for v in op.outputs]
 
@@ -173,6 +181,7 @@ def fold(op: Op) -> bool:
     if lacks_scale(op) or any(v.const is None for v in op.inputs):
         return False
 
+    # C order, as other constants have.
     for value, array in zip(op.outputs, run_op(op, {}), strict=True):
         value.const = np.asarray(array, order="C")
 

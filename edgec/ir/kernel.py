@@ -66,6 +66,7 @@ class Struct:
 
     def __init__(self, ctype: str, **fields: object) -> None:
         """Hold a struct of a type with the given fields."""
+        # The dataclass is frozen, and its fields come as keywords.
         object.__setattr__(self, "ctype", ctype)
         object.__setattr__(self, "fields", fields)
 
@@ -119,7 +120,7 @@ def constant(x: object) -> Array | None:
 
 
 Operand = Pointer | Table | Scratch | Struct | Share | int | str
-"""An operand of a kernel; a number and the name of a C enumerator stand for themselves."""
+"""An operand of a kernel; numbers and names of C enumerators stand for themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,8 @@ class KernelCall:
     Attributes:
         kernel: name of the C function
         operands: its arguments
-        then: elementwise calls that follow on its result; a fused variant may do all at once
+        then: elementwise calls that follow on its result; a fused variant may do all at
+            once
     """
 
     kernel: str
@@ -139,6 +141,7 @@ class KernelCall:
     @classmethod
     def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
         """Return a call with these operands; a value is a pointer to its elements."""
+        # A value stands for all of its elements.
         pointers = (Pointer(x) if isinstance(x, Value) else x for x in operands)
         return cls(kernel, tuple(pointers))
 
@@ -164,5 +167,6 @@ class KernelCall:
                 fields = operand.fields.values()
                 yield from (field for field in fields if isinstance(field, Pointer))
 
+        # Fused calls read tensors of their own.
         for call in self.then:
             yield from call.pointers()

@@ -1,9 +1,9 @@
-"""The contract of an operation: one subclass of `OpDef` holds all that edgec knows about
-it.
+"""The contract of an operation: one subclass of `OpDef` holds all that edgec knows
+about it.
 
-Subclasses are frozen dataclasses whose fields are the attributes. Defining one registers
-it; the front-ends, emitters, partitioner, quantizer and conformance tests find it by its
-class attributes.
+Subclasses are frozen dataclasses whose fields are the attributes. Defining one
+registers it; the front-ends, emitters, partitioner, quantizer and conformance tests
+find it by its class attributes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class QuantRule(Enum):
 
 
 class Uncertain(str):
-    """A result of a support rule for which the evidence has a gap: the op was neither seen
-    mapped nor seen refused.
+    """A result of a support rule for which the evidence has a gap: the op was neither
+    seen mapped nor seen refused.
     """
 
 
@@ -47,8 +47,8 @@ class Versions:
     Between these versions nothing is known.
 
     Attributes:
-        mapped: the highest version seen mapped; without one, that of TFLite's first int8
-            kernel
+        mapped: the highest version seen mapped; without one, that of TFLite's first
+            int8 kernel
         refused: the version from which on the operator stays on the CPU
         aborts: the version from which on the compiler gives up the whole model
     """
@@ -85,8 +85,8 @@ class TfliteCode:
         name: of the builtin
         options: name of the options table, and its fields
         version: the lowest version that has the op's form
-        inputs: None: the op's inputs. An array becomes a constant tensor of its own (shapes,
-            axes, paddings)
+        inputs: None: the op's inputs. An array becomes a constant tensor of its own
+            (shapes, axes, paddings)
     """
 
     name: str
@@ -127,15 +127,18 @@ class Sample:
 
 
 Rule = Callable[["OpDef", "Op"], str | None]
+"""A support rule as `edgetpu_rule` marks it."""
 _METHODS = (classmethod, staticmethod, property)
+"""Class attributes that are methods although they are not callable."""
 F = TypeVar("F", bound=Callable[..., str | None])
+"""The type of a support rule."""
 
 
 def edgetpu_rule(fix: str | None) -> Callable[[F], F]:
     """Mark a method as a support rule of the Edge TPU.
 
-    Its docstring is the constraint; it returns what breaks it, or None where it holds. A
-    result of type `Uncertain` says that the evidence does not decide.
+    Its docstring is the constraint; it returns what breaks it, or None where it holds.
+    A result of type `Uncertain` says that the evidence does not decide.
 
     fix: what would help, None where nothing would.
     """
@@ -158,7 +161,7 @@ class OpDef:
     onnx: ClassVar[tuple[str, ...]] = ()
     """ONNX op types that `from_onnx` reads."""
     of_constants: ClassVar[bool] = False
-    """Whether ONNX's reference computes its ONNX operators when all inputs are constant."""
+    """Whether ONNX's reference computes its operators of constant inputs."""
     tflite: ClassVar[tuple[str, ...]] = ()
     """TFLite builtin names that `from_tflite` reads."""
     keeps_state: ClassVar[bool] = False
@@ -166,52 +169,57 @@ class OpDef:
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
     """Source of the output scale in int8."""
     roles: ClassVar[tuple[str, ...]] = ("act",)
-    """The use of each input: act, weight, bias or index; the last entry holds for all that
-    follow.
+    """The use of each input: act, weight, bias or index; the last entry holds for all
+    that follow.
     """
     weight_axis: ClassVar[int] = 0
     """The weights' axis of output channels, and so of per-channel scales."""
     per_channel: ClassVar[bool] = True
-    """Whether the quantizer may give each output channel of the weights a scale of its own."""
+    """Whether each output channel of the weights may have a scale of its own."""
     edgetpu: ClassVar[bool] = False
     """Whether any form of the op is mapped by the Edge TPU compiler."""
     edgetpu_versions: ClassVar[Mapping[str, Versions]] = {}
-    """Mapped versions of the operators in `tflite`; operators that are not named here play no
-    part.
+    """Mapped versions of the operators in `tflite`; operators that are not named here
+    play no part.
     """
     view: ClassVar[bool] = False
     """Whether the output has the input's bytes under another shape."""
     elementwise: ClassVar[bool] = False
-    """Whether out[i] depends on in[i] alone (with broadcasting), so that any permutation of the
-    axes commutes.
+    """Whether out[i] depends on in[i] alone (with broadcasting), so that any
+    permutation of the axes commutes.
     """
     plain_int8: ClassVar[bool] = False
     """Whether its C takes int8 elements that stand for no reals, without a scale."""
 
     untried: ClassVar[bool] = False
-    """Whether it has no samples although it has C: it stands for operators that edgec cannot
-    read.
+    """Whether it has no samples although it has C: it stands for operators that edgec
+    cannot read.
     """
 
     def __init_subclass__(cls) -> None:
         """Check and register a definition.
 
-        Raises TypeError for a class attribute that no operation has (a misspelling would
-        have no effect), for a kernel without samples, and for a kind defined twice.
+        Raises TypeError for a class attribute that no operation has (a misspelling
+        would have no effect), for a kernel without samples, and for a kind defined
+        twice.
         """
+        # A misspelt attribute would have no effect.
         for name, value in cls.__dict__.items():
             if _is_data(name, value) and not _declares(cls, name):
                 raise TypeError(
                     f"{cls.__qualname__} says {name}, which no operation has"
                 )
 
+        # Bases of families have no kind.
         if "kind" not in cls.__dict__:
             return
 
-        has_samples = cls.samples.__func__ is not OpDef.samples.__func__  # type: ignore[attr-defined]
-        if cls.has_kernel() and not has_samples:
+        inherited = OpDef.samples.__func__  # type: ignore[attr-defined]
+        samples = cls.samples.__func__  # type: ignore[attr-defined]
+        if cls.has_kernel() and samples is inherited:
             raise TypeError(f"op {cls.kind} has no samples to try its kernel by")
 
+        # dict.setdefault keeps the first definition.
         registered = OpDef.registry.setdefault(cls.kind, cls)
         if registered.__qualname__ != cls.__qualname__:
             raise TypeError(
@@ -229,6 +237,7 @@ class OpDef:
         if not cls.has_kernel() or cls.untried:
             return
 
+        # An op on reals needs an int8 sample, unless it stays float.
         has_sample = False
         for sample in cls.samples():
             has_sample = True
@@ -236,9 +245,9 @@ class OpDef:
             if cls.quant is QuantRule.FLOAT or has_int8:
                 return
 
+        missing = "int8 sample" if has_sample else "sample"
         raise TypeError(
-            f"op {cls.kind} has no {'int8 sample' if has_sample else 'sample'}, "
-            f"though its rule is {cls.quant.name}"
+            f"op {cls.kind} has no {missing}, though its rule is {cls.quant.name}"
         )
 
     def role(self, i: int) -> str:
@@ -248,10 +257,10 @@ class OpDef:
     # ---- meaning
     # ----------------------------------------------------------------------------------
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the types of the outputs; raises ValueError when the inputs do not fit.
+        """Return the types of the outputs; raises ValueError if the inputs do not fit.
 
-        For quantized inputs only shape and element type count, unless the rule is SAME or
-        FIXED.
+        For quantized inputs only shape and element type count, unless the rule is SAME
+        or FIXED.
         """
         raise NotImplementedError(f"{self.kind}: infer")
 
@@ -263,8 +272,8 @@ class OpDef:
     ) -> list[Array]:
         """Return the outputs computed by numpy, float or quantized.
 
-        This is the reference that every kernel is compared with. x: inputs. xt, yt: types of
-        the inputs and outputs.
+        This is the reference that every kernel is compared with. x: inputs. xt, yt:
+        types of the inputs and outputs.
         """
         raise NotImplementedError(f"{self.kind}: ref")
 
@@ -284,8 +293,8 @@ class OpDef:
         raise NotImplementedError(f"{self.kind}: fixed_quant")
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Return the spec that computes transpose(self(x), perm) from inputs that are already
-        transposed by perm; None where there is none.
+        """Return the spec that computes transpose(self(x), perm) from inputs that are
+        already transposed by perm; None where there is none.
         """
         return self if self.elementwise else None
 
@@ -370,6 +379,7 @@ class OpDef:
                 )
             ]
 
+        # All rules are asked, so that a report can name everything at once.
         refusals: list[Refusal] = []
         for name, constraint, fix, rule in _rules(self.kind):
             seen = rule(self, op)
@@ -459,6 +469,7 @@ class Op:
 
     def __repr__(self) -> str:
         """Return the op as in the text form, without its attributes."""
+        # Results show their types, operands their names.
         outputs = ", ".join(map(repr, self.outputs))
         inputs = ", ".join(value.name for value in self.inputs)
         return f"{outputs} = {self.kind}({inputs})"
@@ -475,6 +486,7 @@ def _declares(cls: type, name: str) -> bool:
 
     The class itself has it by its own definition, so that only its annotation counts.
     """
+    # An attribute that a base annotates may be set by any subclass.
     bases = cls.__mro__[1:]
     is_annotated = any(name in inspect.get_annotations(c) for c in (cls, *bases))
 
@@ -485,6 +497,8 @@ def _declares(cls: type, name: str) -> bool:
 def _rules(kind: str) -> tuple[tuple[str, str, str | None, Rule], ...]:
     """Return (name, constraint, fix, method) of each support rule of an op, by name."""
     rules: list[tuple[str, str, str | None, Rule]] = []
+
+    # Subclasses override the rules of their bases by name.
     for name, method in inspect.getmembers(OpDef.registry[kind], inspect.isfunction):
         if hasattr(method, "edgetpu_fix"):
             constraint = " ".join((inspect.getdoc(method) or "").split())

@@ -1,5 +1,5 @@
-"""A node of a model file, as the op that reads it sees it: its attributes, its values, and
-a builder for the graph.
+"""A node of a model file, as the op that reads it sees it: its attributes, its values,
+and a builder for the graph.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class OnnxNode:
         n_outputs: number of outputs that the file names
         opset: version of the operator set
         build: builder of the graph
-        uint8: quantized values that are int8 here and uint8 in the file; readers that make
-            such values add them
+        uint8: quantized values that are int8 here and uint8 in the file; readers that
+            make such values add them
     """
 
     op_type: str
@@ -86,14 +86,15 @@ class TfliteOp:
 
     Attributes:
         name: of the builtin, or "custom" and the name of the custom operator
-        options: fields of the schema's table, None without one; bytes of a custom operator
+        options: fields of the schema's table, None without one; bytes of a custom
+            operator
         version: of its opcode entry
         inputs: None for absent optional ones
         outputs: declared outputs, which `from_tflite` writes
         build: builder of the graph
         uint8: whether an operand of the file's operator is quantized uint8
-        kept: inputs that are variables, each with its value at the next call; `from_tflite`
-            sets them
+        kept: inputs that are variables, each with its value at the next call;
+            `from_tflite` sets them
         intermediates: types of the tensors that the kernel computes on the way
     """
 

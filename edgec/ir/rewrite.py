@@ -1,4 +1,4 @@
-"""A rewriter: edits a graph in place, and knows the producer and the users of every value."""
+"""A rewriter of graphs that knows the producer and the users of every value."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Rewriter:
         self.changed = False
         self.producer = graph.producers()
         self._users = graph.users()
+
+        # Ops still in the graph, for loops that remove ops as they go.
         self._live = set(graph.ops)
         self._names = Names(v.name for v in graph.values())
 
@@ -103,6 +105,8 @@ class Rewriter:
         out = Value(self.name(name), type_)
         op = Op(spec, list(inputs), [out], before.source)
 
+        # The operands of `before` are written earlier, so that the new op may read
+        # them.
         self.graph.ops.insert(self.graph.ops.index(before), op)
         self._live.add(op)
         self.producer[out] = op
@@ -152,6 +156,8 @@ class Rewriter:
         """
         old = op.output
         assert self.sole_user(old) is user, f"{old.name} has other readers"
+
+        # Messages name both nodes.
         op.source = joined(op.source, user.source)
 
         self._detach(user)
@@ -168,13 +174,14 @@ class Rewriter:
         """Let every user of the op's output read `value`, and remove the op.
 
         That is impossible, and then False, when the types differ, or when the graph
-        returns the output under a name of its own and `value` is an input, a constant or
-        another output.
+        returns the output under a name of its own and `value` is an input, a constant
+        or another output.
         """
         old = op.output
         if old.type != value.type:
             return False
 
+        # Outputs of the graph keep their names.
         if old in self.graph.outputs:
             if value not in self.producer or value in self.graph.outputs:
                 return False
@@ -231,6 +238,7 @@ def scalar(value: Value) -> float | None:
     if array is None or array.size == 0:
         return None
 
+    # A tensor of equal elements acts as a scalar.
     first = array.reshape(-1)[0]
     if not (array == first).all():
         return None
@@ -248,6 +256,7 @@ def channel_vector(value: Value, shape: tuple[int, ...]) -> Array | None:
     if array is None or not shape or array.ndim > len(shape):
         return None
 
+    # All axes but the last must broadcast.
     if any(size != 1 for size in array.shape[:-1]):
         return None
 

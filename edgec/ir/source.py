@@ -19,8 +19,8 @@ class SourceOperator:
         reads: indices of the tensors that it reads, without constants and absent ones
         writes: indices of the tensors that it writes
         outputs: names of these tensors
-        graph: this operator alone as edgec's operations, whose inputs are what it reads; an
-            operator that edgec cannot read is opaque (see ops/opaque.py)
+        graph: this operator alone as edgec's operations, whose inputs are what it
+            reads; an operator that edgec cannot read is opaque (see ops/opaque.py)
     """
 
     index: int

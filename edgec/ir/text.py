@@ -30,7 +30,9 @@ from edgec.ir.value import Value
 _PLAIN = re.compile(r"[\w./:-]+")
 """Names that need no quotes."""
 _NAME = r'%(?:[\w./:-]+|"(?:[^"\\]|\\.)*")'
+"""A name, quoted unless it is plain."""
 _TYPE = r"\w+\[[\d,]*\](?: q\([^)]*\))?"
+"""A type with its quantization."""
 MAX_LITERAL_ELEMENTS = 8
 """Elements of a constant that is written as numbers, not in base64."""
 
@@ -42,13 +44,14 @@ class ParseError(ValueError):
 def print_graph(graph: Graph, constants: bool = True) -> str:
     """Return the text form of a graph.
 
-    Without `constants` their elements are left out, and are zero when the text is parsed
-    back.
+    Without `constants` their elements are left out, and are zero when the text is
+    parsed back.
     """
     lines = [f"graph {json.dumps(graph.name)}"]
     for value in graph.inputs:
         lines.append(f"input {_name(value)} : {_type(value.type)}")
 
+    # Constants come before the ops that read them.
     for value in graph.constants():
         line = f"const {_name(value)} : {_type(value.type)}"
         if constants and value.const is not None:
@@ -104,12 +107,15 @@ def _data(array: Array) -> str:
     """Return the text of elements: numbers, or base64 of long and not finite ones."""
     if array.size <= MAX_LITERAL_ELEMENTS and np.isfinite(array).all():
         return repr(array.reshape(-1).tolist())
+
+    # base64 keeps every bit.
     raw = np.ascontiguousarray(array).tobytes()
     return f'b64"{base64.b64encode(raw).decode()}"'
 
 
 def _op(op: Op) -> str:
     """Return the line of an op."""
+    # All attributes are written, also those with their default.
     attrs: list[str] = []
     for field in fields(op.spec):
         attrs.append(f"{field.name}={_attr(getattr(op.spec, field.name))}")
@@ -144,6 +150,7 @@ _OP = re.compile(
     rf"({_NAME}(?:, {_NAME})*) = (\w+)\(((?:{_NAME}(?:, {_NAME})*)?)\) \{{(.*)\}} : "
     rf'({_TYPE}(?:, {_TYPE})*)(?: from ("(?:[^"\\]|\\.)*"))?'
 )
+"""The lines of the text form, with their parts as groups."""
 
 PARSE_ERRORS = (
     LookupError,
@@ -268,6 +275,7 @@ def _parse_type(text: str) -> TensorType:
     if match is None:
         raise ValueError(f"not a type: {text}")
 
+    # Scalars have no sizes.
     dtype, sizes, quant = match.groups()
     shape = tuple(int(size) for size in sizes.split(",") if size)
 
@@ -285,6 +293,8 @@ def _call(arguments: str) -> ast.Call:
 def _parse_quant(text: str) -> Quant:
     """Return the quantization of the text between the parentheses of `q(…)`."""
     call = _call(text)
+
+    # literal_eval runs no code.
     scale, zero_point = (ast.literal_eval(argument) for argument in call.args)
     if call.keywords:
         axis = ast.literal_eval(call.keywords[0].value)
@@ -318,6 +328,7 @@ def _parse_spec(kind: str, attrs: str) -> OpDef:
     for keyword in call.keywords:
         values[str(keyword.arg)] = ast.literal_eval(keyword.value)
 
+    # The registry holds the ops of all imported modules.
     if kind not in OpDef.registry:
         raise ValueError(f"unknown op {kind}")
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+"""A numpy array of any element type."""
 
 DTYPES = (
     "float32",
@@ -50,10 +51,11 @@ class Quant:
 
         The scale is rounded to float32 as files store it.
         """
+        # A Python float of the float32 value.
         return cls((float(np.float32(scale)),), (int(zero_point),))
 
     def permuted(self, perm: tuple[int, ...]) -> Quant:
-        """Return the quantization of a transposed tensor: its axis i was axis perm[i]."""
+        """Return the quantization of a tensor whose axis i was axis perm[i]."""
         return self if self.axis is None else replace(self, axis=perm.index(self.axis))
 
     def reshaped(self, old: tuple[int, ...], new: tuple[int, ...]) -> Quant | None:
@@ -75,6 +77,7 @@ class Quant:
 
     def broadcast(self, rank: int) -> tuple[Array, Array]:
         """Return scales (float32) and zero points (int32) that broadcast to a rank."""
+        # One number for each slice of the axis.
         shape = [1] * rank
         if self.axis is not None:
             shape[self.axis] = len(self.scale)
@@ -150,7 +153,7 @@ class TensorType:
         return replace(self, shape=tuple(int(d) for d in shape))
 
     def with_quant(self, quant: Quant | None, dtype: str | None = None) -> TensorType:
-        """Return the type with another quantization, and another element type if one is given."""
+        """Return the type with another quantization, and maybe another element type."""
         return replace(self, quant=quant, dtype=dtype or self.dtype)
 
     def __str__(self) -> str:

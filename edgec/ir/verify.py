@@ -9,6 +9,7 @@ from edgec.ir.opdef import Op, QuantRule
 from edgec.ir.value import Value
 
 Check = Callable[[Graph], Iterator[str]]
+"""A rule: yields a message for each violation."""
 
 
 class VerifyError(AssertionError):
@@ -27,6 +28,7 @@ def _defined_before_use(graph: Graph) -> Iterator[str]:
                 yield f"{value.name} is written twice"
             known.add(value)
 
+    # An output may be an input or a constant.
     for value in graph.outputs:
         if value not in known and value.const is None:
             yield f"output {value.name} is never written"
@@ -52,26 +54,35 @@ def _types_inferred(graph: Graph) -> Iterator[str]:
             # A text form may have attributes of another type: TypeError.
             yield f"{op!r}: {e}"
             continue
+
+        # Scales come from elsewhere: only shape and element type are inferred.
         inferred = [(t.shape, t.dtype) for t in types]
         declared = [(v.type.shape, v.type.dtype) for v in op.outputs]
         if inferred != declared:
             yield f"{op!r} infers {', '.join(map(str, types))}"
 
     for value in graph.constants():
-        array = value.const
-        if array is None:
-            continue
-        is_same_shape = array.shape == value.type.shape
-        if not is_same_shape or str(array.dtype) != value.type.dtype:
-            yield (
-                f"constant {value.name} is {array.dtype}{list(array.shape)}, "
-                f"declared {value.type}"
-            )
+        yield from _wrong_constant(value)
+
+
+def _wrong_constant(value: Value) -> Iterator[str]:
+    """Yield a message for a constant whose array has another shape or element type."""
+    array = value.const
+    if array is None:
+        return
+    is_same_shape = array.shape == value.type.shape
+    if not is_same_shape or str(array.dtype) != value.type.dtype:
+        yield (
+            f"constant {value.name} is {array.dtype}{list(array.shape)}, "
+            f"declared {value.type}"
+        )
 
 
 def _int8_canonical(graph: Graph) -> Iterator[str]:
     """uint8 occurs only at the graph's boundary: front-ends convert to int8."""
     boundary = {*graph.inputs, *graph.outputs}
+
+    # Only at the boundary the type is that of the file.
     for op in graph.ops:
         for value in op.outputs:
             is_uint8 = value.type.dtype == "uint8" and value.type.quant is not None
@@ -106,11 +117,12 @@ def lacks_scale(op: Op) -> bool:
 
 
 def _quantized_has_scale(graph: Graph) -> Iterator[str]:
-    """Every int8 value has a scale, where its elements do not just stand for themselves.
+    """Every int8 value has a scale, if its elements do not just stand for themselves.
 
     For an op that computes on reals as well, they do where none of its values has a
     scale. A constant that no op reads was folded from plain integers.
     """
+    # A value may be read by ops of both sorts.
     plain: set[Value] = set()
     scaled: set[Value] = set()
     for op in graph.ops:
@@ -129,6 +141,7 @@ def _state_paired(graph: Graph) -> Iterator[str]:
     """State is an input and an output of one shape and element type, as is its initial
     value; each is in one pair.
     """
+    # Found by name, as the file has them.
     inputs = {v.name: v.type for v in graph.inputs}
     outputs = {v.name: v.type for v in graph.outputs}
     for state in graph.state:
@@ -172,6 +185,7 @@ STAGES: dict[str, tuple[Check, ...]] = {
 
 def verify(graph: Graph, stage: str) -> None:
     """Raise VerifyError with the broken rules of the stage, at most 20 of them."""
+    # All rules are checked, so that one message has everything.
     broken: list[str] = []
     for check in STAGES[stage]:
         rule = check.__name__.strip("_")

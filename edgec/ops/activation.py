@@ -62,7 +62,10 @@ class Clamp(Unary):
         return lut.clamp_table(self.low, self.high, x, y)
 
     def coefficients(self) -> tuple[float, ...]:
-        """Return both bounds, infinity for a missing one."""
+        """Return both bounds, infinity for a missing one.
+
+        The float kernel clamps to infinity, which changes no element.
+        """
         return (
             -np.inf if self.low is None else self.low,
             np.inf if self.high is None else self.high,
@@ -104,6 +107,7 @@ class Clamp(Unary):
         """Yield the samples of unary functions, and integers with integer bounds."""
         yield from super().samples()
         for dtype in INTEGERS:
+            # Unsigned integers have no negative bound.
             lowest = 3 if dtype in UNSIGNED else -3
             integers = Arg(TensorType((3, 4, 5), dtype))
             for spec in (cls(lowest, 50), cls(None, 7), cls(20, None), cls()):
@@ -113,7 +117,6 @@ class Clamp(Unary):
     @classmethod
     def of(cls, low: float | None, high: float | None) -> Unary:
         """Return the op of a range: TFLite's activation if it has one."""
-
         # TFLite and the Edge TPU have kernels for these ranges.
         activations: dict[tuple[float | None, float | None], type[Unary]] = {
             (0.0, None): Relu,
@@ -212,8 +215,8 @@ class Clamp(Unary):
         op.build.write(cls(0.0, 1.0), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Any) -> None:
-        """Return None: RELU_0_TO_1 is newer than many interpreters, and TFLite has no builtin for
-        another range.
+        """Return None: RELU_0_TO_1 is newer than many interpreters, and TFLite has no
+        builtin for another range.
         """
         return
 
@@ -245,8 +248,10 @@ class LeakyRelu(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read LeakyRelu, whose alpha is 0.01 when absent."""
+        """Read LeakyRelu, whose alpha is 0.01 when absent.
 
+        A slope for each channel is an operator of its own, PRelu.
+        """
         # The default of ONNX.
         alpha = float(node.attrs.get("alpha", 0.01))
         return node.build.add(cls(alpha), [node.input(0)], node.name)
@@ -288,7 +293,6 @@ class Elu(Unary):
 
         expm1 gets no positive numbers, for which it may overflow.
         """
-
         # The coefficients take the type of x.
         t = x.dtype.type
         negative = np.expm1(np.minimum(x, 0) * t(rate))
@@ -297,7 +301,10 @@ class Elu(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Elu and Celu, whose alpha is 1 when absent."""
+        """Read Elu and Celu, whose alpha is 1 when absent.
+
+        Celu's rate is 1 / alpha, so that an alpha of 0 is refused.
+        """
         alpha = float(node.attrs.get("alpha", 1.0))
         rate = 1.0
         if node.op_type == "Celu":
@@ -338,7 +345,10 @@ class HardSigmoid(Unary):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read HardSigmoid; alpha is 0.2 and beta 0.5 when absent."""
+        """Read HardSigmoid; alpha is 0.2 and beta 0.5 when absent.
+
+        PyTorch exports its own hard sigmoid with an alpha of 1/6.
+        """
         alpha = float(node.attrs.get("alpha", 0.2))
         beta = float(node.attrs.get("beta", 0.5))
         return node.build.add(cls(alpha, beta), [node.input(0)], node.name)
@@ -368,7 +378,6 @@ class Selu(Unary):
 
         expm1 gets no positive numbers, for which it may overflow.
         """
-
         # The coefficients take the type of x.
         t = x.dtype.type
         negative = t(alpha) * np.expm1(np.minimum(x, 0))
@@ -378,6 +387,7 @@ class Selu(Unary):
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read Selu, whose attributes have defaults in ONNX."""
+        # ONNX's defaults are those of the class.
         alpha = float(node.attrs.get("alpha", cls.alpha))
         gamma = float(node.attrs.get("gamma", cls.gamma))
         return node.build.add(cls(alpha, gamma), [node.input(0)], node.name)
@@ -387,8 +397,8 @@ class Selu(Unary):
 class Gelu(Unary):
     """y = x Φ(x), with the normal distribution function Φ or its tanh approximation.
 
-    Φ(x) = (1 + erf(x / √2)) / 2, about (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Hendrycks &
-    Gimpel 2016, arXiv:1606.08415.
+    Φ(x) = (1 + erf(x / √2)) / 2, about (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+    Hendrycks & Gimpel 2016, arXiv:1606.08415.
     """
 
     approximate: bool = False
@@ -400,8 +410,10 @@ class Gelu(Unary):
 
     @staticmethod
     def fn(x: Array, approximate: bool) -> Array:
-        """Return the function in the type of x."""
+        """Return the function in the type of x.
 
+        The factors are rounded to that type before they multiply.
+        """
         # The coefficients take the type of x.
         t = x.dtype.type
         half = t(0.5)

@@ -164,7 +164,11 @@ class _ArgExtreme(OpDef):
         return TfliteCode(self.tflite[0], options, version, (x, axis))
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_arg_<type>_<index type> from [outer, n, inner] to [outer, inner]."""
+        """Return ek_arg_<type>_<index type> from [outer, n, inner] to [outer, inner].
+
+        The kernel walks `n` elements for each of outer * inner places, with a stride of
+        inner.
+        """
         x = op.inputs[0].type
         y = op.output.type
         dims = Struct(

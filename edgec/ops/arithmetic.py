@@ -220,7 +220,10 @@ def _is_exact(exponent: Array, dtype: str) -> bool:
 
 
 def _as_float(b: Builder, x: Value) -> Value:
-    """Return `x` as float32."""
+    """Return `x` as float32.
+
+    A value that is float32 already needs no op.
+    """
     if x.type.dtype == "float32":
         return x
     return b.add(Cast("float32"), [x], x.name)
@@ -245,7 +248,6 @@ class Atan2(Binary):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return ATAN2, which does not broadcast; None where it would have to."""
-
         # TFLite's kernel takes equal shapes.
         a, b = op.inputs
         if a.type.shape != b.type.shape:
@@ -286,7 +288,10 @@ class FloorMod(Division):
 
 
 def _remainder(a: Array, b: Array) -> Array:
-    """Return the remainder with the sign of a; of integers by 0 it is 0."""
+    """Return the remainder with the sign of a; of integers by 0 it is 0.
+
+    This is C's fmod for floats, and C's % for integers.
+    """
     if a.dtype.kind == "f":
         return np.asarray(np.fmod(a, b))
 

@@ -38,7 +38,7 @@ from edgec.ops.binary_scales import (
     product_multiplier,
     scaled_struct,
 )
-from edgec.ops.broadcast_dims import broadcast, walk
+from edgec.ops.broadcast_dims import broadcast, broadcast_strides
 from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
@@ -48,7 +48,7 @@ from edgec.ops.fixed_point import (
     quantize_multiplier,
     tflite_activation,
 )
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 
 HEADROOM = 20
 """Bits by which TFLite's int8 add and sub shift both inputs to the left before they are
@@ -89,7 +89,7 @@ class Binary(OpDef):
             raise ValueError(f"operands have types {a} and {b}")
 
         shape = np.broadcast_shapes(a.shape, b.shape)
-        walk(shape, a.shape, b.shape)
+        broadcast_strides(shape, a.shape, b.shape)
 
         # Ops with one scale for all have it from their inputs.
         quant = a.quant if self.quant is QuantRule.SAME else None
@@ -102,7 +102,10 @@ class Binary(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors."""
+        """Compute the numpy function, or `ref_s8` and the clamp on quantized tensors.
+
+        Integers wrap as numpy's do.
+        """
         y_type = yt[0]
         if not y_type.is_quantized:
             with np.errstate(all="ignore"):
@@ -133,8 +136,10 @@ class Binary(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value | list[Value]:
-        """Read the node, as a chain of ops when it has more than two inputs."""
+        """Read the node, as a chain of ops when it has more than two inputs.
 
+        Such operators associate: the chain takes the inputs from the left.
+        """
         # Sum, Max and Min take any number of inputs in ONNX.
         y = node.input(0)
         for i in range(1, len(node.inputs)):
@@ -262,7 +267,10 @@ class Fused(Binary):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the operator with its fused activation, if it has options."""
+        """Read the operator with its fused activation, if it has options.
+
+        An operator without an options table has no activation.
+        """
         act = getattr(op.options, "fusedActivationFunction", 0)
         # It concerns int16 only.
         op.ignore("potScaleInt16")
@@ -298,8 +306,8 @@ class OrtBinary(Fused):
     """A binary op for which onnxruntime has other int8 semantics than TFLite."""
 
     even: bool = False
-    """Whether int8 results are computed in float32 and rounded half to even, as onnxruntime
-    does.
+    """Whether int8 results are computed in float32 and rounded half to even, as
+    onnxruntime does.
     """
     uint8: bool = False
     """With `even`, whether the tensors were uint8 in the file."""
@@ -389,7 +397,10 @@ class Additive(OrtBinary):
         return Linear.of_scales(a, b, y, sign, self.shift)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """Return ek_add_t, or ek_linear_t with `even`."""
+        """Return ek_add_t, or ek_linear_t with `even`.
+
+        Both structs also have the range of the output's elements.
+        """
         low, high = self.clamp(y)
         if self.even:
             fields = asdict(self._linear(a, b, y))
@@ -415,7 +426,10 @@ class Add(Additive):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read ADD, and ADD_N as a chain of sums."""
+        """Read ADD, and ADD_N as a chain of sums.
+
+        ADD_N has two inputs or more, all of one shape.
+        """
         if op.name == "ADD":
             super().from_tflite(op)
             return
@@ -463,10 +477,9 @@ class Mul(OrtBinary):
         """Compute the product in fixed point, or with `even` in float32.
 
         y = zero_y + (a - zero_a)(b - zero_b) * scale_a scale_b / scale_y. Source:
-        tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero point
-        of the file before it rounds.
+        tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero
+        point of the file before it rounds.
         """
-
         # The product of two centred int8 numbers has 18 bits.
         product = (a - at.zero_point) * (b - bt.zero_point)
         if self.even:
@@ -490,9 +503,9 @@ class Mul(OrtBinary):
         if not one_row(y):
             return None
 
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, ONE_ROW_MAPPED, None, seen)
+        return size_evidence(y.size, ONE_ROW_MAPPED, None, evidence)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
         """Return ek_mul_t, or ek_real_mul_t with `even`."""
@@ -536,7 +549,7 @@ class Division(Binary):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield the samples of every binary op, and integers by divisors of both signs."""
+        """Yield samples as all binary ops, and integers by divisors of both signs."""
         yield from super().samples()
         signed = np.array([-7, -2, -1, 1, 2, 3])
         for dtype in INTEGERS:

@@ -133,7 +133,10 @@ def product_multiplier(a: TensorType, b: TensorType, y: TensorType) -> tuple[int
 
 
 def even_factor(a: TensorType, b: TensorType, y: TensorType) -> np.float32:
-    """Return scale_a * scale_b / scale_y in float32 steps, at most float32's largest."""
+    """Return scale_a * scale_b / scale_y in float32 steps, at most float32's largest.
+
+    The factor takes a product of centred elements to steps of the output.
+    """
     with np.errstate(over="ignore"):
         # Damaged scales may overflow.
         product = np.float32(a.scale) * np.float32(b.scale)

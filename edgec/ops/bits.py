@@ -1,7 +1,7 @@
 """Bitwise operators of integers, and predicates of floats.
 
-Semantics: ONNX BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift, IsNaN and IsInf;
-TFLite BITWISE_XOR.
+Semantics: ONNX BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift, IsNaN and
+IsInf; TFLite BITWISE_XOR.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ class ShiftLeft(_OfIntegers):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read BitShift, whose direction is an attribute."""
+        """Read BitShift, whose direction is an attribute.
 
+        The direction is LEFT or RIGHT.
+        """
         # One operator of ONNX has both directions.
         specs = {"LEFT": ShiftLeft, "RIGHT": ShiftRight}
         spec = specs[node.attrs["direction"]]()
@@ -147,6 +149,8 @@ class _Predicate(Unary):
     def samples(cls) -> Iterator[Sample]:
         """Yield infinities and elements that are not a number, and random floats."""
         data = np.array([1.0, np.nan, np.inf, -np.inf, 0.0], np.float32)
+
+        # Random floats are never special.
         special = Arg(TensorType(data.shape), True, data)
         usual = Arg(TensorType((3, 5)))
         for i, spec in enumerate(cls.variants()):
@@ -184,7 +188,10 @@ class IsInf(_Predicate):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read IsInf; both infinities count unless an attribute is 0."""
+        """Read IsInf; both infinities count unless an attribute is 0.
+
+        Both attributes are 1 by default.
+        """
         spec = cls(
             positive=bool(node.attrs.get("detect_positive", 1)),
             negative=bool(node.attrs.get("detect_negative", 1)),

@@ -101,7 +101,7 @@ class Tile(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Tile with constant repeats, and Expand, whose shape broadcasts both ways.
+        """Read Tile with constant repeats, and Expand, which broadcasts both ways.
 
         Expand also keeps an input dimension where the given shape has 1.
         """
@@ -168,7 +168,6 @@ class Tile(OpDef):
     @edgetpu_rule(fix=None)
     def _one_pixel(self, op: Op) -> str | None:
         """TILE: one pixel over an image, the only form that was seen mapped."""
-
         # An image is [1, height, width, channels].
         x = op.inputs[0].type.shape
         if len(x) == 4 and x[1:3] == (1, 1) and self.repeats[0] == self.repeats[3] == 1:
@@ -193,8 +192,15 @@ def _repeats(shape: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_to(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
-    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile."""
-    same_rank = (1,) * (len(shape) - x.type.rank) + x.type.shape
+    """Return `x` broadcast to `shape` by numpy's rule, as a reshape and a tile.
+
+    Raises ValueError when a size of `x` is neither 1 nor that of the shape.
+    """
+    # numpy adds axes of 1 at the front.
+    missing = len(shape) - x.type.rank
+    same_rank = (1,) * missing + x.type.shape
     if same_rank != x.type.shape:
         x = b.add(Reshape(same_rank), [x], name)
-    return b.add(Tile(_repeats(same_rank, shape)), [x], name)
+
+    repeats = _repeats(same_rank, shape)
+    return b.add(Tile(repeats), [x], name)

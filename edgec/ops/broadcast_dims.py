@@ -17,7 +17,7 @@ MAX_DIMS = 6
 """Dimensions of the struct ek_nd_t."""
 
 
-def walk(
+def broadcast_strides(
     shape: tuple[int, ...],
     *inputs: tuple[int, ...],
 ) -> tuple[list[int], list[list[int]]]:
@@ -28,7 +28,7 @@ def walk(
     input is broadcast. Dimensions of 1 are dropped, and neighbours merged where every
     input allows it. Raises ValueError when more than six remain.
     """
-    strides = [_broadcast_strides(input_shape, len(shape)) for input_shape in inputs]
+    strides = [_element_strides(input_shape, len(shape)) for input_shape in inputs]
     groups = _merged_dims(shape, strides)
     if len(groups) > MAX_DIMS:
         raise ValueError(
@@ -50,7 +50,10 @@ def _merged_dims(
     shape: tuple[int, ...],
     strides: Sequence[list[int]],
 ) -> list[tuple[int, list[int]]]:
-    """Return (size, stride of each input) of the output's dimensions, merged."""
+    """Return (size, stride of each input) of the output's dimensions, merged.
+
+    Sizes of 1 are left out. Strides are in elements.
+    """
     groups: list[tuple[int, list[int]]] = []
     for axis, size in enumerate(shape):
         if size == 1:
@@ -68,9 +71,11 @@ def _merged_dims(
     return groups
 
 
-def _broadcast_strides(shape: tuple[int, ...], rank: int) -> list[int]:
-    """Return the element strides of a dense tensor broadcast to a rank."""
+def _element_strides(shape: tuple[int, ...], rank: int) -> list[int]:
+    """Return the element strides of a dense tensor broadcast to a rank.
 
+    A broadcast dimension has a stride of 0, so that its one element is read again.
+    """
     # Missing axes are at the front.
     dims = (1,) * (rank - len(shape)) + shape
     strides: list[int] = []
@@ -86,7 +91,7 @@ def broadcast(y: TensorType, **inputs: TensorType) -> Struct:
     inputs: types by the name of the struct's field.
     """
     shapes = [t.shape for t in inputs.values()]
-    dims, strides = walk(y.shape, *shapes)
+    dims, strides = broadcast_strides(y.shape, *shapes)
     fields = dict(zip(inputs, strides, strict=True))
 
     return Struct("ek_nd_t", dim=dims, **fields)

@@ -51,8 +51,8 @@ inputs and outputs.
 class Cast(OpDef):
     """The same numbers as another element type.
 
-    Floats lose their fraction and saturate, integers keep their low bits, and bools are 0
-    and 1.
+    Floats lose their fraction and saturate, integers keep their low bits, and bools are
+    0 and 1.
 
     Attributes:
         dtype: element type of the output
@@ -67,7 +67,7 @@ class Cast(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the shape of the input with the new element type, without quantization."""
+        """Return the input's shape with the new element type, without quantization."""
         return (TensorType(x[0].shape, self.dtype),)
 
     def ref(
@@ -125,7 +125,8 @@ class Cast(OpDef):
     def from_tflite(cls, op: TfliteOp) -> None:
         """Read CAST to the type of the declared output.
 
-        The integers of a quantized uint8 tensor, which is int8 here, are restored first.
+        The integers of a quantized uint8 tensor, which is int8 here, are restored
+        first.
         """
         b = op.build
         x = op.input(0)
@@ -141,7 +142,6 @@ class Cast(OpDef):
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
         """Return CAST; None for types that LiteRT's kernel does not take."""
-
         # LiteRT's kernel does not take these.
         missing = {"float16", "float64", "uint16", "uint32", "uint64"}
         if {op.inputs[0].type.dtype, self.dtype} & missing:

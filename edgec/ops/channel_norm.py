@@ -52,9 +52,10 @@ OUTPUT_SHIFT = 7
 class L2Norm(OpDef):
     """y = x / max(sqrt(Σ x²), eps), summed over the last axis.
 
-    The int8 output has the scale 1/128 and zero point 0. Its factor 128 goes into the shift
-    of the last product, or (`uint8`, for models that came as uint8) into its operand: that
-    decides where it rounds. Both found by experiment on TFLite's reference kernels.
+    The int8 output has the scale 1/128 and zero point 0. Its factor 128 goes into the
+    shift of the last product, or (`uint8`, for models that came as uint8) into its
+    operand: that decides where it rounds. Both found by experiment on TFLite's
+    reference kernels.
 
     Attributes:
         eps: least norm; int8 has none
@@ -75,7 +76,10 @@ class L2Norm(OpDef):
         return Quant.per_tensor(1 / 128)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the type of x, with the prescribed scale in int8."""
+        """Return the type of x, with the prescribed scale in int8.
+
+        Raises ValueError for a scalar, and for elements that stand for no reals.
+        """
         if x[0].rank == 0:
             raise ValueError(f"{x[0]} has no axis")
 
@@ -149,7 +153,10 @@ class L2Norm(OpDef):
         return self.uint8 and op.output.type.dtype == "int8"
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return L2_NORMALIZATION; version 2 introduced int8."""
+        """Return L2_NORMALIZATION; version 2 introduced int8.
+
+        The fused activation is none.
+        """
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
         options = ("L2NormOptions", {"fusedActivationFunction": 0})
         return TfliteCode("L2_NORMALIZATION", options, version)
@@ -227,7 +234,7 @@ def _shifted_left(x: Array, bits: int) -> Array:
 
 @dataclass(frozen=True)
 class LocalResponseNorm(OpDef):
-    """y = x / (bias + alpha * Σ x²)^beta, summed over neighbouring channels; float32 only.
+    """y = x / (bias + alpha * Σ x²)^beta, summed over neighbouring channels in float32.
 
     Krizhevsky et al. 2012 ("ImageNet Classification with Deep Convolutional Neural
     Networks").
@@ -366,6 +373,7 @@ class LocalResponseNorm(OpDef):
             spec = cls(before, after, 0.1, 0.75, 1.5)
             yield Sample(spec, (image,), label=f"{before}_{after}")
 
+        # Enough channels for vectors and for a remainder.
         wide = Arg(TensorType((1, 2, 3, 131)))
         for beta in (0.5, 0.6, 1.0):
             spec = cls(3, 2, 0.1, beta, 1.5)

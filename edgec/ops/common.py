@@ -67,6 +67,7 @@ def plain_suffix(t: TensorType) -> str:
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 """Element types of the kernels that EK_OF_INTEGERS of ek_base.h defines."""
 UNSIGNED = INTEGERS[1::2]
+"""The unsigned types among them."""
 
 
 def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
@@ -74,7 +75,6 @@ def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
 
     That is float32, or int8 where `int8` is set.
     """
-
     # The message names all types.
     real_dtypes = ("float32", "int8") if int8 else ("float32",)
     dtype = x[0].dtype
@@ -136,7 +136,10 @@ def constant(op: Op, i: int) -> Array:
 
 
 def bias_operand(op: Op) -> Pointer | Table:
-    """Return the bias, input 2 of an op with weights; zeros when it has none."""
+    """Return the bias, input 2 of an op with weights; zeros when it has none.
+
+    A computed bias is a pointer, a constant one a table of the C file.
+    """
     has_bias = len(op.inputs) > 2
     if has_bias and op.inputs[2].const is None:
         return Pointer(op.inputs[2])
@@ -183,8 +186,8 @@ def multipliers(
 
     They are scale_x * scale_w / scale_y in double of the float32 scales, as TFLite's
     PopulateConvolutionQuantizationParams has it. With `float_product` the product is
-    rounded to float32, as GetQuantizedConvolutionMultipler has it for uint8 convolutions
-    and for FULLY_CONNECTED.
+    rounded to float32, as GetQuantizedConvolutionMultipler has it for uint8
+    convolutions and for FULLY_CONNECTED.
     """
     assert w.quant is not None
 
@@ -197,10 +200,17 @@ def multipliers(
 
 
 def even_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
-    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime computes it."""
+    """Return scale_x * scale_w / scale_y in float32 steps, as onnxruntime does.
+
+    There is one for each scale of the weights.
+    """
     assert w.quant is not None
-    product = np.float32(x.scale) * np.array(w.quant.scale, np.float32)
-    return np.asarray(product / np.float32(y.scale), np.float32)
+    weights_scales = np.array(w.quant.scale, np.float32)
+
+    # Every step is rounded to float32, since onnxruntime computes so.
+    products = np.float32(x.scale) * weights_scales
+    scales = products / np.float32(y.scale)
+    return np.asarray(scales, np.float32)
 
 
 def rounded_even(real: Array, y: TensorType, clamp: tuple[int, int]) -> Array:
@@ -247,8 +257,8 @@ def requantize_struct(
 ) -> Struct:
     """Return the trailing struct of a kernel that multiplies by weights.
 
-    It holds the clamp range, and in int8 zero points and a multiplier or float scale for
-    each output channel.
+    It holds the clamp range, and in int8 zero points and a multiplier or float scale
+    for each output channel.
     """
     x = op.inputs[0].type
     w = op.inputs[1].type
@@ -297,7 +307,6 @@ def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
 
     Its scale is scale_x * scale_w, one for each channel where the weights have several.
     """
-
     # The scale is stored as float32, while the quotient is taken in double.
     weights_scales = np.array(w.scale, np.float64)
     steps = bias.astype(np.float64) / (np.float64(x_scale) * weights_scales)

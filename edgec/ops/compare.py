@@ -28,7 +28,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
-from edgec.ops.broadcast_dims import walk
+from edgec.ops.broadcast_dims import broadcast_strides
 from edgec.ops.common import INTEGERS, suffix
 from edgec.ops.unary import Unary
 
@@ -212,7 +212,7 @@ class Where(OpDef):
         # The condition broadcasts as well.
         shapes = [t.shape for t in x]
         shape = np.broadcast_shapes(*shapes)
-        walk(shape, *shapes)
+        broadcast_strides(shape, *shapes)
 
         return (TensorType(shape, a.dtype, a.quant),)
 
@@ -261,8 +261,10 @@ class Where(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_where_<type>."""
         y = op.output.type
+
+        # All three have strides of their own.
         shapes = [value.type.shape for value in op.inputs]
-        dims, (condition, a, b) = walk(y.shape, *shapes)
+        dims, (condition, a, b) = broadcast_strides(y.shape, *shapes)
         spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)
 
         return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, spec)

@@ -54,14 +54,17 @@ def _zero(b: Builder, x: Value) -> Value:
 
 @dataclass(frozen=True)
 class Trilu(Composed):
-    """The upper or lower triangle of the last two axes, zeros elsewhere (ONNX Trilu)."""
+    """The upper or lower triangle of the last two axes, else zeros (ONNX Trilu)."""
 
     kind = "trilu"
     onnx = ("Trilu",)
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Trilu as a choice by a constant mask."""
+        """Read Trilu as a choice by a constant mask.
+
+        The input k is the diagonal at which the triangle ends, 0 the main one.
+        """
         b = node.build
         x = node.input(0)
         k = node.const(1)
@@ -83,8 +86,8 @@ class Trilu(Composed):
 class OneHot(Composed):
     """y[…, k, …] = on where the index is k, off elsewhere, along a new axis.
 
-    Semantics: ONNX OneHot, whose negative indices count from the back, and TFLite ONE_HOT,
-    whose negative indices are off everywhere.
+    Semantics: ONNX OneHot, whose negative indices count from the back, and TFLite
+    ONE_HOT, whose negative indices are off everywhere.
     """
 
     kind = "one_hot"
@@ -156,6 +159,7 @@ def _element(b: Builder, x: Value, i: int, name: str) -> Value:
     if x.const is not None:
         return b.const(x.const.reshape(-1)[i], name)
 
+    # A gather of one element, whose axis is dropped.
     index = b.const(np.array([i], np.int64), "index")
     element = b.add(GatherElements(0), [x, index], name)
 
@@ -187,7 +191,7 @@ class Hardmax(Composed):
             x = b.add(Reshape((rows, row)), [x], name)
             axis = 1
 
-        # Of equal elements the first is the largest.
+        # Of equal elements the first counts.
         best = b.add(ArgMax(axis), [x], name)
         wide_shape = list(x.type.shape)
         wide_shape[axis] = 1
@@ -213,7 +217,10 @@ class MeanOf(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Mean as a chain of sums and a division."""
+        """Read Mean as a chain of sums and a division.
+
+        One input alone is its own mean.
+        """
         b = node.build
         total = node.input(0)
         for i in range(1, len(node.inputs)):
@@ -235,7 +242,10 @@ class EyeLike(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read EyeLike as a constant."""
+        """Read EyeLike as a constant.
+
+        The attribute k is the diagonal, 0 the main one.
+        """
         x = node.input(0).type
 
         # The input gives the shape, and the type by default.
@@ -277,7 +287,10 @@ class ReverseSequence(Composed):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read ReverseSequence with constant lengths, as a gather along the time axis."""
+        """Read ReverseSequence with constant lengths, as a gather along the time axis.
+
+        The time axis is 0 and the batch axis 1 unless attributes say otherwise.
+        """
         x = node.input(0)
         lengths = node.const(1)
         assert lengths is not None
@@ -290,7 +303,10 @@ class ReverseSequence(Composed):
 
     @staticmethod
     def _places(x: TensorType, lengths: Array, time: int, batch: int) -> Array:
-        """Return the place along the time axis that each element comes from."""
+        """Return the place along the time axis that each element comes from.
+
+        Elements beyond a sequence's length stay where they are.
+        """
         steps = np.arange(x.shape[time])
         ends = lengths[:, None]
         # [batch, time]
@@ -307,8 +323,10 @@ class ReverseSequence(Composed):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read REVERSE_SEQUENCE with constant lengths, as a gather along the time axis."""
+        """Read REVERSE_SEQUENCE with constant lengths, as a gather along the time."""
         x = op.input(0)
+
+        # TFLite calls the axes seqDim and batchDim.
         time = op.options.seqDim
         places = cls._places(x.type, op.const(1), time, op.options.batchDim)
         index = op.build.const(places, "places")
@@ -406,8 +424,8 @@ class BitCast(OpDef):
 class TensorScatter(Composed):
     """A cache in which a stretch of an axis is replaced by an update.
 
-    Each batch has a place of its own at which the stretch starts (ONNX TensorScatter, the
-    key and value cache of attention).
+    Each batch has a place of its own at which the stretch starts (ONNX TensorScatter,
+    the key and value cache of attention).
     """
 
     kind = "tensor_scatter"
@@ -489,9 +507,9 @@ class DecodedFile(Composed):
 class AffineGrid(Composed):
     """The place of each element of an image, as GridSample reads it (ONNX AffineGrid).
 
-    y = theta · (x, y(, z), 1), with theta [N, 2, 3] or [N, 3, 4] and the coordinates -1..1
-    of the elements of an image `size` [N, C, (D,) H, W]. The function body that ONNX gives
-    for it loses a batch of one (its Squeeze takes all axes of one element).
+    y = theta · (x, y(, z), 1), with theta [N, 2, 3] or [N, 3, 4] and the coordinates
+    -1..1 of the elements of an image `size` [N, C, (D,) H, W]. The function body that
+    ONNX gives for it loses a batch of one (its Squeeze takes all axes of one element).
     """
 
     kind = "affine_grid"

@@ -33,7 +33,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 from edgec.ops.shape import Reshape
 
 
@@ -42,8 +42,8 @@ class Concat(OpDef):
     """The inputs one after the other along an axis, as numpy.concatenate.
 
     The quantizer gives all of them one scale. Models that came as uint8 may join unlike
-    scales: then each element is brought to the output's scale in float32, as TFLite's uint8
-    kernel does (its int8 kernel refuses).
+    scales: then each element is brought to the output's scale in float32, as TFLite's
+    uint8 kernel does (its int8 kernel refuses).
 
     Attributes:
         axis: of the output, counted from the front
@@ -104,9 +104,16 @@ class Concat(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Concat, along axis 1 unless it is given (before opset 4)."""
-        inputs = [node.input(i) for i in range(len(node.inputs))]
-        axis = axis_of(node.attrs.get("axis", 1), inputs[0].type.rank)
+        """Read Concat, along axis 1 unless it is given (before opset 4).
+
+        It has any number of inputs.
+        """
+        count = len(node.inputs)
+        inputs = [node.input(i) for i in range(count)]
+
+        # All inputs have one rank.
+        rank = inputs[0].type.rank
+        axis = axis_of(node.attrs.get("axis", 1), rank)
         return node.build.add(cls(axis), inputs, node.name)
 
     @classmethod
@@ -127,7 +134,10 @@ class Concat(OpDef):
         op.build.write(cls(axis), inputs, op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return CONCATENATION; version 2 introduced int8."""
+        """Return CONCATENATION; version 2 introduced int8.
+
+        PACK is written as a reshape of each input, and this.
+        """
         fields = {"axis": self.axis, "fusedActivationFunction": 0}
         version = 2 if op.output.type.dtype == "int8" else 1
         return TfliteCode("CONCATENATION", ("ConcatenationOptions", fields), version)
@@ -184,6 +194,7 @@ class Concat(OpDef):
             s8 = tuple(Arg(TensorType(shape, "int8", quant)) for shape in shapes)
             yield Sample(cls(axis), s8, label=f"axis{axis}_int8")
 
+        # One input has the output's scale and is copied as it is.
         unlike_args: list[Arg] = []
         for scale, zero_point in ((0.1, 3), (0.07, -5), (0.1, 4), (0.23, 3)):
             unlike_quant = Quant.per_tensor(scale, zero_point)
@@ -220,9 +231,9 @@ class Concat(OpDef):
         if not one_row(y):
             return None
 
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
+        return size_evidence(y.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
 
 
 _ONE_ROW_REFUSED = 262_395

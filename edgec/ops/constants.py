@@ -36,8 +36,10 @@ class _ReadAsConstant(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Make the declared output a constant of the declared type."""
+        """Make the declared output a constant of the declared type.
 
+        The declared shape is the one that the array is broadcast to.
+        """
         # Operators that read the output find a constant there.
         out = op.outputs[0]
         op.ignore("outType")
@@ -60,7 +62,10 @@ class Shape(_ReadAsConstant):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Return the dimensions as int64."""
+        """Return the dimensions as int64.
+
+        Negative bounds count from the back, as in Python's slices.
+        """
         start = node.attrs.get("start", 0)
         end = node.attrs.get("end")
         shape = node.input(0).type.shape
@@ -74,7 +79,7 @@ class Shape(_ReadAsConstant):
 
 @dataclass(frozen=True)
 class Size(_ReadAsConstant):
-    """The number of elements of the input; TFLite's RANK is the number of dimensions."""
+    """The number of the input's elements; of TFLite's RANK, that of its dimensions."""
 
     kind = "size"
     onnx = ("Size",)
@@ -101,8 +106,10 @@ class Fill(_ReadAsConstant):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Return an array of `value`, or of float32 zeros without it."""
+        """Return an array of `value`, or of float32 zeros without it.
 
+        The shape is a constant input; an empty one is a scalar's.
+        """
         # The value is a tensor of one element.
         value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32)))
         shape = tuple(ints(node.const(0)) or ())
@@ -124,11 +131,16 @@ class Range(_ReadAsConstant):
 
     @staticmethod
     def onnx_array(node: OnnxNode) -> Array:
-        """Return the range in the type of its inputs."""
-        start, limit, delta = (np.asarray(node.const(i)).reshape(()) for i in range(3))
+        """Return the range in the type of its inputs.
 
-        count = max(0, int(np.ceil((limit - start) / delta)))
-        steps = np.arange(count).astype(start.dtype)
+        It has ceil((limit - start) / delta) elements, none where that is negative.
+        """
+        scalars = [np.asarray(node.const(i)).reshape(()) for i in range(3)]
+        start, limit, delta = scalars
+        length = np.ceil((limit - start) / delta)
+
+        # ONNX counts in the type of the inputs.
+        steps = np.arange(max(0, int(length))).astype(start.dtype)
         return np.asarray(start + steps * delta, start.dtype)
 
     @staticmethod

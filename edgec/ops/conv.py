@@ -59,8 +59,8 @@ The last-level cache holds them, and a large image takes no gigabytes.
 class Conv2D(ConvBase):
     """A dense or grouped convolution; weights [O, KH, KW, C / groups].
 
-    The number of groups follows from the shapes: output channel o reads the input channels
-    of group o // (O / groups).
+    The number of groups follows from the shapes: output channel o reads the input
+    channels of group o // (O / groups).
     """
 
     kind = "conv2d"
@@ -86,7 +86,7 @@ class Conv2D(ConvBase):
         return out_channels
 
     def accumulate(self, p: Array, w: Array) -> Array:
-        """Return the sums as one matrix product for each group and block of rows (im2col).
+        """Return the sums by a matrix product for each group and block of rows, im2col.
 
         The columns are KH * KW times as large as the image, so that only a block of
         rows is unfolded at a time.
@@ -177,7 +177,10 @@ class Conv2D(ConvBase):
         return from_nhwc(b, y)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return CONV_2D; version 3 introduced int8."""
+        """Return CONV_2D; version 3 introduced int8.
+
+        Its inputs are the image, the weights and the bias.
+        """
         version = 3 if is_int8(op) else 1
         options = ("Conv2DOptions", self.tflite_options(op))
         return TfliteCode("CONV_2D", options, version, with_bias(op))
@@ -239,7 +242,10 @@ class DepthwiseConv2D(ConvBase):
     weight_axis: ClassVar[int] = 3
 
     def channels(self, x: TensorType, w: TensorType) -> int:
-        """Return O; raises ValueError unless it is a multiple of C."""
+        """Return O; raises ValueError unless it is a multiple of C.
+
+        The weights have a leading dimension of 1.
+        """
         channels = x.shape[3]
         is_empty = 0 in (channels, *w.shape)
         if w.shape[0] != 1 or is_empty or w.shape[3] % channels:

@@ -57,9 +57,9 @@ MAX_WINDOW_SPAN = 1 << 16
 class ConvBase(OpDef):
     """What dense and depthwise convolutions share.
 
-    y[n, i, j, o] = act(bias[o] + Σ x[n, i s + k d - pads, …] w[o, k, …]) over the window k,
-    with stride s and dilation d. Inputs: image [N, H, W, C], weights, optional bias [O]
-    (int32 when quantized).
+    y[n, i, j, o] = act(bias[o] + Σ x[n, i s + k d - pads, …] w[o, k, …]) over the
+    window k, with stride s and dilation d. Inputs: image [N, H, W, C], weights,
+    optional bias [O] (int32 when quantized).
 
     Attributes:
         stride, dilation: (vertical, horizontal), in pixels
@@ -72,7 +72,7 @@ class ConvBase(OpDef):
     dilation: Pair = (1, 1)
     act: str = "none"
     uint8: bool = False
-    """Whether the op was uint8 in the file, whose TFLite kernel rounds the scales' product."""
+    """Whether the op was uint8 in the file; its kernel rounds the scales' product."""
     even: bool = False
     """Whether int8 results are scaled in float32 and rounded once, half to even, as
     onnxruntime does.
@@ -146,7 +146,7 @@ class ConvBase(OpDef):
         return height, width
 
     def macs(self, op: Op) -> int:
-        """Return one multiplication for each output element and weight of its channel."""
+        """Return a multiplication for each output element and weight of its channel."""
         weights = op.inputs[1].type
 
         # Each weight of an output channel is used once for each output pixel.
@@ -158,7 +158,7 @@ class ConvBase(OpDef):
         return op.output.type.size * per_output
 
     def accumulate(self, p: Array, w: Array) -> Array:
-        """Return the sums of products [N, OH, OW, O] over patches [N, OH, OW, C, KH, KW]."""
+        """Return the sums [N, OH, OW, O] over patches [N, OH, OW, C, KH, KW]."""
         raise NotImplementedError
 
     def ref(
@@ -202,7 +202,11 @@ class ConvBase(OpDef):
         return [y]
 
     def _sums(self, image: Array, weights: Array) -> Array:
-        """Return the sums of products of the zero-padded image with the weights."""
+        """Return the sums of products of the zero-padded image with the weights.
+
+        image: [N, H, W, C]. weights: [O, KH, KW, C / groups], or [1, KH, KW, O] of a
+        depthwise convolution.
+        """
         kernel = (weights.shape[1], weights.shape[2])
 
         # Zeros stand for the zero point, which was subtracted before.
@@ -211,7 +215,7 @@ class ConvBase(OpDef):
         return self.accumulate(windows, weights)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """Return whether the scales' product rounds as only the uint8 kernel rounds it."""
+        """Return whether the scales' product rounds as in the uint8 kernel alone."""
         return self.uint8
 
     def float_product(self, w: TensorType) -> bool:
@@ -223,7 +227,10 @@ class ConvBase(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read CONV_2D and DEPTHWISE_CONV_2D."""
+        """Read CONV_2D and DEPTHWISE_CONV_2D.
+
+        Strides, dilation and activation are options; padding is SAME or VALID.
+        """
         x = op.input(0).type
         weights = op.input(1).type
         options = op.options
@@ -241,7 +248,10 @@ class ConvBase(OpDef):
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def tflite_padding(self, op: Op) -> int | None:
-        """Return TFLite's Padding (0 SAME, 1 VALID) for the pads; None: neither."""
+        """Return TFLite's Padding (0 SAME, 1 VALID) for the pads; None: neither.
+
+        Other pads must become an op of their own before a TFLite file is written.
+        """
         size = _height_width(op.inputs[0].type)
         kernel = _height_width(op.inputs[1].type)
         return tflite_padding(self.pads, size, kernel, self.stride, self.dilation)
@@ -363,7 +373,10 @@ def with_bias(op: Op) -> tuple[Value, ...]:
 
 
 def _bias_quant(x_scale: float, weights: Quant) -> Quant:
-    """Return the quantization of an int32 bias: scale_x * scale_w in float32."""
+    """Return the quantization of an int32 bias: scale_x * scale_w in float32.
+
+    There are as many scales as the weights have, all with a zero point of 0.
+    """
     scales: list[float] = []
     for weights_scale in weights.scale:
         product = np.float32(x_scale) * np.float32(weights_scale)

@@ -25,8 +25,8 @@ from edgec.ops.windows_nd import SlidingWindow, add_bias, product_with_taps
 class DeformConv(Composed):
     """A convolution whose window elements are each read at a learned place.
 
-    y[p] = Σ_k w[k] mask[k, p] x(p stride + k dilation - pads + offset[k, p]), where x(…) is
-    bilinear and 0 outside the image.
+    y[p] = Σ_k w[k] mask[k, p] x(p stride + k dilation - pads + offset[k, p]), where
+    x(…) is bilinear and 0 outside the image.
     """
 
     kind = "deform_conv"
@@ -36,8 +36,8 @@ class DeformConv(Composed):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read DeformConv as samples of the image and a matrix product.
 
-        Offsets are [N, offset groups * window * 2, OH, OW], y before x; the optional mask
-        is [N, offset groups * window, OH, OW].
+        Offsets are [N, offset groups * window * 2, OH, OW], y before x; the optional
+        mask is [N, offset groups * window, OH, OW].
         """
         x = node.input(0)
         weights = node.input(1)
@@ -68,7 +68,10 @@ class DeformConv(Composed):
 
 
 def _joined_channels(node: OnnxNode, values: list[Value]) -> Value:
-    """Return the values concatenated along the channels."""
+    """Return the values concatenated along the channels.
+
+    One value alone needs no op.
+    """
     if len(values) > 1:
         return node.build.add(Concat(1), values, node.name)
     return values[0]
@@ -115,8 +118,13 @@ def _sampled(
 
 def _channels(node: OnnxNode, value: Value, first: int, count: int) -> Value:
     """Return `count` channels of an NCHW tensor from channel `first` on."""
+    # Offsets and masks have their own number of channels.
     n, _, *size = value.type.shape
-    spec = Slice((0, first, 0, 0), (n, count, *size), (1, 1, 1, 1))
+    spec = Slice(
+        begin=(0, first, 0, 0),
+        shape=(n, count, *size),
+        step=(1, 1, 1, 1),
+    )
     return node.build.add(spec, [value], node.name)
 
 

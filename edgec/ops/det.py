@@ -51,7 +51,6 @@ class Det(OpDef):
         yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the determinants in double and round them to float32."""
-
         # The kernel eliminates in double as well.
         determinants = np.linalg.det(x[0].astype(np.float64))
         return [np.asarray(determinants, np.float32)]
@@ -63,7 +62,6 @@ class Det(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """Return ek_det_f32, whose scratch memory holds one matrix in double."""
-
         # The kernel eliminates in a copy of the matrix.
         x = op.inputs[0]
         y = op.output

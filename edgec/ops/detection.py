@@ -38,12 +38,12 @@ MAX_DETECTIONS = 1 << 16
 
 @dataclass(frozen=True)
 class Detections(OpDef):
-    """Boxes [1, N, 4], scores [1, N, C] and anchors [N, 4] decoded to the best detections.
+    """Boxes [1, N, 4], scores [1, N, C] and anchors [N, 4] decoded to detections.
 
-    Boxes are (y, x, h, w), centre and size relative to their anchors, which are centres and
-    sizes too. Outputs, best first: corners (top, left, bottom, right) [1, M, 4], classes
-    [1, M], scores [1, M], their number [1]; the rest of the lists is zero. A box counts by
-    its best class.
+    Boxes are (y, x, h, w), centre and size relative to their anchors, which are centres
+    and sizes too. Outputs, best first: corners (top, left, bottom, right) [1, M, 4],
+    classes [1, M], scores [1, M], their number [1]; the rest of the lists is zero. A
+    box counts by its best class.
 
     Attributes:
         most: M, the largest number of detections
@@ -198,6 +198,7 @@ class Detections(OpDef):
         """Yield many boxes that overlap, equal scores, and fewer detections than asked
         for.
         """
+        # Anchors on a grid overlap their neighbours.
         places = np.linspace(0.1, 0.9, 6, dtype=_F)
         centres = np.stack(np.meshgrid(places, places), -1).reshape(-1, 2)
         anchors = np.concatenate([centres, np.full_like(centres, 0.3)], 1)

@@ -1,7 +1,7 @@
 """Einsum, read as transposes, sums and matrix products.
 
-Semantics: ONNX Einsum, which is numpy.einsum. A letter names an axis; letters missing in
-the output are summed.
+Semantics: ONNX Einsum, which is numpy.einsum. A letter names an axis; letters missing
+in the output are summed.
 """
 
 from __future__ import annotations
@@ -195,7 +195,10 @@ class _Axes:
 
     @classmethod
     def of(cls, x: _Term, y: _Term, later: str) -> _Axes:
-        """Return the parts of the letters; those in `later` are kept."""
+        """Return the parts of the letters; those in `later` are kept.
+
+        A size of 1 gives way to the other term's, as broadcasting has it.
+        """
         sizes: dict[str, int] = {}
         for term in (x, y):
             for letter, size in zip(term.letters, term.value.type.shape, strict=True):
@@ -260,21 +263,30 @@ def _product(b: Builder, x: _Term, y: _Term, later: str, name: str) -> _Term:
 
 
 def _sum_of_products(b: Builder, left: Value, right: Value, name: str) -> Value:
-    """Return [n, r, c] of [n, r, k] and [n, c, k]: products, summed over k."""
+    """Return [n, r, c] of [n, r, k] and [n, c, k]: products, summed over k.
+
+    It serves integers, which have no matrix product.
+    """
     n, rows, depth = left.type.shape
     columns = right.type.shape[1]
 
     # Both are broadcast to [n, r, c, k].
-    wide_left = b.add(Reshape((n, rows, 1, depth)), [left], name)
-    wide_right = b.add(Reshape((n, 1, columns, depth)), [right], name)
+    left_shape = (n, rows, 1, depth)
+    right_shape = (n, 1, columns, depth)
+    wide_left = b.add(Reshape(left_shape), [left], name)
+    wide_right = b.add(Reshape(right_shape), [right], name)
     products = b.add(Mul(), [wide_left, wide_right], name)
-    total = b.add(Sum((3,)), [products], name)
 
+    # A sum over the last axis, which stays with a size of 1.
+    total = b.add(Sum((3,)), [products], name)
     return b.add(Reshape((n, rows, columns)), [total], name)
 
 
 def _ordered(b: Builder, term: _Term, letters: str, name: str) -> Value:
-    """Return the term's tensor with its axes in the order of `letters`."""
+    """Return the term's tensor with its axes in the order of `letters`.
+
+    An order that is the term's own needs no op.
+    """
     perm = tuple(term.letters.index(c) for c in letters)
     if perm == tuple(range(len(perm))):
         return term.value

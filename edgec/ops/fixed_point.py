@@ -1,5 +1,5 @@
-"""Integer arithmetic of TFLite's reference kernels, in numpy; ek_fixed_point.h is the same
-in C.
+"""Integer arithmetic of TFLite's reference kernels, in numpy; ek_fixed_point.h is the
+same in C.
 
 Source: tensorflow/lite/kernels/internal/{common.h,quantization_util.cc} and
 gemmlowp/fixedpoint, whose names the functions have. Results are int32 unless their
@@ -33,14 +33,15 @@ the zero point.
 
 INT32_MAX = (1 << 31) - 1
 INT32_MIN = -(1 << 31)
+"""The range of int32."""
 
 
 def tflite_activation(act: str, y: TensorType) -> int:
     """Return TFLite's ActivationFunctionType for the fused activation of an op.
 
     y: type of the op's output. TFLite refuses a bound that overflows int32 when it is
-    counted in steps of a tiny scale. Such a bound clamps nothing, since it is far beyond
-    the range of int8, so it is left out.
+    counted in steps of a tiny scale. Such a bound clamps nothing, since it is far
+    beyond the range of int8, so it is left out.
     """
     if y.quant is None:
         return TFLITE_ACTIVATIONS.index(act)
@@ -90,7 +91,10 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def quantize_multipliers(real: Array) -> tuple[Array, Array]:
-    """Return the multipliers and the shifts of `quantize_multiplier` for each element."""
+    """Return the multipliers and the shifts of `quantize_multiplier` for each element.
+
+    Both arrays are int32 vectors, whatever the shape of `real`.
+    """
     multipliers: list[int] = []
     shifts: list[int] = []
     for element in real.reshape(-1):
@@ -104,8 +108,8 @@ def quantize_multipliers(real: Array) -> tuple[Array, Array]:
 def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
     """Return the high 32 bits of 2ab, ties away from zero.
 
-    This is gemmlowp's SaturatingRoundingDoublingHighMul: -2^31 * -2^31, the only product
-    that does not fit, saturates.
+    This is gemmlowp's SaturatingRoundingDoublingHighMul: -2^31 * -2^31, the only
+    product that does not fit, saturates.
     """
     a64 = np.asarray(a, np.int64)
     b64 = np.asarray(b, np.int64)
@@ -170,8 +174,8 @@ def round_half_away(x: Array) -> Array:
 def activation_range(act: str, t: TensorType) -> tuple[int, int]:
     """Return the (lowest, highest) integers that a fused activation clamps to.
 
-    This is TFLite's CalculateActivationRangeQuantized: zero_point + round(bound / scale)
-    in float32, within the range of the type.
+    This is TFLite's CalculateActivationRangeQuantized: zero_point + round(bound /
+    scale) in float32, within the range of the type.
     """
     info = np.iinfo(t.np_dtype)
     low, high = ACTIVATIONS[act]
@@ -193,7 +197,10 @@ def activation_range(act: str, t: TensorType) -> tuple[int, int]:
 
 
 def clamp_float(y: Array, act: str) -> Array:
-    """Return float results clamped to the range of their fused activation."""
+    """Return float results clamped to the range of their fused activation.
+
+    An activation without bounds leaves them as they are.
+    """
     low, high = ACTIVATIONS[act]
     if math.isinf(low) and math.isinf(high):
         return y

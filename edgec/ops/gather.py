@@ -232,7 +232,10 @@ class GatherNd(_Picked):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy's integer indexing by the clamped coordinates."""
+        """Compute numpy's integer indexing by the clamped coordinates.
+
+        Each coordinate is clamped to its own dimension.
+        """
         data, index = x
         coordinates: list[Array] = []
         for axis in range(index.shape[-1]):
@@ -299,6 +302,7 @@ class GatherNd(_Picked):
             "elements": [[[1, 2, 3, 4], [0, 0, 0, 0]]],
         }
         for label, index in cases.items():
+            # Indices of the first case have three coordinates, of the second four.
             data = np.array(index, np.int32)
             arg = Arg(TensorType(data.shape, "int32"), True, data)
             real = Arg(TensorType(s8.shape))
@@ -313,7 +317,10 @@ def _clamped(index: Array, size: int) -> Array:
 
 
 def _from_front(b: Builder, index: Value, size: int) -> Value:
-    """Return constant indices counted from the front: TFLite has no negative ones."""
+    """Return constant indices counted from the front: TFLite has no negative ones.
+
+    Computed indices stay as they are.
+    """
     if index.const is None or (index.const >= 0).all():
         return index
 

@@ -79,6 +79,7 @@ def exp_on_negative_values(a: Array, integer_bits: int = 5, bits: int = 32) -> A
     near_zero = (a64 & (quarter - 1)) - quarter
     result = _exp_near_zero(_clip(near_zero << integer_bits, bits), bits)
 
+    # What is left is a sum of the powers of two.
     remainder = near_zero - a64
     for exponent, factor in _EXP_STEPS:
         if exponent >= integer_bits:
@@ -103,6 +104,7 @@ def _exp_near_zero(a: Array, bits: int) -> Array:
     x3 = _mul(x2, x, bits)
     x4 = _mul(x2, x2, bits)
 
+    # Each division by a small number is a shift or a product.
     cubic = rounding_divide_by_pot(x4, 2).astype(np.int64) + x3
     tail = _half(_mul(cubic, _constant(_THIRD, bits), bits) + x2)
 

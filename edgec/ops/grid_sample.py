@@ -38,12 +38,13 @@ TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 _ONNX_MODES = {"linear": "bilinear", "cubic": "bicubic"}
 """Names of the modes since opset 20, and those before it."""
 _PADDINGS = ("zeros", "border", "reflection")
+"""ONNX's padding_mode."""
 CUBIC_COEFFICIENT = -0.75
 """Coefficient of Keys' cubic kernel in PyTorch and ONNX."""
 _F = np.float32
 MAX_PIXELS_OUTSIDE = 4
-"""Pixels outside of the image from which on a place sees only the border; farther places
-are moved here, so that they can be turned into an index.
+"""Pixels outside of the image from which on a place sees only the border; farther
+places are moved here, so that they can be turned into an index.
 """
 
 
@@ -51,14 +52,14 @@ are moved here, so that they can be turned into an index.
 class GridSample(OpDef):
     """An image [N, H, W, C] sampled at the places [N, OH, OW, 2] of a grid.
 
-    A place is (x, y), each -1..1 over the image; the output is [N, OH, OW, C]. Rounding is
-    half to even, as PyTorch and onnxruntime round.
+    A place is (x, y), each -1..1 over the image; the output is [N, OH, OW, C]. Rounding
+    is half to even, as PyTorch and onnxruntime round.
 
     Attributes:
         mode: nearest, bilinear or bicubic
         padding: border outside of the image: zeros, border (its edge) or reflection
-        align_corners: whether -1 and 1 are the centres of the corner pixels, or their outer
-            edges
+        align_corners: whether -1 and 1 are the centres of the corner pixels, or their
+            outer edges
     """
 
     mode: str = "bilinear"
@@ -71,8 +72,8 @@ class GridSample(OpDef):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the sampled image [N, OH, OW, C].
 
-        Raises ValueError when image and grid do not fit, for an image without pixels and
-        for unknown modes.
+        Raises ValueError when image and grid do not fit, for an image without pixels
+        and for unknown modes.
         """
         image, grid = x
         is_fitting = image.rank == grid.rank == 4
@@ -145,8 +146,10 @@ class GridSample(OpDef):
         return np.clip(index, 0, size - 1).astype(np.int64), weight.astype(_F)
 
     def _place(self, v: Array, size: int) -> Array:
-        """Return grid coordinates as float32 pixels, within reach of the image."""
+        """Return grid coordinates as float32 pixels, within reach of the image.
 
+        v: grid coordinates -1..1. size: pixels along the axis.
+        """
         # From -1..1 to pixels.
         n = _F(size)
         if self.align_corners:
@@ -316,7 +319,10 @@ class _Volume:
         return b.add(Reshape((n, channels, *size)), [from_nhwc(b, total)], self.name)
 
     def _coordinates(self, grid: Value, first: int, count: int) -> Value:
-        """Return some of the grid's coordinates as a grid [N, OD * OH, OW, count]."""
+        """Return some of the grid's coordinates as a grid [N, OD * OH, OW, count].
+
+        The depths of the output are rows of one tall grid.
+        """
         n, depth, height, width, _ = grid.type.shape
         cut = Slice(
             begin=(0, 0, 0, 0, first),
@@ -352,12 +358,17 @@ class _Volume:
         difference = b.add(Sub(), [z, plane], self.name)
         distance = b.add(Abs(), [difference], self.name)
         one = b.const(np.array(1, _F), "one")
+
+        # Planes further away than a pixel count nothing.
         clamped = b.add(Clamp(None, 1.0), [distance], self.name)
 
         return b.add(Sub(), [one, clamped], self.name)
 
     def _plane(self, volume: Value, number: int) -> Value:
-        """Return a plane of the volume as an NHWC image."""
+        """Return a plane of the volume as an NHWC image.
+
+        It is cut from NCDHW.
+        """
         n, channels, _, height, width = volume.type.shape
         cut = Slice(
             begin=(0, 0, number, 0, 0),

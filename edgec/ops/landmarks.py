@@ -32,9 +32,9 @@ MAX_SIDE = 4096
 class LandmarksToTransform(OpDef):
     """The transform from a part's pixels to their places among the landmarks.
 
-    Inputs: landmarks [1, L, 3], indices [K]; output [1, 4, 4]. The part is the box around
-    the landmarks that the indices name, turned so that the direction from landmark `left` to
-    `right` is `angle`.
+    Inputs: landmarks [1, L, 3], indices [K]; output [1, 4, 4]. The part is the box
+    around the landmarks that the indices name, turned so that the direction from
+    landmark `left` to `right` is `angle`.
 
     Attributes:
         left, right: numbers of two landmarks
@@ -70,7 +70,14 @@ class LandmarksToTransform(OpDef):
         if index.dtype != "int32" or index.rank != 1 or index.size == 0:
             raise ValueError(f"indices {index}")
 
-        # The options come from a file and may hold anything.
+        self._check_part()
+        return (TensorType(_MATRIX),)
+
+    def _check_part(self) -> None:
+        """Raise ValueError for a size, a scale or an angle that no part can have.
+
+        The options come from a file and may hold anything.
+        """
         is_sized = all(1 <= pixels <= MAX_SIDE for pixels in self.size)
         if not is_sized or not all(0 < factor < np.inf for factor in self.scale):
             raise ValueError(
@@ -79,8 +86,6 @@ class LandmarksToTransform(OpDef):
 
         if not isfinite(self.angle):
             raise ValueError(f"an angle of {self.angle}")
-
-        return (TensorType(_MATRIX),)
 
     def ref(
         self,
@@ -174,7 +179,7 @@ class LandmarksToTransform(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield landmarks in any direction, an angle, and two landmarks at one place."""
+        """Yield landmarks in any direction, an angle, and landmarks at one place."""
         numbers = np.array([0, 3, 1, 3, 6], np.int32)
         index = Arg(TensorType((5,), "int32"), True, numbers)
         landmarks = Arg(TensorType((1, 7, 3)))
@@ -265,7 +270,10 @@ class TransformTensor(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the second version of the operator."""
+        """Read the second version of the operator.
+
+        The size of the part is in the options.
+        """
         options = custom_options(op)
         size = (int(options["output_height"]), int(options["output_width"]))
         op.build.write(cls(size), [op.input(0), op.input(1)], op.outputs)
@@ -294,6 +302,8 @@ class TransformTensor(OpDef):
             "whole": [[1, 0, 0, 0], [0, 1, 0, 0]],
             "any": rng.normal(size=(2, 4)),
         }
+
+        # They have no effect.
         last_rows = np.eye(4, dtype=_F)[2:]
         for label, first_rows in cases.items():
             matrix = np.concatenate([np.array(first_rows, _F), last_rows])[None]
@@ -303,7 +313,7 @@ class TransformTensor(OpDef):
 
 @dataclass(frozen=True)
 class TransformLandmarks(OpDef):
-    """Landmarks [1, N, 2] or [1, N, 3] of a part, moved to their places by its transform.
+    """Landmarks [1, N, 2] or [1, N, 3] of a part, moved by its transform.
 
     z stays as it is.
     """
@@ -349,14 +359,20 @@ class TransformLandmarks(OpDef):
         op.build.write(cls(), [op.input(0), op.input(1)], op.outputs)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_transform_landmarks_f32."""
+        """Return ek_transform_landmarks_f32.
+
+        The kernel takes the number of landmarks and that of their coordinates.
+        """
         _, count, dims = op.inputs[0].type.shape
         kernel = "ek_transform_landmarks_f32"
         return KernelCall.of(kernel, *op.inputs, op.output, count, dims)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield landmarks of two and of three dimensions."""
+        """Yield landmarks of two and of three dimensions.
+
+        The transform is an input as well.
+        """
         transform = Arg(TensorType(_MATRIX))
         for dims in (2, 3):
             landmarks = Arg(TensorType((1, 9, dims)))

@@ -1,5 +1,5 @@
-"""Sizes in support rules, between the largest tensor seen mapped by the Edge TPU compiler
-and the smallest one seen refused.
+"""Sizes in support rules, between the largest tensor seen mapped by the Edge TPU
+compiler and the smallest one seen refused.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ detector of 320 pixels.
 """
 
 
-def within(size: int, mapped: int, refused: int | None, seen: str) -> str | None:
-    """Return what a support rule on a size answers.
+def size_evidence(
+    size: int, mapped: int, refused: int | None, evidence: str
+) -> str | None:
+    """Return the answer of a support rule on a size.
 
     mapped: the largest size seen mapped. refused: the smallest one seen refused, None
-    when none is known. Returns None up to `mapped`, `seen` from `refused` on, and an
-    `Uncertain` for the sizes between, about which the evidence says nothing.
+    when none is known. evidence: the size in words. Returns None up to `mapped`,
+    `evidence` from `refused` on, and an `Uncertain` of it between, where it is unknown
+    whether the compiler maps the op.
     """
     if size <= mapped:
         return None
 
     if refused is not None and size >= refused:
-        return seen
+        return evidence
 
-    return Uncertain(seen)
+    return Uncertain(evidence)
 
 
 def one_row(t: TensorType) -> bool:

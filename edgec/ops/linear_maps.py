@@ -1,5 +1,5 @@
-"""Operators that multiply one axis by a constant matrix: Fourier transforms, and resizes
-that the resize kernels do not have.
+"""Operators that multiply one axis by a constant matrix: Fourier transforms, and
+resizes that the resize kernels do not have.
 
 Semantics: ONNX DFT, STFT and Resize.
 """
@@ -104,6 +104,8 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
 
     # The parts of a number are elements of a row of their own.
     rows = b.add(Reshape((*lead, n * parts)), [x], name)
+
+    # The matrix is constant, so that the transform is a fully connected layer.
     weights = b.const(matrix.astype(np.float32), f"{name}_matrix")
     y = b.add(FullyConnected(), [rows, weights], name)
 
@@ -112,7 +114,7 @@ def _transformed(b: Builder, x: Value, fourier: _Fourier, name: str) -> Value:
 
 @dataclass(frozen=True)
 class Dft(Composed):
-    """The discrete Fourier transform along an axis; the last axis holds 1 or 2 parts."""
+    """The discrete Fourier transform along an axis; the last axis has 1 or 2 parts."""
 
     kind = "dft"
     onnx = ("DFT",)
@@ -235,9 +237,9 @@ def resized(
 
     It serves antialiased resizes and those of a region of the image.
 
-    sizes: elements of the output along each axis. scales: divisors of coordinates, 0 for
-    the ratio of sizes. roi: the starts and then the ends of the region on each axis, as
-    fractions of the image.
+    sizes: elements of the output along each axis. scales: divisors of coordinates, 0
+    for the ratio of sizes. roi: the starts and then the ends of the region on each
+    axis, as fractions of the image.
     """
     b = node.build
     y = node.input(0)
@@ -282,7 +284,10 @@ class _ResizedLine:
     region: tuple[float, float]
 
     def resize(self, rows: Array) -> Array:
-        """Return the rows resized by ONNX's reference, in float64."""
+        """Return the rows resized by ONNX's reference, in float64.
+
+        rows: a matrix whose second axis is resized.
+        """
         from onnx.reference import ReferenceEvaluator
 
         # A Resize has either scales or sizes.
@@ -301,7 +306,10 @@ class _ResizedLine:
         return np.asarray(results[0], np.float64)
 
     def _model(self, names: list[str]) -> onnx.ModelProto:
-        """Return an ONNX model of one Resize with these input names ("": absent)."""
+        """Return an ONNX model of one Resize with these input names ("": absent).
+
+        Opset 19 has the attributes of all earlier ones.
+        """
         node = onnx.helper.make_node("Resize", names, ["y"], **self.attrs)
         inputs = [onnx.ValueInfoProto(name=name) for name in names if name]
 

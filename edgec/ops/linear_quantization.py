@@ -80,7 +80,10 @@ class Form:
 
     @classmethod
     def of_dequantize(cls, node: OnnxNode) -> Form:
-        """Return the form of DequantizeLinear, whose output is float32 in any case."""
+        """Return the form of DequantizeLinear, whose output is float32 in any case.
+
+        uint8 integers are int8 here; the node's record tells which.
+        """
         node.attrs.ignore("output_dtype")
         x = node.input(0)
         dtype = "uint8" if x in node.uint8 else x.type.dtype
@@ -88,7 +91,10 @@ class Form:
 
     @classmethod
     def _of(cls, node: OnnxNode, dtype: str) -> Form:
-        """Return the form of a node whose integers have the given element type."""
+        """Return the form of a node whose integers have the given element type.
+
+        One scale holds for the whole tensor, unless the node has blocks.
+        """
         scale = node.input(1)
         zero = node.optional(2)
         rank = node.input(0).type.rank
@@ -170,13 +176,16 @@ def _int8_quant(
 
 
 def _as_float(b: Builder, x: Value) -> Value:
-    """Return `x` as float32."""
+    """Return `x` as float32.
+
+    A value that is float32 already needs no op.
+    """
     if x.type.dtype == "float32":
         return x
     return b.add(Cast("float32"), [x], x.name)
 
 
-def constant(node: OnnxNode, form: Form) -> Value:
+def constant_reals(node: OnnxNode, form: Form) -> Value:
     """Return the reals of constant integers.
 
     8-bit integers can be had back from them, as the type keeps the scale.
@@ -244,7 +253,7 @@ def restored(b: Builder, x: Value, uint8: set[Value]) -> Value:
     return b.add(Cast("uint8"), [shifted], x.name)
 
 
-def stated(node: OnnxNode, form: Form, to_int8: OpDef) -> Value | None:
+def int8_value(node: OnnxNode, form: Form, to_int8: OpDef) -> Value | None:
     """Return the int8 value whose type has the scale of a DequantizeLinear.
 
     An input of the model gets the scale here, and so does a value that is that input in
@@ -345,7 +354,10 @@ def _input_with_scale(
 
 
 def integers(x: Array, t: TensorType) -> Array:
-    """Return the int8 integers of reals made by `constant`, by their type's scale."""
+    """Return the int8 integers of reals made by `constant_reals`, by their type's scale.
+
+    x: reals. t: their type, with the quantization of the integers.
+    """
     assert t.quant is not None
     scale, zero = t.quant.broadcast(x.ndim)
     steps = np.rint(x.astype(np.float64) / scale) + zero

@@ -58,9 +58,9 @@ class LstmInt8(OpDef):
     """An int8 LSTM layer over a sequence.
 
     Inputs: x int8 [T, N, I], h int8 [N, H], c int16 [N, H], weights int8 [4H, I] and
-    [4H, H], biases int32 [4H] of both, which hold the zero points of x and h. Outputs: h
-    after every step [T, N, H], and h and c after the last. The gates lie one after the
-    other: input, forget, cell, output.
+    [4H, H], biases int32 [4H] of both, which hold the zero points of x and h. Outputs:
+    h after every step [T, N, H], and h and c after the last. The gates lie one after
+    the other: input, forget, cell, output.
 
     Attributes:
         from_x, from_h: for each gate the multiplier of the sums over x, over h
@@ -179,13 +179,19 @@ class LstmInt8(OpDef):
         return gates
 
     def macs(self, op: Op) -> int:
-        """Return one multiplication for each weight, step and batch."""
+        """Return one multiplication for each weight, step and batch.
+
+        Both weight matrices multiply once in a step.
+        """
         steps, batch, _ = op.inputs[0].type.shape
         weights = op.inputs[3].type.size + op.inputs[4].type.size
         return steps * batch * weights
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_lstm_s8."""
+        """Return ek_lstm_s8.
+
+        Multipliers and shifts of the gates are tables of four entries.
+        """
         steps, batch, inputs = op.inputs[0].type.shape
 
         # One multiplier and shift for each gate.
@@ -324,6 +330,7 @@ class LstmInt8(OpDef):
             return Arg(TensorType(shape, dtype, quant), True, data)
 
         for batch, clip, zero_point in ((1, 0, 0), (2, 3000, -4)):
+            # Multipliers as scales below 1 give them.
             spec = cls(
                 from_x=tuple(quantize_multiplier(s) for s in (0.5, 0.4, 0.6, 0.3)),
                 from_h=tuple(quantize_multiplier(s) for s in (0.2, 0.7, 0.5, 0.4)),
@@ -353,7 +360,10 @@ def _int16(x: Array) -> Array:
 
 
 def _folded_zero_point(w: Value, x: TensorType) -> Array:
-    """Return the addend of each sum over x for its zero point: -zero Σ w."""
+    """Return the addend of each sum over x for its zero point: -zero Σ w.
+
+    Σ (x - zero) w = Σ x w - zero Σ w, so that the kernel need not subtract it.
+    """
     assert w.const is not None
     sums: Array = -x.zero_point * w.const.astype(np.int64).sum(1)
     return sums

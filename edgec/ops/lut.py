@@ -80,8 +80,8 @@ def clamp_table(
 def leaky_relu_table(alpha: float, x: TensorType, y: TensorType) -> Array:
     """Return x where x >= 0, else alpha * x, with a multiplier for each sign.
 
-    This is TFLite's QuantizeLeakyRelu. With a negative slope ties go the other way (seen
-    in LiteRT 2.3), as if its magnitude were applied and negated.
+    This is TFLite's QuantizeLeakyRelu. With a negative slope ties go the other way
+    (seen in LiteRT 2.3), as if its magnitude were applied and negated.
     """
     centred = INPUTS - x.zero_point
     slope = float(_F32(x.scale) * _F32(alpha) / _F32(y.scale))
@@ -103,7 +103,6 @@ def abs_table(x: TensorType, y: TensorType) -> Array:
 
     Equal scales need no multiplier.
     """
-
     # The magnitude of int8 needs a ninth bit.
     magnitude = np.abs(INPUTS - x.zero_point)
     if x.scale != y.scale:
@@ -170,7 +169,8 @@ def hard_swish_table(x: TensorType, y: TensorType) -> Array:
     fine = (INPUTS - x.zero_point).astype(np.int64) * 128
     scaled = _high_mul_16(fine, out_multiplier)
 
-    # The shift to the left is in two parts, since the product has one bit to spare.
+    # TFLite shifts to the left before the multiplication as far as a saturation there
+    # has no effect on the result, and by the last bit after it.
     lowest = -(1 << 15)
     highest = (1 << 15) - 1
     gate = fine

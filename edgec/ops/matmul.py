@@ -1,4 +1,4 @@
-"""Matrix products: with constant weights (fully connected layers), and of two activations.
+"""Matrix products: with constant weights (fully connected), and of two activations.
 
 Semantics: ONNX Gemm and MatMul, TFLite FULLY_CONNECTED and BATCH_MATMUL.
 """
@@ -66,8 +66,8 @@ class FullyConnected(OpDef):
     act: str = "none"
     keep_dims: bool = True
     even: bool = False
-    """Whether int8 results are scaled in float32 and rounded half to even, as onnxruntime
-    does.
+    """Whether int8 results are scaled in float32 and rounded half to even, as
+    onnxruntime does.
     """
 
     kind = "fully_connected"
@@ -173,7 +173,7 @@ class FullyConnected(OpDef):
         if not node.attrs.get("transB", 0):
             w = transpose(b, w, (1, 0))
 
-        # alpha scales the weights, which are constant.
+        # alpha scales the weights, which usually are constant.
         w = _scaled(b, w, alpha)
 
         c = node.optional(2)
@@ -213,7 +213,7 @@ class FullyConnected(OpDef):
         y = op.output.type
         rows = x.size // x.shape[-1]
 
-        # The option is needed only where the output is no matrix anyway.
+        # An output that is a matrix anyway does not need the option.
         keeps_dims = self.keep_dims and y.shape != (rows, y.shape[-1])
         fields = {
             "fusedActivationFunction": tflite_activation(self.act, y),
@@ -339,7 +339,11 @@ class _LayerCase:
 
         x_scale = 0.05
         x = Arg(TensorType(self.shape, "int8", Quant.per_tensor(x_scale, -3)))
+
+        # Each output has another scale.
         scales = tuple(float(np.float32(0.01 + 0.003 * i)) for i in range(out_channels))
+
+        # Asymmetric weights come from uint8 models.
         quants = {
             "s8": Quant.per_tensor(0.02),
             "pc": Quant(scales, (0,) * out_channels, 0),
@@ -382,7 +386,10 @@ def _output_scales(x: TensorType, w: TensorType, y: TensorType) -> Array:
 
 
 def _scaled(b: Builder, x: Value, factor: float) -> Value:
-    """Return factor * x; a constant is multiplied here, without an op."""
+    """Return factor * x; a constant is multiplied here, without an op.
+
+    A factor of 1 needs no op.
+    """
     if factor == 1.0:
         return x
 
@@ -459,7 +466,10 @@ class BatchMatMul(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy.matmul in float32."""
+        """Compute numpy.matmul in float32.
+
+        Transposed operands are views of their last two axes.
+        """
         a, b = self.operands(x[0], x[1])
         return [np.matmul(a, b).astype(np.float32)]
 
@@ -506,7 +516,10 @@ class BatchMatMul(OpDef):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read BATCH_MATMUL of floats."""
+        """Read BATCH_MATMUL of floats.
+
+        Its options tell which operands are transposed.
+        """
         op.ignore("asymmetricQuantizeInputs")
         spec = cls(bool(op.options.adjX), bool(op.options.adjY))
         op.build.write(spec, op.present(), op.outputs)

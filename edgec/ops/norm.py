@@ -74,7 +74,6 @@ class BatchNorm(OpDef):
 
         A negative variance gives numbers that are not one, as in ONNX.
         """
-
         # In double, and rounded once to float32.
         scale, bias, mean, variance = (a.astype(np.float64) for a in constants)
         with np.errstate(all="ignore"):
@@ -120,14 +119,20 @@ class BatchNorm(OpDef):
         return channels_last(node, cls(eps), parameters)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_scale_channels_f32."""
+        """Return ek_scale_channels_f32.
+
+        k and b are computed when the C is written.
+        """
         constants = [v.const for v in op.inputs[1:] if v.const is not None]
         k, b = self.line(constants)
         return scale_channels(op, Table(k, "k"), Table(b, "b"))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield an image and a batch of rows."""
+        """Yield an image and a batch of rows.
+
+        Variances are positive, between 0.1 and 3.
+        """
         rng = np.random.default_rng(0)
         for shape in ((1, 4, 5, 6), (3, 7)):
             channels = TensorType(shape[-1:])
@@ -148,7 +153,8 @@ class InstanceNorm(OpDef):
     """Normalization of [N, …, C] over the inner axes; inputs x, scale [C], bias [C].
 
     Mean and variance are those of an image and channel (Ulyanov et al. 2016,
-    arXiv:1607.08022), or of an image and group of channels (Wu & He 2018, arXiv:1803.08494).
+    arXiv:1607.08022), or of an image and group of channels (Wu & He 2018,
+    arXiv:1803.08494).
 
     Attributes:
         eps: added to the variance
@@ -188,7 +194,10 @@ class InstanceNorm(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute mean and variance in double, over pixels and channels of a group."""
+        """Compute mean and variance in double, over pixels and channels of a group.
+
+        The rank of the image does not matter: its inner axes are joined.
+        """
         image, scale, bias = x
         n = image.shape[0]
         channels = image.shape[-1]
@@ -310,7 +319,10 @@ class LayerNorm(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute mean and variance of each row in double."""
+        """Compute mean and variance of each row in double.
+
+        An absent bias is 0.
+        """
         data, scale, *bias = x
 
         # A row is the last dimensions.
@@ -324,7 +336,10 @@ class LayerNorm(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read LayerNormalization; scale and bias are broadcast to the row."""
+        """Read LayerNormalization; scale and bias are broadcast to the row.
+
+        A row is the dimensions from `axis` on, the last one by default.
+        """
         x = node.input(0)
         rank = x.type.rank
         # The sums are taken in double.
@@ -350,7 +365,10 @@ class LayerNorm(OpDef):
         return node.build.add(spec, [x, *parameters], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_layer_norm_f32, with zeros for an absent bias."""
+        """Return ek_layer_norm_f32, with zeros for an absent bias.
+
+        Operands: x, scale, bias, output, rows and their length.
+        """
         x, scale, *biases = op.inputs
         row = scale.type.size
         bias = biases[0] if biases else Table(np.zeros(row, _F), "zeros")
@@ -376,7 +394,7 @@ class LayerNorm(OpDef):
 
 
 def channels_last(node: OnnxNode, spec: OpDef, parameters: Sequence[Value]) -> Value:
-    """Return `spec`, which works on the last axis, applied to axis 1 of the node's input."""
+    """Return `spec`, an op on the last axis, applied to axis 1 of the node's input."""
     b = node.build
     x = node.input(0)
     rank = x.type.rank

@@ -74,4 +74,5 @@ class Opaque(OpDef):
         """An operator that edgec cannot read maps only if it is a
         UNIDIRECTIONAL_SEQUENCE_LSTM.
         """
+        # The Edge TPU has this operator, whatever edgec makes of it.
         return None if self.name in self.edgetpu_versions else self.why

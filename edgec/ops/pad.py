@@ -77,6 +77,15 @@ class Pad(OpDef):
         the elements cannot hold.
         """
         data = x[0]
+        self._check(data)
+
+        shape: list[int] = []
+        for size, (before, after) in zip(data.shape, self.pads, strict=True):
+            shape.append(before + size + after)
+        return (data.with_shape(tuple(shape)),)
+
+    def _check(self, data: TensorType) -> None:
+        """Raise ValueError unless the border fits the tensor."""
         if self.mode not in MODES:
             raise ValueError(f"mode {self.mode} is none of {', '.join(MODES)}")
 
@@ -94,14 +103,11 @@ class Pad(OpDef):
         if self.mode != "constant" and data.size == 0:
             raise ValueError(f"{data} has no element to repeat")
 
-        shape: list[int] = []
-        for size, (before, after) in zip(data.shape, self.pads, strict=True):
-            shape.append(before + size + after)
-
-        return (data.with_shape(tuple(shape)),)
-
     def element(self, t: TensorType) -> float | int:
-        """Return `value` as an element of the tensor; infinities saturate in integers."""
+        """Return `value` as an element of the tensor; infinities saturate in integers.
+
+        Of a quantized tensor it is the nearest integer at its scale, saturated.
+        """
         if t.dtype == "float32":
             return self.value
 
@@ -121,7 +127,7 @@ class Pad(OpDef):
         return int(np.clip(element, info.min, info.max))
 
     def moves(self) -> bool:
-        """Return whether the border holds no other reals than the tensor, zero or infinity."""
+        """Return whether the border has only reals of the tensor, zero or infinity."""
         return self.mode != "constant" or self.value == 0 or math.isinf(self.value)
 
     def ref(
@@ -183,6 +189,8 @@ class Pad(OpDef):
         """Read PAD (zeros), PADV2 (a constant) and MIRROR_PAD."""
         x = op.input(0)
         pads = tuple((int(lo), int(hi)) for lo, hi in op.const(1).reshape(-1, 2))
+
+        # Only MIRROR_PAD has another mode.
         mode = "constant"
         value = 0.0
         if op.name == "MIRROR_PAD":
@@ -329,7 +337,10 @@ def _cropped(node: OnnxNode, x: Value, pairs: Mapping[int, tuple[int, int]]) -> 
     # A negative pad is a slice.
     ranges: dict[int, Range] = {}
     for axis, (before, after) in pairs.items():
+        size = x.type.shape[axis]
         first = max(0, -before)
-        ranges[axis] = (first, x.type.shape[axis] - first - max(0, -after), 1)
+        last = size - max(0, -after)
+        ranges[axis] = (first, last - first, 1)
 
-    return node.build.add(slice_axes(x.type, ranges), [x], node.name)
+    spec = slice_axes(x.type, ranges)
+    return node.build.add(spec, [x], node.name)

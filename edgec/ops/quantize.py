@@ -42,8 +42,8 @@ from edgec.ops.shape import Reshape
 class Quantize(OpDef):
     """Quantization to int8, uint8 or int16, of float32 or from another scale.
 
-    q = round(x / scale) + zero_point, ties away from zero, saturated. An element that is not
-    a number becomes the zero point.
+    q = round(x / scale) + zero_point, ties away from zero, saturated. An element that
+    is not a number becomes the zero point.
 
     Attributes:
         dtype: element type of the output
@@ -100,7 +100,10 @@ class Quantize(OpDef):
         return [np.clip(y, info.min, info.max).astype(self.dtype)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Return the op itself; None for uint8, which stays at the graph's boundary."""
+        """Return the op itself; None for uint8, which stays at the graph's boundary.
+
+        Elements do not depend on their place.
+        """
         if "uint8" in (op.inputs[0].type.dtype, op.output.type.dtype):
             return None
         return self
@@ -156,7 +159,10 @@ class Quantize(OpDef):
         return TfliteCode("QUANTIZE", ("QuantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_quantize_<from>_<to>, or ek_quantize_even_f32_<to> for half to even."""
+        """Return ek_quantize_<from>_<to>; ek_quantize_even_f32_<to> for half to even.
+
+        Floats take a scale, integers a fixed-point multiplier.
+        """
         x = op.inputs[0]
         y = op.output
         target = suffix(y.type)
@@ -257,7 +263,10 @@ class Dequantize(OpDef):
         return [real.astype(np.float32)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Return the op itself; None for uint8, which stays at the graph's boundary."""
+        """Return the op itself; None for uint8, which stays at the graph's boundary.
+
+        Elements do not depend on their place.
+        """
         if "uint8" in (op.inputs[0].type.dtype, op.output.type.dtype):
             return None
         return self
@@ -271,9 +280,9 @@ class Dequantize(OpDef):
         """
         form = linear.Form.of_dequantize(node)
         if node.input(0).const is not None:
-            return linear.constant(node, form)
+            return linear.constant_reals(node, form)
 
-        x = linear.stated(node, form, Quantize())
+        x = linear.int8_value(node, form, Quantize())
         if x is None:
             return linear.to_reals(node, form)
 
@@ -306,7 +315,10 @@ class Dequantize(OpDef):
         return TfliteCode("DEQUANTIZE", ("DequantizeOptions", {}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_dequantize_<from>, or a cast of float16."""
+        """Return ek_dequantize_<from>, or a cast of float16.
+
+        Scale and zero point are in ek_affine_t.
+        """
         x = op.inputs[0]
         if not x.type.is_quantized:
             return Cast("float32").c(op)

@@ -52,8 +52,10 @@ value that has no effect there.
 
 
 def as_image(b: Builder, x: Value) -> Value:
-    """Return [N, C, L] as an image of one row, [N, C, 1, L]."""
+    """Return [N, C, L] as an image of one row, [N, C, 1, L].
 
+    The same serves weights [O, C, K], whose window gets one row.
+    """
     # Weights are [O, C, K] as well.
     n, channels, length = x.type.shape
     return b.add(Reshape((n, channels, 1, length)), [x], x.name)
@@ -80,7 +82,11 @@ def _read_inner(
 
 
 def of_one_row(node: OnnxNode, read: Reader) -> list[Value]:
-    """Read a node on [N, C, L] by `read`, as a node on images [N, C, 1, L]."""
+    """Read a node on [N, C, L] by `read`, as a node on images [N, C, 1, L].
+
+    The reader sees attributes with an entry for the height, and gives images of one
+    row.
+    """
     b = node.build
     image, *others = node.inputs
     assert image is not None
@@ -166,7 +172,10 @@ def conv_in_planes(node: OnnxNode, read: Reader) -> Value:
 
 
 def _onnx_order(rows: tuple[int, int], columns: tuple[int, int]) -> list[int]:
-    """Return ONNX's pads [top, left, bottom, right] from two (before, after) pairs."""
+    """Return ONNX's pads [top, left, bottom, right] from two (before, after) pairs.
+
+    ONNX lists all starts before all ends.
+    """
     top, bottom = rows
     left, right = columns
     return [top, left, bottom, right]
@@ -179,7 +188,10 @@ def _images_at_depth(
     depth: int,
     name: str,
 ) -> Value:
-    """Return the planes of `x` below depth `depth` of the weights, [N * D', C, H, W]."""
+    """Return the planes of `x` below depth `depth` of the weights, [N * D', C, H, W].
+
+    Each output depth is an image; the batch has the depths of one input after another.
+    """
     n, channels, _, height, width = x.type.shape
     count = windows.out[0]
     planes = Slice(
@@ -193,7 +205,10 @@ def _images_at_depth(
 
 
 def _weights_at_depth(b: Builder, weights: Value, depth: int, name: str) -> Value:
-    """Return plane `depth` of weights [O, C, D, H, W] as [O, C, H, W]."""
+    """Return plane `depth` of weights [O, C, D, H, W] as [O, C, H, W].
+
+    They are constant when the weights are.
+    """
     out_channels, channels, _, *kernel = weights.type.shape
     plane = Slice(
         begin=(0, 0, depth, 0, 0),
@@ -203,10 +218,10 @@ def _weights_at_depth(b: Builder, weights: Value, depth: int, name: str) -> Valu
     cut = b.add(plane, [weights], name)
     flat = b.add(Reshape((out_channels, channels, *kernel)), [cut], name)
 
-    return folded(b, flat)
+    return as_constant(b, flat)
 
 
-def folded(b: Builder, value: Value) -> Value:
+def as_constant(b: Builder, value: Value) -> Value:
     """Return `value`, computed now and its op removed when all operands are constant.
 
     The readers take weights only as constants.
@@ -215,7 +230,7 @@ def folded(b: Builder, value: Value) -> Value:
     if producer is None or value.const is not None:
         return value
 
-    if all(folded(b, x).const is not None for x in producer.inputs):
+    if all(as_constant(b, x).const is not None for x in producer.inputs):
         fold(producer)
         b.graph.ops.remove(producer)
 
@@ -223,7 +238,7 @@ def folded(b: Builder, value: Value) -> Value:
 
 
 def pool_in_planes(node: OnnxNode, windows: SlidingWindow, read: Reader) -> Value:
-    """Read a pool of [N, C, D, H, W] as two: along height and width, then along depth."""
+    """Read a pool of [N, C, D, H, W] along height and width, then along depth."""
     b = node.build
     name = node.name
     n, channels, depth, *size = node.input(0).type.shape
@@ -255,7 +270,7 @@ def pool_in_planes(node: OnnxNode, windows: SlidingWindow, read: Reader) -> Valu
 # --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _TransposedWindow:
-    """The window attributes of a ConvTranspose node, one entry for each spatial axis."""
+    """The window attributes of a ConvTranspose node, an entry for each spatial axis."""
 
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -350,7 +365,7 @@ def transposed_conv(node: OnnxNode, conv: Reader) -> Value:
 
 
 def _mirrored_weights(b: Builder, weights: Value, groups: int, name: str) -> Value:
-    """Return ConvTranspose weights [C, O/groups, …] as Conv's [O, C/groups, …], mirrored.
+    """Return weights [C, O/groups, …] of ConvTranspose as Conv's, mirrored.
 
     They are constant when the weights are.
     """
@@ -371,7 +386,7 @@ def _mirrored_weights(b: Builder, weights: Value, groups: int, name: str) -> Val
         step=(1, 1, *(-1 for _ in kernel)),
     )
 
-    return folded(b, b.add(mirror, [flat], name))
+    return as_constant(b, b.add(mirror, [flat], name))
 
 
 def _with_zeros_between(
@@ -381,7 +396,10 @@ def _with_zeros_between(
     stride: int,
     name: str,
 ) -> Value:
-    """Return `x` with stride - 1 zeros between its elements along an axis."""
+    """Return `x` with stride - 1 zeros between its elements along an axis.
+
+    A stride of 1 leaves none between.
+    """
     if stride == 1:
         return x
 
@@ -406,17 +424,27 @@ def _with_zeros_between(
 
 
 def _padded_or_cropped(b: Builder, x: Value, pads: Pads, name: str) -> Value:
-    """Return `x` [N, C, …] with zeros around it; negative pads crop it."""
+    """Return `x` [N, C, …] with zeros around it; negative pads crop it.
+
+    pads: (before, after) elements of each spatial axis.
+    """
+    # Batch and channels stay as they are.
     begin = [0, 0]
     shape = [*x.type.shape[:2]]
     borders = [(0, 0), (0, 0)]
     for size, (before, after) in zip(x.type.shape[2:], pads, strict=True):
-        begin.append(max(0, -before))
-        shape.append(size + min(0, before) + min(0, after))
+        first = max(0, -before)
+        last = size - max(0, -after)
+        begin.append(first)
+        shape.append(last - first)
         borders.append((max(0, before), max(0, after)))
 
     if tuple(shape) != x.type.shape:
-        crop = Slice(tuple(begin), tuple(shape), (1,) * len(shape))
+        crop = Slice(
+            begin=tuple(begin),
+            shape=tuple(shape),
+            step=(1,) * len(shape),
+        )
         x = b.add(crop, [x], name)
 
     return b.add(Pad(tuple(borders)), [x], name)

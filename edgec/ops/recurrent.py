@@ -47,7 +47,7 @@ _ACTIVATIONS: dict[str, OpDef] = {
 """The op of each activation name of ONNX, in lower case."""
 _TFLITE_ACTIVATIONS: dict[int, OpDef] = {1: Relu(), 4: Tanh()}
 """The op of each value of TFLite's ActivationFunctionType that an LSTM has."""
-MOST_STEPS = 512
+MAX_UNROLLED_STEPS = 512
 """Largest number of steps: each is the cell once more in the graph."""
 
 
@@ -78,8 +78,8 @@ class _Recurrent(Composed):
             x = transpose(b, x, (1, 0, 2))
 
         steps = x.type.shape[0]
-        if steps > MOST_STEPS:
-            raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
+        if steps > MAX_UNROLLED_STEPS:
+            raise ValueError(f"{steps} steps; edgec unrolls up to {MAX_UNROLLED_STEPS}")
 
         direction = node.attrs.get("direction", "forward")
         # It follows from the shape of the recurrent weights.
@@ -223,7 +223,10 @@ class _Recurrent(Composed):
 
     @classmethod
     def _initial_state(cls, node: OnnxNode, x: Value, direction: int) -> list[Value]:
-        """Return the states before the first step, zeros where the node has none."""
+        """Return the states before the first step, zeros where the node has none.
+
+        Inputs 5 and 6 have the states of all directions.
+        """
         b = node.build
         name = node.name
         batch = x.type.shape[1]
@@ -434,12 +437,15 @@ class Lstm(_Recurrent):
             return
 
         steps = x.type.shape[0 if options.timeMajor else 1]
-        if steps > MOST_STEPS:
-            raise ValueError(f"{steps} steps; edgec unrolls up to {MOST_STEPS}")
+        if steps > MAX_UNROLLED_STEPS:
+            raise ValueError(f"{steps} steps; edgec unrolls up to {MAX_UNROLLED_STEPS}")
 
     @staticmethod
     def _start(op: TfliteOp, at: int, shape: tuple[int, int]) -> Value:
-        """Return the state before the first step: zeros for an operator without one."""
+        """Return the state before the first step: zeros for an operator without one.
+
+        at: the operator's input. shape: [batch, hidden].
+        """
         value = op.inputs[at] if _has_input(op, at) else None
         if value is not None:
             return value

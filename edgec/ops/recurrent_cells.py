@@ -63,13 +63,22 @@ class RecurrentLayer:
         return self.b.add(Sub(), [x, y], self.name)
 
     def act(self, i: int, x: Value) -> Value:
-        """Return the i-th activation of `x`, which is clipped first."""
+        """Return the i-th activation of `x`, which is clipped first.
+
+        The bounds are -clip and clip.
+        """
+        # ONNX clips the inputs of all activations alike.
         if self.clip is not None:
-            x = self.b.add(Clamp(-self.clip, self.clip), [x], self.name)
+            clamp = Clamp(-self.clip, self.clip)
+            x = self.b.add(clamp, [x], self.name)
+
         return self.b.add(self.acts[i], [x], self.name)
 
     def gate(self, gates: Value, i: int) -> Value:
-        """Return the i-th gate of [batch, gates * hidden]."""
+        """Return the i-th gate of [batch, gates * hidden].
+
+        Gates lie one after the other along the last axis.
+        """
         last = gates.type.rank - 1
         spec = slice_axes(gates.type, {last: (i * self.hidden, self.hidden, 1)})
         return self.b.add(spec, [gates], self.name)
@@ -182,7 +191,10 @@ def part(
     elements: tuple[int, int],
     name: str,
 ) -> Value:
-    """Return the elements (first, count) of an axis; those of a constant without an op."""
+    """Return the elements (first, count) of an axis; those of a constant without an op.
+
+    All elements of the axis need no op.
+    """
     first, count = elements
     if count == x.type.shape[axis]:
         return x
@@ -196,7 +208,10 @@ def part(
 
 
 def index_axis(b: Builder, x: Value, axis: int, place: int, name: str) -> Value:
-    """Return one place of an axis, which is dropped."""
+    """Return one place of an axis, which is dropped.
+
+    The place of a constant is taken while the model is read.
+    """
     cut = part(b, x, axis, (place, 1), name)
     shape = list(x.type.shape)
     del shape[axis]

@@ -35,7 +35,7 @@ from edgec.ops.fixed_point import (
     quantize_multiplier,
     round_half_away,
 )
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.reduce_base import Reduction, onnx_axes, without_axes
 from edgec.ops.unary import Abs, Exp, Log, Sqrt, Square
 
@@ -47,6 +47,7 @@ one seen refused, [1,256,128,3].
 
 def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     """Return the mean; of integers it is cut off towards zero, and 0 of no elements."""
+    # The mean of no floats is not a number.
     count = prod(x.shape[a] for a in axis)
     if x.dtype.kind == "f":
         with np.errstate(all="ignore"):
@@ -62,7 +63,10 @@ def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def _largest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Return the maximum; of no elements the least value of the type."""
+    """Return the maximum; of no elements the least value of the type.
+
+    ONNX defines it so for an empty set.
+    """
     lowest: float
     if x.dtype.kind == "f":
         lowest = -np.inf
@@ -75,7 +79,10 @@ def _largest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def _smallest(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    """Return the minimum; of no elements the greatest value of the type."""
+    """Return the minimum; of no elements the greatest value of the type.
+
+    ONNX defines it so for an empty set.
+    """
     highest: float
     if x.dtype.kind == "f":
         highest = np.inf
@@ -113,7 +120,10 @@ class _SumReduction(Reduction):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the sum, in int8 exact in int32 and then rescaled and clamped."""
+        """Compute the sum, in int8 exact in int32 and then rescaled and clamped.
+
+        The clamp is that of int8 without an activation.
+        """
         if not yt[0].is_quantized:
             return super().ref(x, xt, yt)
 
@@ -129,8 +139,8 @@ class Mean(_SumReduction):
     """The arithmetic mean Σ x / count."""
 
     even: bool = False
-    """Whether int8 results are scaled in float32 and rounded half to even, as onnxruntime
-    does.
+    """Whether int8 results are scaled in float32 and rounded half to even, as
+    onnxruntime does.
     """
 
     kind = "mean"
@@ -189,7 +199,10 @@ class Mean(_SumReduction):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield the samples of every reduction, and one rounded half to even."""
+        """Yield the samples of every reduction, and one rounded half to even.
+
+        The axes are height and width of an image.
+        """
         yield from super().samples()
         x = TensorType((1, 7, 5, 18), "int8", Quant.per_tensor(0.05, -9))
         even = cls((1, 2), even=True)
@@ -199,8 +212,8 @@ class Mean(_SumReduction):
     def _mean_size(self, op: Op) -> str | None:
         """MEAN: at most 62720 elements; refused from 98304 on."""
         x = op.inputs[0].type
-        seen = f"input {list(x.shape)} has {x.size} elements"
-        return within(x.size, *MEAN_SIZES, seen)
+        evidence = f"input {list(x.shape)} has {x.size} elements"
+        return size_evidence(x.size, *MEAN_SIZES, evidence)
 
     @edgetpu_rule(
         fix="pad the channels to a multiple of 4, or reduce over height and width alone"
@@ -275,7 +288,10 @@ class Sum(_SumReduction):
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
-        """Return |x| for ReduceL1, x² for ReduceL2 and ReduceSumSquare, else x."""
+        """Return |x| for ReduceL1, x² for ReduceL2 and ReduceSumSquare, else x.
+
+        ReduceLogSum is the logarithm of a plain sum.
+        """
         functions = {"ReduceL1": Abs, "ReduceL2": Square, "ReduceSumSquare": Square}
         function = functions.get(node.op_type)
         if function is None:
@@ -286,7 +302,7 @@ class Sum(_SumReduction):
 
 @dataclass(frozen=True)
 class ReduceLogSumExp(OpDef):
-    """log Σ e^x, read as log Σ e^(x - max) + max, which no large x takes to infinity."""
+    """log Σ e^x, read as log Σ e^(x - max) + max, which does not overflow."""
 
     kind = "reduce_log_sum_exp"
     onnx = ("ReduceLogSumExp",)

@@ -55,8 +55,8 @@ class Reduction(OpDef):
 
     fn: ClassVar[Callable[..., Any]]
     integers: ClassVar[bool] = True
-    """Whether there are kernels for plain integers too; their sums and products wrap as two's
-    complement does.
+    """Whether there are kernels for plain integers too; their sums and products wrap as
+    two's complement does.
     """
     edgetpu: ClassVar[bool] = True
     plain_int8: ClassVar[bool] = True
@@ -99,8 +99,7 @@ class Reduction(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute float reductions in double, rounded once to float32; integers wrap."""
-
+        """Compute float reductions in double, rounded once; integers wrap."""
         # float32 sums would depend on the order of the kernel's loops.
         data = x[0]
         if data.dtype == np.float32:
@@ -111,7 +110,10 @@ class Reduction(OpDef):
         return [np.asarray(y).astype(yt[0].np_dtype)]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef | None:
-        """Return the reduction over the permuted axes; None when they are dropped."""
+        """Return the reduction over the permuted axes; None when they are dropped.
+
+        Axes that are dropped would leave another rank than that of `perm`.
+        """
         if not self.keep_dims:
             return None
         axes = sorted(perm.index(axis) for axis in self.axes)
@@ -145,15 +147,25 @@ class Reduction(OpDef):
 
     @classmethod
     def prepared(cls, node: OnnxNode, b: Builder, x: Value) -> Value:
-        """Return what is reduced, for an operator that does not reduce its input itself."""
+        """Return the tensor that an operator reduces, if it is not its input itself."""
         return x
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read the operator with constant axes."""
+        """Read the operator with constant axes.
+
+        keepDims is its only option.
+        """
         x = op.input(0)
-        axes = {axis_of(axis, x.type.rank) for axis in ints(op.const(1)) or ()}
-        spec = cls(tuple(sorted(axes)), bool(op.options.keepDims))
+        rank = x.type.rank
+
+        # TFLite allows an axis to be named twice.
+        axes: set[int] = set()
+        for axis in ints(op.const(1)) or ():
+            axes.add(axis_of(axis, rank))
+
+        keep_dims = bool(op.options.keepDims)
+        spec = cls(tuple(sorted(axes)), keep_dims)
         op.build.write(spec, [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -174,7 +186,10 @@ class Reduction(OpDef):
         return TfliteCode(self.tflite[0], options, version, (op.inputs[0], axes))
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_<kind>_<type> over up to three kept and three reduced groups."""
+        """Return ek_<kind>_<type> over up to three kept and three reduced groups.
+
+        Groups that the op lacks are loops of one round.
+        """
         x = op.inputs[0].type
         y = op.output.type
         kept, reduced = axis_groups(x.shape, self.axes)
@@ -293,7 +308,6 @@ def reduced(b: Builder, spec: Reduction, x: Value, keep: bool, name: str) -> Val
 
     Layout changes can pass through a reduction that keeps its axes.
     """
-
     # A reduction that keeps its axes commutes with a transpose.
     y = b.add(spec, [x], name)
     if keep:

@@ -1,10 +1,10 @@
-"""Coordinates of resizes: the place in the input of each output position along one axis,
-its neighbours and their weights.
+"""Coordinates of resizes: the place in the input of each output position along one
+axis, its neighbours and their weights.
 
-TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes; ONNX
-has more, which divide by a scale that a model may give. Both are kept as their runtimes
-compute them, because a nearest neighbour can flip on the last bit. Sources: TFLite's
-reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
+TFLite has three modes (`TFLITE_MODES`), which multiply by a float32 ratio of sizes;
+ONNX has more, which divide by a scale that a model may give. Both are kept as their
+runtimes compute them, because a nearest neighbour can flip on the last bit. Sources:
+TFLite's reference resize kernels; the ONNX operator Resize as onnxruntime computes it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Axis:
     scale: float = 0.0
 
     def centres(self) -> tuple[Array, Any, Any]:
-        """Return output positions, input size and scale, all in float32."""
+        """Return output positions, input size and scale, all in float32.
+
+        A scale of 0 stands for the ratio of the sizes.
+        """
         positions = np.arange(self.out, dtype=_F)
         size = _F(self.size)
         scale = _F(self.scale) if self.scale else _F(self.out) / size
@@ -48,7 +51,10 @@ class Axis:
 
 
 def _ratio(a: Axis) -> Any:
-    """Return TFLite's float32 ratio of the sizes."""
+    """Return TFLite's float32 ratio of the sizes.
+
+    With aligned corners it is the ratio of the distances between corner pixels.
+    """
     if a.mode == "align_corners" and a.out > 1:
         return _F(a.size - 1) / _F(a.out - 1)
 
@@ -122,16 +128,19 @@ _COORDINATES: dict[str, Callable[[Axis], Array]] = {
 }
 """The coordinates of each mode: TFLite's, and ONNX's coordinate_transformation_mode."""
 TFLITE_MODES = ("asymmetric", "align_corners", "half_pixel")
+"""The modes that TFLite has."""
 MODES = tuple(_COORDINATES)
+"""All modes."""
 
 MIDDLE_TOLERANCE = 1e-6
-"""Distance in pixels from the middle of two pixels that onnxruntime takes for the middle
-(found by experiment).
+"""Distance in pixels from the middle of two pixels that onnxruntime takes for the
+middle (found by experiment).
 """
 
 
 def _rounded(x: Array, at_middle: Callable[[Array], Array]) -> Array:
     """Return places rounded to the nearest pixel, `at_middle` between two of them."""
+    # float32 places miss the middle by rounding errors.
     fraction = x - np.floor(x)
     is_middle = np.abs(fraction - _F(0.5)) < MIDDLE_TOLERANCE
     return np.where(is_middle, at_middle(x), np.rint(x))
@@ -147,7 +156,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def coordinates(a: Axis) -> Array:
-    """Return the float32 place in the input of each output position; it may lie outside."""
+    """Return each output position's float32 place in the input, or outside of it."""
     return np.asarray(_COORDINATES[a.mode](a), _F)
 
 
@@ -155,10 +164,9 @@ def nearest(a: Axis, rounding: str) -> Array:
     """Return the int32 index of each output position's nearest neighbour.
 
     rounding: ONNX's nearest_mode. TFLite's modes have a rounding of their own:
-    align_corners to the nearest, the others down, where half_pixel does not subtract the
-    half pixel again.
+    align_corners to the nearest, the others down, where half_pixel does not subtract
+    the half pixel again.
     """
-
     # A resize to the same size is the identity in every mode.
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
@@ -225,7 +233,7 @@ def linear_fixed(a: Axis) -> Neighbours:
 
 
 def _clipped(a: Axis) -> Array:
-    """Return the float32 place inside of the input, as onnxruntime has it in every mode."""
+    """Return the float32 place inside of the input, as onnxruntime has it."""
     onnx = replace(a, mode=f"onnx_{a.mode}") if a.mode in TFLITE_MODES else a
     return np.asarray(np.clip(coordinates(onnx), 0, a.size - 1), _F)
 
@@ -288,8 +296,8 @@ def _fixed_coordinates(a: Axis) -> Array:
 def overshoots(a: Axis) -> bool:
     """Return whether TFLite's int8 kernel reads beyond the input.
 
-    Its rounded step then leads past the last element, seen in its reference kernel where
-    a side grows to more than about 1024 * size / side. edgec clamps.
+    Its rounded step then leads past the last element, seen in its reference kernel
+    where a side grows to more than about 1024 * size / side. edgec clamps.
     """
     return bool(_fixed_coordinates(a).max() >= a.size * FIXED_ONE)
 
@@ -329,6 +337,7 @@ def cubic_weight(t: Array, a: float) -> Array:
 
     (a + 2) t³ - (a + 3) t² + 1 up to 1, a t³ - 5a t² + 8a t - 4a up to 2, then 0.
     """
+    # Horner's form of both polynomials.
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
 
@@ -336,21 +345,25 @@ def cubic_weight(t: Array, a: float) -> Array:
 
 
 def same_places(a: Array, b: Array) -> bool:
-    """Return whether two lists of coordinates agree but for rounding errors."""
+    """Return whether two lists of coordinates agree but for rounding errors.
 
+    Different formulas of one place differ in the last bits.
+    """
     # A few units in the last place of float32.
     tolerance = 1e-6 * np.maximum(1, np.abs(b)) * 4
     return bool(np.all(np.abs(a - b) <= tolerance))
 
 
 def blend(x: Array, v: Neighbours, h: Neighbours, one: Any) -> Array:
-    """Return the sum of four weighted pixels, in the order of TFLite's reference kernel.
+    """Return the sum of four weighted pixels, in the order of TFLite's kernel.
 
     v, h: neighbours of rows and columns. one: 1 in the unit of the weights.
     """
     weight_y = v.weight[:, None, None]
     weight_x = h.weight[:, None]
     top = x[:, v.low]
+
+    # Rows above and below the place are gathered first, then columns.
     bottom = x[:, v.high]
 
     # The order decides the last bit of float32 sums.
@@ -370,6 +383,8 @@ def blend_reals(x: Array, v: Neighbours, h: Neighbours) -> Array:
     weight_y = v.weight[:, None, None]
     weight_x = h.weight[:, None]
     one = np.float32(1)
+
+    # Rows above and below the place.
     top = x[:, v.low]
     bottom = x[:, v.high]
     total = ((one - weight_x) * (one - weight_y)) * top[:, :, h.low]

@@ -34,7 +34,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import real_types, rounded_even, suffix
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.resampling import (
     FIXED_ONE,
     MODES,
@@ -44,7 +44,6 @@ from edgec.ops.resampling import (
     Neighbours,
     blend,
     blend_reals,
-    cubic,
     linear,
     linear_clipped,
     linear_cut,
@@ -62,8 +61,8 @@ class Resize(OpDef):
     Attributes:
         size: pixels (height, width) of the output
         mode: coordinates of an output pixel in the input, a key of `resampling.MODES`
-        scale: factors (vertical, horizontal) as an ONNX model gives them; 0: the ratio of
-            the sizes
+        scale: factors (vertical, horizontal) as an ONNX model gives them; 0: the ratio
+            of the sizes
     """
 
     size: Pair
@@ -91,9 +90,13 @@ class Resize(OpDef):
 
     def axes(self, x: TensorType) -> tuple[Axis, Axis]:
         """Return the vertical and the horizontal axis."""
+        # Images are [N, H, W, C].
         _, height, width, _ = x.shape
-        vertical = Axis(height, self.size[0], self.mode, self.scale[0])
-        horizontal = Axis(width, self.size[1], self.mode, self.scale[1])
+        rows, columns = self.size
+        scale_y, scale_x = self.scale
+        vertical = Axis(height, rows, self.mode, scale_y)
+        horizontal = Axis(width, columns, self.mode, scale_x)
+
         return vertical, horizontal
 
     def dims(self, op: Op) -> dict[str, int]:
@@ -192,7 +195,10 @@ class ResizeNearest(_TfliteResize):
         return super().infer(*x)
 
     def indices(self, x: TensorType) -> tuple[Array, Array]:
-        """Return the input row of each output row, and the column of each column."""
+        """Return the input row of each output row, and the column of each column.
+
+        They are int32 tables of the C file.
+        """
         vertical, horizontal = self.axes(x)
         rows = nearest(vertical, self.rounding)
         columns = nearest(horizontal, self.rounding)
@@ -229,7 +235,10 @@ class ResizeNearest(_TfliteResize):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield TFLite's modes up and down, and ONNX's roundings."""
+        """Yield TFLite's modes up and down, and ONNX's roundings.
+
+        Each in float and int8, though the kernel copies bytes.
+        """
         for mode, size in product(TFLITE_MODES, _SAMPLE_SIZES):
             label = f"{mode}_{size[0]}x{size[1]}"
             yield from _samples(cls(size, mode), label)
@@ -245,30 +254,30 @@ class ResizeNearest(_TfliteResize):
     def _nearest_size(self, op: Op) -> str | None:
         """RESIZE_NEAREST_NEIGHBOR: the output has at most 819200 elements."""
         y = op.output.type
-        seen = f"output {list(y.shape)} has {y.size} elements"
-        return within(y.size, _NEAREST_MAPPED, None, seen)
+        evidence = f"output {list(y.shape)} has {y.size} elements"
+        return size_evidence(y.size, _NEAREST_MAPPED, None, evidence)
 
 
 @dataclass(frozen=True)
 class ResizeBilinear(_TfliteResize):
     """A resize by the two by two pixels around a place, weighted by distance.
 
-    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). int8 has weights in 1/1024, as TFLite's int8
-    kernel.
+    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). int8 has weights in 1/1024, as TFLite's
+    int8 kernel.
 
     Attributes:
-        uint8: whether int8 is computed as TFLite's uint8 kernel does, for models that came
-            as uint8: float32 sums of the integers + 128
+        uint8: whether int8 is computed as TFLite's uint8 kernel does, for models that
+            came as uint8: float32 sums of the integers + 128
     """
 
     uint8: bool = False
     even: bool = False
-    """Whether int8 is resized as onnxruntime does it between scales: the sums of its reals,
-    rounded half to even.
+    """Whether int8 is resized as onnxruntime does it between scales: the sums of its
+    reals, rounded half to even.
     """
     cut: bool = False
-    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024, and the
-    sum (with `uint8` that of the integers + 128) cut off towards zero.
+    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024,
+    and the sum (with `uint8` that of the integers + 128) cut off towards zero.
     """
 
     kind = "resize_bilinear"
@@ -277,13 +286,16 @@ class ResizeBilinear(_TfliteResize):
     options = "ResizeBilinearOptions"
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the image type with the new size; raises ValueError for other than reals."""
+        """Return the image type with the new size; raises ValueError but for reals."""
         real_types(self, x[0])
         return super().infer(*x)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read RESIZE_BILINEAR, whose declared output has the size."""
+        """Read RESIZE_BILINEAR, whose declared output has the size.
+
+        The mode follows from two flags of the options.
+        """
         size, mode = _tflite_size_mode(op)
         spec = cls(size, mode, uint8=op.uint8)
         op.build.write(spec, [op.input(0)], op.outputs)
@@ -369,6 +381,8 @@ class ResizeBilinear(_TfliteResize):
     def _ref_cut(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the sums of integers cut off towards zero, as onnxruntime."""
         shift = 128 * self.uint8
+
+        # The elements as the file has them.
         integers = x.astype(np.int64) + shift
         total = blend(integers, rows, columns, np.int64(FIXED_ONE))
         y = np.trunc(total / FIXED_ONE**2) - shift
@@ -377,7 +391,10 @@ class ResizeBilinear(_TfliteResize):
 
     def _ref_uint8(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the float32 sums of uint8 integers, half up, as TFLite."""
+        # The elements as the file has them.
         integers = (x.astype(np.int32) + 128).astype(np.float32)
+
+        # The half and the cut together round half up.
         total = blend(integers, rows, columns, np.float32(1)) + np.float32(0.5)
         y = np.trunc(total).astype(np.int32) - 128
         return np.asarray(y.astype(np.int8))
@@ -465,14 +482,14 @@ class ResizeBilinear(_TfliteResize):
         """
         x = op.inputs[0].type.shape
         y = op.output.type.shape
-        seen = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
+        evidence = f"{x[1]}x{x[2]} to {y[1]}x{y[2]}"
 
         # Height and width.
         if any(y[i] < x[i] for i in (1, 2)):
-            return Uncertain(seen)
+            return Uncertain(evidence)
 
         for i in (1, 2):
-            refusal = within(y[i], 2 * x[i], 15 * x[i], seen)
+            refusal = size_evidence(y[i], 2 * x[i], 15 * x[i], evidence)
             if refusal:
                 return refusal
 
@@ -487,9 +504,9 @@ class ResizeBilinear(_TfliteResize):
         on.
         """
         y = op.output.type
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, *_BILINEAR_LIMITS, seen)
+        return size_evidence(y.size, *_BILINEAR_LIMITS, evidence)
 
 
 _NEAREST_MAPPED = 819_200
@@ -502,76 +519,6 @@ refused.
 
 _SAMPLE_SIZES: tuple[Pair, ...] = ((8, 10), (3, 2), (7, 9), (1, 1))
 """Sizes of the samples, whose input has 4x5 pixels."""
-
-
-@dataclass(frozen=True)
-class ResizeCubic(Resize):
-    """A resize by Keys' cubic convolution over four by four pixels; float32 only.
-
-    Attributes:
-        coefficient: a of Keys' kernel
-        exclude_outside: whether pixels outside of the image count nothing, and the other
-            weights are scaled to sum to 1
-    """
-
-    coefficient: float = -0.75
-    exclude_outside: bool = False
-
-    kind = "resize_cubic"
-
-    def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the image type with the new size; raises ValueError for other than float32."""
-        real_types(self, x[0], int8=False)
-        return super().infer(*x)
-
-    def _taps(self, x: TensorType) -> list[tuple[Array, Array]]:
-        """Return (indices, weights) of the rows, and of the columns."""
-        coefficient = self.coefficient
-        return [cubic(a, coefficient, self.exclude_outside) for a in self.axes(x)]
-
-    def ref(
-        self,
-        x: Sequence[Array],
-        xt: Sequence[TensorType],
-        yt: Sequence[TensorType],
-    ) -> list[Array]:
-        """Compute weighted sums along the rows, then along the columns."""
-        (row_index, row_weight), (column_index, column_weight) = self._taps(xt[0])
-        image = x[0][:, :, column_index]
-
-        # The kernel is separable.
-        columns = np.einsum("nyxtc,xt->nyxc", image, column_weight)
-        y = np.einsum("nytxc,yt->nyxc", columns[:, row_index], row_weight)
-
-        return [y.astype(np.float32)]
-
-    def c(self, op: Op) -> KernelCall:
-        """Return ek_resize_cubic_f32, which weights sixteen pixels."""
-        (row_index, row_weight), (column_index, column_weight) = self._taps(
-            op.inputs[0].type
-        )
-        spec = Struct(
-            "ek_resize_cubic_t",
-            **self.dims(op),
-            iy=Table(row_index, "iy"),
-            wy=Table(row_weight, "wy"),
-            ix=Table(column_index, "ix"),
-            wx=Table(column_weight, "wx"),
-        )
-
-        return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Yield an enlargement, a reduction, and one without pixels outside."""
-        image = Arg(TensorType((1, 4, 5, 3)))
-        specs = {
-            "up": cls((8, 10), "onnx_half_pixel"),
-            "down": cls((3, 2), "onnx_align_corners"),
-            "inside": cls((7, 9), "onnx_half_pixel", exclude_outside=True),
-        }
-        for label, spec in specs.items():
-            yield Sample(spec, (image,), label=label)
 
 
 def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
@@ -590,7 +537,10 @@ def _tflite_size_mode(op: TfliteOp) -> tuple[Pair, str]:
 
 
 def _samples(spec: Resize, label: str) -> Iterator[Sample]:
-    """Yield a resize of a float and of an int8 image."""
+    """Yield a resize of a float and of an int8 image.
+
+    The int8 one is a batch of two.
+    """
     reals = Arg(TensorType((1, 4, 5, 3)))
     yield Sample(spec, (reals,), label=label)
 

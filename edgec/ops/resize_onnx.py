@@ -1,4 +1,4 @@
-"""ONNX's Resize and Upsample, read as resize ops, in TFLite's mode where it is the same."""
+"""ONNX's Resize and Upsample, read as resize ops (in TFLite's mode if one is equal)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from edgec.ops.resampling import (
     nearest,
     same_places,
 )
-from edgec.ops.resize import Resize, ResizeBilinear, ResizeCubic, ResizeNearest
+from edgec.ops.resize import Resize, ResizeBilinear, ResizeNearest
+from edgec.ops.resize_cubic import ResizeCubic
 from edgec.ops.shape import from_nhwc, to_nhwc
 
 Scales = list[float]
@@ -56,7 +57,7 @@ class OnnxResize(OpDef):
         node.attrs.ignore(*_ATTRIBUTES_OF_ONE_MODE)
 
         # Sizes of all axes, as the node may name some alone.
-        target = _Target.of(node)
+        target = _ResizeTarget.of(node)
         changed = target.changed_axes(x.type)
         if not changed:
             node.attrs.ignore("mode", "coordinate_transformation_mode", "antialias")
@@ -92,7 +93,7 @@ class OnnxResize(OpDef):
         return iter(())
 
 
-def _by_matrices(node: OnnxNode, target: _Target) -> Value | None:
+def _by_matrices(node: OnnxNode, target: _ResizeTarget) -> Value | None:
     """Return the resize as a matrix for each axis; None where a resize op has it.
 
     Matrices serve antialiased reductions and resizes of a region of the image.
@@ -127,7 +128,7 @@ def _region(node: OnnxNode) -> Array:
 
 
 @dataclass(frozen=True)
-class _Target:
+class _ResizeTarget:
     """The target of a resize, with an entry for each axis.
 
     Attributes:
@@ -139,7 +140,7 @@ class _Target:
     scales: Scales
 
     @classmethod
-    def of(cls, node: OnnxNode) -> _Target:
+    def of(cls, node: OnnxNode) -> _ResizeTarget:
         """Return the target of a node, which has sizes or scales of some axes."""
         x = node.input(0).type
         axes = [axis_of(a, x.rank) for a in node.attrs.get("axes") or range(x.rank)]
@@ -163,7 +164,10 @@ class _Target:
         return cls(shape, divisors)
 
     def changed_axes(self, x: TensorType) -> set[int]:
-        """Return the axes along which the resize is not the identity."""
+        """Return the axes along which the resize is not the identity.
+
+        A scale other than the ratio of the sizes moves the coordinates.
+        """
         changed: set[int] = set()
         for axis, size in enumerate(x.shape):
             if self.sizes[axis] != size or self.scales[axis] not in (0, 1):
@@ -280,7 +284,10 @@ def _nearest_spec(node: OnnxNode, axes: list[Axis]) -> ResizeNearest:
 
 
 def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
-    """Return the bilinear op, in TFLite's mode if it has the same places."""
+    """Return the bilinear op, in TFLite's mode if it has the same places.
+
+    The mode of ONNX is kept where TFLite has no equal.
+    """
     vertical, horizontal = axes
     size = (vertical.out, horizontal.out)
     tflite_mode = _tflite_mode(axes, _has_same_places)
@@ -291,7 +298,10 @@ def _linear_spec(axes: list[Axis]) -> ResizeBilinear:
 
 
 def _cubic_spec(node: OnnxNode, axes: list[Axis]) -> ResizeCubic:
-    """Return the op of cubic convolution."""
+    """Return the op of cubic convolution.
+
+    TFLite has no cubic resize.
+    """
     vertical, horizontal = axes
     return ResizeCubic(
         size=(vertical.out, horizontal.out),
@@ -315,8 +325,10 @@ def _tflite_mode(axes: list[Axis], same: Callable[[Axis, Axis], bool]) -> str | 
 
 
 def _has_same_places(a: Axis, b: Axis) -> bool:
-    """Return whether two modes interpolate at the same places inside the image."""
+    """Return whether two modes interpolate at the same places inside the image.
 
+    Places are in pixels of the input, clipped to its centres.
+    """
     # Places outside see the edge pixel in every mode.
     places_a = np.clip(coordinates(a), 0, a.size - 1)
     places_b = np.clip(coordinates(b), 0, b.size - 1)

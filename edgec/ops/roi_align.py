@@ -35,7 +35,7 @@ MAX_SAMPLES = 1 << 12
 
 @dataclass(frozen=True)
 class RoiAlign(OpDef):
-    """Boxes of images, each resized to `size` bins: the mean of bilinear samples of a bin.
+    """Boxes of images, resized to `size` bins: the mean of bilinear samples of a bin.
 
     Inputs: image [N, H, W, C], boxes [R, 4] (x before y, start before end), int64 image
     number of each box [R]. The output is [R, *size, C].
@@ -44,9 +44,10 @@ class RoiAlign(OpDef):
         size: bins (vertical, horizontal) of a box
         scale: pixels of the image for a unit of the boxes
         ratio: samples of a bin along each axis; 0: as many as the bin has pixels
-        largest: whether a bin is the largest weighted neighbour of its samples, not the mean
-        half_pixel: whether the centres of pixels lie at 0.5; a box may then be smaller than
-            a pixel
+        largest: whether a bin is the largest weighted neighbour of its samples, not the
+            mean
+        half_pixel: whether the centres of pixels lie at 0.5; a box may then be smaller
+            than a pixel
     """
 
     size: tuple[int, int]
@@ -81,7 +82,10 @@ class RoiAlign(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the bins in float32, sample by sample."""
+        """Compute the bins in float32, sample by sample.
+
+        An image number out of range is clamped.
+        """
         images, boxes, index = x
         y = np.zeros(yt[0].shape, _F)
         for number, box in enumerate(boxes):
@@ -212,7 +216,10 @@ class RoiAlign(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield mean and maximum, both pixel centres, and boxes beyond the image."""
+        """Yield mean and maximum, both pixel centres, and boxes beyond the image.
+
+        The last box lies outside of the image.
+        """
         corners = [
             [0, 0, 4, 5],
             [1.5, -2, 9, 3.25],

@@ -50,7 +50,6 @@ class Rounded(OpDef):
 
     def as_tflite(self) -> OpDef:
         """Return the operation itself, whose output may have a prescribed scale."""
-
         # A requantization without a function.
         if self.fn == IDENTITY:
             return Quantize()
@@ -95,11 +94,15 @@ class Rounded(OpDef):
         yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute a look-up in the table, whose first entry is for -128."""
+        # One look-up for each element.
         table = self.table(xt[0], yt[0])
         return [table[x[0].astype(np.int64) + 128]]
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_lut_s8."""
+        """Return ek_lut_s8.
+
+        All such functions share the kernel; the table differs.
+        """
         x = op.inputs[0]
         y = op.output
         table = Table(self.table(x.type, y.type), "lut")

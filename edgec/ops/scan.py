@@ -1,4 +1,4 @@
-"""Running sums and products along an axis, and the largest or smallest elements in order.
+"""Running sums and products along an axis, and the largest or smallest elements.
 
 Semantics: ONNX CumSum, CumProd and TopK; TFLite CUMSUM and TOPK_V2.
 """
@@ -67,7 +67,10 @@ class _Cumulative(OpDef):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute floats in double, rounded for each element; integers wrap."""
+        """Compute floats in double, rounded for each element; integers wrap.
+
+        A reversed run is the run of the flipped elements.
+        """
         data = np.flip(x[0], self.axis) if self.reverse else x[0]
         if self.exclusive:
             data = self._shifted(data)
@@ -83,7 +86,10 @@ class _Cumulative(OpDef):
         return [np.ascontiguousarray(y)]
 
     def _shifted(self, data: Array) -> Array:
-        """Return the data moved one step along the axis, behind a neutral element."""
+        """Return the data moved one step along the axis, behind a neutral element.
+
+        The last element falls off.
+        """
         size = data.shape[self.axis]
 
         # An empty axis has no first element.
@@ -100,7 +106,10 @@ class _Cumulative(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read the node, whose axis is a constant input."""
+        """Read the node, whose axis is a constant input.
+
+        Its attributes are 0 by default: forwards, with the element itself.
+        """
         x = node.input(0)
         axis = node.const(1)
         assert axis is not None
@@ -113,7 +122,10 @@ class _Cumulative(OpDef):
         return node.build.add(spec, [x], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_<kind>_<type> over [outer, n, inner]."""
+        """Return ek_<kind>_<type> over [outer, n, inner].
+
+        Each of outer * inner places is a run of `n` elements.
+        """
         x = op.inputs[0].type
         spec = Struct(
             "ek_scan_t",
@@ -151,7 +163,10 @@ class CumSum(_Cumulative):
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
-        """Read CUMSUM, whose axis is a constant input."""
+        """Read CUMSUM, whose axis is a constant input.
+
+        Both flags are options.
+        """
         x = op.input(0)
         axis = int(op.const(1).reshape(-1)[0])
         spec = cls(
@@ -273,7 +288,10 @@ class TopK(OpDef):
         op.build.write(Cast(indices.type.dtype), [wide], [indices])
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_topk_<type> over [outer, n, inner]."""
+        """Return ek_topk_<type> over [outer, n, inner].
+
+        The kernel returns the values and their indices.
+        """
         x = op.inputs[0].type
         spec = Struct(
             "ek_topk_t",

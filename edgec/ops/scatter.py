@@ -93,8 +93,10 @@ def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
 
 
 def _coordinates(index: Array, shape: Sequence[int], axis: int) -> tuple[Array, ...]:
-    """Return for each index the coordinates of its element, as numpy indexes by them."""
+    """Return for each index the coordinates of its element, as numpy indexes by them.
 
+    Along the axis it is the index, along the others the element's own place.
+    """
     # Along the other axes an element stays at its own place.
     grid = np.indices(index.shape)
     grid[axis] = _clamped(index, shape[axis])
@@ -177,7 +179,10 @@ class GatherElements(OpDef):
         return b.add(Reshape(index.type.shape), [picked], name)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_gather_elements_<index type>."""
+        """Return ek_gather_elements_<index type>.
+
+        Elements are copied by their width in bytes.
+        """
         x, index = op.inputs
         elements = _elements_struct(x.type, index.type, self.axis)
         kernel = f"ek_gather_elements_{suffix(index.type)}"
@@ -218,7 +223,10 @@ class _Scatter(OpDef):
     plain_int8: ClassVar[bool] = True
 
     def _check(self, *x: TensorType) -> None:
-        """Raise ValueError for types of the inputs or a reduction without a kernel."""
+        """Raise ValueError for types of the inputs or a reduction without a kernel.
+
+        Updates have the element type of x.
+        """
         data, index, update = x
         is_known = self.reduction in ("none", *_REDUCTIONS)
         if index.dtype != "int64" or data.dtype != update.dtype or not is_known:
@@ -245,7 +253,10 @@ class _Scatter(OpDef):
 
     @staticmethod
     def _index(b: Builder, index: Value) -> Value:
-        """Return the indices as int64."""
+        """Return the indices as int64.
+
+        The kernels have int64 indices alone.
+        """
         if index.type.dtype == "int64":
             return index
         return b.add(Cast("int64"), [index], index.name)
@@ -303,6 +314,8 @@ class ScatterElements(_Scatter):
     def from_onnx(cls, node: OnnxNode) -> Value:
         """Read ScatterElements, and Scatter, its name before opset 11."""
         x = node.input(0)
+
+        # A negative axis counts from the back.
         axis = axis_of(node.attrs.get("axis", 0), x.type.rank)
         spec = cls(node.attrs.get("reduction", "none"), axis)
         index = cls._index(node.build, node.input(1))
@@ -310,7 +323,10 @@ class ScatterElements(_Scatter):
         return node.build.add(spec, [x, index, node.input(2)], node.name)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_scatter_elements_<reduction>_<type>."""
+        """Return ek_scatter_elements_<reduction>_<type>.
+
+        The kernel copies x to the output first.
+        """
         x = op.inputs[0].type
         elements = _elements_struct(x, op.inputs[1].type, self.axis)
         kernel = f"ek_scatter_elements_{self.reduction}_{plain_suffix(x)}"
@@ -323,6 +339,7 @@ class ScatterElements(_Scatter):
         Without a reduction indices are distinct: ONNX leaves open which of two updates
         remains.
         """
+        # The last index counts from the back.
         repeated = np.array([[0, 2, 0], [1, 1, -1]], np.int64)
         distinct = np.array([[0, 2, 1], [1, 0, -1]])
         for reduction, dtype in cls.types():
@@ -337,7 +354,7 @@ class ScatterElements(_Scatter):
 
 @dataclass(frozen=True)
 class ScatterNd(_Scatter):
-    """y[index[i..., 0], …, index[i..., k - 1], :] = update[i..., :], or combined with it."""
+    """y[index[i..., 0], …, index[i..., k - 1], :] = update[i..., :], or combined."""
 
     kind = "scatter_nd"
     onnx = ("ScatterND",)
@@ -368,7 +385,10 @@ class ScatterNd(_Scatter):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute numpy's indexed assignment, in the order of the updates."""
+        """Compute numpy's indexed assignment, in the order of the updates.
+
+        Each coordinate is clamped to its own dimension.
+        """
         data, index, update = x
         coordinates: list[Array] = []
         for axis in range(index.shape[-1]):
@@ -378,10 +398,17 @@ class ScatterNd(_Scatter):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read ScatterND."""
+        """Read ScatterND.
+
+        Its attribute is the reduction, "none" by default.
+        """
+        data = node.input(0)
+        update = node.input(2)
         spec = cls(node.attrs.get("reduction", "none"))
+
+        # ONNX has int64 indices, other readers may not.
         index = cls._index(node.build, node.input(1))
-        return node.build.add(spec, [node.input(0), index, node.input(2)], node.name)
+        return node.build.add(spec, [data, index, update], node.name)
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:

@@ -33,7 +33,7 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 
 MAX_GATHER_RANK = 6
 """Dimensions of the struct ek_gather_t."""
@@ -41,8 +41,9 @@ MAX_GATHER_RANK = 6
 _TRANSPOSE_LIMITS = (82_944, 102_400)
 _RESHAPE_LIMITS = (110_000, 230_400)
 _HEAD_RESHAPE_LIMITS = (408_000, 1_632_000)
-"""(mapped, refused): elements of the largest int8 TRANSPOSE or RESHAPE mapped by the
-Edge TPU compiler v16 (rounded up a little), and of the smallest one refused.
+"""(mapped, refused) of TRANSPOSE, of RESHAPE and of a RESHAPE of a head: elements of
+the largest int8 TRANSPOSE or RESHAPE mapped by the Edge TPU compiler v16 (rounded up a
+little), and of the smallest one refused.
 
 Its log of a YOLOv8n of 192 pixels has all operators mapped, among them the TRANSPOSE
 of a head of [1,24,24,144], and at 640 pixels refuses those of 102400 elements and more.
@@ -136,7 +137,10 @@ class Reshape(OpDef):
         op.build.write(cls(shape), [x], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return RESHAPE with its shape both as an option and as a constant input."""
+        """Return RESHAPE with its shape both as an option and as a constant input.
+
+        SQUEEZE and EXPAND_DIMS are written as this too.
+        """
         options = ("ReshapeOptions", {"newShape": list(self.shape)})
         shape = np.array(self.shape, np.int32)
         return TfliteCode("RESHAPE", options, 1, (op.inputs[0], shape))
@@ -152,6 +156,7 @@ class Reshape(OpDef):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Yield a float and an int8 tensor."""
+        # Both have as many elements as the target shape.
         real = Arg(TensorType((1, 3, 4)))
         quantized = Arg(TensorType((1, 2, 2, 3), "int8", Quant.per_tensor(0.5, 1)))
         yield Sample(cls((2, 6)), (real,))
@@ -175,9 +180,9 @@ class Reshape(OpDef):
 
         is_head = len(before) == len(after) == 3 and after[0] == before[0] * before[1]
         limits = _HEAD_RESHAPE_LIMITS if is_head else _RESHAPE_LIMITS
-        seen = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
+        evidence = f"{list(x.shape)} to {list(self.shape)} moves {x.size} elements"
 
-        return within(x.size, *limits, seen)
+        return size_evidence(x.size, *limits, evidence)
 
 
 def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -200,7 +205,10 @@ def _onnx_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _flattened_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the matrix shape of Flatten: the sizes before and from `axis` multiplied."""
+    """Return the matrix shape of Flatten: the sizes before and from `axis` multiplied.
+
+    The attribute counts from the back when it is negative, and is 1 by default.
+    """
     rank = len(shape)
     axis = node.attrs.get("axis", 1)
     # The axis may also be the rank, which gives one column.
@@ -214,7 +222,10 @@ def _squeezed_shape(
     shape: tuple[int, ...],
     axes: Sequence[int] | None,
 ) -> tuple[int, ...]:
-    """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None."""
+    """Return `shape` without `axes`, or without all sizes of 1 when `axes` is None.
+
+    Negative axes count from the back.
+    """
     if axes is None:
         return tuple(size for size in shape if size != 1)
 
@@ -224,9 +235,11 @@ def _squeezed_shape(
 
 
 def _unsqueezed_shape(shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
-    """Return `shape` with a 1 inserted at each of `axes`, which count in the output."""
+    """Return `shape` with a 1 inserted at each of `axes`."""
+    # Axes count in the output, which has more of them.
     rank = len(shape) + len(axes)
     inserted = {axis_of(axis, rank) for axis in axes}
+
     sizes = iter(shape)
     return tuple(1 if i in inserted else next(sizes) for i in range(rank))
 
@@ -263,10 +276,15 @@ def _reshaped_shape(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _with_computed_size(sizes: Sequence[int], total: int) -> tuple[int, ...]:
-    """Return `sizes` with -1 replaced so that the product is `total` elements."""
+    """Return `sizes` with -1 replaced so that the product is `total` elements.
+
+    The size is 0 where the other sizes have no element.
+    """
+    # At most one size is -1.
     known = prod(size for size in sizes if size != -1)
-    missing = total // known if known else 0
-    return tuple(missing if size == -1 else size for size in sizes)
+    computed = total // known if known else 0
+
+    return tuple(computed if size == -1 else size for size in sizes)
 
 
 @dataclass(frozen=True)
@@ -305,7 +323,10 @@ class Transpose(OpDef):
         return (TensorType(shape, x[0].dtype, quant),)
 
     def _gather_dims(self, x: TensorType) -> tuple[list[int], list[int]]:
-        """Return the dimensions and element strides of `x` in the order of `perm`."""
+        """Return the dimensions and element strides of `x` in the order of `perm`.
+
+        A gather over them writes the output densely.
+        """
         strides = element_strides(x.shape)
         permuted_dims = [x.shape[axis] for axis in self.perm]
         permuted_strides = [strides[axis] for axis in self.perm]
@@ -322,7 +343,10 @@ class Transpose(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Transpose; without `perm` the dimensions are reversed."""
+        """Read Transpose; without `perm` the dimensions are reversed.
+
+        The attribute has the input axis of each output axis, as numpy.transpose.
+        """
         x = node.input(0)
 
         # numpy.transpose reverses the dimensions as well when it gets no permutation.
@@ -337,7 +361,10 @@ class Transpose(OpDef):
         op.build.write(cls(perm), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode:
-        """Return TRANSPOSE; version 2 introduced int8."""
+        """Return TRANSPOSE; version 2 introduced int8.
+
+        The permutation is a constant input.
+        """
         x = op.inputs[0]
         version = 2 if x.type.dtype == "int8" else 1
         perm = np.array(self.perm, np.int32)
@@ -350,7 +377,7 @@ class Transpose(OpDef):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Yield image layouts, a matrix, five dimensions, and images of several tiles."""
+        """Yield image layouts, a matrix, five dimensions, and images of many tiles."""
         quant = Quant.per_tensor(0.5, 1)
         yield Sample(cls((0, 3, 1, 2)), (Arg(TensorType((1, 4, 5, 3))),))
 
@@ -379,8 +406,8 @@ class Transpose(OpDef):
     def _transpose_size(self, op: Op) -> str | None:
         """TRANSPOSE: at most 82944 elements; refused from 102400 on."""
         x = op.inputs[0].type
-        seen = f"input {list(x.shape)} has {x.size} elements"
-        return within(x.size, *_TRANSPOSE_LIMITS, seen)
+        evidence = f"input {list(x.shape)} has {x.size} elements"
+        return size_evidence(x.size, *_TRANSPOSE_LIMITS, evidence)
 
 
 def element_strides(shape: Sequence[int]) -> list[int]:
@@ -444,8 +471,10 @@ def reshape_to(b: Builder, x: Value, out: Value) -> None:
 
 
 def transpose(b: Builder, x: Value, perm: tuple[int, ...]) -> Value:
-    """Return `x` transposed; a constant is transposed here, without an op."""
+    """Return `x` transposed; a constant is transposed here, without an op.
 
+    Per-channel scales move with their axis.
+    """
     # Weights are transposed while the model is read, so that no op is left of it.
     if x.const is not None:
         quant = x.type.quant and x.type.quant.permuted(perm)

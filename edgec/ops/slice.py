@@ -31,17 +31,17 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 from edgec.ops.shape import Reshape, element_strides, gather, reshape_to
 
 Range = tuple[int, int, int]
-"""(first element, number of elements, step) along one axis; the step may be negative."""
+"""(first element, number of elements, step) along an axis; the step may be negative."""
 
 TFLITE_MAX_RANK = 5
 """Dimensions of TFLite's STRIDED_SLICE kernel."""
 _ONE_ROW_REFUSED = 1_209_600
-"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any size
-seen.
+"""Elements of the input of a refused slice, [1,144,8400]; slices of images map at any
+size seen.
 """
 
 
@@ -112,8 +112,10 @@ class Slice(OpDef):
         return [np.ascontiguousarray(x[0][self.index()])]
 
     def permute(self, perm: tuple[int, ...], op: Op) -> OpDef:
-        """Return the same ranges on the permuted axes."""
+        """Return the same ranges on the permuted axes.
 
+        Begin, shape and step of an axis move together.
+        """
         # Every axis is cut on its own.
         return Slice(
             begin=tuple(self.begin[axis] for axis in perm),
@@ -123,7 +125,7 @@ class Slice(OpDef):
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
-        """Read Slice, whose bounds are attributes before opset 10, inputs from there on."""
+        """Read Slice; its bounds are attributes before opset 10, then inputs."""
         x = node.input(0)
         if node.opset < 10:
             starts = node.attrs["starts"]
@@ -168,6 +170,8 @@ class Slice(OpDef):
                 ranges[axis] = (begin, size - begin if count < 0 else count, 1)
         else:
             begin, end, strides = (op.const(i).reshape(-1).tolist() for i in (1, 2, 3))
+
+            # An entry of begin, end and strides belongs to one axis.
             bounds = list(zip(begin, end, strides, strict=True))
             ranges = _StridedSlice(op.options, shape, bounds).ranges()
 
@@ -208,7 +212,10 @@ class Slice(OpDef):
         return TfliteCode("STRIDED_SLICE", options, version, inputs)
 
     def c(self, op: Op) -> KernelCall:
-        """Return a strided gather from the first element on."""
+        """Return a strided gather from the first element on.
+
+        The strides are those of the input, times the steps.
+        """
         strides = element_strides(op.inputs[0].type.shape)
         offset = 0
         steps: list[int] = []
@@ -261,9 +268,9 @@ class Slice(OpDef):
         if not one_row(x):
             return None
 
-        seen = f"input {list(x.shape)} has {x.size} elements"
+        evidence = f"input {list(x.shape)} has {x.size} elements"
 
-        return within(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, seen)
+        return size_evidence(x.size, ONE_ROW_MAPPED, _ONE_ROW_REFUSED, evidence)
 
 
 @dataclass(frozen=True)
@@ -333,7 +340,8 @@ class Split(OpDef):
 
 
 def slice_axes(x: TensorType, ranges: Mapping[int, Range]) -> Slice:
-    """Return the slice that takes the given ranges of some axes, and all of the others."""
+    """Return the slice of given ranges of some axes, and of all of the others."""
+    # An axis without a range is taken whole.
     begin: list[int] = []
     shape: list[int] = []
     step: list[int] = []
@@ -376,7 +384,10 @@ def clamp_range(size: int, start: int, end: int, step: int) -> Range:
 
 
 def write_slice(b: Builder, x: Value, spec: Slice, out: Value) -> None:
-    """Write a slice into a value of the file, which may lack axes of size 1."""
+    """Write a slice into a value of the file, which may lack axes of size 1.
+
+    Such an output is a reshape of the slice.
+    """
     if spec.shape == out.type.shape:
         b.write(spec, [x], [out])
         return

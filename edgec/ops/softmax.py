@@ -35,7 +35,7 @@ from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.shape import Reshape, transpose
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
@@ -202,7 +202,10 @@ class Softmax(_Softmax):
         return TfliteCode("SOFTMAX", ("SoftmaxOptions", {"beta": self.beta}), version)
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_softmax_<type>; the int8 exponentials are a table."""
+        """Return ek_softmax_<type>; the int8 exponentials are a table.
+
+        Operands: x, output, rows, their length, and beta or the table.
+        """
         x = op.inputs[0]
         y = op.output
         row = x.type.shape[-1]
@@ -233,7 +236,7 @@ class Softmax(_Softmax):
     def _row_length(self, op: Op) -> str | None:
         """SOFTMAX: rows of at most 16384 elements."""
         row = op.inputs[0].type.shape[-1]
-        return within(row, ROW_MAPPED, None, f"rows of {row} elements")
+        return size_evidence(row, ROW_MAPPED, None, f"rows of {row} elements")
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,10 @@ class LogSoftmax(_Softmax):
         xt: Sequence[TensorType],
         yt: Sequence[TensorType],
     ) -> list[Array]:
-        """Compute the function shifted by the maximum, which keeps exp from overflow."""
+        """Compute the function shifted by the maximum, which keeps exp from overflow.
+
+        The largest exponent is then 0.
+        """
         shifted = x[0] - x[0].max(-1, keepdims=True)
         total = np.exp(shifted).sum(-1, keepdims=True)
 
@@ -268,7 +274,10 @@ class LogSoftmax(_Softmax):
         return TfliteCode("LOG_SOFTMAX", ("LogSoftmaxOptions", {}))
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_log_softmax_f32."""
+        """Return ek_log_softmax_f32.
+
+        Operands: x, output, rows and their length.
+        """
         x = op.inputs[0]
         y = op.output
         row = x.type.shape[-1]

@@ -43,7 +43,7 @@ from edgec.ops.slice import slice_axes, write_slice
 
 @dataclass(frozen=True)
 class _Blocks(OpDef):
-    """A reshape to rank 6, a transpose and a reshape of an NHWC image, done as one gather.
+    """A reshape to rank 6, a transpose and a reshape of an NHWC image, as one gather.
 
     Attributes:
         block: height and width of a block, in pixels
@@ -54,7 +54,7 @@ class _Blocks(OpDef):
     quant: ClassVar[QuantRule] = QuantRule.SAME
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the input's shape with its blocks as dimensions of their own (rank 6)."""
+        """Return the input's shape with its blocks as dimensions (rank 6)."""
         raise NotImplementedError
 
     def order(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class _Blocks(OpDef):
         raise NotImplementedError
 
     def result(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the output's shape; raises ValueError when the image does not divide."""
+        """Return the output's shape; raises ValueError if the image does not divide."""
         raise NotImplementedError
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -82,7 +82,6 @@ class _Blocks(OpDef):
         yt: Sequence[TensorType],
     ) -> list[Array]:
         """Compute the reshape, the transpose and the reshape."""
-
         # The blocks become axes, move, and are joined with their neighbours.
         split = x[0].reshape(self.split(x[0].shape))
         blocks = np.ascontiguousarray(split.transpose(self.order()))
@@ -90,7 +89,10 @@ class _Blocks(OpDef):
         return [blocks.reshape(yt[0].shape)]
 
     def c(self, op: Op) -> KernelCall:
-        """Return a strided gather."""
+        """Return a strided gather.
+
+        Its dimensions are those of `split` in the order of the output.
+        """
         dims = self.split(op.inputs[0].type.shape)
         strides = element_strides(dims)
         ordered_dims = [dims[axis] for axis in self.order()]
@@ -105,7 +107,10 @@ class _Blocks(OpDef):
         op.build.write(spec, [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Return the operator; version 2 introduced int8."""
+        """Return the operator; version 2 introduced int8.
+
+        The options table has the operator's name.
+        """
         version = 2 if op.inputs[0].type.dtype == "int8" else 1
 
         # "depth_to_space" has the table DepthToSpaceOptions.
@@ -119,7 +124,10 @@ class _Blocks(OpDef):
         specs: Sequence[_Blocks],
         shape: tuple[int, ...],
     ) -> Iterator[Sample]:
-        """Yield a float and an int8 image for each of `specs`."""
+        """Yield a float and an int8 image for each of `specs`.
+
+        shape: of the image [N, H, W, C]. Labels are made of the attributes.
+        """
         quant = Quant.per_tensor(0.1, 3)
         types = (TensorType(shape), TensorType(shape, "int8", quant))
         for spec in specs:
@@ -130,8 +138,10 @@ class _Blocks(OpDef):
 
     @classmethod
     def _from_nchw(cls, node: OnnxNode, spec: OpDef) -> Value:
-        """Apply `spec`, which works on NHWC images, to the node's NCHW input."""
+        """Apply `spec`, which works on NHWC images, to the node's NCHW input.
 
+        The output is NCHW again.
+        """
         # ONNX images are NCHW, the kernels' NHWC.
         image = to_nhwc(node.build, node.input(0))
         y = node.build.add(spec, [image], node.name)
@@ -143,8 +153,8 @@ class DepthToSpace(_Blocks):
     """Channels moved to blocks of pixels: [N, H, W, b² C] to [N, b H, b W, C].
 
     Attributes:
-        mode: ONNX's order of the input channels: DCR is [block, block, C] (also TFLite's),
-            CRD is [C, block, block]
+        mode: ONNX's order of the input channels: DCR is [block, block, C] (also
+            TFLite's), CRD is [C, block, block]
     """
 
     mode: str = "DCR"
@@ -205,8 +215,8 @@ class SpaceToDepth(_Blocks):
     """Blocks of pixels moved to channels: [N, b H, b W, C] to [N, H, W, b² C].
 
     Attributes:
-        mode: ONNX's order of the output channels: DCR is [block, block, C] (also TFLite's),
-            CRD is [C, block, block]
+        mode: ONNX's order of the output channels: DCR is [block, block, C] (also
+            TFLite's), CRD is [C, block, block]
     """
 
     mode: str = "DCR"
@@ -219,7 +229,6 @@ class SpaceToDepth(_Blocks):
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return [N, H', block, W', block, C]."""
-
         # Rows and columns of a block are axes of their own.
         n, h, w, c = shape
         b = self.block

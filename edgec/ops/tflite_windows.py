@@ -1,4 +1,4 @@
-"""TFLite's convolution of volumes and MediaPipe's pools with indices, read as other ops.
+"""TFLite's convolution of volumes and MediaPipe's pools with indices, as other ops.
 
 Semantics: TFLite CONV_3D; MediaPipe's custom ops MaxPoolingWithArgmax2D and
 MaxUnpooling2D (mediapipe/util/tflite/operations).
@@ -78,7 +78,7 @@ class Conv3D(Composed):
 
 @dataclass(frozen=True)
 class _CustomPoolOptions:
-    """The options of MediaPipe's custom pools: the bytes of the C struct TfLitePoolParams.
+    """The options of MediaPipe's custom pools: the C struct TfLitePoolParams.
 
     Attributes:
         same: whether the padding is SAME (1), not VALID (2)
@@ -111,7 +111,10 @@ class _CustomPoolOptions:
         return cls(padding == 1, (stride_y, stride_x), (height, width))
 
     def pads(self, size: Pair) -> tuple[Pair, Pair]:
-        """Return the (before, after) pads of each dimension of an image."""
+        """Return the (before, after) pads of each dimension of an image.
+
+        size: (height, width) of the image.
+        """
         if not self.same:
             return (0, 0), (0, 0)
 
@@ -125,7 +128,8 @@ class _CustomPoolOptions:
 class MaxPoolingWithArgmax2D(Composed):
     """The largest element of each window, and its number in the window.
 
-    The number is a float32, the element's row-major place plus 0.1, as MediaPipe has it.
+    The number is a float32, the element's row-major place plus 0.1, as MediaPipe has
+    it.
     """
 
     kind = "max_pooling_with_argmax_2d"
@@ -238,10 +242,12 @@ class MaxUnpooling2D(Composed):
         """Return for each input element the flat place of its window's first pixel."""
         _, height, width, channels = out.shape
         batch, row, column, channel = np.indices(x.shape)
+
+        # Images lie one after the other, rows in them, pixels in these.
         first_row = batch * height + row * stride[0]
         first_pixel = first_row * width + column * stride[1]
-
-        return np.asarray(first_pixel * channels + channel)
+        first_element = first_pixel * channels + channel
+        return np.asarray(first_element)
 
     @staticmethod
     def _within(

@@ -43,14 +43,14 @@ from edgec.ops.common import (
 from edgec.ops.conv import Conv2D
 from edgec.ops.conv_base import ConvCase, conv_samples
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
-from edgec.ops.limits import within
+from edgec.ops.limits import size_evidence
 from edgec.ops.ranks import transposed_conv
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
-"""MediaPipe's operator, always with a bias. Its options are a C struct of int32: padding
-(1 SAME, 2 VALID), horizontal stride, vertical stride.
+"""MediaPipe's operator, always with a bias. Its options are a C struct of int32:
+padding (1 SAME, 2 VALID), horizontal stride, vertical stride.
 """
 
 MAX_MAPPED_ELEMENTS = 524_288
@@ -133,7 +133,10 @@ class TransposeConv2D(OpDef):
         return height, width
 
     def macs(self, op: Op) -> int:
-        """Return one multiplication for each weight and input pixel."""
+        """Return one multiplication for each weight and input pixel.
+
+        Pixels of the output that the pads cut off are counted too.
+        """
         n, height, width, _ = op.inputs[0].type.shape
         weights = op.inputs[1].type
         return n * height * width * weights.size
@@ -154,6 +157,8 @@ class TransposeConv2D(OpDef):
 
         # The pads are cut off at the end.
         full = np.zeros((n, rows, columns, out_channels), x.dtype)
+
+        # Each element of the window adds to every stride-th pixel.
         for i in range(kernel_height):
             row_places = slice(i, i + height * stride_y, stride_y)
             for j in range(kernel_width):
@@ -309,7 +314,7 @@ class TransposeConv2D(OpDef):
         return TfliteCode("TRANSPOSE_CONV", options, version, inputs)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
-        """Return whether the scales' product rounds as only the uint8 kernel rounds it."""
+        """Return whether the scales' product rounds as in the uint8 kernel alone."""
         return self.uint8
 
     def c(self, op: Op) -> KernelCall:
@@ -401,9 +406,9 @@ class TransposeConv2D(OpDef):
         if _height_width(op.inputs[1]) == (2, 2):
             return Uncertain("window 2x2")
 
-        seen = f"output {list(y.shape)} has {y.size} elements"
+        evidence = f"output {list(y.shape)} has {y.size} elements"
 
-        return within(y.size, MAX_MAPPED_ELEMENTS, None, seen)
+        return size_evidence(y.size, MAX_MAPPED_ELEMENTS, None, evidence)
 
     @edgetpu_rule(
         fix="quantize the float model with edgec: bias and activation become "
@@ -440,7 +445,8 @@ def _tflite_pads(
     size = _height_width(x)
     kernel = _height_width(weights)
     out_size = _height_width(out)
-    top, left = 0, 0
+    top = 0
+    left = 0
     if is_same:
         top, _, left, _ = same_pads(out_size, kernel, stride, (1, 1))
 

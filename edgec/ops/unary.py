@@ -35,7 +35,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
 from edgec.ops.common import INTEGERS, plain_suffix
-from edgec.ops.limits import ONE_ROW_MAPPED, one_row, within
+from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 
 LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
 """Output scale of LOGISTIC in TFLite's quantization specification."""
@@ -55,13 +55,13 @@ class Unary(OpDef):
     options: ClassVar[str] = ""
     """Name of TFLite's options table; empty when the operator has none."""
     versions: ClassVar[tuple[int, int | None]] = (1, None)
-    """TFLite operator versions for float32 and int8; None: TFLite has no such kernel."""
+    """TFLite operator versions for float32 and int8; None: there is no such kernel."""
     domain: ClassVar[tuple[float, float]] = (-4.0, 4.0)
     """Range of the inputs of the samples."""
     prescribed: ClassVar[Quant | None] = None
     """The output scale, for a function whose scale TFLite prescribes."""
     integers: ClassVar[bool] = False
-    """Whether there are kernels for plain integers too, which wrap as two's complement does."""
+    """Whether there are kernels for plain integers too, which wrap."""
     plain_int8: ClassVar[bool] = True
     quant: ClassVar[QuantRule] = QuantRule.FREE
     elementwise: ClassVar[bool] = True
@@ -81,8 +81,10 @@ class Unary(OpDef):
         return self.prescribed
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
-        """Return the type of the input, in int8 with the prescribed scale if there is one."""
+        """Return the type of the input, in int8 with the prescribed scale, if any.
 
+        int8 outputs without a prescribed scale get theirs later.
+        """
         # A prescribed scale holds for int8 alone.
         quant = self.prescribed if x[0].dtype == "int8" else None
         return (TensorType(x[0].shape, x[0].dtype, quant),)
@@ -116,7 +118,10 @@ class Unary(OpDef):
         op.build.write(cls(), [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
-        """Return the builtin operator; None when TFLite has none for this type."""
+        """Return the builtin operator; None when TFLite has none for this type.
+
+        A quantized tensor takes the version of int8.
+        """
         x = op.inputs[0].type
 
         # Versions are those of float32 and of int8.
@@ -176,6 +181,7 @@ class Unary(OpDef):
                 integers = Arg(TensorType((3, 4, 5), dtype))
                 yield Sample(spec, (integers,), label=f"{i}_{dtype}")
 
+            # A table has 256 entries: all are tried.
             for n, (scale, zero_point) in enumerate(cls._input_scales()):
                 quant = Quant.per_tensor(scale, zero_point)
                 x = Arg(TensorType((1, 16, 16, 8), "int8", quant))
@@ -184,7 +190,10 @@ class Unary(OpDef):
 
     @classmethod
     def _input_scales(cls) -> Iterator[tuple[float, int]]:
-        """Yield (scale, zero point) with which int8 covers the domain, and 2.5 times it."""
+        """Yield (scale, zero point) for int8 to cover the domain, and 2.5 times it.
+
+        The second makes inputs outside of the domain.
+        """
         low, high = cls.domain
         for steps in (255, 100):
             scale = (high - low) / steps
@@ -192,7 +201,10 @@ class Unary(OpDef):
             yield scale, zero_point
 
     def _output_quant(self, x_scale: float) -> Quant:
-        """Return a scale for which int8 just does not hold all outputs of the domain."""
+        """Return a scale for which int8 just does not hold all outputs of the domain.
+
+        A zero point at one end serves outputs of one sign.
+        """
         low, high = self.domain
 
         # Zero is left out, where some functions have no value.
@@ -299,9 +311,9 @@ def _logistic_length(self: OpDef, op: Op) -> str | None:
     if not one_row(x):
         return None
 
-    seen = f"input {list(x.shape)} has {x.size} elements"
+    evidence = f"input {list(x.shape)} has {x.size} elements"
 
-    return within(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, seen)
+    return size_evidence(x.size, ONE_ROW_MAPPED, LOGISTIC_REFUSED, evidence)
 
 
 @edgetpu_rule(fix=None)

@@ -33,15 +33,20 @@ class _ReadAsOthers(OpDef):
 
 
 def norm(b: Builder, total: Value, p: float, name: str) -> Value:
-    """Return total^(1 / p)."""
+    """Return total^(1 / p).
 
+    Of p = 2 it is the Euclidean norm.
+    """
     # The root is a power.
     exponent = b.const(np.array(1 / p, np.float32), "p")
     return b.add(Pow(), [total, exponent], name)
 
 
 def powers(b: Builder, x: Value, p: float, name: str) -> Value:
-    """Return |x|^p."""
+    """Return |x|^p.
+
+    An exponent of 1 needs no power.
+    """
     magnitude = b.add(Abs(), [x], name)
     if p == 1:
         return magnitude
@@ -124,16 +129,22 @@ class MaxUnpool(_ReadAsOthers):
 
 
 def _unpooled_size(node: OnnxNode, size: list[int]) -> list[int]:
-    """Return the spatial size of MaxUnpool's output: (d - 1) stride - pads + kernel."""
+    """Return the spatial size of MaxUnpool's output: (d - 1) stride - pads + kernel.
+
+    size: of the pooled image.
+    """
     rank = len(size)
     kernel = node.attrs["kernel_shape"]
     stride = node.attrs.get("strides") or [1] * rank
     pads = node.attrs.get("pads") or [0] * (2 * rank)
 
+    # The size whose pooling gives this one.
     unpooled: list[int] = []
     for axis in range(rank):
-        extent = (size[axis] - 1) * stride[axis] + kernel[axis]
-        unpooled.append(extent - pads[axis] - pads[rank + axis])
+        full = (size[axis] - 1) * stride[axis] + kernel[axis]
+        before = pads[axis]
+        after = pads[rank + axis]
+        unpooled.append(full - before - after)
 
     return unpooled
 

@@ -62,8 +62,8 @@ def out_size(
 def same_pads(size: Pair, kernel: Pair, stride: Pair, dilation: Pair) -> Pads:
     """Return the pads of TFLite's SAME padding.
 
-    They give ceil(size / stride) windows along each axis; of an odd total, the odd pixel
-    is after the image.
+    They give ceil(size / stride) windows along each axis; of an odd total, the odd
+    pixel is after the image.
     """
     pads: list[int] = []
     for axis in (0, 1):
@@ -82,7 +82,7 @@ def tflite_pads(
     kernel: Pair,
     dilation: Pair = (1, 1),
 ) -> Pads:
-    """Return the pads of a TFLite operator, whose `padding` is 0 (SAME) or 1 (VALID)."""
+    """Return the pads of a TFLite operator with `padding` 0 (SAME) or 1 (VALID)."""
     if options.padding != 0:
         return (0, 0, 0, 0)
 
@@ -114,6 +114,7 @@ def kernel_of(node: OnnxNode, w: TensorType) -> Pair:
 
     Raises ValueError when the attribute `kernel_shape` says another one.
     """
+    # ONNX weights are [O, C / groups, KH, KW].
     kernel = (w.shape[2], w.shape[3])
     declared = node.attrs.get("kernel_shape", kernel)
     if tuple(declared) != kernel:
@@ -133,7 +134,6 @@ def onnx_pads(
 
     `pads` lists all starts before all ends, and has no effect beside auto_pad.
     """
-
     # auto_pad takes precedence over `pads`.
     auto_pad = node.attrs.get("auto_pad", "NOTSET")
     node.attrs.ignore("pads")
@@ -153,7 +153,10 @@ def onnx_pads(
 
 
 def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
-    """Return an NHWC image with a border of `value`."""
+    """Return an NHWC image with a border of `value`.
+
+    An image without pads is returned as it is.
+    """
     top, bottom, left, right = pads
     if not any(pads):
         return x
@@ -165,7 +168,6 @@ def pad_image(x: Array, pads: Pads, value: float | int) -> Array:
 
 def patches(x: Array, kernel: Pair, stride: Pair, dilation: Pair = (1, 1)) -> Array:
     """Return a view [N, OH, OW, C, KH, KW] of all windows of a padded NHWC image."""
-
     # A dilated window is a dense one of which only some elements are read.
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     dense = np.lib.stride_tricks.sliding_window_view(x, span, (1, 2))

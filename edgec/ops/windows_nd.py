@@ -3,8 +3,8 @@
 The kernels take two-dimensional windows of images with constant weights. Every other
 convolution or pool (dilated pools, pools with indices, p-norms, computed weights) is
 read as a sum, maximum or product over the window's elements: element k of all windows
-at once is one strided slice of the padded tensor. `ranks` reads windows of one and three
-dimensions as two-dimensional ones.
+at once is one strided slice of the padded tensor. `ranks` reads windows of one and
+three dimensions as two-dimensional ones.
 
 Semantics: ONNX Conv, MaxPool, AveragePool, LpPool and Col2Im.
 """
@@ -130,7 +130,10 @@ class SlidingWindow:
         return tuple(slices)
 
     def padded(self, b: Builder, x: Value, value: float, name: str) -> Value:
-        """Return `x` [N, C, …] padded with `value`; `x` itself when there are no pads."""
+        """Return `x` [N, C, …] padded with `value`; `x` itself when there are no pads.
+
+        value: of the border, in the unit of the elements.
+        """
         if not any(map(any, self.pads)):
             return x
 
@@ -139,7 +142,10 @@ class SlidingWindow:
         return b.add(spec, [x], name)
 
     def tap(self, b: Builder, padded: Value, at: Sequence[int], name: str) -> Value:
-        """Return element `at` of all windows as a tensor [N, C, *out]."""
+        """Return element `at` of all windows as a tensor [N, C, *out].
+
+        padded: the image with its border. at: coordinates in the window.
+        """
         places = [i * d for i, d in zip(at, self.dilation, strict=True)]
         spec = Slice(
             begin=(0, 0, *places),
@@ -192,8 +198,8 @@ class _WindowAxis:
 def conv_by_taps(node: OnnxNode) -> Value:
     """Read a convolution whose weights are computed, as a matrix product.
 
-    im2col: the windows are the columns of a matrix [C/groups * window, positions], which
-    the weights [O/groups, C/groups * window] of each group multiply.
+    im2col: the windows are the columns of a matrix [C/groups * window, positions],
+    which the weights [O/groups, C/groups * window] of each group multiply.
     """
     b = node.build
     x = node.input(0)
@@ -256,7 +262,10 @@ def product_with_taps(
 
 
 def add_bias(b: Builder, y: Value, bias: Value | None, name: str) -> Value:
-    """Return `y` [N, O, …] plus `bias` [O]; `y` itself without a bias."""
+    """Return `y` [N, O, …] plus `bias` [O]; `y` itself without a bias.
+
+    The bias is broadcast over the spatial axes.
+    """
     if bias is None:
         return y
 
@@ -336,8 +345,10 @@ def _flat_places(x: TensorType, windows: SlidingWindow, column_major: bool) -> A
 
 
 def sum_by_taps(b: Builder, x: Value, windows: SlidingWindow, name: str) -> Value:
-    """Return the sum of each window of `x`, where padding counts as 0."""
+    """Return the sum of each window of `x`, where padding counts as 0.
 
+    x: [N, C, *size]. Returns [N, C, *out].
+    """
     # A sum does not change by zeros.
     padded = windows.padded(b, x, 0, name)
     taps = (windows.tap(b, padded, at, name) for at in windows.taps())
