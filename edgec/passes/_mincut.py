@@ -54,6 +54,7 @@ class MinCut:
                 path.append(parent[path[-1]])
             edges = [(a, b) for b, a in pairwise(path)]
 
+            # The narrowest edge limits the flow along the path.
             flow = min(self._residual[a][b] for a, b in edges)
             for a, b in edges:
                 self._residual[a][b] -= flow

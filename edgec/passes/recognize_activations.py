@@ -108,6 +108,7 @@ def _product(rw: Rewriter, op: Op) -> _Product:
 def _match(rw: Rewriter, product: _Product) -> _ScaledFunction | None:
     """Return the function equal to a product, None for other products."""
     factors = product.factors
+    # A hard-sigmoid is its clamp times a constant.
     if len(factors) == 1 and _near(product.scale, 1 / 6):
         x = _relu6_argument(rw, factors[0])
         return None if x is None else _ScaledFunction(HardSigmoid(1 / 6, 0.5), x)
@@ -190,6 +191,7 @@ def _summand(rw: Rewriter, value: Value, term: float, act: str) -> Value | None:
 
     The sum must have no other user.
     """
+    # Another user would still need the sum.
     op = rw.private(value, "add")
     if op is None or _act(op) != act:
         return None

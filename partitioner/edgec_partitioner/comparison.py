@@ -184,6 +184,7 @@ def cpu_only(graph: Graph, cpu: CpuCost, outside: Set[Op] = frozenset()) -> Colu
 
     outside: ops that take time but do not count.
     """
+    # One CPU region, with what fusion saves.
     parts = regions(graph, dict.fromkeys(graph.ops, "cpu"))
     return column(parts, {}, cpu.within(graph), None, outside)
 
@@ -213,6 +214,7 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
     outside = borders(graph)
     inside = [op for op in graph.ops if op not in outside]
     cpu = cpu.within(graph)
+    # `outside` has conversions and transposes; edgec does not need the latter.
     transposes = [op for op in outside if isinstance(op.spec, Transpose)]
     transpose_ms = sum(cpu.op_ms(op) for op in transposes)
     answers = {op: Verdict(refusals(op)).answer for op in inside}
@@ -253,6 +255,7 @@ def stock_of_file(
         )
 
     verdicts = judge(operators)
+    # The option -a changes the places, not the verdicts.
     every_set = result(judge(operators, all_sets=True))
     return Stock("file", AS_IT_IS, result(verdicts), every_set, _abort_reason(verdicts))
 

@@ -255,6 +255,7 @@ def tpu_work(
     works: Sequence[OpWork], inputs: Iterable[Value], outputs: Iterable[Value]
 ) -> TpuWork:
     """Return the work of operations as one segment with these crossing values."""
+    # Every segment has cycles and code of its own, whatever its operations.
     cycles = CYCLES["segment"] + sum(work.cycles for work in works)
     code = CODE["segment"] + sum(work.code for work in works)
     return TpuWork(
@@ -273,6 +274,7 @@ def padded_bytes(v: Value) -> int:
     """
     t = v.type
     channels = t.shape[-1] if t.rank else 1
+    # An empty tensor has no pixels.
     pixels = t.size // max(channels, 1)
     padded_channels = -(-channels // 4) * 4
     return -(-pixels * padded_channels // 8) * 8
@@ -283,6 +285,7 @@ def streamed_bytes(works: Iterable[TpuWork]) -> list[int]:
 
     The segments share the on-chip memory in their order.
     """
+    # The first segments fill the memory.
     free = PARAMETER_CACHE
     streamed: list[int] = []
     for work in works:

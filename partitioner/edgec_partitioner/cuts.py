@@ -115,6 +115,7 @@ def _search(
     """
     total, best = start
     enough = relaxed_ms * (1 + GAP)
+    # The bound without overheads, to which those of the segments are added.
     floor = relaxed(p).bound_ms
     bound = total
     tried = 0
@@ -126,7 +127,9 @@ def _search(
         if tried == 0:
             segments = min(segments, 2 + max(best.values()) // 2)
         tried = segments
+        # A choice as good as the relaxation's bound ends the search.
         solution = solve(p, tried, SEARCH_NODES, enough)
+        # A choice with more segments than tried is bounded by their overhead.
         more_segments = _least_with(p, floor, tried + 1)
         bound = max(relaxed_ms, min(solution.bound_ms, more_segments))
         if solution.stage is None:

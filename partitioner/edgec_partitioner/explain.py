@@ -279,6 +279,7 @@ def rewrites_of(
     by_output = {v.name: op for op in ops for v in op.outputs}
     names: dict[Op, dict[str, None]] = {}
     for record in applied:
+        # The results of the rewrite, unless later passes renamed them.
         results = [by_output[name] for name in record.made if name in by_output]
         if not results and record.source:
             results = [op for op in ops if _within(record.source, op.source)]
@@ -347,6 +348,7 @@ def _types(values: Iterable[Value]) -> tuple[str, ...]:
 
 def _by_rules(verdict: Verdict) -> Answer:
     """Return the answer of the support rules, without that of the cost model."""
+    # The support rules know nothing of time.
     rules = tuple(r for r in verdict.refusals if r.rule != WORTHWHILE)
     return Verdict(rules).answer
 
@@ -414,6 +416,7 @@ class Places:
         Conversions before and after the ops that it became do not count, unless it
         became nothing else.
         """
+        # An operator without results has no row.
         rows = self._rows_of(op.outputs[0] if op.outputs else "")
         computing = [row for row in rows if row.kind not in _CONVERSIONS]
         places = {row.place for row in computing or rows}

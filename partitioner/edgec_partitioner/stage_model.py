@@ -282,8 +282,10 @@ def _calls(
     in different segments.
     """
     high = float(len(inside))
+    # A column for the number of segments, each with a call before it.
     count = rows.column(p.segment_ms + CALL_MS, high=high)
     slots: _Terms = []
+    # A slot counts as a segment as soon as one of its nodes is on the Edge TPU.
     for nodes in _slots(p):
         slot = rows.column(whole=True)
         slots.append((slot, 1.0))
@@ -329,7 +331,9 @@ def _slots(p: Problem) -> list[list[StageNode]]:
     for n in p.nodes:
         if n.tpu_ms is None:
             continue
+        # The node is behind this many nodes of the path.
         position = sum(n in p.later[c] for c in path)
+        # Nodes beside the path may share a segment with either side.
         if all(c in p.later[n] for c in path[position:]):
             slots[position].append(n)
     return [nodes for nodes in slots if nodes]
@@ -406,6 +410,7 @@ def _used_segments(
     It pays for the segment and a call. Segments are used in their order.
     """
     cost = p.segment_ms + CALL_MS
+    # Without this order, equal solutions with other numbers would be searched too.
     used = [rows.column(cost, whole=True) for _ in range(segments)]
     for t, column in enumerate(used):
         for terms in inside.values():
@@ -497,6 +502,7 @@ def _costs(rows: _LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]
             for terms in inside[n]:
                 _add(rows, terms, n.tpu_ms - n.cpu_ms)
 
+    # Each segment pays for each value that enters or leaves it.
     segments = len(next(iter(inside.values()), []))
     crossings: list[_Crossing] = []
     for e in p.edges:
@@ -511,6 +517,7 @@ def _stream(rows: _LinearProgram, p: Problem, inside: _Inside) -> None:
     total = sum(n.parameters for n in inside)
     if total <= PARAMETER_CACHE:
         return
+    # In MB, so that coefficients have similar magnitudes.
     streamed = rows.column(p.streamed_ms * 1e6, high=total / 1e6)
     terms = [(streamed, 1.0)]
     for n, segments in inside.items():
