@@ -34,6 +34,7 @@ def _filled(
         what = f"{len(numbers)} numbers do not fill {name}, which is {dtype}{[*shape]}"
         raise InputError(what, FIX, f"give one, or {size} separated by commas")
 
+    # Float64 holds all numbers that the other types can hold, up to 2^53.
     exact = np.array(numbers, np.float64)
     with np.errstate(invalid="ignore"):
         array = exact.astype(dtype)
@@ -63,6 +64,7 @@ def fix_onnx(
     An input may decide which branch an If takes. shapes: of dynamic inputs. Raises
     InputError, and UnsupportedError for an input without numbers.
     """
+    # Old files list initializers among the inputs.
     initializers = {t.name for t in graph.initializer}
     inputs: dict[str, onnx.TypeProto.Tensor] = {}
     for info in graph.input:
@@ -87,6 +89,7 @@ def end_at(graph: GraphProto, outputs: Sequence[str]) -> None:
 
     Nodes needed only for its former outputs are then not read.
     """
+    # The type of a former output is known.
     former = {o.name: o for o in graph.output}
     infos: list[onnx.ValueInfoProto] = []
     for name in outputs:

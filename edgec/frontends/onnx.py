@@ -105,6 +105,7 @@ def read_onnx(
     name, UnsupportedError for features that edgec cannot read.
     """
     model = load_pt2(path) if path.suffix.lower() == PT2 else load(path)
+    # Before the check: a fixed input may make an unknown operator unnecessary.
     fix_onnx(model.graph, input_shapes, fixed)
     if outputs:
         end_at(model.graph, outputs)
@@ -116,6 +117,7 @@ def graph_of(
 ) -> Graph:
     """Return the main graph of a model in memory; `path` is for messages."""
     check(model, path)
+    # First, so that quantized operators count as the float ones they stand for.
     graph = expanded(model.graph)
     functions = local_functions(model)
     check_operators(graph, path, functions)
@@ -190,6 +192,7 @@ class _OnnxReader:
         """
         name = info.name
         type_ = input_type(info, given, f"input {name}, {self.path}")
+        # The caller gives the width of the file.
         value = self.build.input(name, type_)
         if type_.dtype not in WIDTHS.values():
             self._define(name, value)
@@ -204,6 +207,7 @@ class _OnnxReader:
         value = self._value(name, at)
         self.build.source = name
         check_output_type(info, at)
+        # Whether it was uint8 is known only here: inside, all are int8.
         if value in self.uint8 and value.type.quant is not None:
             return self._as_uint8(name, value, value.type.quant)
 
@@ -235,6 +239,7 @@ class _OnnxReader:
         if value.name == name:
             value.name = self.build.name(f"{name}_int8")
         self.build.source = name
+        # The int8 of a uint8 is 128 less.
         zero_points = tuple(z + 128 for z in quant.zero_point)
         outer_quant = replace(quant, zero_point=zero_points)
         outer = Value(name, value.type.with_quant(outer_quant, "uint8"))
@@ -251,6 +256,7 @@ class _OnnxReader:
 
     def _nodes(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> None:
         """Read the nodes that these outputs need."""
+        # Nodes that nothing needs may be beyond edgec.
         numbered = needed_nodes(nodes, outputs)
         self.build.reserve(name for node in nodes for name in node.output)
         self.needed.update(outputs)
@@ -268,6 +274,7 @@ class _OnnxReader:
         mark = len(self.build.graph.ops)
         inputs = [self._value(name, at) if name else None for name in node.input]
         if self.inside:
+            # Ops of a function count as ops of the node that calls it.
             self.build.source = self.inside[0]
         else:
             self.build.source = node.name or next(iter(node.output), "")
@@ -283,6 +290,7 @@ class _OnnxReader:
         for i, name in enumerate(node.output):
             if name and i < len(results):
                 self._define(name, results[i])
+            # Only a read of the output is an error.
             elif name:
                 self.omitted[name] = f"output {i} of {node.op_type}"
 
@@ -338,6 +346,7 @@ class _OnnxReader:
             attributes = read_attributes(node, self.opset, at)
             return [self.build.const(constant_array(attributes), node.output[0])]
         definition = definition_of(node)
+        # Shape arithmetic is evaluated even if no op reads its operators.
         constant = all(v is None or v.const is not None for v in inputs)
         by_reference = definition is None or definition.of_constants
         if constant and by_reference and is_plain(node):
@@ -443,6 +452,7 @@ class _OnnxReader:
             self.uint8,
         )
         results = definition.from_onnx(request)
+        # An attribute that the reader has not asked for may change the result.
         attributes.check()
         return [results] if isinstance(results, Value) else results
 
@@ -469,6 +479,7 @@ class _OnnxReader:
         # The body of a loop has no operator set of its own.
         version = opset(function.opset_import, default=self.opset)
         with self._scope(f"{name} ({node.op_type})", version):
+            # The prefix keeps the names of several calls apart.
             prefix = self.build.name(f"{name}/")
             nodes = bound(function, node, prefix, self.opset)
             for formal, value in zip(function.input, inputs, strict=False):
@@ -500,6 +511,7 @@ class _OnnxReader:
     ) -> Sequence[Value]:
         """Return the results of one trip of a loop."""
         call = NodeProto(op_type=node.op_type, name=node.name or node.output[0])
+        # A trip is a call of the body, under the name of the loop.
         call.input.extend(v.name for v in inputs)
         mark = len(self.build.graph.ops)
         results = self._composed(call, inputs, function)

@@ -22,6 +22,7 @@ def read_attributes(node: NodeProto, opset: int, at: str) -> dict[str, Any]:
     at: the place of the node, for messages. Raises ValueError for an attribute of
     another type than ONNX's schema has.
     """
+    # Attributes unknown to the schema are left to the op's reader.
     kinds = _kinds(node.op_type, opset)
     for a in node.attribute:
         expected = kinds.get(a.name, a.type)
@@ -53,6 +54,7 @@ def read_array(tensor: TensorProto, at: str) -> Array:
     at: its place, for messages. Raises UnsupportedError for an unknown element type,
     InputError for a damaged tensor.
     """
+    # Types as complex64 and strings.
     if tensor.data_type not in ONNX_TYPES:
         what = (
             f"tensor {tensor.name} has elements of type {type_name(tensor.data_type)}"
@@ -110,6 +112,7 @@ def default_values(op_type: str, opset: int) -> Mapping[str, Any]:
 
 def in_known_type(array: Array) -> Array:
     """Return an array cast to one of the IR's types."""
+    # The reference computes in types as float64 that the IR does not have.
     number = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return array.astype(ONNX_TYPES[number])
 

@@ -49,6 +49,7 @@ def contributed(node: NodeProto, shapes: Sequence[Shape]) -> FunctionProto:
     # The body has taken the attributes it knows.
     for name in attrs:
         raise ValueError(f"edgec does not know the attribute {name} of {node.op_type}")
+    # A function's inputs have names even where the call leaves them out.
     formal = [name or f"absent{i}" for i, name in enumerate(inputs)]
     imports = [
         onnx.helper.make_opsetid("", _OPSET),
@@ -80,6 +81,7 @@ def _fused_conv(
     """
     act = attrs.pop("activation", "")
     parameters = attrs.pop("activation_params", [])
+    # All other attributes belong to the activation.
     convs = {name: attrs.pop(name) for name in list(attrs) if name in _OF_CONV}
     nodes = [make_node("Conv", x[:3], ["conv"], **convs)]
     if len(x) > 3 and x[3]:
@@ -146,6 +148,7 @@ def _fast_gelu(
 ) -> list[NodeProto]:
     """Return GELU by tanh, with an optional bias."""
     nodes = _gelu(x, attrs, shapes)
+    # The last node is the Gelu.
     nodes[-1].attribute.append(onnx.helper.make_attribute("approximate", "tanh"))
     return nodes
 
@@ -173,6 +176,7 @@ def _skip_layer_norm(
     nodes = [make_node("Add", x[:2], ["sum"])]
     if len(x) > 4 and x[4]:
         nodes.append(make_node("Add", ["sum", x[4]], ["biased"]))
+    # With the bias if there is one.
     total = nodes[-1].output[0]
     scales = [x[2], *(x[3:4] if len(x) > 3 and x[3] else [])]
     nodes.append(

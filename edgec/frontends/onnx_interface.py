@@ -36,6 +36,7 @@ def input_type(
         what = f"input {info.name} has elements of type {type_name(element_type)}"
         raise UnsupportedError(what, at, "export the model as float32")
 
+    # A missing shape is unknown, an empty one a scalar's.
     dims = list(tensor.shape.dim) if tensor.HasField("shape") else None
     dtype = WIDTHS.get(element_type, ONNX_TYPES[element_type])
     return TensorType(static_shape(info.name, dims, given, at), dtype)

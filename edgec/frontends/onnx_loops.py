@@ -47,6 +47,7 @@ def loop(
 
     Its trip count and its condition must be constant; it ends with either.
     """
+    # Both may be left out at the end of the inputs.
     count, condition, *state = [*inputs, None, None][: max(2, len(inputs))]
     max_trips = _trip_count(count)
     body = body_of(node)
@@ -60,6 +61,8 @@ def loop(
             break
         if trip == MOST_TRIPS:
             raise ValueError(f"more than {MOST_TRIPS} trips")
+        # The body gets the number of the trip as a constant, so that its arithmetic
+        # folds.
         number = build.const(np.array(trip, np.int64), "trip")
         condition, *results = call(body, [number, condition, *carried])
         rows.append(results[len(carried) :])
@@ -114,6 +117,7 @@ def scan(
         )
     count = attributes["num_scan_inputs"].i
     present = [v for v in inputs if v is not None]
+    # States come first, then the scanned inputs.
     carried = present[: len(present) - count]
     scanned = present[len(present) - count :]
 
@@ -131,6 +135,7 @@ def scan(
     for trip in range(trips):
         slices: list[Value] = []
         for v, axis, back in zip(scanned, axes, backwards, strict=True):
+            # A direction of 1 scans from the end.
             place = trips - 1 - trip if back else trip
             slices.append(_slice(build, v, axis, place, node))
         results = list(call(body, [*carried, *slices]))
@@ -143,6 +148,7 @@ def scan(
     stacked: list[Value] = []
     for i, output_axis in enumerate(output_axes):
         row = [results[i] for results in rows]
+        # An output direction of 1 prepends each trip's result.
         if reverse[i]:
             row.reverse()
         axis = axis_of(output_axis, row[0].type.rank + 1)
@@ -174,6 +180,7 @@ def _stacked(build: Builder, row: Sequence[Value], axis: int, node: NodeProto) -
     name = node.name or node.op_type
     shape = list(row[0].type.shape)
     shape.insert(axis, 1)
+    # A new dimension of 1, along which the rows are joined.
     wide = [build.add(Reshape(tuple(shape)), [v], name) for v in row]
     if len(wide) == 1:
         return wide[0]

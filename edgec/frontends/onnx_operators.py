@@ -41,6 +41,7 @@ def check_operators(graph: GraphProto, path: Path, functions: Functions) -> None
     constant = {t.name for t in graph.initializer} | {""}
     outputs = [o.name for o in graph.output]
     for number, node in needed_nodes(graph.node, outputs):
+        # ONNX's reference computes it.
         if _is_constant(node, constant):
             constant.update(node.output)
             continue
@@ -52,6 +53,7 @@ def check_operators(graph: GraphProto, path: Path, functions: Functions) -> None
     if not unknown:
         return
 
+    # All at once, so that a person need not try again for each.
     (name, at), *others = unknown.items()
     what = f"edgec does not know the ONNX operator {name}"
     if others:

@@ -35,6 +35,7 @@ def expanded(graph: GraphProto) -> GraphProto:
     twin = GraphProto()
     twin.CopyFrom(graph)
     del twin.node[:]
+    # Products with dynamic scales span several nodes, so they come first.
     for node in _without_dynamic_scales(graph):
         try:
             if _is_quantized(node):
@@ -271,6 +272,7 @@ def _like(e: _Expansion, one: str, zero: int) -> str:
     if not e.input(zero):
         return one
     floats = e.add("Cast", [e.input(zero)], to=TensorProto.FLOAT)
+    # The count of zero points is not known from names alone.
     zeros = e.add("Mul", [floats, e.const(0.0)])
     return e.add("Add", [zeros, one])
 
@@ -403,6 +405,7 @@ def _in_floats(out: str, product: _DynamicProduct) -> Iterator[NodeProto]:
     weights = _present(sums.input[1], product.scale, zero_point)
     yield helper.make_node("DequantizeLinear", weights, [f"{out}/weights"], axis=axis)
 
+    # The last node must write the name that others read.
     result = out if product.bias is None else f"{out}/product"
     operands = [product.x, f"{out}/weights"]
     node = helper.make_node(op_type, operands, [result], name=sums.name)
@@ -424,6 +427,7 @@ def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> _DynamicProduct
     for scaled, scales in _both_ways(mul):
         cast = writer.get(scaled)
         factors = writer.get(scales)
+        # The sums are int32, and cast to be scaled.
         if cast is None or cast.op_type != "Cast":
             continue
         if factors is None or factors.op_type != "Mul":

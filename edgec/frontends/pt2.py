@@ -61,6 +61,7 @@ def saved(module: Any, example_inputs: Sequence[Any] | None) -> Iterator[Path]:
             name = "model"
         else:
             program = _program_of(torch, module, example_inputs, name)
+        # The reader takes files.
         path = folder / f"{name}{SUFFIX}"
         torch.export.save(program, str(path))
         yield path
@@ -85,6 +86,7 @@ def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> An
 
     The caller's module is in its former mode afterwards.
     """
+    # Dropout and batch normalisation behave otherwise in training.
     training = [m for m in module.modules() if m.training]
     module.eval()
     try:

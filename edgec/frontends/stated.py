@@ -76,9 +76,11 @@ def stated_preprocessing(path: Path, inputs: Sequence[TensorInfo]) -> Stated:
     by_input: dict[str, Wish] = {}
     notes: list[str] = []
     for info, wish in zip(inputs, wishes, strict=False):
+        # Preprocessing suits images only.
         if not wish or ImageLayout.of(info) is None:
             continue
         try:
+            # An attempt tells whether the statement suits the input.
             bind(info, NOTHING, wish)
             by_input[info.name] = wish
         except InputError as e:
@@ -101,6 +103,7 @@ def _wish(m: InputMetadata, info: TensorInfo) -> Wish:
     if not m.mean and not m.std:
         return Wish(None, m.color)
     values = Values("0_255", m.mean or (0.0,), m.std or (1.0,))
+    # `bind` reports the fault.
     if values.fault() is not None:
         return Wish(values, m.color)
     if _is_raw(values, info):
@@ -138,6 +141,7 @@ def _is_raw(values: Values, info: TensorInfo) -> bool:
         return False
     if info.quant is None or len(info.quant.scale) != 1:
         return True
+    # Compare both over all pixel values.
     quantized = value_table(values, info, 3).astype(int)
     raw = value_table(PRESETS["raw"], info, 3).astype(int)
     return bool(np.abs(quantized - raw).max() <= 1)
@@ -185,6 +189,7 @@ def _properties(said: Mapping[str, str]) -> Wish:
     if images is not None:
         range_, color = images
         return Wish(PRESETS[range_], color)
+    # Its exporter states a task, but no Image.* properties.
     if said.get("author") == "ultralytics" and "task" in said:
         fit = Fit(_ULTRALYTICS.get(said["task"], "letterbox"))
         return Wish(PRESETS["0_1"], "rgb", fit)

@@ -181,6 +181,7 @@ class TfliteFile:
     def _names(self) -> list[str]:
         names: dict[str, None] = {}
         for i, tensor in enumerate(self.subgraph.tensors):
+            # Names identify values in messages, bundles and reports.
             base = text(tensor.name) or f"tensor{i}"
             names[unique(base, names.__contains__)] = None
         return list(names)
@@ -270,6 +271,7 @@ class TfliteFile:
         They are in the flatbuffer, behind it, or in another file.
         """
         tensor = self.subgraph.tensors[i]
+        # Large models have elements behind the flatbuffer, at an offset.
         buffer = self.model.buffers[tensor.buffer]
         inside = buffer.data is not None and len(buffer.data) > 0
         return inside or bool(tensor.externalBuffer) or buffer.offset > _PLACEHOLDER
@@ -353,6 +355,7 @@ def _quant_fault(t: TensorType, quant: Quant, computed: bool) -> str:
         if not info.min <= zero_point <= info.max:
             return f"the zero point {zero_point}"
 
+    # A computed tensor has one scale for all of its elements.
     counts = {1}
     if quant.axis is not None and not computed:
         counts.add(t.shape[quant.axis])
@@ -394,6 +397,7 @@ def _quant(q: Any, shape: tuple[int, ...]) -> Quant | None:
     """Return the scales and zero points of the file, None if absent."""
     if q is None or q.scale is None or len(q.scale) == 0:
         return None
+    # The generated reader gives doubles of float32 numbers.
     scale = tuple(float(np.float32(s)) for s in q.scale)
     zero_point = (0,) * len(scale)
     if q.zeroPoint is not None and len(q.zeroPoint):

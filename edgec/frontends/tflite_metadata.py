@@ -91,6 +91,7 @@ def _of_tensors(model: bytes, which: int) -> list[Table]:
         return []
     if data[4:8] != IDENTIFIER:
         raise ValueError(f"its identifier is {data[4:8]!r}")
+    # A flatbuffer begins with the offset of its root table.
     start = encode.Get(number_types.UOffsetTFlags.packer_type, data, 0)
     for subgraph in _tables(Table(data, start), SUBGRAPHS):
         return [*_tables(subgraph, which)]
@@ -150,6 +151,7 @@ def _at(t: Table, field: int) -> int:
 
     Raises ValueError if the vtable is outside of the buffer.
     """
+    # The library does not check bounds, and the file may be damaged.
     vtable = t.Pos - t.Get(number_types.SOffsetTFlags, t.Pos)
     if not 0 <= vtable <= len(t.Bytes) - 4:
         raise ValueError("a table is outside of it")

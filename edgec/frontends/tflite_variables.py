@@ -66,6 +66,7 @@ class Variables:
             raise UnsupportedError(what, o.at, "convert the model again")
         if o.name == "READ_VARIABLE":
             result = o.outputs[0]
+            # The name of the resource, for messages and state.
             name = handle[1] if isinstance(handle, tuple) else ""
             type_ = as_int8(self.file.type(result))
             values[result] = self.read(handle, name or self.file.name(result), type_)
