@@ -73,6 +73,7 @@ def _row(r: Rewriter, op: Op, spec: FullyConnected, flat: Value, i: int) -> Valu
     y = op.output
     cut = slice_axes(flat.type, {0: (i, 1, 1)})
     row = r.add(op, cut, [flat], f"{x.name}_row{i}")
+    # The parts are joined along the kept first axis.
     single = replace(spec, keep_dims=True)
     return r.add(op, single, [row, *weights], f"{y.name}_row{i}", y.type.quant)
 

@@ -126,6 +126,7 @@ def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> 
     """
     o, kh, kw, depth = filters.shape
     shape = (w.type.shape[0], kh, kw, depth * groups)
+    # Zero points are looked up by output channel, hence all of them first.
     dense = zeros(w, shape)
     if rows is not None:
         dense = dense[rows].copy()

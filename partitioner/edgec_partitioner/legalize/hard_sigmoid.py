@@ -33,6 +33,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if slope != 1:
         factor = r.const(np.array(slope), f"{name}_slope")
         y = r.add(op, Mul(), [y, factor], f"{name}_sloped")
+    # The clamp to 0…1 becomes one to 0…6.
     offset = np.float32(6 * spec.beta)
     term = r.const(np.array(offset), f"{name}_offset")
     shifted = r.add(op, Add(), [y, term], f"{name}_shifted")

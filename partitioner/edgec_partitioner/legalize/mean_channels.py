@@ -33,6 +33,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if x.type.dtype != "float32" or x.const is not None:
         return False
     channels = x.type.shape[-1]
+    # Other means map as they are, or have no image form.
     if channels % 4 == 0 or prod(x.type.shape[:-3]) > 1:
         return False
 

@@ -30,10 +30,12 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     x, slope = op.inputs
     if x.type.dtype != "float32":
         return False
+    # Computed slopes may be of any size.
     if slope.const is None:
         _subtract_negative_part(r, op)
         return True
 
+    # PRELU maps with one slope for each channel.
     row = _channel_slopes(slope.const, x.type.shape[-1])
     if row is not None:
         r.update(op, PRelu(), [x, r.const(row, slope.name)])

@@ -81,6 +81,7 @@ class _Parts:
         The coefficients begin with that of x^0.
         """
         y = self.times(x, coefficients[-1])
+        # y = (y + c) * x, from the highest power down.
         for c in coefficients[-2:0:-1]:
             total = self.add(Add(), y, self.number(c))
             y = self.add(Mul(), total, x)

@@ -44,6 +44,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
     channels = op.output.type.shape[3]
     for count in range(2, min(MAX_PARTS, channels) + 1):
+        # Parts differ by one channel at most.
         edges = [channels * i // count for i in range(count + 1)]
         parts = [slice(first, last) for first, last in pairwise(edges)]
         if all(_part_helps(op, part) for part in parts):
