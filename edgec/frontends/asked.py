@@ -45,7 +45,11 @@ def _filled(
 
 
 def fix(graph: Graph, fixed: Mapping[str, Sequence[float]]) -> None:
-    """Make these inputs constants. Raises InputError."""
+    """Make these inputs constants.
+
+    fixed: one number, or one for each element, by the name of the input. Raises
+    InputError.
+    """
     check_fixed(fixed, [v.name for v in graph.given()])
     for v in list(graph.inputs):
         if v.name in fixed:
@@ -154,7 +158,10 @@ _AFTER = ("out", "output", "next", "present", "new", "n", "o", "1", "final", "up
 
 
 def _becomes(before: str, after: str) -> bool:
-    """Return whether two names differ only by a word or letter for old and new."""
+    """Return whether two names differ only by a word or letter for old and new.
+
+    Both must have the same stem, as state_in and state_out.
+    """
     if before.lower() == after.lower():
         return False
     return not _stems(before, _BEFORE).isdisjoint(_stems(after, _AFTER))

@@ -28,7 +28,10 @@ def is_contributed(node: NodeProto) -> bool:
 
 
 def _bodies(node: NodeProto) -> Mapping[str, Body]:
-    """Return the operators of a node's domain."""
+    """Return the bodies of the operators of a node's domain.
+
+    They are empty for an unknown domain.
+    """
     if node.domain == _MICROSOFT:
         return _OF_MICROSOFT
     return _EXPERIMENTAL if node.domain in DOMAINS else {}
@@ -137,7 +140,10 @@ def _fused_matmul(
 def _gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Return GELU with an optional bias."""
+    """Return GELU by the error function, with an optional bias.
+
+    The bias is added to the input.
+    """
     if len(x) > 1 and x[1]:
         return [make_node("Add", x[:2], ["sum"]), make_node("Gelu", ["sum"], ["y"])]
     return [make_node("Gelu", x[:1], ["y"])]
@@ -156,7 +162,10 @@ def _fast_gelu(
 def _quick_gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Return x * sigmoid(alpha * x)."""
+    """Return x * sigmoid(alpha * x).
+
+    It approximates GELU, by default with alpha 1.702.
+    """
     return [
         _constant("alpha", attrs.pop("alpha", 1.702)),
         make_node("Mul", [x[0], "alpha"], ["scaled"]),
@@ -188,7 +197,10 @@ def _skip_layer_norm(
 
 
 def _same(op_type: str) -> Body:
-    """Return the body of an operator that the standard took over unchanged."""
+    """Return the body of an operator that the standard took over.
+
+    Its inputs and attributes are the same.
+    """
 
     def nodes(
         x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
@@ -229,7 +241,10 @@ def _constant(name: str, value: float | Sequence[int]) -> NodeProto:
 def _affine(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Return alpha * x + beta."""
+    """Return alpha * x + beta.
+
+    Both attributes are required.
+    """
     return [
         _constant("alpha", _needed(attrs, "alpha")),
         _constant("beta", _needed(attrs, "beta")),

@@ -31,7 +31,11 @@ _DAMAGED = (
 
 
 def load(path: Path) -> ModelProto:
-    """Return the parsed file with its external data. Raises InputError."""
+    """Return the parsed file with its external data.
+
+    External data are the weights of large models, in files of their own. Raises
+    InputError.
+    """
     at = str(path)
     try:
         model = onnx.load(at, format="protobuf", load_external_data=False)

@@ -230,7 +230,10 @@ def bound(
 
 
 def _nested(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    """Return the nodes, and the nodes of the graphs in them."""
+    """Return the nodes, and the nodes of the graphs in them.
+
+    Those are the branches of If and the bodies of loops.
+    """
     result: list[NodeProto] = []
     for node in nodes:
         # Names inside of subgraphs are names of the function too.
@@ -272,7 +275,10 @@ def _bound_graph(
     attributes: Mapping[str, AttributeProto],
     rename: Mapping[str, str],
 ) -> GraphProto:
-    """Return a graph inside of a function with renamed values."""
+    """Return a graph inside of a function with renamed values.
+
+    attributes: of the call, by name.
+    """
     twin = GraphProto()
     twin.CopyFrom(graph)
     del twin.node[:]

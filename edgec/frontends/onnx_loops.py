@@ -166,7 +166,10 @@ def _integers(
 
 
 def _slice(build: Builder, x: Value, axis: int, place: int, node: NodeProto) -> Value:
-    """Return one slice of `x`, without the axis."""
+    """Return one slice of `x`, without the axis.
+
+    place: the index along the axis.
+    """
     name = node.name or node.op_type
     spec = slice_axes(x.type, {axis: (place, 1, 1)})
     cut = build.add(spec, [x], name)
@@ -176,7 +179,10 @@ def _slice(build: Builder, x: Value, axis: int, place: int, node: NodeProto) -> 
 
 
 def _stacked(build: Builder, row: Sequence[Value], axis: int, node: NodeProto) -> Value:
-    """Return values of one shape joined along a new axis."""
+    """Return values of one shape joined along a new axis.
+
+    row: one value for each trip.
+    """
     name = node.name or node.op_type
     shape = list(row[0].type.shape)
     shape.insert(axis, 1)

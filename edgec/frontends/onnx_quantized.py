@@ -81,7 +81,10 @@ class _Expansion:
     made: list[NodeProto] = field(default_factory=list)
 
     def nodes(self) -> list[NodeProto]:
-        """Return the nodes in the order in which they compute."""
+        """Return the nodes in the order in which they compute.
+
+        Raises ValueError for attributes that edgec does not read.
+        """
         node = self.node
         if _of_microsoft(node):
             attributes = self.attributes()
@@ -91,7 +94,10 @@ class _Expansion:
         return self.made
 
     def name(self, what: str) -> str:
-        """Return a name that no other node has."""
+        """Return a name that no other node has.
+
+        what: a part of the name, for readers.
+        """
         return f"{self.node.output[0]}/{what}{len(self.made)}"
 
     def input(self, i: int) -> str:
@@ -117,7 +123,8 @@ class _Expansion:
     ) -> str:
         """Add a standard node, and return the name of its output.
 
-        Without `output`, the name is a new one.
+        Without `output`, the name is a new one. attrs: the attributes of the node, in
+        the order in which they are written.
         """
         y = output or self.name(op_type)
         name = self.node.name or self.node.output[0]
@@ -155,7 +162,8 @@ class _Expansion:
     def bias(self, b: int, x_scale: int, w_scale: int) -> str:
         """Return the dequantized form of an int32 bias, "" if it is absent.
 
-        Its scale is the product of the scales of input and weights.
+        Its scale is the product of the scales of input and weights. b, x_scale,
+        w_scale: the positions of the bias and of both scales.
         """
         if not self.input(b):
             return ""
@@ -201,7 +209,10 @@ def _gemm(e: _Expansion) -> None:
 
 
 def _binary(op_type: str) -> Callable[[_Expansion], None]:
-    """Return the expansion of inputs a, b, y with scale and zero point each."""
+    """Return the expansion of inputs a, b, y with scale and zero point each.
+
+    op_type: the float operator.
+    """
 
     def expand(e: _Expansion) -> None:
         a = e.real(0, 1, 2)

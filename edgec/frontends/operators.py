@@ -27,9 +27,9 @@ def read_operators(path: Path) -> tuple[SourceOperator, ...]:
 
 
 def operators_of(file: TfliteFile) -> tuple[SourceOperator, ...]:
-    """Return every operator of a loaded file.
+    """Return every operator of a loaded file, in order.
 
-    The file may have any element type.
+    The file must accept any element type.
     """
     _check_order(file)
     written: dict[int, TensorType] = {}

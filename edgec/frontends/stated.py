@@ -97,13 +97,14 @@ def _of_tflite(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
 def _wish(m: InputMetadata, info: TensorInfo) -> Wish:
     """Return the preprocessing that the metadata of one input states.
 
+    A faulty mean or std is returned as it is, for `bind` to report.
     NormalizationOptions are for pixels of 0…255; mean and std of a quantized input are
     for its dequantized values.
     """
     if not m.mean and not m.std:
         return Wish(None, m.color)
     values = Values("0_255", m.mean or (0.0,), m.std or (1.0,))
-    # `bind` reports the fault.
+
     if values.fault() is not None:
         return Wish(values, m.color)
     if _is_raw(values, info):
@@ -112,7 +113,10 @@ def _wish(m: InputMetadata, info: TensorInfo) -> Wish:
 
 
 def _simplest(values: Values) -> Values:
-    """Return a preset of the same meaning, or the values themselves."""
+    """Return a preset of the same meaning, or the values themselves.
+
+    A preset has a name that reports can show.
+    """
     for preset in PRESETS.values():
         if preset.range == "raw":
             continue

@@ -205,7 +205,10 @@ def _text(value: Mapping[str, Any], key: str, at: str) -> str:
 
 
 def read_labels(path: Path) -> list[str]:
-    """Return the labels in a text file, one a line. Raises InputError."""
+    """Return the labels in a text file, one a line.
+
+    Empty lines do not count. Raises InputError.
+    """
     try:
         text = given(path, MAX_FILE_BYTES).decode()
     # ValueError: for bytes that are no text, and for a name that no file can have.

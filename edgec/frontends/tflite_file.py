@@ -143,7 +143,10 @@ class TfliteFile:
             yield self._operator(number, operator)
 
     def _operator(self, number: int, operator: Any) -> FileOperator:
-        """Return one operator of the schema in a form without flatbuffers."""
+        """Return one operator of the schema in a form without flatbuffers.
+
+        number: its position in the subgraph.
+        """
         code = self.model.operatorCodes[operator.opcodeIndex]
         # Old files have only the deprecated code, of 8 bits.
         builtin = max(int(code.builtinCode), int(code.deprecatedBuiltinCode))

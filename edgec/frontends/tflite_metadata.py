@@ -111,7 +111,10 @@ def _output(t: Table) -> OutputMetadata:
 
 
 def _buffer(model: bytes) -> bytes | None:
-    """Return the metadata of a model file, None if it has none."""
+    """Return the flatbuffer of a model file's metadata.
+
+    None if it has none.
+    """
     root = schema.Model.GetRootAs(model, 0)
     for i in range(root.MetadataLength()):
         entry = root.Metadata(i)

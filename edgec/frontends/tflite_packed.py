@@ -126,7 +126,10 @@ def _walked_sparse(rows: int, kind: Any, size: int) -> tuple[Array, Array]:
 
 
 def int4(stored: bytes, shape: tuple[int, ...]) -> Array:
-    """Return the int8 form of pairs of int4, the low half of each byte first."""
+    """Return the int8 form of pairs of int4.
+
+    The low half of each byte comes first. Raises ValueError for a wrong count of bytes.
+    """
     pairs = np.frombuffer(stored, np.uint8)
     count = prod(shape)
     if len(pairs) != (count + 1) // 2:

@@ -76,7 +76,10 @@ class Variables:
     def _call_once(
         self, o: FileOperator, run: Callable[[TfliteFile], Variables]
     ) -> None:
-        """Take the initial values from the subgraph of a CALL_ONCE."""
+        """Take the initial values from the subgraph of a CALL_ONCE.
+
+        Raises UnsupportedError if it has inputs or computes values at run time.
+        """
         once = self.file.model.subgraphs[o.options.initSubgraphIndex]
         inputs = () if once.inputs is None else once.inputs
         if once is self.file.subgraph or len(inputs):
@@ -106,7 +109,10 @@ class Variables:
         return self.now[key]
 
     def tensor(self, i: int) -> Value:
-        """Return the present value of a variable tensor."""
+        """Return the present value of a variable tensor.
+
+        i: the index of the tensor.
+        """
         return self.read(i, self.file.name(i), as_int8(self.file.type(i)))
 
     def keep(self, kept: dict[Value, Value]) -> None:

@@ -109,7 +109,8 @@ class Export:
 def exported(model: ModelProto) -> Export | None:
     """Return the properties of a file of that exporter.
 
-    None for other files, and if properties and shapes leave a doubt.
+    None for other files, and if properties and shapes leave a doubt. Raises an error
+    for properties that are not valid.
     """
     said = {p.key: p.value for p in model.metadata_props}
     if said.get("author") != "Ultralytics":
