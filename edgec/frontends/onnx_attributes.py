@@ -1,4 +1,4 @@
-"""Attributes and tensors of ONNX nodes as Python values and arrays of the IR's types."""
+"""Attributes and tensors of ONNX nodes as Python values and arrays."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Operators outside of the standard, each composed of standard ones.
 
-Some are of onnxruntime's own domain, com.microsoft, and written by its optimiser; others
-are experimental ones that ONNX took back in version 1.5.
+Some are of onnxruntime's own domain, com.microsoft, and written by its optimiser;
+others are experimental ones that ONNX took back in version 1.5.
 """
 
 from __future__ import annotations

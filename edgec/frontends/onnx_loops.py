@@ -113,7 +113,8 @@ def scan(
     attributes = {a.name: a for a in node.attribute}
     if "directions" in attributes or (inputs and inputs[0] is None):
         raise ValueError(
-            "the Scan of opset 8, which has a batch; export the model with a newer opset"
+            "the Scan of opset 8, which has a batch; "
+            "export the model with a newer opset"
         )
     count = attributes["num_scan_inputs"].i
     present = [v for v in inputs if v is not None]

@@ -1,9 +1,9 @@
 """Rewrites operators on quantized tensors as float ones with conversions.
 
 The conversions are DequantizeLinear and QuantizeLinear. So a file in onnxruntime's
-"QOperator" format reads like one in its "QDQ" format. A dynamically quantized file, with
-scales computed at run time, reads as the float model it approximates, with dequantized
-weights.
+"QOperator" format reads like one in its "QDQ" format. A dynamically quantized file,
+with scales computed at run time, reads as the float model it approximates, with
+dequantized weights.
 """
 
 from __future__ import annotations
@@ -240,7 +240,10 @@ def _unary(op_type: str, *ignored: str) -> Callable[[_Expansion], None]:
 
 
 def _concat(e: _Expansion) -> None:
-    """Expand the scale and zero point of y, then x, scale and zero point of each input."""
+    """Expand the scale and zero point of y, then the inputs.
+
+    Each input has x, scale and zero point.
+    """
     parts = [e.real(i, i + 1, i + 2) for i in range(2, len(e.node.input), 3)]
     y = e.add("Concat", parts, **e.attributes())
     e.quantize(y, 0, 1)

@@ -20,7 +20,7 @@ from edgec.errors import InputError
 
 SUFFIX = ".pt2"
 OTHERS = (".pt", ".pth", ".torchscript", ".ckpt")
-"""Files of torch.save and torch.jit.save: code or weights, without the shapes of a graph."""
+"""Files of torch.save and torch.jit.save: code or weights, without shapes of a graph."""
 EXPORT = (
     "program = torch.export.export(model.eval(), (example,)); "
     'torch.export.save(program, "model.pt2")'

@@ -1,7 +1,8 @@
 """The preprocessing that a model file states for its inputs.
 
-The sources are TFLite's metadata and ONNX's image properties. A statement that cannot be
-read, or does not suit its input, is left out with a note: the file runs all the same.
+The sources are TFLite's metadata and ONNX's image properties. A statement that cannot
+be read, or does not suit its input, is left out with a note: the file runs all the
+same.
 """
 
 from __future__ import annotations

@@ -279,7 +279,10 @@ class _TfliteReader:
         if file_type == value.type:
             return value
         if not file_type.is_quantized:
-            what = f"output {name} is {file_type} in the file, and {value.type} is computed"
+            what = (
+                f"output {name} is {file_type} in the file, "
+                f"and {value.type} is computed"
+            )
             hint = "the file is damaged: export it again"
             raise UnsupportedError(what, str(self.file.path), hint)
 

@@ -333,7 +333,7 @@ class TfliteFile:
         return data
 
     def _unread(self, i: int, feature: str, hint: str) -> UnsupportedError:
-        """Return the error about a valid file with a feature that edgec does not read."""
+        """Return the error about a valid feature that edgec does not read."""
         return UnsupportedError(
             f"tensor {self.name(i)} has {feature}, which edgec does not read",
             str(self.path),

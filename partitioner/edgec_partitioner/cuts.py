@@ -14,6 +14,7 @@ from operator import itemgetter
 
 from edgec.ir import Graph, Op
 from edgec_partitioner.greedy import Surroundings, connected, greedy
+from edgec_partitioner.linear_program import GAP
 from edgec_partitioner.regions import (
     CALL_MS,
     PLACES,
@@ -23,7 +24,7 @@ from edgec_partitioner.regions import (
     staged,
     stages,
 )
-from edgec_partitioner.stage_model import GAP, relaxed, solve
+from edgec_partitioner.stage_model import relaxed, solve
 from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
 

@@ -28,7 +28,7 @@ _Bounds = list[tuple[OpDef, int]]
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Rescale, then apply the bounds that the output scale does not enforce by itself."""
+    """Rescale, then apply the bounds that the output scale does not enforce."""
     x = op.inputs[0]
     y = op.output
     table = int8_table(op)
