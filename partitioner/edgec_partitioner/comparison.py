@@ -157,6 +157,7 @@ def column(
     uncertain = [op for op, answer in answers.items() if answer == "uncertain"]
     tpu_ms = 0.0
     if link is not None:
+        # Without a link there are no Edge TPU regions.
         tpu_ms = sum(Costs(link, cpu).tpu_ms(parts))
     return Column(
         ops=_count(parts, outside),
@@ -300,6 +301,7 @@ def _joined(graph: Graph, part: Graph, by_name: dict[str, Value]) -> list[Op]:
             graph.inputs.append(by_name[v.name])
         twin[v] = by_name[v.name]
     for v in part.outputs:
+        # A later operator reads the same value by its name.
         twin[v] = by_name.setdefault(v.name, Value(v.name, v.type))
 
     def copies(values: Sequence[Value]) -> list[Value]:

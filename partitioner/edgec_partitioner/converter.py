@@ -122,6 +122,7 @@ def _output_conversions(graph: Graph) -> set[Op]:
     for op in reversed(graph.ops):
         x = op.inputs[0]
         y = op.outputs[0]
+        # A further user needs the converted value inside of the file.
         if y not in outputs or users.get(y):
             continue
         if _converts(op, _TO_CHANNELS_FIRST):

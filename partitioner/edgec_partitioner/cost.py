@@ -100,6 +100,7 @@ class OpWork:
     @property
     def parameters(self) -> int:
         """Bytes of parameters in the compiled file."""
+        # Depthwise weights are padded, hence a factor of their own.
         key = "depthwise_constant" if self.depthwise_macs else "constant"
         return round(LAYOUT[key] * self.constants)
 
@@ -203,6 +204,7 @@ class TpuWork:
 
         `streamed` bytes of the parameters do not fit the on-chip memory.
         """
+        # The chip reads its cached parameters faster than the link sends others.
         cached = self.parameters - streamed
         cycles_ms = PER_MCYCLE * self.mcycles
         return TpuTime(

@@ -305,6 +305,7 @@ def _op_rows(
     rows: list[OpRow] = []
     for index, op in enumerate(parts.graph.ops):
         row = _op_row(index, op, segment_of[op], parts.verdicts.get(op), cpu)
+        # Most ops come from no rewrite.
         rows.append(replace(row, rewrites=rewrites.get(op, ())))
     return tuple(rows)
 
@@ -360,6 +361,7 @@ def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
         if region.place == "edgetpu":
             op_works = [op_work(op) for op in region.ops]
             works[region] = tpu_work(op_works, region.inputs, region.outputs)
+    # All segments share the on-chip memory, so this needs all of them.
     streamed = dict(zip(works, streamed_bytes(works.values()), strict=True))
 
     rows: list[SegmentRow] = []
@@ -368,6 +370,7 @@ def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
         time: TpuTime | None = None
         if parts.link and region in works:
             time = works[region].parts(parts.link, beyond_chip)
+        # A CPU segment costs its ops and a call.
         est_ms = time.ms if time else cpu_ms(region, cpu)
         row = _segment_row(region, segment, est_ms)
         rows.append(replace(row, streamed_bytes=beyond_chip, est_parts=time))

@@ -158,6 +158,7 @@ def _segments(parts: Sequence[Region], costs: Costs) -> tuple[Segment, ...]:
     times = iter(costs.tpu_times(parts))
     segments: list[Segment] = []
     for i, part in enumerate(parts):
+        # Only Edge TPU regions have a time by parts.
         time = next(times) if part.place == "edgetpu" else None
         segments.append(segment(f"seg{i}", part, time))
     return tuple(segments)

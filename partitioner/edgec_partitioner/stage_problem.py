@@ -140,6 +140,7 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
     # A segment costs a call, its basic instructions and cycles.
     mcycles = CYCLES["segment"] / 1e6
     segment = TpuWork(0, 0, round(CODE["segment"]), 0, mcycles)
+    # Reading on the chip is paid in the time of the nodes already.
     streamed_ms = (link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
     return Problem(order, tuple(edges), later, earlier, segment.ms(link), streamed_ms)
 

@@ -158,6 +158,7 @@ def _need(op: Op, rows: Rows) -> Band | None:
     # In rows of the padded image, less the pads.
     first = rows[0] * stride - top
     last = (rows[1] - 1) * stride - top + kernel
+    # Rows outside of the image are zeros.
     border = (max(0, -first), max(0, last - height), left, right)
     band = Band(max(0, first), min(height, last), border)
     return band if band.rows > 0 else None

@@ -124,6 +124,7 @@ def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
     The first result has, for each of them, the number of each element in `root`. The
     second has the values that lie behind a refused move.
     """
+    # int32 numbers all elements that are traced.
     numbers = np.arange(root.type.size, dtype=np.int32)
     index = {root: numbers.reshape(root.type.shape)}
     behind_refused: set[Value] = set()

@@ -54,6 +54,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if not 1 < rows <= MAX_ROWS or rows * w.type.size > MAX_WEIGHT_BYTES:
         return False
 
+    # The layer reads its input as rows of this length.
     matrix = (rows, w.type.shape[1])
     flat = x
     if x.type.shape != matrix:

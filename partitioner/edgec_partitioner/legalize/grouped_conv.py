@@ -112,6 +112,7 @@ def _part(r: Rewriter, op: Op, i: int, parts: int, groups: int) -> Value:
     dense = _dense(w, array(w)[rows], groups, rows)
     inputs = [channels]
     inputs.append(r.const(dense, f"{w.name}_part{i}", part_of(w.type.quant, rows)))
+    # The bias has one number for each output channel.
     for b in bias:
         quant = part_of(b.type.quant, rows)
         inputs.append(r.const(array(b)[rows], f"{b.name}_part{i}", quant))

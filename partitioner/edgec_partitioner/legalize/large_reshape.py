@@ -70,6 +70,7 @@ def _reshape_parts(r: Rewriter, op: Op, count: int) -> None:
     slices: list[Value] = []
     for i in range(count):
         slices.append(r.add(op, _cut(x.type, count, i), [x], f"{y.name}_cut"))
+    # All parts have the same shapes.
     view = Reshape(_part_type(y.type, count).shape)
     parts = [r.add(op, view, [part], f"{y.name}_part") for part in slices]
     r.update(op, Concat(_outermost(y.type)), parts)

@@ -100,6 +100,7 @@ def _convolved_each(
     name: the name of the computed operand.
     """
     parts: list[Value] = []
+    # Each line of the image belongs to one matrix.
     for i in range(len(product.matrices)):
         cut = slice_axes(images.type, {1: (i, 1, 1)})
         parts.append(r.add(op, cut, [images], f"{name}_{i}"))

@@ -37,6 +37,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if channels % 4 == 0 or prod(x.type.shape[:-3]) > 1:
         return False
 
+    # The other axes first: a mean of means of equal size is the mean.
     others = tuple(a for a in spec.axes if a != last)
     if others:
         x = r.add(op, Mean(others), [x], f"{op.output.name}_pixel")

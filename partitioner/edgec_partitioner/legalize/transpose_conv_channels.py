@@ -59,6 +59,7 @@ def _part_helps(op: Op, part: slice) -> bool:
     x, *weights = op.inputs
     inputs = [x]
     for v in weights:
+        # The first axis of weights and bias is that of the output channels.
         data = array(v)[part]
         inputs.append(Value(v.name, v.type.with_shape(data.shape), data))
     y = op.output.type
