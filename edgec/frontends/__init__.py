@@ -40,10 +40,12 @@ def read_model(
     of an .onnx file that become its outputs in place of its own. Raises InputError.
     """
     _check_file(path)
+    # The suffix decides, as the contents of a damaged file may be anything.
     suffix = path.suffix.lower()
     if suffix in (".onnx", pt2.SUFFIX):
         graph = read_onnx(path, input_shapes or {}, fixed or {}, outputs)
     elif suffix == ".tflite":
+        # ONNX fixes inputs before it reads nodes: an If may depend on them.
         graph = read_tflite(path, input_shapes or {}, opaque=opaque)
         fix(graph, fixed or {})
     elif suffix in pt2.OTHERS:
@@ -93,6 +95,7 @@ def checked(graph: Graph, path: Path) -> Graph:
             hint = "the file is damaged, or the model too large for a small board"
             raise InputError(what, str(path), hint)
     try:
+        # A file may be well-formed and yet state impossible shapes or types.
         verify(graph, "imported")
     except VerifyError as e:
         what = f"the model contradicts itself: {e}"

@@ -34,6 +34,7 @@ def _filled(
         what = f"{len(numbers)} numbers do not fill {name}, which is {dtype}{[*shape]}"
         raise InputError(what, FIX, f"give one, or {size} separated by commas")
 
+    # Float64 holds all numbers that the other types can hold, up to 2^53.
     exact = np.array(numbers, np.float64)
     with np.errstate(invalid="ignore"):
         array = exact.astype(dtype)
@@ -44,7 +45,11 @@ def _filled(
 
 
 def fix(graph: Graph, fixed: Mapping[str, Sequence[float]]) -> None:
-    """Make these inputs constants. Raises InputError."""
+    """Make these inputs constants.
+
+    fixed: one number, or one for each element, by the name of the input. Raises
+    InputError.
+    """
     check_fixed(fixed, [v.name for v in graph.given()])
     for v in list(graph.inputs):
         if v.name in fixed:
@@ -63,6 +68,7 @@ def fix_onnx(
     An input may decide which branch an If takes. shapes: of dynamic inputs. Raises
     InputError, and UnsupportedError for an input without numbers.
     """
+    # Old files list initializers among the inputs.
     initializers = {t.name for t in graph.initializer}
     inputs: dict[str, onnx.TypeProto.Tensor] = {}
     for info in graph.input:
@@ -87,6 +93,7 @@ def end_at(graph: GraphProto, outputs: Sequence[str]) -> None:
 
     Nodes needed only for its former outputs are then not read.
     """
+    # The type of a former output is known.
     former = {o.name: o for o in graph.output}
     infos: list[onnx.ValueInfoProto] = []
     for name in outputs:
@@ -151,7 +158,10 @@ _AFTER = ("out", "output", "next", "present", "new", "n", "o", "1", "final", "up
 
 
 def _becomes(before: str, after: str) -> bool:
-    """Return whether two names differ only by a word or letter for old and new."""
+    """Return whether two names differ only by a word or letter for old and new.
+
+    Both must have the same stem, as state_in and state_out.
+    """
     if before.lower() == after.lower():
         return False
     return not _stems(before, _BEFORE).isdisjoint(_stems(after, _AFTER))

@@ -1,7 +1,7 @@
 """Operators outside of the standard, each composed of standard ones.
 
-Some are of onnxruntime's own domain, com.microsoft, and written by its optimiser; others
-are experimental ones that ONNX took back in version 1.5.
+Some are of onnxruntime's own domain, com.microsoft, and written by its optimiser;
+others are experimental ones that ONNX took back in version 1.5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def is_contributed(node: NodeProto) -> bool:
 
 
 def _bodies(node: NodeProto) -> Mapping[str, Body]:
-    """Return the operators of a node's domain."""
+    """Return the bodies of the operators of a node's domain.
+
+    They are empty for an unknown domain.
+    """
     if node.domain == _MICROSOFT:
         return _OF_MICROSOFT
     return _EXPERIMENTAL if node.domain in DOMAINS else {}
@@ -49,6 +52,7 @@ def contributed(node: NodeProto, shapes: Sequence[Shape]) -> FunctionProto:
     # The body has taken the attributes it knows.
     for name in attrs:
         raise ValueError(f"edgec does not know the attribute {name} of {node.op_type}")
+    # A function's inputs have names even where the call leaves them out.
     formal = [name or f"absent{i}" for i, name in enumerate(inputs)]
     imports = [
         onnx.helper.make_opsetid("", _OPSET),
@@ -80,6 +84,7 @@ def _fused_conv(
     """
     act = attrs.pop("activation", "")
     parameters = attrs.pop("activation_params", [])
+    # All other attributes belong to the activation.
     convs = {name: attrs.pop(name) for name in list(attrs) if name in _OF_CONV}
     nodes = [make_node("Conv", x[:3], ["conv"], **convs)]
     if len(x) > 3 and x[3]:
@@ -135,7 +140,10 @@ def _fused_matmul(
 def _gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Return GELU with an optional bias."""
+    """Return GELU by the error function, with an optional bias.
+
+    The bias is added to the input.
+    """
     if len(x) > 1 and x[1]:
         return [make_node("Add", x[:2], ["sum"]), make_node("Gelu", ["sum"], ["y"])]
     return [make_node("Gelu", x[:1], ["y"])]
@@ -146,6 +154,7 @@ def _fast_gelu(
 ) -> list[NodeProto]:
     """Return GELU by tanh, with an optional bias."""
     nodes = _gelu(x, attrs, shapes)
+    # The last node is the Gelu.
     nodes[-1].attribute.append(onnx.helper.make_attribute("approximate", "tanh"))
     return nodes
 
@@ -153,7 +162,10 @@ def _fast_gelu(
 def _quick_gelu(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Return x * sigmoid(alpha * x)."""
+    """Return x * sigmoid(alpha * x).
+
+    It approximates GELU, by default with alpha 1.702.
+    """
     return [
         _constant("alpha", attrs.pop("alpha", 1.702)),
         make_node("Mul", [x[0], "alpha"], ["scaled"]),
@@ -173,6 +185,7 @@ def _skip_layer_norm(
     nodes = [make_node("Add", x[:2], ["sum"])]
     if len(x) > 4 and x[4]:
         nodes.append(make_node("Add", ["sum", x[4]], ["biased"]))
+    # With the bias if there is one.
     total = nodes[-1].output[0]
     scales = [x[2], *(x[3:4] if len(x) > 3 and x[3] else [])]
     nodes.append(
@@ -184,7 +197,10 @@ def _skip_layer_norm(
 
 
 def _same(op_type: str) -> Body:
-    """Return the body of an operator that the standard took over unchanged."""
+    """Return the body of an operator that the standard took over.
+
+    Its inputs and attributes are the same.
+    """
 
     def nodes(
         x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
@@ -225,7 +241,10 @@ def _constant(name: str, value: float | Sequence[int]) -> NodeProto:
 def _affine(
     x: list[str], attrs: dict[str, Any], shapes: Sequence[Shape]
 ) -> list[NodeProto]:
-    """Return alpha * x + beta."""
+    """Return alpha * x + beta.
+
+    Both attributes are required.
+    """
     return [
         _constant("alpha", _needed(attrs, "alpha")),
         _constant("beta", _needed(attrs, "beta")),

@@ -31,7 +31,11 @@ _DAMAGED = (
 
 
 def load(path: Path) -> ModelProto:
-    """Return the parsed file with its external data. Raises InputError."""
+    """Return the parsed file with its external data.
+
+    External data are the weights of large models, in files of their own. Raises
+    InputError.
+    """
     at = str(path)
     try:
         model = onnx.load(at, format="protobuf", load_external_data=False)
@@ -69,6 +73,7 @@ def check(model: ModelProto, path: Path) -> None:
 
 def opset(imports: Sequence[onnx.OperatorSetIdProto], default: int = 1) -> int:
     """Return the version of the default operator set."""
+    # A file may import the default set under both of its names.
     versions = [int(o.version) for o in imports if o.domain in DOMAINS]
     return max(versions, default=default)
 
@@ -131,6 +136,7 @@ def needed_nodes(
     Each comes after the nodes whose results it reads. The order is the file's if that
     is valid. In a circle of nodes each stays where the file has it.
     """
+    # A damaged file may have several writers of one name.
     writers: dict[str, list[int]] = {}
     for number, node in enumerate(nodes):
         for name in node.output:
@@ -148,6 +154,7 @@ def needed_nodes(
     for name in outputs:
         waiting += writers.get(name, ())
     needed: set[int] = set()
+    # A search backwards from the outputs.
     while waiting:
         number = waiting.pop()
         if number not in needed:
@@ -225,6 +232,7 @@ def static_shape(
             raise InputError(what, at, hint)
         return given
 
+    # A vector's only dimension is not a batch.
     if len(shape) > 1 and shape[0] is None:
         shape[0] = 1
     if None in shape:
@@ -238,6 +246,7 @@ def _fits(given: tuple[int, ...], declared: Sequence[int | None]) -> bool:
     if len(given) != len(declared):
         return False
     pairs = zip(declared, given, strict=True)
+    # A declared 0 counts as dynamic here.
     return all(d == g or (not d and g > 0) for d, g in pairs)
 
 

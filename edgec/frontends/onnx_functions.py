@@ -150,6 +150,7 @@ def _domain(node: NodeProto) -> str:
 def _schemas(node: NodeProto) -> list[defs.OpSchema]:
     """Return the schemas of a node's operator, of all versions."""
     domain = _domain(node)
+    # A later version may have a function where the present one has none.
     schemas = _every_schema().get(node.op_type, ())
     return [schema for schema in schemas if schema.domain == domain]
 
@@ -211,6 +212,7 @@ def bound(
     """
     attributes = defaults(node, opset)
     attributes |= {a.name: a for a in function.attribute_proto}
+    # The call's own attributes overrule the defaults.
     attributes |= {a.name: a for a in node.attribute}
 
     names = {*function.input}
@@ -228,9 +230,13 @@ def bound(
 
 
 def _nested(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    """Return the nodes, and the nodes of the graphs in them."""
+    """Return the nodes, and the nodes of the graphs in them.
+
+    Those are the branches of If and the bodies of loops.
+    """
     result: list[NodeProto] = []
     for node in nodes:
+        # Names inside of subgraphs are names of the function too.
         result.append(node)
         for a in node.attribute:
             if a.type == AttributeProto.GRAPH:
@@ -257,6 +263,7 @@ def _bound(
             continue
         copy = twin.attribute.add()
         copy.CopyFrom(source)
+        # A reference has a name of its own.
         copy.name = a.name
         if not a.ref_attr_name and a.type == AttributeProto.GRAPH:
             copy.g.CopyFrom(_bound_graph(a.g, attributes, rename))
@@ -268,7 +275,10 @@ def _bound_graph(
     attributes: Mapping[str, AttributeProto],
     rename: Mapping[str, str],
 ) -> GraphProto:
-    """Return a graph inside of a function with renamed values."""
+    """Return a graph inside of a function with renamed values.
+
+    attributes: of the call, by name.
+    """
     twin = GraphProto()
     twin.CopyFrom(graph)
     del twin.node[:]

@@ -47,6 +47,7 @@ def loop(
 
     Its trip count and its condition must be constant; it ends with either.
     """
+    # Both may be left out at the end of the inputs.
     count, condition, *state = [*inputs, None, None][: max(2, len(inputs))]
     max_trips = _trip_count(count)
     body = body_of(node)
@@ -60,6 +61,8 @@ def loop(
             break
         if trip == MOST_TRIPS:
             raise ValueError(f"more than {MOST_TRIPS} trips")
+        # The body gets the number of the trip as a constant, so that its arithmetic
+        # folds.
         number = build.const(np.array(trip, np.int64), "trip")
         condition, *results = call(body, [number, condition, *carried])
         rows.append(results[len(carried) :])
@@ -110,10 +113,12 @@ def scan(
     attributes = {a.name: a for a in node.attribute}
     if "directions" in attributes or (inputs and inputs[0] is None):
         raise ValueError(
-            "the Scan of opset 8, which has a batch; export the model with a newer opset"
+            "the Scan of opset 8, which has a batch; "
+            "export the model with a newer opset"
         )
     count = attributes["num_scan_inputs"].i
     present = [v for v in inputs if v is not None]
+    # States come first, then the scanned inputs.
     carried = present[: len(present) - count]
     scanned = present[len(present) - count :]
 
@@ -131,6 +136,7 @@ def scan(
     for trip in range(trips):
         slices: list[Value] = []
         for v, axis, back in zip(scanned, axes, backwards, strict=True):
+            # A direction of 1 scans from the end.
             place = trips - 1 - trip if back else trip
             slices.append(_slice(build, v, axis, place, node))
         results = list(call(body, [*carried, *slices]))
@@ -143,6 +149,7 @@ def scan(
     stacked: list[Value] = []
     for i, output_axis in enumerate(output_axes):
         row = [results[i] for results in rows]
+        # An output direction of 1 prepends each trip's result.
         if reverse[i]:
             row.reverse()
         axis = axis_of(output_axis, row[0].type.rank + 1)
@@ -160,7 +167,10 @@ def _integers(
 
 
 def _slice(build: Builder, x: Value, axis: int, place: int, node: NodeProto) -> Value:
-    """Return one slice of `x`, without the axis."""
+    """Return one slice of `x`, without the axis.
+
+    place: the index along the axis.
+    """
     name = node.name or node.op_type
     spec = slice_axes(x.type, {axis: (place, 1, 1)})
     cut = build.add(spec, [x], name)
@@ -170,10 +180,14 @@ def _slice(build: Builder, x: Value, axis: int, place: int, node: NodeProto) -> 
 
 
 def _stacked(build: Builder, row: Sequence[Value], axis: int, node: NodeProto) -> Value:
-    """Return values of one shape joined along a new axis."""
+    """Return values of one shape joined along a new axis.
+
+    row: one value for each trip.
+    """
     name = node.name or node.op_type
     shape = list(row[0].type.shape)
     shape.insert(axis, 1)
+    # A new dimension of 1, along which the rows are joined.
     wide = [build.add(Reshape(tuple(shape)), [v], name) for v in row]
     if len(wide) == 1:
         return wide[0]

@@ -1,9 +1,9 @@
 """Rewrites operators on quantized tensors as float ones with conversions.
 
 The conversions are DequantizeLinear and QuantizeLinear. So a file in onnxruntime's
-"QOperator" format reads like one in its "QDQ" format. A dynamically quantized file, with
-scales computed at run time, reads as the float model it approximates, with dequantized
-weights.
+"QOperator" format reads like one in its "QDQ" format. A dynamically quantized file,
+with scales computed at run time, reads as the float model it approximates, with
+dequantized weights.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def expanded(graph: GraphProto) -> GraphProto:
     twin = GraphProto()
     twin.CopyFrom(graph)
     del twin.node[:]
+    # Products with dynamic scales span several nodes, so they come first.
     for node in _without_dynamic_scales(graph):
         try:
             if _is_quantized(node):
@@ -80,7 +81,10 @@ class _Expansion:
     made: list[NodeProto] = field(default_factory=list)
 
     def nodes(self) -> list[NodeProto]:
-        """Return the nodes in the order in which they compute."""
+        """Return the nodes in the order in which they compute.
+
+        Raises ValueError for attributes that edgec does not read.
+        """
         node = self.node
         if _of_microsoft(node):
             attributes = self.attributes()
@@ -90,7 +94,10 @@ class _Expansion:
         return self.made
 
     def name(self, what: str) -> str:
-        """Return a name that no other node has."""
+        """Return a name that no other node has.
+
+        what: a part of the name, for readers.
+        """
         return f"{self.node.output[0]}/{what}{len(self.made)}"
 
     def input(self, i: int) -> str:
@@ -116,7 +123,8 @@ class _Expansion:
     ) -> str:
         """Add a standard node, and return the name of its output.
 
-        Without `output`, the name is a new one.
+        Without `output`, the name is a new one. attrs: the attributes of the node, in
+        the order in which they are written.
         """
         y = output or self.name(op_type)
         name = self.node.name or self.node.output[0]
@@ -154,7 +162,8 @@ class _Expansion:
     def bias(self, b: int, x_scale: int, w_scale: int) -> str:
         """Return the dequantized form of an int32 bias, "" if it is absent.
 
-        Its scale is the product of the scales of input and weights.
+        Its scale is the product of the scales of input and weights. b, x_scale,
+        w_scale: the positions of the bias and of both scales.
         """
         if not self.input(b):
             return ""
@@ -200,7 +209,10 @@ def _gemm(e: _Expansion) -> None:
 
 
 def _binary(op_type: str) -> Callable[[_Expansion], None]:
-    """Return the expansion of inputs a, b, y with scale and zero point each."""
+    """Return the expansion of inputs a, b, y with scale and zero point each.
+
+    op_type: the float operator.
+    """
 
     def expand(e: _Expansion) -> None:
         a = e.real(0, 1, 2)
@@ -228,7 +240,10 @@ def _unary(op_type: str, *ignored: str) -> Callable[[_Expansion], None]:
 
 
 def _concat(e: _Expansion) -> None:
-    """Expand the scale and zero point of y, then x, scale and zero point of each input."""
+    """Expand the scale and zero point of y, then the inputs.
+
+    Each input has x, scale and zero point.
+    """
     parts = [e.real(i, i + 1, i + 2) for i in range(2, len(e.node.input), 3)]
     y = e.add("Concat", parts, **e.attributes())
     e.quantize(y, 0, 1)
@@ -271,6 +286,7 @@ def _like(e: _Expansion, one: str, zero: int) -> str:
     if not e.input(zero):
         return one
     floats = e.add("Cast", [e.input(zero)], to=TensorProto.FLOAT)
+    # The count of zero points is not known from names alone.
     zeros = e.add("Mul", [floats, e.const(0.0)])
     return e.add("Add", [zeros, one])
 
@@ -403,6 +419,7 @@ def _in_floats(out: str, product: _DynamicProduct) -> Iterator[NodeProto]:
     weights = _present(sums.input[1], product.scale, zero_point)
     yield helper.make_node("DequantizeLinear", weights, [f"{out}/weights"], axis=axis)
 
+    # The last node must write the name that others read.
     result = out if product.bias is None else f"{out}/product"
     operands = [product.x, f"{out}/weights"]
     node = helper.make_node(op_type, operands, [result], name=sums.name)
@@ -424,6 +441,7 @@ def _dynamic(mul: NodeProto, writer: Mapping[str, NodeProto]) -> _DynamicProduct
     for scaled, scales in _both_ways(mul):
         cast = writer.get(scaled)
         factors = writer.get(scales)
+        # The sums are int32, and cast to be scaled.
         if cast is None or cast.op_type != "Cast":
             continue
         if factors is None or factors.op_type != "Mul":

@@ -27,9 +27,9 @@ def read_operators(path: Path) -> tuple[SourceOperator, ...]:
 
 
 def operators_of(file: TfliteFile) -> tuple[SourceOperator, ...]:
-    """Return every operator of a loaded file.
+    """Return every operator of a loaded file, in order.
 
-    The file may have any element type.
+    The file must accept any element type.
     """
     _check_order(file)
     written: dict[int, TensorType] = {}
@@ -41,6 +41,7 @@ def operators_of(file: TfliteFile) -> tuple[SourceOperator, ...]:
 
 def _check_order(file: TfliteFile) -> None:
     """Raise InputError for an operator that reads a result of itself or a later one."""
+    # TFLite runs operators in the order of the file.
     writer: dict[int, int] = {}
     for n, o in enumerate(file.operators()):
         writer |= dict.fromkeys(o.outputs, n)
@@ -96,9 +97,11 @@ def _alone(
             continue
         if not file.has_data(i):
             v = build.declared(file, i)
+            # The type that the producer has inferred, with open dimensions decided.
             v.type = written.get(i, v.type)
             build.graph.inputs.append(v)
             values[i] = v
+        # An opaque operator needs no constants: only its types count.
         elif not why_not:
             values[i] = build.constant(file, i)
 

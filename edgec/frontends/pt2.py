@@ -20,7 +20,7 @@ from edgec.errors import InputError
 
 SUFFIX = ".pt2"
 OTHERS = (".pt", ".pth", ".torchscript", ".ckpt")
-"""Files of torch.save and torch.jit.save: code or weights, without the shapes of a graph."""
+"""Files of torch.save and torch.jit.save: code or weights, without shapes of a graph."""
 EXPORT = (
     "program = torch.export.export(model.eval(), (example,)); "
     'torch.export.save(program, "model.pt2")'
@@ -61,6 +61,7 @@ def saved(module: Any, example_inputs: Sequence[Any] | None) -> Iterator[Path]:
             name = "model"
         else:
             program = _program_of(torch, module, example_inputs, name)
+        # The reader takes files.
         path = folder / f"{name}{SUFFIX}"
         torch.export.save(program, str(path))
         yield path
@@ -85,6 +86,7 @@ def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> An
 
     The caller's module is in its former mode afterwards.
     """
+    # Dropout and batch normalisation behave otherwise in training.
     training = [m for m in module.modules() if m.training]
     module.eval()
     try:

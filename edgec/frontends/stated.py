@@ -1,7 +1,8 @@
 """The preprocessing that a model file states for its inputs.
 
-The sources are TFLite's metadata and ONNX's image properties. A statement that cannot be
-read, or does not suit its input, is left out with a note: the file runs all the same.
+The sources are TFLite's metadata and ONNX's image properties. A statement that cannot
+be read, or does not suit its input, is left out with a note: the file runs all the
+same.
 """
 
 from __future__ import annotations
@@ -76,9 +77,11 @@ def stated_preprocessing(path: Path, inputs: Sequence[TensorInfo]) -> Stated:
     by_input: dict[str, Wish] = {}
     notes: list[str] = []
     for info, wish in zip(inputs, wishes, strict=False):
+        # Preprocessing suits images only.
         if not wish or ImageLayout.of(info) is None:
             continue
         try:
+            # An attempt tells whether the statement suits the input.
             bind(info, NOTHING, wish)
             by_input[info.name] = wish
         except InputError as e:
@@ -95,12 +98,14 @@ def _of_tflite(path: Path, inputs: Sequence[TensorInfo]) -> list[Wish]:
 def _wish(m: InputMetadata, info: TensorInfo) -> Wish:
     """Return the preprocessing that the metadata of one input states.
 
+    A faulty mean or std is returned as it is, for `bind` to report.
     NormalizationOptions are for pixels of 0…255; mean and std of a quantized input are
     for its dequantized values.
     """
     if not m.mean and not m.std:
         return Wish(None, m.color)
     values = Values("0_255", m.mean or (0.0,), m.std or (1.0,))
+
     if values.fault() is not None:
         return Wish(values, m.color)
     if _is_raw(values, info):
@@ -109,7 +114,10 @@ def _wish(m: InputMetadata, info: TensorInfo) -> Wish:
 
 
 def _simplest(values: Values) -> Values:
-    """Return a preset of the same meaning, or the values themselves."""
+    """Return a preset of the same meaning, or the values themselves.
+
+    A preset has a name that reports can show.
+    """
     for preset in PRESETS.values():
         if preset.range == "raw":
             continue
@@ -138,6 +146,7 @@ def _is_raw(values: Values, info: TensorInfo) -> bool:
         return False
     if info.quant is None or len(info.quant.scale) != 1:
         return True
+    # Compare both over all pixel values.
     quantized = value_table(values, info, 3).astype(int)
     raw = value_table(PRESETS["raw"], info, 3).astype(int)
     return bool(np.abs(quantized - raw).max() <= 1)
@@ -185,6 +194,7 @@ def _properties(said: Mapping[str, str]) -> Wish:
     if images is not None:
         range_, color = images
         return Wish(PRESETS[range_], color)
+    # Its exporter states a task, but no Image.* properties.
     if said.get("author") == "ultralytics" and "task" in said:
         fit = Fit(_ULTRALYTICS.get(said["task"], "letterbox"))
         return Wish(PRESETS["0_1"], "rgb", fit)

@@ -73,6 +73,7 @@ def _packed(path: Path, name: str) -> tuple[str, ...] | None:
     if not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive, archive.open(name) as file:
+        # One byte more tells a too large file; an archive may claim any size.
         data = file.read(MAX_LABEL_BYTES + 1)
     text = data.decode()
     if len(data) > MAX_LABEL_BYTES:
@@ -110,6 +111,7 @@ def _of_images(model: ModelProto) -> TaskFile:
     """
     images = [o.name for o in model.graph.output if o.type.denotation == "IMAGE"]
     format_ = pixels(properties(model))
+    # Without a stated range, an image cannot be shown.
     if len(images) != 1 or format_ is None:
         return TaskFile()
     range_, color = format_

@@ -88,6 +88,7 @@ def task_file(
     if not isinstance(result.task, Detection):
         what = "anchors are for a detection"
         raise InputError(what, "--anchors", "give --task detection too")
+    # The bundle has the anchors under a path of its own.
     detection = replace(result.task, anchors=Anchors(file=ANCHORS_FILE))
     files = {ANCHORS_FILE: _anchors(anchors)}
     read = (*result.read, anchors)
@@ -98,6 +99,7 @@ def _without_anchors(model: Path, task: str | None) -> TaskFile:
     """Return the task of a model, without the option --anchors."""
     if task is not None and not task.endswith((".json", ".toml")):
         return _of(_named(task), Path(), "--task", ())
+    # The option overrules a file beside the model.
     path = Path(task) if task is not None else _beside(model)
     if path is None:
         return TaskFile()
@@ -151,6 +153,7 @@ def _of(
     """
     keys = dict(value)
     if "format" in value:
+        # Keys of the file overrule those of its format.
         keys = {**_named(_text(value, "format", at)), **value}
     keys.pop("format", None)
     keys.pop("$schema", None)
@@ -160,6 +163,7 @@ def _of(
         raise InputError(f"preprocess is {preprocess!r:.80}, not a text", at, _SEE)
 
     files: dict[str, bytes] = {}
+    # Anchors may be numbers in the file itself, or a file beside it.
     anchors = keys.get("anchors")
     if isinstance(anchors, dict) and isinstance(anchors.get("file"), str):
         path = folder / anchors["file"]
@@ -177,6 +181,7 @@ def _of(
     try:
         task = parse_task(keys)
     except InputError as e:
+        # The place is this file's.
         raise InputError(e.what, at, e.hint) from e
     return TaskFile(
         task=task,
@@ -200,7 +205,10 @@ def _text(value: Mapping[str, Any], key: str, at: str) -> str:
 
 
 def read_labels(path: Path) -> list[str]:
-    """Return the labels in a text file, one a line. Raises InputError."""
+    """Return the labels in a text file, one a line.
+
+    Empty lines do not count. Raises InputError.
+    """
     try:
         text = given(path, MAX_FILE_BYTES).decode()
     # ValueError: for bytes that are no text, and for a name that no file can have.

@@ -58,7 +58,7 @@ _PICKED = {
     "suppression": "none",
     "limit": 300,
 }
-"""Boxes picked by the network: corners, a score, a class, and further numbers of a box."""
+"""Boxes picked by the network: corners, a score, a class, and further numbers."""
 
 _PERSON = {
     "points": 17,

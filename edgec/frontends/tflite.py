@@ -79,6 +79,7 @@ class TfliteBuilder(Builder):
 
     def declared(self, file: TfliteFile, i: int) -> Value:
         """Return a new value of the type that the file declares for a tensor."""
+        # The signature counts only if it has the rank of the shape.
         value = self.value(file.name(i), inner(file.type(i)))
         dims = file.open_dims(i)
         if dims is not None and len(dims) == value.type.rank:
@@ -249,6 +250,7 @@ class _TfliteReader:
 
     def _called(self, file: TfliteFile) -> Variables:
         """Return the variables after a subgraph without inputs."""
+        # Its constants become the initial values; the graph itself is not used.
         reader = _TfliteReader(file, TfliteBuilder("once"), opaque=False)
         values: dict[int, Value] = {}
         for o in file.operators():
@@ -264,6 +266,7 @@ class _TfliteReader:
         type_ = inner(file_type)
         if type_ == file_type:
             return value
+        # int16 is computed in floats, uint8 as int8.
         if type_.dtype == "float32":
             return self.build.add(Dequantize(), [value], f"{name}_float32")
         return self.build.add(Quantize(), [value], f"{name}_int8", type_.quant)
@@ -276,7 +279,10 @@ class _TfliteReader:
         if file_type == value.type:
             return value
         if not file_type.is_quantized:
-            what = f"output {name} is {file_type} in the file, and {value.type} is computed"
+            what = (
+                f"output {name} is {file_type} in the file, "
+                f"and {value.type} is computed"
+            )
             hint = "the file is damaged: export it again"
             raise UnsupportedError(what, str(self.file.path), hint)
 
@@ -301,24 +307,31 @@ class _TfliteReader:
             inputs = [v and self._real(v) for v in inputs]
         outputs = [self._result(i, values) for i in o.outputs]
 
-        ops = self.build.graph.ops
-        mark = len(ops)
+        mark = len(self.build.graph.ops)
         try:
             kept = add_operator(self.build, o, inputs, outputs, variables)
             self.variables.keep(kept)
             if o.int16:
-                for i in o.outputs:
-                    self._bounded(i, values[i], mark)
+                for i, v in zip(o.outputs, outputs, strict=True):
+                    self._bounded(i, v, mark)
         except UnsupportedError as e:
             if not self.opaque:
                 raise
             others = [None if v in variables else v for v in inputs]
             add_opaque(self.build, o, others, outputs, e.what)
+        self._fold_from(mark)
 
+    def _fold_from(self, mark: int) -> None:
+        """Fold the ops of constant inputs from number `mark` on.
+
+        Nothing is known of the results of an opaque op.
+        """
+        ops = self.build.graph.ops
         new_ops = ops[mark:]
-        ops[mark:] = [
-            op for op in new_ops if isinstance(op.spec, Opaque) or not fold(op)
-        ]
+        del ops[mark:]
+        for op in new_ops:
+            if isinstance(op.spec, Opaque) or not fold(op):
+                ops.append(op)
 
     def _variable_operator(self, o: FileOperator, values: dict[int, Value]) -> None:
         """Follow an operator on resource variables."""
@@ -364,6 +377,7 @@ class _TfliteReader:
         # An activation within the range makes the clamp unnecessary but for one step.
         if low >= -32768 * scale and high <= 32768 * scale:
             return
+        # The op writes a new value, and the clamp the old one.
         free = self.build.value(f"{v.name}_unbounded", v.type)
         op.outputs = [free if y is v else y for y in op.outputs]
         self.build.write(Clamp.of_int16(scale), [free], [v])
@@ -378,6 +392,7 @@ class _TfliteReader:
             return self._value(i, values)
         if keeps_state and self.file.is_variable(i):
             return self.variables.tensor(i)
+        # A missing tensor is an error unless the rest shall be reported.
         return None if self.opaque else self._value(i, values)
 
     def _value(self, i: int, values: dict[int, Value]) -> Value:

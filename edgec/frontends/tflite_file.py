@@ -143,7 +143,10 @@ class TfliteFile:
             yield self._operator(number, operator)
 
     def _operator(self, number: int, operator: Any) -> FileOperator:
-        """Return one operator of the schema in a form without flatbuffers."""
+        """Return one operator of the schema in a form without flatbuffers.
+
+        number: its position in the subgraph.
+        """
         code = self.model.operatorCodes[operator.opcodeIndex]
         # Old files have only the deprecated code, of 8 bits.
         builtin = max(int(code.builtinCode), int(code.deprecatedBuiltinCode))
@@ -181,6 +184,7 @@ class TfliteFile:
     def _names(self) -> list[str]:
         names: dict[str, None] = {}
         for i, tensor in enumerate(self.subgraph.tensors):
+            # Names identify values in messages, bundles and reports.
             base = text(tensor.name) or f"tensor{i}"
             names[unique(base, names.__contains__)] = None
         return list(names)
@@ -270,6 +274,7 @@ class TfliteFile:
         They are in the flatbuffer, behind it, or in another file.
         """
         tensor = self.subgraph.tensors[i]
+        # Large models have elements behind the flatbuffer, at an offset.
         buffer = self.model.buffers[tensor.buffer]
         inside = buffer.data is not None and len(buffer.data) > 0
         return inside or bool(tensor.externalBuffer) or buffer.offset > _PLACEHOLDER
@@ -328,7 +333,7 @@ class TfliteFile:
         return data
 
     def _unread(self, i: int, feature: str, hint: str) -> UnsupportedError:
-        """Return the error about a valid file with a feature that edgec does not read."""
+        """Return the error about a valid feature that edgec does not read."""
         return UnsupportedError(
             f"tensor {self.name(i)} has {feature}, which edgec does not read",
             str(self.path),
@@ -353,6 +358,7 @@ def _quant_fault(t: TensorType, quant: Quant, computed: bool) -> str:
         if not info.min <= zero_point <= info.max:
             return f"the zero point {zero_point}"
 
+    # A computed tensor has one scale for all of its elements.
     counts = {1}
     if quant.axis is not None and not computed:
         counts.add(t.shape[quant.axis])
@@ -394,6 +400,7 @@ def _quant(q: Any, shape: tuple[int, ...]) -> Quant | None:
     """Return the scales and zero points of the file, None if absent."""
     if q is None or q.scale is None or len(q.scale) == 0:
         return None
+    # The generated reader gives doubles of float32 numbers.
     scale = tuple(float(np.float32(s)) for s in q.scale)
     zero_point = (0,) * len(scale)
     if q.zeroPoint is not None and len(q.zeroPoint):

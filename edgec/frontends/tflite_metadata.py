@@ -91,6 +91,7 @@ def _of_tensors(model: bytes, which: int) -> list[Table]:
         return []
     if data[4:8] != IDENTIFIER:
         raise ValueError(f"its identifier is {data[4:8]!r}")
+    # A flatbuffer begins with the offset of its root table.
     start = encode.Get(number_types.UOffsetTFlags.packer_type, data, 0)
     for subgraph in _tables(Table(data, start), SUBGRAPHS):
         return [*_tables(subgraph, which)]
@@ -110,7 +111,10 @@ def _output(t: Table) -> OutputMetadata:
 
 
 def _buffer(model: bytes) -> bytes | None:
-    """Return the metadata of a model file, None if it has none."""
+    """Return the flatbuffer of a model file's metadata.
+
+    None if it has none.
+    """
     root = schema.Model.GetRootAs(model, 0)
     for i in range(root.MetadataLength()):
         entry = root.Metadata(i)
@@ -150,6 +154,7 @@ def _at(t: Table, field: int) -> int:
 
     Raises ValueError if the vtable is outside of the buffer.
     """
+    # The library does not check bounds, and the file may be damaged.
     vtable = t.Pos - t.Get(number_types.SOffsetTFlags, t.Pos)
     if not 0 <= vtable <= len(t.Bytes) - 4:
         raise ValueError("a table is outside of it")

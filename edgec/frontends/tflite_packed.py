@@ -32,6 +32,7 @@ def dense(stored: Array, sparsity: Any, shape: tuple[int, ...]) -> Array:
     rank = len(shape)
     kinds = sparsity.dimMetadata or []
     expected = list(range(rank + len(blocked)))
+    # Each dimension can have blocks only once.
     repeated = len(set(blocked)) < len(blocked)
     if sorted(order) != expected or len(kinds) != len(order) or repeated:
         raise ValueError(
@@ -48,6 +49,7 @@ def dense(stored: Array, sparsity: Any, shape: tuple[int, ...]) -> Array:
         blocks.append(int(kind.denseSize))
     sizes = _block_counts(shape, blocked, blocks)
 
+    # One row without coordinates, which each dimension extends.
     places = np.zeros((1, 0), np.int64)
     for axis, kind in zip(order, kinds, strict=True):
         places = _walked(places, kind, sizes[axis], count)
@@ -97,6 +99,7 @@ def _walked(places: Array, kind: Any, size: int, count: int) -> Array:
                 f"{len(places)} times {kind.denseSize} elements of a sparse tensor of "
                 f"{count}"
             )
+        # A dense dimension repeats each row for each of its places.
         parents = np.repeat(np.arange(len(places)), size)
         along = np.tile(np.arange(size), len(places))
     return np.concatenate([places[parents], along[:, None]], 1)
@@ -123,7 +126,10 @@ def _walked_sparse(rows: int, kind: Any, size: int) -> tuple[Array, Array]:
 
 
 def int4(stored: bytes, shape: tuple[int, ...]) -> Array:
-    """Return the int8 form of pairs of int4, the low half of each byte first."""
+    """Return the int8 form of pairs of int4.
+
+    The low half of each byte comes first. Raises ValueError for a wrong count of bytes.
+    """
     pairs = np.frombuffer(stored, np.uint8)
     count = prod(shape)
     if len(pairs) != (count + 1) // 2:

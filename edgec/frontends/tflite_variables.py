@@ -66,6 +66,7 @@ class Variables:
             raise UnsupportedError(what, o.at, "convert the model again")
         if o.name == "READ_VARIABLE":
             result = o.outputs[0]
+            # The name of the resource, for messages and state.
             name = handle[1] if isinstance(handle, tuple) else ""
             type_ = as_int8(self.file.type(result))
             values[result] = self.read(handle, name or self.file.name(result), type_)
@@ -75,7 +76,10 @@ class Variables:
     def _call_once(
         self, o: FileOperator, run: Callable[[TfliteFile], Variables]
     ) -> None:
-        """Take the initial values from the subgraph of a CALL_ONCE."""
+        """Take the initial values from the subgraph of a CALL_ONCE.
+
+        Raises UnsupportedError if it has inputs or computes values at run time.
+        """
         once = self.file.model.subgraphs[o.options.initSubgraphIndex]
         inputs = () if once.inputs is None else once.inputs
         if once is self.file.subgraph or len(inputs):
@@ -105,7 +109,10 @@ class Variables:
         return self.now[key]
 
     def tensor(self, i: int) -> Value:
-        """Return the present value of a variable tensor."""
+        """Return the present value of a variable tensor.
+
+        i: the index of the tensor.
+        """
         return self.read(i, self.file.name(i), as_int8(self.file.type(i)))
 
     def keep(self, kept: dict[Value, Value]) -> None:

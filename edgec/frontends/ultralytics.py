@@ -109,7 +109,8 @@ class Export:
 def exported(model: ModelProto) -> Export | None:
     """Return the properties of a file of that exporter.
 
-    None for other files, and if properties and shapes leave a doubt.
+    None for other files, and if properties and shapes leave a doubt. Raises an error
+    for properties that are not valid.
     """
     said = {p.key: p.value for p in model.metadata_props}
     if said.get("author") != "Ultralytics":
@@ -117,11 +118,13 @@ def exported(model: ModelProto) -> Export | None:
     if any(len(text) > MAX_PROPERTY_CHARACTERS for text in said.values()):
         return None
     kind = said.get("task", "")
+    # The exporter writes a Python dict from numbers to names.
     names = ast.literal_eval(said["names"])
     labels = tuple(str(names[i]) for i in range(len(names)))
     if kind == "classify":
         return Export(kind, labels)
     shape = _shape(model.graph.output[0])
+    # Other tasks are unknown, and other shapes have a head of their own.
     if kind not in _SUFFIXES or len(shape) != 3:
         return None
 
@@ -181,6 +184,7 @@ def head_of(model: ModelProto, found: Export) -> Head | None:
     if not found.picked:
         return None
     columns = 4 + len(found.labels) + found.extra
+    # The file has shapes for inputs and outputs only.
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     producer = {name: node for node in graph.node for name in node.output}
     initializers = {t.name for t in graph.initializer}
@@ -230,6 +234,7 @@ def _between(
     The nodes in front of that tensor are left out.
     """
     nodes: list[NodeProto] = []
+    # The search backwards stops at the tensor itself.
     visited = {name}
     waiting = [output]
     while waiting:
@@ -246,6 +251,7 @@ def _between(
 def _planes(model: ModelProto) -> int:
     """Return the number of prototype masks, the channels of the second output."""
     shapes = [_shape(o) for o in model.graph.output]
+    # Prototype masks are [1, masks, height, width].
     if len(shapes) == 2 and len(shapes[1]) == 4:
         return shapes[1][1]
     return 0

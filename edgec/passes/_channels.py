@@ -186,7 +186,7 @@ def pointwise(op: Op) -> bool:
 
 
 def _per_channel(v: Value, count: int) -> bool:
-    """Return whether a constant has one element, or one for each of `count` channels."""
+    """Return whether a constant has one element, or one for each channel."""
     return v.type.size == 1 or (v.type.size == count and v.type.shape[-1] == count)
 
 

@@ -1,8 +1,8 @@
 """Minimum s-t cut of a small directed graph.
 
-The maximum flow is found by augmenting along shortest paths (Edmonds and Karp, "Theoretical
-improvements in algorithmic efficiency for network flow problems", J. ACM 19(2), 1972). By
-the max-flow min-cut theorem its value is the cost of the cheapest cut.
+The maximum flow is found by augmenting along shortest paths (Edmonds and Karp,
+"Theoretical improvements in algorithmic efficiency for network flow problems", J. ACM
+19(2), 1972). By the max-flow min-cut theorem its value is the cost of the cheapest cut.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class MinCut:
                 path.append(parent[path[-1]])
             edges = [(a, b) for b, a in pairwise(path)]
 
+            # The narrowest edge limits the flow along the path.
             flow = min(self._residual[a][b] for a, b in edges)
             for a, b in edges:
                 self._residual[a][b] -= flow

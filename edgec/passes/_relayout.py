@@ -36,6 +36,8 @@ class Relayout:
         self.ops: list[Op] = []
         self.stored: dict[tuple[Value, int], Value] = {}
         self._record(self.graph.inputs)
+
+        # New values need names that no value has yet.
         self.names = {v.name for v in self.graph.values()}
         # Reversed, so that the first of several copies wins.
         self.copies = {(r, layout.side[v]): v for v, r in reversed(layout.root.items())}
@@ -56,6 +58,7 @@ class Relayout:
                 op.inputs = [self._as_is(v, op.source) for v in op.inputs]
                 self.ops.append(op)
                 self._record(op.outputs)
+        # An output may be in either order by now.
         for v in dict.fromkeys(self.graph.outputs):
             self._output(v)
         self.graph.ops = self.ops
@@ -77,6 +80,7 @@ class Relayout:
         """Append the op in the other storage order."""
         side = self.layout.side[op.outputs[0]]
         perm = self.layout.alternative[side]
+        # `Storage.is_free` has checked that the op can be permuted.
         spec = op.spec.permute(perm, op)
         assert spec is not None, f"{op!r} cannot be permuted by {perm}"
 
@@ -121,6 +125,8 @@ class Relayout:
         if (v, perm) not in self.constants:
             lead = len(perm) - v.type.rank
             aligned = v.const.reshape((1,) * lead + v.const.shape)
+
+            # The quantized axis moves with the new leading dimensions.
             quant = v.type.quant
             if quant is not None and quant.axis is not None:
                 quant = replace(quant, axis=quant.axis + lead)
@@ -145,8 +151,10 @@ class Relayout:
         if (cell, storage) in self.stored:
             return self.stored[cell, storage]
 
+        # The producer comes first in the graph, so the other order is stored.
         x = self.stored[cell, 1 - storage]
         perm = self.layout.alternative[1 - storage]
+        # The original value, or else a copy that the file had, keeps its name.
         if storage == self.layout.side[cell]:
             y = cell
         elif (cell, storage) in self.copies:
@@ -161,6 +169,7 @@ class Relayout:
         """Write a graph output under its own name."""
         stored = self._as_is(v, v.name)
         if stored is not v:
+            # Two outputs of one cell cannot be the same value.
             self.ops.append(Op(Reshape(v.type.shape), [stored], [v], v.name))
 
     def _new(self, base: str, type_: TensorType) -> Value:
@@ -172,6 +181,7 @@ class Relayout:
 
     def _rename(self) -> None:
         """Give new values the names of the values they replaced."""
+        # The ops that had these names may be gone.
         taken = {v.name for v in self.graph.values()}
         for value, name in self.new_values:
             if name not in taken:
@@ -181,6 +191,7 @@ class Relayout:
 
 def _permuted_type(t: TensorType, perm: Perm) -> TensorType:
     """Return the type of a tensor of type `t` after a transpose."""
+    # A permutation also moves the axis of the scales.
     quant = t.quant
     if quant is not None and quant.axis is not None:
         quant = Quant(quant.scale, quant.zero_point, perm.index(quant.axis))

@@ -88,8 +88,11 @@ class Storage:
         """Return whether `op` can work in either storage order."""
         if isinstance(op.spec, Transpose):
             return False
+        # The permutation has the rank of the outputs.
         if any(v.type.rank != self.rank for v in op.outputs):
             return False
+
+        # An op without computed images has no order to choose.
         data = list(self.moved(op))
         if all(v.const is not None for v in data):
             return False
@@ -136,6 +139,7 @@ class Storage:
             if isinstance(op.spec, Transpose) and op.inputs[0].const is None:
                 self._link(op, op.spec.perm, groups, group_side)
 
+        # Values without a link to a transpose keep their order.
         for v in self.graph.values():
             group = groups.find(v)
             if group in group_side:

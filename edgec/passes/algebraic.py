@@ -31,6 +31,7 @@ def run(graph: Graph) -> bool:
         rules = ANY_TYPE.get(op.kind, ())
         if op.outputs[0].type.dtype == "float32":
             rules += FLOAT.get(op.kind, ())
+        # A rule that fits may have removed the op, so the others are not tried.
         any(rule(rw, op) for rule in rules)
     return rw.changed
 
@@ -44,6 +45,7 @@ def same_shape(rw: Rewriter, op: Op) -> bool:
     activation, and a concatenation of one input.
     """
     if op.kind.endswith("pool2d"):
+        # A fused activation would be lost with the pool.
         kernel = getattr(op.spec, "kernel", None)
         if kernel != (1, 1) or _act(op) != "none":
             return False
@@ -57,6 +59,7 @@ def whole_slice(rw: Rewriter, op: Op) -> bool:
     """Remove a slice of the whole tensor, unless it reverses an axis."""
     if not isinstance(op.spec, Slice):
         return False
+    # Equal shapes with a negative step mean a reversed axis.
     forwards = min(op.spec.step, default=1) > 0
     return forwards and same_shape(rw, op)
 
@@ -68,6 +71,8 @@ def neutral(rw: Rewriter, op: Op) -> bool:
     """
     if _act(op) != "none":
         return False
+
+    # The constant that leaves x as it is.
     unit = 0.0 if op.kind in ("add", "sub") else 1.0
     orders = [op.inputs]
     if op.kind in ("add", "mul"):
@@ -82,6 +87,7 @@ def same_scale(rw: Rewriter, op: Op) -> bool:
     """
     source = op.inputs[0]
     if source.type.dtype == "float32":
+        # Widening to float32 is exact, so quantizing again restores the integers.
         dequantize = rw.made_by(source, "dequantize")
         if dequantize is not None:
             source = dequantize.inputs[0]
@@ -114,6 +120,7 @@ def _tiled_ones(rw: Rewriter, v: Value) -> Value | None:
     tile = rw.made_by(v, "tile")
     if tile is None or not isinstance(tile.spec, Tile):
         return None
+    # An int8 input must keep its scale.
     x = tile.inputs[0]
     if x.type.quant != v.type.quant:
         return None
@@ -158,6 +165,7 @@ def subtract_constant(rw: Rewriter, op: Op) -> bool:
     a, b = op.inputs
     if b.const is None:
         return scalar(a) == 0 and _unary(rw, op, Neg(), b)
+    # Negation is exact.
     negated = rw.const(-b.const, b.name)
     rw.update(op, Add(_act(op)), [a, negated])
     return True
@@ -217,6 +225,7 @@ def constant_chain(rw: Rewriter, op: Op) -> bool:
 def _combined(kind: str, a: Array, b: Array) -> Array:
     """Return the sum or product of two constants, rounded once to float32."""
     fn = np.add if kind == "add" else np.multiply
+    # Double keeps the error of the sum below one rounding of float32.
     exact: Array = fn(a.astype(np.float64), b.astype(np.float64))
     return exact.astype(np.float32)
 
@@ -233,6 +242,8 @@ def power(rw: Rewriter, op: Op) -> bool:
     if exponent == 2:
         rw.update(op, Mul(), [x, x])
         return True
+
+    # Other exponents keep the op.
     functions: dict[float, OpDef] = {0.5: Sqrt(), -0.5: Rsqrt(), -1.0: Reciprocal()}
     if exponent not in functions:
         return False
@@ -265,6 +276,7 @@ def clamp_chain(rw: Rewriter, op: Op) -> bool:
     if outer == (-np.inf, np.inf):
         return rw.forward(op, op.inputs[0])
 
+    # Another user would still need the inner clamp.
     before = rw.private(op.inputs[0])
     if before is None:
         return False
@@ -304,6 +316,7 @@ def one_slope(rw: Rewriter, op: Op) -> bool:
     slope = scalar(op.inputs[1])
     if slope is None:
         return False
+    # A slope of 0 is a ReLU, with kernels of its own.
     spec: OpDef = LeakyRelu(slope) if slope else Relu()
     return _unary(rw, op, spec, op.inputs[0])
 

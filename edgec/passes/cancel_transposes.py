@@ -28,6 +28,7 @@ def run(graph: Graph) -> bool:
 def _merge(rw: Rewriter, before: Op, op: Op) -> None:
     """Let `op` do the work of both transposes, or forward the input if that is none."""
     x = before.inputs[0]
+    # The earlier transpose stays if others read it.
     composed = compose(_perm(before), _perm(op))
     # An input that the graph returns under another name cannot be forwarded.
     forwarded = _trivial(composed) and rw.forward(op, x)

@@ -26,6 +26,7 @@ def run(graph: Graph) -> bool:
         input_ids = tuple(id(v) for v in op.inputs)
         output_types = tuple(v.type for v in op.outputs)
         key = (op.spec, input_ids, output_types)
+        # Ops of several outputs are rare, and forward handles one.
         outputs = first_outputs.setdefault(key, op.outputs)
         if outputs is not op.outputs and len(op.outputs) == 1:
             rw.forward(op, outputs[0])
@@ -43,8 +44,10 @@ def _merge_constants(graph: Graph) -> bool:
     first: dict[Hashable, Value] = {}
     replacements: dict[Value, Value] = {}
     for v in constants:
+        # An output must keep its name.
         if type_counts[v.type] == 1 or v in graph.outputs or v.const is None:
             continue
+        # The bytes are the key, so that -0.0 and 0.0 stay apart.
         original = first.setdefault((v.type, v.const.tobytes()), v)
         if original is not v:
             replacements[v] = original

@@ -73,6 +73,7 @@ def _channelwise(op: Op) -> _Channelwise | None:
         constant = channel_vector(c, x.type.shape)
         if constant is None or x.const is not None or x.type != op.output.type:
             continue
+        # Infinity times a zero weight would be NaN.
         if x.type.dtype != "float32" or not np.isfinite(constant).all():
             return None
         return _Channelwise(x, constant.astype(np.float64))
@@ -98,6 +99,7 @@ def _fold_factor(
     """Multiply the factor into the weights of the layers."""
     weights = {}
     for layer in layers:
+        # The factor belongs to input channels, one column of the weights each.
         weights[layer] = _weights(layer) * columns(layer, operands.constant)
     _replace(rw, op, operands.x, WEIGHT_INPUT, weights)
 
@@ -108,6 +110,7 @@ def _fold_term(
     """Add to the biases of the layers what they compute from the term."""
     biases = {}
     for layer in layers:
+        # Without a border, each output has all terms of the sum.
         biases[layer] = bias_of(layer) + _product(layer, operands.constant)
     _replace(rw, op, operands.x, BIAS_INPUT, biases)
 
@@ -130,6 +133,7 @@ def _replace(
     float32 cannot hold one of them.
     """
     constants: dict[Op, Array] = {}
+    # Products in double are rounded once.
     with np.errstate(over="ignore", invalid="ignore"):
         for layer, array in arrays.items():
             constants[layer] = array.astype(np.float32)
@@ -156,6 +160,7 @@ def _exchange(rw: Rewriter, op: Op, operands: _Channelwise) -> None:
     product = rw.private(operands.x, "mul")
     if product is None:
         return
+    # The product must itself be a constant factor for each channel.
     factors = _channelwise(product)
     if factors is None:
         return
@@ -167,6 +172,7 @@ def _exchange(rw: Rewriter, op: Op, operands: _Channelwise) -> None:
     if (shift == shift[0]).all():
         shift = shift[0]
 
+    # The constant is added before it now, divided by the factor.
     (factor,) = (v for v in product.inputs if v is not factors.x)
     term = rw.const(shift, factor.name)
     shifted = rw.add(op, Add(), [factors.x, term], operands.x.name)

@@ -39,6 +39,7 @@ def _fold_norm(rw: Rewriter, op: Op, spec: BatchNorm) -> None:
     """
     linear = linear_before(rw, op.inputs[0])
     constants = [v.const for v in op.inputs[1:] if v.const is not None]
+    # A normalisation with a computed parameter stays.
     if linear is None or len(constants) != 4:
         return
     scale, offset = spec.line(constants)
@@ -56,6 +57,7 @@ def _fold_factor(rw: Rewriter, op: Op) -> None:
         if linear is None or scale is None or x.type != op.output.type:
             continue
 
+        # The linear op has no activation yet, so it takes over that of the product.
         act = getattr(op.spec, "act", "none")
         spec = replace(linear.spec, act=act)  # type: ignore[call-arg]
         no_offset = np.zeros(scale.shape)

@@ -37,8 +37,10 @@ def _fold(rw: Rewriter, op: Op) -> None:
         if linear is None or offset is None or x.type != op.output.type:
             continue
 
+        # The linear op has no activation yet, so it takes over that of the sum.
         act = getattr(op.spec, "act", "none")
         spec = replace(linear.spec, act=act)  # type: ignore[call-arg]
+        # x - c is x + (-c).
         signed = offset if op.kind == "add" else -offset
         unit_scale = np.ones(offset.shape)
         rw.absorb(linear, op, spec, scaled(rw, linear, unit_scale, signed))

@@ -54,6 +54,7 @@ def _remaining_pads(
         pads.append(conv.pads[2 * i] - cut_before * stride)
         pads.append(conv.pads[2 * i + 1] - cut_after * stride)
 
+    # The slice also cuts off pixels that do not depend on the pads alone.
     if min(pads) < 0:
         return None
     return (pads[0], pads[1], pads[2], pads[3])

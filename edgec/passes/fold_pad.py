@@ -21,6 +21,7 @@ def run(graph: Graph) -> bool:
             continue
         if op.inputs[0].type.quant != op.output.type.quant:
             continue
+        # Users without pads of the right value keep the pad op.
         for user in list(rw.users(op.output)):
             if _accepts(rw, op, op.spec, user):
                 _fold(rw, op, op.spec, user)
@@ -57,10 +58,12 @@ def _accepts(rw: Rewriter, op: Op, pad: Pad, user: Op) -> bool:
     The border of a convolution is 0, that of a maximum below every number, and that of
     a mean 0 if it counts its pads as elements.
     """
+    # The padded tensor must be the image, not a filter or a second operand.
     if user.inputs[0] is not op.output or op.output in user.inputs[1:]:
         return False
     if isinstance(user.spec, (Conv2D, DepthwiseConv2D)):
         return pad.value == 0
+    # Without `count_pads` the mean is over the elements of the image alone.
     if isinstance(user.spec, AveragePool2D):
         return pad.value == 0 and user.spec.count_pads
     if isinstance(user.spec, MaxPool2D):

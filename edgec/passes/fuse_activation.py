@@ -57,6 +57,8 @@ def _exact(op: Op) -> bool:
         return y.dtype == "float32"
     if x != y or y.dtype != "int8" or not isinstance(op.spec, Unary):
         return False
+
+    # The clamp of the fused activation works on the integers of the output.
     low, high = activation_range(op.kind, y)
     clamped = np.clip(np.arange(-128, 128), low, high)
     return bool((op.spec.table(x, y) == clamped).all())

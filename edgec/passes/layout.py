@@ -75,6 +75,7 @@ def _permutations(graph: Graph) -> list[Perm]:
         if not isinstance(op.spec, Transpose):
             continue
         pair = (op.spec.perm, inverse(op.spec.perm))
+        # A permutation and its inverse are the two directions of one change of order.
         last = channels_last(len(op.spec.perm))
         key = last if last in pair else min(pair)
         moved_bytes[key] = moved_bytes.get(key, 0) + op.output.type.nbytes
@@ -127,6 +128,7 @@ class _Network:
         An op of images prefers channels-last; another op prefers its present order, so
         that a tie changes nothing.
         """
+        # The cut puts the node on the side of its order.
         node = self.graph.node()
         self.nodes[op] = node
 
@@ -143,6 +145,8 @@ class _Network:
         """Add the edges for a value: its bytes move if maker and readers disagree."""
         side = self.layout.side
         producer = self._producer(cell, ends)
+
+        # A reader without a choice is one of the terminals.
         hard: list[int] = []
         for v, op in ends.readers:
             hard.append(_terminal(side[v]) if op is None else self.nodes[op])
@@ -152,6 +156,7 @@ class _Network:
         _connect(self.graph, producer, hard, price * HARD_WEIGHT)
         _connect(self.graph, producer, hard + soft, price * SOFT_WEIGHT)
 
+        # The same sums for the graph as it stands.
         hard_differ = any(side[v] != side[cell] for v, _ in ends.readers)
         soft_differ = any(side[v] != side[cell] for v in ends.soft)
         if hard_differ:
@@ -191,6 +196,7 @@ def _cheapest(layout: Storage) -> dict[Op, int] | None:
     for cell, ends in _cells(layout).items():
         network.add_cell(cell, ends)
 
+    # The price of one byte exceeds all preferences together, so these only break ties.
     best_cost, source_side = network.graph.solve()
     if best_cost >= network.present_cost:
         return None
@@ -256,6 +262,9 @@ def _lets_through(layout: Storage, op: Op, v: Value) -> bool:
         return False
     perm = layout.alternative[layout.side[v]]
     permuted_shape = tuple(v.type.shape[p] for p in perm)
+
+    # Only a transpose that leaves nothing but dimensions of 1 before the reshape
+    # counts.
     target = op.output.type.shape
     plan = through_reshape(permuted_shape, inverse(perm), target)
     return plan is not None and only_moves_ones(plan.inner, permuted_shape)

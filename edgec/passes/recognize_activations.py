@@ -31,7 +31,7 @@ class _ScaledFunction:
 
 
 @dataclass(frozen=True)
-class _Product:
+class _FactorTree:
     """A tree of multiplications, flattened: the product of `factors` and `scale`."""
 
     factors: list[Value]
@@ -84,7 +84,7 @@ def _is_scaled_again(rw: Rewriter, op: Op) -> bool:
     return any(scalar(v) is not None for v in user.inputs)
 
 
-def _product(rw: Rewriter, op: Op) -> _Product:
+def _product(rw: Rewriter, op: Op) -> _FactorTree:
     """Return the tree of multiplications that ends with `op`.
 
     Only results without other users belong to the tree.
@@ -102,12 +102,13 @@ def _product(rw: Rewriter, op: Op) -> _Product:
             scale *= subtree.scale
         else:
             factors.append(v)
-    return _Product(factors, scale)
+    return _FactorTree(factors, scale)
 
 
-def _match(rw: Rewriter, product: _Product) -> _ScaledFunction | None:
+def _match(rw: Rewriter, product: _FactorTree) -> _ScaledFunction | None:
     """Return the function equal to a product, None for other products."""
     factors = product.factors
+    # A hard-sigmoid is its clamp times a constant.
     if len(factors) == 1 and _near(product.scale, 1 / 6):
         x = _relu6_argument(rw, factors[0])
         return None if x is None else _ScaledFunction(HardSigmoid(1 / 6, 0.5), x)
@@ -190,6 +191,7 @@ def _summand(rw: Rewriter, value: Value, term: float, act: str) -> Value | None:
 
     The sum must have no other user.
     """
+    # Another user would still need the sum.
     op = rw.private(value, "add")
     if op is None or _act(op) != act:
         return None

@@ -66,6 +66,7 @@ def _reordering(rw: Rewriter, op: Op, perm: tuple[int, ...]) -> _Reordering | No
     """
     if op.kind != "reshape":
         return None
+    # The block op is replaced as a whole, so its parts must have no other user.
     middle = rw.private(op.inputs[0], "transpose")
     if middle is None or middle.spec != Transpose(perm):
         return None
@@ -103,6 +104,7 @@ def _is_space_to_batch(op: Op, start: _Reordering, block: Pair) -> bool:
     n, h, by, w, bx, c = start.shape
     image = (n, h * by, w * bx, c)
     batch = (by * bx * n, h, w, c)
+    # Axes split and joined otherwise are another reshape.
     if (by, bx) != block or start.x.type.shape != image:
         return False
     return op.output.type.shape == batch
@@ -138,6 +140,7 @@ def _move_out(rw: Rewriter, end: Op, chain: list[Op], block: Pair) -> None:
     start = _reordering(rw, space_to_batch, _TO_BATCH)
     assert start is not None
     x = start.x
+    # The ops are added in their order, first to last.
     shape = end.output.type.shape
     for op in reversed(moved):
         spec = _dilated(op.spec, block)
@@ -151,6 +154,8 @@ def _dilated(spec: OpDef, block: Pair) -> OpDef:
     """Return the op on the whole image that equals `spec` on its phases."""
     if not isinstance(spec, Conv2D | DepthwiseConv2D):
         return spec
+
+    # Neighbours in a phase are b pixels apart in the image.
     by, bx = block
     top, bottom, left, right = spec.pads
     dilation_h, dilation_w = spec.dilation

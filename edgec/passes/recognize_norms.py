@@ -60,6 +60,8 @@ def _recognize(rw: Rewriter, op: Op) -> None:
             continue
 
         rank = x.type.rank
+        # The mean over the last axes is a layer normalisation, over the pixels an
+        # instance one.
         first = variance.axes[0]
         if variance.axes == tuple(range(first, rank)):
             _make_layer_norm(rw, op, x, variance)
@@ -71,6 +73,7 @@ def _recognize(rw: Rewriter, op: Op) -> None:
 
 def _make_layer_norm(rw: Rewriter, op: Op, x: Value, variance: _Variance) -> None:
     """Make `op` a layer normalisation of `x` with a scale of ones."""
+    # LayerNorm requires a scale; the product behind it is absorbed later.
     row_shape = x.type.shape[variance.axes[0] :]
     ones = np.ones(row_shape, np.float32)
     scale = rw.const(ones, f"{op.output.name}_scale")
@@ -79,6 +82,7 @@ def _make_layer_norm(rw: Rewriter, op: Op, x: Value, variance: _Variance) -> Non
 
 def _make_instance_norm(rw: Rewriter, op: Op, x: Value, variance: _Variance) -> None:
     """Make `op` an instance normalisation of `x` with ones as scale, zeros as bias."""
+    # InstanceNorm requires both; the ops behind it are absorbed later.
     channels = x.type.shape[-1:]
     name = op.output.name
     scale = rw.const(np.ones(channels, np.float32), f"{name}_scale")
@@ -94,6 +98,7 @@ def _variance(rw: Rewriter, inverse: Value, centred: Value) -> _Variance | None:
     root = rw.private(inverse, "rsqrt")
     if root is None:
         return None
+    # The sum of the variance and eps.
     shifted = rw.private(root.inputs[0], "add")
     if shifted is None or _act(shifted) != "none":
         return None
@@ -133,6 +138,7 @@ def _uncentred(rw: Rewriter, centred: Value, axes: tuple[int, ...]) -> Value | N
     if difference is None or _act(difference) != "none":
         return None
     x, subtracted = difference.inputs
+    # The variance may share x and the mean, so neither must be private.
     mean = rw.made_by(subtracted, "mean")
     if mean is None or not isinstance(mean.spec, Mean):
         return None
@@ -156,6 +162,7 @@ def _absorb(rw: Rewriter, op: Op) -> bool:
             continue
         if any(v.const is None for v in norm.inputs[1:]):
             continue
+        # A constant along other axes cannot be a parameter of the normalisation.
         constant = _as_row(other, norm.inputs[1].type.shape, x.type.rank)
         if constant is None:
             continue
@@ -169,6 +176,7 @@ def _fold(rw: Rewriter, norm: Op, op: Op, constant: Array) -> None:
 
     `op` is the only user of the normalisation, and goes away.
     """
+    # Double, so that several constants are rounded once each.
     scale, bias = _constants(norm)
     if op.kind == "mul":
         scale = scale * constant

@@ -120,6 +120,7 @@ class _Recognizer:
 
         Both disappear if the scales are equal, else they become a change of scale.
         """
+        # TFLite's own conversions, without `even`, stay.
         dequantize = self.rw.made_by(op.inputs[0], "dequantize")
         if dequantize is None or not spec.even:
             return
@@ -272,6 +273,7 @@ class _Recognizer:
             return None
         scales: set[Quant | None] = set()
         for user in self.rw.users(op.output):
+            # A float user needs the float result.
             if not isinstance(user.spec, Quantize):
                 return None
             if user.output.type.dtype == "int8":
@@ -329,6 +331,7 @@ class _Recognizer:
             y = self.rw.add(op, self._rounded(op, spec), inputs, name, out)
             self.rw.update(op, Dequantize(), [y])
             return True
+        # The op reads integers but its result has none, as an index.
         if type_.dtype == op.output.type.dtype:
             self.rw.update(op, inputs=inputs)
             return True
@@ -424,6 +427,7 @@ class _Recognizer:
         w = inputs[1].type
         if v.const is None or w.quant is None:
             return None
+        # The accumulator has this scale, so the bias is added as it is.
         data, quant = quantize_bias(v.const, x.scale, w.quant)
         return self.rw.const(data, f"{v.name}_int32", quant)
 
@@ -454,6 +458,8 @@ def _has_multiplier(op: Op, inputs: list[Value], out: Quant) -> bool:
     """
     if op.spec.quant is not QuantRule.FREE or "weight" in op.spec.roles:
         return True
+
+    # The multiplier is the quotient of both scales.
     finest_input = min(v.type.scale for v in _activations(op, inputs))
     return out.scale[0] >= MIN_OUTPUT_SCALE_RATIO * finest_input
 

@@ -29,6 +29,7 @@ def run(graph: Graph) -> bool:
 
 def _simplify(rw: Rewriter, op: Op) -> None:
     """Remove a reshape, or let it read what the reshape before it reads."""
+    # The earlier reshape stays if others read it.
     before = rw.made_by(op.inputs[0], "reshape")
     if before is not None:
         rw.update(op, inputs=[before.inputs[0]])

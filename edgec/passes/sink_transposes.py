@@ -47,6 +47,7 @@ def _sink(rw: Rewriter, transpose: Op, op: Op) -> None:
     if plan is None:
         return
 
+    # The part of the permutation within groups stays before the reshape.
     if plan.inner != tuple(range(x.type.rank)):
         name = transpose.output.name
         x = rw.add(transpose, Transpose(plan.inner), [x], name)
@@ -67,6 +68,7 @@ def _fold_into_weights(rw: Rewriter, transpose: Op, reshape: Op) -> bool:
     w = layer.inputs[1]
     if layer.inputs[0] is not reshape.output or w.const is None:
         return False
+    # The layer may sum over a part of the flattened image only.
     flat_size = reshape.output.type.shape[-1]
     if flat_size != w.type.shape[1]:
         return False
@@ -96,6 +98,7 @@ def _sorted_weights(weights: Array, image_shape: Shape, axis_order: Perm) -> Arr
     that the permutation picked.
     """
     rows = len(weights)
+    # The columns of the weights are the elements of the image.
     by_axis = weights.reshape(rows, *image_shape)
     order = [0]
     for axis in sorted(axis_order):
@@ -220,6 +223,7 @@ def _fill(moving: list[int], fixed: list[int]) -> Perm:
 
     The `moving` axes fill the other places in their order.
     """
+    # Dimensions of 1 may stand anywhere; at their places they need no transpose.
     next_moving = iter(moving)
     rank = len(moving) + len(fixed)
     return tuple(i if i in fixed else next(next_moving) for i in range(rank))

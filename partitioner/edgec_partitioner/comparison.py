@@ -157,6 +157,7 @@ def column(
     uncertain = [op for op, answer in answers.items() if answer == "uncertain"]
     tpu_ms = 0.0
     if link is not None:
+        # Without a link there are no Edge TPU regions.
         tpu_ms = sum(Costs(link, cpu).tpu_ms(parts))
     return Column(
         ops=_count(parts, outside),
@@ -184,6 +185,7 @@ def cpu_only(graph: Graph, cpu: CpuCost, outside: Set[Op] = frozenset()) -> Colu
 
     outside: ops that take time but do not count.
     """
+    # One CPU region, with what fusion saves.
     parts = regions(graph, dict.fromkeys(graph.ops, "cpu"))
     return column(parts, {}, cpu.within(graph), None, outside)
 
@@ -213,6 +215,7 @@ def stock_of_graph(graph: Graph, cpu: CpuCost, link: Link, assumed: str) -> Stoc
     outside = borders(graph)
     inside = [op for op in graph.ops if op not in outside]
     cpu = cpu.within(graph)
+    # `outside` has conversions and transposes; edgec does not need the latter.
     transposes = [op for op in outside if isinstance(op.spec, Transpose)]
     transpose_ms = sum(cpu.op_ms(op) for op in transposes)
     answers = {op: Verdict(refusals(op)).answer for op in inside}
@@ -253,6 +256,7 @@ def stock_of_file(
         )
 
     verdicts = judge(operators)
+    # The option -a changes the places, not the verdicts.
     every_set = result(judge(operators, all_sets=True))
     return Stock("file", AS_IT_IS, result(verdicts), every_set, _abort_reason(verdicts))
 
@@ -297,6 +301,7 @@ def _joined(graph: Graph, part: Graph, by_name: dict[str, Value]) -> list[Op]:
             graph.inputs.append(by_name[v.name])
         twin[v] = by_name[v.name]
     for v in part.outputs:
+        # A later operator reads the same value by its name.
         twin[v] = by_name.setdefault(v.name, Value(v.name, v.type))
 
     def copies(values: Sequence[Value]) -> list[Value]:

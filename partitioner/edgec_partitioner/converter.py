@@ -122,6 +122,7 @@ def _output_conversions(graph: Graph) -> set[Op]:
     for op in reversed(graph.ops):
         x = op.inputs[0]
         y = op.outputs[0]
+        # A further user needs the converted value inside of the file.
         if y not in outputs or users.get(y):
             continue
         if _converts(op, _TO_CHANNELS_FIRST):
@@ -158,6 +159,7 @@ def _group(r: Rewriter, op: Op, i: int, groups: int) -> Value:
     x, w, *bias = op.inputs
     depth = w.type.shape[3]
     outputs = w.type.shape[0] // groups
+    # Each group has its own filters and reads its own channels.
     rows = slice(i * outputs, (i + 1) * outputs)
 
     inputs: list[Value] = []
@@ -178,6 +180,7 @@ def _clamp(r: Rewriter, op: Op) -> None:
     name = op.output.name
     if not isinstance(spec, Clamp) or x.type.dtype != "float32":
         return
+    # MAXIMUM comes first; a single bound replaces the clamp itself.
     if spec.low is not None and spec.high is not None:
         low = r.const(np.array(spec.low, np.float32), f"{x.name}_low")
         x = r.add(op, Maximum(), [x, low], f"{name}_low")

@@ -100,6 +100,7 @@ class OpWork:
     @property
     def parameters(self) -> int:
         """Bytes of parameters in the compiled file."""
+        # Depthwise weights are padded, hence a factor of their own.
         key = "depthwise_constant" if self.depthwise_macs else "constant"
         return round(LAYOUT[key] * self.constants)
 
@@ -203,6 +204,7 @@ class TpuWork:
 
         `streamed` bytes of the parameters do not fit the on-chip memory.
         """
+        # The chip reads its cached parameters faster than the link sends others.
         cached = self.parameters - streamed
         cycles_ms = PER_MCYCLE * self.mcycles
         return TpuTime(
@@ -255,6 +257,7 @@ def tpu_work(
     works: Sequence[OpWork], inputs: Iterable[Value], outputs: Iterable[Value]
 ) -> TpuWork:
     """Return the work of operations as one segment with these crossing values."""
+    # Every segment has cycles and code of its own, whatever its operations.
     cycles = CYCLES["segment"] + sum(work.cycles for work in works)
     code = CODE["segment"] + sum(work.code for work in works)
     return TpuWork(
@@ -273,6 +276,7 @@ def padded_bytes(v: Value) -> int:
     """
     t = v.type
     channels = t.shape[-1] if t.rank else 1
+    # An empty tensor has no pixels.
     pixels = t.size // max(channels, 1)
     padded_channels = -(-channels // 4) * 4
     return -(-pixels * padded_channels // 8) * 8
@@ -283,6 +287,7 @@ def streamed_bytes(works: Iterable[TpuWork]) -> list[int]:
 
     The segments share the on-chip memory in their order.
     """
+    # The first segments fill the memory.
     free = PARAMETER_CACHE
     streamed: list[int] = []
     for work in works:

@@ -40,6 +40,7 @@ class CpuCost:
         A core that was not measured counts as a Pi 3's with a clock adjusted by the
         ratio of the instructions per cycle.
         """
+        # The first target is the best one of a board.
         name = board.targets[0].mcpu
         if is_known(name):
             return cls(board.clock_ghz, name)

@@ -14,6 +14,7 @@ from operator import itemgetter
 
 from edgec.ir import Graph, Op
 from edgec_partitioner.greedy import Surroundings, connected, greedy
+from edgec_partitioner.linear_program import GAP
 from edgec_partitioner.regions import (
     CALL_MS,
     PLACES,
@@ -23,7 +24,7 @@ from edgec_partitioner.regions import (
     staged,
     stages,
 )
-from edgec_partitioner.stage_model import GAP, relaxed, solve
+from edgec_partitioner.stage_model import relaxed, solve
 from edgec_partitioner.stage_problem import Problem, problem
 from edgec_partitioner.verdicts import Place
 
@@ -115,6 +116,7 @@ def _search(
     """
     total, best = start
     enough = relaxed_ms * (1 + GAP)
+    # The bound without overheads, to which those of the segments are added.
     floor = relaxed(p).bound_ms
     bound = total
     tried = 0
@@ -126,7 +128,9 @@ def _search(
         if tried == 0:
             segments = min(segments, 2 + max(best.values()) // 2)
         tried = segments
+        # A choice as good as the relaxation's bound ends the search.
         solution = solve(p, tried, SEARCH_NODES, enough)
+        # A choice with more segments than tried is bounded by their overhead.
         more_segments = _least_with(p, floor, tried + 1)
         bound = max(relaxed_ms, min(solution.bound_ms, more_segments))
         if solution.stage is None:

@@ -279,6 +279,7 @@ def rewrites_of(
     by_output = {v.name: op for op in ops for v in op.outputs}
     names: dict[Op, dict[str, None]] = {}
     for record in applied:
+        # The results of the rewrite, unless later passes renamed them.
         results = [by_output[name] for name in record.made if name in by_output]
         if not results and record.source:
             results = [op for op in ops if _within(record.source, op.source)]
@@ -304,6 +305,7 @@ def _op_rows(
     rows: list[OpRow] = []
     for index, op in enumerate(parts.graph.ops):
         row = _op_row(index, op, segment_of[op], parts.verdicts.get(op), cpu)
+        # Most ops come from no rewrite.
         rows.append(replace(row, rewrites=rewrites.get(op, ())))
     return tuple(rows)
 
@@ -347,6 +349,7 @@ def _types(values: Iterable[Value]) -> tuple[str, ...]:
 
 def _by_rules(verdict: Verdict) -> Answer:
     """Return the answer of the support rules, without that of the cost model."""
+    # The support rules know nothing of time.
     rules = tuple(r for r in verdict.refusals if r.rule != WORTHWHILE)
     return Verdict(rules).answer
 
@@ -358,6 +361,7 @@ def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
         if region.place == "edgetpu":
             op_works = [op_work(op) for op in region.ops]
             works[region] = tpu_work(op_works, region.inputs, region.outputs)
+    # All segments share the on-chip memory, so this needs all of them.
     streamed = dict(zip(works, streamed_bytes(works.values()), strict=True))
 
     rows: list[SegmentRow] = []
@@ -366,6 +370,7 @@ def _segment_rows(parts: Partition, cpu: CpuCost) -> tuple[SegmentRow, ...]:
         time: TpuTime | None = None
         if parts.link and region in works:
             time = works[region].parts(parts.link, beyond_chip)
+        # A CPU segment costs its ops and a call.
         est_ms = time.ms if time else cpu_ms(region, cpu)
         row = _segment_row(region, segment, est_ms)
         rows.append(replace(row, streamed_bytes=beyond_chip, est_parts=time))
@@ -414,6 +419,7 @@ class Places:
         Conversions before and after the ops that it became do not count, unless it
         became nothing else.
         """
+        # An operator without results has no row.
         rows = self._rows_of(op.outputs[0] if op.outputs else "")
         computing = [row for row in rows if row.kind not in _CONVERSIONS]
         places = {row.place for row in computing or rows}

@@ -57,6 +57,7 @@ def greedy(graph: Graph, allowed: Places, costs: Costs) -> dict[Op, int]:
     while True:
         moves: list[_Move] = []
         for ops in _candidates(producer, regions(graph, places)):
+            # Each move is scored alone, in its window.
             moves.append(_Move(surroundings.change(places, ops, PLACES[0]), ops))
         # The sort is stable: of equal moves the first in the graph is made.
         moves.sort(key=lambda move: (move.change_ms, len(move.ops)))
@@ -115,6 +116,7 @@ class Surroundings:
         There is one block on either side of theirs.
         """
         numbers = [self._block_of[op] for op in ops]
+        # Beyond these, only the numbers of the stages change.
         first = max(0, min(numbers) - 1)
         return range(first, min(len(self._blocks), max(numbers) + 2))
 
@@ -124,6 +126,7 @@ class Surroundings:
         All of them are at the other place.
         """
         graph = self._part(self.window(ops))
+        # The tests bound the work by this count.
         self.ops_seen += len(graph.ops)
         moved = {op: places[op] for op in graph.ops}
         moved |= dict.fromkeys(ops, to)
@@ -140,6 +143,7 @@ class Surroundings:
         """Return the estimated time of a part, without streamed parameters."""
         costs = self._costs
         parts = regions(part, places)
+        # `_streaming` adds the parameters beyond the cache, which concern all segments.
         tpu = sum(work.ms(costs.link) for work in costs.works(parts))
         cpu = sum(costs.cpu_ms(r) for r in parts if r.place == PLACES[0])
         return tpu + cpu
@@ -172,6 +176,7 @@ def blocks(graph: Graph) -> list[list[Op]]:
     result: list[list[Op]] = [[]]
     for i, op in enumerate(graph.ops):
         result[-1].append(op)
+        # An op that begins later would connect both sides of the cut.
         if i + 1 < last and alive[i + 1] == 1 and i >= beginnings:
             result.append([])
     return [block for block in result if block]
@@ -224,6 +229,7 @@ def _candidates(
         pieces = list(connected(region.ops, producer))
         yield from pieces
         if len(pieces) > 1:
+            # A region may be worth its overhead only with all parts, or not at all.
             yield region.ops
 
 

@@ -119,6 +119,7 @@ def _place(
     graph: Graph, costs: Costs, wishes: Wishes, applied: tuple[Applied, ...]
 ) -> Partition:
     """Choose the places of the ops of a rewritten graph, and split it."""
+    # Fusion and views lower the CPU's times in this graph.
     costs = replace(costs, cpu=costs.cpu.within(graph))
     reasons = verdicts(graph, wishes.refused)
     allowed: dict[Op, Place] = {}
@@ -157,6 +158,7 @@ def _segments(parts: Sequence[Region], costs: Costs) -> tuple[Segment, ...]:
     times = iter(costs.tpu_times(parts))
     segments: list[Segment] = []
     for i, part in enumerate(parts):
+        # Only Edge TPU regions have a time by parts.
         time = next(times) if part.place == "edgetpu" else None
         segments.append(segment(f"seg{i}", part, time))
     return tuple(segments)
@@ -171,6 +173,7 @@ def _stranded(parts: Partition) -> dict[tuple[str, str], Refusal]:
     by_output = {op.outputs[0].name: op for op in parts.graph.ops}
     stranded: dict[tuple[str, str], Refusal] = {}
     for record in parts.applied:
+        # Other rewrites may have replaced some of them.
         new_ops = [by_output[name] for name in record.made if name in by_output]
         if any(segment_of[op].place != "cpu" for op in new_ops):
             continue

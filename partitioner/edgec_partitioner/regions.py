@@ -60,6 +60,7 @@ def stages(graph: Graph, places: Places) -> dict[Op, int]:
     producer = graph.producers()
     stage: dict[Op, int] = {}
     for op in graph.ops:
+        # Inputs of the graph are there from stage 0 on.
         sources = [producer[v] for v in op.inputs if v in producer]
         earliest = max((stage[source] for source in sources), default=0)
         if PLACES[earliest % 2] != places[op]:
@@ -82,6 +83,7 @@ def staged(graph: Graph, stage: Mapping[Op, int]) -> list[Region]:
     Every op is in exactly one. stage: for each op, odd on the Edge TPU, never below the
     stages of the ops it reads.
     """
+    # Stages without ops are left out.
     groups: dict[int, list[Op]] = {}
     for op in graph.ops:
         groups.setdefault(stage[op], []).append(op)
@@ -112,6 +114,7 @@ def crossing(
     produced = dict.fromkeys(v for op in ops for v in op.outputs)
     graph_outputs = set(graph.outputs)
 
+    # A dict keeps the order of the first use.
     inputs: dict[Value, None] = {}
     for op in ops:
         for v in op.inputs:

@@ -65,6 +65,7 @@ def _subgraph(name: str, part: Region) -> Graph:
     def copy(values: Sequence[Value]) -> list[Value]:
         return [twin.setdefault(v, Value(v.name, v.type, v.const)) for v in values]
 
+    # Copies keep names, so that segments can exchange values by name.
     inputs = copy(part.inputs)
     ops: list[Op] = []
     for op in part.ops:

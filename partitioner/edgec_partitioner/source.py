@@ -69,6 +69,7 @@ def judge(
     aborts = [_abort(o) for o in operators]
     verdicts: list[Verdict] = []
     for o, abort in zip(operators, aborts, strict=True):
+        # An abort outweighs all other refusals.
         if abort is not None:
             verdicts.append(Verdict((abort,)))
         elif calibrated or quantized:
@@ -167,6 +168,7 @@ def _version(o: SourceOperator) -> Iterator[Refusal]:
         return
     constraint = f"{o.opcode}: at most version {known.mapped}, the highest seen mapped"
     seen = f"version {o.version}"
+    # A version between mapped and refused ones was never seen.
     refused = known.refused is not None and o.version >= known.refused
     yield Refusal("operator_version", constraint, seen, _OLD_CONVERTER, not refused)
 

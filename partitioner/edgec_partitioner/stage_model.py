@@ -1,18 +1,17 @@
 """The choice of a stage for every operation as a mixed-integer linear program.
 
-HiGHS solves it (Huangfu and Hall, "Parallelizing the dual revised simplex method",
-Math. Prog. Comp. 10, 2018).
+HiGHS solves it (see linear_program.py).
 
 Stages are numbered: even ones run on the CPU, odd ones are Edge TPU segments, and no
-operation has a lower stage than an operation it reads. With y[n, s] = 1 if node n has stage
-s or a later one, "n is in segment s" is y[n, s] - y[n, s+1], so that places, order and
-convexity are all expressed by differences, and every cost is linear:
+operation has a lower stage than an operation it reads. With y[n, s] = 1 if node n has
+stage s or a later one, "n is in segment s" is y[n, s] - y[n, s+1], so that places,
+order and convexity are all expressed by differences, and every cost is linear:
 
     an Edge TPU segment that has a node          the link's overhead
-    a CPU segment                                a call; there is one between two Edge TPU
-                                                 segments
-    a node that is in one                        its instructions and cycles, else its time on the
-                                                 CPU
+    a CPU segment                                a call; there is one between two Edge
+                                                 TPU segments
+    a node that is in one                        its instructions and cycles, else its
+                                                 time on the CPU
     a value made elsewhere that a segment reads  its bytes in, once for each segment
     a value of a segment that is read elsewhere  its padded bytes out
     parameters of all segments beyond the cache  their bytes, once
@@ -21,24 +20,18 @@ convexity are all expressed by differences, and every cost is linear:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-
-import highspy
-import numpy as np
 
 from edgec.ir import Op
 from edgec_partitioner.cost import PARAMETER_CACHE
+from edgec_partitioner.linear_program import LinearProgram, solution_of
 from edgec_partitioner.regions import CALL_MS, Places
-from edgec_partitioner.silence import descriptors_silenced
 from edgec_partitioner.stage_problem import Edge, NodeSet, Problem, StageNode
 from edgec_partitioner.verdicts import Place
 
 RELAXATION_NODES = 2000
 """The limit of nodes of the search tree of a relaxation; its bound is then taken."""
-
-GAP = 1e-6
-"""The relative gap at which a solution counts as optimal."""
 
 
 @dataclass(frozen=True)
@@ -52,80 +45,6 @@ class Solution:
 
     stage: Mapping[Op, int] | None
     bound_ms: float
-
-
-@dataclass
-class _LinearProgram:
-    """A linear program under construction.
-
-    Attributes:
-        cost, low, high, whole: the cost, the bounds and the integrality of each column.
-        row_low: the lower bound of each row; there is no upper one.
-        starts, index, value: the rows, as a sparse matrix (CSR).
-        offset: a constant term of the cost.
-    """
-
-    cost: list[float] = field(default_factory=list)
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
-    row_low: list[float] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    index: list[int] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    offset: float = 0.0
-
-    def column(
-        self,
-        cost: float = 0.0,
-        low: float = 0.0,
-        high: float = 1.0,
-        whole: bool = False,
-    ) -> int:
-        """Add a column and return its number. whole: it is an integer."""
-        self.cost.append(cost)
-        self.low.append(low)
-        self.high.append(high)
-        self.whole.append(whole)
-        return len(self.cost) - 1
-
-    def at_least(self, terms: Sequence[tuple[int, float]], low: float) -> None:
-        """Add a row: the sum of coefficient * column is not below `low`.
-
-        Several terms of one column are added up, as HiGHS takes one at most.
-        """
-        merged: dict[int, float] = {}
-        for column, coefficient in terms:
-            merged[column] = merged.get(column, 0.0) + coefficient
-        self.starts.append(len(self.index))
-        self.index += merged
-        self.value += merged.values()
-        self.row_low.append(low)
-
-    def model(self) -> highspy.HighsLp:
-        """Return the program in the form of HiGHS."""
-        rows = len(self.row_low)
-        lp = highspy.HighsLp()
-        lp.num_col_ = len(self.cost)
-        lp.col_cost_ = np.array(self.cost)
-        lp.col_lower_ = np.array(self.low)
-        lp.col_upper_ = np.array(self.high)
-        lp.offset_ = self.offset
-
-        lp.num_row_ = rows
-        lp.row_lower_ = np.array(self.row_low)
-        lp.row_upper_ = np.full(rows, highspy.kHighsInf)
-        matrix = lp.a_matrix_
-        matrix.format_ = highspy.MatrixFormat.kRowwise
-        matrix.start_ = np.array([*self.starts, len(self.index)])
-        matrix.index_ = np.array(self.index)
-        matrix.value_ = np.array(self.value)
-
-        if any(self.whole):
-            integer = highspy.HighsVarType.kInteger
-            continuous = highspy.HighsVarType.kContinuous
-            lp.integrality_ = [integer if w else continuous for w in self.whole]
-        return lp
 
 
 _Terms = list[tuple[int, float]]
@@ -174,7 +93,7 @@ def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
     remains: nodes before and after a node for the CPU alone are in different segments
     (see _sides, and _calls for the least number of segments). No column need be whole.
     """
-    rows = _LinearProgram()
+    rows = LinearProgram()
     inside: dict[StageNode, list[_Terms]] = {}
     for n in p.nodes:
         if n.tpu_ms is not None:
@@ -186,7 +105,7 @@ def relaxed(p: Problem, overheads: bool = False) -> Relaxation:
     if overheads and inside:
         _calls(rows, p, {n: terms[0] for n, terms in inside.items()})
 
-    values, bound = _solve(rows, RELAXATION_NODES)
+    values, bound = solution_of(rows, RELAXATION_NODES)
     places: dict[Op, Place] = {op: "cpu" for n in p.nodes for op in n.ops}
     for n, segments in inside.items():
         # There is one segment here, with one column for each node.
@@ -213,7 +132,7 @@ class _Around:
 
 
 def _sides(
-    rows: _LinearProgram,
+    rows: LinearProgram,
     p: Problem,
     cpu: StageNode,
     inside: _Inside,
@@ -246,7 +165,7 @@ def _sides(
 
 
 def _separate(
-    rows: _LinearProgram, crossing: _Crossing, inside: _Inside, around: _Around
+    rows: LinearProgram, crossing: _Crossing, inside: _Inside, around: _Around
 ) -> None:
     """Let a value cross if its source and reader are on different sides.
 
@@ -273,17 +192,17 @@ def _separate(
     rows.at_least(terms, float(reader in around.after) - 1.0)
 
 
-def _calls(
-    rows: _LinearProgram, p: Problem, inside: Mapping[StageNode, _Terms]
-) -> None:
+def _calls(rows: LinearProgram, p: Problem, inside: Mapping[StageNode, _Terms]) -> None:
     """Add the overheads of the least number of segments, and of the calls around them.
 
     Along a path of nodes for the CPU alone, nodes between different pairs of them are
     in different segments.
     """
     high = float(len(inside))
+    # A column for the number of segments, each with a call before it.
     count = rows.column(p.segment_ms + CALL_MS, high=high)
     slots: _Terms = []
+    # A slot counts as a segment as soon as one of its nodes is on the Edge TPU.
     for nodes in _slots(p):
         slot = rows.column(whole=True)
         slots.append((slot, 1.0))
@@ -329,7 +248,9 @@ def _slots(p: Problem) -> list[list[StageNode]]:
     for n in p.nodes:
         if n.tpu_ms is None:
             continue
+        # The node is behind this many nodes of the path.
         position = sum(n in p.later[c] for c in path)
+        # Nodes beside the path may share a segment with either side.
         if all(c in p.later[n] for c in path[position:]):
             slots[position].append(n)
     return [nodes for nodes in slots if nodes]
@@ -362,7 +283,7 @@ def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solu
     The search ends with a choice of at most `enough_ms`, or after `nodes` nodes of its
     tree. Unlike a time limit, this gives the same result on any machine.
     """
-    rows = _LinearProgram()
+    rows = LinearProgram()
     last = 2 * segments
     late = {n: _late(rows, n, last) for n in p.nodes}
     _order(rows, p, late)
@@ -375,7 +296,7 @@ def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solu
     _first_and_last(rows, p, late, used)
     _costs(rows, p, inside)
 
-    values, bound = _solve(rows, nodes, enough_ms)
+    values, bound = solution_of(rows, nodes, enough_ms)
     if values is None:
         return Solution(None, bound)
     stage: dict[Op, int] = {}
@@ -387,7 +308,7 @@ def solve(p: Problem, segments: int, nodes: int, enough_ms: float = 0.0) -> Solu
 
 
 def _order(
-    rows: _LinearProgram, p: Problem, late: Mapping[StageNode, list[int]]
+    rows: LinearProgram, p: Problem, late: Mapping[StageNode, list[int]]
 ) -> None:
     """Let no node have a lower stage than a node it reads."""
     for e in p.edges:
@@ -399,13 +320,14 @@ def _order(
 
 
 def _used_segments(
-    rows: _LinearProgram, p: Problem, inside: _Inside, segments: int
+    rows: LinearProgram, p: Problem, inside: _Inside, segments: int
 ) -> list[int]:
     """Return a column for each segment: 1 if it has a node.
 
     It pays for the segment and a call. Segments are used in their order.
     """
     cost = p.segment_ms + CALL_MS
+    # Without this order, equal solutions with other numbers would be searched too.
     used = [rows.column(cost, whole=True) for _ in range(segments)]
     for t, column in enumerate(used):
         for terms in inside.values():
@@ -416,7 +338,7 @@ def _used_segments(
 
 
 def _first_and_last(
-    rows: _LinearProgram,
+    rows: LinearProgram,
     p: Problem,
     late: Mapping[StageNode, list[int]],
     used: Sequence[int],
@@ -440,7 +362,7 @@ def _first_and_last(
 
 
 def _last_call(
-    rows: _LinearProgram, last: int, columns: Sequence[int], used: Sequence[int]
+    rows: LinearProgram, last: int, columns: Sequence[int], used: Sequence[int]
 ) -> None:
     """Pay for a call after the last segment if a node without readers needs it.
 
@@ -456,7 +378,7 @@ def _last_call(
         rows.at_least(terms, 0.0)
 
 
-def _late(rows: _LinearProgram, n: StageNode, last: int) -> list[int]:
+def _late(rows: LinearProgram, n: StageNode, last: int) -> list[int]:
     """Return the columns "stage s or later" of a node, for s from 1 to `last`.
 
     A node for the CPU alone has one column for an odd stage and the next one.
@@ -486,7 +408,7 @@ def _minus(terms: _Terms) -> _Terms:
     return [(column, -coefficient) for column, coefficient in terms]
 
 
-def _costs(rows: _LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]:
+def _costs(rows: LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]:
     """Add the costs of nodes, values and streamed parameters.
 
     Return the values that may cross a boundary.
@@ -497,6 +419,7 @@ def _costs(rows: _LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]
             for terms in inside[n]:
                 _add(rows, terms, n.tpu_ms - n.cpu_ms)
 
+    # Each segment pays for each value that enters or leaves it.
     segments = len(next(iter(inside.values()), []))
     crossings: list[_Crossing] = []
     for e in p.edges:
@@ -506,11 +429,12 @@ def _costs(rows: _LinearProgram, p: Problem, inside: _Inside) -> list[_Crossing]
     return crossings
 
 
-def _stream(rows: _LinearProgram, p: Problem, inside: _Inside) -> None:
+def _stream(rows: LinearProgram, p: Problem, inside: _Inside) -> None:
     """Add the cost of parameters beyond the cache, in MB."""
     total = sum(n.parameters for n in inside)
     if total <= PARAMETER_CACHE:
         return
+    # In MB, so that coefficients have similar magnitudes.
     streamed = rows.column(p.streamed_ms * 1e6, high=total / 1e6)
     terms = [(streamed, 1.0)]
     for n, segments in inside.items():
@@ -520,14 +444,14 @@ def _stream(rows: _LinearProgram, p: Problem, inside: _Inside) -> None:
     rows.at_least(terms, -PARAMETER_CACHE / 1e6)
 
 
-def _add(rows: _LinearProgram, terms: _Terms, ms: float) -> None:
+def _add(rows: LinearProgram, terms: _Terms, ms: float) -> None:
     """Add a cost to a sum of columns."""
     for column, coefficient in terms:
         rows.cost[column] += coefficient * ms
 
 
 def _cross(
-    rows: _LinearProgram, e: Edge, inside: _Inside, t: int
+    rows: LinearProgram, e: Edge, inside: _Inside, t: int
 ) -> Iterator[_Crossing]:
     """Add the cost of a value in segment t, and yield its possible crossings.
 
@@ -553,7 +477,7 @@ def _cross(
 
 
 def _enter(
-    rows: _LinearProgram, e: Edge, group: Sequence[StageNode], inside: _Inside, t: int
+    rows: LinearProgram, e: Edge, group: Sequence[StageNode], inside: _Inside, t: int
 ) -> Iterator[_Crossing]:
     """Add the cost of reading a value into segment t for a group of readers.
 
@@ -575,49 +499,3 @@ def _enter(
     for r in group:
         if source_inside and r in e.near:
             yield _Crossing(e, r, r, column)
-
-
-def _silent_solver() -> highspy.Highs:
-    """Return a solver that has not printed and will not print.
-
-    HiGHS 1.16 prints its version and licence to the process's standard output while the
-    object is made, before any option can switch its output off.
-    """
-    with descriptors_silenced():
-        solver = highspy.Highs()
-    solver.silent()
-    return solver
-
-
-def _solve(
-    rows: _LinearProgram, nodes: int, enough: float = -highspy.kHighsInf
-) -> tuple[list[float] | None, float]:
-    """Return the best values of the columns, and the proven lower bound.
-
-    One thread and a fixed seed make it repeatable. The search ends when it has found
-    values with a cost of at most `enough`. It starts without a known choice: HiGHS
-    1.16.0 returns that one in place of a better one found by presolving alone.
-    """
-    if not rows.cost:
-        return [], rows.offset
-    solver = _silent_solver()
-    options = {
-        "threads": 1,
-        "random_seed": 0,
-        "mip_rel_gap": GAP,
-        "mip_max_nodes": nodes,
-        "objective_target": enough,
-    }
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
-    solver.passModel(rows.model())
-    solver.run()
-
-    info = solver.getInfo()
-    bound = info.objective_function_value
-    if any(rows.whole):
-        bound = info.mip_dual_bound
-    feasible = highspy.SolutionStatus.kSolutionStatusFeasible
-    if info.primal_solution_status != feasible:
-        return None, bound
-    return list(solver.getSolution().col_value), bound

@@ -129,14 +129,18 @@ def problem(graph: Graph, allowed: Places, costs: Costs) -> Problem:
         nodes[op] = _node(op, allowed[op] == "edgetpu", costs)
     _merge(graph, nodes)
 
+    # Merged nodes keep the place of their first op.
     order = _ordered(graph, nodes)
     readers_of = _readers(order, graph.producers(), nodes)
     later, earlier, apart = _reach(order, readers_of)
     edges = _edges(graph, nodes, apart, costs)
 
     link = costs.link
+
+    # A segment costs a call, its basic instructions and cycles.
     mcycles = CYCLES["segment"] / 1e6
     segment = TpuWork(0, 0, round(CODE["segment"]), 0, mcycles)
+    # Reading on the chip is paid in the time of the nodes already.
     streamed_ms = (link.per_mb_sent - PER_MB_PARAMETERS) / 1e6
     return Problem(order, tuple(edges), later, earlier, segment.ms(link), streamed_ms)
 
@@ -157,6 +161,7 @@ def _edges(
         readers = tuple(n for n in all_readers if n is not source)
         # The caller reads it.
         returned = v in outputs and source is not None
+        # A value that only its own node reads never crosses.
         if readers or returned:
             edges.append(_edge(v, source, readers, returned, apart, costs))
     return edges
@@ -195,6 +200,7 @@ def _node(op: Op, allowed: bool, costs: Costs) -> StageNode:
         return StageNode([op], costs.op_ms(op), None, parameters)
     link = costs.link
     work = costs.work(op)
+    # Without transfers: edges pay for those.
     alone = TpuWork(0, 0, 0, work.parameters, work.cycles / 1e6)
     # The overhead is paid once for each segment.
     tpu_ms = alone.ms(link) - link.invoke
@@ -220,6 +226,7 @@ def _merge(graph: Graph, nodes: dict[Op, StageNode]) -> None:
             _join(nodes, node, only)
 
     readers = _reading_ops(graph, nodes)
+    # The second case, from the end, so that chains merge as a whole.
     for op in reversed(graph.ops):
         node = nodes[op]
         only = _only_cpu_node(node, {nodes[user] for user in readers[node]})
@@ -316,6 +323,7 @@ def _groups(
     """
     groups: list[tuple[StageNode, ...]] = []
     for r in readers:
+        # A reader that may share a segment with several groups joins them.
         separate: list[tuple[StageNode, ...]] = []
         merged: list[StageNode] = []
         for group in groups:

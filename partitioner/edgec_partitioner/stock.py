@@ -68,6 +68,7 @@ def _take_set(
         still_waiting: list[int] = []
         for i in waiting:
             node = nodes[i]
+            # The first ready node decides the kind of the set.
             of_kind = kind is None or node.delegable == kind
             if not of_kind or not unwritten.isdisjoint(node.reads):
                 still_waiting.append(i)
@@ -75,6 +76,7 @@ def _take_set(
             kind = node.delegable
             unwritten.difference_update(node.writes)
             taken.append(i)
+        # A pass without progress ends the set.
         if len(still_waiting) == len(waiting):
             return taken
         waiting = still_waiting
@@ -108,6 +110,7 @@ def stock_places(
 
     nodes: list[StockNode] = []
     for op in graph.ops:
+        # An op outside of the compiler's file cannot be mapped.
         delegable = False
         if op not in outside:
             delegable = Verdict(refusals(op)).place(optimistic) == "edgetpu"
@@ -123,6 +126,7 @@ def gives_up(ops: Iterable[Op]) -> str | None:
     """
     for op in ops:
         name = op.spec.tflite[0] if op.spec.tflite else ""
+        # A name that TFLite's schema lacks counts as a known one.
         number = getattr(schema.BuiltinOperator, name, 0)
         # An op that is not written as this operator does no harm.
         if number >= FIRST_UNKNOWN_BUILTIN and op.spec.to_tflite(op) is not None:

@@ -59,6 +59,7 @@ def verdicts(
     result: dict[Op, Verdict] = {}
     for op in graph.ops:
         name = op.outputs[0].name
+        # A real compile settles the question.
         if name in by_compiler:
             result[op] = Verdict((by_compiler[name],))
         elif quantized:

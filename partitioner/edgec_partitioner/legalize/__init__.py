@@ -111,6 +111,7 @@ def legalize(
     """
     table: list[Rewrite] = []
     for candidate in rewrites().values():
+        # Inexact rewrites are for float graphs: quantization hides their difference.
         if (candidate.bound == 0) == exact and candidate.name not in disabled:
             table.append(candidate)
 
@@ -143,8 +144,10 @@ def _apply_first(
         if op.kind not in candidate.kinds or not _refused(op, optimistic):
             continue
         before = set(r.graph.ops)
+        # A rewrite checks its own condition.
         if not candidate.apply(r, op):
             continue
+        # An op that was updated in place counts as new.
         new_ops = [o for o in r.graph.ops if o not in before or o is op]
         made = tuple(o.outputs[0].name for o in new_ops)
         return Applied(candidate.name, name, source, made)

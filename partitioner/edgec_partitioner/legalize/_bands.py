@@ -59,6 +59,7 @@ def chain(r: Rewriter, op: Op, limit: int) -> list[Op] | None:
         if y.type.size <= limit:
             return ops
         user = r.sole_user(y)
+        # A second reader would need the whole tensor.
         if user is None or user.inputs[0] is not y:
             return None
         ops.append(user)
@@ -72,6 +73,7 @@ def bands(ops: Sequence[Op], limit: int) -> list[Rows] | None:
     are too few.
     """
     rows = ops[-1].output.type.shape[1]
+    # Fewer stripes compute fewer rows twice.
     for count in range(2, min(MAX_STRIPES, rows) + 1):
         edges = [rows * i // count for i in range(count + 1)]
         stripes = list(pairwise(edges))
@@ -96,6 +98,7 @@ def compute(r: Rewriter, before: Op, ops: Sequence[Op], rows: Rows, name: str) -
         if any((top, bottom, left, right)):
             pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
             x = r.add(before, pad, [x], f"{x.name}_padded", x.type.quant)
+        # A PAD is its border alone, added above.
         if spec is not None:
             inputs = [x, *op.inputs[1:]]
             y = op.output
@@ -138,6 +141,7 @@ def _window(op: Op) -> tuple[int, int, Pads]:
     if isinstance(spec, MaxPool2D | AveragePool2D):
         return spec.kernel[0], spec.stride[0], _NO_PADS
     if isinstance(spec, Conv2D | DepthwiseConv2D):
+        # Dilation spreads the taps.
         taps = op.inputs[1].type.shape[1]
         kernel = (taps - 1) * spec.dilation[0] + 1
         return kernel, spec.stride[0], spec.pads
@@ -151,8 +155,10 @@ def _need(op: Op, rows: Rows) -> Band | None:
     """
     height = op.inputs[0].type.shape[1]
     kernel, stride, (top, _, left, right) = _window(op)
+    # In rows of the padded image, less the pads.
     first = rows[0] * stride - top
     last = (rows[1] - 1) * stride - top + kernel
+    # Rows outside of the image are zeros.
     border = (max(0, -first), max(0, last - height), left, right)
     band = Band(max(0, first), min(height, last), border)
     return band if band.rows > 0 else None
@@ -178,11 +184,13 @@ def _largest(ops: Sequence[Op], rows: Rows) -> float:
     needs = _needs(ops, rows)
     if needs is None:
         return float("inf")
+    # The result of the last op counts as well.
     row_elements = prod(ops[-1].output.type.shape[2:])
     sizes = [(rows[1] - rows[0]) * row_elements]
     for op, need in zip(ops, needs, strict=True):
         _, _, width, channels = op.inputs[0].type.shape
         top, bottom, left, right = need.border
+        # The padded input may be a tensor of its own.
         padded_height = need.rows + top + bottom
         padded_width = width + left + right
         sizes.append(padded_height * padded_width * channels)

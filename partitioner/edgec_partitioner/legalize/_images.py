@@ -53,6 +53,8 @@ def conv1x1(
     lead = x.type.shape[:-1]
     if x.type.shape[-1] != c:
         lead = (x.type.size // c,)
+
+    # Reshapes that only add or drop ones cost nothing.
     image = rows_as_image(lead, c)
     filters = r.const(matrix.reshape(o, 1, 1, c), f"{name}_weights")
     inputs = [shaped(r, op, x, image), filters, *bias]
@@ -62,5 +64,6 @@ def conv1x1(
     if shape == (*image[:3], o):
         r.update(op, spec, inputs)
         return
+    # The op itself brings the image back to the shape of its result.
     product = r.add(op, spec, inputs, f"{name}_image")
     r.update(op, Reshape(shape), [product])

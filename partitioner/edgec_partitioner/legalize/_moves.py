@@ -77,6 +77,7 @@ def _roots(r: Rewriter, op: Op) -> list[Value]:
     roots = [op.inputs[0]]
     while True:
         move = r.made_by(roots[-1], *MOVES)
+        # A concatenation has no single input to continue from.
         if move is None or len(move.inputs) != 1 or not maps(move):
             return roots
         roots.append(move.inputs[0])
@@ -102,6 +103,7 @@ def _replace_from(r: Rewriter, root: Value, make: Make) -> bool:
             continue
         if value not in needed and not _read_outside(r, value, index):
             continue
+        # Moves that map already stay as they are.
         if value in behind_refused and make(r, move, root, index[value]):
             changed = True
         else:
@@ -122,6 +124,7 @@ def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
     The first result has, for each of them, the number of each element in `root`. The
     second has the values that lie behind a refused move.
     """
+    # int32 numbers all elements that are traced.
     numbers = np.arange(root.type.size, dtype=np.int32)
     index = {root: numbers.reshape(root.type.shape)}
     behind_refused: set[Value] = set()
@@ -129,8 +132,10 @@ def _trace(r: Rewriter, root: Value) -> tuple[dict[Value, Array], set[Value]]:
         return index, behind_refused
 
     for op in r.graph.ops:
+        # A change of scale changes the elements.
         if op.kind not in MOVES or op.output.type.quant != root.type.quant:
             continue
+        # The second input of a gather is its indices.
         data = op.inputs[:1] if op.kind == "gather" else op.inputs
         if not all(v in index for v in data):
             continue
@@ -154,6 +159,7 @@ def _moved_numbers(op: Op, index: dict[Value, Array]) -> Array | None:
         if array is None:
             return None
         arrays.append(array)
+    # The element numbers take the place of the elements.
     types = [TensorType(v.type.shape, "int32") for v in op.inputs]
     result_type = TensorType(op.output.type.shape, "int32")
     (moved,) = op.spec.ref(arrays, types, [result_type])

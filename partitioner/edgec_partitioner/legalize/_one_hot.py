@@ -68,6 +68,7 @@ class Pick:
         y = index[0] // (width * depth)
         x = index[0] // depth % width
         c = index[0] % depth
+        # The distance of the first two pixels; the others are compared below.
         stride = (_step(y[:, 0, 0]), _step(x[0, :, 0]))
         if min(stride) < 1:
             return None
@@ -100,6 +101,7 @@ def pick_by_convolution(r: Rewriter, move: Op, root: Value, pick: Pick) -> bool:
     if channels * kernel_h * kernel_w * root.type.shape[3] > MOST_WEIGHTS:
         return False
 
+    # A convolution without pads begins at the first element of the image.
     x, pick = _cropped(r, move, root, pick, (height, width))
     weights = np.zeros((channels, *pick.kernel, x.type.shape[3]), np.int8)
     weights[np.arange(channels), pick.rows, pick.columns, pick.channels] = 1
@@ -133,6 +135,7 @@ def fold_into_readers(r: Rewriter, move: Op, x: Value, pick: Pick, macs: int) ->
         return False
     folded: list[tuple[Op, _Folded]] = []
     for op in r.users(move.output):
+        # All or none: else the picked image is needed anyway.
         fold = _fold(op, x, pick)
         if fold is None:
             return False
@@ -140,6 +143,7 @@ def fold_into_readers(r: Rewriter, move: Op, x: Value, pick: Pick, macs: int) ->
         positions = op.output.type
         folded_macs = fold.taps.size * positions.size // positions.shape[3]
         macs += op.spec.macs(op) - folded_macs
+    # The folded kernels are larger, and partly zero.
     if macs < 0:
         return False
 
@@ -208,6 +212,7 @@ def _cropped(
         stride = pick.stride[i]
         low = int(places.min())
         high = int(places.max())
+        # The number of positions of a window without pads.
         positions = (available - high - 1) // stride + 1
         if low >= stride or positions != size[i]:
             start[i] = low
@@ -250,6 +255,7 @@ def _foldable(op: Op, spec: Conv2D, pick: Pick) -> bool:
     w = op.inputs[1]
     if w.const is None or w.type.shape[3] != op.inputs[0].type.shape[3]:
         return False
+    # A zero tap must be the integer 0.
     quant = w.type.quant
     if quant is None or any(quant.zero_point):
         return False
@@ -264,6 +270,8 @@ def _folded_taps(op: Op, x: Value, pick: Pick) -> Array | None:
     o, kh, kw, _ = w.shape
     stride_y, stride_x = pick.stride
     pick_h, pick_w = pick.kernel
+
+    # The window in the image before the pick.
     height = stride_y * (kh - 1) + pick_h
     width = stride_x * (kw - 1) + pick_w
     shape = (o, height, width, x.type.shape[3])
@@ -305,6 +313,7 @@ def _folded_pads(spec: Conv2D, op: Op, x: Value, pick: Pick) -> Pads | None:
         window = spacing * (taps - 1) + pick.kernel[i]
         positions = op.output.type.shape[i + 1]
         covered = stride * spec.stride[i] * (positions - 1) + window
+        # One element of the border of the picked image is a stride here.
         pad_before = stride * before
         pads.append(pad_before)
         pads.append(max(0, covered - available - pad_before))

@@ -28,6 +28,7 @@ def zeros(w: Value, shape: tuple[int, ...]) -> Array:
     """
     if w.type.quant is None:
         return np.zeros(shape, w.type.np_dtype)
+    # A zero point stands for the real number 0.
     _, zero_points = w.type.quant.broadcast(len(shape))
     filler = np.asarray(zero_points, w.type.np_dtype)
     return np.broadcast_to(filler, shape).copy()

@@ -61,6 +61,7 @@ def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
         return False
     if index.shape[:3] != root.type.shape[:3]:
         return False
+    # An image of one pixel in a direction has no stride; 1 is as good.
     pick = replace(pick, stride=(1, 1))
     if fold_into_readers(r, move, root, pick, 0):
         return True
@@ -70,6 +71,7 @@ def _make(r: Rewriter, move: Op, root: Value, index: Array) -> bool:
     runs = np.split(pick.channels, breaks)
     if len(runs) > MAX_SLICES:
         return pick_by_convolution(r, move, root, pick)
+    # All channels in their order: the image itself.
     if len(runs) == 1 and len(runs[0]) == root.type.shape[3]:
         return r.forward(move, root)
     return r.forward(move, _joined(r, move, root, runs))
@@ -128,6 +130,7 @@ def _reader(build: Builder, rng: np.random.Generator, y: Value) -> Value:
     if how == 1:
         first = channels // 2
         return build.add(slice_axes(y.type, {3: (first, channels - first, 1)}), [y])
+    # A convolution can take the shuffle into its weights.
     weights = rng.integers(-127, 128, (3, 3, 3, channels)).astype(np.int8)
     bias = int32_bias(build, rng, 3, 500, Quant.per_tensor(y.type.scale * 0.01))
     spec = Conv2D(pads=(1, 1, 1, 1), act=choice(rng, ["none", "relu6"]))

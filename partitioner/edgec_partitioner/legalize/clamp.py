@@ -28,12 +28,13 @@ _Bounds = list[tuple[OpDef, int]]
 
 
 def rewrite(r: Rewriter, op: Op) -> bool:
-    """Rescale, then apply the bounds that the output scale does not enforce by itself."""
+    """Rescale, then apply the bounds that the output scale does not enforce."""
     x = op.inputs[0]
     y = op.output
     table = int8_table(op)
     if table is None or x.const is not None:
         return False
+    # Equal scales need no QUANTIZE.
     scaled = ALL
     if x.type.quant != y.type.quant:
         scaled = applied(Quantize(), ALL, x.type, y.type)
@@ -69,6 +70,7 @@ def _rescale_and_clamp(r: Rewriter, op: Op, bounds: _Bounds) -> None:
     operands: list[Value] = []
     for _, q in bounds:
         operands.append(r.const(np.array(q, np.int8), f"{y.name}_bound", quant))
+    # The last op keeps the output's name.
     if len(bounds) == 2:
         lower, _ = bounds[0]
         value = r.add(op, lower, [value, operands[0]], f"{y.name}_low", quant)

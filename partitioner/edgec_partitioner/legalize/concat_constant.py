@@ -56,6 +56,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     x = padded[0]
     if len(padded) > 1:
         x = r.add(op, spec, padded, f"{name}_joined", y.quant)
+    # Zeros are the borders alone.
     if (vector == y.zero_point).all():
         return r.forward(op, x)
     constants = r.const(vector, f"{name}_constants", y.quant)
@@ -77,6 +78,7 @@ def _constant_vector(op: Op, axis: int) -> Array | None:
         if v.const is None:
             parts.append(np.full(size, zero, np.int8))
             continue
+        # One row for each place along the axis.
         rows = np.moveaxis(v.const, axis, 0).reshape(size, -1)
         first = rows[:, 0]
         if (rows != rows[:, :1]).any():
@@ -94,6 +96,7 @@ def _padded(r: Rewriter, op: Op, axis: int) -> list[Value]:
     """
     padded: list[Value] = []
     before = 0
+    # Constants behind the last computed tensor become its second border.
     last = max(i for i, v in enumerate(op.inputs) if v.const is None)
     behind = sum(v.type.shape[axis] for v in op.inputs[last + 1 :])
     for i, v in enumerate(op.inputs[: last + 1]):
@@ -132,6 +135,7 @@ def example(rng: np.random.Generator) -> Graph:
         if not zeros:
             elements = rng.integers(-128, 128, size)
             if i == 0:
+                # A constant of zeros would not need the ADD.
                 elements[0] = -128 if q.zero_point[0] >= 0 else 127
         data = _along(elements, shape, axis)
         place = integer(rng, 0, len(parts) + 1)

@@ -61,10 +61,12 @@ def _spread_to(
     steps = (spec.dilation[0] // dilation, spec.dilation[1] // dilation)
     filters = _spread(w, steps)
     _, kernel_h, kernel_w, _ = filters.shape
+    # Without a step, nothing would change.
     if steps == (1, 1) or kernel_h * kernel_w > MAX_TAPS:
         return False
 
     sparse = replace(spec, dilation=(dilation, dilation))
+    # Ask the rules before the graph changes.
     weights = Value(w.name, w.type.with_shape(filters.shape), filters)
     if not helps(op, sparse, [x, weights, *bias]):
         return False

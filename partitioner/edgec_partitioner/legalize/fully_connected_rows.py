@@ -46,6 +46,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if y.size == y.shape[-1]:
         return False
 
+    # CONV_2D has a vector as bias.
     vectors = [r.const(array(b).reshape(-1), b.name) for b in bias]
     conv1x1(r, op, x, array(w), vectors, Conv2D(act=op.spec.act))
     return True
@@ -65,6 +66,7 @@ def example(rng: np.random.Generator) -> Graph:
     keep = flag(rng)
     x = build.input("x", TensorType((*lead, k)))
     if not keep and prod(lead) > 2 and rng.random() < 0.5:
+        # Two rows of the input make one row of the product.
         k *= 2
 
     w = float_constant(build, rng, (o, k), "w")

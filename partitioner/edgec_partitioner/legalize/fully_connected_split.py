@@ -54,6 +54,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if not 1 < rows <= MAX_ROWS or rows * w.type.size > MAX_WEIGHT_BYTES:
         return False
 
+    # The layer reads its input as rows of this length.
     matrix = (rows, w.type.shape[1])
     flat = x
     if x.type.shape != matrix:
@@ -73,6 +74,7 @@ def _row(r: Rewriter, op: Op, spec: FullyConnected, flat: Value, i: int) -> Valu
     y = op.output
     cut = slice_axes(flat.type, {0: (i, 1, 1)})
     row = r.add(op, cut, [flat], f"{x.name}_row{i}")
+    # The parts are joined along the kept first axis.
     single = replace(spec, keep_dims=True)
     return r.add(op, single, [row, *weights], f"{y.name}_row{i}", y.type.quant)
 

@@ -17,6 +17,7 @@ from edgec.ops.activation import Gelu
 from edgec.ops.binary import Mul
 from edgec.ops.unary import Logistic
 from edgec_partitioner.legalize._examples import flag, float_image, one_op
+from edgec_partitioner.legalize._replacement import Replacement
 
 KINDS = ("gelu",)
 BOUND = 0.0207
@@ -28,14 +29,13 @@ SIGMOID_STEEPNESS = 1.702
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Multiply x by a sigmoid of it."""
     x = op.inputs[0]
-    name = op.output.name
     if x.type.dtype != "float32":
         return False
-    steepness = np.array(SIGMOID_STEEPNESS, np.float32)
-    factor = r.const(steepness, f"{name}_steepness")
-    steep = r.add(op, Mul(), [x, factor], f"{name}_steep")
-    gate = r.add(op, Logistic(), [steep], f"{name}_gate")
-    r.update(op, Mul(), [x, gate])
+    new = Replacement(r, op)
+    steepness = new.number("steepness", SIGMOID_STEEPNESS)
+    steep = new.add("steep", Mul(), x, steepness)
+    gate = new.add("gate", Logistic(), steep)
+    new.finish(Mul(), x, gate)
     return True
 
 

@@ -112,6 +112,7 @@ def _part(r: Rewriter, op: Op, i: int, parts: int, groups: int) -> Value:
     dense = _dense(w, array(w)[rows], groups, rows)
     inputs = [channels]
     inputs.append(r.const(dense, f"{w.name}_part{i}", part_of(w.type.quant, rows)))
+    # The bias has one number for each output channel.
     for b in bias:
         quant = part_of(b.type.quant, rows)
         inputs.append(r.const(array(b)[rows], f"{b.name}_part{i}", quant))
@@ -126,6 +127,7 @@ def _dense(w: Value, filters: Array, groups: int, rows: slice | None = None) -> 
     """
     o, kh, kw, depth = filters.shape
     shape = (w.type.shape[0], kh, kw, depth * groups)
+    # Zero points are looked up by output channel, hence all of them first.
     dense = zeros(w, shape)
     if rows is not None:
         dense = dense[rows].copy()

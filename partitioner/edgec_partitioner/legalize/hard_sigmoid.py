@@ -16,6 +16,7 @@ from edgec.ops.activation import HardSigmoid
 from edgec.ops.binary import Add, Mul
 from edgec.ops.unary import Relu6
 from edgec_partitioner.legalize._examples import integer, integers, one_op
+from edgec_partitioner.legalize._replacement import Replacement
 
 KINDS = ("hard_sigmoid",)
 BOUND = 2e-6
@@ -24,21 +25,22 @@ BOUND = 2e-6
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Replace the activation by a product, a sum, RELU6 and a product."""
     y = op.inputs[0]
-    name = op.output.name
     spec = op.spec
     if not isinstance(spec, HardSigmoid) or y.type.dtype != "float32":
         return False
 
+    # The clamp to 0…1 becomes one to 0…6.
+    new = Replacement(r, op)
     slope = np.float32(6 * spec.alpha)
     if slope != 1:
-        factor = r.const(np.array(slope), f"{name}_slope")
-        y = r.add(op, Mul(), [y, factor], f"{name}_sloped")
-    offset = np.float32(6 * spec.beta)
-    term = r.const(np.array(offset), f"{name}_offset")
-    shifted = r.add(op, Add(), [y, term], f"{name}_shifted")
-    gate = r.add(op, Relu6(), [shifted], f"{name}_gate")
-    sixth = r.const(np.array(1 / 6, np.float32), f"{name}_sixth")
-    r.update(op, Mul(), [gate, sixth])
+        factor = new.number("slope", float(slope))
+        y = new.add("sloped", Mul(), y, factor)
+    offset = new.number("offset", 6 * spec.beta)
+    shifted = new.add("shifted", Add(), y, offset)
+    gate = new.add("gate", Relu6(), shifted)
+
+    sixth = new.number("sixth", 1 / 6)
+    new.finish(Mul(), gate, sixth)
     return True
 
 

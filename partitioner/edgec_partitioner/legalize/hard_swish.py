@@ -14,6 +14,7 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Add, Mul
 from edgec.ops.unary import HardSwish, Relu6
 from edgec_partitioner.legalize._examples import integer, integers, one_op
+from edgec_partitioner.legalize._replacement import Replacement
 
 KINDS = ("hard_swish",)
 BOUND = 1e-6
@@ -22,13 +23,15 @@ BOUND = 1e-6
 def rewrite(r: Rewriter, op: Op) -> bool:
     """Replace the activation by a sum, RELU6 and two products."""
     x = op.inputs[0]
-    name = op.output.name
-    three = r.const(np.array(3, np.float32), f"{name}_three")
-    shifted = r.add(op, Add(), [x, three], f"{name}_shifted")
-    gate = r.add(op, Relu6(), [shifted], f"{name}_gate")
-    sixth = r.const(np.array(1 / 6, np.float32), f"{name}_sixth")
-    scaled = r.add(op, Mul(), [gate, sixth], f"{name}_scaled")
-    r.update(op, Mul(), [x, scaled])
+    new = Replacement(r, op)
+    three = new.number("three", 3)
+    shifted = new.add("shifted", Add(), x, three)
+    gate = new.add("gate", Relu6(), shifted)
+
+    # The gate is within 0…1 before it meets x.
+    sixth = new.number("sixth", 1 / 6)
+    scaled = new.add("scaled", Mul(), gate, sixth)
+    new.finish(Mul(), x, scaled)
     return True
 
 

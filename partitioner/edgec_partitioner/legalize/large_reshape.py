@@ -40,6 +40,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if x.type.quant != y.type.quant or not between_mapped(r, op):
         return False
     for count in range(2, MAX_PARTS + 1):
+        # Parts must be equal on both sides, to hold the same elements.
         if x.type.shape[_outermost(x.type)] % count:
             continue
         if y.type.shape[_outermost(y.type)] % count:
@@ -69,6 +70,7 @@ def _reshape_parts(r: Rewriter, op: Op, count: int) -> None:
     slices: list[Value] = []
     for i in range(count):
         slices.append(r.add(op, _cut(x.type, count, i), [x], f"{y.name}_cut"))
+    # All parts have the same shapes.
     view = Reshape(_part_type(y.type, count).shape)
     parts = [r.add(op, view, [part], f"{y.name}_part") for part in slices]
     r.update(op, Concat(_outermost(y.type)), parts)
@@ -101,6 +103,7 @@ def example(rng: np.random.Generator) -> Graph:
     build = Builder("large_reshape")
     h = 8 * integer(rng, 6, 9)
     w = 8 * integer(rng, 6, 9)
+    # Just above the size that maps.
     least_channels = -(-240_000 // (h * w * 4))
     c = 4 * (least_channels + integer(rng, 0, 3))
     by = int(rng.choice([2, 4]))

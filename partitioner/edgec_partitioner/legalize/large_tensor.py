@@ -82,6 +82,7 @@ def example(rng: np.random.Generator) -> Graph:
     build = Builder("large_tensor")
     q = random_quant(rng, 0.05)
     height = integer(rng, 2000, 2100)
+    # The largest width at which the input still maps.
     width = LARGEST_MAPPED // height
     x = int8_input(build, (1, height, width, 1), q)
     top = integer(rng, 1, 4)

@@ -38,6 +38,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     name = op.output.name
     if not isinstance(spec, Transpose) or x.type.quant != op.output.type.quant:
         return False
+    # On the CPU, one transpose is as good as several.
     if not between_mapped(r, op):
         return False
     cut = best_cut(op)

@@ -70,12 +70,14 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     count = len(product.matrices)
     if count > MAX_MATRICES or count not in (1, lead):
         return False
+    # A broadcast operand has fewer matrices.
     if prod(product.x.type.shape[:-2]) != lead:
         return False
 
     x = product.x
     if product.swap_x:
         x = r.add(op, _swap(x.type.rank), [x], f"{x.name}_swapped")
+    # One image with a line for each matrix.
     rows, k = x.type.shape[-2:]
     images = shaped(r, op, x, (1, lead, rows, k))
     if count == 1:
@@ -98,6 +100,7 @@ def _convolved_each(
     name: the name of the computed operand.
     """
     parts: list[Value] = []
+    # Each line of the image belongs to one matrix.
     for i in range(len(product.matrices)):
         cut = slice_axes(images.type, {1: (i, 1, 1)})
         parts.append(r.add(op, cut, [images], f"{name}_{i}"))
@@ -113,6 +116,7 @@ def _product(op: Op) -> _Product | None:
     None for a fully connected layer of constant weights, and one with a bias.
     """
     a, b, *bias = op.inputs
+    # A bias would belong to the other axis.
     if (a.const is None) == (b.const is None) or bias:
         return None
     if isinstance(op.spec, FullyConnected):

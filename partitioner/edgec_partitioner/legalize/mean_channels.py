@@ -33,9 +33,11 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if x.type.dtype != "float32" or x.const is not None:
         return False
     channels = x.type.shape[-1]
+    # Other means map as they are, or have no image form.
     if channels % 4 == 0 or prod(x.type.shape[:-3]) > 1:
         return False
 
+    # The other axes first: a mean of means of equal size is the mean.
     others = tuple(a for a in spec.axes if a != last)
     if others:
         x = r.add(op, Mean(others), [x], f"{op.output.name}_pixel")

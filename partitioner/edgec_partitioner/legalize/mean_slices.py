@@ -42,6 +42,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         return False
     if x.type.dtype != "int8" or y.type.dtype != "int8":
         return False
+    # One part means that the mean maps as it is.
     parts = cut(op)
     if parts is None or len(parts[1]) == 1:
         return False
@@ -55,6 +56,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         mean = r.add(op, replace(spec), [piece], f"{y.name}_mean", y.type.quant)
         means.append(mean)
         start += size
+    # Without the summed axes, the cut axis has a lower number.
     dropped = 0 if spec.keep_dims else sum(a < axis for a in spec.axes)
     r.update(op, Concat(axis - dropped), means)
     return True

@@ -71,6 +71,7 @@ def _pad_axis(r: Rewriter, op: Op, x: Value, axis: int, spec: Pad) -> Value:
         if len(run) == size:
             parts.append(x)
             continue
+        # Backward runs are single rows, as a slice has steps of 1 only.
         cut = slice_axes(x.type, {axis: (int(run[0]), len(run), 1)})
         parts.append(r.add(op, cut, [x], f"{x.name}_row"))
 

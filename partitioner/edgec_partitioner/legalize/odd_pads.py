@@ -33,6 +33,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     spec = op.spec
     if not isinstance(spec, _Window):
         return False
+    # SAME and VALID map as they are.
     if spec.tflite_padding(op) is not None:
         return False
     if not _fills_with_zero(spec, op.inputs[0].type):

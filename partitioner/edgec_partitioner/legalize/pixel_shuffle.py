@@ -75,6 +75,7 @@ def _block_channels(index: Array, root: TensorType) -> Array | None:
         return None
     _, height, width, depth = root.shape
     _, h, w, c = index.shape
+    # Every pixel becomes a block of the same size.
     if h % height or w % width or (h, w) == (height, width):
         return None
 

@@ -20,6 +20,7 @@ from edgec.ops.binary import Mul, Sub
 from edgec.ops.prelu import PRelu
 from edgec.ops.unary import Relu
 from edgec_partitioner.legalize._examples import with_output
+from edgec_partitioner.legalize._replacement import Replacement
 
 KINDS = ("prelu",)
 BOUND = 1e-7
@@ -30,19 +31,22 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     x, slope = op.inputs
     if x.type.dtype != "float32":
         return False
+    # Computed slopes may be of any size.
     if slope.const is None:
         _subtract_negative_part(r, op)
         return True
 
+    # PRELU maps with one slope for each channel.
     row = _channel_slopes(slope.const, x.type.shape[-1])
     if row is not None:
         r.update(op, PRelu(), [x, r.const(row, slope.name)])
     elif (slope.const <= 1).all():
-        sloped = r.add(op, Mul(), [x, slope], f"{op.output.name}_sloped")
-        r.update(op, Maximum(), [x, sloped])
+        # Below zero, slope * x is then the larger one.
+        new = Replacement(r, op)
+        new.finish(Maximum(), x, new.add("sloped", Mul(), x, slope))
     elif (slope.const >= 1).all():
-        sloped = r.add(op, Mul(), [x, slope], f"{op.output.name}_sloped")
-        r.update(op, Minimum(), [x, sloped])
+        new = Replacement(r, op)
+        new.finish(Minimum(), x, new.add("sloped", Mul(), x, slope))
     else:
         _subtract_negative_part(r, op)
     return True
@@ -51,13 +55,15 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 def _subtract_negative_part(r: Rewriter, op: Op) -> None:
     """Replace a PRELU by relu(x) - slope * relu(-x), for slopes of any size."""
     x, slope = op.inputs
-    name = op.output.name
-    minus_one = r.const(np.array(-1, np.float32), f"{name}_minus_one")
-    negated = r.add(op, Mul(), [x, minus_one], f"{name}_negated")
-    negative = r.add(op, Relu(), [negated], f"{name}_negative")
-    sloped = r.add(op, Mul(), [negative, slope], f"{name}_sloped")
-    positive = r.add(op, Relu(), [x], f"{name}_positive")
-    r.update(op, Sub(), [positive, sloped])
+    new = Replacement(r, op)
+    minus_one = new.number("minus_one", -1)
+    negated = new.add("negated", Mul(), x, minus_one)
+    negative = new.add("negative", Relu(), negated)
+    sloped = new.add("sloped", Mul(), negative, slope)
+
+    # One of the two terms is zero.
+    positive = new.add("positive", Relu(), x)
+    new.finish(Sub(), positive, sloped)
 
 
 def _channel_slopes(slope: Array, channels: int) -> Array | None:

@@ -55,7 +55,9 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     if not all(_turns(shape) for shape in turned_shapes):
         return False
 
+    # Two neighbours and a weight for each output row and column.
     rows, columns = spec.tables(x.type)
+    # The turn brings the columns to the channels, then the rows.
     wide = _product(r, op, x, _matrix(columns, w), "columns")
     resized = _product(r, op, wide, _matrix(rows, h), "rows")
     r.update(op, _TURN, [resized])

@@ -26,6 +26,7 @@ from edgec.ops.activation import Elu, Selu
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.unary import Mish, Relu, Softplus, Tanh
 from edgec_partitioner.legalize._examples import float_image, one_op
+from edgec_partitioner.legalize._replacement import Replacement
 
 KINDS = ("elu", "selu", "softplus", "mish")
 BOUND = 0.0066
@@ -59,18 +60,16 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
 
 class _Parts:
-    """Adds the ops of a replacement right before the op that they replace."""
+    """Adds the ops of a replacement, named after their kinds."""
 
     def __init__(self, r: Rewriter, op: Op) -> None:
-        self.r = r
-        self.op = op
-        self.name = op.output.name
+        self.new = Replacement(r, op)
 
     def add(self, spec: OpDef, *inputs: Value) -> Value:
-        return self.r.add(self.op, spec, inputs, f"{self.name}_{spec.kind}")
+        return self.new.add(spec.kind, spec, *inputs)
 
     def number(self, value: float) -> Value:
-        return self.r.const(np.array(value, np.float32), f"{self.name}_number")
+        return self.new.number("number", value)
 
     def times(self, x: Value, factor: float) -> Value:
         return self.add(Mul(), x, self.number(factor))
@@ -81,6 +80,7 @@ class _Parts:
         The coefficients begin with that of x^0.
         """
         y = self.times(x, coefficients[-1])
+        # y = (y + c) * x, from the highest power down.
         for c in coefficients[-2:0:-1]:
             total = self.add(Add(), y, self.number(c))
             y = self.add(Mul(), total, x)
@@ -93,7 +93,7 @@ def _mish(parts: _Parts, x: Value) -> None:
     """Replace x * tanh(softplus(x)), Misra 2019, arXiv:1908.08681."""
     t = parts.add(Tanh(), parts.times(x, 0.5))
     gate = parts.polynomial(t, TANH_SOFTPLUS)
-    parts.r.update(parts.op, Mul(), [x, gate])
+    parts.new.finish(Mul(), x, gate)
 
 
 def _softplus(parts: _Parts, x: Value) -> None:
@@ -106,7 +106,7 @@ def _softplus(parts: _Parts, x: Value) -> None:
     magnitude = parts.add(Add(), positive, negative)
     s = parts.add(Tanh(), parts.times(magnitude, 0.5))
     logarithm = parts.polynomial(s, LOG_ONE_PLUS_EXP)
-    parts.r.update(parts.op, Add(), [positive, logarithm])
+    parts.new.finish(Add(), positive, logarithm)
 
 
 def _elu(parts: _Parts, x: Value, gamma: float, alpha: float, rate: float) -> bool:
@@ -122,7 +122,7 @@ def _elu(parts: _Parts, x: Value, gamma: float, alpha: float, rate: float) -> bo
 
     coefficients = [gamma * alpha * c for c in ONE_LESS_EXP]
     negative = parts.polynomial(s, coefficients)
-    parts.r.update(parts.op, Sub(), [positive, negative])
+    parts.new.finish(Sub(), positive, negative)
     return True
 
 

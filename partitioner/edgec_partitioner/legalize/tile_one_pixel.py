@@ -34,6 +34,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     y = op.output.type
     if x.shape[1:3] != (1, 1):
         return False
+    # TILE moves integers as they are.
     if not whole(x) or x.quant != y.quant:
         return False
     r.update(op, Tile((1, *y.shape[1:3], 1)))

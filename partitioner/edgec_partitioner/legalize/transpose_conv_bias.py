@@ -50,6 +50,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     spec = op.spec
     if not isinstance(spec, TransposeConv2D) or not _needs_rewrite(op, spec):
         return False
+    # A negative pad would be a crop, as a convolution has none.
     axes = [_axis(spec, op, i) for i in (0, 1)]
     if min(min(axis.pads) for axis in axes) < 0:
         return False
@@ -57,6 +58,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
         return False
 
     x, w, *bias = op.inputs
+    # Without a stride, the pixels are neighbours already.
     image = x if spec.stride == (1, 1) else _spread(r, op, spec, axes)
     vertical, horizontal = (axis.pads for axis in axes)
     pads: Pads = (*vertical, *horizontal)
@@ -137,6 +139,8 @@ def _added_macs(spec: TransposeConv2D, op: Op, axes: list[_Axis]) -> int:
     if spec.stride != (1, 1):
         taps = axes[0].taps * axes[1].taps
         identity = x.size * x.shape[3] * taps
+    # The convolution has a full filter at each output, the transposed one at each
+    # input.
     filter_size = weights.size // weights.shape[0]
     convolution = y.size * filter_size
     return convolution - spec.macs(op) + identity

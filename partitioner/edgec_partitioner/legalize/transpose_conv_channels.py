@@ -44,6 +44,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
     channels = op.output.type.shape[3]
     for count in range(2, min(MAX_PARTS, channels) + 1):
+        # Parts differ by one channel at most.
         edges = [channels * i // count for i in range(count + 1)]
         parts = [slice(first, last) for first, last in pairwise(edges)]
         if all(_part_helps(op, part) for part in parts):
@@ -58,6 +59,7 @@ def _part_helps(op: Op, part: slice) -> bool:
     x, *weights = op.inputs
     inputs = [x]
     for v in weights:
+        # The first axis of weights and bias is that of the output channels.
         data = array(v)[part]
         inputs.append(Value(v.name, v.type.with_shape(data.shape), data))
     y = op.output.type

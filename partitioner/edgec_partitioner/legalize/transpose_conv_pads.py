@@ -97,6 +97,7 @@ def _fit(op: Op, spec: TransposeConv2D, i: int) -> _Fit:
     # Each zero before the image moves the first sum by a stride.
     before = max(0, -((pad - top) // stride))
     first = pad + stride * before - top
+    # Rounded up: the image with its borders must give so many outputs.
     pixels = -(-(first + requested) // stride)
     after = max(0, pixels - (size + before))
     return _Fit((before, after), (top, kernel - stride - top), first)

@@ -64,6 +64,7 @@ def _widen(
     wider = replace(spec, pads=pads)
 
     weights = Value(w.name, w.type.with_shape(wide.shape), wide)
+    # The position that gives SAME or VALID padding helps.
     if not helps(op, wider, [x, weights, *bias]):
         return False
     constant = r.const(wide, f"{w.name}_wide", w.type.quant)

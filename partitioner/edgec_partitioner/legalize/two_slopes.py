@@ -46,6 +46,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
     quant = Quant.per_tensor(abs(slope) or 1.0)
     operand = (sign, TensorType((), "int8", quant))
     results = applied(PRelu(), ALL, x.type, op.output.type, operand)
+    # Ties under a negative slope round the other way.
     if not np.array_equal(results, table):
         return False
 

@@ -73,6 +73,7 @@ def _box(root: Value, index: Array) -> Slice | None:
 def _maps(move: Op, root: Value, cut: Slice) -> bool:
     """Return whether the slice and the reshape to the result of `move` map."""
     part = Value(f"{move.output.name}_part", root.type.with_shape(cut.shape))
+    # A replacement that does not map either would be no gain.
     if not maps(Op(cut, [root], [part])):
         return False
     shape = move.output.type.shape
