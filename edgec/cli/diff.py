@@ -1,4 +1,4 @@
-"""`edgec diff`: two ways to run a network, layer by layer."""
+"""Defines `edgec diff`, which compares two ways to run a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from edgec.cli.echo import echo
-from edgec.cli.models import about_inputs, input_options
+from edgec.cli.inputs import about_inputs, input_options
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
@@ -19,6 +19,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about the model's inputs."""
     for option in reversed(input_options()):
         fn = option(fn)
     return fn
@@ -110,12 +111,11 @@ def diff(
     from edgec.report.diff.page import page
 
     to_screen = json_file == Path("-")
-    for path, option in (
-        (html, "--html"),
-        (None if to_screen else json_file, "--json"),
-    ):
-        if path is not None:
-            check_place(path, option)
+    # A bad path is refused before the work, which may take minutes.
+    if html is not None:
+        check_place(html, "--html")
+    if json_file is not None and not to_screen:
+        check_place(json_file, "--json")
     options |= about_inputs(input_shape, fix, state)
     with progress(lines=False) as say:
         found = compare(Request(a, b, **options), say)

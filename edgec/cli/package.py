@@ -1,8 +1,7 @@
-"""The verbs for fleets: package, sign, trust."""
+"""Defines the verbs for fleets: package, sign and trust."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from edgec.cli.devices import finish
 from edgec.cli.echo import echo
-from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
+from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved, may_ask
 
 _BUNDLE = click.Path(path_type=Path)
 
@@ -100,11 +99,11 @@ def sign(
     """Sign a bundle, or a wheel, so that devices with a trusted key take it."""
     from edgec_devices import signing
 
-    done = signing.sign_or_make(file, key, new_key, output, app, counter, runtime)
-    for line in done.lines:
+    signed = signing.sign_or_make(file, key, new_key, output, app, counter, runtime)
+    for line in signed.lines:
         echo(line, err=True)
-    if done.runtime is not None:
-        echo(str(done.runtime))
+    if signed.runtime is not None:
+        echo(str(signed.runtime))
 
 
 @click.command()
@@ -121,12 +120,8 @@ def trust(key: Path, urls: Sequence[str], timeout: float, as_json: bool) -> None
     from edgec_devices import signing
 
     targets = all_resolved(urls)
-    finish(
-        signing.trust(
-            key, targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout
-        ),
-        as_json,
-    )
+    outcomes = signing.trust(key, targets, ask=may_ask(targets), timeout=timeout)
+    finish(outcomes, as_json)
 
 
 VERBS: tuple[click.Command, ...] = (package, sign, trust)

@@ -1,4 +1,4 @@
-"""`edgec tune`: search the legal schedules of a bundle's calls."""
+"""Defines `edgec tune`, which searches the legal schedules of a bundle's calls."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def tune(
     from edgec.report.tuning import to_text
 
     with progress(quiet) as say:
-        done = search(Search(bundle, resolved(on), workers, ops, output, timeout), say)
+        request = Search(bundle, resolved(on), workers, ops, output, timeout)
+        tuning = search(request, say)
     if not quiet:
-        echo(to_text(done))
+        echo(to_text(tuning))
