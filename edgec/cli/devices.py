@@ -65,15 +65,11 @@ _JSON = click.option(
 def flash(
     bundle: Path,
     urls: Sequence[str],
-    timeout: float,
-    app: str | None,
     as_json: bool,
-    health: str | None,
-    service: bool,
     with_runtime: bool,
     wheels: Sequence[str],
-    allow_downgrade: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched
     to at once.
@@ -81,20 +77,19 @@ def flash(
     from edgec_devices.flash import flash as flash_all
     from edgec_devices.wheel import wheels_or_names
 
+    # A wheel needs the runtime.
     pushed = wheels_or_names(wheels) if with_runtime or wheels else None
     targets = all_resolved(urls)
+    downgrade = options.pop("allow_downgrade")
     with shown(quiet) as report:
         outcomes = flash_all(
             bundle,
             targets,
-            health,
-            app,
-            report,
-            may_ask(targets),
-            service,
-            pushed,
-            timeout,
-            allow_downgrade,
+            report=report,
+            ask=may_ask(targets),
+            wheels=pushed,
+            downgrade=downgrade,
+            **options,
         )
     finish(outcomes, as_json, quiet)
 

@@ -85,14 +85,9 @@ def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 def diff(
     a: str,
     b: str,
-    order: str,
-    every: bool,
     min_sqnr: float | None,
     json_file: Path | None,
     html: Path | None,
-    input_shape: tuple[str, ...],
-    fix: tuple[str, ...],
-    state: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Compare A with B on the same inputs, layer by layer, and name the layer of B to
@@ -116,16 +111,24 @@ def diff(
         check_place(html, "--html")
     if json_file is not None and not to_screen:
         check_place(json_file, "--json")
-    options |= about_inputs(input_shape, fix, state)
+    order = options.pop("order")
+    every = options.pop("every")
+    options |= about_inputs(
+        options.pop("input_shape"), options.pop("fix"), options.pop("state")
+    )
     with progress(lines=False) as say:
-        found = compare(Request(a, b, **options), say)
+        comparison = compare(Request(a, b, **options), say)
+
     if html is not None:
-        write_whole(html, page(found))
-    text = json.dumps(found.to_json(), indent=1, allow_nan=False)
+        write_whole(html, page(comparison))
+    text = json.dumps(comparison.to_json(), indent=1, allow_nan=False)
     if json_file is not None and not to_screen:
         write_whole(json_file, text + "\n")
-    echo(text if to_screen else to_text(found, order, every))
-    missed = threshold(found, min_sqnr) if min_sqnr is not None else ""
+    echo(text if to_screen else to_text(comparison, order, every))
+
+    missed = ""
+    if min_sqnr is not None:
+        missed = threshold(comparison, min_sqnr)
     if missed:
         echo(missed, err=to_screen)
     return 1 if missed else 0

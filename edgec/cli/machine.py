@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -64,14 +64,10 @@ _NAME = click.argument("name", required=False)
 def boot(
     url: str,
     whole: bool,
-    release: str | None,
     name: str | None,
-    baud: int | None,
-    icount: bool,
-    memory: int,
-    cameras: bool,
     fresh: bool,
     as_json: bool,
+    **hardware: Any,
 ) -> None:
     """Boot an emulated board as a whole machine; it runs until it is stopped."""
     module = _module()
@@ -85,10 +81,12 @@ def boot(
             f"{url} alone needs no booting: a program is emulated, no machine",
             hint="add --whole",
         )
-    settings = module.Settings(board, baud, icount, memory, cameras, release)
-    machine = module.start(
-        settings, name, fresh, lambda text: echo(f"{text} …", err=True)
-    )
+
+    def say(text: str) -> None:
+        echo(f"{text} …", err=True)
+
+    settings = module.Settings(board, **hardware)
+    machine = module.start(settings, name, fresh, say)
     _show([machine], as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,11 +42,9 @@ _BUNDLE = click.Path(path_type=Path)
 def package(
     bundle: Path,
     format_: str,
-    arch: str | None,
-    app: str | None,
-    version: str | None,
     maintainer: str | None,
     output: Path | None,
+    **options: Any,
 ) -> None:
     """Make a Debian package of a bundle: program, bundle, runtime and a systemd
     service.
@@ -53,7 +52,7 @@ def package(
     from edgec_devices import package as packages
 
     made = packages.package(
-        bundle, format_, arch, app, version, maintainer or packages.MAINTAINER
+        bundle, format_, maintainer=maintainer or packages.MAINTAINER, **options
     )
     echo(str(packages.write(made, output)))
 
@@ -88,18 +87,12 @@ def package(
     help="the signed bundle (default: in its place)",
 )
 def sign(
-    file: Path | None,
-    key: Path | None,
-    new_key: Path | None,
-    app: str | None,
-    counter: int | None,
-    runtime: bool,
-    output: Path | None,
+    file: Path | None, key: Path | None, new_key: Path | None, **options: Any
 ) -> None:
     """Sign a bundle, or a wheel, so that devices with a trusted key take it."""
     from edgec_devices import signing
 
-    signed = signing.sign_or_make(file, key, new_key, output, app, counter, runtime)
+    signed = signing.sign_or_make(file, key, new_key, **options)
     for line in signed.lines:
         echo(line, err=True)
     if signed.runtime is not None:
