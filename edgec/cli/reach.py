@@ -30,6 +30,7 @@ class _On(click.Option):
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Add both names."""
+        # Only the shown names are in the help.
         shown = self.opts
         self.opts = [*shown, "--to"]
         super().add_to_parser(parser, ctx)

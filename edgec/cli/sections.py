@@ -74,6 +74,7 @@ def _help_all_option() -> click.Option:
     """Return the option --help-all."""
 
     def show(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+        # Shell completion parses without running anything.
         if value and not ctx.resilient_parsing:
             ctx.meta[_ALL] = True
             echo(ctx.get_help())

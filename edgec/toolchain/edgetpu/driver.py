@@ -78,6 +78,7 @@ def _segment(name: str, source: bytes, answer: Answer) -> CompiledSegment:
     """
     log = parse_logs(answer.text).get(f"{name}.tflite")
     if log is None:
+        # The log has no part for a model that was not compiled.
         log = failed(answer.text)
         why = log.failure.text if log.failure is not None else "no reason"
         problem = f"{PROGRAM} did not compile {name}: {why}"
