@@ -383,6 +383,7 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
         yield Finding("Coral Edge TPU", "ok", f"on PCIe, {path}")
     for stick in f["usb"] or ():
         seen = f"USB {stick['id']}, {EDGETPU_STATES[stick['id']]}"
+        # USB 2 works, but slowly.
         speed = stick["mbps"]
         if speed is not None and speed < 5000:
             generation = "USB 2" if speed == 480 else "USB 1"
@@ -446,6 +447,7 @@ def _forbidden(f: Facts, stick: Facts) -> Finding:
         return Finding(
             "Edge TPU permission", "bad", f"{seen}: no udev rule for it", ADD_UDEV_RULES
         )
+    # A user is never put into the group root.
     group = stick["group"] if stick["group"] not in (None, "root") else "plugdev"
     if group not in user["groups"]:
         fix = f"sudo usermod -aG {group} {user['name']}"

@@ -32,6 +32,7 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
     if not names:
         return []
     minor = minor_version(python)
+    # Wheels for Python 3.13 fit all of its patch versions.
     arch = architecture(target)
     platforms = []
     for version in range(_NEWEST_GLIBC, _OLDEST_GLIBC - 1, -1):

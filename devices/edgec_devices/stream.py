@@ -318,6 +318,7 @@ class PipeStream(ByteStream):
         status = None
         if self._process:
             with contextlib.suppress(subprocess.TimeoutExpired):
+                # The streams may end a little before the process does.
                 status = self._process.wait(5)
         for reader in self._readers:
             reader.join(1)

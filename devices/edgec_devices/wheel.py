@@ -59,6 +59,7 @@ class Wheel:
         try:
             data = given(path, MAX_UNPACKED_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                # All of it is read once here, so that a device gets no damaged file.
                 bad = archive.testzip()
             beside = signature_path(path)
             signature = given(beside, MAX_SIGNATURE_BYTES) if beside.exists() else b""

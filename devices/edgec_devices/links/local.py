@@ -123,6 +123,7 @@ class Local(Device):
             str(Path(edgec_runtime.__file__).parents[1]),
             os.environ.get("PYTHONPATH", ""),
         ]
+        # The launched Python must import this very runtime.
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with temporary_folder("device") as folder, VitalsWatch() as watch:
             try:
