@@ -1,8 +1,8 @@
-"""Debian packages and plain archives, written byte for byte: the same tree gives the
-same file (and the same zlib).
+"""Writes Debian packages and plain archives reproducibly.
 
-A .deb is an `ar` of debian-binary, control.tar.gz and data.tar.gz (deb(5)).  Everything
-in it is root's and dated 1980-01-01, as in a bundle.
+The same tree and the same zlib give the same file. A .deb is an `ar` of debian-binary,
+control.tar.gz and data.tar.gz (deb(5)). Everything in it belongs to root and is dated
+1980-01-01, as in a bundle.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _AR_HEADER = "{name:<16}{date:<12}{owner:<6}{group:<6}{mode:<8}{size:<10}`\n"
 
 @dataclass(frozen=True)
 class File:
-    """One file of a tree.  conffile: the administrator's to change, so an upgrade keeps
-    it.
+    """A file of a tree.
+
+    A `conffile` belongs to the administrator: an upgrade keeps it.
     """
 
     data: bytes
@@ -31,15 +32,16 @@ class File:
 
 
 def tar_gz(files: Mapping[str, File], top: str = ".") -> bytes:
-    """A gzipped tar of files by path relative to `top`, with the folders above them,
-    sorted.
+    """Return a gzipped tar of files and their folders, sorted by path.
+
+    Paths are relative to the folder `top`.
     """
-    folders = {
-        PurePosixPath(top, p) for name in files for p in PurePosixPath(name).parents
-    }
-    members = {_dotted(f): None for f in folders} | {
-        _dotted(PurePosixPath(top, n)): f for n, f in files.items()
-    }
+    members: dict[str, File | None] = {}
+    for name in files:
+        for folder in PurePosixPath(name).parents:
+            members[_dotted(PurePosixPath(top, folder))] = None
+    for name, content in files.items():
+        members[_dotted(PurePosixPath(top, name))] = content
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, file in sorted(members.items()):
@@ -56,14 +58,14 @@ def tar_gz(files: Mapping[str, File], top: str = ".") -> bytes:
                 info.size = len(file.data)
                 archive.addfile(info, io.BytesIO(file.data))
     packed = io.BytesIO()
-    # gzip.compress() would say which system it is
+    # gzip.compress() would write the operating system into the header.
     with gzip.GzipFile("", "wb", 9, packed, mtime=0) as f:
         f.write(out.getvalue())
     return packed.getvalue()
 
 
 def _dotted(path: PurePosixPath) -> str:
-    """ "./usr/bin", as dpkg-deb writes it."""
+    """Return a path as dpkg-deb writes it: "./usr/bin"."""
     text = str(path)
     return text if text == "." else f"./{text}"
 
@@ -71,28 +73,37 @@ def _dotted(path: PurePosixPath) -> str:
 def deb(
     control: Mapping[str, str], scripts: Mapping[str, str], files: Mapping[str, File]
 ) -> bytes:
-    """A package.  control: fields in order.  scripts: preinst, postinst, prerm, postrm.
-    files: by path, without /.
+    """Return a Debian package.
+
+    Args:
+        control: fields of the control file, in order
+        scripts: preinst, postinst, prerm and postrm
+        files: files by path without the leading /
     """
-    # KiB, each file rounded up, as dpkg-gencontrol does
-    size = sum(-(-len(f.data) // 1024) for f in files.values())
-    lines = [
-        f"{key}: {value}\n"
-        for key, value in {**control, "Installed-Size": str(size)}.items()
-    ]
-    sums = [
-        f"{hashlib.md5(f.data, usedforsecurity=False).hexdigest()}  {n}\n"
-        for n, f in sorted(files.items())
-    ]
-    kept = [f"/{name}\n" for name, file in sorted(files.items()) if file.conffile]
+    # KiB, each file rounded up, as dpkg-gencontrol does.
+    size = sum(-(-len(file.data) // 1024) for file in files.values())
+    lines = []
+    for key, value in {**control, "Installed-Size": str(size)}.items():
+        lines.append(f"{key}: {value}\n")
+
+    # Files that the administrator may change have no checksum.
+    checksums = []
+    conffiles = []
+    for name, file in sorted(files.items()):
+        if file.conffile:
+            conffiles.append(f"/{name}\n")
+        else:
+            digest = hashlib.md5(file.data, usedforsecurity=False).hexdigest()
+            checksums.append(f"{digest}  {name}\n")
+
     members = {
         "control": File("".join(lines).encode()),
-        "md5sums": File(
-            "".join(s for s in sums if f"/{s.split('  ', 1)[1]}" not in kept).encode()
-        ),
-        **({"conffiles": File("".join(kept).encode())} if kept else {}),
-        **{name: File(text.encode(), 0o755) for name, text in scripts.items()},
+        "md5sums": File("".join(checksums).encode()),
     }
+    if conffiles:
+        members["conffiles"] = File("".join(conffiles).encode())
+    for name, text in scripts.items():
+        members[name] = File(text.encode(), 0o755)
     parts = [
         ("debian-binary", b"2.0\n"),
         ("control.tar.gz", tar_gz(members)),
@@ -102,7 +113,7 @@ def deb(
 
 
 def ar(members: Sequence[tuple[str, bytes]]) -> bytes:
-    """An `ar` archive of members with names of at most 16 bytes."""
+    """Return an `ar` archive of members with names of at most 16 bytes."""
     out = b"!<arch>\n"
     for name, data in members:
         header = _AR_HEADER.format(

@@ -57,6 +57,7 @@ def from_toml(path: Path, kind: type[_T], hint: str = "correct it") -> _T:
     """
     try:
         text = given(path, LARGEST_TOML).decode()
+        # Checked before the parser sees the text.
         longest = max(map(len, text.splitlines()), default=0)
         if longest > LONGEST_LINE:
             raise ValueError(

@@ -50,6 +50,7 @@ def examine(
         try:
             found += check()
         except (OSError, EdgecError, subprocess.SubprocessError) as e:
+            # One check that fails must not hide the others.
             found.append(
                 Finding(
                     check.__name__.strip("_"),

@@ -1,6 +1,4 @@
-"""Judges the facts of a machine (device_end/facts.py): what is fine, what is not, one
-command to type about it.
-"""
+"""Judges the facts of a machine (device_end/facts.py), with a remedy each."""
 
 from __future__ import annotations
 
@@ -68,8 +66,13 @@ say.
 
 @dataclass(frozen=True)
 class Finding:
-    """status: "ok", "warn" (something optional is missing) or "bad" (edgec cannot
-    work).  fix: one command, or "".
+    """A finding about a machine.
+
+    Attributes:
+        name: the subject
+        status: "ok", "warn" (an optional part is missing) or "bad" (edgec cannot work)
+        seen: the facts in words
+        fix: one command, or ""
     """
 
     name: str
@@ -87,11 +90,11 @@ class DoctorReport:
 
     @property
     def ok(self) -> bool:
-        """Nothing is bad: edgec works there, if not with everything."""
+        """Return whether nothing is bad, so that edgec works there."""
         return all(f.status != "bad" for f in self.findings)
 
     def table(self) -> str:
-        """One line per finding, and under it what to type."""
+        """Return a line for each finding, and below it the command."""
         width = max((len(f.name) for f in self.findings), default=0)
         lines = []
         for f in self.findings:
@@ -101,7 +104,7 @@ class DoctorReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
-        """For `--json`."""
+        """Return the JSON form, for `--json`."""
         return {
             "url": self.url,
             "ok": self.ok,
@@ -110,7 +113,7 @@ class DoctorReport:
 
 
 def judge(facts: Facts, python: tuple[int, int]) -> Iterator[Finding]:
-    """Findings about any machine.  python: the oldest that will do there."""
+    """Yield findings about any machine; `python` is the oldest version that will do."""
     checks: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
         _system,
         lambda f: _python(f, python),
@@ -132,13 +135,9 @@ def judge(facts: Facts, python: tuple[int, int]) -> Iterator[Finding]:
 
 
 def _system(f: Facts) -> Iterator[Finding]:
-    yield Finding(
-        "system",
-        "ok",
-        ", ".join(
-            s for s in (f["board"], f["os"]["name"], f"kernel {f['kernel']}") if s
-        ),
-    )
+    """Name the system, and judge its architecture."""
+    names = (f["board"], f["os"]["name"], f"kernel {f['kernel']}")
+    yield Finding("system", "ok", ", ".join(filter(None, names)))
     seen = f"{f['machine']} kernel, {f['bits']}-bit programs: {f['target']}"
     if f["machine"] == "armv6l":
         yield Finding(
@@ -167,15 +166,18 @@ def _system(f: Facts) -> Iterator[Finding]:
 
 
 def _python(f: Facts, oldest: tuple[int, int]) -> Iterator[Finding]:
-    found = tuple(int(n) for n in re.findall(r"\d+", f["python"])[:2])
-    ok = found >= oldest
-    fix = "" if ok else f"sudo apt-get install python{oldest[0]}.{oldest[1]}"
-    yield Finding(
-        "Python", "ok" if ok else "bad", f"{f['python']}, {f['executable']}", fix
-    )
+    """Judge the version of Python."""
+    version = tuple(int(n) for n in re.findall(r"\d+", f["python"])[:2])
+    seen = f"{f['python']}, {f['executable']}"
+    if version >= oldest:
+        yield Finding("Python", "ok", seen)
+    else:
+        fix = f"sudo apt-get install python{oldest[0]}.{oldest[1]}"
+        yield Finding("Python", "bad", seen, fix)
 
 
 def _numpy(f: Facts) -> Iterator[Finding]:
+    """Judge whether numpy is installed."""
     version = f["packages"]["numpy"]
     if version:
         yield Finding("numpy", "ok", version)
@@ -188,18 +190,21 @@ def _numpy(f: Facts) -> Iterator[Finding]:
 
 
 def _page_size(f: Facts) -> Iterator[Finding]:
+    """Judge the size of a page, which a library must be linked for."""
     page = f["page"]
-    named = [
-        ("libedgetpu", f["libedgetpu"] or {}),
-        *((t["module"].split(".")[0], t) for t in f["trials"]),
-    ]
-    small = [name for name, t in named if t.get("align") and t["align"] < page]
-    seen = f"{page} bytes" + (
-        "; bundles are linked for 65536 and less" if page != 4096 else ""
-    )
+    libraries = [("libedgetpu", f["libedgetpu"] or {})]
+    for trial in f["trials"]:
+        libraries.append((trial["module"].split(".")[0], trial))
+    small = []
+    for name, library in libraries:
+        if library.get("align") and library["align"] < page:
+            small.append(name)
+    seen = f"{page} bytes"
+    if page != 4096:
+        seen += "; bundles are linked for 65536 and less"
     if small:
         seen += f"; {' and '.join(small)} cannot be loaded: linked for smaller pages"
-        # the other kernel of a Raspberry Pi 5 has pages of 4096 bytes
+        # The other kernel of a Raspberry Pi 5 has pages of 4096 bytes.
         fix = (
             "echo kernel=kernel8.img | sudo tee -a /boot/firmware/config.txt && "
             "sudo "
@@ -211,6 +216,7 @@ def _page_size(f: Facts) -> Iterator[Finding]:
 
 
 def _interpreters(f: Facts) -> Iterator[Finding]:
+    """Judge each TFLite interpreter by a trial."""
     if not f["trials"]:
         seen = "none; bundles run as C, but not on the Edge TPU"
         yield Finding(
@@ -240,19 +246,21 @@ def _interpreters(f: Facts) -> Iterator[Finding]:
 
 
 def _interpreter_for(f: Facts) -> str:
-    """The package that runs with this system's C library."""
+    """Return the interpreter's package that runs with this system's C library."""
     found = tuple(int(n) for n in re.findall(r"\d+", f["glibc"] or "")[:2])
     return "ai-edge-litert" if found >= LITERT_GLIBC else "tflite-runtime"
 
 
 def _pip(f: Facts, command: str) -> str:
-    return f"python3 -m pip {command}" + (
-        " --break-system-packages" if f.get("managed") else ""
-    )
+    """Return a command of pip, also for a Python that the system manages."""
+    text = f"python3 -m pip {command}"
+    if f.get("managed"):
+        text += " --break-system-packages"
+    return text
 
 
 def _ended(trial: Facts) -> str:
-    """How a trial ended: hung, crashed or raised, and where."""
+    """Return how and where a trial failed, in words."""
     at = {
         "start": "starting Python",
         "import": "importing it",
@@ -271,6 +279,7 @@ def _ended(trial: Facts) -> str:
 
 
 def _libedgetpu(f: Facts) -> Iterator[Finding]:
+    """Judge whether libedgetpu is installed."""
     library = f["libedgetpu"] or {}
     if not library.get("name"):
         seen = (
@@ -288,16 +297,18 @@ def _libedgetpu(f: Facts) -> Iterator[Finding]:
 
 
 def _plugged(f: Facts) -> bool:
+    """Return whether an Edge TPU is attached."""
     return bool(f["usb"] or f["pcie"])
 
 
 PCI_ID = EDGETPU_PCI.partition("=")[2].lower()
-"""As `lspci -nn` shows it."""
+"""ID of an Edge TPU on PCIe, as `lspci -nn` shows it."""
 
 
 def _pair(f: Facts) -> Iterator[Finding]:
-    """Whether interpreter and libedgetpu work together: as tried, and where nothing
-    could be tried, as known.
+    """Judge whether interpreter and libedgetpu work together.
+
+    A trial tells; without an Edge TPU to try, the known versions do.
     """
     library = f["libedgetpu"] or {}
     if not library.get("name"):
@@ -309,7 +320,8 @@ def _pair(f: Facts) -> Iterator[Finding]:
         if trial["reached"] == "done":
             yield Finding("Edge TPU delegate", "ok", f"{pair}: tried, it works")
         elif trial["reached"] in ("import", "interpreter", "start"):
-            continue  # said already
+            # The interpreter itself has failed, which is a finding already.
+            continue
         elif trial["status"] is None or trial["status"] < 0:
             yield Finding(
                 "Edge TPU delegate",
@@ -339,27 +351,29 @@ def _pair(f: Facts) -> Iterator[Finding]:
 
 
 def known_to_crash(trial: Facts, library: Facts) -> bool:
-    """By version: an interpreter that is newer than what Google built libedgetpu for,
-    or whoever rebuilt it.
+    """Return whether an interpreter is known to crash with a libedgetpu, by versions.
+
+    It crashes if it is newer than the TensorFlow that libedgetpu was built for.
     """
     version = library.get("version") or ""
     rebuilt = REBUILT.search(version)
     if not version or (rebuilt and (int(rebuilt[1]), int(rebuilt[2])) > LAST_PARTNER):
         return False
-    found = tuple(int(n) for n in re.findall(r"\d+", trial["version"] or "")[:2])
-    # its numbers started again at 1, after TensorFlow 2.17
+    numbers = tuple(int(n) for n in re.findall(r"\d+", trial["version"] or "")[:2])
+    # LiteRT's numbers started again at 1, after TensorFlow 2.17.
     litert = trial["module"] == MODULES["litert"]
-    return litert or found > LAST_PARTNER
+    return litert or numbers > LAST_PARTNER
 
 
 def _partner(library: Facts) -> str:
-    """What installs a downloaded rebuild in place of the library that is there."""
+    """Return the command that installs a downloaded rebuild of libedgetpu."""
     return LIBEDGETPU_DEB.replace(
         "libedgetpu1-std", library.get("package") or "libedgetpu1-std"
     )
 
 
 def _edgetpu(f: Facts) -> Iterator[Finding]:
+    """Judge each Edge TPU and the permission to use it."""
     if f["pci"] and not f["pcie"]:
         yield _without_driver(f)
     elif not _plugged(f):
@@ -369,6 +383,7 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
         yield Finding("Coral Edge TPU", "ok", f"on PCIe, {path}")
     for stick in f["usb"] or ():
         seen = f"USB {stick['id']}, {EDGETPU_STATES[stick['id']]}"
+        # USB 2 works, but slowly.
         speed = stick["mbps"]
         if speed is not None and speed < 5000:
             generation = "USB 2" if speed == 480 else "USB 1"
@@ -399,8 +414,9 @@ def _edgetpu(f: Facts) -> Iterator[Finding]:
 
 
 def _without_driver(f: Facts) -> Finding:
-    """An Edge TPU on PCIe for which Linux made no /dev/apex_0: what makes it is the
-    driver pair gasket and apex.
+    """Judge an Edge TPU on PCIe without /dev/apex_0.
+
+    The drivers gasket and apex make this device.
     """
     slots = ", ".join(re.findall(r"^PCI_SLOT_NAME=(.+)$", "\n".join(f["pci"]), re.M))
     if any("DRIVER=apex\n" in uevent for uevent in f["pci"]):
@@ -408,8 +424,8 @@ def _without_driver(f: Facts) -> Finding:
             f"on PCIe at {slots} with the driver apex, which made no /dev/apex_0: "
             "its interrupts may be missing"
         )
-        # a Raspberry Pi 5 gives a card message-signalled interrupts only with this
-        # overlay
+        # A Raspberry Pi 5 gives a card message-signalled interrupts only with this
+        # overlay.
         if "Raspberry Pi 5" not in f["board"]:
             fix = "sudo dmesg | grep -iE 'apex|gasket'"
         else:
@@ -424,12 +440,14 @@ def _without_driver(f: Facts) -> Finding:
 
 
 def _forbidden(f: Facts, stick: Facts) -> Finding:
+    """Judge a stick that the user may not open."""
     user = f["user"] or {"name": "?", "groups": []}
     seen = f"{user['name']} may not open {stick['node']}"
     if not f["udev"]:
         return Finding(
             "Edge TPU permission", "bad", f"{seen}: no udev rule for it", ADD_UDEV_RULES
         )
+    # A user is never put into the group root.
     group = stick["group"] if stick["group"] not in (None, "root") else "plugdev"
     if group not in user["groups"]:
         fix = f"sudo usermod -aG {group} {user['name']}"
@@ -449,6 +467,7 @@ def _forbidden(f: Facts, stick: Facts) -> Finding:
 
 
 def _pycoral(f: Facts) -> Iterator[Finding]:
+    """Judge the package named pycoral."""
     if f["pycoral"] == "google":
         yield Finding(
             "pycoral",
@@ -465,21 +484,26 @@ def _pycoral(f: Facts) -> Iterator[Finding]:
 
 
 def _power(f: Facts) -> Iterator[Finding]:
+    """Judge the power supply and throttling by the firmware's flags."""
     flags = f["throttled"]
     if flags is None:
         return
-    now = [text for bit, text in POWER_BITS.items() if flags >> bit & 1]
-    before = [
-        text
-        for bit, text in POWER_BITS.items()
-        if flags >> bit + SINCE_BOOT & 1 and text not in now
-    ]
-    said = [f"{', '.join(now)} now"] if now else []
-    said += [f"{', '.join(before)} since it was booted"] if before else []
-    if not said:
+    now = []
+    before = []
+    for bit, text in POWER_BITS.items():
+        if flags >> bit & 1:
+            now.append(text)
+        elif flags >> bit + SINCE_BOOT & 1:
+            before.append(text)
+    parts = []
+    if now:
+        parts.append(f"{', '.join(now)} now")
+    if before:
+        parts.append(f"{', '.join(before)} since it was booted")
+    if not parts:
         yield Finding("power", "ok", f"no flag is set (0x{flags:x})")
         return
-    seen = f"{'; '.join(said)} (0x{flags:x})"
+    seen = f"{'; '.join(parts)} (0x{flags:x})"
     low = flags & (1 << UNDER_VOLTAGE | 1 << UNDER_VOLTAGE + SINCE_BOOT)
     seen += ": use a stronger power supply" if low else ": cool it better"
     fix = "dmesg | grep -i voltage" if low else "vcgencmd measure_temp"
@@ -487,6 +511,7 @@ def _power(f: Facts) -> Iterator[Finding]:
 
 
 def _clock(f: Facts) -> Iterator[Finding]:
+    """Judge the governor of the CPU clock."""
     clock = f["clock"] or {}
     if not clock.get("governor"):
         return
@@ -502,6 +527,7 @@ def _clock(f: Facts) -> Iterator[Finding]:
 
 
 def _temperature(f: Facts) -> Iterator[Finding]:
+    """Judge the temperature."""
     celsius = f["celsius"]
     if celsius is None:
         return
@@ -513,6 +539,7 @@ def _temperature(f: Facts) -> Iterator[Finding]:
 
 
 def _disk(f: Facts) -> Iterator[Finding]:
+    """Judge the folder for bundles."""
     disk = f["disk"]
     if disk is None:
         yield Finding(
@@ -539,6 +566,7 @@ def _disk(f: Facts) -> Iterator[Finding]:
 
 
 def _camera(f: Facts) -> Iterator[Finding]:
+    """Judge whether a camera is attached."""
     seen = ", ".join(f"{c['node']} {c['name']}" for c in f["cameras"] or ())
     program = f["camera_program"]
     if seen:

@@ -116,6 +116,7 @@ def flash(
                     )
                 return replace(outcome, seconds=time.monotonic() - start)
             except LinkLost:
+                # Another attempt goes on from the last good byte.
                 if attempt + 1 == ATTEMPTS:
                     raise
                 time.sleep(1.0)
@@ -147,6 +148,7 @@ def flash_one(
         try:
             ms = latency(connection, recipe.app, sent.slot).as_dict()[budget.figure]
             said = f", {budget.figure} {ms:.3f} ms"
+            # The new program is beside the slots until it has passed.
             if not budget.check(Figure(ms, "ms")).holds:
                 raise DeviceError(
                     f"the health check {budget.text} failed: "

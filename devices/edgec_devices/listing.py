@@ -49,6 +49,7 @@ def resolve(name: str, folder: Path) -> str:
         _, module, address = link_module(url)
         module.open_device(address)
     except InputError as e:
+        # The error is in the file, not in the command line.
         if stripped in known:
             what = e.what if url in e.what else f'"{url}": {e.what}'
             at = f"{folder / CONFIG}, [devices] {stripped}"

@@ -1,9 +1,7 @@
-"""What a bench on a device gives: raw times of the device's own monotonic clock, or an
-estimate of an absent board.
+"""Holds raw times by a device's monotonic clock, or the estimates of an absent board.
 
 A program (csrc/main.c or edgec_runtime's __main__) is launched several times; each
-launch reports all its inferences in order. What is made of these numbers is not decided
-here.
+launch reports all its inferences in order. edgec.benching evaluates these numbers.
 """
 
 from __future__ import annotations
@@ -20,19 +18,27 @@ from msgspec import Meta, Struct, convert
 from edgec_devices.decoding import from_json
 
 MAX_RUNS = 1_000_000
+"""Timed inferences of all launches."""
 MOST_RUNS = 250_000
-"""Of one launch; main.c has room for that many numbers, and stops when it is full."""
+"""Timed inferences of one launch; main.c has room for so many, and stops then."""
 WARMUP_S = 0.3
+"""Time of the warm-up by default, s."""
 _MESSAGE = re.compile(r"^error: (?P<what>.+)(\n  at: .+)?\n  hint: (?P<hint>.+)", re.M)
 
 
 @dataclass(frozen=True)
 class MeasuringPlan:
-    """How much to measure. rounds: launches. runs, seconds: of each launch; it ends
-    with what comes first, but not before three runs. warmup: seconds, at least one
-    inference. profiled: inferences of each launch, after the runs, with times per op.
-    threads: of the CPU. frames: so many as a stream, after all that; 0: none. source:
-    of these, as of a webcam; None: made ones.
+    """How much to measure. A launch ends at its runs or its seconds, after three runs.
+
+    Attributes:
+        rounds: number of launches
+        runs: timed inferences of each launch
+        seconds: time of the timed inferences of each launch, s
+        warmup: time of the warm-up, s; at least one inference
+        profiled: inferences of each launch with times per op, after the runs
+        threads: threads of the CPU
+        frames: frames of a stream at the end; 0 for none
+        source: source of the frames, as of a webcam; None for synthetic ones
     """
 
     rounds: int = 10
@@ -48,9 +54,9 @@ class MeasuringPlan:
     def of(
         runs: int | None = None, seconds: float | None = None, threads: int = 1
     ) -> MeasuringPlan:
-        """So many runs, or seconds, in all; the defaults where neither is given.
+        """Return a plan of so many runs or seconds in all, or the default plan.
 
-        Raises InputError.
+        Raises InputError for too few or too many runs.
         """
         plan = MeasuringPlan(threads=threads)
         if runs is not None and not 1 <= runs <= MAX_RUNS:
@@ -66,41 +72,39 @@ class MeasuringPlan:
         return replace(plan, rounds=rounds, runs=-(-runs // rounds), seconds=each)
 
     def options(self, runs: bool = True, profile: bool = True) -> tuple[str, ...]:
-        """Of the program, for one launch.  runs, profile: whether to time runs, and
-        ops.  Without runs, ops alone are timed: as many of them as in all launches.
+        """Return the options of the program for one launch.
+
+        `runs` and `profile` say whether to time whole inferences and ops. Without runs,
+        the launch times as many ops as all launches would.
         """
-        times = (
-            "--warmup",
-            str(self.warmup),
-            *(() if self.seconds is None else ("--seconds", str(self.seconds))),
-        )
+        times: tuple[str, ...] = ("--warmup", str(self.warmup))
+        if self.seconds is not None:
+            times += ("--seconds", str(self.seconds))
         times += on_threads(self.threads)
         if not runs:
-            return (
-                "--runs",
-                "0",
-                "--profile",
-                str(self.profiled * self.rounds),
-                *times,
-            )
-        return (
-            "--runs",
-            str(self.runs),
-            *times,
-            *(("--profile", str(self.profiled)) if profile else ()),
-        )
+            inferences = str(self.profiled * self.rounds)
+            return ("--runs", "0", "--profile", inferences, *times)
+        options = ("--runs", str(self.runs), *times)
+        if profile:
+            options += ("--profile", str(self.profiled))
+        return options
 
 
 def on_threads(threads: int) -> tuple[str, ...]:
-    """Options of the program, for so many."""
+    """Return the options of the program for a number of threads."""
     return ("--threads", str(threads)) if threads > 1 else ()
 
 
 @dataclass(frozen=True)
 class OpProfile:
-    """Inferences with times per op, alternating with plain ones. ns. plain, total: of
-    whole inferences, by run. at: when each profiled one began. ops: by segment, op and
-    run; no ops for a segment that did not run as C.
+    """Profiled inferences, alternating with plain ones; times in ns.
+
+    Attributes:
+        plain: time of each plain inference
+        at: start of each profiled inference
+        total: time of each profiled inference
+        ops: times by segment, op and inference; no ops for a segment that did not run
+            as C
     """
 
     plain: tuple[int, ...]
@@ -120,7 +124,7 @@ class _Timed(Struct):
 
 
 class _Profile(Struct):
-    """The profile there."""
+    """The profile of a program's --json."""
 
     plain: tuple[Count, ...]
     at: tuple[Count, ...]
@@ -128,16 +132,15 @@ class _Profile(Struct):
     ops: tuple[tuple[tuple[Count, ...], ...], ...]
 
     def __post_init__(self) -> None:
-        if {
-            len(self.plain),
-            len(self.at),
-            *(len(op) for s in self.ops for op in s),
-        } != {len(self.total)}:
+        lengths = {len(self.plain), len(self.at)}
+        for segment in self.ops:
+            lengths |= {len(op) for op in segment}
+        if lengths != {len(self.total)}:
             raise ValueError("the profile's series are not of one length")
 
 
 class _Report(Struct):
-    """What a Launch is made of, as the program has it."""
+    """The parts of a program's --json that become a Launch."""
 
     segments: tuple[_Timed, ...]
     warmup: Count
@@ -151,7 +154,7 @@ class _Report(Struct):
 
 
 class Latencies(Struct):
-    """What `flash --health` looks at of a program's --json, ns."""
+    """The latencies of a program's --json for `flash --health`, ns."""
 
     warmup: Count
     total: tuple[Count, ...]
@@ -159,15 +162,21 @@ class Latencies(Struct):
 
 @dataclass(frozen=True)
 class Launch:
-    """One start of the program, ns.
+    """One start of the program; times in ns.
 
-    backends: what ran each segment. load: from before it was started until its first
-    inference could begin, None where nobody looked. at: when each inference began.
-    total: how long it took. segments: by segment and inference. warmup: how many of
-    them, the first of all included, only warm up. waited: how long of each its thread
-    waited for a processor that others had; none where nobody knows. rss: bytes, the
-    highest resident size. yardstick: a fixed loop of main.c, timed now and then.
-    vitals: as edgec_runtime.device_end.vitals has them.
+    Attributes:
+        backends: executor of each segment
+        load: time from the start until the first inference could begin; None if it was
+            not measured
+        warmup: number of inferences that only warm up, the first one included
+        at: start of each inference
+        total: time of each inference
+        segments: times by segment and inference
+        rss: highest resident size, bytes
+        waited: time of each inference without a processor; empty if it is not known
+        yardstick: times of a fixed loop of main.c
+        profile: profiled inferences
+        vitals: vitals of edgec_runtime.device_end.vitals
     """
 
     backends: tuple[str, ...]
@@ -184,38 +193,37 @@ class Launch:
 
     @staticmethod
     def parse(report: Mapping[str, Any], segments: int, at: str) -> Launch:
-        """A program's --json. at: the device, for messages.
+        """Parse a program's --json; `at` is the device, for messages.
 
-        Raises DeviceError when it is not of that form.
+        Raises DeviceError for another form.
         """
         try:
-            seen: _Report = convert(report, _Report)
+            parsed: _Report = convert(report, _Report)
         except ValueError as e:
             raise DeviceError(
                 f"the program's report is strange: {e}",
                 at=at,
                 hint="compile the model again",
             ) from e
-        p = seen.profile
+        p = parsed.profile
         launch = Launch(
-            backends=tuple(s.backend for s in seen.segments),
-            load=seen.load,
-            warmup=seen.warmup,
-            at=seen.at,
-            total=seen.total,
-            segments=tuple(s.ns for s in seen.segments),
-            rss=seen.rss or None,
-            waited=seen.waited,
-            yardstick=seen.yardstick,
+            backends=tuple(s.backend for s in parsed.segments),
+            load=parsed.load,
+            warmup=parsed.warmup,
+            at=parsed.at,
+            total=parsed.total,
+            segments=tuple(s.ns for s in parsed.segments),
+            rss=parsed.rss or None,
+            waited=parsed.waited,
+            yardstick=parsed.yardstick,
             profile=None if p is None else OpProfile(p.plain, p.at, p.total, p.ops),
         )
-        runs = len(launch.total)
-        lengths = {
-            len(launch.at),
-            *map(len, launch.segments),
-            *([len(launch.waited)] if launch.waited else []),
-        }
-        if len(launch.segments) != segments or lengths != {runs}:
+
+        # Every series has an entry for each inference.
+        lengths = {len(launch.at), *map(len, launch.segments)}
+        if launch.waited:
+            lengths.add(len(launch.waited))
+        if len(launch.segments) != segments or lengths != {len(launch.total)}:
             raise DeviceError(
                 "the program's report does not fit the bundle",
                 at=at,
@@ -224,13 +232,16 @@ class Launch:
         return launch
 
     def seen_with(self, vitals: Mapping[str, Any] | None) -> Launch:
-        """The same, with what was read of the device meanwhile."""
+        """Return the launch with the vitals read during it."""
         return replace(self, vitals=vitals)
 
 
 @dataclass(frozen=True)
 class OpEstimate:
-    """ms of one op of a segment's C; how: for example "1204 instructions, 903 cycles"."""
+    """The estimate of one op of a segment's C, ms.
+
+    `how` is, for example, "1204 instructions, 903 cycles".
+    """
 
     ms: float
     how: str
@@ -238,7 +249,10 @@ class OpEstimate:
 
 @dataclass(frozen=True)
 class SegmentEstimate:
-    """ms is None where there is no estimate; how says why, or where it is from."""
+    """The estimate of a segment, ms; None without an estimate.
+
+    `how` is its origin, or the reason why there is none.
+    """
 
     ms: float | None
     how: str
@@ -247,9 +261,16 @@ class SegmentEstimate:
 
 @dataclass(frozen=True)
 class Identity:
-    """Of the device that ran it, "" where unknown. board: as its profile or its device
-    tree names it. cpu: its cores. target: kind of code. emulated: an emulator of any
-    kind executes it.
+    """The device of a measurement; unknown texts are "".
+
+    Attributes:
+        url: URL of the device
+        board: name in its profile or device tree
+        cpu: cores
+        os: operating system
+        kernel: version of the kernel
+        target: kind of code
+        emulated: whether an emulator of any kind executes the code
     """
 
     url: str
@@ -263,10 +284,17 @@ class Identity:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Launches on a device; or, where there is no such hardware, estimates.
+    """Launches on a device, or estimates of hardware that is not there.
 
-    runner: "program" or "session". backends: what ran each segment. between_ms: of an
-    estimate, outside of segments. stream: of the plan's frames.
+    Attributes:
+        device: the device
+        runner: "program" or "session"
+        backends: executor of each segment
+        launches: the launches; none for an estimate
+        estimates: estimate of each segment
+        between_ms: estimated time outside of segments, ms
+        notes: remarks
+        stream: figures of the plan's frames
     """
 
     device: Identity
@@ -280,28 +308,28 @@ class Measurement:
 
     @property
     def timed(self) -> tuple[Launch, ...]:
-        """The launches with runs."""
+        """Return the launches with timed inferences."""
         return tuple(one for one in self.launches if len(one.total) > one.warmup)
 
     @property
     def profiles(self) -> tuple[OpProfile, ...]:
-        """Times per op, launch by launch."""
+        """Return the profile of each launch that has one."""
         return tuple(one.profile for one in self.launches if one.profile is not None)
 
 
 def program_report(status: int, output: str, errors: str, at: str) -> dict[str, Any]:
-    """The --json of a program that has ended.  at: the device.
+    """Return the --json of a program that has ended; `at` is the device.
 
-    Raises InputError for what the program says must change, and DeviceError when it
-    failed.
+    Raises InputError if the program asks for a change of its input, and DeviceError if
+    it failed.
     """
-    said = _MESSAGE.search(errors)
-    if status != 0 and said:
+    message = _MESSAGE.search(errors)
+    if status != 0 and message:
         kind = InputError if status == InputError.exit_code else DeviceError
         raise kind(
-            f"the program ended with status {status}: {said['what']}",
+            f"the program ended with status {status}: {message['what']}",
             at=at,
-            hint=said["hint"],
+            hint=message["hint"],
         )
     if status != 0:
         last = errors.strip().replace("\n", "; ")[-400:]
@@ -319,8 +347,8 @@ def program_report(status: int, output: str, errors: str, at: str) -> dict[str, 
 
 
 Launcher = Callable[[bool, tuple[str, ...]], tuple[dict[str, Any], Any]]
-"""Starts the program, or where the first argument says so a Session, with these
-options: its report, and vitals.
+"""Starts the program, or a Session if the first argument is true, with options; returns
+its report and vitals.
 """
 
 
@@ -332,24 +360,26 @@ def measured(
     launch: Launcher,
     say: Callable[[str], None],
 ) -> tuple[Launch, ...]:
-    """The launches of a plan. session: runs are a Session's; the ops of C segments are
-    the program's all the same.
+    """Return the launches of a plan.
+
+    With `session`, a Session runs the inferences; only the program profiles the ops of
+    C segments, in a launch of its own.
     """
-    wanted = [(session, plan.options(profile=not session))] * plan.rounds
+    planned = [(session, plan.options(profile=not session))] * plan.rounds
     if session and plan.profiled:
-        wanted.append((False, plan.options(runs=False)))
-    found = []
-    for i, (by_session, options) in enumerate(wanted):
-        say(f"{bundle.manifest.name} on {at}: launch {i + 1} of {len(wanted)}")
+        planned.append((False, plan.options(runs=False)))
+    segments = len(bundle.manifest.segments)
+    launches = []
+    for i, (by_session, options) in enumerate(planned):
+        say(f"{bundle.manifest.name} on {at}: launch {i + 1} of {len(planned)}")
         report, vitals = launch(by_session, options)
-        found.append(
-            Launch.parse(report, len(bundle.manifest.segments), at).seen_with(vitals)
-        )
-    return tuple(found)
+        parsed = Launch.parse(report, segments, at)
+        launches.append(parsed.seen_with(vitals))
+    return tuple(launches)
 
 
 class _Streamed(Struct):
-    """What a Session's program reports of a stream."""
+    """The part of a Session's report about a stream."""
 
     stream: StreamFigures
 
@@ -361,7 +391,7 @@ def streamed(
     launcher: Launcher,
     say: Callable[[str], None],
 ) -> StreamFigures | None:
-    """The figures of the plan's frames, None where it has none."""
+    """Return the figures of a stream of the plan's frames; None without frames."""
     if not plan.frames:
         return None
     say(f"{bundle.manifest.name} on {at}: a stream of {plan.frames} frames")

@@ -1,6 +1,4 @@
-"""Wheels of the package index for a device: pip downloads them here, for the device's
-Python and processor.
-"""
+"""Downloads wheels of the package index for a device, by pip on this machine."""
 
 from __future__ import annotations
 
@@ -14,29 +12,32 @@ from edgec_devices.temporary import temporary_folder
 from edgec_devices.wheel import Wheel, architecture, minor_version
 
 DOWNLOAD_SECONDS = 900.0
-# Of the GNU C library, 2.x: up to that of Debian 10.  pip takes no older tag for a
-# newer one when --platform is given.
+"""Limit of a download, s."""
+# Versions 2.x of the GNU C library, up to that of Debian 10. With --platform, pip does
+# not accept an older tag for a newer one: each must be named.
 _OLDEST_GLIBC = 17
 _NEWEST_GLIBC = 28
 
 
 def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
-    """The newest wheels of these projects that such a device can use, and of what they
-    require.
+    """Return the newest wheels of projects and their requirements that fit a device.
 
-    target: "linux-aarch64", for example; python: "3.13.5".  Raises InputError where
-    there is none, ToolError where pip or the index is not there.
+    Raises InputError if there is none, and ToolError without pip or the index.
+
+    Args:
+        names: names of the projects
+        target: kind of code of the device, for example "linux-aarch64"
+        python: version of its Python, for example "3.13.5"
     """
     if not names:
         return []
     minor = minor_version(python)
+    # Wheels for Python 3.13 fit all of its patch versions.
     arch = architecture(target)
-    tags = [
-        f"manylinux_2_{n}_{arch}" for n in range(_NEWEST_GLIBC, _OLDEST_GLIBC - 1, -1)
-    ]
-    platforms = [
-        word for tag in (*tags, f"manylinux2014_{arch}") for word in ("--platform", tag)
-    ]
+    platforms = []
+    for version in range(_NEWEST_GLIBC, _OLDEST_GLIBC - 1, -1):
+        platforms += ["--platform", f"manylinux_2_{version}_{arch}"]
+    platforms += ["--platform", f"manylinux2014_{arch}"]
     with temporary_folder("wheels") as folder:
         command = [
             sys.executable,
@@ -57,7 +58,7 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
             *names,
         ]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -68,25 +69,29 @@ def download(names: Sequence[str], target: str, python: str) -> list[Wheel]:
             raise ToolError(
                 f"pip did not end within {DOWNLOAD_SECONDS:.0f} s", hint="try again"
             ) from None
-        if done.returncode:
-            raise _failure(done.stderr, f"{arch} with Python {minor}", names)
+        if result.returncode:
+            device = f"{arch} with Python {minor}"
+            raise _failure(result.stderr, device, names)
         return [Wheel.of(path) for path in sorted(folder.glob("*.whl"))]
 
 
-def _failure(said: str, device: str, names: Sequence[str]) -> InputError | ToolError:
-    errors = [
-        line.removeprefix("ERROR: ")
-        for line in said.strip().splitlines()
-        if line.startswith("ERROR: ")
-    ]
-    what = (errors or said.strip().splitlines() or ["no message"])[0][:300]
-    if "connection" in said.lower():  # pip then finds "no matching distribution", too
+def _failure(output: str, device: str, names: Sequence[str]) -> InputError | ToolError:
+    """Return the error of a download from pip's error output."""
+    lines = output.strip().splitlines()
+    errors = []
+    for line in lines:
+        if line.startswith("ERROR: "):
+            errors.append(line.removeprefix("ERROR: "))
+    messages = errors or lines or ["no message"]
+    what = messages[0][:300]
+    # Without a connection, pip reports "no matching distribution" too.
+    if "connection" in output.lower():
         what = "no connection to the package index"
-    elif "No module named pip" in said:
+    elif "No module named pip" in output:
         return ToolError(
             "pip is not installed beside edgec", hint=f"{sys.executable} -m ensurepip"
         )
-    elif "No matching distribution" in said:
+    elif "No matching distribution" in output:
         hint = (
             "give the .whl of another version; without an interpreter the Edge "
             "TPU's part runs on the CPU"

@@ -1,6 +1,4 @@
-"""The host's end of the protocol (docs/protocol.md): a conversation with the device end
-over any stream.
-"""
+"""Speaks the host's side of the protocol (docs/protocol.md) over any stream."""
 
 from __future__ import annotations
 
@@ -18,15 +16,18 @@ from msgspec import convert
 from edgec_devices.decoding import from_json
 from edgec_devices.stream import ByteStream, LinkLost, device_end
 
-NEEDS_AGENT = 1  # the oldest device end that this host can work with
+NEEDS_AGENT = 1
+"""The oldest device end that this host can work with."""
 REQUEST_S = 60.0
+"""Limit of a request, s."""
 MARGIN_S = 10.0
-# so often what a stream tolerates may pass before the greeting, though something moves
+"""Time of an answer on the line beyond the device's own time, s."""
 GREET_TIMEOUTS = 5
-SUPPOSED_S = 4.0  # for what is supposed to be a device end to greet, once anything came
-# so often what a stream tolerates may pass without anything that arrives, though the
-# device is heard
+"""Timeouts of the stream that may pass before the greeting in spite of progress."""
+SUPPOSED_S = 4.0
+"""Time in which a supposed device end must greet after its first byte, s."""
 ONE_WAY = 3
+"""Timeouts of the stream that may pass if the device is heard but hears nothing."""
 KINDS: dict[str, type[EdgecError]] = {
     "input": InputError,
     "bundle": BundleError,
@@ -39,11 +40,13 @@ _NONSENSE = "is it an edgec device? update edgec, then try again"
 
 
 class Connection:
-    """Requests to the device end and its answers.
+    """A conversation with the device end; as a context manager it ends the stream.
 
-    A context manager; the stream is its own.
-
-    clock: seconds; a simulated one in tests.  seed: of the session's number.
+    Args:
+        stream: the stream, which belongs to the connection
+        clock: returns the time, s; a simulated one in tests
+        seed: seed of the session's number
+        greet: whether to start the device end
     """
 
     def __init__(
@@ -68,20 +71,21 @@ class Connection:
                 raise
 
     def _new_delivery(self) -> Delivery:
-        s = self.stream
+        """Return the transport of a new session."""
+        stream = self.stream
         greeting = {
             "protocol": [PROTOCOL, PROTOCOL],
-            "chunk": s.chunk,
-            "window": s.window,
-            "rate": s.rate,
+            "chunk": stream.chunk,
+            "window": stream.window,
+            "rate": stream.rate,
         }
-        delivery = Delivery(
-            False, json.dumps(greeting).encode(), self._random.randrange(1, 1 << 32)
-        )
-        delivery.tune(s.chunk, s.window, s.rate)
+        session = self._random.randrange(1, 1 << 32)
+        delivery = Delivery(False, json.dumps(greeting).encode(), session)
+        delivery.tune(stream.chunk, stream.window, stream.rate)
         return delivery
 
     def _open(self) -> None:
+        """Start the device end of this version."""
         self.stream.start()
         if self._greet().get("sha256") != device_end()[1]:
             # One of another version was left running on the console.
@@ -91,6 +95,7 @@ class Connection:
             self._greet()
 
     def _greet(self) -> Head:
+        """Return the greeting; raises DeviceError if the device end does not fit."""
         self._wait_for_greeting()
         assert self._delivery.peer is not None
         what = "the device end's greeting"
@@ -125,18 +130,20 @@ class Connection:
         return peer
 
     def _wait_for_greeting(self) -> None:
-        """As long as something moves: a slow board may take a minute to log us in and
-        to start Python.
+        """Wait for the greeting as long as there is progress.
+
+        A slow board may take a minute for the login and the start of Python.
         """
-        stream, timeout = self.stream, self.stream.timeout
+        stream = self.stream
+        timeout = stream.timeout
         moved = self._clock()
         began = moved
         look = began + SUPPOSED_S
-        seen = (-1, -1)
+        progress = (-1, -1)
         while self._delivery.peer is None:
             now = self._clock()
-            if seen != (self._received, stream.stirs):
-                seen = (self._received, stream.stirs)
+            if progress != (self._received, stream.stirs):
+                progress = (self._received, stream.stirs)
                 moved = now
             where = f" ({stream.stage})" if stream.stage else ""
             if now >= moved + timeout:
@@ -153,7 +160,7 @@ class Connection:
                 )
                 raise DeviceError(what, at=stream.url, hint=stream.silence_hint)
             if stream.supposed and self._received and now >= look:
-                # what answers is no device end, so it is a console after all
+                # The answer comes from no device end: it is a console after all.
                 stream.start()
                 moved = self._clock()
                 look = moved + SUPPOSED_S
@@ -161,7 +168,7 @@ class Connection:
 
     @property
     def backlog(self) -> int:
-        """Bytes that the device has not acknowledged."""
+        """Return the bytes that the device has not acknowledged."""
         return self._delivery.backlog
 
     def post(
@@ -172,10 +179,16 @@ class Connection:
         meanwhile: Callable[[], None] = lambda: None,
         **fields: Any,
     ) -> None:
-        """A request without an answer.  sent: called with its bytes on the line;
-        meanwhile: as some of them arrive.
+        """Send a request without an answer.
 
-        Waits while more is under way than two windows, so that the line is never idle.
+        Waits while more than two windows are under way, so that the line is never idle.
+
+        Args:
+            do: name of the request
+            blob: data of the request
+            sent: called with the request's bytes on the line
+            meanwhile: called as some of them arrive
+            fields: fields of the request
         """
         sent(self._send(do, blob, fields))
         self.settle(2 * self.stream.chunk * self.stream.window, meanwhile)
@@ -183,12 +196,13 @@ class Connection:
     def settle(
         self, room: int = 1, meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Until fewer than `room` bytes are under way.
+        """Wait until fewer than `room` bytes are under way.
 
-        Raises what the device says of them.
+        Raises the errors of the device.
         """
         while True:
-            self._turn(self._clock() if self.backlog < room else self._clock() + 1.0)
+            patience = 0.0 if self.backlog < room else 1.0
+            self._turn(self._clock() + patience)
             self._answer(0)
             meanwhile()
             if self.backlog < room:
@@ -202,29 +216,31 @@ class Connection:
         beats: bool = False,
         **fields: Any,
     ) -> tuple[Head, bytes]:
-        """A request and its answer.  limit: seconds that the device may take once it
-        has it.  Raises its errors.
+        """Send a request and return its answer; raises the device's errors.
 
-        beats: the device end gives signs of life while it works on it; LinkLost when
-        there are none.
+        Args:
+            do: name of the request
+            blob: data of the request
+            limit: time of the device for the request, s
+            beats: whether the device end gives signs of life during the request;
+                LinkLost is raised if it does not
+            fields: fields of the request
         """
-        # the device end gives a sign of life every 2 s while it runs a program
+        # The device end gives a sign of life every 2 s while it runs a program.
         silent = self.stream.timeout
         limit = max(limit, silent)
         self._send(do, blob, {**fields, "limit": limit})
         since = self._clock()
         until = since + limit + MARGIN_S
         while True:
-            found = self._answer(self._last_id)
-            if found is not None:
-                return found
+            answer = self._answer(self._last_id)
+            if answer is not None:
+                return answer
+            # The device's time begins when it has the whole request.
             if not self._delivery.idle:
                 until = self._clock() + limit + MARGIN_S
-            if (
-                beats
-                and self._delivery.idle
-                and self._clock() >= max(since, self._delivery.heard) + silent
-            ):
+            heard = max(since, self._delivery.heard)
+            if beats and self._delivery.idle and self._clock() >= heard + silent:
                 what = (
                     f"the device has said nothing for {silent:g} s while it ran a "
                     "program"
@@ -252,9 +268,9 @@ class Connection:
         beats: bool = False,
         **fields: Any,
     ) -> tuple[_T, bytes]:
-        """The same, with an answer of this type (answers.py).
+        """Send a request and return its answer as type `kind` (answers.py).
 
-        Raises DeviceError for one of another shape, too.
+        Raises DeviceError for an answer of another shape. See `request`.
         """
         head, rest = self.request(do, blob, limit, beats, **fields)
         try:
@@ -264,13 +280,17 @@ class Connection:
             raise DeviceError(what, at=self.stream.url, hint=_NONSENSE) from e
 
     def _send(self, do: str, blob: bytes, fields: Head) -> int:
+        """Queue a request, and return its bytes on the line."""
         self._last_id += 1
         message = pack({"do": do, "id": self._last_id, **fields}, blob)
         self._delivery.send(message)
         return len(message)
 
     def _answer(self, wanted: int) -> tuple[Head, bytes] | None:
-        """The answer with this number.  Raises any error that the device sent."""
+        """Return the answer of a request if it has come.
+
+        Raises the errors of the device.
+        """
         while self._delivery.messages:
             try:
                 head, blob = unpack(self._delivery.messages.popleft())
@@ -295,7 +315,7 @@ class Connection:
         return None
 
     def _turn(self, until: float) -> None:
-        """Writes what is due and waits for something to come, at most until then."""
+        """Write due data and wait for received data, at most until `until`."""
         delivery = self._delivery
         now = self._clock()
         out = delivery.poll(now)
@@ -322,7 +342,7 @@ class Connection:
                 at=self.stream.url,
                 hint=hint,
             )
-        # it speaks, but hears nothing
+        # The device is heard, but it hears nothing.
         if now - max(self._quiet_from, delivery.moved) > ONE_WAY * patience:
             what = (
                 f"nothing has reached the device for {ONE_WAY * patience:.0f} s, "
@@ -331,7 +351,7 @@ class Connection:
             raise LinkLost(what, at=self.stream.url, hint=hint)
 
     def close(self) -> None:
-        """Says goodbye, where the device still listens, and ends the stream."""
+        """Say goodbye if the device still listens, and end the stream."""
         try:
             if self._delivery.peer is not None and not self._delivery.closed:
                 self.stream.write(self._delivery.bye())

@@ -176,6 +176,7 @@ class Requirement:
             margin = -gap
         else:
             margin = -abs(gap)
+        # Nothing is in the way of a requirement that holds.
         culprit = "" if holds else figure.culprit
         return RequirementOutcome(
             self.text, measured, self.unit or figure.unit, margin + 0.0, holds, culprit
@@ -219,6 +220,7 @@ class Vocabulary:
             )
         self._check_unit(text, name, unit)
         value = float(digits)
+        # Too many digits make an infinity.
         if not math.isfinite(value):
             raise InputError(
                 f'"{text}": the number is too large',

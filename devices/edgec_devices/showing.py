@@ -98,6 +98,7 @@ def show_on(
     stream.deaf = True
     recipes = [Assembly.of(path) for path in bundles]
     apps = [r.app for r in recipes]
+    # Two bundles of one name would share a folder on the device.
     if len({*apps}) < len(apps):
         raise InputError(
             f"two bundles are of one name: {', '.join(apps)}",

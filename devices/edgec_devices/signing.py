@@ -61,6 +61,7 @@ def new_key(path: Path) -> Key:
     try:
         _write_new(public_path(path), key.line.encode(), 0o644)
     except InputError:
+        # Half a pair of keys is of no use.
         path.unlink()
         raise
     return key

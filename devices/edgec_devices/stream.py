@@ -1,4 +1,4 @@
-"""Byte streams to a device: what a link gives to the protocol (protocol.py)."""
+"""Defines the byte stream to a device, from a link to the protocol (protocol.py)."""
 
 from __future__ import annotations
 
@@ -41,24 +41,29 @@ DEVICE_END = (
     "showing",
     "agent",
 )
-# modules come from nowhere but Python's own folders
+"""Modules of the device end, which go to the device as one file."""
+# Modules come only from Python's own folders.
 HOME = "import sys;sys.path[:]=filter(None,sys.path);"
 SIGN = "os.write(1,bytes([10]))"
-LAST_LINES = 40  # of standard error, for a message
+LAST_LINES = 40
+"""Lines of standard error that are kept for a message."""
 NO_PYTHON = "sudo apt-get install python3 on the device (3.9 or later)"
 
 
 class LinkLost(DeviceError):
-    """The stream ended or fell silent.
+    """Says that the stream ended or fell silent.
 
-    What was sent before is kept, so it is worth trying again.
+    The device keeps the data sent before, so that another attempt is worth it.
     """
 
 
 @dataclass(frozen=True)
 class Page:
-    """Where a device is to serve a page.  name: of the show (device_end/showing.py).
-    place: "socket", or a port.
+    """The place where a device serves a page.
+
+    Attributes:
+        name: name of the show (device_end/showing.py)
+        place: "socket", or a port
     """
 
     name: str
@@ -66,7 +71,9 @@ class Page:
 
 
 class ByteStream(ABC):
-    """A byte stream to a device.  chunk, window, rate: what fits the line
+    """A byte stream to a device.
+
+    `chunk` (bytes), `window` (chunks) and `rate` (bytes/s) suit the line
     (edgec_runtime/device_end/wire.py).
     """
 
@@ -76,33 +83,28 @@ class ByteStream(ABC):
     rate = 1e6
     silence_hint = "check that nothing else uses the line, then try again"
     timeout = TIMEOUT_S
-    """Seconds for which nothing may move before it counts as a dead end."""
+    """Time without progress after which the device is given up, s."""
     supposed = False
-    """Whether start() found nothing to start and only supposes that a device end is
-    there already.
-    """
+    """Whether start() only supposes that a device end is running already."""
     deaf = False
-    """Whether Ctrl-C, which a terminal gives to all of its programs, is none to the one
-    that this link starts.
+    """Whether the program of this link ignores Ctrl-C, which a terminal sends to all of
+    its programs.
     """
 
     @property
     def stirs(self) -> int:
-        """Grows when something moves that read() does not give: a link is being made."""
+        """Return a number that grows with signs of life other than data."""
         return 0
 
     @property
     def stage(self) -> str:
-        """How far the link is, for the message that it went no further; "" where
-        nothing tells.
-        """
+        """Return the stage of the link, for the message that it failed there; or ""."""
         return ""
 
     def carry_page(self, port: int) -> Page:
-        """Before start(): this port of this machine's loopback address is to lead to a
-        page on the device.
+        """Let a port of this machine's loopback address lead to a page on the device.
 
-        Raises InputError where the link carries none.
+        It is called before start(). Raises InputError if the link cannot carry pages.
         """
         raise InputError(
             "a page cannot come through this line",
@@ -112,41 +114,45 @@ class ByteStream(ABC):
 
     @abstractmethod
     def start(self, again: bool = False) -> None:
-        """Brings the device end up.  again: another version of it is running and was
-        told to end.
+        """Start the device end.
+
+        With `again`, another version of it was running, which received an order to end.
         """
 
     @abstractmethod
     def read(self, timeout: float) -> bytes:
-        """What has come, or after `timeout` seconds nothing.
+        """Return the received bytes, or b"" after `timeout` seconds.
 
-        LinkLost when the stream has ended.
+        Raises LinkLost if the stream has ended.
         """
 
     @abstractmethod
     def write(self, data: bytes) -> None:
-        """Writes all of it.  LinkLost when the stream has ended."""
+        """Write all of the data; raises LinkLost if the stream has ended."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it.  Never raises."""
+        """End the stream; never raises."""
 
 
 def stream_for(url: str, ask: bool = False, timeout: float = TIMEOUT_S) -> ByteStream:
-    """A stream of "ssh://pi@host" and the like, not started.  ask: a person is there to
-    type a password.
+    """Return the stream of a URL such as "ssh://pi@host", not started.
 
-    timeout: seconds for which nothing may move.  Raises InputError for a URL of no kind
-    or of one that has no stream.
+    Raises InputError for an unknown kind of URL, or one without a stream.
+
+    Args:
+        url: URL of the device
+        ask: whether a person can type a password
+        timeout: time without progress after which the device is given up, s
     """
-    _, module, rest = link_module(url)
-    opened: ByteStream = module.open_stream(rest, ask)
-    opened.timeout = patience(timeout)
-    return opened
+    _, module, address = link_module(url)
+    stream: ByteStream = module.open_stream(address, ask)
+    stream.timeout = patience(timeout)
+    return stream
 
 
 def device_end() -> tuple[bytes, str]:
-    """The device end as one file of Python, and the sha256 it goes by."""
+    """Return the device end as one file of Python, and its SHA-256."""
     with _ONE_AT_A_TIME:
         return _device_end()
 
@@ -169,12 +175,11 @@ def _device_end() -> tuple[bytes, str]:
 
 
 def bootstrap() -> tuple[str, bytes]:
-    """Python for `python3 -S -u -c` that starts what comes first on its standard input,
-    and that.
+    """Return a program for `python3 -S -u -c`, and the compressed device end for it.
 
-    The text is safe in double quotes in any shell.  It reads so many bytes and none
-    beyond: what follows is not its own.  It says an empty line when it is there and
-    when all has come, by which the host sees that something moves.
+    The program reads the device end from its standard input, not a byte beyond, and
+    runs it. It is safe in double quotes in any shell. It prints an empty line at its
+    start and when all bytes have come, by which the host sees progress.
     """
     packed = zlib.compress(device_end()[0], 9)
     size = len(packed)
@@ -187,8 +192,9 @@ def bootstrap() -> tuple[str, bytes]:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Programs that are started meanwhile do not hear Ctrl-C; only the main thread can
-    see to that.
+    """Make programs that are started meanwhile ignore Ctrl-C.
+
+    Only the main thread can do so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -201,9 +207,7 @@ def _deaf() -> Iterator[None]:
 
 
 class PipeStream(ByteStream):
-    """The standard input and output of a program that starts Python on the device, or
-    is it.
-    """
+    """The standard input and output of a program that starts Python on the device."""
 
     def __init__(
         self, url: str, command: list[str], env: dict[str, str] | None = None
@@ -212,25 +216,25 @@ class PipeStream(ByteStream):
         self._command = command
         self._env = env
         self._process: subprocess.Popen[bytes] | None = None
-        self._came: queue.Queue[bytes] = queue.Queue()
-        self._said: list[bytes] = []
+        self._received: queue.Queue[bytes] = queue.Queue()
+        self._messages: list[bytes] = []
         self._stirs = 0
         self._readers: list[threading.Thread] = []
 
     def command(self) -> list[str]:
-        """The program and its arguments."""
+        """Return the program and its arguments."""
         return self._command
 
     @property
     def stirs(self) -> int:
-        """Of its standard error."""
+        """Return the number of reads of its standard error."""
         return self._stirs
 
     def start(self, again: bool = False) -> None:
-        """Starts the program and sends the device end."""
+        """Start the program and send the device end."""
         self.close()
-        self._came = queue.Queue()
-        self._said = []
+        self._received = queue.Queue()
+        self._messages = []
         command = self.command()
         try:
             with _deaf() if self.deaf else contextlib.nullcontext():
@@ -244,49 +248,53 @@ class PipeStream(ByteStream):
                 )
         except OSError as e:
             raise self.explain(None, f"{command[0]}: {e.strerror}") from e
-        self._readers = [
-            threading.Thread(target=f, daemon=True)
-            for f in (self._read_output, self._read_errors)
-        ]
-        for reader in self._readers:
+        self._readers = []
+        for read in (self._read_output, self._read_errors):
+            reader = threading.Thread(target=read, daemon=True)
+            self._readers.append(reader)
             reader.start()
         self.write(bootstrap()[1])
 
     def _read_output(self) -> None:
-        """In a thread: the program never waits for us to read, and not every system has
-        select for pipes.
+        """Read the output in a thread.
+
+        The program never waits for a reader then, and not every system has select for
+        pipes.
         """
         assert self._process is not None
         assert self._process.stdout is not None
-        came = self._came
+        received = self._received
         source = self._process.stdout
         with contextlib.suppress(OSError, ValueError):
             while data := source.read(1 << 16):
-                came.put(data)
-        came.put(b"")
+                received.put(data)
+        # The end of the stream.
+        received.put(b"")
 
     def _read_errors(self) -> None:
+        """Read the standard error in a thread, and keep its last lines."""
         assert self._process is not None
         assert self._process.stderr is not None
-        said = self._said
+        messages = self._messages
         source = self._process.stderr
         rest = b""
         with contextlib.suppress(OSError, ValueError):
             while data := source.read(4096):
                 self._stirs += 1
                 *lines, rest = (rest + data).split(b"\n")
-                said += [line for line in lines if not self.chatter(line)]
-                del said[:-LAST_LINES]
-        said += [rest] if rest else []
+                messages += [line for line in lines if not self.chatter(line)]
+                del messages[:-LAST_LINES]
+        if rest:
+            messages.append(rest)
 
     def chatter(self, line: bytes) -> bool:
-        """Whether a line of standard error only says that the link is being made."""
+        """Return whether a line of standard error is only about making the link."""
         return False
 
     def read(self, timeout: float) -> bytes:
-        """What has come."""
+        """Return the received bytes, see ByteStream.read."""
         try:
-            data = self._came.get(timeout=max(timeout, 0.0))
+            data = self._received.get(timeout=max(timeout, 0.0))
         except queue.Empty:
             return b""
         if not data:
@@ -294,30 +302,33 @@ class PipeStream(ByteStream):
         return data
 
     def write(self, data: bytes) -> None:
-        """Writes all of it."""
+        """Write all of the data, see ByteStream.write."""
         assert self._process is not None
         assert self._process.stdin is not None
         try:
             view = memoryview(data)
             while view:
-                view = view[self._process.stdin.write(view) or 0 :]
+                written = self._process.stdin.write(view) or 0
+                view = view[written:]
         except (OSError, ValueError):
             raise self._ended() from None
 
     def _ended(self) -> DeviceError | InputError:
+        """Return the error of a program that has ended."""
         status = None
         if self._process:
             with contextlib.suppress(subprocess.TimeoutExpired):
+                # The streams may end a little before the process does.
                 status = self._process.wait(5)
         for reader in self._readers:
             reader.join(1)
-        return self.explain(
-            status, b"\n".join(self._said).decode(errors="replace").strip()
-        )
+        text = b"\n".join(self._messages).decode(errors="replace")
+        return self.explain(status, text.strip())
 
     def explain(self, status: int | None, said: str) -> DeviceError | InputError:
-        """Why the program ended, as an error with a hint.  said: the end of its
-        standard error.
+        """Return why the program ended, as an error with a hint.
+
+        `said` is the end of its standard error.
         """
         last = said.splitlines()[-1] if said else f"status {status}"
         if status == 127 or "command not found" in said:
@@ -333,7 +344,7 @@ class PipeStream(ByteStream):
         )
 
     def close(self) -> None:
-        """Ends the program."""
+        """End the program, see ByteStream.close."""
         process = self._process
         self._process = None
         if process is None:
@@ -341,7 +352,7 @@ class PipeStream(ByteStream):
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()
-        # told to end, it ends the program that it runs first
+        # At a SIGTERM, it first ends the program that it runs.
         for end in (process.terminate, process.kill):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(3)

@@ -27,6 +27,7 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
     path = Path(tempfile.gettempdir()) / f"edgec-{purpose}-{secrets.token_hex(6)}"
     _made.add(path)
     try:
+        # Only this user may look into it.
         path.mkdir(0o700)
         yield path
     finally:

@@ -99,6 +99,7 @@ def instead_of_host(host: str) -> str:
     if name != host:
         command = boot_command(name, _board_of(name))
         return f"no emulated machine {name} is on: {command}; {listed(Path.cwd())}"
+    # Names of a home network end in .local (mDNS).
     perhaps = "" if "." in host else f", perhaps {host}.local"
     return f"check the name{perhaps}; {listed(Path.cwd())}"
 

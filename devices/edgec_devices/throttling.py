@@ -205,6 +205,7 @@ def _power_bits(samples: Sequence[Vitals]) -> tuple[int, int]:
             earlier |= since_boot
         previous[source] = since_boot
     if any(_known(samples, "undervoltage")):
+        # The kernel's own sensor, on boards without the firmware's flags.
         during |= 1 << UNDER_VOLTAGE
     return during, earlier
 

@@ -91,6 +91,7 @@ def _content_offset(data: bytes, entry: zipfile.ZipInfo) -> int:
 
 def app_name(model: str) -> str:
     """Return a model's name as the name of a folder on a device."""
+    # Other characters could leave the folder, or mean something to a shell.
     plain = re.sub(r"[^A-Za-z0-9_.+@-]+", "-", model).strip(".-+@")
     return plain[:MAX_APP] or "model"
 

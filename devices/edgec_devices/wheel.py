@@ -1,4 +1,4 @@
-"""A wheel that is given for a device, by its file or by its name in the package index."""
+"""Reads wheels for a device, by their files or by names in the package index."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ _NAME = re.compile(
 _PROJECT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:==[A-Za-z0-9.+!]+)?"
 )
-"""A project of the index (PEP 508), and perhaps the version that is wanted."""
+"""A project of the index (PEP 508), and perhaps a version."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel: file name and bytes, and the text of the file beside it that says who
-    made it (edgec sign).
+    """A wheel.
+
+    Attributes:
+        name: name of the file
+        data: its bytes
+        signature: text of the signature file beside it (edgec sign)
     """
 
     name: str
@@ -45,7 +49,7 @@ class Wheel:
 
     @staticmethod
     def of(path: Path) -> Wheel:
-        """Reads one.  Raises InputError for a file that is none."""
+        """Read a wheel; raises InputError for other or damaged files."""
         if not _NAME.fullmatch(path.name):
             raise InputError(
                 f'"{path.name}" is no name of a wheel',
@@ -55,6 +59,7 @@ class Wheel:
         try:
             data = given(path, MAX_UNPACKED_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                # All of it is read once here, so that a device gets no damaged file.
                 bad = archive.testzip()
             beside = signature_path(path)
             signature = given(beside, MAX_SIGNATURE_BYTES) if beside.exists() else b""
@@ -85,65 +90,72 @@ class Wheel:
         return Wheel(path.name, data, signature)
 
     def digests(self) -> dict[str, str]:
-        """sha256 of the files in it, by name: what is signed of it."""
+        """Return the SHA-256 of each file in it by name, which a signature is of."""
+        digests = {}
         with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
-            entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
-            return {
-                e.filename: hashlib.sha256(archive.read(e)).hexdigest() for e in entries
-            }
+            for entry in archive.infolist():
+                if not entry.filename.endswith("/"):
+                    content = archive.read(entry)
+                    digests[entry.filename] = hashlib.sha256(content).hexdigest()
+        return digests
 
     def fits(self, target: str, python: str) -> None:
-        """Raises InputError if a device of this kind cannot use it, with the command
-        that gets one it can.
+        """Raise InputError if a device cannot use it, with the command for another one.
+
+        The tags in the file name decide (PEP 425).
         """
-        found = _NAME.fullmatch(self.name)
-        assert found is not None
+        match = _NAME.fullmatch(self.name)
+        assert match is not None
+        project, _, python_tags, abi_tags, platform_tags = match.groups()
         minor = minor_version(python)
         arch = architecture(target)
-        wanted = f"cp{minor.replace('.', '')}"
-        good_python = any(
-            t in (wanted, "py3") or (t.startswith("cp3") and "abi3" in found[4])
-            for t in found[3].split(".")
-        )
-        good_arch = any(
-            t == "any" or t.endswith(f"_{arch}") for t in found[5].split(".")
-        )
-        if not (good_python and good_arch):
+
+        own_tag = f"cp{minor.replace('.', '')}"
+        fits_python = False
+        for tag in python_tags.split("."):
+            stable_abi = tag.startswith("cp3") and "abi3" in abi_tags
+            if tag in (own_tag, "py3") or stable_abi:
+                fits_python = True
+        fits_arch = False
+        for tag in platform_tags.split("."):
+            if tag == "any" or tag.endswith(f"_{arch}"):
+                fits_arch = True
+        if not (fits_python and fits_arch):
             raise InputError(
                 f"{self.name} is not for this device, which is {arch} with Python {minor}",
-                hint=f"--wheel {found[1].replace('_', '-')} downloads the one that is",
+                hint=f"--wheel {project.replace('_', '-')} downloads the one that is",
             )
 
 
 def minor_version(python: str) -> str:
-    """Of a Python: "3.13" of "3.13.5"."""
+    """Return the minor version of a Python: "3.13" for "3.13.5"."""
     return ".".join(python.split(".")[:2])
 
 
 def architecture(target: str) -> str:
-    """As wheels are named for it: "aarch64" of "linux-aarch64"."""
+    """Return the name of an architecture in wheels: "aarch64" for "linux-aarch64"."""
     return _ARCHITECTURES.get(target, target)
 
 
 def signature_path(path: Path) -> Path:
-    """Where the signature of the wheel at `path` is."""
+    """Return the file of the signature of the wheel at `path`."""
     return path.with_name(f"{path.name}.sig")
 
 
 def wheels_or_names(texts: Iterable[str | Path]) -> list[Wheel | str]:
-    """What --wheel was given: files, which are read, and names of projects.
+    """Return the values of --wheel: wheels from files, and names of projects.
 
-    Raises InputError.
+    Raises InputError for other texts.
     """
-    found: list[Wheel | str] = []
+    wheels: list[Wheel | str] = []
     for text in map(str, texts):
         if text.endswith(".whl") or os.sep in text:
-            found.append(Wheel.of(Path(text)))
+            wheels.append(Wheel.of(Path(text)))
         elif _PROJECT.fullmatch(text):
-            found.append(text)
+            wheels.append(text)
         else:
             raise InputError(
                 f'"{text}" is no wheel',
                 hint="give a .whl, or a name of the package index: ai-edge-litert",
             )
-    return found
+    return wheels

@@ -68,6 +68,7 @@ def _check_comparable(path: Path, old: BenchReport, new: BenchReport) -> None:
         what = f"the earlier run is of another device: {difference}"
         raise InputError(what, at=at, hint=hint)
 
+    # A segment that ran on the CPU then and on the Edge TPU now is no regression.
     backends_before = [segment.backend for segment in old.segments]
     backends_now = [segment.backend for segment in new.segments]
     if backends_before != backends_now:

@@ -68,7 +68,9 @@ def build_report(
         files = bundle.manifest.programs
     target = m.device.target
     file = files.get(target)
+    # A size of 0 was not measured.
     rss = [launch.rss for launch in m.timed if launch.rss]
+    # Only a device that is there has launches.
     estimated = not m.launches
     times = _estimated(bundle, m, graph) if estimated else _measured(bundle, m, graph)
     return BenchReport(
@@ -103,6 +105,7 @@ def _measured(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, Any
     latency = _series(m, [launch.total for launch in m.timed], starts)
     vitals = [launch.vitals for launch in m.launches if launch.vitals is not None]
 
+    # A launch that nobody timed from its start has no time of loading.
     loads = [launch.load for launch in m.timed if launch.load is not None]
     first = [launch.total[0] for launch in m.timed]
     pairs = zip(m.timed, starts, strict=True)
@@ -131,6 +134,7 @@ def _measured_segment(
     latency = _series(m, [launch.segments[i] for launch in m.timed], starts)
     parts: Mapping[str, float] = {}
     ops: tuple[OpReport, ...] = ()
+    # Only the delegate runs on the Edge TPU, which the cost model describes.
     if backend == "delegate":
         parts = graph.segment(info.name).est_parts
     elif backend == "c":
@@ -214,6 +218,7 @@ def _overhead(profiles: Sequence[OpProfile]) -> float | None:
     """
     ratios = []
     for profile in profiles:
+        # The pairs follow each other in time.
         for profiled, plain in zip(profile.total, profile.plain, strict=True):
             if plain:
                 ratios.append(profiled / plain)
@@ -229,6 +234,7 @@ def _measured_notes(bundle: Bundle, m: Measurement, unsteady: int) -> list[str]:
             "all of what followed their warm-up counts."
         )
 
+    # Over all launches: a short burst in one of them does not matter.
     waited = sum(sum(launch.waited) for launch in m.timed)
     total = sum(sum(launch.total) for launch in m.timed)
     if waited > BUSY * total:
@@ -263,6 +269,7 @@ def _estimated(bundle: Bundle, m: Measurement, graph: GraphFile) -> dict[str, An
     rounds: tuple[tuple[float, ...], ...] = ()
     if len(known) == len(segments):
         rounds = ((sum(known) + m.between_ms,),)
+    # A cost model does not know loading and warming up.
     nothing = OncePerLaunch((), True, "not estimated")
     return {
         "load": nothing,
@@ -309,6 +316,7 @@ def _profiled(
     `launches` has, of each launch and each op, the times of profiled inferences (ns).
     """
     reports = []
+    # Launches may have profiled different numbers of ops: those of all launches count.
     for call in range(min(map(len, launches), default=0)):
         times = [ns for launch in launches for ns in launch[call]]
         if times:

@@ -104,6 +104,7 @@ class Comparison:
         """Yield the ratio, the change of the machine, and the runs that would tell."""
         ratio = f"{self.figure} x {self.ratio:.3f}"
         if self.low < self.high:
+            # A single launch on each side has no interval.
             ratio += (
                 f" ({self.low:.3f} to {self.high:.3f}, {100 * self.confidence:.0f} "
                 "% confidence)"
@@ -147,6 +148,7 @@ def compare_estimates(old: Rounds, new: Rounds, max_regress: float) -> Compariso
 
     Raises InputError if there is nothing to compare.
     """
+    # Logarithms turn a ratio into a difference.
     shift = math.log(_first(new) / _first(old))
     ratio = math.exp(shift)
     return Comparison(
@@ -215,6 +217,7 @@ def compare(
         verdict = both_readings.verdict(limit)
 
     needed = None
+    # Too few launches prove nothing, whatever they show.
     if confidence < CONFIDENCE:
         needed = _least_runs(new)
     elif verdict == "cannot tell" and interval.verdict(limit) == verdict:
@@ -242,6 +245,7 @@ def _common_level(old: Rounds, new: Rounds) -> float:
     The least of few inferences is near a higher quantile than the tenth percentile. The
     level is the same for both sides, or the shorter bench would look slower.
     """
+    # Launches without a steady inference do not count.
     sizes = [len(launch) for launch in (*old, *new) if launch]
     least = min(sizes, default=1)
     return max(QUANTILE, 1 / (least + 1))
@@ -301,6 +305,7 @@ def _machine_shift(old: Rounds, new: Rounds) -> float:
 
 def _shift(before: Sequence[float], now: Sequence[float]) -> tuple[_Interval, float]:
     """Return the shift from `before` to `now`, and the confidence of its interval."""
+    # All pairs of a launch before and a launch now.
     differences = sorted(b - a for a in before for b in now)
     counts = _rank_sums(len(before), len(now))
     total = sum(counts)

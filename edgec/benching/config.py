@@ -113,6 +113,7 @@ def _entries(folder: Path) -> list[_Entry]:
     path = folder / CONFIG
     tables = read_config(folder)
     for name in tables:
+        # A misspelt table would otherwise be ignored.
         if name not in TABLES:
             what = f"there is no table [{name}]{did_you_mean(name, TABLES)}"
             raise InputError(what, at=str(path), hint="write [[bench]] or [devices]")
@@ -214,12 +215,14 @@ def _device(url: str) -> tuple[str, str]:
 def _of_bundle(entries: Sequence[_Entry], bundle: Path) -> list[_Entry]:
     """Return the entries of a bundle, see `benches`."""
     path = bundle.resolve()
+    # The same file may be named by different paths.
     same_file = [e for e in entries if e.bench.bundle.resolve() == path]
     if same_file:
         return same_file
 
     if bundle.is_file():
         with Bundle.open(bundle) as opened:
+            # The bundle was compiled to another file: the entries of its model are meant.
             model = _model(opened)
         same_model = []
         for entry in entries:

@@ -84,6 +84,7 @@ def parse_budgets(
     budgets = vocabulary.parse_all(texts)
     stream_figures = {*stream_quantities([name for name, _ in segments])}
     for budget in budgets:
+        # Without a stream the budget could never hold.
         if budget.figure in stream_figures and not streams:
             raise InputError(
                 f"{budget.figure} is of a stream, and none is run",
@@ -117,6 +118,7 @@ def check_budgets(
     checks = []
     for budget in budgets:
         figure = all_figures.get(budget.figure)
+        # The bundle lists the op, but the run did not profile it.
         if figure is None:
             figure = _unprofiled(budget.figure, report)
         checks.append(_check(budget, figure, report, accept_estimates))

@@ -38,6 +38,7 @@ def memory(
     if target in manifest.weights:
         weights_file = manifest.weights[target]
         constants += manifest.files[weights_file].bytes
+    # Segments run one after the other in one arena: the largest counts.
     plan = {
         "arena": max((segment.arena for segment in manifest.segments), default=0),
         "tensors": sum(tensor.nbytes for tensor in manifest.tensors.values()),

@@ -286,6 +286,7 @@ def _parts(*names: str) -> Reader:
             return _nothing_on("tpu", r)
         if not all(segment.parts for segment in segments):
             return "the bundle does not hold the cost model's parts; compile it again"
+        # Each segment is a call of its own, with its own transfers.
         total = 0.0
         for segment in segments:
             for name in names:

@@ -86,6 +86,7 @@ def _batch_medians(values: _Numbers, width: int) -> _Numbers:
     """Return the median of each complete batch of `width` values."""
     medians = []
     for start in range(0, len(values) - width + 1, width):
+        # The mean would follow a single outlier.
         medians.append(np.median(values[start : start + width]))
     return np.array(medians)
 

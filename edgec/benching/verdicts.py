@@ -61,6 +61,7 @@ def passed(r: BenchReport) -> bool:
 
 def _budget(c: Check, mark: str) -> BudgetVerdict:
     """Return the verdict of a budget; `mark` is the prefix of estimates."""
+    # A measured figure needs no prefix.
     if not c.estimated:
         mark = ""
     value = "none"

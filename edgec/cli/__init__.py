@@ -1,1 +1,1 @@
-"""The verbs for a terminal, one file per group; no work of their own."""
+"""Defines the verbs for a terminal, a file for each group; the work is elsewhere."""

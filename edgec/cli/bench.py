@@ -1,11 +1,9 @@
-"""`edgec bench`: measure a bundle on a device, judge it by budgets and an earlier run,
-write reports.
-"""
+"""Defines `edgec bench`, which measures a bundle and judges it by budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +116,9 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
     from edgec.report.bench.text import to_markdown
     from edgec.verbs.bench import run_bench
 
-    requests = _requests(
-        bundle, on, {k: v for k, v in options.items() if v not in (None, ())}
-    )
+    # An option that is not given leaves the value of edgec.toml.
+    given = {k: v for k, v in options.items() if v not in (None, ())}
+    requests = _requests(bundle, on, given)
     say = progress(lines=False)
     codes = []
     for i, request in enumerate(requests):
@@ -131,7 +129,8 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
         except EdgecError as e:
             if len(requests) == 1:
                 raise
-            echo(str(e), err=True)  # the other devices are judged all the same
+            # The other benches run all the same.
+            echo(str(e), err=True)
             codes.append(e.exit_code)
             continue
         finally:
@@ -148,8 +147,9 @@ def bench(bundle: Path | None, on: str | None, quiet: bool, **options: Any) -> i
 def _requests(
     bundle: Path | None, on: str | None, given: Mapping[str, Any]
 ) -> list[Bench]:
-    """Those of edgec.toml that the arguments mean, with the options on top; or else one
-    as the arguments say.
+    """Return the benches of edgec.toml that the arguments select, or a single one.
+
+    Options have priority over edgec.toml.
     """
     from edgec.benching.config import benches
     from edgec.benching.request import FILES, Bench, share
@@ -157,24 +157,21 @@ def _requests(
     options = dict(given)
     if "max_regress" in options:
         options["max_regress"] = share(options["max_regress"])
-    found = benches(Path.cwd(), bundle, on)
-    if not found and bundle is None:
-        hint = "give a BUNDLE, or write a [[bench]] with bundle and on into edgec.toml"
-        raise InputError(
-            "nothing to bench: edgec.toml has no bench for this", hint=hint
-        )
-    if not found:
-        assert bundle is not None
+    configured = benches(Path.cwd(), bundle, on)
+    if not configured:
+        if bundle is None:
+            raise InputError(
+                "nothing to bench: edgec.toml has no bench for this",
+                hint="give a BUNDLE, or write a [[bench]] with bundle and on into "
+                "edgec.toml",
+            )
         return [Bench(bundle, resolved(on) if on else "local:", **options)]
-    if len(found) > 1 and (files := options.keys() & FILES):
-        what = (
-            f"{len(found)} benches of edgec.toml would write the same "
-            f"--{sorted(files)[0]} file"
-        )
+
+    files = sorted(options.keys() & FILES)
+    if len(configured) > 1 and files:
         raise InputError(
-            what, hint="say which with BUNDLE and --on, or name the files in edgec.toml"
+            f"{len(configured)} benches of edgec.toml would write the same "
+            f"--{files[0]} file",
+            hint="say which with BUNDLE and --on, or name the files in edgec.toml",
         )
-    names = [f.name for f in fields(Bench)]
-    return [
-        Bench(**{**{n: getattr(one, n) for n in names}, **options}) for one in found
-    ]
+    return [replace(request, **options) for request in configured]

@@ -1,4 +1,4 @@
-"""The verbs that put bundles on devices: flash, rollback, status, devices."""
+"""Defines the verbs about devices: flash, rollback, status and devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgec.cli.echo import echo
-from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
+from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved, may_ask
 from edgec.report.sending import in_bytes, shown
 from edgec.report.tables import table
 
@@ -65,15 +65,11 @@ _JSON = click.option(
 def flash(
     bundle: Path,
     urls: Sequence[str],
-    timeout: float,
-    app: str | None,
     as_json: bool,
-    health: str | None,
-    service: bool,
     with_runtime: bool,
     wheels: Sequence[str],
-    allow_downgrade: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Put a bundle on devices: only what differs is sent, checked there, and switched
     to at once.
@@ -81,21 +77,19 @@ def flash(
     from edgec_devices.flash import flash as flash_all
     from edgec_devices.wheel import wheels_or_names
 
+    # A wheel needs the runtime.
     pushed = wheels_or_names(wheels) if with_runtime or wheels else None
     targets = all_resolved(urls)
-    ask = len(targets) == 1 and sys.stdin.isatty()
+    downgrade = options.pop("allow_downgrade")
     with shown(quiet) as report:
         outcomes = flash_all(
             bundle,
             targets,
-            health,
-            app,
-            report,
-            ask,
-            service,
-            pushed,
-            timeout,
-            allow_downgrade,
+            report=report,
+            ask=may_ask(targets),
+            wheels=pushed,
+            downgrade=downgrade,
+            **options,
         )
     finish(outcomes, as_json, quiet)
 
@@ -112,12 +106,8 @@ def rollback(
     from edgec_devices.flash import rollback as rollback_all
 
     targets = all_resolved(urls)
-    finish(
-        rollback_all(
-            targets, app, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout
-        ),
-        as_json,
-    )
+    outcomes = rollback_all(targets, app, ask=may_ask(targets), timeout=timeout)
+    finish(outcomes, as_json)
 
 
 @click.command()
@@ -129,14 +119,14 @@ def status(urls: Sequence[str], timeout: float, as_json: bool) -> None:
     from edgec_devices.flash import status as status_all
 
     targets = all_resolved(urls)
-    outcomes = status_all(
-        targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout
-    )
-    if not as_json:
-        for outcome in outcomes:
-            if outcome.facts:
-                echo("\n".join(_facts(outcome.url, outcome.facts)))
-    finish(outcomes if as_json else [o for o in outcomes if not o.ok], as_json)
+    outcomes = status_all(targets, ask=may_ask(targets), timeout=timeout)
+    if as_json:
+        finish(outcomes, as_json)
+        return
+    for outcome in outcomes:
+        if outcome.facts:
+            echo("\n".join(_facts(outcome.url, outcome.facts)))
+    finish([outcome for outcome in outcomes if not outcome.ok], as_json)
 
 
 @click.command()
@@ -148,14 +138,16 @@ def devices(as_json: bool, probe: bool) -> None:
     """List serial ports, the hosts of edgec.toml, boards to emulate, and Edge TPUs."""
     from edgec_devices.listing import listing
 
-    found = listing(Path.cwd(), probe)
+    listed = listing(Path.cwd(), probe)
     if as_json:
-        echo(json.dumps([vars(f) for f in found], indent=1))
+        echo(json.dumps([vars(device) for device in listed], indent=1))
+        return
+    if any(device.answers for device in listed):
+        answers = [(d.url, d.what, d.answers or "") for d in listed]
+        echo(table(("url", "what it is", "answers"), answers, "lll"))
     else:
-        asked = any(f.answers for f in found)
-        columns = ("url", "what it is", "answers")[: 3 if asked else 2]
-        rows = [(f.url, f.what, f.answers or "")[: len(columns)] for f in found]
-        echo(table(columns, rows, "lll"[: len(columns)]))
+        rows = [(d.url, d.what) for d in listed]
+        echo(table(("url", "what it is"), rows, "ll"))
 
 
 VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
@@ -164,27 +156,32 @@ VERBS: tuple[click.Command, ...] = (flash, rollback, status, devices)
 def finish(
     outcomes: Sequence[FlashOutcome], as_json: bool, quiet: bool = False
 ) -> None:
-    """The table of many, the line of one; what went wrong in full; exit code 1, or 2 if
-    all of it is the caller's.
+    """Print outcomes and errors, and exit with a code if there is an error.
+
+    The code is the error's for a single device, and 1 for several.
     """
+    # The error of a single device says it all.
+    has_table = len(outcomes) > 1 or any(outcome.ok for outcome in outcomes)
     if as_json:
-        echo(json.dumps([_as_json(o) for o in outcomes], indent=1))
-    elif outcomes and not quiet and (len(outcomes) > 1 or outcomes[0].ok):
-        rows = [
-            (
-                o.url,
-                o.what if o.ok else f"failed: {o.what}",
-                in_bytes(o.sent),
-                f"{o.seconds:.1f} s",
-            )
-            for o in outcomes
-        ]
-        echo(table(("device", "outcome", "sent", "time"), rows, "llrr"))
-    errors = [o.error for o in outcomes if o.error]
+        echo(json.dumps([_as_json(outcome) for outcome in outcomes], indent=1))
+    elif has_table and not quiet:
+        echo(_outcome_table(outcomes))
+
+    errors = [outcome.error for outcome in outcomes if outcome.error]
     for error in errors:
         echo(str(error), err=True)
     if errors:
         sys.exit(errors[0].exit_code if len(outcomes) == 1 else 1)
+
+
+def _outcome_table(outcomes: Sequence[FlashOutcome]) -> str:
+    """Return a table with a row for each device."""
+    rows = []
+    for outcome in outcomes:
+        what = outcome.what if outcome.ok else f"failed: {outcome.what}"
+        sent = in_bytes(outcome.sent)
+        rows.append((outcome.url, what, sent, f"{outcome.seconds:.1f} s"))
+    return table(("device", "outcome", "sent", "time"), rows, "llrr")
 
 
 def _as_json(outcome: FlashOutcome) -> dict[str, Any]:
@@ -201,10 +198,12 @@ def _as_json(outcome: FlashOutcome) -> dict[str, Any]:
 
 
 def _facts(url: str, facts: dict[str, Any]) -> list[str]:
+    """Return a device and its slots, in words."""
+    board = facts["board"] or facts["target"]
+    pages = facts["page"] // 1024
     lines = [
-        f"{url}: {facts['board'] or facts['target']}, {facts['os']}, "
-        f"Python {facts['python']}, "
-        f"{facts['page'] // 1024} KiB pages, {in_bytes(facts['free'])} free"
+        f"{url}: {board}, {facts['os']}, Python {facts['python']}, "
+        f"{pages} KiB pages, {in_bytes(facts['free'])} free"
     ]
     for app in facts["apps"]:
         for slot, state in sorted(app["slots"].items()):
@@ -213,8 +212,10 @@ def _facts(url: str, facts: dict[str, Any]) -> list[str]:
                 lines.append(f"  {app['app']} {slot} damaged {mark}".rstrip())
                 continue
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(state["installed"]))
-            lines.append(
-                f"  {app['app']} {slot} {state['sha256'][:12]} "
-                f"{in_bytes(state['bytes'])} {when} {mark}".rstrip()
-            )
-    return lines if len(lines) > 1 else [*lines, "  nothing was flashed yet"]
+            digest = state["sha256"][:12]
+            size = in_bytes(state["bytes"])
+            line = f"  {app['app']} {slot} {digest} {size} {when} {mark}"
+            lines.append(line.rstrip())
+    if len(lines) == 1:
+        lines.append("  nothing was flashed yet")
+    return lines

@@ -1,4 +1,4 @@
-"""`edgec diff`: two ways to run a network, layer by layer."""
+"""Defines `edgec diff`, which compares two ways to run a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from edgec.cli.echo import echo
-from edgec.cli.models import about_inputs, input_options
+from edgec.cli.inputs import about_inputs, input_options
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
@@ -19,6 +19,7 @@ _FILE = click.Path(path_type=Path)
 
 
 def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about the model's inputs."""
     for option in reversed(input_options()):
         fn = option(fn)
     return fn
@@ -84,14 +85,9 @@ def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 def diff(
     a: str,
     b: str,
-    order: str,
-    every: bool,
     min_sqnr: float | None,
     json_file: Path | None,
     html: Path | None,
-    input_shape: tuple[str, ...],
-    fix: tuple[str, ...],
-    state: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Compare A with B on the same inputs, layer by layer, and name the layer of B to
@@ -110,22 +106,29 @@ def diff(
     from edgec.verbs.diff import diff as compare
 
     to_screen = json_file == Path("-")
-    for path, option in (
-        (html, "--html"),
-        (None if to_screen else json_file, "--json"),
-    ):
-        if path is not None:
-            check_place(path, option)
-    options |= about_inputs(input_shape, fix, state)
-    with progress(lines=False) as say:
-        found = compare(Request(a, b, **options), say)
+    # A bad path is refused before the work, which may take minutes.
     if html is not None:
-        write_whole(html, page(found))
-    text = json.dumps(found.to_json(), indent=1, allow_nan=False)
+        check_place(html, "--html")
+    if json_file is not None and not to_screen:
+        check_place(json_file, "--json")
+    order = options.pop("order")
+    every = options.pop("every")
+    options |= about_inputs(
+        options.pop("input_shape"), options.pop("fix"), options.pop("state")
+    )
+    with progress(lines=False) as say:
+        comparison = compare(Request(a, b, **options), say)
+
+    if html is not None:
+        write_whole(html, page(comparison))
+    text = json.dumps(comparison.to_json(), indent=1, allow_nan=False)
     if json_file is not None and not to_screen:
         write_whole(json_file, text + "\n")
-    echo(text if to_screen else to_text(found, order, every))
-    missed = threshold(found, min_sqnr) if min_sqnr is not None else ""
+    echo(text if to_screen else to_text(comparison, order, every))
+
+    missed = ""
+    if min_sqnr is not None:
+        missed = threshold(comparison, min_sqnr)
     if missed:
         echo(missed, err=to_screen)
     return 1 if missed else 0

@@ -1,5 +1,6 @@
-"""How every verb writes to the terminal: names and messages come from files, devices
-and programs.
+"""Writes to the terminal without control characters.
+
+Names and messages come from files, devices and programs.
 """
 
 from __future__ import annotations
@@ -9,5 +10,5 @@ from edgec_runtime.device_end.printable import printable
 
 
 def echo(text: str = "", err: bool = False, nl: bool = True) -> None:
-    """Printable text, to standard output or standard error."""
+    """Write the printable part of a text to standard output or standard error."""
     click.echo(printable(text), err=err, nl=nl)

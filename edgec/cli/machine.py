@@ -1,4 +1,4 @@
-"""The verbs of whole emulated machines: boot, status and stop, of `edgec devices`."""
+"""Defines the verbs of whole emulated machines: `edgec devices boot`, status, stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -64,14 +64,10 @@ _NAME = click.argument("name", required=False)
 def boot(
     url: str,
     whole: bool,
-    release: str | None,
     name: str | None,
-    baud: int | None,
-    icount: bool,
-    memory: int,
-    cameras: bool,
     fresh: bool,
     as_json: bool,
+    **hardware: Any,
 ) -> None:
     """Boot an emulated board as a whole machine; it runs until it is stopped."""
     module = _module()
@@ -85,10 +81,12 @@ def boot(
             f"{url} alone needs no booting: a program is emulated, no machine",
             hint="add --whole",
         )
-    settings = module.Settings(board, baud, icount, memory, cameras, release)
-    machine = module.start(
-        settings, name, fresh, lambda text: echo(f"{text} …", err=True)
-    )
+
+    def say(text: str) -> None:
+        echo(f"{text} …", err=True)
+
+    settings = module.Settings(board, **hardware)
+    machine = module.start(settings, name, fresh, say)
     _show([machine], as_json)
 
 
@@ -108,12 +106,12 @@ def stop(name: str | None, every: bool) -> None:
     """Stop emulated machines.  Their disks are kept."""
     machines = _all()
     if not every and not name and len(machines) != 1:
-        names = " or ".join(m.folder.name for m in machines)
-        raise InputError(
-            f"{len(machines)} machines are on",
-            hint=f"say which: {names}" if names else "boot one first",
-        )
-    for machine in [_find(name)] if name else machines:
+        names = " or ".join(machine.folder.name for machine in machines)
+        hint = f"say which: {names}" if names else "boot one first"
+        raise InputError(f"{len(machines)} machines are on", hint=hint)
+    if name:
+        machines = [_find(name)]
+    for machine in machines:
         machine.stop()
         echo(f"{machine.folder.name} is off; its disk is {machine.folder}", err=True)
 
@@ -122,6 +120,7 @@ MACHINE_VERBS: tuple[click.Command, ...] = (boot, status, stop)
 
 
 def _module() -> ModuleType:
+    """Return edgec_devices.machine; raises UnsupportedError except on Linux."""
     if sys.platform != "linux":
         raise UnsupportedError(
             f"whole machines are emulated on Linux, and this is {sys.platform}",
@@ -135,7 +134,7 @@ def _all() -> list[Machine]:
 
 
 def _find(name: str) -> Machine:
-    """By name, or as it was booted: emulated:pi4."""
+    """Return the machine of a name, or of the URL that booted it: emulated:pi4."""
     machines = {m.folder.name: m for m in _all()}
     key = name.partition(":")[2] or name
     if key not in machines:
@@ -150,21 +149,26 @@ def _find(name: str) -> Machine:
 
 
 def _show(machines: list[Machine], as_json: bool) -> None:
+    """Print facts about machines."""
     if as_json:
-        echo(json.dumps([m.facts() for m in machines], indent=1))
-    elif not machines:
+        facts = [machine.facts() for machine in machines]
+        echo(json.dumps(facts, indent=1))
+        return
+    if not machines:
         echo("no emulated machine is on", err=True)
-    for machine in () if as_json else machines:
+    for machine in machines:
         echo("\n".join(_lines(machine)))
 
 
 def _lines(machine: Machine) -> list[str]:
+    """Return a machine and the ways to reach it, in words."""
     facts = machine.facts()
     module = _module()
-    on = f"booted in {facts['boot_seconds']} s, process {facts['pid']}"
+    login = f"user {module.USER}, password {module.PASSWORD}"
+    state = f"booted in {facts['boot_seconds']} s, process {facts['pid']}"
     return [
-        f"{facts['name']}: {facts['model']}, Debian {facts['release']}, {on}",
-        f"  serial  {facts['serial_url']}   user {module.USER}, password {module.PASSWORD}",
+        f"{facts['name']}: {facts['model']}, Debian {facts['release']}, {state}",
+        f"  serial  {facts['serial_url']}   {login}",
         f"  ssh     {facts['ssh_url']}",
         f"  by hand ssh -F {facts['ssh_config']} {machine.alias}",
         f"  console {facts['console_log']}",

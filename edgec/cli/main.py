@@ -1,6 +1,6 @@
-"""The command line: one verb per goal, the same names as in Python.
+"""Runs the command line, which has the same verbs as the Python package.
 
-Messages are what, where, one hint.
+A message says what is wrong, where, and gives one hint.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from edgec.errors import EdgecError, InputError, did_you_mean
 
 
 class _Verbs(click.Group):
-    """A group that guesses what a mistyped verb meant."""
+    """A group that suggests the nearest verb for a mistyped one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if (
-            args
-            and not args[0].startswith("-")
-            and self.get_command(ctx, args[0]) is None
-        ):
+        """Return the command of a verb; raises InputError for an unknown verb."""
+        is_verb = bool(args) and not args[0].startswith("-")
+        if is_verb and self.get_command(ctx, args[0]) is None:
             verbs = self.list_commands(ctx)
             what = f"there is no verb {args[0]}{did_you_mean(args[0], verbs)}"
             raise InputError(what, hint=f"verbs: {', '.join(verbs)}")
@@ -47,9 +45,9 @@ def cli() -> None:
 
 
 def _add_verbs() -> None:
-    """Those of the other files.
+    """Add the verbs of the other files.
 
-    `edgec devices` is a list by itself, and has verbs of its own.
+    `edgec devices` alone lists devices, and it has verbs too.
     """
     for verb in (
         *models.VERBS,
@@ -75,7 +73,7 @@ def _add_verbs() -> None:
 
 
 def _unless_a_verb(command: click.Command) -> Callable[..., Any]:
-    """A group's callback: the command, if no verb of the group follows."""
+    """Return the callback of a group, which runs a command unless a verb follows."""
 
     @click.pass_context
     def call(context: click.Context, /, **options: Any) -> Any:
@@ -90,12 +88,13 @@ _add_verbs()
 
 
 def main() -> None:
-    """Entry point of the program `edgec`.
+    """Run the program `edgec`.
 
-    Ended from outside, it leaves no temporary files, as with ctrl-C.
+    A signal ends it like ctrl-C: it leaves no temporary files.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores the second
+        # nohup makes the program ignore SIGHUP: it stays ignored.
+        if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _ended)
     sys.exit(run_verb())
 
@@ -105,10 +104,9 @@ def _ended(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def run_verb(args: list[str] | None = None) -> int:
-    """Exit code of one command line (default: the program's own).
+    """Run a command line, by default the program's own, and return its exit code.
 
-    Every error ends as a message and an exit code, never as a traceback unless it is
-    our bug.
+    Every error ends as a message and an exit code; only a bug of edgec has a traceback.
     """
     try:
         result = cli.main(args, standalone_mode=False)
@@ -122,13 +120,9 @@ def run_verb(args: list[str] | None = None) -> int:
         echo("stopped", err=True)
         return 130
     except click.ClickException as e:
-        if isinstance(e, click.UsageError) and e.ctx:
-            hint = f"edgec {e.ctx.info_name} --help"
-        else:
-            hint = "edgec --help"
-        echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
-        return 2
+        return _wrong_usage(e)
     except BrokenPipeError:
+        # The flush at the exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as e:
@@ -142,15 +136,23 @@ def run_verb(args: list[str] | None = None) -> int:
         return _our_bug()
 
 
+def _wrong_usage(e: click.ClickException) -> int:
+    """Report a command line that click refuses, and return exit code 2."""
+    hint = "edgec --help"
+    if isinstance(e, click.UsageError) and e.ctx:
+        hint = f"edgec {e.ctx.info_name} --help"
+    echo(f"error: {e.format_message()}\n  hint: {hint}", err=True)
+    return 2
+
+
 def _our_bug() -> int:
-    """Exit code 70 with a file that holds the traceback and the command."""
+    """Write the traceback and the command to a file, and return exit code 70."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="edgec-bug-", suffix=".txt", delete=False
     ) as f:
-        f.write(
-            f"command: {sys.argv}\npython: {sys.version}\n\n{traceback.format_exc()}"
-        )
-    last = traceback.format_exc().strip().splitlines()[-1]
+        trace = traceback.format_exc()
+        f.write(f"command: {sys.argv}\npython: {sys.version}\n\n{trace}")
+    last = trace.strip().splitlines()[-1]
     echo(
         f"error: this is a bug of edgec: {last}\n  at: {f.name}\n  hint: "
         "report it with that file and the model",

@@ -1,23 +1,22 @@
-"""The verbs about a model and its bundle: compile, finish, explain, run, doctor, demo."""
+"""Defines the verbs about models: compile, finish, explain, run, doctor and demo."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
 from edgec_runtime.vision.tasks import TASKS
 
 import edgec
 from edgec.cli.echo import echo
+from edgec.cli.inputs import about_inputs, input_options
 from edgec.cli.reach import TIMEOUT, on_one, resolved
 from edgec.cli.sections import SectionedCommand, option
-from edgec.errors import InputError
 from edgec.report.terminal import progress, where_the_time_went
 
 if TYPE_CHECKING:
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 
 _MODEL = click.argument("model", type=click.Path(path_type=Path))
 _BUNDLE = click.argument("bundle", type=click.Path(path_type=Path))
-_PREPROCESS_HELP = (
-    "how photos become inputs, for example imagenet,crop=0.875 or 0_255,bgr,letterbox=114: "
-    f"{', '.join(PRESETS)} or mean=…,std=…; {', '.join(COLORS)}; {', '.join(RESIZES)}; "
-    f"{', '.join(FILTERS)} "
-    "(docs/preprocessing.md; default: what the file states, else 0_1, "
-    "or raw for integer inputs)"
-)
 _QUANTIZE_HELP = (
     "how --calibrate makes it int8: best (ranges, weights and biases corrected; a minute "
     "or more), fast (min and max alone; seconds), or a .toml file; a quantized model is "
@@ -44,7 +36,6 @@ _TASK_HELP = (
 )
 _TARGET = "Where it runs"
 _INT8 = "int8"
-_INPUTS = "What its inputs are"
 _OUTPUTS = "What its outputs mean"
 _REPORT = "The report"
 _OTHER = "Other"
@@ -53,35 +44,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 
 
-def input_options() -> list[Callable[..., Any]]:
-    """Those about the model's inputs."""
-    return [
-        option("--preprocess", section=_INPUTS, metavar="SPEC", help=_PREPROCESS_HELP),
-        option(
-            "--input-shape",
-            section=_INPUTS,
-            multiple=True,
-            metavar="NAME=1x3x224x224",
-            help="freeze a dynamic input",
-        ),
-        option(
-            "--fix",
-            multiple=True,
-            metavar="NAME=16000",
-            help="an input that is a constant",
-        ),
-        option(
-            "--state",
-            multiple=True,
-            metavar="INPUT=OUTPUT",
-            help="an input that is, at each call, what this output was at the last "
-            "one; zeros at first",
-        ),
-    ]
-
-
 def _precision_options() -> list[Callable[..., Any]]:
-    """Those about what stays float32."""
+    """Return the options about operations that stay float32."""
     return [
         option(
             "--max-drop",
@@ -128,8 +92,9 @@ def _precision_options() -> list[Callable[..., Any]]:
 
 
 def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
-    """The options that `compile` and `explain` share. default_recipe: what --quantize
-    is where it is not given.
+    """Return a decorator with the options that `compile` and `explain` share.
+
+    `default_recipe` is the default of --quantize, for its help.
     """
     options = [
         option(
@@ -200,8 +165,9 @@ def _lowering_options(default_recipe: str) -> Callable[[_F], _F]:
     ]
 
     def add(fn: _F) -> _F:
-        for one in reversed(options):
-            fn = one(fn)
+        # The decorator that is applied last is the first in --help.
+        for add_option in reversed(options):
+            fn = add_option(fn)
         return fn
 
     return add
@@ -294,7 +260,7 @@ def compile(
             anchors=anchors,
             cc=cc,
             dump=dump,
-            options=_options(**options),
+            options=_options(options),
             progress=say,
             edgetpu_compiler=edgetpu_compiler,
         )
@@ -368,22 +334,19 @@ def explain(
     if html is not None:
         check_place(html, "--html")
     with progress(lines=False) as say:
-        report = explain_model(model, _options(**options), say)
+        report = explain_model(model, _options(options), say)
     outcomes = check(wanted, report)
     if html is not None:
         write_whole(html, page(report))
     if as_json:
-        echo(
-            json.dumps(
-                {**report.to_json(), "requirements": [asdict(o) for o in outcomes]},
-                indent=1,
-            )
-        )
+        data = report.to_json()
+        data["requirements"] = [asdict(outcome) for outcome in outcomes]
+        echo(json.dumps(data, indent=1))
     else:
         echo(to_text(report, not brief), nl=bool(outcomes))
-    for o in outcomes:
-        echo(o.line(), err=as_json)
-    return 0 if all(o.holds for o in outcomes) else 1
+    for outcome in outcomes:
+        echo(outcome.line(), err=as_json)
+    return 0 if all(outcome.holds for outcome in outcomes) else 1
 
 
 @click.command()
@@ -495,116 +458,21 @@ def demo(target: str, out: Path, photo: Path | None) -> None:
     run_demo(target, out, photo, echo)
 
 
-def _options(
-    target: str,
-    calibrate: Path | None,
-    preprocess: str | None,
-    input_shape: tuple[str, ...],
-    fix: tuple[str, ...],
-    state: tuple[str, ...],
-    min_cosine: float,
-    disable_pass: tuple[str, ...],
-    edgetpu: str,
-    optimistic: bool,
-    allow_float: bool,
-    keep_head: bool,
-    quantize: str | None,
-    prune: str | None,
-    float_ops: str | None,
-    max_drop: str | None,
-    min_sqnr: float | None,
-    max_ms: float | None,
-    min_tpu_share: str | None,
-    max_slowdown: str | None,
-    validate: Path | None = None,
-    threads: int = 1,
-    tuned: str | None = None,
-    also: tuple[str, ...] = (),
-) -> Options:
+def _options(values: Mapping[str, Any]) -> Options:
+    """Return the Options from the values of `_lowering_options` and similar options.
+
+    Most options are fields of the same name.
+    """
     from edgec.compiler.options import Options
 
-    floats = tuple(
-        name.strip() for name in (float_ops or "").split(",") if name.strip()
+    fields = dict(values)
+    fields |= about_inputs(
+        fields.pop("input_shape"), fields.pop("fix"), fields.pop("state")
     )
-    given = about_inputs(input_shape, fix, state)
-    return Options(
-        target,
-        calibrate,
-        preprocess,
-        given["input_shapes"],
-        disable_pass,
-        min_cosine,
-        optimistic,
-        validate,
-        allow_float,
-        threads,
-        tuned,
-        quantize,
-        edgetpu,
-        prune,
-        floats,
-        max_drop,
-        min_sqnr,
-        max_ms,
-        min_tpu_share,
-        max_slowdown,
-        given["fix"],
-        given["state"],
-        also,
-        keep_head=keep_head,
-    )
-
-
-def about_inputs(
-    input_shape: Sequence[str], fix: Sequence[str], state: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """What `input_options` say but how photos become inputs, as fields of Options.
-
-    Raises InputError.
-    """
-    return {
-        "input_shapes": dict(map(_parse_shape, input_shape)),
-        "fix": dict(map(_parse_fixed, fix)),
-        "state": dict(map(_parse_state, state)),
-    }
-
-
-def _parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, equals, dims = text.rpartition("=")
-    try:
-        shape = tuple(int(d) for d in dims.split("x"))
-    except ValueError:
-        shape = ()
-    if not equals or not name or not shape or min(shape) < 1:
-        raise InputError(
-            f"--input-shape {text} is not NAME=1x3x224x224",
-            hint="give positive sizes separated by x",
-        )
-    return name, shape
-
-
-def _parse_fixed(text: str) -> tuple[str, tuple[float, ...]]:
-    name, equals, numbers = text.rpartition("=")
-    try:
-        values = tuple(float(n) for n in numbers.split(","))
-    except ValueError:
-        values = ()
-    if not equals or not name or not values:
-        raise InputError(
-            f"--fix {text} is not NAME=16000",
-            hint="give one number, or one for each element: 1,2,3",
-        )
-    return name, values
-
-
-def _parse_state(text: str) -> tuple[str, str]:
-    name, equals, output = text.partition("=")
-    if not equals or not name or not output:
-        raise InputError(
-            f"--state {text} is not INPUT=OUTPUT",
-            hint="name an input and the output that comes back",
-        )
-    return name, output
+    fields["disable"] = fields.pop("disable_pass")
+    names = (fields.pop("float_ops") or "").split(",")
+    fields["float_ops"] = tuple(name.strip() for name in names if name.strip())
+    return Options(**fields)
 
 
 VERBS: tuple[click.Command, ...] = (compile, finish, explain, run, doctor, demo)

@@ -1,16 +1,16 @@
-"""The verbs for fleets: package, sign, trust."""
+"""Defines the verbs for fleets: package, sign and trust."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edgec.cli.devices import finish
 from edgec.cli.echo import echo
-from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved
+from edgec.cli.reach import ON_MANY, TIMEOUT, all_resolved, may_ask
 
 _BUNDLE = click.Path(path_type=Path)
 
@@ -42,11 +42,9 @@ _BUNDLE = click.Path(path_type=Path)
 def package(
     bundle: Path,
     format_: str,
-    arch: str | None,
-    app: str | None,
-    version: str | None,
     maintainer: str | None,
     output: Path | None,
+    **options: Any,
 ) -> None:
     """Make a Debian package of a bundle: program, bundle, runtime and a systemd
     service.
@@ -54,7 +52,7 @@ def package(
     from edgec_devices import package as packages
 
     made = packages.package(
-        bundle, format_, arch, app, version, maintainer or packages.MAINTAINER
+        bundle, format_, maintainer=maintainer or packages.MAINTAINER, **options
     )
     echo(str(packages.write(made, output)))
 
@@ -89,22 +87,16 @@ def package(
     help="the signed bundle (default: in its place)",
 )
 def sign(
-    file: Path | None,
-    key: Path | None,
-    new_key: Path | None,
-    app: str | None,
-    counter: int | None,
-    runtime: bool,
-    output: Path | None,
+    file: Path | None, key: Path | None, new_key: Path | None, **options: Any
 ) -> None:
     """Sign a bundle, or a wheel, so that devices with a trusted key take it."""
     from edgec_devices import signing
 
-    done = signing.sign_or_make(file, key, new_key, output, app, counter, runtime)
-    for line in done.lines:
+    signed = signing.sign_or_make(file, key, new_key, **options)
+    for line in signed.lines:
         echo(line, err=True)
-    if done.runtime is not None:
-        echo(str(done.runtime))
+    if signed.runtime is not None:
+        echo(str(signed.runtime))
 
 
 @click.command()
@@ -121,12 +113,8 @@ def trust(key: Path, urls: Sequence[str], timeout: float, as_json: bool) -> None
     from edgec_devices import signing
 
     targets = all_resolved(urls)
-    finish(
-        signing.trust(
-            key, targets, ask=len(targets) == 1 and sys.stdin.isatty(), timeout=timeout
-        ),
-        as_json,
-    )
+    outcomes = signing.trust(key, targets, ask=may_ask(targets), timeout=timeout)
+    finish(outcomes, as_json)
 
 
 VERBS: tuple[click.Command, ...] = (package, sign, trust)

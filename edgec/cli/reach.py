@@ -1,10 +1,9 @@
-"""How every verb is told which device it is about: --on, and how long to wait for it:
---timeout.
-"""
+"""Defines the options for devices of every verb, --on and --timeout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +23,14 @@ TIMEOUT = click.option(
 
 
 class _On(click.Option):
-    """--on, also as --to, which no help shows: the verbs that put things on devices
-    once had that.
+    """The option --on, which is also --to.
+
+    --to is in no help: it is the earlier name in the verbs that put files on devices.
     """
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """With both names."""
+        """Add both names."""
+        # Only the shown names are in the help.
         shown = self.opts
         self.opts = [*shown, "--to"]
         super().add_to_parser(parser, ctx)
@@ -37,14 +38,15 @@ class _On(click.Option):
 
 
 def on_one(name: str, **settings: Any) -> Callable[[_F], _F]:
-    """The option for one device.  name: of the parameter.  settings: as click.option
-    takes them.
+    """Return the option for one device.
+
+    `name` is the parameter, and `settings` are for click.option.
     """
-    shown = {
+    defaults = {
         "metavar": "DEVICE",
         "help": "local:, emulated:pi4, ssh://pi@host, … or a name of edgec.toml",
     }
-    return click.option("--on", name, cls=_On, **{**shown, **settings})
+    return click.option("--on", name, cls=_On, **{**defaults, **settings})
 
 
 ON_MANY = click.option(
@@ -60,7 +62,7 @@ ON_MANY = click.option(
 
 
 def workers_option(what: str) -> Callable[[_F], _F]:
-    """--workers of a verb that tries many things. what: they are, at a time."""
+    """Return --workers of a verb; `what` describes the tasks of the workers."""
     return click.option(
         "--workers",
         metavar="N|URL",
@@ -69,9 +71,9 @@ def workers_option(what: str) -> Callable[[_F], _F]:
 
 
 def resolved(device: str) -> str:
-    """The URL of a device that is given by URL or by its name in edgec.toml.
+    """Return the URL of a device from its URL or its name in edgec.toml.
 
-    Raises InputError.
+    Raises InputError for other texts.
     """
     from edgec_devices.listing import resolve
 
@@ -79,5 +81,15 @@ def resolved(device: str) -> str:
 
 
 def all_resolved(devices: Iterable[str]) -> list[str]:
-    """Of `--on a,b --on c`."""
-    return [resolved(d) for text in devices for d in text.split(",") if d.strip()]
+    """Return the URLs of `--on a,b --on c`."""
+    urls = []
+    for text in devices:
+        for device in text.split(","):
+            if device.strip():
+                urls.append(resolved(device))
+    return urls
+
+
+def may_ask(targets: Sequence[str]) -> bool:
+    """Return whether a person can type a password: at a terminal, for one device."""
+    return len(targets) == 1 and sys.stdin.isatty()

@@ -1,6 +1,4 @@
-"""Help in sections: `--help` shows the options that most people need, `--help-all`
-every one.
-"""
+"""Divides help into sections: `--help` shows usual options, `--help-all` every one."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from edgec.cli.echo import echo
 
 
 class SectionedOption(click.Option):
-    """An option that `--help` shows under the title `section`; without one only
-    `--help-all` shows it.
-    """
+    """An option that `--help` shows in a section; without one, only `--help-all` does."""
 
     def __init__(
         self, *args: Any, section: str | None = None, **attributes: Any
@@ -27,18 +23,17 @@ class SectionedOption(click.Option):
 def option(
     *names: str, section: str | None = None, **attributes: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """`click.option` for a SectionedCommand."""
+    """Return a `click.option` for a SectionedCommand."""
     return click.option(*names, cls=SectionedOption, section=section, **attributes)
 
 
 class SectionedCommand(click.Command):
-    """A command whose `--help` is short and grouped, and whose `--help-all` has the
-    remaining options too.
-    """
+    """A command whose `--help` has sections, and whose `--help-all` has all options."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own parameters and `--help-all`, which is answered before
-        anything else, as `--help` is.
+        """Return the command's own parameters and `--help-all`.
+
+        Like `--help`, it is answered before anything else.
         """
         return [*super().get_params(ctx), _help_all_option()]
 
@@ -53,7 +48,11 @@ class SectionedCommand(click.Command):
             if record is None:
                 continue
             title = getattr(parameter, "section", None)
-            (rest if title is None else sections.setdefault(title, [])).append(record)
+            if title is None:
+                rest.append(record)
+            else:
+                sections.setdefault(title, []).append(record)
+
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -68,11 +67,14 @@ class SectionedCommand(click.Command):
 
 
 _ALL = "edgec.cli.sections.all"
-"""The key of a click context's notes that says whether every option is to be shown."""
+"""Key in the metadata of a click context: whether to show every option."""
 
 
 def _help_all_option() -> click.Option:
+    """Return the option --help-all."""
+
     def show(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+        # Shell completion parses without running anything.
         if value and not ctx.resilient_parsing:
             ctx.meta[_ALL] = True
             echo(ctx.get_help())

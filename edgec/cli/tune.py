@@ -1,8 +1,9 @@
-"""`edgec tune`: search the legal schedules of a bundle's calls."""
+"""Defines `edgec tune`, which searches the legal schedules of a bundle's calls."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,15 +32,7 @@ from edgec.report.terminal import progress
 )
 @TIMEOUT
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
-def tune(
-    bundle: Path,
-    on: str,
-    workers: str | None,
-    ops: int | None,
-    output: Path | None,
-    timeout: float,
-    quiet: bool,
-) -> None:
+def tune(bundle: Path, on: str, quiet: bool, **options: Any) -> None:
     """Try every legal schedule of what a BUNDLE computes on a device; edgec compile
     uses the best.
     """
@@ -48,6 +41,7 @@ def tune(
     from edgec.verbs.tune import tune as search
 
     with progress(quiet) as say:
-        done = search(Search(bundle, resolved(on), workers, ops, output, timeout), say)
+        request = Search(bundle, resolved(on), **options)
+        tuning = search(request, say)
     if not quiet:
-        echo(to_text(done))
+        echo(to_text(tuning))

@@ -1,4 +1,4 @@
-"""The verb that shows a live picture: webcam."""
+"""Defines `edgec webcam`, which shows a live picture."""
 
 from __future__ import annotations
 
@@ -87,8 +87,13 @@ def webcam(as_json: bool, on: str | None, **options: Any) -> None:
     """
     from edgec.verbs.webcam import WebcamRequest, run_webcam
 
-    shown = run_webcam(
-        WebcamRequest(on=resolved(on) if on else None, **options),
-        lambda text: echo(text, err=as_json),
-    )
-    echo(json.dumps(shown.to_json(), indent=1) if as_json else shown.text())
+    def say(text: str) -> None:
+        # Standard output is for the JSON alone.
+        echo(text, err=as_json)
+
+    url = resolved(on) if on else None
+    shown = run_webcam(WebcamRequest(on=url, **options), say)
+    if as_json:
+        echo(json.dumps(shown.to_json(), indent=1))
+    else:
+        echo(shown.text())

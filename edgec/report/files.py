@@ -31,6 +31,7 @@ def write_whole(path: Path, text: str) -> None:
     Raises InputError if the operating system refuses.
     """
     try:
+        # Names in a report come from files, and may have any characters.
         with whole(path) as temporary:
             temporary.write_text(printable(text), encoding="utf-8")
     except OSError as e:

@@ -120,6 +120,7 @@ def _node(box: NodeBox, folded: Folded, i: int) -> Markup:
     attributes: str = ""
     if box.index is not None:
         attributes = html(' data-op="{}" tabindex="0" role="button"', box.index)
+    # The parts of a box are relative to its centre.
     x, y = folded.nodes[i]
     return html(
         '<g class="{}"{} transform="translate({:.1f} {:.1f})">{}</g>',

@@ -44,6 +44,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {
+        # Data in a script must not end it, and NaN is no JSON.
         "ensure_ascii": True,
         "allow_nan": False,
         "separators": (",", ":"),

@@ -105,6 +105,7 @@ def _lines(to: TextIO, every: float) -> Iterator[Report]:
                 to.write(printable(line) + "\n")
             to.flush()
 
+    # A daemon: a program that ends does not wait for it.
     thread = threading.Thread(target=write_lines, daemon=True)
     thread.start()
     try:

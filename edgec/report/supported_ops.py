@@ -71,6 +71,7 @@ def _rules() -> Iterator[str]:
         for _, method in inspect.getmembers(cls, inspect.isfunction):
             # The decorator of a rule puts a remedy beside the method.
             if hasattr(method, "edgetpu_fix"):
+                # The docstring of a rule is its text for people.
                 docstring = inspect.getdoc(method) or ""
                 rule = " ".join(docstring.split())
                 kinds.setdefault(rule, []).append(kind)

@@ -46,6 +46,7 @@ class _Pace:
         if not done:
             return f"{at}/{total}"
         seconds_each = (time.monotonic() - self._start) / done
+        # Number `at` is under way, not done.
         remaining = total - at + 1
         return f"{at}/{total}, {left(seconds_each * remaining)}"
 
@@ -129,6 +130,7 @@ class _Bar:
             self._live = _progress_bar()
             self._live.start()
         if name != self._name or self._task is None:
+            # Each step has a bar of its own, with its own time.
             if self._task is not None:
                 self._live.remove_task(self._task)
             self._task = self._live.add_task(name, total=None, of="")

@@ -37,6 +37,7 @@ class Store:
             data = path.read_bytes()
         except OSError:
             return None
+        # Damaged, for example by a power cut: it is made again.
         if _sum(key, data[SUM_BYTES:]) != data[:SUM_BYTES]:
             _remove(path)
             return None

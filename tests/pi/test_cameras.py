@@ -47,8 +47,8 @@ WRITES = """
 import json, sys
 sys.path[:0] = sys.argv[1:]
 import numpy as np
-from edgec_runtime.webcam.v4l2 import Output
-with Output("/dev/video1") as output:
+from edgec_runtime.webcam.v4l2 import VideoOutput
+with VideoOutput("/dev/video1") as output:
     for level in range(0, 250, 25):
         output.write(np.full((360, 640, 3), level, np.uint8))
 print("written")

@@ -15,11 +15,11 @@ pytestmark = pytest.mark.slow
 CHILD = """
 import resource, sys
 from pathlib import Path
-from edgec.drive.native import HostRunners, native_compiler
+from edgec.compiler.native import HostRunners, native_compiler
 from edgec.ops.conv import Conv2D
-from edgec.quantize import calibration
-from edgec.quantize.recipe import Recipe
-from edgec.quantize.select import apply_recipe
+from edgec.quantize.observe import calibration
+from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.select.apply import apply_recipe
 from tests.quantize.nets import Net
 
 calibration.KEPT_BYTES = 8 << 20

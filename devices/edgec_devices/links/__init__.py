@@ -1,4 +1,5 @@
-"""One file per kind of device.
+"""Has a module for each kind of device.
 
-Each has `USAGE` and `open_device(rest of the URL) -> Device`.
+Each module has `USAGE` and `open_device(address) -> Device`; the address is the URL
+behind the kind.
 """

@@ -1,8 +1,7 @@
-"""emulated:<board> - the bundle's program under QEMU's user-mode emulation, on a CPU
-like the board's.
+"""emulated:<board> runs the bundle's program under QEMU's user-mode emulation.
 
-Outputs are exactly the board's: the same program, the same instructions.  Latencies are
-estimates and say so:
+QEMU emulates a CPU like the board's. Outputs are exactly the board's: the same program,
+the same instructions. Latencies are estimates and say so:
 
     C segments         cycles of a model of the core (pipeline/, with its error) for what one
                        inference executes
@@ -45,10 +44,11 @@ from edgec_devices.temporary import temporary_folder
 
 USAGE = "emulated:<board>"
 TIMEOUT_S = 600.0
+"""Limit of a run of the program, s."""
 
 
 def open_device(rest: str) -> Device:
-    """rest: a board, or board/target for its second kind of code: "pi4/linux-armv7"."""
+    """Open a board, or board/target for its second kind of code ("pi4/linux-armv7")."""
     board, _, target = rest.partition("/")
     if not board:
         raise InputError("emulated: of which board?", hint="for example emulated:pi4")
@@ -56,15 +56,16 @@ def open_device(rest: str) -> Device:
 
 
 def open_stream(rest: str, ask: bool = False) -> ByteStream:
-    """To the whole machine of that board, if one is on: a program alone is nothing that
-    a bundle can be put on.
+    """Open a stream to the whole machine of a board, if one is on.
 
-    Raises InputError with the command that boots one.
+    A bundle cannot be put on an emulated program. Raises InputError with the command
+    that boots a machine.
     """
     board = Board.load(rest.partition("/")[0]).name
-    on = [m for m in there.machines() if m.settings.board == board]
-    on = [m for m in on if m.folder.name == board] or on
-    if not on:
+    running = [m for m in there.machines() if m.settings.board == board]
+    # A machine with the name of the board is the one without a name of its own.
+    running = [m for m in running if m.folder.name == board] or running
+    if not running:
         what = (
             f"nothing can be put on emulated:{board}: programs alone are emulated, "
             "until its whole machine is on"
@@ -72,18 +73,18 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
         raise InputError(
             what, at=f"emulated:{rest}", hint=there.boot_command(board, board)
         )
-    if len(on) > 1:
-        urls = " or ".join(m.ssh_url for m in on)
+    if len(running) > 1:
+        urls = " or ".join(machine.ssh_url for machine in running)
         raise InputError(
-            f"{len(on)} machines of {board} are on",
+            f"{len(running)} machines of {board} are on",
             at=f"emulated:{rest}",
             hint=f"say which: {urls}",
         )
-    return SshStream(f"emulated:{rest}", on[0].alias, None, None, ask)
+    return SshStream(f"emulated:{rest}", running[0].alias, None, None, ask)
 
 
 class Emulated(Device):
-    """A board's CPU, emulated."""
+    """The emulated CPU of a board."""
 
     def __init__(self, board: Board, target: str | None = None) -> None:
         self.board = board
@@ -93,7 +94,7 @@ class Emulated(Device):
     def run(
         self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
     ) -> dict[str, Array]:
-        """One inference, really executed as the board's code."""
+        """Run one inference of the board's code in the emulator."""
         bundle.manifest.check_threads(threads, str(bundle.path))
         with temporary_folder("device") as folder:
             self._execute(
@@ -102,23 +103,21 @@ class Emulated(Device):
             return _outputs(bundle, folder / "out")
 
     def segments(self, bundle: Bundle, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One inference: the outputs of every segment, by name."""
+        """Run one inference and return the outputs of every segment, by name."""
         with temporary_folder("device") as folder:
             self._execute(
                 bundle, inputs, folder, options=("--runs", "0", "--json", "--segments")
             )
-            files = {
-                f"{s.name}_{i}": bundle.manifest.tensors[n]
-                for s in bundle.manifest.segments
-                for i, n in enumerate(s.outputs)
-            }
-            return {
-                info.name: _written(bundle, folder / "out", file, info)
-                for file, info in files.items()
-            }
+            arrays = {}
+            for segment in bundle.manifest.segments:
+                for i, name in enumerate(segment.outputs):
+                    info = bundle.manifest.tensors[name]
+                    file = f"{segment.name}_{i}"
+                    arrays[info.name] = _written(bundle, folder / "out", file, info)
+            return arrays
 
     def lacks(self, bundle: Bundle) -> str:
-        """What must be installed here before it runs the bundle's program; "": nothing."""
+        """Return what must be installed to run the bundle's program, or ""."""
         target = self._program(bundle)
         try:
             emulator = _emulator(target)
@@ -134,7 +133,7 @@ class Emulated(Device):
     def measure(
         self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
-        """Estimated.
+        """Estimate the latencies.
 
         One inference is counted, whatever the plan: instruction counts do not vary.
         With threads the parts of each op are counted one after the other, and the
@@ -159,18 +158,20 @@ class Emulated(Device):
             say(
                 f"{bundle.manifest.name} on {self.url}: counting one inference on one core"
             )
-            one, rest = estimated(bundle, self.board, self.counts(bundle, plugin))
-            notes.append(
-                _cores(plan.threads, _whole(segments, between), _whole(one, rest))
+            alone, alone_between = estimated(
+                bundle, self.board, self.counts(bundle, plugin)
             )
+            ms = _whole(segments, between)
+            notes.append(_cores(plan.threads, ms, _whole(alone, alone_between)))
         core = self.board.core or target.qemu_cpu
         about = Identity(self.url, self.board.model, core, "", "", target.name, True)
         by = tuple(map(backend, bundle.manifest.segments))
         return Measurement(about, "program", by, (), segments, between, tuple(notes))
 
     def counts(self, bundle: Bundle, plugin: Path, threads: int = 1) -> Counts:
-        """What one profiled inference executes, by segment and op; with threads, by
-        part too.
+        """Count the instructions of a profiled inference, by segment and op.
+
+        With threads, they are counted by part of an op too.
         """
         with temporary_folder("device") as folder:
             out = folder / "counts"
@@ -195,10 +196,16 @@ class Emulated(Device):
         emulator: tuple[str, ...] = (),
         options: tuple[str, ...] = ("--runs", "1"),
     ) -> None:
-        """Runs the program in `folder`, where its outputs go to out/; emulator,
-        options: further ones of each.
+        """Run the program in `folder`, where its outputs go to out/.
 
-        Raises DeviceError when it fails.
+        Raises DeviceError if it fails.
+
+        Args:
+            bundle: the bundle
+            inputs: the inputs; None for none
+            folder: working folder
+            emulator: further options of the emulator
+            options: further options of the program
         """
         target = self._program(bundle)
         arrays: Iterable[Array] = ()
@@ -207,11 +214,9 @@ class Emulated(Device):
         program = program_command(bundle, target.name)
         files = []
         for i, array in enumerate(arrays):
-            np.save(
-                folder / f"input{i}.npy",
-                np.ascontiguousarray(array).reshape(array.shape),
-            )
-            files.append(f"input{i}.npy")
+            file = f"input{i}.npy"
+            np.save(folder / file, np.ascontiguousarray(array).reshape(array.shape))
+            files.append(file)
         command = [
             _emulator(target),
             "-cpu",
@@ -222,10 +227,12 @@ class Emulated(Device):
             "--output",
             "out",
         ]
+        if files:
+            command += ["--input", *files]
         try:
             # A fixed environment: the size of the guest's stack depends on it.
-            done = subprocess.run(
-                [*command, *(("--input", *files) if files else ())],
+            result = subprocess.run(
+                command,
                 cwd=folder,
                 env={"PATH": os.environ.get("PATH", ""), "LANG": "C"},
                 capture_output=True,
@@ -239,45 +246,48 @@ class Emulated(Device):
                 at=self.url,
                 hint="try a smaller model",
             ) from None
-        self._judge(done)
+        self._check(result)
 
-    def _judge(self, done: subprocess.CompletedProcess[str]) -> None:
-        if done.returncode == 0:
+    def _check(self, result: subprocess.CompletedProcess[str]) -> None:
+        """Raise DeviceError if the program failed."""
+        if result.returncode == 0:
             return
-        said = (done.stderr or done.stdout).strip().replace("\n", "; ")[-400:]
-        if done.returncode in (-signal.SIGILL, 128 + signal.SIGILL):
+        message = (result.stderr or result.stdout).strip().replace("\n", "; ")[-400:]
+        if result.returncode in (-signal.SIGILL, 128 + signal.SIGILL):
             raise DeviceError(
                 f"the program uses an instruction that the CPU of {self.board.name} lacks",
                 at=self.url,
                 hint=f"compile it again with --target {self.board.name}",
             )
         raise DeviceError(
-            f"the program ended with status {done.returncode}: {said or 'no message'}",
+            f"the program ended with status {result.returncode}: "
+            f"{message or 'no message'}",
             at=self.url,
             hint="run it on local: as well; if only the emulated board fails, report it",
         )
 
     def _program(self, bundle: Bundle) -> ArchTarget:
-        """The first of the board's targets that the bundle has a program for."""
-        wanted = (self._target,) if self._target else self.board.targets
-        for target in wanted:
+        """Return the first of the board's targets that the bundle has a program for."""
+        targets = (self._target,) if self._target else self.board.targets
+        for target in targets:
             if target.name in bundle.manifest.programs:
                 return target
-        there = ", ".join(bundle.manifest.programs) or "none"
+        names = " or ".join(target.name for target in targets)
+        programs = ", ".join(bundle.manifest.programs) or "none"
         raise InputError(
-            f"the bundle has no program for {' or '.join(t.name for t in wanted)}; "
-            f"it has {there}",
+            f"the bundle has no program for {names}; it has {programs}",
             at=str(bundle.path),
             hint=f"compile it with --target {self.board.name}",
         )
 
 
 def _whole(segments: Sequence[SegmentEstimate], between: float) -> float:
+    """Return the estimate of a whole inference, ms."""
     return sum((s.ms or 0.0 for s in segments), between)
 
 
 def _cores(threads: int, ms: float, alone: float) -> str:
-    """What the estimate for several cores is, beside that for one."""
+    """Return the estimate for several cores beside the one for one core, in words."""
     return (
         f"{threads}-core estimate: {ms:.2f} ms, {alone / ms:.2f} times as fast as one "
         f"core ({alone:.2f} ms). Each op "
@@ -287,25 +297,28 @@ def _cores(threads: int, ms: float, alone: float) -> str:
 
 
 def _emulator(target: ArchTarget) -> str:
+    """Return the path of a target's emulator; raises ToolError without it."""
     for name in (target.qemu, f"{target.qemu}-static"):
-        if found := shutil.which(name):
-            return found
+        path = shutil.which(name)
+        if path:
+            return path
     raise ToolError(
         f"{target.qemu} is not installed", hint="sudo apt-get install qemu-user"
     )
 
 
 def _outputs(bundle: Bundle, folder: Path) -> dict[str, Array]:
-    return {
-        info.name: _written(bundle, folder, f"output{i}", info)
-        for i, info in enumerate(bundle.manifest.output_infos())
-    }
+    """Return the outputs that the program wrote, by name."""
+    arrays = {}
+    for i, info in enumerate(bundle.manifest.output_infos()):
+        arrays[info.name] = _written(bundle, folder, f"output{i}", info)
+    return arrays
 
 
 def _written(bundle: Bundle, folder: Path, file: str, info: TensorInfo) -> Array:
-    """A tensor that the program wrote as <file>.npy.
+    """Return a tensor that the program wrote as <file>.npy.
 
-    Raises DeviceError where it is not what the manifest says.
+    Raises DeviceError if its type or shape is not the manifest's.
     """
     hint = "compile the model again"
     try:

@@ -1,4 +1,4 @@
-"""local: - this machine."""
+"""local: runs bundles on this machine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ from edgec_devices.stream import ByteStream, Page, PipeStream, bootstrap
 from edgec_devices.temporary import temporary_folder
 
 USAGE = "local:"
-LIMIT_S = 600.0  # of one launch
+LIMIT_S = 600.0
+"""Limit of one launch, s."""
 
 
 def open_device(rest: str) -> Device:
-    """rest: empty, or how to run Edge TPU segments: "auto", "delegate", "interpreter",
-    "c".
+    """Open this machine.
+
+    `rest` is "" or the way to run Edge TPU segments: "auto", "delegate", "interpreter"
+    or "c".
     """
     tpu = rest or "auto"
     if tpu not in TPU_MODES:
@@ -50,9 +53,7 @@ def open_device(rest: str) -> Device:
 
 
 class Local(Device):
-    """Runs a bundle in this process, and measures it in processes of its own, as on any
-    device.
-    """
+    """This machine, which runs bundles here and measures them in other processes."""
 
     def __init__(self, tpu: str = "auto") -> None:
         self.url = "local:" if tpu == "auto" else f"local:{tpu}"
@@ -61,15 +62,16 @@ class Local(Device):
     def run(
         self, bundle: Bundle, inputs: Mapping[str, Array], threads: int = 1
     ) -> dict[str, Array]:
-        """One inference."""
+        """Run one inference by a Session."""
         with Session(bundle, tpu=self._tpu, threads=threads) as session:
             return session.run(inputs)
 
     def measure(
         self, bundle: Bundle, plan: MeasuringPlan, say: Progress = lambda text: None
     ) -> Measurement:
-        """Measured: by a Session where segments may run on an Edge TPU or an
-        interpreter, by the program otherwise.
+        """Measure by a Session if segments may run on an Edge TPU or an interpreter.
+
+        Otherwise the program is measured.
         """
         compiled = any(s.edgetpu for s in bundle.manifest.segments)
         session = self._tpu in ("delegate", "interpreter") or (
@@ -88,9 +90,8 @@ class Local(Device):
         def launch(
             by_session: bool, options: tuple[str, ...]
         ) -> tuple[dict[str, Any], Any]:
-            return self._launch(
-                [*(timed if by_session else program), "--json", *options]
-            )
+            command = timed if by_session else program
+            return self._launch([*command, "--json", *options])
 
         launches = measured(plan, bundle, self.url, session, launch, say)
         about = Identity(url=self.url, target=machine_target(), **identity())
@@ -104,11 +105,12 @@ class Local(Device):
         )
 
     def _program(self, bundle: Bundle) -> list[str]:
+        """Return the command of the bundle's program for this machine."""
         if machine_target() not in bundle.manifest.programs:
-            there = ", ".join(bundle.manifest.programs) or "none"
+            programs = ", ".join(bundle.manifest.programs) or "none"
             raise DeviceError(
                 f"the bundle has no program for this machine, {machine_target()}; "
-                f"it has {there}",
+                f"it has {programs}",
                 at=str(bundle.path),
                 hint="compile with --target host, "
                 f"or bench it on emulated:{bundle.manifest.board}",
@@ -116,15 +118,16 @@ class Local(Device):
         return program_command(bundle, machine_target())
 
     def _launch(self, command: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """One launch: the program's report, and the vitals of the machine."""
+        """Launch the program, and return its report and the vitals of the machine."""
         paths = [
             str(Path(edgec_runtime.__file__).parents[1]),
             os.environ.get("PYTHONPATH", ""),
         ]
+        # The launched Python must import this very runtime.
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with temporary_folder("device") as folder, VitalsWatch() as watch:
             try:
-                done = subprocess.run(
+                result = subprocess.run(
                     [*command, "--launched", str(time.monotonic_ns())],
                     cwd=folder,
                     env=env,
@@ -139,21 +142,23 @@ class Local(Device):
                 raise DeviceError(
                     what, at=self.url, hint="try fewer runs or a smaller model"
                 ) from None
-        return program_report(
-            done.returncode, done.stdout, done.stderr, self.url
-        ), watch.as_dict()
+        report = program_report(
+            result.returncode, result.stdout, result.stderr, self.url
+        )
+        return report, watch.as_dict()
 
 
 def open_stream(rest: str, ask: bool = False) -> ByteStream:
-    """The device end as a process of this machine; its folder is ~/.edgec or
-    EDGEC_ROOT.  rest, ask: not used.
+    """Open a stream to the device end as a process of this machine.
+
+    Its folder is ~/.edgec or EDGEC_ROOT. `rest` and `ask` have no effect.
     """
     return LocalStream("local:", [sys.executable, "-S", "-u", "-c", bootstrap()[0]])
 
 
 class LocalStream(PipeStream):
-    """A process of this machine, whose loopback address is ours."""
+    """A process of this machine, with the same loopback address."""
 
     def carry_page(self, port: int) -> Page:
-        """It serves the page at that port itself."""
+        """Return a page that the process serves at the port itself."""
         return Page(secrets.token_hex(16), port)

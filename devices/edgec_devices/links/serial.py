@@ -1,10 +1,9 @@
-"""serial:///dev/ttyUSB0?baud=115200 - a console with a login shell, over USB gadget or
-UART.
+"""serial:///dev/ttyUSB0?baud=115200 reaches a console over USB gadget or UART.
 
-Whatever the console says first is looked at: a login prompt gets user and password
+The console's first text decides: a login prompt gets user and password
 (EDGEC_SERIAL_USER, EDGEC_SERIAL_PASSWORD, or asked), a shell gets one line of Python
-that takes the device end in lines with check sums. A device end that a killed host left
-running answers the greeting instead.
+that receives the device end in lines with checksums. A device end that a killed host
+left running answers the greeting instead.
 """
 
 from __future__ import annotations
@@ -33,11 +32,13 @@ from edgec_devices.stream import HOME, NO_PYTHON, ByteStream, LinkLost, device_e
 USAGE = "serial:///dev/ttyUSB0?baud=115200"
 BAUD = 115200
 PYTHON = "python3"
-LINE = 192  # bytes of the device end in a line
+LINE = 192
+"""Bytes of the device end in a line."""
 LINES_AHEAD = 8
+"""Lines that are sent before the first is acknowledged."""
 QUIET_S = 2.0
-# ^U: away with what was typed so far, a greeting to nobody, for a shell as for a login
-# prompt
+"""Time in which a console answers a key, s."""
+# ^U deletes the text typed so far, in a shell and at a login prompt.
 FORGET = b"\x15"
 
 _LOGIN = re.compile(r"(?<!Last )login: *")
@@ -48,9 +49,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\^U")  # and the echo of FO
 _NOT_FOUND = re.compile(r"not found|No such file")
 _TAKEN = re.compile(r"#(\d+)!")
 
-# What the one line of Python unpacks to.  The console is raw from here on, and given
-# back when all is over or when nothing comes for a minute.  A line is
-# #number:base64:crc32; what the console mixes in has no check sum.
+# The program in the one line of Python. The console is raw from here on, and restored at
+# the end or if nothing comes for a minute. A line is #number:base64:crc32; text that the
+# console mixes in has no checksum.
 LOADER = """
 import base64, hashlib, os, signal, sys, termios, tty, zlib
 before = termios.tcgetattr(0)
@@ -82,12 +83,12 @@ finally:
 
 
 def open_device(rest: str) -> Device:
-    """rest: ///dev/ttyUSB0?baud=115200."""
+    """Open ///dev/ttyUSB0?baud=115200."""
     return Remote(lambda: open_stream(rest))
 
 
 def open_stream(rest: str, ask: bool = False) -> ByteStream:
-    """Not opened yet.  Raises InputError for a URL that cannot be one."""
+    """Return a stream that is not opened yet; raises InputError for a wrong URL."""
     url = f"serial:{rest}"
     parts = urlsplit(url)
     port = parts.netloc + parts.path
@@ -130,6 +131,7 @@ class SerialStream(ByteStream):
     # ---- bytes
 
     def _open(self) -> None:
+        """Open the port."""
         import serial
 
         if not hasattr(serial, "Serial"):
@@ -145,6 +147,7 @@ class SerialStream(ByteStream):
             raise self._cannot_open(e) from e
 
     def _cannot_open(self, error: Exception) -> EdgecError:
+        """Return the error of a port that cannot be opened, by its errno."""
         number = getattr(error, "errno", None)
         if isinstance(error, FileNotFoundError) or number == 2:
             return InputError(
@@ -161,7 +164,7 @@ class SerialStream(ByteStream):
         )
 
     def read(self, timeout: float) -> bytes:
-        """What has come."""
+        """Return the received bytes, see ByteStream.read."""
         end = time.monotonic() + timeout
         try:
             if os.name == "posix":
@@ -180,7 +183,7 @@ class SerialStream(ByteStream):
         return data
 
     def write(self, data: bytes) -> None:
-        """Writes all of it."""
+        """Write all of the data, see ByteStream.write."""
         try:
             self._port.write(data)
         except OSError as e:
@@ -191,7 +194,7 @@ class SerialStream(ByteStream):
             ) from e
 
     def close(self) -> None:
-        """Logs out if it logged in."""
+        """Log out after a login, and close the port."""
         if self._port is None:
             return
         with contextlib.suppress(EdgecError, OSError):
@@ -207,7 +210,7 @@ class SerialStream(ByteStream):
     # ---- the console
 
     def start(self, again: bool = False) -> None:
-        """Logs in where it must and starts the device end."""
+        """Log in if needed, and start the device end."""
         if self._port is None:
             self._open()
         try:
@@ -222,15 +225,16 @@ class SerialStream(ByteStream):
             self.write(FORGET + b"\r")
             said = self._wait(_asks, QUIET_S)
             if said is None or not said.strip():
-                # A device end talks or, silent, skips what is no frame: the greeting
-                # will tell.  It may be one that is about to end, or a console that
-                # takes its time to say anything.
+                # A device end sends frames or, silent, skips other text: the greeting
+                # will tell. It may also be a device end that is about to end, or a slow
+                # console.
                 self.supposed = True
                 return
             if _LOGIN.search(said):
                 self._log_in()
             elif _PASSWORD.search(said):
-                continue  # somebody's half a login: an empty password ends it
+                # Somebody's unfinished login: an empty password ends it.
+                continue
             if self._is_shell():
                 self._load()
                 return
@@ -243,9 +247,9 @@ class SerialStream(ByteStream):
         )
 
     def _wait(self, enough: Callable[[str], bool], seconds: float) -> str | None:
-        """What the console says until it is enough or the time is over.
+        """Return the console's text when it is enough, or after some seconds.
 
-        None: a device end is talking.
+        It is None if a device end sends frames.
         """
         text = b""
         end = time.monotonic() + seconds
@@ -260,6 +264,7 @@ class SerialStream(ByteStream):
         return _plain(text)
 
     def _log_in(self) -> None:
+        """Answer a login prompt."""
         user = self._secret("EDGEC_SERIAL_USER", "user", input)
         password = self._secret("EDGEC_SERIAL_PASSWORD", "password", getpass.getpass)
         self._settle()
@@ -281,6 +286,7 @@ class SerialStream(ByteStream):
         self._logged_in = True
 
     def _secret(self, variable: str, what: str, ask: Callable[[str], str]) -> str:
+        """Return user or password from a variable, or by asking a person."""
         if variable in os.environ:
             return os.environ[variable]
         if self._ask:
@@ -292,19 +298,21 @@ class SerialStream(ByteStream):
         )
 
     def _settle(self) -> None:
-        """Until it waits for us: login and shells throw away what was typed before they
-        ask.
+        """Wait until the console is silent.
+
+        login and shells discard text that was typed before they ask.
         """
         end = time.monotonic() + self.timeout
         while self.read(0.3) and time.monotonic() < end:
             pass
 
     def _interrupt(self) -> None:
-        """^C: away with whatever was half typed."""
+        """Send ^C, which discards an unfinished line."""
         self.write(b"\x03")
         self._settle()
 
     def _is_shell(self) -> bool:
+        """Return whether the console executes a command."""
         for _ in range(3):
             self._interrupt()
             self.write(b" echo 'edgec''-shell'\r")
@@ -316,20 +324,21 @@ class SerialStream(ByteStream):
             )
             if "edgec-shell" in said:
                 return True
-            if _asks(said):  # the first words were those of a login prompt
+            # The first words were a login prompt's.
+            if _asks(said):
                 return False
         return False
 
     def _load(self) -> None:
+        """Start the loader in the shell, and send the device end to it."""
         packed = zlib.compress(device_end()[0], 9)
         pieces = [packed[i : i + LINE] for i in range(0, len(packed), LINE)]
         sha = hashlib.sha256(packed).hexdigest()
-        loader = zlib.compress(
-            LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha).encode(), 9
-        )
+        loader = LOADER.replace("COUNT", str(len(pieces))).replace("SHA256", sha)
+        encoded = base64.b64encode(zlib.compress(loader.encode(), 9)).decode()
         code = (
-            f"{HOME}import "
-            f"base64,zlib;exec(zlib.decompress(base64.b64decode('{base64.b64encode(loader).decode()}')))"
+            f"{HOME}import base64,zlib;"
+            f"exec(zlib.decompress(base64.b64decode('{encoded}')))"
         )
         for _ in range(3):
             self.write(f' {PYTHON} -S -u -c "{code}"\r'.encode())
@@ -355,11 +364,13 @@ class SerialStream(ByteStream):
         )
 
     def _send_lines(self, pieces: list[bytes]) -> None:
+        """Send the device end; a line is sent again until it is acknowledged."""
         lines = [
             b"#%d:%s:%d;" % (i, base64.b64encode(p), zlib.crc32(p))
             for i, p in enumerate(pieces)
         ]
-        due = dict.fromkeys(range(len(lines)), 0.0)  # when to send it (again)
+        # The time at which each line is sent (again).
+        due = dict.fromkeys(range(len(lines)), 0.0)
         heard = time.monotonic()
         text = b""
         while due:
@@ -382,18 +393,21 @@ class SerialStream(ByteStream):
 
 
 def _asks(text: str) -> bool:
-    """Whether a user or a password is wanted."""
+    """Return whether the console asks for a user or a password."""
     return bool(_LOGIN.search(text) or _PASSWORD.search(text))
 
 
 def _plain(data: bytes) -> str:
+    """Return text without control sequences of a terminal."""
     return _ANSI.sub("", data.decode(errors="replace"))
 
 
 def _ports_hint() -> str:
+    """Return a hint with the ports of this machine."""
     from serial.tools.list_ports import comports
 
-    there = [p.device for p in comports()]
-    if there:
-        return f"use {' or '.join(f'serial://{p}' for p in there[:4])}"
+    ports = [port.device for port in comports()]
+    if ports:
+        urls = " or ".join(f"serial://{port}" for port in ports[:4])
+        return f"use {urls}"
     return "plug the cable in; none is there now"

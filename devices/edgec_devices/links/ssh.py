@@ -1,8 +1,7 @@
-"""ssh://[user@]host[:port] - the system's OpenSSH, so ~/.ssh/config, agents and jump
-hosts work as they do by hand.
+"""ssh://[user@]host[:port] reaches a device by the system's OpenSSH.
 
-EDGEC_SSH_CONFIG names another configuration file, as ssh's -F does.  An emulated
-machine that is on needs neither.
+~/.ssh/config, agents and jump hosts work as they do by hand. EDGEC_SSH_CONFIG names
+another configuration file, as ssh's -F does. An emulated machine needs neither.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from edgec_devices.stream import ByteStream, Page, PipeStream, bootstrap
 
 USAGE = "ssh://pi@host"
 
-# What OpenSSH says, ours, whether the person must change something, and what to do.
-# {login}: as ssh takes it; {known}: as known_hosts has it.
+# A message of OpenSSH, the message of edgec, whether the person must change something
+# here, and the remedy. {login} has the form of ssh's argument, {known} the form of
+# known_hosts.
 SAYS = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -80,27 +80,28 @@ UNKNOWN_HOST = "Could not resolve hostname"
 CHATTER = re.compile(
     rb"debug\d: |OpenSSH_|Authenticated to |Transferred: |Bytes per second: "
 )
-STAGES = (  # what ssh -v says, and what it does then
+# A message of ssh -v, and the stage of the link after it.
+STAGES = (
     (b"OpenSSH_", "ssh was connecting"),
     (b"Connection established", "ssh was logging in"),
     (b"Authenticated to ", "ssh had logged in; python3 did not start"),
 )
 ALIVE_COUNT = 4
 _NAMED = re.compile(r"(?!-)[\w.:%+@~-]+")
-"""Hosts and users: not what OpenSSH takes for an option, and refuses itself since 9.6
-as a shell could mistake it.
+"""Hosts and users. Others could be taken for an option by OpenSSH, or for syntax by a
+shell: OpenSSH itself refuses these since 9.6.
 """
 
 
 def open_device(rest: str) -> Device:
-    """rest: //[user@]host[:port]."""
+    """Open //[user@]host[:port]."""
     return Remote(lambda: open_stream(rest))
 
 
 def open_stream(rest: str, ask: bool = False) -> ByteStream:
-    """Not connected yet.  ask: ssh may ask a person for a password.
+    """Return a stream that is not connected yet; raises InputError for a wrong URL.
 
-    Raises InputError for a URL that cannot be one.
+    `ask` says whether ssh may ask a person for a password.
     """
     url = f"ssh:{rest}"
     try:
@@ -122,15 +123,13 @@ def open_stream(rest: str, ask: bool = False) -> ByteStream:
             at=url,
             hint=f"use a key: ssh-copy-id {host}",
         )
-    # urlsplit() makes host names lower case; names in ~/.ssh/config are not
+    # urlsplit() makes host names lower case, but names in ~/.ssh/config keep their case.
     name = parts.netloc.rpartition("@")[2].removesuffix(f":{port}").strip("[]")
     return SshStream(url, name, parts.username, port, ask)
 
 
 class SshStream(PipeStream):
-    """The device end's standard input and output through ssh, which is asked to say
-    what it does.
-    """
+    """The device end's standard input and output through `ssh -v`."""
 
     def __init__(
         self, url: str, host: str, user: str | None, port: int | None, ask: bool
@@ -151,8 +150,9 @@ class SshStream(PipeStream):
         }
 
     def carry_page(self, port: int) -> Page:
-        """By ssh's own forwarding: from a port here to a socket in a folder there that
-        only this user may enter.
+        """Forward a port here to a socket on the device, by ssh.
+
+        The socket is in a folder that only this user may enter.
         """
         name = secrets.token_hex(16)
         self._forward = [
@@ -165,10 +165,11 @@ class SshStream(PipeStream):
         return Page(name, "socket")
 
     def command(self) -> list[str]:
-        """ssh gives up by itself, too: when no connection comes about, and when the
-        other end says nothing any more.
+        """Return the command of ssh.
+
+        ssh gives up by itself without a connection, and if the other end falls silent.
         """
-        # so that ssh, which can say why, is sooner than we
+        # ssh gives up a little before this program does: it can tell the reason.
         every = max(1, int(self.timeout / (ALIVE_COUNT + 2)))
         options = [
             f"ConnectTimeout={max(1, round(self.timeout))}",
@@ -180,7 +181,7 @@ class SshStream(PipeStream):
         ]
         port = ["-p", str(self._port)] if self._port else []
         user = ["-l", self._user] if self._user else []
-        given = [word for o in options for word in ("-o", o)]
+        option_words = [word for option in options for word in ("-o", option)]
         start = f'exec python3 -S -u -c "{bootstrap()[0]}"'
         return [
             "ssh",
@@ -188,7 +189,7 @@ class SshStream(PipeStream):
             "-v",
             "-T",
             *self._forward,
-            *given,
+            *option_words,
             *port,
             *user,
             self._host,
@@ -197,7 +198,7 @@ class SshStream(PipeStream):
 
     @property
     def silence_hint(self) -> str:  # type: ignore[override]
-        """What shows whether it is the network or the device."""
+        """Return a command that tells a broken network from a broken device."""
         by_hand = " ".join(
             ["ssh", *config_options(self._host), self._words["login"], "true"]
         )
@@ -208,18 +209,18 @@ class SshStream(PipeStream):
 
     @property
     def stage(self) -> str:
-        """By what ssh -v said last."""
+        """Return the stage after the last message of ssh -v."""
         return self._stage
 
     def chatter(self, line: bytes) -> bool:
-        """What ssh says only because of -v."""
+        """Return whether ssh says a line only because of -v."""
         for words, stage in STAGES:
             if words in line:
                 self._stage = stage
         return bool(CHATTER.match(line))
 
     def explain(self, status: int | None, said: str) -> DeviceError | InputError:
-        """Why ssh ended."""
+        """Return why ssh ended, see PipeStream.explain."""
         if status is None and said.startswith("ssh: "):
             return InputError(
                 "there is no ssh on this machine",
@@ -245,11 +246,12 @@ class SshStream(PipeStream):
 
 
 def config_options(host: str) -> list[str]:
-    """ssh's -F, if need be: EDGEC_SSH_CONFIG, or what edgec wrote for the emulated
-    machine that is on by this name.
+    """Return ssh's -F, or no option.
+
+    The file is EDGEC_SSH_CONFIG, or the configuration of an emulated machine.
     """
-    named = os.environ.get("EDGEC_SSH_CONFIG")
-    if named:
-        return ["-F", named]
+    file = os.environ.get("EDGEC_SSH_CONFIG")
+    if file:
+        return ["-F", file]
     machine = there.machine_named(host)
     return ["-F", str(machine.ssh_config)] if machine else []

@@ -1,12 +1,13 @@
-"""A whole emulated Raspberry Pi: Debian on QEMU with a serial console, sshd and a disk
-that outlives a power cut.
+"""Emulates a whole Raspberry Pi: Debian on QEMU with a serial console, sshd and a disk.
+
+The disk survives a power cut.
 
     with boot("pi4") as machine:
         flash(bundle, [machine.ssh_url])
 
 debian.py fetches packages with apt; image.py makes kernel, initial RAM disk and root
-file system of them, once; qemu.py says how QEMU is started; machine.py starts, restarts
-and ends it.
+file system from them, once; qemu.py starts QEMU; machine.py starts, restarts and ends
+machines.
 """
 
 from __future__ import annotations

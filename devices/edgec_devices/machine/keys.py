@@ -1,4 +1,4 @@
-"""Keys of one machine, and OpenSSH's configuration for it."""
+"""Makes the keys of a machine, and OpenSSH's configuration for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONFIG = "ssh_config"
 
 
 def make_keys(folder: Path) -> None:
-    """The user's and the host's key pair, made unless they are there.
+    """Make the key pairs of the user and the host unless they exist.
 
     Raises ToolError.
     """
@@ -35,7 +35,7 @@ def make_keys(folder: Path) -> None:
 
 
 def guest_files(folder: Path, user_id: int) -> dict[str, tuple[Path, int, int]]:
-    """What of them goes onto the disk, as disk.write() takes it."""
+    """Return the files of the keys on the guest's disk, for disk.write()."""
     return {
         "/etc/ssh/ssh_host_ed25519_key": (folder / HOST_KEY, 0o600, 0),
         "/etc/ssh/ssh_host_ed25519_key.pub": (folder / f"{HOST_KEY}.pub", 0o644, 0),
@@ -44,8 +44,10 @@ def guest_files(folder: Path, user_id: int) -> dict[str, tuple[Path, int, int]]:
 
 
 def write_config(folder: Path, alias: str, user: str, port: int) -> Path:
-    """A file for `ssh -F` or an Include line of ~/.ssh/config: the host `alias` with
-    its key, checked strictly.
+    """Write OpenSSH's configuration of the host `alias` with its key.
+
+    It is for `ssh -F` or an Include line of ~/.ssh/config, and checks the host's key
+    strictly.
     """
     known = folder / "known_hosts"
     known.write_text(f"{alias} {(folder / f'{HOST_KEY}.pub').read_text()}")

@@ -1,10 +1,9 @@
-"""A program: the serial line between a machine and whoever opens it, as `line.py DEVICE
-BAUD`.
+"""Is the serial line between a machine and its user, a program: `line.py DEVICE BAUD`.
 
-Prints the name of a new pty and passes baud / 10 bytes a second each way (a start bit,
-eight bits, a stop bit), or all there are for a BAUD of 0, until DEVICE is gone.  Like a
-UART it loses what is said to nobody: QEMU's own pty loses the first second after it was
-opened, too.  Standard library only.
+It prints the name of a new pty and passes baud / 10 bytes a second each way (a start
+bit, eight bits, a stop bit) until DEVICE is gone; a BAUD of 0 has no limit. Like a UART
+it loses data while nobody has the pty open; QEMU's own pty also loses the first second
+after it was opened. It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -18,19 +17,23 @@ import threading
 import time
 import tty
 
-TICK_S = 0.004  # what is sent in one go lasts this long on the line
-MOST = 4096
-_IDLE_S = 0.05
+TICK_S = 0.004
+"""Duration of a piece on the line, s."""
+MAX_PIECE = 4096
+"""Bytes of a piece."""
+IDLE_S = 0.05
+"""Interval between two looks at a pty that nobody has open, s."""
 
 
 def main(device: str, baud: int) -> None:
-    """Runs until the device is gone."""
+    """Pass bytes until the device is gone."""
     line = os.open(device, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(line)
     master, slave = os.openpty()
     tty.setraw(slave)
     print(os.ttyname(slave), flush=True)
-    os.close(slave)  # so that the master knows whether somebody has it open
+    # Closed, so that the master tells whether somebody has it open.
+    os.close(slave)
     os.set_blocking(master, False)
     rate = baud / 10 or math.inf
     threading.Thread(target=carry, args=(master, line, rate), daemon=True).start()
@@ -38,19 +41,20 @@ def main(device: str, baud: int) -> None:
 
 
 def carry(source: int, sink: int, rate: float) -> None:
-    """Moves bytes at most at `rate` a second until the source ends."""
-    piece = max(1, int(min(rate * TICK_S, MOST)))
+    """Pass at most `rate` bytes a second until the source ends."""
+    piece = max(1, int(min(rate * TICK_S, MAX_PIECE)))
     due = 0.0
     while True:
         if _alone(source):
-            time.sleep(_IDLE_S)
+            time.sleep(IDLE_S)
             continue
         select.select([source], [], [])
         try:
             data = os.read(source, piece)
         except OSError as e:
             if e.errno == errno.EIO and not os.get_blocking(source):
-                continue  # whoever had our pty open has closed it
+                # The user has closed the pty.
+                continue
             return
         if not data:
             return
@@ -60,7 +64,7 @@ def carry(source: int, sink: int, rate: float) -> None:
 
 
 def _alone(fd: int) -> bool:
-    """Whether this is our pty, and nobody has its other end open."""
+    """Return whether this is the pty, and nobody has its other end open."""
     if os.get_blocking(fd):
         return False
     poll = select.poll()
@@ -69,11 +73,13 @@ def _alone(fd: int) -> bool:
 
 
 def _pass_on(sink: int, data: bytes) -> None:
+    """Write data, unless nobody has the pty open."""
     while data and not _alone(sink):
-        if not select.select([], [sink], [], _IDLE_S)[1]:
+        if not select.select([], [sink], [], IDLE_S)[1]:
             continue
         try:
-            data = data[os.write(sink, data) :]
+            written = os.write(sink, data)
+            data = data[written:]
         except BlockingIOError:
             pass
         except OSError:

@@ -1,5 +1,6 @@
-"""Starts, restarts and ends whole emulated machines; each has a folder of its own and
-is found again by its name.
+"""Starts, restarts and ends whole emulated machines.
+
+Each machine has a folder, and is found again by its name.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .programs import program, require
 from .qemu import launch
 
 BOOT_S = 240.0
+"""Limit of a boot, s."""
 PASSWORD = accounts.PASSWORD
 USER = accounts.USER
 _DISK = "disk.ext4"
@@ -45,13 +47,18 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a machine is.  baud: the speed of its serial line, None for as fast as it
-    goes.  memory: MiB.
+    """The settings of a machine.
 
-    release: of Debian, one of RELEASES; None for what is on its disk, or the newest
-    where there is no disk yet. icount: the guest's clock advances a nanosecond an
-    instruction, so latencies measured in the guest repeat. cameras: Debian's full
-    kernel with drivers of cameras that are none, and what a webcam needs.
+    Attributes:
+        board: the emulated board
+        baud: speed of its serial line; None for no limit
+        icount: whether the guest's clock advances a nanosecond an instruction, so that
+            latencies measured in the guest repeat
+        memory: MiB
+        cameras: whether it has Debian's full kernel with drivers of virtual cameras,
+            and the packages of a webcam
+        release: release of Debian, one of RELEASES; None for the disk's, or the newest
+            without a disk
     """
 
     board: str = "pi4"
@@ -64,7 +71,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class MachineState:
-    """A machine that was switched on, as state.json keeps it.  line_pid: of line.py."""
+    """The state of a machine that was switched on, in state.json.
+
+    `line_pid` is the process of line.py.
+    """
 
     settings: Settings
     pid: int
@@ -74,9 +84,9 @@ class MachineState:
 
 
 class Machine:
-    """One machine, on or off; its disk is kept in its folder.
+    """A machine, on or off, with its disk in its folder.
 
-    Processes are ended only while they are its own.
+    Only its own processes are ended.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
@@ -89,29 +99,30 @@ class Machine:
 
     @property
     def ssh_url(self) -> str:
-        """For a link that is told of `ssh_config`."""
+        """Return the URL for a link that uses `ssh_config`."""
         return f"ssh://{self.alias}"
 
     @property
     def ssh_config(self) -> Path:
-        """OpenSSH's configuration for this machine: ssh -F, EDGEC_SSH_CONFIG, or
-        Include in ~/.ssh/config.
+        """Return OpenSSH's configuration for this machine.
+
+        It is for ssh -F, EDGEC_SSH_CONFIG, or Include in ~/.ssh/config.
         """
         return self.folder / keys.CONFIG
 
     @property
     def serial_url(self) -> str:
-        """The same after each start: a link to the pty of the moment."""
+        """Return the URL of the console, which is the same after each start."""
         return f"serial://{self.folder / _SERIAL}?baud={self.settings.baud or 115200}"
 
     @property
     def console_log(self) -> Path:
-        """All that the console said since the machine was switched on."""
+        """Return the file of the console's text since the machine was switched on."""
         return self.folder / "console.log"
 
     @property
     def state(self) -> MachineState | None:
-        """None where it was never started or was stopped."""
+        """Return the state, or None if it was never started or was stopped."""
         try:
             return from_json(
                 (self.folder / _STATE).read_bytes(),
@@ -125,12 +136,12 @@ class Machine:
 
     @property
     def running(self) -> bool:
-        """Whether it is on."""
+        """Return whether it is on."""
         state = self.state
         return state is not None and runs(state.pid, self._mark)
 
     def facts(self) -> dict[str, str | int | float | bool | None]:
-        """How to reach it, for people and programs."""
+        """Return the ways to reach it, for people and programs."""
         state = self.state
         return {
             "name": self.folder.name,
@@ -154,11 +165,10 @@ class Machine:
     # ---- on and off
 
     def start(self, fresh: bool = False, progress: Progress = _silent) -> None:
-        """Switches it on and waits until it can be logged in to.  fresh: with a new
-        disk.
+        """Switch it on and wait until a login is possible.
 
-        Raises ToolError where a program or package is missing, DeviceError when it does
-        not come up.
+        With `fresh` it gets a new disk. Raises ToolError for a missing program or
+        package, and DeviceError if it does not come up.
         """
         require("qemu-system-aarch64", "ssh", "ssh-keygen", "debugfs")
         with alone(self.folder):
@@ -171,7 +181,8 @@ class Machine:
             if fresh or not (self.folder / _DISK).exists():
                 self._make_disk(made.disk)
             before = self.state
-            self.cut()  # what is left of the last time: line.py
+            # line.py may be left of the last time.
+            self.cut()
             began = time.monotonic()
             try:
                 self._switch_on(made, before.port if before else None)
@@ -185,7 +196,8 @@ class Machine:
             self._save(replace(state, boot_seconds=round(time.monotonic() - began, 1)))
 
     def power_cut(self) -> None:
-        """Takes the power away: what the guest had not written to its disk is lost.
+        """Cut the power: data that the guest has not written to its disk is lost.
+
         start() boots it again.
         """
         state = self.state
@@ -194,19 +206,15 @@ class Machine:
         self.cut()
 
     def reboot(self) -> None:
-        """Restarts the system in the guest, which writes everything first, and waits
-        until it can be logged in to.
-        """
+        """Restart the guest, which writes all data first, and wait for a login."""
         before = self._boot_id()
         with contextlib.suppress(DeviceError):
-            # the connection may end before the answer
+            # The connection may end before the answer.
             self.run("sudo systemctl reboot")
         self._wait_for_login(lambda: self._boot_id() != before)
 
     def stop(self) -> None:
-        """Writes what is unwritten, ends its processes and forgets that it was on; the
-        disk stays.
-        """
+        """Write unwritten data, end its processes and remove its state."""
         if self.running:
             with contextlib.suppress(DeviceError):
                 self.run("sudo sync", timeout=20)
@@ -215,15 +223,16 @@ class Machine:
             (self.folder / name).unlink(missing_ok=True)
 
     def cut(self) -> None:
-        """Ends its processes, if there are any, at once."""
-        if state := self.state:
+        """End its processes at once, if there are any."""
+        state = self.state
+        if state:
             end(state.pid, self._mark)
             end(state.line_pid, self._mark)
 
     def run(self, command: str, timeout: float = 60.0) -> str:
-        """Standard output of a shell command in the guest, through ssh.
+        """Run a shell command in the guest by ssh, and return its standard output.
 
-        Raises DeviceError when it fails.
+        Raises DeviceError if it fails.
         """
         words = [
             program("ssh"),
@@ -235,7 +244,7 @@ class Machine:
             "ConnectTimeout=10",
         ]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 [*words, self.alias, command],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -248,64 +257,63 @@ class Machine:
                 at=self.alias,
                 hint="look at its console",
             ) from None
-        if done.returncode:
-            said = done.stderr.strip()[-400:] or "no message"
+        if result.returncode:
+            message = result.stderr.strip()[-400:] or "no message"
             raise DeviceError(
-                f"status {done.returncode}: {said}",
+                f"status {result.returncode}: {message}",
                 at=self.alias,
                 hint=f"try by hand: {command}",
             )
-        return done.stdout
+        return result.stdout
 
     # ---- parts of it
 
     def _release(self, fresh: bool) -> str:
-        """Of Debian: what is asked for, and is on the disk if there is one."""
-        asked = self.settings.release
-        if asked not in (None, *RELEASES):
+        """Return the release on the disk, or the requested one without a disk."""
+        requested = self.settings.release
+        if requested not in (None, *RELEASES):
             hint = f"use {' or '.join(RELEASES)}"
             raise InputError(
-                f'"{asked}" is no release of Debian that can be booted', hint=hint
+                f'"{requested}" is no release of Debian that can be booted', hint=hint
             )
-        there = self.folder / _DISK
-        if fresh or not there.exists():
-            return asked or RELEASES[0]
-        found = disk.release(there)
-        if asked and asked != found:
-            hint = f"--fresh makes a new disk; --name {asked} keeps this one"
+        path = self.folder / _DISK
+        if fresh or not path.exists():
+            return requested or RELEASES[0]
+        installed = disk.release(path)
+        if requested and requested != installed:
+            hint = f"--fresh makes a new disk; --name {requested} keeps this one"
             raise InputError(
-                f"the disk of {self.alias} has Debian {found}, not {asked}",
-                at=str(there),
+                f"the disk of {self.alias} has Debian {installed}, not {requested}",
+                at=str(path),
                 hint=hint,
             )
-        return found
+        return installed
 
     def _make_disk(self, source: Path) -> None:
-        """A disk of its own, with its keys and the name of the board."""
+        """Make the disk, with the machine's keys and the name of the board."""
         keys.make_keys(self.folder)
-        aside = self.folder / "disk.new"
+        temporary = self.folder / "disk.new"
         model = self.folder / "board-model"
         model.write_bytes(self._model.encode() + b"\0")
-        disk.copy(source, aside)
+        disk.copy(source, temporary)
         disk.write(
-            aside,
+            temporary,
             {
                 **keys.guest_files(self.folder, accounts.UID),
                 "/etc/board-model": (model, 0o644, 0),
             },
         )
-        aside.replace(self.folder / _DISK)
+        temporary.replace(self.folder / _DISK)
 
     def _switch_on(self, made: Image, port: int | None) -> None:
-        """Starts the emulator; makes the name for the serial line and the ssh
-        configuration.
-        """
+        """Start the emulator, and make the serial line and the ssh configuration."""
         settings = self.settings
         started = launch(
             made, self.folder / _DISK, self._cpu, settings.memory, settings.icount, port
         )
         state = MachineState(settings, started.pid, None, started.port)
-        self._save(state)  # at once, so that cut() finds it
+        # Saved at once, so that cut() finds the process.
+        self._save(state)
         keys.write_config(self.folder, self.alias, USER, started.port)
         process = self._lay_line(started.pty)
         self._save(replace(state, line_pid=process.pid))
@@ -318,6 +326,7 @@ class Machine:
         link.replace(self.folder / _SERIAL)
 
     def _lay_line(self, pty: str) -> subprocess.Popen[str]:
+        """Start line.py, which makes the serial line."""
         return subprocess.Popen(
             [
                 sys.executable,
@@ -334,15 +343,16 @@ class Machine:
         )
 
     def _save(self, state: MachineState) -> None:
-        aside = self.folder / f"{_STATE}.new"
-        aside.write_text(json.dumps(asdict(state), indent=1) + "\n")
-        aside.replace(self.folder / _STATE)
+        """Write state.json, whole or not at all."""
+        temporary = self.folder / f"{_STATE}.new"
+        temporary.write_text(json.dumps(asdict(state), indent=1) + "\n")
+        temporary.replace(self.folder / _STATE)
 
     def _boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id", timeout=15).strip()
 
     def _wait_for_login(self, ready: Callable[[], bool] | None = None) -> None:
-        """Until sshd lets us in: it answers before it does."""
+        """Wait until a login succeeds: sshd answers before it accepts one."""
         ready = ready or (lambda: bool(self._boot_id()))
         state = self.state
         until = time.monotonic() + BOOT_S
@@ -355,10 +365,9 @@ class Machine:
                 why = "the emulator ended"
                 break
             time.sleep(0.3)
+        lines = []
         if self.console_log.exists():
             lines = self.console_log.read_text(errors="replace").strip().splitlines()
-        else:
-            lines = []
         raise DeviceError(
             f"{self.alias} does not come up: {why}; its console says: "
             f"{'; '.join(lines[-3:])[-300:] or 'nothing'}",
@@ -368,19 +377,20 @@ class Machine:
 
 
 def find(name: str) -> Machine | None:
-    """The machine of this name, if it is on."""
+    """Return the machine of a name, if it is on."""
     return next((m for m in machines() if m.folder.name == name), None)
 
 
 def machines() -> tuple[Machine, ...]:
-    """Those that are on and have their folder in edgec's cache."""
-    found = []
-    for folder in sorted(p for p in cache_dir("machines").iterdir() if p.is_dir()):
-        if state := Machine(folder, Settings()).state:
+    """Return the machines that are on and have their folders in edgec's cache."""
+    running = []
+    for folder in sorted(cache_dir("machines").iterdir()):
+        state = Machine(folder, Settings()).state if folder.is_dir() else None
+        if state:
             machine = Machine(folder, state.settings)
             if machine.running:
-                found.append(machine)
-    return tuple(found)
+                running.append(machine)
+    return tuple(running)
 
 
 def start(
@@ -389,8 +399,9 @@ def start(
     fresh: bool = False,
     progress: Progress = _silent,
 ) -> Machine:
-    """Boots a machine that goes on when this program ends.  name: its board's by
-    default.
+    """Boot a machine that goes on after this program, by default named as its board.
+
+    Raises InputError for another name or board.
     """
     name = name or settings.board
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
@@ -413,8 +424,10 @@ def boot(
     cameras: bool = False,
     release: str | None = None,
 ) -> Iterator[Machine]:
-    """A machine that is on in a `with` block.  folder: where its disk stays (default:
-    by board, in edgec's cache).
+    """Provide a machine that is on in a `with` block.
+
+    `folder` is the place of its disk, by default a folder for each board in edgec's
+    cache. For the other parameters see `Settings` and `Machine.start`.
     """
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -428,7 +441,7 @@ def boot(
 
 
 def _hardware(board: str) -> tuple[str, str]:
-    """QEMU's name of a board's CPU, and the board's model.
+    """Return QEMU's name of a board's CPU, and the board's model.
 
     Raises InputError for a board that cannot be emulated.
     """
@@ -443,7 +456,7 @@ def _hardware(board: str) -> tuple[str, str]:
 
 
 def _answers(port: int) -> bool:
-    """QEMU accepts at once; only the guest's sshd says who it is."""
+    """Return whether the guest's sshd answers: QEMU itself accepts any connection."""
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as s:
             s.settimeout(3)

@@ -1,6 +1,4 @@
-"""Processes that outlive the program that started them, known by what is on their
-command line.
-"""
+"""Finds and ends daemons, which are identified by a mark on their command line."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ from pathlib import Path
 
 
 def runs(pid: int | None, mark: str) -> bool:
-    """Whether the process is alive and has `mark` on its command line: a number alone
-    may be another's by now.
+    """Return whether a process is alive and has `mark` on its command line.
+
+    The number alone may belong to another process by now.
     """
     if pid is None:
         return False
@@ -27,15 +26,15 @@ def runs(pid: int | None, mark: str) -> bool:
 
 
 def end(pid: int | None, mark: str, timeout: float = 10.0) -> bool:
-    """Kills the process if it is ours and waits until it is gone.
+    """Kill a process with the mark and wait until it is gone.
 
-    False: there was none.
+    Returns False if there was no such process.
     """
     if pid is None:
         return False
     try:
-        # from here on it is this process that is checked and killed, whoever gets the
-        # number
+        # From here on this very process is checked and killed, even if another process
+        # gets its number.
         handle = os.pidfd_open(pid)
     except OSError:
         return False
@@ -54,7 +53,7 @@ def end(pid: int | None, mark: str, timeout: float = 10.0) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One process at a time for a folder; the others wait."""
+    """Lock a folder for this process; others wait."""
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Programs of the host that the emulated machine is made and run with."""
+"""Runs the programs of the host that make and run the emulated machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgec_runtime import ToolError
 
-# Where a missing program comes from: Debian's package of it.
+# Debian's package of each program.
 PACKAGES = {
     "apt-get": "apt",
     "apt-cache": "apt",
@@ -25,17 +25,20 @@ PACKAGES = {
 
 
 def program(name: str) -> str:
-    """The path of a program.  Raises ToolError with the command that installs it."""
-    found = _which(name)
-    if not found:
+    """Return the path of a program.
+
+    Raises ToolError with the command that installs it.
+    """
+    path = _which(name)
+    if not path:
         raise ToolError(
             f"{name} is not installed", hint=f"sudo apt-get install {PACKAGES[name]}"
         )
-    return found
+    return path
 
 
 def require(*names: str) -> None:
-    """Raises ToolError with one command for all of these that are missing."""
+    """Raise ToolError with one command for all missing programs."""
     missing = [n for n in names if not _which(n)]
     if missing:
         packages = " ".join(sorted({PACKAGES[n] for n in missing}))
@@ -46,8 +49,9 @@ def require(*names: str) -> None:
 
 
 def _which(name: str) -> str | None:
+    """Return the path of a program, or None."""
     folders = os.environ.get("PATH", os.defpath)
-    # where mke2fs is
+    # mke2fs is in a folder that is not on every user's PATH.
     return shutil.which(name, path=os.pathsep.join((folders, "/usr/sbin", "/sbin")))
 
 
@@ -59,13 +63,19 @@ def run(
     hint: str,
     timeout: float = 900.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program, by its name or path, that must succeed.  Raises ToolError.
+    """Run a program that must succeed; raises ToolError.
 
-    given: its standard input.  variables: of its environment, beside those of this one.
+    Args:
+        command: name or path of the program, and its arguments
+        given: its standard input
+        cwd: its folder
+        variables: variables of its environment beside the inherited ones
+        hint: remedy, for the message
+        timeout: limit, s
     """
     words = [program(str(command[0])), *map(str, command[1:])]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             words,
             input=given,
             capture_output=True,
@@ -84,11 +94,16 @@ def run(
         raise ToolError(
             f"{command[0]} did not end within {timeout:.0f} s", hint=hint
         ) from None
-    if done.returncode:
-        said = [s for s in (done.stderr or done.stdout).strip().splitlines() if s]
-        errors = [s for s in said if s.startswith("E:")] or said
-        last = "; ".join(errors[-2:])[-400:] or "no message"
+    if result.returncode:
+        last = _last_errors(result.stderr or result.stdout)
         raise ToolError(
-            f"{command[0]} ended with status {done.returncode}: {last}", hint=hint
+            f"{command[0]} ended with status {result.returncode}: {last}", hint=hint
         )
-    return done
+    return result
+
+
+def _last_errors(output: str) -> str:
+    """Return the last lines of a program's output, or the last errors of apt."""
+    lines = [line for line in output.strip().splitlines() if line]
+    errors = [line for line in lines if line.startswith("E:")] or lines
+    return "; ".join(errors[-2:])[-400:] or "no message"

@@ -1,4 +1,4 @@
-"""QEMU's command line for a whole machine, and how it is started."""
+"""Starts QEMU as a whole machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ CPUS = 2
 
 @dataclass(frozen=True)
 class StartedMachine:
-    """A machine that was switched on: QEMU's process, its pty and the port that leads
-    to sshd.
+    """A machine that was switched on.
+
+    Attributes:
+        pid: QEMU's process
+        pty: the serial line
+        port: the port that leads to sshd
     """
 
     pid: int
@@ -30,13 +34,20 @@ class StartedMachine:
 def launch(
     image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int | None
 ) -> StartedMachine:
-    """Switches a machine on.  memory: MiB.  port: the one it had before, taken again if
-    it is free.
+    """Switch a machine on; raises ToolError.
 
-    The process is nobody's child and writes the console's text to console.log beside
-    the disk.  Raises ToolError.
+    The process is a daemon and writes the console's text to console.log beside the
+    disk.
+
+    Args:
+        image: kernel and initial RAM disk
+        disk: the disk
+        cpu: QEMU's name of the CPU
+        memory: MiB
+        icount: whether the guest's clock counts instructions
+        port: the port of the last start, which is used again if it is free
     """
-    said = ""
+    output = ""
     for chosen in (port or free_port(), free_port(), free_port()):
         pid_file = disk.with_name("qemu.pid")
         pid_file.unlink(missing_ok=True)
@@ -44,21 +55,22 @@ def launch(
             program("qemu-system-aarch64"),
             *arguments(image, disk, cpu, memory, icount, chosen),
         ]
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
         )
-        said = (done.stdout + done.stderr).strip()
-        pty = re.search(r"redirected to (/dev/\S+)", said)
-        if done.returncode == 0 and pty:
+        output = (result.stdout + result.stderr).strip()
+        pty = re.search(r"redirected to (/dev/\S+)", output)
+        if result.returncode == 0 and pty:
             return StartedMachine(int(pid_file.read_text()), pty[1], chosen)
-        if "forward" not in said:
+        # Another program may have taken the port: then another one is tried.
+        if "forward" not in output:
             break
     raise ToolError(
-        f"qemu-system-aarch64 does not start: {said[-400:] or 'no message'}",
+        f"qemu-system-aarch64 does not start: {output[-400:] or 'no message'}",
         hint="see that 1 GB is free",
     )
 
@@ -66,7 +78,7 @@ def launch(
 def arguments(
     image: Image, disk: Path, cpu: str, memory: int, icount: bool, port: int
 ) -> list[str]:
-    """What follows the program's name."""
+    """Return the arguments of QEMU."""
     folder = disk.parent
     return [
         *(
@@ -79,7 +91,7 @@ def arguments(
             "-nodefaults",
             "-no-user-config",
         ),
-        # counted instructions need one thread for all CPUs
+        # Counted instructions need one thread for all CPUs.
         *(
             "-accel",
             "tcg,thread=single" if icount else "tcg,thread=multi",
@@ -116,12 +128,12 @@ def arguments(
 
 
 def _escaped(path: Path) -> str:
-    """In an option of QEMU a comma is written twice."""
+    """Return a path for an option of QEMU, where a comma is written twice."""
     return str(path).replace(",", ",,")
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody has now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port: int = s.getsockname()[1]

@@ -106,6 +106,7 @@ def to_trace(m: Measurement, r: BenchReport) -> dict[str, Any]:
 def _measured(m: Measurement, r: BenchReport, about: dict[str, str]) -> Iterator[Event]:
     """Yield the events of a measurement; `about` gets the number left out."""
     events_per_inference = 1 + len(r.segments)
+    # All launches share the limit, so that each has its beginning in the trace.
     limit = max(1, MOST // events_per_inference // max(1, len(m.timed)))
     inferences = sum(len(launch.total) for launch in m.timed)
     shown = sum(min(len(launch.total), limit) for launch in m.timed)
@@ -191,6 +192,7 @@ def _inference(
     yield process.slice(INFERENCE_TRACK, name, "inference", whole, args)
 
     times = [series[number] for series in launch.segments]
+    # When a segment began was not measured, only how long it took.
     spans = _consecutive(start, times)
     for segment, backend, span in zip(r.segments, launch.backends, spans, strict=True):
         args = {"by": plain(backend)}

@@ -183,6 +183,7 @@ def _images(found: Diff) -> Iterator[tuple[str, str, str, str]]:
         span = _brightness(image_a)
         scaled_a = _scaled(image_a, span)
         scaled_b = _scaled(image_b, span)
+        # Ten times, since differences of a good int8 network are invisible.
         difference = np.clip(10 * np.abs(scaled_a - scaled_b), 0, 1)
         yield plain(name), _png(scaled_a), _png(scaled_b), _png(difference)
 

@@ -88,6 +88,7 @@ def _layers(found: Diff, order: str, every: bool) -> Iterator[str]:
     layers = found.worst() if order == "worst" else list(found.layers)
     shown = layers
     if not every and order != "graph":
+        # Layers without any noise are of no interest.
         noisy = [layer for layer in layers if layer.sqnr_db < math.inf]
         shown = noisy[:MOST]
 

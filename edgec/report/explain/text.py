@@ -444,6 +444,7 @@ def _reason(ops: Sequence[OpRow]) -> Reason:
     first = ops[0]
     refusal = first.refusals[0]
     more = f" and {len(ops) - 1} more" if len(ops) > 1 else ""
+    # One op as an example: a person can look it up in the model.
     example = f"op {first.index}, {first.source or first.name}{more}"
     return Reason(
         kinds=", ".join(dict.fromkeys(op.kind for op in ops)),

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from edgec.toolchain.edgetpu import PROGRAM
 from edgec.toolchain.edgetpu.compiled import Operator, Outline, read
-from edgec.toolchain.edgetpu.log import CompilerLog, counted, failed, parse_logs
+from edgec.toolchain.edgetpu.log import (
+    CompilerLog,
+    LogRow,
+    counted,
+    failed,
+    parse_logs,
+)
 from edgec.toolchain.edgetpu.runners import Answer, Runner
 
 NO_REASON = "it gave no reason"
@@ -72,6 +78,7 @@ def _segment(name: str, source: bytes, answer: Answer) -> CompiledSegment:
     """
     log = parse_logs(answer.text).get(f"{name}.tflite")
     if log is None:
+        # The log has no part for a model that was not compiled.
         log = failed(answer.text)
         why = log.failure.text if log.failure is not None else "no reason"
         problem = f"{PROGRAM} did not compile {name}: {why}"
@@ -147,7 +154,7 @@ def _refused_of_opcode(
     log: CompilerLog,
 ) -> list[RefusedOperator]:
     """Return the refused operators of one opcode, see `_refused`."""
-    rows = [row for row in log.rows if row.op == opcode and not row.mapped]
+    rows = _unmapped_rows(opcode, log)
     own_rows = [row for row in rows if row.known.own]
     # Every operator of this opcode only comes after a refused one.
     if rows and not own_rows:
@@ -161,3 +168,8 @@ def _refused_of_opcode(
         if all_refused or op in ready:
             refused.append(RefusedOperator(op, text))
     return refused
+
+
+def _unmapped_rows(opcode: str, log: CompilerLog) -> list[LogRow]:
+    """Return the rows of an opcode's operators on the CPU."""
+    return [row for row in log.rows if row.op == opcode and not row.mapped]

@@ -130,6 +130,7 @@ class SshRunner:
             kill_group(process)
             raise
 
+        # Login scripts may have printed text before.
         before, mark, packed = out.partition(_MARK)
         if not mark:
             errors = err.decode("utf-8", "replace")
