@@ -22,45 +22,33 @@ USUAL_COMPLEXITY = 10
 MAX_FILE_LINES = 600
 
 NOT_YET: dict[str, tuple[float, float, float, int]] = {
-    "edgec": (8.0, 0.7, 0.042, 15),
-    "edgec/benching": (8.0, 12.0, 0.04, 15),
-    "edgec/cli": (8.1, 0.9, 0.046, 15),
-    "edgec/comparing": (8.1, 20.0, 0.04, 15),
-    "edgec/compiler": (8.6, 5.0, 0.055, 15),
-    "edgec/emit": (9.7, 4.9, 0.054, 19),
-    "edgec/frontends": (8.5, 13.0, 0.04, 22),
-    "edgec/ir": (8.0, 9.0, 0.04, 15),
-    "edgec/ops": (8.7, 20.0, 0.04, 15),
-    "edgec/passes": (8.6, 15.0, 0.04, 22),
-    "edgec/quantize": (10.1, 4.4, 0.058, 24),
-    "edgec/report": (8.1, 12.0, 0.04, 15),
-    "edgec/schedule": (10.3, 2.4, 0.054, 24),
-    "edgec/toolchain": (8.0, 10.0, 0.04, 15),
+    "edgec": (8.0, 0.7, 0.041, 15),
+    "edgec/benching": (8.0, 21.5, 0.04, 15),
+    "edgec/cli": (8.0, 6.2, 0.04, 15),
+    "edgec/comparing": (8.0, 22.4, 0.04, 15),
+    "edgec/compiler": (8.4, 5.8, 0.051, 15),
+    "edgec/emit": (9.7, 5.0, 0.053, 19),
+    "edgec/passes": (8.0, 25.0, 0.04, 22),
+    "edgec/quantize": (10.0, 4.8, 0.056, 24),
+    "edgec/report": (8.0, 14.5, 0.04, 15),
+    "edgec/schedule": (10.3, 2.5, 0.054, 24),
+    "edgec/toolchain": (8.0, 11.7, 0.04, 15),
     "edgec/verbs": (8.6, 3.9, 0.046, 16),
-    "edgec_devices": (8.0, 8.0, 0.04, 15),
-    "edgec_devices/links": (8.0, 19.0, 0.04, 15),
-    "edgec_devices/machine": (8.0, 20.0, 0.043, 15),
+    "edgec_devices": (8.0, 11.3, 0.04, 15),
+    "edgec_devices/links": (8.0, 18.6, 0.04, 15),
+    "edgec_devices/machine": (8.0, 19.9, 0.04, 15),
     "edgec_devices/pipeline": (10.5, 25.0, 0.04, 18),
-    "edgec_partitioner": (8.2, 11.0, 0.04, 15),
-    "edgec_partitioner/legalize": (11.0, 8.0, 0.04, 15),
+    "edgec_partitioner/legalize": (10.4, 25.0, 0.04, 15),
     "edgec_runtime": (8.5, 1.8, 0.04, 18),
-    "edgec_runtime/bundle": (8.2, 15.0, 0.049, 18),
-    "edgec_runtime/device_end": (8.0, 19.0, 0.053, 21),
-    "edgec_runtime/model": (8.2, 16.0, 0.044, 15),
-    "edgec_runtime/session": (8.0, 21.0, 0.045, 21),
+    "edgec_runtime/bundle": (8.1, 15.7, 0.049, 18),
+    "edgec_runtime/device_end": (8.0, 19.8, 0.052, 21),
+    "edgec_runtime/model": (8.2, 16.1, 0.044, 15),
+    "edgec_runtime/session": (8.0, 21.8, 0.044, 21),
     "edgec_runtime/stick": (8.0, 25.0, 0.049, 15),
-    "edgec_runtime/vision": (10.5, 4.0, 0.042, 19),
-    "edgec_runtime/webcam": (8.0, 7.0, 0.047, 18),
+    "edgec_runtime/vision": (10.4, 4.1, 0.042, 19),
+    "edgec_runtime/webcam": (8.0, 7.2, 0.046, 18),
 }
 """Density, comments, pronouns and complexity of the rooms that are not rewritten yet."""
-LONG_FILES = {
-    "edgec/cli/models.py": 620,
-    "edgec/frontends/onnx.py": 750,
-    "partitioner/edgec_partitioner/stage_model.py": 630,
-}
-"""Files that are longer, and how long they may be."""
-MAX_SHARED_CLASS_NAMES = 2
-
 ROOMS = rooms()
 
 
@@ -89,10 +77,8 @@ def test_nine_functions_in_ten_are_simple() -> None:
 
 def test_files_are_no_longer_than_one_can_follow() -> None:
     for path in files():
-        place = "/".join(path.parts[-3:])
-        bound = next((n for f, n in LONG_FILES.items() if f.endswith(place)), None)
         lines = path.read_text().splitlines()
-        assert len(lines) <= (bound or MAX_FILE_LINES), path
+        assert len(lines) <= MAX_FILE_LINES, path
 
 
 def test_nothing_is_kept_from_the_formatter() -> None:
@@ -101,4 +87,4 @@ def test_nothing_is_kept_from_the_formatter() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     shared = [name for name, count in class_names().items() if count > 1]
-    assert len(shared) <= MAX_SHARED_CLASS_NAMES, shared
+    assert shared == []
