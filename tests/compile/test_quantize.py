@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edgec_runtime import Bundle, Session
-from edgec_runtime.bundle.cache import cache_dir
 
 from edgec.compiler.lower import lower
 from edgec.compiler.options import Options
@@ -72,6 +69,8 @@ def test_the_same_bytes_however_many_cores_multiply(tmp_path: Path) -> None:
             "--calibrate",
             str(CALIBRATION),
             "-q",
+            "--workers",  # of no effect; scripts of an older edgec may give it
+            threads,
         ]
         subprocess.run(
             [*command, "--quantize", "all.toml", "-o", f"{threads}.edgec"],
@@ -105,69 +104,6 @@ def test_a_recipe_that_is_none_is_told_of_before_any_work(tmp_path: Path) -> Non
         "must change graph, then ranges, then precision, then weights, then biases"
         in done.err
     )
-
-
-def test_the_same_bytes_by_any_number_of_workers_and_after_an_interruption(
-    tmp_path: Path,
-) -> None:
-    """Ctrl-C in the middle; the second time none is judged again that was, and the
-    bundle is the same.
-    """
-    recipe = (
-        ["lower", "choose"],
-        ["lower", "equalize", "choose", "gptq", "bias"],
-        ["lower", "equalize", "minmax"],
-    )
-    rows = [
-        f'[[candidate]]\nname = "{i}"\nsteps = {json.dumps(steps)}\n'
-        for i, steps in enumerate(recipe)
-    ]
-    (tmp_path / "three.toml").write_text("\n".join(rows))
-    zig = {"ZIG_GLOBAL_CACHE_DIR": str(cache_dir("zig")), **os.environ}
-
-    def command(workers: str, name: str) -> list[str]:
-        words = [
-            "compile",
-            str(MODEL),
-            "--calibrate",
-            str(CALIBRATION),
-            "--quantize",
-            "three.toml",
-            "-q",
-        ]
-        return [sys.executable, "-m", "edgec", *words, "--workers", workers, "-o", name]
-
-    def environment(cache: str) -> dict[str, str]:
-        return {**zig, "EDGEC_CACHE": str(tmp_path / cache)}
-
-    first = subprocess.Popen(
-        command("1", "a.edgec"),
-        cwd=tmp_path,
-        env=environment("one"),
-        stderr=subprocess.DEVNULL,
-    )
-    folder = tmp_path / "one" / "quantize"
-    for _ in range(6000):
-        if first.poll() is not None or (
-            folder.is_dir() and len([*folder.glob("?" * 64)]) >= 2
-        ):
-            break
-        time.sleep(0.01)
-    first.send_signal(signal.SIGINT)
-    assert first.wait(60) != 0
-    assert not (tmp_path / "a.edgec").exists()
-    judged = {p.name: p.stat().st_ino for p in folder.glob("?" * 64)}
-    assert 2 <= len(judged) < 9
-    subprocess.run(
-        command("2", "a.edgec"), cwd=tmp_path, env=environment("one"), check=True
-    )
-    after = {p.name: p.stat().st_ino for p in folder.glob("?" * 64)}
-    assert len(after) == 9
-    assert judged.items() <= after.items()
-    subprocess.run(
-        command("1", "b.edgec"), cwd=tmp_path, env=environment("two"), check=True
-    )
-    assert (tmp_path / "a.edgec").read_bytes() == (tmp_path / "b.edgec").read_bytes()
 
 
 QUANTIZED = "resnet8_i8,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,omv_blazeface_i8,person_detect_i8,shufflenetv2_i8_onnx,prisma_i8"

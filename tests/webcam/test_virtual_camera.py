@@ -40,7 +40,7 @@ def test_every_picture_goes_there(
     bundles: list[Path], photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = _Written("/dev/video9")
-    monkeypatch.setattr(playing, "Output", {output.path: output}.__getitem__)
+    monkeypatch.setattr(playing, "VideoOutput", {output.path: output}.__getitem__)
     show = Show(open_source(str(photos)), {"same": str(bundles[0])})
     seen: list[int] = []
     play(
