@@ -124,7 +124,7 @@ def test_what_was_not_run_is_said(
     with Bundle.open(tmp_path / "d.edgec") as bundle:
         assert f"not run here {bundle.manifest.verification['not_run']}" == why
     monkeypatch.undo()
-    monkeypatch.setattr(as_board, "_MOST", 1e5)
+    monkeypatch.setattr(as_board, "MAX_EMULATED_MACS", 1e5)
     done = edgec.compile(DIGITS, "pi4", tmp_path / "d.edgec")
     assert (
         f"as {HOW}: its 0.0 G MACs are too many for an emulator (edgec run --on "
