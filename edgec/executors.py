@@ -13,10 +13,9 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     as_completed,
 )
-from dataclasses import dataclass
 from functools import cache
 from threading import Semaphore
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from edgec.errors import EdgecError
 
@@ -25,15 +24,6 @@ TIMES = 4
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-@dataclass(frozen=True, eq=False)
-class Shared(Generic[A]):
-    """What many calls are given, and is large: an executor of other machines sends it
-    to each of them once.
-    """
-
-    value: A
 
 
 def cores() -> int:
@@ -74,18 +64,19 @@ def in_order(
 
 def each_done(
     executor: Executor,
-    work: Callable[..., B],
+    work: Callable[[A], B],
     items: Sequence[A],
-    *shared: Shared[object],
 ) -> Generator[tuple[A, B], None, None]:
-    """Every item with what `work(item, *shared)` made of it, as done; once more if what
-    worked on it went away.
+    """Yield every item with the result of `work(item)`, in the order of completion.
 
-    Raises what the work raises. What has not begun when it is closed never does.
+    An item whose worker went away is worked on again, up to `TIMES` times. Items that
+    have not begun when the generator is closed never do.
+
+    Raises what the work raises, and EdgecError where the workers are gone.
     """
     begun = dict.fromkeys(range(len(items)), 1)
     waiting: dict[Future[B], int] = {
-        executor.submit(work, item, *shared): i for i, item in enumerate(items)
+        executor.submit(work, item): i for i, item in enumerate(items)
     }
     try:
         while waiting:
@@ -97,7 +88,8 @@ def each_done(
                 if not _gone(e):
                     raise
                 begun[i] += 1
-                waiting[_again(executor, work, (items[i], *shared), begun[i], e)] = i
+                future = _again(executor, work, items[i], begun[i], e)
+                waiting[future] = i
             else:
                 yield items[i], result
     finally:
@@ -114,14 +106,14 @@ def _gone(e: BaseException) -> bool:
 
 def _again(
     executor: Executor,
-    work: Callable[..., B],
-    given: tuple[object, ...],
+    work: Callable[[A], B],
+    item: A,
     time: int,
     why: BaseException,
 ) -> Future[B]:
     try:
         if time <= TIMES:
-            return executor.submit(work, *given)
+            return executor.submit(work, item)
     except RuntimeError as e:  # it takes no more
         why = e
     hint = "run it again: what was found is kept"

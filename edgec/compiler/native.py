@@ -75,20 +75,13 @@ def runner(
 
 
 class HostRunners:
-    """Runs graphs as C on this machine where that pays (edgec.quantize.change.state.Runners).
-
-    A copy tells nobody.
-    """
+    """Runs graphs as C on this machine where that pays (`Runners` of quantize)."""
 
     def __init__(self, compiler: Compiler, say: Progress = lambda text: None) -> None:
         self._compiler = compiler
         self._say = say
         here = Board.load("host")
         self._core = cores_of(here, here.targets[0])[-1]
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """For other threads and processes."""
-        return HostRunners, (self._compiler,)
 
     def floats(self, graph: Graph, samples: int) -> Run:
         """By plain kernels."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from edgec.errors import DeviceError, InputError, ToolError
-from edgec.executors import TIMES, Shared
+from edgec.executors import TIMES
 
 _DASK = re.compile(r"dask://([^/\s]+:\d+)/?")
 
@@ -74,26 +74,4 @@ class Workers:
                 hint=hint,
             ) from e
         with client:
-            yield _Cluster(client)
-
-
-class _Cluster(Executor):
-    """The workers of a Dask client; what calls share is sent to each of them once."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._executor = client.get_executor(pure=False, retries=TIMES)
-        self._sent: dict[Shared[Any], Any] = {}
-
-    def submit(self, fn: Callable[..., B], /, *args: Any, **kwargs: Any) -> Future[B]:
-        """As every executor."""
-        sent = [self._scattered(a) if isinstance(a, Shared) else a for a in args]
-        future: Future[B] = self._executor.submit(fn, *sent, **kwargs)
-        return future
-
-    def _scattered(self, shared: Shared[Any]) -> Any:
-        if shared not in self._sent:
-            self._sent[shared] = self._client.scatter(
-                shared, broadcast=True, hash=False
-            )
-        return self._sent[shared]
+            yield client.get_executor(pure=False, retries=TIMES)

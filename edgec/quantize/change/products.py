@@ -56,7 +56,7 @@ class LinearLayer:
 
     @property
     def groups(self) -> int:
-        """G."""
+        """The number of groups of channels, each with a weight matrix of its own."""
         x = self.op.inputs[0].type
         w = self.op.inputs[1].type
         match self.op.spec:
@@ -68,7 +68,7 @@ class LinearLayer:
 
     @property
     def depth(self) -> int:
-        """D."""
+        """The number of terms of each product: the length of a window."""
         w = self.op.inputs[1].type.shape
         if isinstance(self.op.spec, DepthwiseConv2D):
             return w[1] * w[2]

@@ -54,18 +54,18 @@ class Runners(Protocol):
 
 
 class InterpRunners:
-    """By `interp` alone."""
+    """Runs graphs by `interp` alone, which is slow and needs no C compiler."""
 
     def floats(self, graph: Graph, samples: int) -> Run:
-        """Slow."""
+        """Return `interp` of a float graph."""
         return partial(interp, graph)
 
     def int8(self, graph: Graph, samples: int) -> Run:
-        """Slow."""
+        """Return `interp` of a quantized graph."""
         return partial(interp, graph)
 
     def renew(self, run: Run, op: Op) -> None:
-        """It reads them anew at every run."""
+        """Do nothing: `interp` reads constants anew at every run."""
 
 
 class RecipeStep(Protocol):

@@ -97,10 +97,6 @@ class CachedSamples(Sequence[Sample]):
             return self.some(self.numbers[i])
         return self._cache.get(self.of, self.numbers[i])
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Another process has no such files: it gets the samples."""
-        return list, ([*self],)
-
     def some(self, numbers: Sequence[int]) -> CachedSamples:
         """Of all samples, these; what was read stays read."""
         return CachedSamples(self.of, numbers, self._cache)

@@ -152,7 +152,7 @@ class _Selected:
     Attributes:
         candidate: the way that is kept.
         suited: the report on the samples.
-        used: the numbers of the samples to calibrate with.
+        pipeline: the model with the samples to calibrate with.
         held: the number of samples that were held back.
         tried: the figures of the guard and the way.
         plan: what the recipe's slowdown is spent on.
@@ -160,7 +160,7 @@ class _Selected:
 
     candidate: Candidate
     suited: SampleReport
-    used: Sequence[int]
+    pipeline: StepPipeline
     held: int = 0
     tried: tuple[Tried, ...] = ()
     plan: PrecisionPlan | None = None
@@ -195,11 +195,8 @@ def apply_recipe(
         graph, cached, runners or InterpRunners(), say, recipe.seed, passes
     )
 
-    pipeline = StepPipeline(state)
-    selected = _select(recipe, pipeline, budget)
-    if selected.suited.left_out:
-        pipeline = StepPipeline(state.on(cached.some(selected.used)))
-
+    selected = _select(recipe, StepPipeline(state), budget)
+    pipeline = selected.pipeline
     candidate = selected.candidate
     plan = selected.plan
     if budget.limits:
@@ -245,7 +242,7 @@ def _select(
     spends = budget.price if recipe.slowdown and not budget.limits else None
     if (recipe.guard is None and spends is None) or len(every) < MIN_SAMPLES:
         # Nothing can be held back: the plain way is the safe one.
-        return _Selected(plainest, suited, every)
+        return _Selected(plainest, suited, pipeline)
 
     suited, used = _without_outliers(recipe, state, suited)
     holdout = Holdout(state, plainest, folds(used, recipe.seed))
@@ -253,12 +250,12 @@ def _select(
     tried = compared(recipe, scores)
     number = len(tried) - 1 if not tried[-1].refused else 0
     candidate = recipe.candidates[number]
-    selected = _Selected(candidate, suited, used, holdout.count, tried)
+    if suited.left_out:
+        pipeline = StepPipeline(state.on(chosen(state.samples, used)))
+    selected = _Selected(candidate, suited, pipeline, holdout.count, tried)
     if spends is None or tried[number].db >= recipe.enough_db:
         return selected
 
-    if suited.left_out:
-        pipeline = StepPipeline(state.on(chosen(state.samples, used)))
     made = pipeline.of(candidate)
     plan = _spent(recipe, holdout, made, (candidate, tried[number]), spends)
     return replace(selected, plan=plan)

@@ -71,10 +71,13 @@ class Holdout:
         more: the numbers of samples that are added to those a candidate is made of.
         """
         totals = [Score() for _ in candidates]
+        count = len(self.folds) * len(candidates)
+        done = 0
         for fit, held in self.folds:
             pipeline = self._pipeline(tuple(sorted({*fit, *more})))
             for candidate, total in zip(candidates, totals, strict=True):
-                self.state.say(f"score {candidate.name}")
+                done += 1
+                self.state.say(f"try {done}/{count}")
                 total.add(self._score(pipeline, candidate, held))
         return totals
 
