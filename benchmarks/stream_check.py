@@ -36,8 +36,8 @@ from tests.runtime.resources import IN_FLIGHT, Resources, stick_bundle, tiny_bun
 
 PARTS = ("overlap", "hop", "endurance")
 STAGE_MS = 20.0
-FPS = {1: 49.0, 2: 45.0, 3: 45.0}
-"""The least frames a second of so many stages of 20 ms: 50 are possible."""
+FPS = {1: 49.0, 2: 45.0, 3: 42.0}
+"""The least frames a second of so many stages of 20 ms; three that poll share two cores."""
 OF_BOUND = 0.92
 """Of what bare threads make, where more stages compute than there are cores; they wait
 for no frames of each other.
