@@ -301,7 +301,7 @@ class Quantizer:
             "nothing of it can run on the Edge TPU"
         )
         hint = (
-            "--calibrate FOLDER (photos) or .npz makes it int8; "
+            "--calibrate RECIPE_FOLDER (photos) or .npz makes it int8; "
             "--allow-float runs all of it on the CPU"
         )
         return InputError(what, f"--target {self.target.name}", hint)

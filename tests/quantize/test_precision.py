@@ -42,9 +42,9 @@ FAST = Recipe.load("fast")
 def left(graph: Graph, *names: str) -> QuantizationState:
     return (
         QuantizationState(graph, samples(graph))
-        .do(Lower())
-        .do(MinMaxRanges())
-        .do(Precision(names))
+        .after(Lower())
+        .after(MinMaxRanges())
+        .after(Precision(names))
     )
 
 
@@ -81,9 +81,9 @@ def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
     """
     graph = NETS[name]() if name in NETS else random_net(int(name[-1]))
     tries = samples(graph)
-    before = QuantizationState(graph, tries).do(MinMaxRanges())
+    before = QuantizationState(graph, tries).after(MinMaxRanges())
     convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
-    after = before.do(Precision((convs[0].output.name,)))
+    after = before.after(Precision((convs[0].output.name,)))
     old = before.int8().twins
     new = after.int8().twins
     assert convs[0] in old
@@ -93,7 +93,7 @@ def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
             if a.type.quant == b.type.quant:  # what feeds it may be rounded no longer
                 np.testing.assert_array_equal(a.const, b.const)
         np.testing.assert_array_equal(old[op].inputs[1].const, new[op].inputs[1].const)
-    whole = before.do(Precision(("*",))).int8().graph
+    whole = before.after(Precision(("*",))).int8().graph
     for want, got in zip(
         interp(graph, tries[0]).values(), interp(whole, tries[0]).values(), strict=True
     ):
@@ -140,7 +140,7 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
     """All in int8, and every second op."""
     graph = NETS[name]()
     tries = samples(graph, 4)
-    work = QuantizationState(graph, tries).do(MinMaxRanges())
+    work = QuantizationState(graph, tries).after(MinMaxRanges())
     simulation = Simulation(work)
     some = [op for op in graph.ops if op in simulation.ops][::part]
     real = simulation.graph(some)
@@ -163,9 +163,9 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
 
 def test_nothing_in_int8_is_the_float_model() -> None:
     graph = NETS["residual"]()
-    run = Simulation(QuantizationState(graph, samples(graph)).do(MinMaxRanges())).run(
-        ()
-    )
+    run = Simulation(
+        QuantizationState(graph, samples(graph)).after(MinMaxRanges())
+    ).run(())
     for want, got in zip(
         interp(graph, samples(graph)[0]).values(),
         run(samples(graph)[0], None).values(),

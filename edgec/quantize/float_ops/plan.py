@@ -178,7 +178,7 @@ class Planner:
         for fold in self.folds:
             work = fold.make(floats)
             int8 = work.int8().graph
-            want = work.run()
+            want = work.float_run()
             work.say("measure int8")
             got = work.runners.int8(int8, work.passes * len(fold.held))
             for sample in fold.held:
@@ -325,7 +325,7 @@ class FloatCandidates:
     def of(cls, work: QuantizationState, samples: Sequence[Sample]) -> FloatCandidates:
         """Measure each unit of a model with all others in float."""
         simulation = Simulation(work)
-        run = work.run()
+        run = work.float_run()
         found = op_groups(work.graph, simulation.ops)
         market = cls(simulation, samples, [*outputs(run, samples)], found)
         some = each(found, len(found), "measure sensitivity", work.say)
@@ -424,7 +424,7 @@ def leave_in_float(candidate: Candidate, names: Names) -> Candidate:
             return replace(
                 candidate, steps=(*candidate.steps[:i], both, *candidate.steps[i + 1 :])
             )
-    return candidate.also(Precision(names))
+    return candidate.with_step(Precision(names))
 
 
 def plan_within(

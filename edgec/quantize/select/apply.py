@@ -88,7 +88,7 @@ class QuantizedModel:
         samples: the number of calibration samples.
         held: the number of samples held back from the candidates.
         tried: the guard and the way, on the held-back samples; empty without a guard.
-        suited: which samples do not belong with the others.
+        sample_report: which samples do not belong with the others.
         plan: what was left in float within limits; None where there were none.
         floating: the first results of all operations that were left in float.
         prices: the cost of the guard and of the way, where their operations differ.
@@ -103,7 +103,7 @@ class QuantizedModel:
     samples: int
     held: int = 0
     tried: Sequence[Tried] = field(default=())
-    suited: SampleReport = field(default=SampleReport())
+    sample_report: SampleReport = field(default=SampleReport())
     plan: PrecisionPlan | None = None
     floating: tuple[str, ...] = ()
     prices: tuple[Price, Price] | None = None
@@ -127,7 +127,7 @@ class QuantizedModel:
             "samples": self.samples,
             "held_back": self.held,
             "tried": [t.to_json() for t in self.tried],
-            "calibration": self.suited.to_json(),
+            "calibration": self.sample_report.to_json(),
             "plan": None if self.plan is None else self.plan.to_json(),
         }
 
@@ -151,7 +151,7 @@ class _Selected:
 
     Attributes:
         candidate: the way that is kept.
-        suited: the report on the samples.
+        sample_report: the report on the samples.
         pipeline: the model with the samples to calibrate with.
         held: the number of samples that were held back.
         tried: the figures of the guard and the way.
@@ -159,7 +159,7 @@ class _Selected:
     """
 
     candidate: Candidate
-    suited: SampleReport
+    sample_report: SampleReport
     pipeline: StepPipeline
     held: int = 0
     tried: tuple[Tried, ...] = ()
@@ -216,13 +216,13 @@ def apply_recipe(
     return QuantizedModel(
         graph=int8,
         floats=made.graph,
-        run=made.run(),
+        run=made.float_run(),
         recipe=recipe,
         candidate=candidate,
         samples=len(made.samples),
         held=selected.held,
         tried=selected.tried if len(selected.tried) > 1 else (),
-        suited=selected.suited,
+        sample_report=selected.sample_report,
         plan=plan,
         floating=tuple(op.outputs[0].name for op in made.precision),
         prices=_prices(pipeline, guard, int8, budget.price),
@@ -237,22 +237,22 @@ def _select(
     state = pipeline.state
     plainest = recipe.candidates[0]
     names = [label(state.samples, i) for i in range(len(state.samples))]
-    suited = pipeline.after(plainest.rewrites).survey().suited(names)
+    sample_report = pipeline.after(plainest.rewrites).survey().report(names)
     every = range(len(state.samples))
     spends = budget.price if recipe.slowdown and not budget.limits else None
     if (recipe.guard is None and spends is None) or len(every) < MIN_SAMPLES:
         # Nothing can be held back: the plain way is the safe one.
-        return _Selected(plainest, suited, pipeline)
+        return _Selected(plainest, sample_report, pipeline)
 
-    suited, used = _without_outliers(recipe, state, suited)
+    sample_report, used = _without_outliers(recipe, state, sample_report)
     holdout = Holdout(state, plainest, folds(used, recipe.seed))
     scores = holdout.scores(recipe.candidates)
     tried = compared(recipe, scores)
     number = len(tried) - 1 if not tried[-1].refused else 0
     candidate = recipe.candidates[number]
-    if suited.left_out:
-        pipeline = StepPipeline(state.on(chosen(state.samples, used)))
-    selected = _Selected(candidate, suited, pipeline, holdout.count, tried)
+    if sample_report.left_out:
+        pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
+    selected = _Selected(candidate, sample_report, pipeline, holdout.count, tried)
     if spends is None or tried[number].db >= recipe.enough_db:
         return selected
 
@@ -294,28 +294,31 @@ def held_out_parts(
         yield state, state.samples
         return
     for fit, held in folds(range(len(state.samples)), state.seed):
-        yield state.on(chosen(state.samples, fit)), chosen(state.samples, held)
+        yield (
+            state.with_samples(chosen(state.samples, fit)),
+            chosen(state.samples, held),
+        )
 
 
 def _without_outliers(
-    recipe: Recipe, state: QuantizationState, suited: SampleReport
+    recipe: Recipe, state: QuantizationState, sample_report: SampleReport
 ) -> tuple[SampleReport, Sequence[int]]:
     """Leave outliers out of the samples unless they help the plain way on the others.
 
     Return the report on the samples, and the numbers of those to go on with.
     """
     every = range(len(state.samples))
-    outliers = {s.sample for s in suited.strangers}
+    outliers = {s.sample for s in sample_report.outliers}
     usual = [i for i in every if i not in outliers]
     if not outliers or len(usual) < MIN_SAMPLES:
-        return suited, every
+        return sample_report, every
     plainest = recipe.candidates[0]
     holdout = Holdout(state, plainest, folds(usual, recipe.seed))
     without = _mean_db(holdout.scores([plainest])[0])
     having = _mean_db(holdout.scores([plainest], more=outliers)[0])
     left_out = without > having
     report = replace(
-        suited,
+        sample_report,
         without_db=round(without, 3),
         with_db=round(having, 3),
         left_out=left_out,

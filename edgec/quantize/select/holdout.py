@@ -86,7 +86,9 @@ class Holdout:
     ) -> Score:
         samples = chosen(self.state.samples, held)
         base = pipeline.after(self.reference.rewrites)
-        wanted = base.keep(("outputs", held), lambda: [*_outputs(base.run(), samples)])
+        wanted = base.cached(
+            ("outputs", held), lambda: [*_outputs(base.float_run(), samples)]
+        )
         made = pipeline.of(candidate)
         runs = made.passes * len(samples)
         run = self.state.runners.int8(made.int8().graph, runs)
@@ -98,7 +100,7 @@ class Holdout:
         Only the latest is kept: one takes hundreds of MB.
         """
         if self._latest is None or self._latest[0] != fit:
-            state = self.state.on(chosen(self.state.samples, fit))
+            state = self.state.with_samples(chosen(self.state.samples, fit))
             self._latest = fit, StepPipeline(state)
         return self._latest[1]
 
