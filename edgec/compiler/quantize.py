@@ -23,10 +23,10 @@ from edgec.quantize.change.convert import assumed, evenly, is_quantized
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer
+from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
 from edgec.quantize.select.apply import (
-    FloatWishes,
     QuantizedModel,
     apply_recipe,
     held_out_parts,
@@ -224,7 +224,7 @@ class Quantizer:
                 samples.calibrate,
                 self.host.runners(),
                 self.host.say,
-                FloatWishes(self.options.goal, self.options.budget, self.price),
+                FloatPlanner(self.options.goal, self.options.budget, self.price),
             )
         reference: Run
         if plain is None and isinstance(found.run, NativeGraph):
