@@ -28,6 +28,7 @@ from edgec.ir.opdef import (
     edgetpu_rule,
 )
 from edgec.ir.reading import OnnxNode, TfliteOp
+from edgec.ir.rounding import Rounding
 from edgec.ir.text import parse, print_graph
 from edgec.ir.types import Array, Quant, TensorType
 from edgec.ir.value import Value
@@ -49,6 +50,7 @@ __all__ = [
     "Quant",
     "QuantRule",
     "Refusal",
+    "Rounding",
     "Run",
     "Sample",
     "Scratch",

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from edgec.ir.kernel import KernelCall
+from edgec.ir.rounding import Rounding
 from edgec.ir.types import Array, Quant, TensorType
 from edgec.ir.value import Value
 
@@ -330,12 +331,13 @@ class OpDef:
     def as_tflite(self) -> OpDef:
         """Return the op that TFLite, and so the Edge TPU, computes in its place.
 
-        Ops with `even` round differently there.
+        Ops that round as onnxruntime does round differently there.
         """
-        if getattr(self, "even", False):
-            return replace(self, even=False)  # type: ignore[call-arg]
+        rounding = getattr(self, "rounding", Rounding.TFLITE)
+        if not rounding.is_onnxruntime:
+            return self
 
-        return self
+        return replace(self, rounding=Rounding.TFLITE)  # type: ignore[call-arg]
 
     # ---- C
     # ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from edgec.ir import (
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     TensorType,
@@ -233,7 +234,7 @@ class PoolOp(OpDef):
             low=low,
             high=high,
         )
-        type_name = kernel_suffix(y, getattr(self, "even", False))
+        type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
         kernel = f"ek_{self.kind}_{type_name}"
 
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
