@@ -15,6 +15,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
@@ -412,6 +413,8 @@ class Add(Additive):
 
     kind = "add"
     onnx = ("Add", "Sum")
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
+    homogeneous: ClassVar[bool] = True
     tflite = ("ADD", "ADD_N")
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
@@ -441,6 +444,8 @@ class Sub(Additive):
 
     kind = "sub"
     onnx = ("Sub",)
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
+    homogeneous: ClassVar[bool] = True
     tflite = ("SUB",)
     edgetpu_versions = {"SUB": Versions(2)}
     options = "SubOptions"
@@ -452,6 +457,8 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
+    homogeneous: ClassVar[bool] = True
     onnx = ("Mul",)
     tflite = ("MUL",)
     edgetpu_versions = {"MUL": Versions(2)}
