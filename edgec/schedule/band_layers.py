@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edgec.ir import KernelCall, Pointer, Scratch, Struct, Table
 from edgec.ir.kernel import Operand
-from edgec.schedule.gemm_s8.walk import in_rows
+from edgec.schedule.gemm_s8.walk import with_row_length
 
 _F32 = ("x", "w", "bias", "slope", "added", "y", "scratch", "p", "tile")
 _POINTWISE = {
@@ -82,7 +82,7 @@ def pointwise(call: KernelCall, width: int) -> CascadeLayer | None:
         return None
     if p.number("panels") != p.number("group_panels") or width < p.number("mr"):
         return None
-    rows = in_rows(p, width)
+    rows = with_row_length(p, width)
     return _layer(call, _POINTWISE, rows, "y_step", rows.number("scratch_bytes"))
 
 

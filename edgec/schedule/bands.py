@@ -48,7 +48,7 @@ class _CascadeCandidate:
     call: KernelCall
 
 
-def in_bands(
+def join_cascades(
     graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
 ) -> list[FusedStep]:
     """Join scheduled steps of 1x1 → depthwise → 1x1 convolutions, or two of them, to

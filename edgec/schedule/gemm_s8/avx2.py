@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from edgec.ir import Array
-from edgec.schedule.gemm_s8.panels import GemmTile, Tiles
-from edgec.schedule.gemm_s8.vnni import tables
+from edgec.schedule.gemm_s8.panels import GemmTile, GemmTileSet
+from edgec.schedule.gemm_s8.vnni import fast_tables
 
 
 def weights(w: Array) -> Array:
@@ -13,7 +13,7 @@ def weights(w: Array) -> Array:
     return w.reshape(panels, nr, taps, run // 2, 2).transpose(0, 2, 3, 1, 4)
 
 
-AVX2 = Tiles(
+AVX2 = GemmTileSet(
     "avx2",
     frozenset({"avx2"}),
     tuple(
@@ -22,6 +22,6 @@ AVX2 = Tiles(
         for mr in heights
     ),
     weights,
-    tables,
+    fast_tables,
     wide=True,
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from edgec.ir import Array
-from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles, right_shifts
+from edgec.schedule.gemm_s8.panels import GemmTile, GemmTileSet, Requant, right_shifts
 
 
-def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
+def fast_tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
     """Bias, multiplier, addend, shift, as the header says."""
     found = right_shifts(q, bound, 0 if q.plain else 1)
     if found is None:
@@ -38,7 +38,7 @@ def weights(w: Array) -> Array:
 def _any(
     fixed: float, wide: tuple[int, ...], narrow: tuple[int, ...]
 ) -> tuple[GemmTile, ...]:
-    """Tiles of any depth: heights of those of 16 and of 8 channels, for which there are
+    """GemmTileSet of any depth: heights of those of 16 and of 8 channels, for which there are
     registers.
     """
     return (
@@ -48,7 +48,7 @@ def _any(
 
 
 def _lines(fixed: float, narrow: int, *depths: int) -> tuple[GemmTile, ...]:
-    """Tiles of a straight line, of which that for the first layer of an image also
+    """GemmTileSet of a straight line, of which that for the first layer of an image also
     comes with 8 channels.
     """
     first = GemmTile(narrow, 8, 4, fixed=fixed, window=4, depth=28)
@@ -58,12 +58,12 @@ def _lines(fixed: float, narrow: int, *depths: int) -> tuple[GemmTile, ...]:
     )
 
 
-DOT = Tiles(
+DOT = GemmTileSet(
     "dot",
     frozenset({"neon", "dotprod"}),
     (*_lines(5, 8, 16, 24, 28, 32, 64), *_any(22, (4, 3, 2, 1), (8, 7, 4, 1))),
     weights,
-    tables,
+    fast_tables,
     apart=True,
     zero=(*_lines(9, 4, 8, 16, 28, 32), *_any(30, (4, 3, 2, 1), (7, 4, 1))),
 )

@@ -8,15 +8,15 @@ import numpy as np
 
 from edgec.ir import Array
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.dot import tables
-from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles
+from edgec.schedule.gemm_s8.dot import fast_tables
+from edgec.schedule.gemm_s8.panels import GemmTile, GemmTileSet, Requant
 from edgec.schedule.gemm_s8.windows import GemmS8Shape
 
 NR = 8
 UNIT = 8
 """Elements that a run is padded to."""
 
-MOST = 255
+MAX_LANE_MAGNITUDE = 255
 """The sum of magnitudes of weights whose products with any int8 values sum up within
 int16.
 """
@@ -125,7 +125,7 @@ def _places(taps: int, begins: list[int]) -> Array:
 
 
 def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within MOST
+    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within the limit
     together, and the others. Greedy: the heaviest first, each with the heaviest that
     fits.
     """
@@ -137,7 +137,7 @@ def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
     alone = []
     while free:
         first = free.pop(0)
-        fit = np.nonzero((lanes[free] + lanes[first] <= MOST).all(1))[0]
+        fit = np.nonzero((lanes[free] + lanes[first] <= MAX_LANE_MAGNITUDE).all(1))[0]
         if fit.size:
             pairs.append((int(first), int(free.pop(int(fit[0])))))
         else:
@@ -150,10 +150,10 @@ def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
 
 def _within(w: Array) -> Array:
     """The largest parts of weights [nr, pieces, 2, 8] such that magnitudes of the two
-    of a lane sum to at most MOST.
+    of a lane sum to at most MAX_LANE_MAGNITUDE.
     """
     main = np.clip(w, -128, 127)
-    main[:, :, 1] += np.abs(main).sum(2) > MOST  # -128 twice
+    main[:, :, 1] += np.abs(main).sum(2) > MAX_LANE_MAGNITUDE  # -128 twice
     return main
 
 
@@ -176,22 +176,22 @@ def _rests(lacks: Array, places: Array) -> Array:
 _IN_ORDER = {"cortex_a53"}
 
 
-def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles:
+def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> GemmTileSet:
     # of 1: for one alone
     tiles = (
         GemmTile(2, NR, UNIT, fixed=20, window=16),
         GemmTile(1, NR, UNIT, fixed=1e6, window=16),
     )
     isa = frozenset({"neon"})
-    return Tiles(
+    return GemmTileSet(
         suffix,
         isa,
         tiles,
         pack,
-        tables,
+        fast_tables,
         wide=True,
         apart=True,
-        takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order,
+        accepts=lambda c, q, core: (core.name in _IN_ORDER) == in_order,
     )
 
 
@@ -221,14 +221,14 @@ def _few(c: GemmS8Shape, q: Requant, core: Core) -> bool:
     return taps == 1 and _LANES.padded(run) <= most.get(core.name, 0) and not alone
 
 
-LANES = Tiles(
+LANES = GemmTileSet(
     "lanes_neon",
     frozenset({"neon"}),
     (_LANES,),
     by_channel,
-    tables,
+    fast_tables,
     wide=True,
     apart=True,
-    takes=_few,
+    accepts=_few,
 )
 """For windows of few elements, on a core that does one product a cycle."""

@@ -102,7 +102,7 @@ class GemmTile:
 
 
 @dataclass(frozen=True)
-class Tiles:
+class GemmTileSet:
     """The tiles of an ISA: functions ek_gemm_s8_m<mr>_<suffix>; with n<nr> where tiles
     differ in width, k<depth> where they are made for one, z for weights with a zero
     point.
@@ -113,21 +113,21 @@ class Tiles:
     exact. zero: the tiles for weights with a zero point, where they are others. wide:
     `weights` takes int16 less the zero point, of which the tiles know nothing. offset:
     what ek_gemm_s8_load_t adds to elements. apart: functions of EK_GEMM_EVEN are
-    others, with an x. takes: whether they are for such windows, weights and core.
+    others, with an x. accepts: whether they are for such windows, weights and core.
     """
 
     suffix: str
     isa: frozenset[str]
     tiles: tuple[GemmTile, ...]
-    weights: Callable[[Array], Array]
+    pack_weights: Callable[[Array], Array]
     tables: Callable[[Array, Requant, Array], list[Array] | None]
     zero: tuple[GemmTile, ...] = ()
     wide: bool = False
     offset: int = 0
     apart: bool = False
-    takes: Callable[[GemmS8Shape, Requant, Core], bool] = lambda c, q, core: True
+    accepts: Callable[[GemmS8Shape, Requant, Core], bool] = lambda c, q, core: True
 
-    def of(self, q: Requant) -> tuple[GemmTile, ...]:
+    def usable(self, q: Requant) -> tuple[GemmTile, ...]:
         """Those that may be used: for weights with this zero point, and for a depth
         where results are plain.
         """
@@ -159,17 +159,22 @@ class Panels:
 
 
 def pack(
-    c: GemmS8Shape, w: Array, bias: Array, q: Requant, tiles: Tiles, tile: GemmTile
+    c: GemmS8Shape,
+    w: Array,
+    bias: Array,
+    q: Requant,
+    tiles: GemmTileSet,
+    tile: GemmTile,
 ) -> Panels:
     """Panels of weights [o, kh, kw, depth] and a bias [o]."""
-    w, bias, q = settled(w, bias, q)
-    bound = sums_bound(w, bias, q)
+    w, bias, q = fold_constant_channels(w, bias, q)
+    bound = accumulator_bounds(w, bias, q)
     blocks = []
     finish = FAST
     for part, phase in zip(c.parts(), _phases(c, w, q.w_zero), strict=True):
         packed = _weights(part, phase, q, tiles, tile)
         taken = (phase.reshape(c.oc, -1).astype(np.int64) - q.w_zero).sum(1)
-        folded = wrap(bias.astype(np.int64) - (q.x_zero + tiles.offset) * taken)
+        folded = wrap_int32(bias.astype(np.int64) - (q.x_zero + tiles.offset) * taken)
         finish, tables = _tables(folded, q, bound, tiles)
         blocks.append(np.concatenate([_head(c, tables, tile), packed], 1))
     size = -(-max(b.shape[1] for b in blocks) // LINE) * LINE
@@ -190,7 +195,7 @@ def _head(c: GemmS8Shape, tables: list[Array], tile: GemmTile) -> Array:
 
 
 def _weights(
-    part: GemmS8Shape, w: Array, q: Requant, tiles: Tiles, tile: GemmTile
+    part: GemmS8Shape, w: Array, q: Requant, tiles: GemmTileSet, tile: GemmTile
 ) -> Array:
     """Bytes [panels, ...] of the weights of one part."""
     taps, run = tile.runs(part)
@@ -201,7 +206,7 @@ def _weights(
     panels = _by_panel(rows, tile.nr, q.w_zero).reshape(-1, tile.nr, *rows.shape[2:])
     if tiles.wide:
         panels = panels.astype(np.int16) - np.int16(q.w_zero)
-    packed = np.ascontiguousarray(tiles.weights(panels))
+    packed = np.ascontiguousarray(tiles.pack_weights(panels))
     return packed.reshape(len(packed), -1).view(np.int8)
 
 
@@ -229,7 +234,7 @@ def _by_panel(rows: Array, nr: int, fill: int) -> Array:
     return np.ascontiguousarray(np.pad(rows, pads, constant_values=fill))
 
 
-def sums_bound(w: Array, bias: Array, q: Requant) -> Array:
+def accumulator_bounds(w: Array, bias: Array, q: Requant) -> Array:
     """The largest magnitude that the sum of each channel can have: int64 [o], for
     weights [o, ...].
     """
@@ -239,14 +244,16 @@ def sums_bound(w: Array, bias: Array, q: Requant) -> Array:
     return bound
 
 
-def settled(w: Array, bias: Array, q: Requant) -> tuple[Array, Array, Requant]:
+def fold_constant_channels(
+    w: Array, bias: Array, q: Requant
+) -> tuple[Array, Array, Requant]:
     """The same with other weights [o, ...], bias [o] and multipliers for channels whose
     result no input changes: dead ones with a bias of 2^30 and a multiplier of 2^-27,
     say, which would bar a whole layer from the fast way.
     """
     if q.multiplier is None or q.shift is None:
         return w, bias, q
-    span = sums_bound(w, np.zeros_like(bias), q)
+    span = accumulator_bounds(w, np.zeros_like(bias), q)
     ends = [bias.astype(np.int64) - span, bias.astype(np.int64) + span]
     if any((np.abs(end) >= 1 << 31).any() for end in ends):
         return w, bias, q
@@ -287,13 +294,13 @@ def right_shifts(
     return multiplier.astype(np.int32), right.astype(np.int32)
 
 
-def wrap(sums: Array) -> Array:
+def wrap_int32(sums: Array) -> Array:
     """int64 to int32 modulo 2^32, as C adds them."""
     return sums.astype(np.uint64).astype(np.uint32).view(np.int32)
 
 
 def _tables(
-    bias: Array, q: Requant, bound: Array, tiles: Tiles
+    bias: Array, q: Requant, bound: Array, tiles: GemmTileSet
 ) -> tuple[str, list[Array]]:
     if q.scale is not None:
         zeros = np.full_like(bias, q.y_zero)

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgec.ir import Array
-from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles
+from edgec.schedule.gemm_s8.panels import GemmTile, GemmTileSet, Requant
 
 _SUMS = 1 << 30
 _RIGHT = 23
 """Sums are less, shifted to the left where they are; the largest shift to the right."""
 
 
-def tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
+def fast_tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
     """Bias, multiplier, addend, shift, as ek_requant_vnni.h and ek_requant_avx2.h say."""
     assert q.multiplier is not None
     assert q.shift is not None
@@ -55,7 +55,7 @@ def _tiles(shapes: Mapping[int, Sequence[int]]) -> tuple[GemmTile, ...]:
     )
 
 
-VNNI = Tiles(
+VNNI = GemmTileSet(
     "vnni",
     frozenset({"vnni"}),
     _tiles(
@@ -67,7 +67,7 @@ VNNI = Tiles(
         }
     ),
     weights,
-    tables,
+    fast_tables,
     zero=_tiles({64: (5, 4, 1), 48: (6, 4, 1), 32: (8, 4, 1), 16: (8, 4, 1)}),
     offset=128,
 )

@@ -44,7 +44,7 @@ class GemmSchedule:
         )
 
 
-def walks(
+def gemm_schedules(
     c: GemmS8Shape, tiles: Sequence[GemmTile], core: Core
 ) -> Iterator[GemmSchedule]:
     """Legal schedules by one of these tiles, what analysis says is best first."""
@@ -164,7 +164,7 @@ def _even(total: int, wanted: int, mr: int) -> int:
     return row
 
 
-def parameters(
+def kernel_parameters(
     c: GemmS8Shape,
     q: Requant,
     t: GemmTile,
@@ -253,7 +253,7 @@ def parameters(
     )
 
 
-def in_rows(p: Struct, width: int) -> Struct:
+def with_row_length(p: Struct, width: int) -> Struct:
     """What ek_gemm_s8 is told of pixels in rows of another length, at least mr: in a
     block as many as before, about.
 
