@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from edgec.analysis.channels import ChannelGroups
+from edgec.analysis.channels import FIXED, ChannelGroups
 from edgec.ir import Array, Graph, Op, Run, Value
 from edgec.passes._channel_edits import without
 from edgec.quantize.change.convert import evenly
