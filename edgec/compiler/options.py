@@ -95,17 +95,17 @@ class Options:
 
     @property
     def goal(self) -> AccuracyGoal:
-        """The accuracy for which operations are left in float.
+        """The accuracy to keep by leaving operations in float.
 
-        Raises InputError for values that no goal has.
+        Raises InputError for impossible values.
         """
         return AccuracyGoal.of(self.max_drop, self.min_sqnr)
 
     @property
     def cost_budget(self) -> CostBudget:
-        """The cost that operations in float may have.
+        """The most that operations in float may cost.
 
-        Raises InputError for values that no budget has.
+        Raises InputError for impossible values.
         """
         return CostBudget.of(self.max_ms, self.min_tpu_share)
 

@@ -48,8 +48,8 @@ class QuantizeOptions:
         assume: whether made-up scales do, since the model is only looked at.
         allow_float: whether a model without samples may stay float on a target with an
             Edge TPU.
-        goal: the accuracy for which operations are left in float.
-        budget: the cost that they may have.
+        goal: the accuracy to keep by leaving operations in float.
+        budget: the most that they may cost.
         prune: how far outputs may change when channels are taken out, as a part.
         precision_options: the options about precision that a person gave, in words.
         passes_off: the passes to leave out.

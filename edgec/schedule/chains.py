@@ -27,7 +27,7 @@ from edgec.schedule.fuse import FusedStep
 from edgec.schedule.gemm_f32.epilogue import BOUNDS
 from edgec.schedule.kernels import binary
 from edgec.schedule.kernels.elementwise import FLOATS
-from edgec.schedule.liveness import Living, tensors
+from edgec.schedule.liveness import LiveBytes, tensors
 from edgec.schedule.views import Places
 
 _INPUTS = 4
@@ -103,7 +103,7 @@ class _Chains:
         self.written: dict[Value, tuple[int, ...]] = {}
         self.used: dict[Value, list[int]] = {}
         """Where steps read or write a value's bytes, in order."""
-        self.living = Living(len(graph.ops), where, border)
+        self.living = LiveBytes(len(graph.ops), where, border)
         for step in steps:
             self._put(step)
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from edgec.analysis.channels import FIXED, ChannelGroups
 from edgec.ir import Array, Graph, Op, Run, Value
-from edgec.passes._channels import Channels, without
+from edgec.passes._channel_edits import without
 from edgec.quantize.change.convert import evenly
 from edgec.quantize.change.state import Runners
 from edgec.quantize.float_ops.limits import AccuracyGoal, Price, Pricer
@@ -170,8 +171,8 @@ def _order(
 
     Also return the mean of every channel that layers read.
     """
-    channels = Channels(graph)
-    values = {op.inputs[0] for op in channels.readers}
+    channels = ChannelGroups(graph)
+    values = {op.inputs[0] for op in channels.consumers}
     # Σ x and Σ x² of each channel.
     sums = {v: np.zeros((2, v.type.shape[-1])) for v in values}
     counts = dict.fromkeys(values, 0)
@@ -195,7 +196,7 @@ def _order(
 
     # A group of channels goes from all layers together: its shares add up.
     lost: dict[int, float] = {}
-    for op in channels.readers:
+    for op in channels.consumers:
         x = op.inputs[0]
         power = variances[x] * _weight_power(op)
         shares = power / (power.sum() or 1.0)
@@ -203,8 +204,7 @@ def _order(
             lost[group] = lost.get(group, 0.0) + float(part)
 
     # Channels of outputs and of operations that mix them must stay.
-    locked = channels.locked()
-    removable = [group for group in lost if group not in locked]
+    removable = [group for group in lost if group != FIXED]
 
     return sorted(removable, key=lambda g: (lost[g], g)), means
 
@@ -229,11 +229,11 @@ def _without(
     means: of the channels that go, which move into biases.
     """
     smaller = graph.copy()
-    channels = Channels(smaller)
+    channels = ChannelGroups(smaller)
     removed = {*groups}
     rank = {group: i for i, group in enumerate(groups)}
     if block > 1:
-        for op in channels.readers:
+        for op in channels.consumers:
             of_input = dict.fromkeys(channels.groups(op.inputs[0]).tolist())
             gone = [group for group in of_input if group in removed]
             left = op.inputs[0].type.shape[-1] - len(gone)

@@ -14,7 +14,7 @@ from edgec.ir import Array, KernelCall, Pointer, Struct, Value
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import tensors
-from edgec.schedule.views import among
+from edgec.schedule.views import concat_slot
 
 _LOW = 1
 _HIGH = 2
@@ -193,7 +193,7 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
         return None
     if call.kernel == "ek_concat":
         few = e.after and e.y.value.type.shape[-1] < APART
-        place = None if e.added or few else among(call, e.y.value)
+        place = None if e.added or few else concat_slot(call, e.y.value)
         return place and replace(e, y=place[0], pitch=place[1])
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]

@@ -9,8 +9,8 @@ import numpy as np
 from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import LINE, beyond, scattered
-from edgec.schedule.shares import by_channels
+from edgec.schedule.gemm_f32.windows import LINE, exceeds_l2, is_scattered
+from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
 
 _COLS = (8, 7, 6, 5, 4)
@@ -68,7 +68,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
         return []
-    touch = (3, 0) if scattered(s["ic"]) and beyond(core, _floats(s)) else (0, 3)
+    touch = (3, 0) if is_scattered(s["ic"]) and exceeds_l2(core, _floats(s)) else (0, 3)
     return [{"cols": cols, "touch": t} for cols in _cols(s) for t in touch]
 
 
@@ -128,7 +128,9 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         cols=cols,
         chunk=_chunk(s, core) if cols else c,
         ring=0,
-        by_channels=by_channels(s["n"] * s["ih"] * s["iw"], c) if c % LINE == 0 else 0,
+        by_channels=shares_channels(s["n"] * s["ih"] * s["iw"], c)
+        if c % LINE == 0
+        else 0,
         touch=schedule["touch"],
         **done.fields(),
     )

@@ -15,11 +15,11 @@ from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
+    blockings,
     last_vectors,
     pack,
     pad_channels,
     transposed_phases,
-    walks,
 )
 from edgec.schedule.variant import Schedule, Variant
 
@@ -140,7 +140,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if c.groups > 1 and c.oc // c.groups < _FEWEST:
         return []
-    return [asdict(w) for w in walks(c, core)]
+    return [asdict(w) for w in blockings(c, core)]
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:

@@ -22,9 +22,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgec.analysis.channels import FIXED, ChannelFactors, scale_groups
 from edgec.ir import Array, Graph, Op, QuantRule, Value
 from edgec.passes._linear import columns
-from edgec.quantize.change.factors import NONE, Factors, scale_groups
 from edgec.quantize.change.state import ChannelExtremes, QuantizationState
 from edgec.quantize.observe.ranges import Range, vectors
 
@@ -36,7 +36,7 @@ TINY = 1e-30
 
 @dataclass(frozen=True)
 class Equalize:
-    """Multiply each channel by a factor, and divide where it is read (`Factors`).
+    """Multiply each channel by a factor, and divide where it is read (`ChannelFactors`).
 
     A channel grows until one of the values that hold it would need a larger range, or a
     relu6 would clip it; it never shrinks.
@@ -62,15 +62,15 @@ class Equalize:
     def run(self, state: QuantizationState) -> None:
         """Equalize all channels that may have a factor."""
         graph = state.graph.copy()
-        factors = Factors(graph)
+        factors = ChannelFactors(graph)
         extremes = _extremes(state, graph, factors)
         values = self._factors(graph, factors, extremes)
 
         # Producers multiply, consumers divide: the order of the two does not matter.
-        for op, ids in factors.made.items():
+        for op, ids in factors.produced.items():
             _multiply_outputs(graph, op, values[ids])
 
-        for op, ids in factors.read.items():
+        for op, ids in factors.consumed.items():
             _divide_inputs(graph, op, values[factors.same(ids)])
 
         state.graph = graph
@@ -78,7 +78,7 @@ class Equalize:
     def _factors(
         self,
         graph: Graph,
-        factors: Factors,
+        factors: ChannelFactors,
         extremes: Mapping[Value, Sequence[ChannelExtremes]],
     ) -> Array:
         """Return the factors by their numbers, float64, at least 1."""
@@ -94,7 +94,7 @@ class Equalize:
                 high = reached[v][1] * self.margin
                 np.minimum.at(limit, ids, bound / np.maximum(high, TINY))
 
-        limit[NONE] = 1.0
+        limit[FIXED] = 1.0
         values: Array = np.maximum(limit, 1.0)
 
         return values[factors.same(np.arange(factors.count))]
@@ -102,7 +102,7 @@ class Equalize:
     def _growth_limits(
         self,
         graph: Graph,
-        factors: Factors,
+        factors: ChannelFactors,
         reached: Mapping[Value, ChannelExtremes],
         extremes: Mapping[Value, Sequence[ChannelExtremes]],
     ) -> Array:
@@ -167,7 +167,7 @@ def _group_ranges(
 
 
 def _extremes(
-    state: QuantizationState, graph: Graph, factors: Factors
+    state: QuantizationState, graph: Graph, factors: ChannelFactors
 ) -> dict[Value, list[ChannelExtremes]]:
     """Return the extremes with zero in each sample, for values with factors."""
     by_name: dict[str, Value] = {}

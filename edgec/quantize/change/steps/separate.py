@@ -20,12 +20,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgec.analysis.splittable import SplittablePath, splittable_paths
 from edgec.ir import Array, Op
 from edgec.quantize.change.channel_groups import (
     Parts,
-    SplittablePath,
     part,
-    splittable_paths,
     whole,
 )
 from edgec.quantize.change.products import LinearLayer
@@ -70,7 +69,7 @@ class Separate:
 
         names: set[str] = set()
         for path in paths:
-            names |= {path.last.name, path.reader.output.name}
+            names |= {path.last.name, path.consumer.output.name}
         extremes = state.channel_extremes(names)
         widths = {v.name: _widths(each_sample) for v, each_sample in extremes.items()}
 
@@ -79,7 +78,7 @@ class Separate:
             groups = self._groups(path, widths)
             # `part` changes the graph, unless the channels cannot be reordered.
             if len(groups) > 1 and part(graph, path, groups) is not None:
-                split[path.maker.output.name] = groups
+                split[path.producer.output.name] = groups
 
         if split:
             state.graph = graph
@@ -91,8 +90,8 @@ class Separate:
         widths: of each channel's range, by the name of the value.
         """
         width = widths[path.last.name]
-        result_width = widths[path.reader.output.name]
-        weights = _squared_weights(path.reader)
+        result_width = widths[path.consumer.output.name]
+        weights = _squared_weights(path.consumer)
         result_noise = len(result_width) * result_width.max() ** 2
 
         # Greedily: two groups are weighed with one, three with two.
@@ -115,7 +114,7 @@ class Separate:
 
 def _may_split(state: QuantizationState, path: SplittablePath) -> bool:
     """Return whether a path is not split yet, and has enough observed vectors."""
-    is_split = whole(path.maker.output.name) in state.parts
+    is_split = whole(path.producer.output.name) in state.parts
     count = vectors(path.last) * len(state.samples)
 
     return not is_split and count >= MIN_VECTORS
