@@ -11,7 +11,7 @@ from PIL import Image
 
 from edgec.benching.request import Bench
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
@@ -40,8 +40,14 @@ def run_demo(
     model = made / "cartoon" / "cartoon.onnx"
     bundle = out / "cartoon.edgec"
     say(f"1. compile {model.name} for {target}, calibrated on {made.name}/photos\n")
-    options = Options(target, made / "photos", "0_1", quantize="fast")
-    done = compile_model(model, output=bundle, options=options)
+    options = CompileOptions(
+        target,
+        bundle,
+        calibrate=made / "photos",
+        preprocess="0_1",
+        quantize="fast",
+    )
+    done = compile_model(model, options)
     say(done.summary())
     say("\n2. where each operation runs, and why\n")
     say(to_text(report(done.lowered)))

@@ -20,7 +20,7 @@ from edgec.compiler.bundle_side import BundleSide
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions, InputOptions
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
 from edgec.ir import Array, Graph
@@ -54,22 +54,19 @@ _HEAVY = 3e9
 @dataclass(frozen=True)
 class Request:
     """What a person asked to compare. a, b: [way:]path. inputs: photos or an .npz, of
-    which `samples` are taken, spread over all. preprocess: how photos become inputs.
-    calibrate, quantize: for int8:, by default with the inputs. cc: a compiler of this
-    machine. input_shapes, fix, state: of a model's inputs, as for compile.
+    which `samples` are taken, spread over all. model_inputs: what the inputs are, as
+    for compile. calibrate, quantize: for int8:, by default with the inputs. cc: a
+    compiler of this machine.
     """
 
     a: str
     b: str
     inputs: Path
-    preprocess: str | None = None
+    model_inputs: InputOptions = field(default_factory=InputOptions)
     calibrate: Path | None = None
     quantize: str = "fast"
     samples: int = 8
     cc: str | None = None
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    state: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raises InputError for what cannot be."""
@@ -136,7 +133,7 @@ class _Opener:
         self.notes: list[str] = []
         self.labels: Sequence[str] = ()
         self.meaning: Meaning | None = None
-        self._certain = request.preprocess is not None
+        self._certain = request.model_inputs.preprocess is not None
         self._lowered: dict[str, Lowered] = {}
 
     def __call__(self, spec: str) -> Side:
@@ -184,7 +181,8 @@ class _Opener:
                     spec,
                     "give interp:, c: or onnxruntime:",
                 )
-            if self.request.fix or self.request.state:
+            inputs = self.request.model_inputs
+            if inputs.fix or inputs.state:
                 raise InputError(
                     "LiteRT takes a file with all its inputs",
                     spec,
@@ -196,7 +194,10 @@ class _Opener:
                 raise InputError(
                     "onnxruntime runs .onnx files", spec, "give interp:, c: or litert:"
                 )
-            return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
+            inputs = self.request.model_inputs
+            return OnnxRuntimeSide(
+                spec, path, self._read(path), self.request.model_inputs.constants
+            )
         lowered = self._lower(path, way == "int8")
         side = self._ours(spec, way, lowered)
         side.changes = (
@@ -219,19 +220,16 @@ class _Opener:
 
     def _read(self, path: Path) -> Graph:
         self._lower(path, False)  # for what the file states about its inputs
-        r = self.request
-        return read_model(path, r.input_shapes, fixed=r.fix, state=r.state)
+        inputs = self.request.model_inputs
+        return read_model(
+            path, inputs.shapes, fixed=inputs.constants, state=inputs.state
+        )
 
     def _lower(self, path: Path, quantized: bool) -> Lowered:
         r = self.request
         key = f"{path}:{quantized}"
         if key not in self._lowered:
-            options = Options(
-                preprocess=r.preprocess,
-                input_shapes=r.input_shapes,
-                fix=r.fix,
-                state=r.state,
-            )
+            options = CompileOptions(**vars(r.model_inputs))
             if quantized:
                 options = replace(
                     options, calibrate=r.calibrate or r.inputs, quantize=r.quantize

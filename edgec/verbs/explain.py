@@ -25,7 +25,12 @@ from edgec_partitioner.source import judge
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
+from edgec.compiler.options import (
+    COMPILE_RECIPE,
+    EXPLAIN_RECIPE,
+    CompileOptions,
+    Options,
+)
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
@@ -52,12 +57,12 @@ def explain_model(
     """
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
-    options = replace(
-        options, preprocess=given.with_preprocess(options.preprocess), head=head
-    )
+    preprocess = given.with_preprocess(options.preprocess)
+    options = replace(options, preprocess=preprocess)
+    whole_options = CompileOptions(**vars(options))
     try:
         host = Host(native_compiler(None), progress)
-        lowered = lower(model, options, host, assume=True)
+        lowered = lower(model, whole_options, host, head=head, assume=True)
     except UnsupportedError as e:
         if model.suffix.lower() != ".tflite" or options.input_shapes:
             raise

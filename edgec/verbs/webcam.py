@@ -27,7 +27,7 @@ from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
 from edgec.verbs.demo import fixtures
 
@@ -198,10 +198,6 @@ def _what(wanted: WebcamRequest) -> Iterator[tuple[Source, Mapping[str, str]]]:
     with temporary_folder("webcam") as folder:
         bundle = folder / "cartoon.edgec"
         made = fixtures()
-        compile_model(
-            made / "cartoon" / "cartoon.onnx",
-            output=bundle,
-            options=Options(preprocess="0_1"),
-            task="image",
-        )
+        options = CompileOptions(output=bundle, preprocess="0_1", task="image")
+        compile_model(made / "cartoon" / "cartoon.onnx", options)
         yield clip(sorted((made / "photos").glob("*.jpg"))), {"cartoon": str(bundle)}
