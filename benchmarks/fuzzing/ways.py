@@ -16,7 +16,17 @@ from benchmarks.fuzzing.to_onnx import Writer, expressed, to_onnx
 from edgec.emit.tflite import has_asymmetric_weights, write_tflite
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
-from edgec.ir import Array, Graph, Op, Value, interp, parse, print_graph, verify
+from edgec.ir import (
+    Array,
+    Graph,
+    Op,
+    Rounding,
+    Value,
+    interp,
+    parse,
+    print_graph,
+    verify,
+)
 from edgec.ir.interp import run_op
 from edgec.passes.pipeline import optimize
 from tests.harness import NO_REFERENCE, random_inputs, run_tflite
@@ -391,7 +401,7 @@ def _in_tflite(op: Op, uint8: bool) -> bool:
 def _has_int8_law(op: Op) -> bool:
     spec: Any = op.spec
     return getattr(spec, "uint8", None) is False and bool(
-        replace(spec, uint8=True).tflite_needs_uint8(op)
+        replace(spec, rounding=Rounding.TFLITE_UINT8).tflite_needs_uint8(op)
     )
 
 

@@ -3,6 +3,7 @@ their reference interpreter.
 """
 
 from edgec.ir.build import Builder
+from edgec.ir.channel_flow import ChannelFlow
 from edgec.ir.graph import Graph, State
 from edgec.ir.interp import Calls, Observe, Run, fold, interp
 from edgec.ir.kernel import (
@@ -28,6 +29,7 @@ from edgec.ir.opdef import (
     edgetpu_rule,
 )
 from edgec.ir.reading import OnnxNode, TfliteOp
+from edgec.ir.rounding import Rounding
 from edgec.ir.text import parse, print_graph
 from edgec.ir.types import Array, Quant, TensorType
 from edgec.ir.value import Value
@@ -39,6 +41,7 @@ __all__ = [
     "Array",
     "Builder",
     "Calls",
+    "ChannelFlow",
     "Graph",
     "KernelCall",
     "Observe",
@@ -49,6 +52,7 @@ __all__ = [
     "Quant",
     "QuantRule",
     "Refusal",
+    "Rounding",
     "Run",
     "Sample",
     "Scratch",

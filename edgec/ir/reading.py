@@ -9,6 +9,7 @@ from typing import Any
 
 from edgec.ir.attributes import Attributes, TfliteOptions
 from edgec.ir.build import Builder
+from edgec.ir.rounding import Rounding
 from edgec.ir.types import Array, TensorType
 from edgec.ir.value import Value
 
@@ -107,6 +108,11 @@ class TfliteOp:
     uint8: bool = False
     kept: dict[Value, Value] = field(default_factory=dict)
     intermediates: tuple[TensorType, ...] = ()
+
+    @property
+    def rounding(self) -> Rounding:
+        """The arithmetic of TFLite's kernel for the operands of the file."""
+        return Rounding.of_tflite(self.uint8)
 
     def input(self, i: int) -> Value:
         """Return a required input; raises ValueError when it is absent."""

@@ -18,6 +18,7 @@ import base64
 import json
 import re
 from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,9 @@ def _attr(value: object) -> str:
     """
     if isinstance(value, str):
         return repr(value)
+
+    if isinstance(value, Enum):
+        return repr(value.value)
 
     return re.sub(r"\binf\b", "1e999", repr(value))
 
@@ -332,4 +336,11 @@ def _parse_spec(kind: str, attrs: str) -> OpDef:
     if kind not in OpDef.registry:
         raise ValueError(f"unknown op {kind}")
 
-    return OpDef.registry[kind](**values)
+    cls = OpDef.registry[kind]
+
+    # An attribute that is an enumeration is written as the value of its member.
+    for field in fields(cls):
+        if isinstance(field.default, Enum) and field.name in values:
+            values[field.name] = type(field.default)(values[field.name])
+
+    return cls(**values)

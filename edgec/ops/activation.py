@@ -237,6 +237,7 @@ class LeakyRelu(Unary):
     alpha: float = 0.01
 
     kind = "leaky_relu"
+    homogeneous: ClassVar[bool] = True
     onnx = ("LeakyRelu",)
     tflite = ("LEAKY_RELU",)
     versions: ClassVar[tuple[int, int | None]] = (1, 2)

@@ -2,7 +2,7 @@
 
 Semantics: the ONNX and TFLite operators of the same names. int8 follows TFLite's
 reference kernels (tensorflow/lite/kernels/internal/reference/{add,sub,mul}.h), or with
-`even` onnxruntime's QLinearAdd and QLinearMul.
+onnxruntime's rounding those of QLinearAdd and QLinearMul.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     TensorType,
@@ -185,7 +187,7 @@ class Binary(OpDef):
 
         # Comparisons have a bool output of operands of any type.
         if y.is_quantized:
-            type_name = kernel_suffix(a, getattr(self, "even", False))
+            type_name = kernel_suffix(a, getattr(self, "rounding", Rounding.TFLITE))
             last = self.c_requant(a, b, y)
         else:
             type_name = plain_suffix(a)
@@ -305,17 +307,8 @@ class Fused(Binary):
 class OrtBinary(Fused):
     """A binary op for which onnxruntime has other int8 semantics than TFLite."""
 
-    even: bool = False
-    """Whether int8 results are computed in float32 and rounded half to even, as
-    onnxruntime does.
-    """
-    uint8: bool = False
-    """With `even`, whether the tensors were uint8 in the file."""
-
-    @property
-    def shift(self) -> int:
-        """Return the number that is added to int8 elements for the file's elements."""
-        return 128 if self.uint8 else 0
+    rounding: Rounding = Rounding.TFLITE
+    """The arithmetic of int8; onnxruntime computes results in float32."""
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -324,10 +317,11 @@ class OrtBinary(Fused):
         shape = (2, 3, 5)
         a = TensorType(shape, "int8", Quant.per_tensor(0.11, 4))
         output_quant = Quant.per_tensor(0.13, -2)
-        for uint8, ending in ((False, ""), (True, "_u8")):
+        roundings = {"": Rounding.ONNXRUNTIME, "_u8": Rounding.ONNXRUNTIME_UINT8}
+        for ending, rounding in roundings.items():
             for other in (shape, (5,)):
                 b = TensorType(other, "int8", Quant.per_tensor(0.07, -9))
-                spec = cls(even=True, uint8=uint8)
+                spec = cls(rounding=rounding)
                 label = f"even_{len(other)}{ending}"
                 yield Sample(spec, (Arg(a), Arg(b)), output_quant, label)
 
@@ -368,12 +362,12 @@ class Additive(OrtBinary):
         bt: TensorType,
         yt: TensorType,
     ) -> Array:
-        """Compute the sum or difference in fixed point, or with `even` in float32.
+        """Compute the sum or difference in fixed point, as onnxruntime in float32.
 
-        Source: tensorflow/lite/kernels/internal/reference/{add,sub}.h; for `even` see
-        `Linear`.
+        Source: tensorflow/lite/kernels/internal/reference/{add,sub}.h; for onnxruntime
+        see `Linear`.
         """
-        if self.even:
+        if self.rounding.is_onnxruntime:
             linear = self._linear(at, bt, yt)
             rounded = np.rint(linear.of(a, b)).astype(np.int64)
             return np.asarray(rounded - linear.shift)
@@ -394,15 +388,15 @@ class Additive(OrtBinary):
     def _linear(self, a: TensorType, b: TensorType, y: TensorType) -> Linear:
         """Return the op as onnxruntime computes it."""
         sign = -1 if self.kind == "sub" else 1
-        return Linear.of_scales(a, b, y, sign, self.shift)
+        return Linear.of_scales(a, b, y, sign, self.rounding.offset)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """Return ek_add_t, or ek_linear_t with `even`.
+        """Return ek_add_t, or ek_linear_t for onnxruntime's rounding.
 
         Both structs also have the range of the output's elements.
         """
         low, high = self.clamp(y)
-        if self.even:
+        if self.rounding.is_onnxruntime:
             fields = asdict(self._linear(a, b, y))
             return Struct("ek_linear_t", **fields, low=low, high=high)
 
@@ -419,6 +413,8 @@ class Add(Additive):
 
     kind = "add"
     onnx = ("Add", "Sum")
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
+    homogeneous: ClassVar[bool] = True
     tflite = ("ADD", "ADD_N")
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
@@ -448,6 +444,8 @@ class Sub(Additive):
 
     kind = "sub"
     onnx = ("Sub",)
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
+    homogeneous: ClassVar[bool] = True
     tflite = ("SUB",)
     edgetpu_versions = {"SUB": Versions(2)}
     options = "SubOptions"
@@ -459,6 +457,8 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
+    homogeneous: ClassVar[bool] = True
     onnx = ("Mul",)
     tflite = ("MUL",)
     edgetpu_versions = {"MUL": Versions(2)}
@@ -474,7 +474,7 @@ class Mul(OrtBinary):
         bt: TensorType,
         yt: TensorType,
     ) -> Array:
-        """Compute the product in fixed point, or with `even` in float32.
+        """Compute the product in fixed point, as onnxruntime in float32.
 
         y = zero_y + (a - zero_a)(b - zero_b) * scale_a scale_b / scale_y. Source:
         tensorflow/lite/kernels/internal/reference/mul.h; onnxruntime adds the zero
@@ -482,11 +482,11 @@ class Mul(OrtBinary):
         """
         # The product of two centred int8 numbers has 18 bits.
         product = (a - at.zero_point) * (b - bt.zero_point)
-        if self.even:
-            zero_point = np.float32(yt.zero_point + self.shift)
+        if self.rounding.is_onnxruntime:
+            zero_point = np.float32(yt.zero_point + self.rounding.offset)
             real = product.astype(np.float32) * even_factor(at, bt, yt) + zero_point
             rounded = np.rint(real).astype(np.int64)
-            return np.asarray(rounded - self.shift)
+            return np.asarray(rounded - self.rounding.offset)
 
         multiplier = product_multiplier(at, bt, yt)
         scaled = multiply_by_quantized_multiplier(product, *multiplier)
@@ -508,7 +508,7 @@ class Mul(OrtBinary):
         return size_evidence(y.size, ONE_ROW_MAPPED, None, evidence)
 
     def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
-        """Return ek_mul_t, or ek_real_mul_t with `even`."""
+        """Return ek_mul_t, or ek_real_mul_t for onnxruntime's rounding."""
         low, high = self.clamp(y)
         common = {
             "a_zero": a.zero_point,
@@ -517,9 +517,10 @@ class Mul(OrtBinary):
             "low": low,
             "high": high,
         }
-        if self.even:
+        if self.rounding.is_onnxruntime:
             scale = float(even_factor(a, b, y))
-            return Struct("ek_real_mul_t", **common, scale=scale, shift=self.shift)
+            offset = self.rounding.offset
+            return Struct("ek_real_mul_t", **common, scale=scale, shift=offset)
 
         multiplier, shift = product_multiplier(a, b, y)
 

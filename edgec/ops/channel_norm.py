@@ -20,6 +20,7 @@ from edgec.ir import (
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     TensorType,
@@ -53,16 +54,17 @@ class L2Norm(OpDef):
     """y = x / max(sqrt(Σ x²), eps), summed over the last axis.
 
     The int8 output has the scale 1/128 and zero point 0. Its factor 128 goes into the
-    shift of the last product, or (`uint8`, for models that came as uint8) into its
-    operand: that decides where it rounds. Both found by experiment on TFLite's
-    reference kernels.
+    shift of the last product in TFLite's int8 kernel, and into its operand in the uint8
+    kernel: that decides where it rounds. Both found by experiment on TFLite's reference
+    kernels.
 
     Attributes:
         eps: least norm; int8 has none
+        rounding: the arithmetic of int8
     """
 
     eps: float = 1e-6
-    uint8: bool = False
+    rounding: Rounding = Rounding.TFLITE
 
     kind = "l2_norm"
     onnx = ("LpNormalization",)
@@ -120,7 +122,7 @@ class L2Norm(OpDef):
 
     def _operand_bits(self) -> int:
         """Return the bits by which the operand of the last product is shifted."""
-        return OUTPUT_SHIFT if self.uint8 else 0
+        return OUTPUT_SHIFT if self.rounding is Rounding.TFLITE_UINT8 else 0
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
@@ -146,11 +148,12 @@ class L2Norm(OpDef):
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
         """Read L2_NORMALIZATION, along the last axis."""
-        op.build.write(cls(uint8=op.uint8), [op.input(0)], op.outputs)
+        op.build.write(cls(rounding=op.rounding), [op.input(0)], op.outputs)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Return whether it rounds where only the uint8 kernel rounds."""
-        return self.uint8 and op.output.type.dtype == "int8"
+        is_int8 = op.output.type.dtype == "int8"
+        return is_int8 and self.rounding is Rounding.TFLITE_UINT8
 
     def to_tflite(self, op: Op) -> TfliteCode:
         """Return L2_NORMALIZATION; version 2 introduced int8.
@@ -188,7 +191,8 @@ class L2Norm(OpDef):
             yield Sample(cls(), (Arg(TensorType(shape)),), label=label)
             x = Arg(TensorType(shape, "int8", Quant.per_tensor(0.05, -7)))
             yield Sample(cls(), (x,), output_quant, f"{label}_s8")
-            yield Sample(cls(uint8=True), (x,), output_quant, f"{label}_uint8")
+            uint8 = cls(rounding=Rounding.TFLITE_UINT8)
+            yield Sample(uint8, (x,), output_quant, f"{label}_uint8")
 
 
 def inverse_sqrt(value: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from edgec.ir import (
     OpDef,
     Pointer,
     Quant,
+    Rounding,
     Struct,
     Table,
     TensorType,
@@ -226,18 +227,17 @@ def requantize(
     acc: Array,
     types: tuple[TensorType, TensorType, TensorType],
     act: str,
+    rounding: Rounding,
     float_product: bool = False,
-    even: bool = False,
 ) -> Array:
     """Return int32 accumulators, channel last, as the output's int8.
 
-    types: of input, weights and output. `float_product` is as in `multipliers`; with
-    `even` the scales are those of `even_scales`, rounded half to even as onnxruntime
-    does.
+    types: of input, weights and output. `float_product` is as in `multipliers`, for
+    TFLite's rounding; onnxruntime's has the scales of `even_scales`.
     """
     x, w, y = types
     clamp = activation_range(act, y)
-    if even:
+    if rounding.is_onnxruntime:
         scales = even_scales(x, w, y)
         real = (acc.astype(np.float32) * scales).astype(np.float32)
         return rounded_even(real, y, clamp).astype(y.np_dtype)
@@ -252,8 +252,8 @@ def requantize(
 def requantize_struct(
     op: Op,
     act: str,
+    rounding: Rounding,
     float_product: bool = False,
-    even: bool = False,
 ) -> Struct:
     """Return the trailing struct of a kernel that multiplies by weights.
 
@@ -276,7 +276,7 @@ def requantize_struct(
         "high": high,
     }
     channels = y.shape[-1]
-    if even:
+    if rounding.is_onnxruntime:
         scale = np.broadcast_to(even_scales(x, w, y), channels).copy()
         return Struct("ek_even_t", **common, scale=Table(scale, "s"))
 
@@ -291,12 +291,12 @@ def requantize_struct(
     )
 
 
-def kernel_suffix(x: TensorType, even: bool) -> str:
+def kernel_suffix(x: TensorType, rounding: Rounding) -> str:
     """Return the kernel suffix of an op on `x`.
 
-    int8 has another kernel where the op rounds as onnxruntime does (`even`).
+    int8 has another kernel where the op rounds as onnxruntime does, half to even.
     """
-    if even and x.dtype == "int8":
+    if rounding.is_onnxruntime and x.dtype == "int8":
         return f"even_{suffix(x)}"
 
     return suffix(x)

@@ -20,6 +20,7 @@ from edgec.ir import (
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     Table,
@@ -71,12 +72,8 @@ class ConvBase(OpDef):
     pads: Pads = (0, 0, 0, 0)
     dilation: Pair = (1, 1)
     act: str = "none"
-    uint8: bool = False
-    """Whether the op was uint8 in the file; its kernel rounds the scales' product."""
-    even: bool = False
-    """Whether int8 results are scaled in float32 and rounded once, half to even, as
-    onnxruntime does.
-    """
+    rounding: Rounding = Rounding.TFLITE
+    """The arithmetic of int8; TFLite's uint8 kernel rounds the product of the scales."""
 
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     quant: ClassVar[QuantRule] = QuantRule.FREE
@@ -145,6 +142,10 @@ class ConvBase(OpDef):
 
         return height, width
 
+    def border(self) -> float | None:
+        """Return zero where the op has pads."""
+        return 0.0 if any(self.pads) else None
+
     def macs(self, op: Op) -> int:
         """Return a multiplication for each output element and weight of its channel."""
         weights = op.inputs[1].type
@@ -195,8 +196,8 @@ class ConvBase(OpDef):
             acc.astype(np.int32),
             (xt[0], weights_type, yt[0]),
             self.act,
+            self.rounding,
             self.float_product(weights_type),
-            self.even,
         )
 
         return [y]
@@ -216,14 +217,15 @@ class ConvBase(OpDef):
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Return whether the scales' product rounds as in the uint8 kernel alone."""
-        return self.uint8
+        return self.rounding is Rounding.TFLITE_UINT8
 
     def float_product(self, w: TensorType) -> bool:
         """Return whether TFLite rounds the product of the scales to float32.
 
         Its uint8 kernels do, and only these take asymmetric weights.
         """
-        return self.uint8 or (w.quant is not None and any(w.quant.zero_point))
+        is_asymmetric = w.quant is not None and any(w.quant.zero_point)
+        return self.rounding is Rounding.TFLITE_UINT8 or is_asymmetric
 
     @classmethod
     def from_tflite(cls, op: TfliteOp) -> None:
@@ -244,7 +246,7 @@ class ConvBase(OpDef):
         size = _height_width(x)
         pads = tflite_pads(options, size, _height_width(weights), dilation)
         act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
-        spec = cls(stride, pads, dilation, act, op.uint8)
+        spec = cls(stride, pads, dilation, act, op.rounding)
         op.build.write(spec, with_float_weights(op, op.input(0)), op.outputs)
 
     def tflite_padding(self, op: Op) -> int | None:
@@ -303,10 +305,10 @@ class ConvBase(OpDef):
         # The weights are packed when the C is written, at no cost at run time.
         packed = Table(self.pack(constant(op, 1)), "w")
         float_product = self.float_product(weights)
-        requantization = requantize_struct(op, self.act, float_product, self.even)
+        requantization = requantize_struct(op, self.act, self.rounding, float_product)
 
         return KernelCall.of(
-            f"{self.table}_{kernel_suffix(x, self.even)}",
+            f"{self.table}_{kernel_suffix(x, self.rounding)}",
             op.inputs[0],
             packed,
             bias_operand(op),
@@ -429,7 +431,7 @@ def conv_samples(case: ConvCase, out_channels: int) -> Iterator[Sample]:
         label = f"{case.label}_{name}"
         yield Sample(spec, args, output_quant, label)
 
-        even = replace(spec, even=True)  # type: ignore[call-arg]
+        even = replace(spec, rounding=Rounding.ONNXRUNTIME)  # type: ignore[call-arg]
         yield Sample(even, args, output_quant, f"{label}_even")
 
         if case.label == "3x3":

@@ -15,6 +15,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
@@ -69,6 +70,7 @@ class Gather(_Picked):
     axis: int
 
     kind = "gather"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Gather",)
     tflite = ("GATHER", "EMBEDDING_LOOKUP")
 

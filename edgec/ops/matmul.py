@@ -15,12 +15,14 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     Table,
@@ -61,16 +63,15 @@ class FullyConnected(OpDef):
         act: fused activation
         keep_dims: whether the output keeps the leading dimensions of x; without it x is
             taken as [size / K, K] whatever its shape, as TFLite does
+        rounding: the arithmetic of int8
     """
 
     act: str = "none"
     keep_dims: bool = True
-    even: bool = False
-    """Whether int8 results are scaled in float32 and rounded half to even, as
-    onnxruntime does.
-    """
+    rounding: Rounding = Rounding.TFLITE
 
     kind = "fully_connected"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.SUMS
     tflite = ("FULLY_CONNECTED",)
     edgetpu_versions = {"FULLY_CONNECTED": Versions(4)}
     onnx = ("Gemm",)
@@ -118,7 +119,7 @@ class FullyConnected(OpDef):
         """Compute float32 sums, or exact int32 sums that are scaled once.
 
         int8: acc = Σ (x - zero_x)(w - zero_w) + bias, times `_output_scales` in double
-        as LiteRT does, or with `even` as onnxruntime does.
+        as LiteRT does, or as onnxruntime does.
         """
         rows = x[0].reshape(-1, x[1].shape[1])
         bias = x[2].reshape(-1) if len(x) > 2 else None
@@ -142,9 +143,9 @@ class FullyConnected(OpDef):
 
         acc = total.astype(np.int32)
 
-        if self.even:
+        if self.rounding.is_onnxruntime:
             types = (xt[0], weights_type, yt[0])
-            y = requantize(acc, types, self.act, even=True)
+            y = requantize(acc, types, self.act, self.rounding)
             return [y.reshape(yt[0].shape)]
 
         real = acc * _output_scales(xt[0], weights_type, yt[0])
@@ -245,7 +246,7 @@ class FullyConnected(OpDef):
             bias = Table(np.zeros(out_channels, dtype), "b")
 
         return KernelCall.of(
-            f"ek_fully_connected_{kernel_suffix(x, self.even)}",
+            f"ek_fully_connected_{kernel_suffix(x, self.rounding)}",
             op.inputs[0],
             weights,
             bias,
@@ -264,8 +265,8 @@ class FullyConnected(OpDef):
         if x.dtype == "float32":
             return act_f32(self.act)
 
-        if self.even:
-            return requantize_struct(op, self.act, even=True)
+        if self.rounding.is_onnxruntime:
+            return requantize_struct(op, self.act, self.rounding)
 
         low, high = activation_range(self.act, y)
         assert weights.quant is not None
@@ -350,7 +351,7 @@ class _LayerCase:
             "u8": Quant.per_tensor(0.02, 9),
         }
         output_quant = Quant.per_tensor(0.09, 5)
-        even = replace(self.spec, even=True)
+        even = replace(self.spec, rounding=Rounding.ONNXRUNTIME)
         for name, quant in quants.items():
             products = [np.float32(x_scale) * np.float32(s) for s in quant.scale]
             bias_scale = tuple(float(product) for product in products)

@@ -17,8 +17,8 @@ from edgec.ir import (
     KernelCall,
     OnnxNode,
     Op,
-    OpDef,
     Quant,
+    Rounding,
     Sample,
     TensorType,
     TfliteOp,
@@ -95,7 +95,7 @@ class MaxPool2D(PoolOp):
         return [clamp_float(y, self.act)]
 
 
-_IMAGE_MEAN = Mean((1, 2), keep_dims=True, even=True)
+_IMAGE_MEAN = Mean((1, 2), keep_dims=True, rounding=Rounding.ONNXRUNTIME)
 """The mean of a whole image as onnxruntime computes it."""
 
 
@@ -104,20 +104,17 @@ class AveragePool2D(PoolOp):
     """The mean of each window: y = Σ x[i] / count, clamped by the activation.
 
     The count is of the elements inside the image, or with `count_pads` of all, padding
-    being 0. int8 sums are divided with ties away from zero, as TFLite's int8 kernel
-    does.
+    being 0. TFLite divides int8 sums with ties away from zero, and uint8 sums with ties
+    upwards. onnxruntime takes the mean of the reals in float32, rounded half to even,
+    and the mean of a whole image as `Mean` does.
 
     Attributes:
         count_pads: whether padding counts
-        uint8: whether the op was uint8 in the file, whose kernel rounds ties upwards
+        rounding: the arithmetic of int8
     """
 
     count_pads: bool = False
-    uint8: bool = False
-    even: bool = False
-    """Whether int8 is computed as onnxruntime does: the mean of the reals in float32,
-    rounded half to even; the mean of a whole image as `Mean` does.
-    """
+    rounding: Rounding = Rounding.TFLITE
 
     kind = "average_pool2d"
     onnx = ("AveragePool",)
@@ -178,16 +175,16 @@ class AveragePool2D(PoolOp):
             mean = (total / count.astype(np.float32)).astype(np.float32)
             return [clamp_float(mean, self.act)]
 
-        if self.even and self.is_mean(xt[0]):
+        if self.rounding.is_onnxruntime and self.is_mean(xt[0]):
             return _IMAGE_MEAN.ref(x, xt, yt)
 
-        if self.even:
+        if self.rounding.is_onnxruntime:
             return [self._ref_even(x[0], xt[0], y_type, count.astype(np.float32))]
 
         # A padding of 0 is stored as the zero point.
         zero = y_type.zero_point if self.count_pads else 0
         total = self.windows(x[0].astype(np.int64), zero).sum((4, 5))
-        if self.uint8:
+        if self.rounding is Rounding.TFLITE_UINT8:
             y = (total + count // 2) // count
         else:
             magnitude = (np.abs(total) + count // 2) // count
@@ -214,17 +211,13 @@ class AveragePool2D(PoolOp):
         for i, j in list(np.ndindex(*self.kernel))[1:]:
             total += windows[..., i, j]
 
-        zero_point = np.float32(yt.zero_point + self._shift)
+        offset = self.rounding.offset
+        zero_point = np.float32(yt.zero_point + offset)
         steps = (total / count) / np.float32(yt.scale) + zero_point
-        y = np.rint(steps).astype(np.int64) - self._shift
+        y = np.rint(steps).astype(np.int64) - offset
         low, high = activation_range(self.act, yt)
 
         return np.asarray(np.clip(y, low, high).astype(yt.np_dtype))
-
-    @property
-    def _shift(self) -> int:
-        """The file's zero point less the int8 one: 128 for uint8."""
-        return 128 if self.uint8 else 0
 
     @classmethod
     def with_onnx_attrs(cls, spec: PoolOp, node: OnnxNode) -> PoolOp:
@@ -232,17 +225,17 @@ class AveragePool2D(PoolOp):
         count = bool(node.attrs.get("count_include_pad", 0)) and any(spec.pads)
         return replace(spec, count_pads=count)  # type: ignore[call-arg]
 
+    def border(self) -> float | None:
+        """Return zero where the pool has pads, whether or not they count."""
+        return 0.0 if any(self.pads) else None
+
     def with_tflite_attrs(self, op: TfliteOp) -> PoolOp:
         """Return the spec with the rounding of the file's element type."""
-        return replace(self, uint8=op.uint8)
+        return replace(self, rounding=op.rounding)
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Return whether the division rounds as only the uint8 kernel rounds it."""
-        return self.uint8 and not self.even
-
-    def as_tflite(self) -> OpDef:
-        """Return the pool that rounds as TFLite's int8 kernel does."""
-        return replace(self, even=False, uint8=False) if self.even else self
+        return self.rounding is Rounding.TFLITE_UINT8
 
     def tflite_padding(self, op: Op) -> int | None:
         """Return TFLite's Padding; None where padding counts, which TFLite lacks."""
@@ -253,7 +246,7 @@ class AveragePool2D(PoolOp):
 
         That mean has a kernel that does not slide a window.
         """
-        if self.even and self.is_mean(op.inputs[0].type):
+        if self.rounding.is_onnxruntime and self.is_mean(op.inputs[0].type):
             return _IMAGE_MEAN.c(op)
         return super().c(op)
 
@@ -264,19 +257,19 @@ class AveragePool2D(PoolOp):
         the direction of ties.
         """
         count_pads = int(self.count_pads)
-        if self.even and y.is_quantized:
+        if self.rounding.is_onnxruntime and y.is_quantized:
             return {
                 "count_pads": count_pads,
                 "pad": y.zero_point,
                 "scale": float(y.scale),
-                "shift": self._shift,
+                "shift": self.rounding.offset,
             }
 
         is_zero_point = self.count_pads and y.is_quantized
 
         return {
             "count_pads": count_pads,
-            "round_up": int(self.uint8),
+            "round_up": int(self.rounding is Rounding.TFLITE_UINT8),
             "pad": y.zero_point if is_zero_point else 0,
         }
 
@@ -299,11 +292,12 @@ class AveragePool2D(PoolOp):
             "even_count_pads": cls((2, 4), (1, 1), same, "relu", count_pads=True),
         }
         x = TensorType((1, 7, 5, 9), "int8", quant)
-        for uint8, ending in ((False, ""), (True, "_u8")):
+        roundings = {"": Rounding.ONNXRUNTIME, "_u8": Rounding.ONNXRUNTIME_UINT8}
+        for ending, rounding in roundings.items():
             for label, spec in even_cases.items():
-                even = replace(spec, even=True, uint8=uint8)
+                even = replace(spec, rounding=rounding)
                 yield Sample(even, (Arg(x),), label=f"{label}{ending}")
 
-        uint8_pool = cls((3, 3), (1, 1), same, uint8=True)
+        uint8_pool = cls((3, 3), (1, 1), same, rounding=Rounding.TFLITE_UINT8)
         x = TensorType((1, 8, 8, 16), "int8", quant)
         yield Sample(uint8_pool, (Arg(x),), label="u8")

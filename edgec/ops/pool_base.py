@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     TensorType,
@@ -67,6 +69,8 @@ class PoolOp(OpDef):
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
+    homogeneous: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the output image [N, OH, OW, C].
@@ -233,7 +237,7 @@ class PoolOp(OpDef):
             low=low,
             high=high,
         )
-        type_name = kernel_suffix(y, getattr(self, "even", False))
+        type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
         kernel = f"ek_{self.kind}_{type_name}"
 
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)

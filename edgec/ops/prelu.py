@@ -22,6 +22,7 @@ class PRelu(Binary):
     """y = x where x >= 0, else alpha * x; alpha is broadcast to x."""
 
     kind = "prelu"
+    homogeneous: ClassVar[bool] = True
     onnx = ("PRelu",)
     tflite = ("PRELU",)
     edgetpu_versions = {"PRELU": Versions(1)}

@@ -21,6 +21,7 @@ from edgec.ir import (
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     TensorType,
@@ -42,18 +43,17 @@ from edgec.ops.shape import Reshape
 class Quantize(OpDef):
     """Quantization to int8, uint8 or int16, of float32 or from another scale.
 
-    q = round(x / scale) + zero_point, ties away from zero, saturated. An element that
-    is not a number becomes the zero point.
+    q = round(x / scale) + zero_point, saturated. Ties go away from zero in TFLite, and
+    of floats to the even integer in ONNX. An element that is not a number becomes the
+    zero point.
 
     Attributes:
         dtype: element type of the output
-        even: whether ties of floats go to the even integer, as in ONNX
-        uint8: whether int8 elements were uint8 in the file
+        rounding: the arithmetic, and whether int8 elements were uint8 in the file
     """
 
     dtype: str = "int8"
-    even: bool = False
-    uint8: bool = False
+    rounding: Rounding = Rounding.TFLITE
 
     kind = "quantize"
     onnx = ("QuantizeLinear",)
@@ -86,7 +86,7 @@ class Quantize(OpDef):
         t = yt[0]
         info = np.iinfo(self.dtype)
         if xt[0].dtype == "float32":
-            if not self.even:
+            if not self.rounding.is_onnxruntime:
                 return [quantized(x[0], t.scale, t.zero_point, info.dtype)]
             steps = (x[0] / np.float32(t.scale)).astype(np.float32)
             return [saturated(np.rint(steps), t.zero_point, info.dtype)]
@@ -122,7 +122,7 @@ class Quantize(OpDef):
             return linear.to_integers(node, form)
 
         is_uint8 = form.dtype == "uint8"
-        spec = cls(even=True, uint8=is_uint8)
+        spec = cls(rounding=Rounding.of_onnx(is_uint8))
         y = node.build.add(spec, [x], node.name, form.quant)
         if is_uint8:
             node.uint8.add(y)
@@ -151,7 +151,7 @@ class Quantize(OpDef):
         None for half-to-even rounding, which TFLite lacks.
         """
         is_float = op.inputs[0].type.dtype == "float32"
-        if self.even and is_float:
+        if self.rounding.is_onnxruntime and is_float:
             return None
 
         version = 1 if is_float else 2
@@ -169,7 +169,7 @@ class Quantize(OpDef):
         if x.type.dtype == "float32":
             scale = float(y.type.scale)
             affine = Struct("ek_affine_t", scale=scale, zero=y.type.zero_point)
-            source = "even_f32" if self.even else "f32"
+            source = "even_f32" if self.rounding.is_onnxruntime else "f32"
             kernel = f"ek_quantize_{source}_{target}"
             return KernelCall.of(kernel, x, y, x.type.size, affine)
 
@@ -200,7 +200,8 @@ class Quantize(OpDef):
         ties = Arg(TensorType(shape), data=quarters)
         for dtype, zero_point in (("int8", -3), ("uint8", 125)):
             quant = Quant.per_tensor(0.5, zero_point)
-            yield Sample(cls(dtype, even=True), (ties,), quant, f"even_f32_{dtype}")
+            spec = cls(dtype, Rounding.ONNXRUNTIME)
+            yield Sample(spec, (ties,), quant, f"even_f32_{dtype}")
 
         cases = (
             ("int8", -4, "int8", 7),

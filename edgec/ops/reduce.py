@@ -16,11 +16,13 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     TensorType,
     Value,
@@ -136,26 +138,34 @@ class _SumReduction(Reduction):
 
 @dataclass(frozen=True)
 class Mean(_SumReduction):
-    """The arithmetic mean Σ x / count."""
+    """The arithmetic mean Σ x / count.
 
-    even: bool = False
-    """Whether int8 results are scaled in float32 and rounded half to even, as
-    onnxruntime does.
+    Attributes:
+        rounding: the arithmetic of int8
     """
 
+    rounding: Rounding = Rounding.TFLITE
+
     kind = "mean"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
+    homogeneous: ClassVar[bool] = True
     onnx = ("ReduceMean", "GlobalAveragePool")
     tflite = ("MEAN",)
     edgetpu_versions = {"MEAN": Versions(2)}
     fn = staticmethod(_mean)
 
+    def keeps_channels(self, op: Op) -> bool:
+        """Return whether the mean is not over the channels."""
+        last = op.inputs[0].type.rank - 1
+        return last not in self.axes and super().keeps_channels(op)
+
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """Return the sum of x - zero_x times the multiplier, plus zero_y.
 
-        This is TFLite's reference Mean; with `even` the product is in float32.
+        This is TFLite's reference Mean; onnxruntime's product is in float32.
         """
         centred = (total - self.count(x) * x.zero_point).astype(np.int32)
-        if self.even:
+        if self.rounding.is_onnxruntime:
             real = (centred.astype(np.float32) * self.scale(x, y)).astype(np.float32)
             return np.asarray(np.rint(real).astype(np.int64) + y.zero_point)
 
@@ -190,7 +200,7 @@ class Mean(_SumReduction):
             return {}
 
         zeros = {"x_zero": x.zero_point, "y_zero": y.zero_point}
-        if self.even:
+        if self.rounding.is_onnxruntime:
             return {**zeros, "scale": float(self.scale(x, y))}
 
         multiplier, shift = self.multiplier(x, y)
@@ -205,7 +215,7 @@ class Mean(_SumReduction):
         """
         yield from super().samples()
         x = TensorType((1, 7, 5, 18), "int8", Quant.per_tensor(0.05, -9))
-        even = cls((1, 2), even=True)
+        even = cls((1, 2), rounding=Rounding.ONNXRUNTIME)
         yield Sample(even, (Arg(x),), Quant.per_tensor(0.013, 4), "even_s8")
 
     @edgetpu_rule(fix="use an average pool over the whole image, or pool in two steps")

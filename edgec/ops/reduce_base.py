@@ -21,6 +21,7 @@ from edgec.ir import (
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     TensorType,
@@ -206,7 +207,7 @@ class Reduction(OpDef):
             **self.c_fields(x, y),
         )
         if y.is_quantized:
-            type_name = kernel_suffix(y, getattr(self, "even", False))
+            type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
         else:
             type_name = plain_suffix(y)
 

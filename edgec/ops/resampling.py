@@ -160,10 +160,10 @@ def coordinates(a: Axis) -> Array:
     return np.asarray(_COORDINATES[a.mode](a), _F)
 
 
-def nearest(a: Axis, rounding: str) -> Array:
+def nearest(a: Axis, nearest_mode: str) -> Array:
     """Return the int32 index of each output position's nearest neighbour.
 
-    rounding: ONNX's nearest_mode. TFLite's modes have a rounding of their own:
+    nearest_mode: as in ONNX. TFLite's modes have a rounding of their own:
     align_corners to the nearest, the others down, where half_pixel does not subtract
     the half pixel again.
     """
@@ -171,7 +171,7 @@ def nearest(a: Axis, rounding: str) -> Array:
     if a.size == a.out and a.scale in (0.0, 1.0):
         index = np.arange(a.out)
     elif a.mode not in TFLITE_MODES:
-        index = ROUNDINGS[rounding](coordinates(a))
+        index = ROUNDINGS[nearest_mode](coordinates(a))
     elif a.mode == "align_corners":
         index = round_half_away(coordinates(a))
     else:

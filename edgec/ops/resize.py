@@ -16,11 +16,13 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     Op,
     OpDef,
     Quant,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     Table,
@@ -128,6 +130,8 @@ class _TfliteResize(Resize):
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
+    homogeneous: ClassVar[bool] = True
     options: ClassVar[str]
     """Name of TFLite's options table."""
 
@@ -172,10 +176,10 @@ class ResizeNearest(_TfliteResize):
     """A resize that copies the nearest pixel.
 
     Attributes:
-        rounding: ONNX's nearest_mode, for the modes that only ONNX has
+        nearest_mode: as in ONNX, for the modes that only ONNX has
     """
 
-    rounding: str = "floor"
+    nearest_mode: str = "floor"
 
     kind = "resize_nearest"
     tflite = ("RESIZE_NEAREST_NEIGHBOR",)
@@ -185,11 +189,11 @@ class ResizeNearest(_TfliteResize):
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the image type with the new size.
 
-        Raises ValueError for an unknown rounding.
+        Raises ValueError for an unknown mode.
         """
-        if self.rounding not in ROUNDINGS:
+        if self.nearest_mode not in ROUNDINGS:
             raise ValueError(
-                f"nearest_mode {self.rounding} is none of {', '.join(ROUNDINGS)}"
+                f"nearest_mode {self.nearest_mode} is none of {', '.join(ROUNDINGS)}"
             )
 
         return super().infer(*x)
@@ -200,8 +204,8 @@ class ResizeNearest(_TfliteResize):
         They are int32 tables of the C file.
         """
         vertical, horizontal = self.axes(x)
-        rows = nearest(vertical, self.rounding)
-        columns = nearest(horizontal, self.rounding)
+        rows = nearest(vertical, self.nearest_mode)
+        columns = nearest(horizontal, self.nearest_mode)
         return rows, columns
 
     def ref(
@@ -244,7 +248,7 @@ class ResizeNearest(_TfliteResize):
             yield from _samples(cls(size, mode), label)
 
         for rounding in ROUNDINGS:
-            spec = cls((7, 9), "onnx_half_pixel", rounding=rounding)
+            spec = cls((7, 9), "onnx_half_pixel", nearest_mode=rounding)
             yield from _samples(spec, rounding)
 
     @edgetpu_rule(
@@ -262,22 +266,18 @@ class ResizeNearest(_TfliteResize):
 class ResizeBilinear(_TfliteResize):
     """A resize by the two by two pixels around a place, weighted by distance.
 
-    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). int8 has weights in 1/1024, as TFLite's
-    int8 kernel.
+    y = Σ x[i, j] (1 - |v - i|)(1 - |h - j|). TFLite's int8 kernel has weights in
+    1/1024, its uint8 kernel float32 sums of the integers + 128. onnxruntime sums reals
+    and rounds them half to even where a file has scales around its Resize.
 
     Attributes:
-        uint8: whether int8 is computed as TFLite's uint8 kernel does, for models that
-            came as uint8: float32 sums of the integers + 128
+        rounding: the arithmetic of int8
     """
 
-    uint8: bool = False
-    even: bool = False
-    """Whether int8 is resized as onnxruntime does it between scales: the sums of its
-    reals, rounded half to even.
-    """
-    cut: bool = False
-    """Whether int8 is resized as onnxruntime does it with integers: weights in 1/1024,
-    and the sum (with `uint8` that of the integers + 128) cut off towards zero.
+    rounding: Rounding = Rounding.TFLITE
+    of_integers: bool = False
+    """Whether onnxruntime's Resize reads the integers themselves: weights in 1/1024,
+    and the sum of the file's integers cut off towards zero.
     """
 
     kind = "resize_bilinear"
@@ -297,7 +297,7 @@ class ResizeBilinear(_TfliteResize):
         The mode follows from two flags of the options.
         """
         size, mode = _tflite_size_mode(op)
-        spec = cls(size, mode, uint8=op.uint8)
+        spec = cls(size, mode, rounding=op.rounding)
         op.build.write(spec, [op.input(0)], op.outputs)
 
     def to_tflite(self, op: Op) -> TfliteCode | None:
@@ -306,7 +306,8 @@ class ResizeBilinear(_TfliteResize):
         None where TFLite's int8 kernel would read beyond the image.
         """
         x = op.inputs[0].type
-        is_fixed_point = x.dtype == "int8" and not self.uint8
+        is_int8_kernel = self.rounding is not Rounding.TFLITE_UINT8
+        is_fixed_point = x.dtype == "int8" and is_int8_kernel
         has_tflite_mode = self.mode in TFLITE_MODES
         axes = self.axes(x) if is_fixed_point and has_tflite_mode else ()
         if any(overshoots(axis) for axis in axes):
@@ -316,13 +317,14 @@ class ResizeBilinear(_TfliteResize):
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Return whether sums round as only the uint8 kernel rounds them."""
-        return self.uint8 and not self.cut and op.output.type.dtype == "int8"
+        is_int8 = op.output.type.dtype == "int8"
+        return is_int8 and self.rounding is Rounding.TFLITE_UINT8
 
     def as_tflite(self) -> OpDef:
         """Return the resize that rounds as TFLite's int8 kernel does."""
-        if self.even or self.cut:
-            return replace(self, even=False, cut=False, uint8=False)
-        return self
+        if not self.rounding.is_onnxruntime:
+            return self
+        return replace(self, rounding=Rounding.TFLITE, of_integers=False)
 
     def tables(self, x: TensorType) -> tuple[Neighbours, Neighbours]:
         """Return the neighbours and weights of the rows, and of the columns.
@@ -333,11 +335,11 @@ class ResizeBilinear(_TfliteResize):
 
         # uint8 models have float32 weights.
         neighbours = linear
-        if is_int8 and self.cut:
+        if is_int8 and self.of_integers:
             neighbours = linear_cut
-        elif is_int8 and self.even:
+        elif is_int8 and self.rounding.is_onnxruntime:
             neighbours = linear_clipped
-        elif is_int8 and not self.uint8:
+        elif is_int8 and self.rounding is Rounding.TFLITE:
             neighbours = linear_fixed
 
         vertical, horizontal = self.axes(x)
@@ -352,22 +354,21 @@ class ResizeBilinear(_TfliteResize):
     ) -> list[Array]:
         """Compute float32 in the order of TFLite's reference kernel, int8 exactly.
 
-        An int8 sum is rounded half away from zero, unless `even`, `cut` or `uint8` has
-        the semantics of another kernel.
+        TFLite's int8 sum is rounded half away from zero.
         """
         rows, columns = self.tables(xt[0])
         if xt[0].dtype == "float32":
             return [blend(x[0], rows, columns, np.float32(1))]
 
-        if self.even:
+        if self.of_integers:
+            return [self._ref_integers(x[0], rows, columns)]
+
+        if self.rounding.is_onnxruntime:
             reals = blend_reals(dequantize(x[0], xt[0]), rows, columns)
             steps = reals / np.float32(yt[0].scale)
             return [rounded_even(steps, yt[0], (-128, 127)).astype(np.int8)]
 
-        if self.cut:
-            return [self._ref_cut(x[0], rows, columns)]
-
-        if self.uint8:
+        if self.rounding is Rounding.TFLITE_UINT8:
             return [self._ref_uint8(x[0], rows, columns)]
 
         total = blend(x[0].astype(np.int64), rows, columns, np.int64(FIXED_ONE))
@@ -378,14 +379,14 @@ class ResizeBilinear(_TfliteResize):
 
         return [np.trunc((total + half) / unit).astype(np.int8)]
 
-    def _ref_cut(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
+    def _ref_integers(self, x: Array, rows: Neighbours, columns: Neighbours) -> Array:
         """Return the sums of integers cut off towards zero, as onnxruntime."""
-        shift = 128 * self.uint8
+        offset = self.rounding.offset
 
         # The elements as the file has them.
-        integers = x.astype(np.int64) + shift
+        integers = x.astype(np.int64) + offset
         total = blend(integers, rows, columns, np.int64(FIXED_ONE))
-        y = np.trunc(total / FIXED_ONE**2) - shift
+        y = np.trunc(total / FIXED_ONE**2) - offset
 
         return np.asarray(y.astype(np.int8))
 
@@ -415,7 +416,7 @@ class ResizeBilinear(_TfliteResize):
             "fx": Table(columns.weight, "fx"),
         }
         is_int8 = x.dtype == "int8"
-        if is_int8 and self.even:
+        if is_int8 and self.rounding.is_onnxruntime and not self.of_integers:
             spec = Struct(
                 "ek_resize_bilinear_even_t",
                 **self.dims(op),
@@ -426,8 +427,8 @@ class ResizeBilinear(_TfliteResize):
             kernel = "ek_resize_bilinear_even_s8"
             return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
-        type_name = "u8" if self.uint8 and is_int8 else suffix(x)
-        if is_int8 and self.cut:
+        type_name = "u8" if self.rounding.is_uint8 and is_int8 else suffix(x)
+        if is_int8 and self.of_integers:
             type_name = f"cut_{type_name}"
 
         weights = "fixed" if rows.weight.dtype == np.int32 else "f32"
@@ -445,15 +446,22 @@ class ResizeBilinear(_TfliteResize):
                 label = f"{mode}_{size[0]}x{size[1]}"
                 yield from _samples(cls(size, mode), label)
 
-            uint8 = cls((9, 13), mode, uint8=True)
+            uint8 = cls((9, 13), mode, rounding=Rounding.TFLITE_UINT8)
             yield Sample(uint8, (x,), label=f"{mode}_uint8")
 
             for size in ((8, 10), (9, 13), (3, 2)):
                 label = f"{mode}_{size[0]}x{size[1]}"
                 specs = {
-                    "even": cls(size, mode, even=True),
-                    "cut": cls(size, mode, cut=True),
-                    "cut_uint8": cls(size, mode, cut=True, uint8=True),
+                    "even": cls(size, mode, rounding=Rounding.ONNXRUNTIME),
+                    "cut": cls(
+                        size, mode, rounding=Rounding.ONNXRUNTIME, of_integers=True
+                    ),
+                    "cut_uint8": cls(
+                        size,
+                        mode,
+                        rounding=Rounding.ONNXRUNTIME_UINT8,
+                        of_integers=True,
+                    ),
                 }
                 for name, spec in specs.items():
                     yield Sample(spec, (x,), label=f"{label}_{name}")

@@ -8,7 +8,7 @@ from math import floor
 
 import numpy as np
 
-from edgec.ir import Array, OnnxNode, OpDef, Sample, TensorType, Value
+from edgec.ir import Array, OnnxNode, OpDef, Rounding, Sample, TensorType, Value
 from edgec.ops.common import axis_of, ints
 from edgec.ops.linear_maps import resized
 from edgec.ops.resampling import (
@@ -78,7 +78,8 @@ class OnnxResize(OpDef):
         # The kernels resize two axes at once.
         spec = _spec(node, [target.axis(x.type, height), target.axis(x.type, width)])
         if isinstance(spec, ResizeBilinear) and x.type.is_quantized:
-            spec = replace(spec, cut=True, uint8=x in node.uint8)
+            rounding = Rounding.of_onnx(x in node.uint8)
+            spec = replace(spec, rounding=rounding, of_integers=True)
 
         if height == 1:
             return b.add(spec, [x], node.name)

@@ -15,11 +15,13 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
     OpDef,
     QuantRule,
+    Rounding,
     Sample,
     Struct,
     Table,
@@ -72,16 +74,16 @@ class TransposeConv2D(OpDef):
         pads: output pixels cut off at (top, bottom, left, right); negative ones at the
             bottom or right add zeros
         act: fused activation
-        uint8, even: as those of `ConvBase`
+        rounding: the arithmetic of int8, as that of `ConvBase`
     """
 
     stride: Pair = (1, 1)
     pads: Pads = (0, 0, 0, 0)
     act: str = "none"
-    uint8: bool = False
-    even: bool = False
+    rounding: Rounding = Rounding.TFLITE
 
     kind = "transpose_conv2d"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.SCATTERS
     onnx = ("ConvTranspose",)
     tflite = ("TRANSPOSE_CONV", MEDIAPIPE)
     edgetpu_versions = {"TRANSPOSE_CONV": Versions(2, aborts=4)}
@@ -199,8 +201,8 @@ class TransposeConv2D(OpDef):
             acc.astype(np.int32),
             (xt[0], weights_type, yt[0]),
             self.act,
-            self.uint8,
-            self.even,
+            self.rounding,
+            self.rounding is Rounding.TFLITE_UINT8,
         )
 
         return [y]
@@ -257,7 +259,7 @@ class TransposeConv2D(OpDef):
             act = TFLITE_ACTIVATIONS[options.fusedActivationFunction]
 
         pads = _tflite_pads(x, weights, op.outputs[0], stride, is_same)
-        spec = cls(stride, pads, act, op.uint8)
+        spec = cls(stride, pads, act, op.rounding)
         op.build.write(spec, [x, weights, *bias], op.outputs)
 
     def tflite_padding(self, op: Op) -> int | None:
@@ -315,7 +317,7 @@ class TransposeConv2D(OpDef):
 
     def tflite_needs_uint8(self, op: Op) -> bool:
         """Return whether the scales' product rounds as in the uint8 kernel alone."""
-        return self.uint8
+        return self.rounding is Rounding.TFLITE_UINT8
 
     def c(self, op: Op) -> KernelCall:
         """Return ek_transpose_conv2d_<type>.
@@ -344,10 +346,11 @@ class TransposeConv2D(OpDef):
             pt=self.pads[0],
             pl=self.pads[2],
         )
-        requantization = requantize_struct(op, self.act, self.uint8, self.even)
+        is_uint8 = self.rounding is Rounding.TFLITE_UINT8
+        requantization = requantize_struct(op, self.act, self.rounding, is_uint8)
 
         return KernelCall.of(
-            f"ek_transpose_conv2d_{kernel_suffix(x, self.even)}",
+            f"ek_transpose_conv2d_{kernel_suffix(x, self.rounding)}",
             op.inputs[0],
             Table(packed, "w"),
             bias,

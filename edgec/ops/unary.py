@@ -226,6 +226,7 @@ class _UnaryRow(TypedDict, total=False):
     versions: tuple[int, int | None]
     domain: tuple[float, float]
     integers: bool
+    homogeneous: bool
     quant: QuantRule
     prescribed: Quant
     table: Callable[[Unary, TensorType, TensorType], Array]
@@ -337,6 +338,7 @@ Relu = _row(
     lambda x: np.maximum(x, 0),
     "max(x, 0).",
     integers=True,
+    homogeneous=True,
     onnx=("Relu",),
     tflite=("RELU",),
     versions=(1, 2),
@@ -349,6 +351,7 @@ Relu6 = _row(
     "min(max(x, 0), 6).",
     domain=(-8.0, 8.0),
     integers=True,
+    homogeneous=True,
     tflite=("RELU6",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y),

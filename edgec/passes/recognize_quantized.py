@@ -4,21 +4,30 @@ That is how ONNX writes a quantized model. The int8 form is TFLite's: an op take
 where its inputs have scales, its weights are integers again without loss, and its
 output goes into one scale only. An op without int8 form stays float, between
 conversions. Ops with a form that rounds like onnxruntime (half to even, the attribute
-`even`) take that one; results of others differ by at most one step each.
+`rounding`) take that one; results of others differ by at most one step each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, replace
 from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, OpDef, Quant, QuantRule, TensorType, Value
+from edgec.ir import (
+    Array,
+    Graph,
+    Op,
+    OpDef,
+    Quant,
+    QuantRule,
+    Rounding,
+    TensorType,
+    Value,
+)
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
-from edgec.ops.binary import OrtBinary
 from edgec.ops.common import quantize_bias
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.fixed_point import ACTIVATIONS
@@ -49,7 +58,10 @@ def described(graph: Graph) -> bool:
 
     ONNX files may, a .tflite file never does.
     """
-    return any(isinstance(op.spec, Quantize) and op.spec.even for op in graph.ops)
+    return any(
+        isinstance(op.spec, Quantize) and op.spec.rounding.is_onnxruntime
+        for op in graph.ops
+    )
 
 
 def run(graph: Graph) -> bool:
@@ -120,9 +132,9 @@ class _Recognizer:
 
         Both disappear if the scales are equal, else they become a change of scale.
         """
-        # TFLite's own conversions, without `even`, stay.
+        # TFLite's own conversions stay.
         dequantize = self.rw.made_by(op.inputs[0], "dequantize")
-        if dequantize is None or not spec.even:
+        if dequantize is None or not spec.rounding.is_onnxruntime:
             return
         source = dequantize.inputs[0]
         if source.type.dtype != "int8":
@@ -197,7 +209,7 @@ class _Recognizer:
             if op.spec.role(i) != "act":
                 inputs.append(v)
                 continue
-            spec = Quantize(even=True, uint8=self._was_uint8(op))
+            spec = Quantize(rounding=Rounding.of_onnx(self._was_uint8(op)))
             quantized = self.rw.add(op, spec, [v], f"{v.name}_int8", stated)
             inputs.append(quantized)
         return self._write(op, inputs, stated)
@@ -341,18 +353,15 @@ class _Recognizer:
         """Return the form of `spec` that rounds like onnxruntime, or `spec` itself."""
         if _has_rounded_form(spec):
             return Function(spec.kind, astuple(spec))
-        attributes = {f.name for f in fields(spec)}
-        if "even" not in attributes:
+        if not hasattr(spec, "rounding"):
             return spec
-        options = {"even": True}
-        if isinstance(spec, (OrtBinary, AveragePool2D)) and self._was_uint8(op):
-            options["uint8"] = True
-        return replace(spec, **options)
+        rounding = Rounding.of_onnx(self._was_uint8(op))
+        return replace(spec, rounding=rounding)  # type: ignore[call-arg]
 
     def _was_uint8(self, op: Op) -> bool:
         """Return whether the file quantizes the result of `op` to uint8."""
         for user in self.rw.users(op.output):
-            if isinstance(user.spec, Quantize) and user.spec.uint8:
+            if isinstance(user.spec, Quantize) and user.spec.rounding.is_uint8:
                 return True
         return False
 

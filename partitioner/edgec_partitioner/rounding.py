@@ -5,7 +5,7 @@ An Edge TPU may run only the latter.
 
 from __future__ import annotations
 
-from edgec.ir import Graph, Op, Quant, QuantRule
+from edgec.ir import Graph, Op, Quant, QuantRule, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.rounded import Rounded
@@ -55,4 +55,4 @@ def _rewrite(rw: Rewriter, op: Op, stated: Quant | None) -> None:
         # The prescribed scale would lose too much.
         x = rw.add(op, Dequantize(), op.inputs, f"{name}_x")
         y = rw.add(op, spec, [x], f"{name}_y")
-        rw.update(op, Quantize(even=True), [y])
+        rw.update(op, Quantize(rounding=Rounding.ONNXRUNTIME), [y])

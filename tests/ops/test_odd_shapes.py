@@ -10,7 +10,7 @@ import pytest
 import edgec.ops  # noqa: F401 (registers all operations)
 from benchmarks.fuzzing.graphs import random_graph
 from edgec.emit.c import segment_source
-from edgec.ir import Builder, Graph, OpDef, Quant, TensorType, interp, verify
+from edgec.ir import Builder, Graph, OpDef, Quant, Rounding, TensorType, interp, verify
 from edgec.ops.binary import Mul
 from edgec.ops.bits import ShiftLeft
 from edgec.ops.cast import Cast
@@ -53,7 +53,7 @@ def _graph(spec: OpDef, *types: TensorType) -> Graph:
         ),
         (LogSoftmax(), [TensorType((5, 0))]),
         (L2Norm(), [TensorType((4, 2, 8, 0), "int8", S8)]),
-        (L2Norm(uint8=True), [TensorType((0,), "int8", S8)]),
+        (L2Norm(rounding=Rounding.TFLITE_UINT8), [TensorType((0,), "int8", S8)]),
     ],
 )
 def test_a_result_without_elements_needs_no_kernel(
@@ -164,7 +164,7 @@ def test_boxes_without_numbers_overlap_none() -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("spec", [PRelu(), Mul(), Mul(even=True)])
+@pytest.mark.parametrize("spec", [PRelu(), Mul(), Mul(rounding=Rounding.ONNXRUNTIME)])
 def test_scales_whose_quotient_float32_does_not_hold(spec: OpDef) -> None:
     b = Builder("g")
     x, y = (TensorType((2, 3), "int8", Quant.per_tensor(s)) for s in (1e20, 3e25))

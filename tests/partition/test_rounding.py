@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from edgec_partitioner.partition import Wishes, partition
 
-from edgec.ir import Builder, Graph, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, Quant, Rounding, TensorType
 from edgec.ops.binary import Add
 from edgec.ops.conv import Conv2D
 
@@ -26,25 +26,38 @@ def _network() -> Graph:
             Quant.per_tensor(0.003),
         )
         ends.append(
-            build.add(Conv2D(pads=(1, 1, 1, 1), even=True), [x, w], f"y{i}", scale)
+            build.add(
+                Conv2D(pads=(1, 1, 1, 1), rounding=Rounding.ONNXRUNTIME),
+                [x, w],
+                f"y{i}",
+                scale,
+            )
         )
-    build.graph.outputs = [build.add(Add(even=True, uint8=True), ends, "y", scale)]
+    build.graph.outputs = [
+        build.add(Add(rounding=Rounding.ONNXRUNTIME_UINT8), ends, "y", scale)
+    ]
     return build.graph
+
+
+def _follows_onnxruntime(op: Op) -> bool:
+    """Return whether an op rounds as onnxruntime does."""
+    assert isinstance(op.spec, (Add, Conv2D))
+    return op.spec.rounding.is_onnxruntime
 
 
 def test_what_the_edge_tpu_runs_rounds_as_tflite() -> None:
     graph = _network()
     parts = partition(graph, "usb3", wishes=Wishes(everything=True))
     kinds = {
-        (s.place, op.kind, getattr(op.spec, "even", False))
+        (s.place, op.kind, _follows_onnxruntime(op))
         for s in parts.segments
         for op in s.graph.ops
     }
     assert kinds == {("edgetpu", "conv2d", False), ("edgetpu", "add", False)}
     # the graph that was given stays as it is
-    assert all(getattr(op.spec, "even", False) for op in graph.ops)
+    assert all(_follows_onnxruntime(op) for op in graph.ops)
 
 
 def test_on_the_cpu_it_rounds_as_onnxruntime() -> None:
     (segment,) = partition(_network(), None).segments
-    assert all(getattr(op.spec, "even", False) for op in segment.graph.ops)
+    assert all(_follows_onnxruntime(op) for op in segment.graph.ops)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, OpDef, Quant, TensorType
+from edgec.ir import Array, Builder, Graph, OpDef, Quant, Rounding, TensorType
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.transpose_conv import TransposeConv2D
@@ -226,7 +226,7 @@ def _weighted(
         quant = Quant.per_tensor(float(scales[0]), w_zero)
     types = TensorType(x, "int8", Quant.per_tensor(1.0, one(-128, -3, 0, 5, 127)))
     if one.chance(0.25):
-        spec = replace(spec, even=True)  # type: ignore[call-arg]
+        spec = replace(spec, rounding=Rounding.ONNXRUNTIME)  # type: ignore[call-arg]
     graph = graph_of(
         spec,
         (types, image.astype(np.int8)),

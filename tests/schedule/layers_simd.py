@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from edgec.ir import Builder, OpDef, Quant, TensorType
+from edgec.ir import Builder, OpDef, Quant, Rounding, TensorType
 from edgec.ops.argmax import ArgMax
 from edgec.ops.binary import Add, Mul, Sub
 from edgec.ops.norm import InstanceNorm
@@ -168,7 +168,9 @@ def resize(one: Pick) -> Layer:
     if one.chance(0.4):
         return _layer(one, "resize", ResizeBilinear(size, mode), None, (image, False))
     image = image.with_quant(Quant.per_tensor(0.1, 3), "int8")
-    spec = ResizeBilinear(size, mode, uint8=one(False, True))
+    spec = ResizeBilinear(
+        size, mode, rounding=one(Rounding.TFLITE, Rounding.TFLITE_UINT8)
+    )
     return _layer(one, "resize", spec, Quant.per_tensor(0.1, 3), (image, False))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from edgec.ir import OpDef, Quant, Sample, TensorType
+from edgec.ir import OpDef, Quant, Rounding, Sample, TensorType
 from edgec.ir.opdef import Arg
 from edgec.ops.argmax import ArgMax
 from edgec.ops.binary import Add, Mul, Sub
@@ -69,11 +69,11 @@ def _sums() -> Iterator[Sample]:
                     f"{kind.kind}{i}{act}",
                 )
         for spec in (
-            Add(even=True),
-            Add(even=True, uint8=True),
-            Sub("relu6", even=True),
-            Mul(even=True),
-            Mul(even=True, uint8=True),
+            Add(rounding=Rounding.ONNXRUNTIME),
+            Add(rounding=Rounding.ONNXRUNTIME_UINT8),
+            Sub("relu6", rounding=Rounding.ONNXRUNTIME),
+            Mul(rounding=Rounding.ONNXRUNTIME),
+            Mul(rounding=Rounding.ONNXRUNTIME_UINT8),
         ):
             yield Sample(
                 spec, tuple(args), Quant.per_tensor(sy, zy), f"even_{spec.kind}{i}"
@@ -169,7 +169,9 @@ def _images() -> Iterator[Sample]:
             yield Sample(ResizeBilinear(out, mode), (Arg(t),), label=label)
             yield Sample(ResizeBilinear(out, mode), (Arg(q),), label=f"{label}s8")
             yield Sample(
-                ResizeBilinear(out, mode, uint8=True), (Arg(q),), label=f"{label}u8"
+                ResizeBilinear(out, mode, rounding=Rounding.TFLITE_UINT8),
+                (Arg(q),),
+                label=f"{label}u8",
             )
     for n in (16, 17, 21, 31, 32):
         for last in (False, True):

@@ -12,7 +12,7 @@ import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from benchmarks.schedule_fuzz import jobs, markdown, seed_of
-from edgec.ir import Builder, Graph, KernelCall, Quant, TensorType, interp
+from edgec.ir import Builder, Graph, KernelCall, Quant, Rounding, TensorType, interp
 from edgec.ops.conv import Conv2D
 from edgec.ops.resize import ResizeBilinear
 from edgec.ops.shape import Reshape
@@ -148,7 +148,11 @@ def test_a_border_that_is_blended_in_thirds_is_not_exact() -> None:
     build = Builder("thirds")
     x = build.input("x", TensorType((1, 1, 20, 16), "int8", Quant.per_tensor(0.1, 3)))
     build.graph.outputs = [
-        build.add(ResizeBilinear((3, 2), "half_pixel", uint8=True), [x], "y")
+        build.add(
+            ResizeBilinear((3, 2), "half_pixel", rounding=Rounding.TFLITE_UINT8),
+            [x],
+            "y",
+        )
     ]
     inputs = random_inputs(build.graph)
     (got,) = run("x86_64_v3", [Case(build.graph, inputs, core_of("x86_64_v3"))])

@@ -18,7 +18,7 @@ from math import gcd
 
 import numpy as np
 
-from edgec.ir import Array, Builder, Graph, Op, Quant, Value
+from edgec.ir import Array, Builder, Graph, Op, Quant, Rounding, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.window import Pads, Pair
@@ -104,7 +104,9 @@ def example(rng: np.random.Generator) -> Graph:
 
     kind = Conv2D if dense else DepthwiseConv2D
     act = choice(rng, ["none", "relu"])
-    spec = kind((1, 1), _same_pads(kernel, dilation), dilation, act, zero != 0)
+    # Asymmetric weights come from uint8 models.
+    rounding = Rounding.of_tflite(zero != 0)
+    spec = kind((1, 1), _same_pads(kernel, dilation), dilation, act, rounding)
     y = build.add(spec, [x, w], quant=Quant.per_tensor(0.3, 3))
     return with_output(build, y)
 

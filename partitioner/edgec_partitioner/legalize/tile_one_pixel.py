@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op
+from edgec.ir import Builder, Graph, Op, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.broadcast import Tile
 from edgec.ops.resize import ResizeBilinear
@@ -51,4 +51,6 @@ def example(rng: np.random.Generator) -> Graph:
     x = int8_input(build, (1, 1, 1, integer(rng, 1, 40)), q)
     mode = choice(rng, ["align_corners", "half_pixel", "asymmetric"])
     size = (integer(rng, 3, 9), integer(rng, 1, 9))
-    return one_op(build, ResizeBilinear(size, mode, uint8=flag(rng)), x)
+    return one_op(
+        build, ResizeBilinear(size, mode, rounding=Rounding.of_tflite(flag(rng))), x
+    )

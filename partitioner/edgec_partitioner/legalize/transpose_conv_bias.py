@@ -70,7 +70,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
     # A transposed convolution is a convolution with the filter turned by 180 degrees.
     turned = r.const(array(w)[:, ::-1, ::-1], f"{w.name}_turned", w.type.quant)
-    conv = Conv2D((1, 1), pads, act=spec.act, uint8=spec.uint8)
+    conv = Conv2D((1, 1), pads, act=spec.act, rounding=spec.rounding)
     r.update(op, conv, [image, turned, *bias])
     return True
 
@@ -159,7 +159,7 @@ def _spread(r: Rewriter, op: Op, spec: TransposeConv2D, axes: list[_Axis]) -> Va
     weights = r.const(identity, f"{x.name}_identity", quant)
     stride_y, stride_x = spec.stride
     pads = (*_same(vertical.taps, stride_y), *_same(horizontal.taps, stride_x))
-    spread = TransposeConv2D(spec.stride, pads, uint8=spec.uint8)
+    spread = TransposeConv2D(spec.stride, pads, rounding=spec.rounding)
     return r.add(op, spread, [x, weights], f"{x.name}_spread", x.type.quant)
 
 
