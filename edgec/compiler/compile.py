@@ -64,7 +64,7 @@ class Compiled:
         floats = model.model.floats
         notes = [*model.notes]
         if floats is not None:
-            notes += floats.found.suited.notes()
+            notes += floats.found.sample_report.notes()
         remarks = (
             *model.read.preprocess_notes(),
             *(f"note: {note}" for note in notes),

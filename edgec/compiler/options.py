@@ -16,7 +16,7 @@ from edgec.compiler.read import ReadOptions
 from edgec.errors import InputError
 from edgec.frontends.ultralytics import Head
 from edgec.quantize.change.recipe import Recipe
-from edgec.quantize.float_ops.limits import Limits, share
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, share
 from edgec.quantize.float_ops.plan import leave_in_float
 
 _SLOWDOWN = "--max-slowdown"
@@ -55,7 +55,8 @@ class Options:
         edgetpu: what the Edge TPU gets of what it can run, one of SHARES.
         prune: how far outputs may change when channels are taken out, as max_drop.
         float_ops: names of operations that stay float.
-        max_drop, min_sqnr, max_ms, min_tpu_share: see `Limits.of`.
+        max_drop, min_sqnr: see `AccuracyGoal.of`.
+        max_ms, min_tpu_share: see `CostBudget.of`.
         max_slowdown: how much more time operations in float may cost where there are no
             such limits; None: what the recipe says.
         fix: the values of inputs that are constants, by name.
@@ -93,14 +94,26 @@ class Options:
     keep_head: bool = False
 
     @property
-    def limits(self) -> Limits:
-        """How far operations are left in float. Raises InputError for values that cannot be."""
-        return Limits.of(self.max_drop, self.min_sqnr, self.max_ms, self.min_tpu_share)
+    def goal(self) -> AccuracyGoal:
+        """The accuracy for which operations are left in float.
+
+        Raises InputError for values that no goal has.
+        """
+        return AccuracyGoal.of(self.max_drop, self.min_sqnr)
+
+    @property
+    def cost_budget(self) -> CostBudget:
+        """The cost that operations in float may have.
+
+        Raises InputError for values that no budget has.
+        """
+        return CostBudget.of(self.max_ms, self.min_tpu_share)
 
     @property
     def precision_options(self) -> str:
         """The options about precision that were given, with commas."""
-        names = ["prune", "float_ops", *self.limits.to_json(), "max_slowdown"]
+        limits = {**self.goal.to_json(), **self.cost_budget.to_json()}
+        names = ["prune", "float_ops", *limits, "max_slowdown"]
         given = [n for n in names if getattr(self, n) not in (None, ())]
         return ", ".join(f"--{n.replace('_', '-')}" for n in given)
 
@@ -130,7 +143,8 @@ class Options:
             calibrate=self.calibrate is not None,
             assume=assume,
             allow_float=self.allow_float,
-            limits=self.limits,
+            goal=self.goal,
+            budget=self.cost_budget,
             prune=share("--prune", self.prune),
             precision_options=self.precision_options,
             passes_off=frozenset(passes_off),
@@ -183,7 +197,8 @@ class Options:
             what = f"{self.precision_options} is for a float model that becomes int8"
             hint = "give a folder of photos or an .npz file"
             raise InputError(what, "--calibrate", hint)
-        if share(_SLOWDOWN, self.max_slowdown) is not None and self.limits:
+        has_limits = bool(self.goal) or bool(self.cost_budget)
+        if share(_SLOWDOWN, self.max_slowdown) is not None and has_limits:
             what = (
                 "what stays float is either as little as a limit wants, "
                 "or what a slowdown allows"

@@ -11,8 +11,7 @@ from edgec_partitioner.partition import Partition, Wishes, partition
 
 from edgec.compiler.optimise import simplify
 from edgec.ir import Graph, Refusal
-from edgec.quantize.float_ops.limits import Price
-from edgec.quantize.float_ops.plan import Pricer
+from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.select.apply import QuantizedModel
 
 _TOLD = 0.0005

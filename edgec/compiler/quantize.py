@@ -22,12 +22,11 @@ from edgec.passes._int16 import without_bounds
 from edgec.quantize.change.convert import assumed, evenly, is_quantized
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState
-from edgec.quantize.float_ops.limits import Limits
-from edgec.quantize.float_ops.plan import Pricer
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
 from edgec.quantize.select.apply import (
-    PrecisionBudget,
+    FloatWishes,
     QuantizedModel,
     apply_recipe,
     held_out_parts,
@@ -49,7 +48,8 @@ class QuantizeOptions:
         assume: whether made-up scales do, since the model is only looked at.
         allow_float: whether a model without samples may stay float on a target with an
             Edge TPU.
-        limits: how far operations are left in float.
+        goal: the accuracy for which operations are left in float.
+        budget: the cost that they may have.
         prune: how far outputs may change when channels are taken out, as a part.
         precision_options: the options about precision that a person gave, in words.
         passes_off: the passes to leave out.
@@ -64,7 +64,8 @@ class QuantizeOptions:
     calibrate: bool = False
     assume: bool = False
     allow_float: bool = False
-    limits: Limits = field(default=Limits())
+    goal: AccuracyGoal = field(default=AccuracyGoal())
+    budget: CostBudget = field(default=CostBudget())
     prune: float | None = None
     precision_options: str = ""
     passes_off: frozenset[str] = frozenset()
@@ -223,7 +224,7 @@ class Quantizer:
                 samples.calibrate,
                 self.host.runners(),
                 self.host.say,
-                PrecisionBudget(self.options.limits, self.price),
+                FloatWishes(self.options.goal, self.options.budget, self.price),
             )
         reference: Run
         if plain is None and isinstance(found.run, NativeGraph):
@@ -301,7 +302,7 @@ class Quantizer:
             "nothing of it can run on the Edge TPU"
         )
         hint = (
-            "--calibrate FOLDER (photos) or .npz makes it int8; "
+            "--calibrate RECIPE_FOLDER (photos) or .npz makes it int8; "
             "--allow-float runs all of it on the CPU"
         )
         return InputError(what, f"--target {self.target.name}", hint)

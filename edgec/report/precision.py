@@ -32,7 +32,7 @@ def bought(plan: PrecisionPlan, verified: Mapping[str, Agreement]) -> Iterator[s
             f"on {samples}, times estimated:"
         )
         yield _steps_table(plan)
-    for miss in plan.limits.misses(verified):
+    for miss in plan.goal.misses(verified):
         yield f"warning: on the samples that it was verified on, {miss}"
 
 
@@ -55,7 +55,7 @@ def _steps_table(plan: PrecisionPlan) -> str:
 
 def _why(plan: PrecisionPlan) -> str:
     """Return the reason why a plan left nothing in float32."""
-    if plan.limits.goals:
+    if plan.goal:
         return "int8 alone is as accurate as was asked for"
     if plan.worth_db:
         return f"no {plan.worth_db:g} dB for what it may cost"

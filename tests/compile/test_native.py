@@ -160,8 +160,8 @@ def test_graphs_that_differ_in_numbers_share_a_library() -> None:
     graph = NETS["chain"]()
     tries = samples(graph, 4)
     run = HostRunners(native_compiler(None), lambda text: None)
-    one = QuantizationState(graph, tries).do(MinMaxRanges())
-    two = one.do(BiasCorrection(inherited=False)).do(BiasCorrection())
+    one = QuantizationState(graph, tries).after(MinMaxRanges())
+    two = one.after(BiasCorrection(inherited=False)).after(BiasCorrection())
     assert one.int8().graph != two.int8().graph
     loaded = []
     for work in (one, two):
@@ -217,7 +217,7 @@ def test_a_kernel_that_cannot_take_every_scale_is_not_taken_because_it_took_anot
     total = net.op(Add(), net.conv(x, 16), net.conv(x, 16))
     graph = net.done(net.conv(total, 4, act="none"))
     tries = samples(graph, 3)
-    work = QuantizationState(graph, tries).do(MinMaxRanges())
+    work = QuantizationState(graph, tries).after(MinMaxRanges())
     runners = HostRunners(native_compiler(None), lambda text: None)
     for widest in (None, 1e9):
         ranges = {

@@ -85,8 +85,8 @@ def test_int8_behind_float_is_where_a_last_bit_decides(
     assert (
         rounds_floats(
             QuantizationState(graph, samples(graph))
-            .do(MinMaxRanges())
-            .do(left)
+            .after(MinMaxRanges())
+            .after(left)
             .int8()
             .graph
         )
@@ -100,8 +100,8 @@ def test_single_elements_behind_float_may_move_but_not_all_of_them() -> None:
     left = Precision((graph.ops[0].output.name,))
     mixed = (
         QuantizationState(graph, samples(graph))
-        .do(MinMaxRanges())
-        .do(left)
+        .after(MinMaxRanges())
+        .after(left)
         .int8()
         .graph
     )

@@ -206,7 +206,7 @@ def samples(graph: Graph, count: int = 4, seed: int = 0) -> list[dict[str, Array
 def worked(graph: Graph, *todo: RecipeStep, count: int = 6) -> QuantizationState:
     work = QuantizationState(graph, samples(graph, count))
     for step in todo:
-        work = work.do(step)
+        work = work.after(step)
     return work
 
 

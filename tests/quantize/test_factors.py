@@ -80,7 +80,7 @@ def shuffled(act: str = "relu") -> tuple[Graph, list[str]]:
 def test_any_network_computes_what_it_did(seed: int) -> None:
     graph = random_net(seed)
     tries = samples(graph, 3, seed)
-    made = QuantizationState(graph, tries).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, tries).after(Equalize(power=1.0)).graph
     for s in tries:
         for name, y in interp(graph, s).items():
             tolerance = 1e-4 * max(1.0, float(np.abs(y).max()))
@@ -92,7 +92,7 @@ def test_any_network_computes_what_it_did(seed: int) -> None:
 def test_factors_pass_concatenations_and_shuffles() -> None:
     graph, names = shuffled()
     (s,) = samples(graph, 1)
-    made = QuantizationState(graph, [s]).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, [s]).after(Equalize(power=1.0)).graph
     want = interp(graph, s)
     got = interp(made, s)
     for name, y in want.items():
@@ -114,7 +114,7 @@ def test_branches_of_unlike_scales_share_a_concatenations_scale() -> None:
     tries = samples(graph, 6)
 
     def db(work: QuantizationState) -> float:
-        int8 = work.do(MinMaxRanges()).int8().graph
+        int8 = work.after(MinMaxRanges()).int8().graph
         other = samples(graph, 4, 9)
         return float(
             np.mean(
@@ -127,7 +127,7 @@ def test_branches_of_unlike_scales_share_a_concatenations_scale() -> None:
         )
 
     work = QuantizationState(graph, tries)
-    assert db(work.do(Equalize())) > db(work) + 10
+    assert db(work.after(Equalize())) > db(work) + 10
 
 
 def test_the_terms_of_a_sum_share_their_factors() -> None:
@@ -141,7 +141,7 @@ def test_the_terms_of_a_sum_share_their_factors() -> None:
     y = net.conv(total, 4, act="none")
     graph = net.done(y)
     (s,) = samples(graph, 1)
-    made = QuantizationState(graph, [s]).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, [s]).after(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
         np.testing.assert_allclose(
             interp(made, s)[name],
@@ -176,7 +176,7 @@ def test_transposed_convolutions_take_part_in_sums() -> None:
     shrink(net, factor)
     graph = net.done(y)
     (s,) = samples(graph, 1)
-    made = QuantizationState(graph, [s]).do(Lower()).do(Equalize(power=1.0)).graph
+    made = QuantizationState(graph, [s]).after(Lower()).after(Equalize(power=1.0)).graph
     for name, want in interp(graph, s).items():
         np.testing.assert_allclose(
             interp(made, s)[name],
@@ -242,9 +242,9 @@ def test_channels_that_were_small_keep_room_for_other_samples() -> None:
     w.const = w.const / factor
     graph = net.done(z)
     work = QuantizationState(graph, samples(graph, 6))
-    made = work.do(Equalize())
+    made = work.after(Equalize())
     high = max(
-        r[1] for v, r in made.do(MinMaxRanges()).ranges.items() if v.name == y.name
+        r[1] for v, r in made.after(MinMaxRanges()).ranges.items() if v.name == y.name
     )
     usual = samples(graph, 1)[0]
     room = high / sizes(made.graph, usual)[y.name]
@@ -291,7 +291,7 @@ def test_equalization_believes_channels_that_are_alike_in_all_samples() -> None:
         x_of = rng.uniform(0.0, 1.0, (1, 8, 8, 3)) * (1.0, size, 50.0)
         x_of[0, 0, 0] = (1.0, size, 50.0)
         tries.append({x.name: x_of.astype(np.float32)})
-    made = QuantizationState(graph, tries).do(Equalize(power=1.0, room=1.0)).graph
+    made = QuantizationState(graph, tries).after(Equalize(power=1.0, room=1.0)).graph
     after = sizes(made, tries[-1])[y.name] / sizes(graph, tries[-1])[y.name]
     assert after[0] == pytest.approx(50.0, rel=0.01)
     assert 0.2 * after[0] < after[1] < 0.5 * after[0]

@@ -39,7 +39,8 @@ def test_centring_changes_nothing_but_where_channels_lie() -> None:
                 atol=1e-4 * float(np.abs(y).max()),
             )
     before, after = (
-        QuantizationState(g, work.samples).extremes() for g in (graph, work.graph)
+        QuantizationState(g, work.samples).observed_ranges()
+        for g in (graph, work.graph)
     )
     (low, high), (a, b) = (
         r[g.ops[1].output] for r, g in ((before, graph), (after, work.graph))
@@ -103,9 +104,9 @@ def test_bias_in_whole_steps_is_exact_where_nothing_is_read() -> None:
     for whole in (False, True):
         work = (
             QuantizationState(graph, tries)
-            .do(Centre())
-            .do(MinMaxRanges())
-            .do(BiasCorrection(whole=whole))
+            .after(Centre())
+            .after(MinMaxRanges())
+            .after(BiasCorrection(whole=whole))
         )
         op = work.graph.ops[1]
         int8 = work.int8()

@@ -95,8 +95,10 @@ def one_by_one(work: QuantizationState) -> dict[Op, Array]:
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
 def test_sequential_biases_are_those_of_one_op_after_the_other(graph: Graph) -> None:
-    work = QuantizationState(graph, samples(graph, 4)).do(MinMaxRanges()).do(Gptq())
-    got = work.do(BiasCorrection(whole=False)).biases
+    work = (
+        QuantizationState(graph, samples(graph, 4)).after(MinMaxRanges()).after(Gptq())
+    )
+    got = work.after(BiasCorrection(whole=False)).biases
     want = one_by_one(work)
     assert got.keys() == want.keys()
     for op in want:
@@ -127,9 +129,9 @@ def test_c_takes_in_what_is_corrected(
     )
     slow, fast = (
         QuantizationState(graph, samples(graph, 4), r)
-        .do(MinMaxRanges())
-        .do(Gptq())
-        .do(BiasCorrection())
+        .after(MinMaxRanges())
+        .after(Gptq())
+        .after(BiasCorrection())
         .int8()
         .graph
         for r in runners

@@ -22,7 +22,7 @@ from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.select.apply import apply_recipe
 from tests.quantize.nets import Net
 
-calibration.KEPT_BYTES = 8 << 20
+calibration.CACHE_BYTES = 8 << 20
 net = Net("large", 1)
 x = net.input(1, 256, 256, 3)
 y = net.op(Conv2D((2, 2), (0, 1, 0, 1)), x, net.const(8, 3, 3, 3))

@@ -1,6 +1,4 @@
-"""Precision per op: what is left in float, at whose word, and what a plan buys for what
-price.
-"""
+"""Precision per op: what stays in float, by name or by a plan, and what a plan gains."""
 
 from __future__ import annotations
 
@@ -23,17 +21,13 @@ from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.lower import Lower
 from edgec.quantize.change.steps.minmax import MinMaxRanges
 from edgec.quantize.change.steps.precision import Precision
-from edgec.quantize.float_ops.limits import Limits, Price
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
+from edgec.quantize.float_ops.noise import FloatCandidates
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_groups
-from edgec.quantize.float_ops.plan import (
-    FloatCandidates,
-    Fold,
-    Planner,
-    PrecisionPlan,
-    leave_in_float,
-)
+from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
+from edgec.quantize.float_ops.planner import HeldOutFold, Planner
 from edgec.quantize.observe.accuracy import Agreement, tally
-from edgec.quantize.select.apply import PrecisionBudget, QuantizedModel, apply_recipe
+from edgec.quantize.select.apply import FloatWishes, QuantizedModel, apply_recipe
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 FAST = Recipe.load("fast")
@@ -42,9 +36,9 @@ FAST = Recipe.load("fast")
 def left(graph: Graph, *names: str) -> QuantizationState:
     return (
         QuantizationState(graph, samples(graph))
-        .do(Lower())
-        .do(MinMaxRanges())
-        .do(Precision(names))
+        .after(Lower())
+        .after(MinMaxRanges())
+        .after(Precision(names))
     )
 
 
@@ -81,9 +75,9 @@ def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
     """
     graph = NETS[name]() if name in NETS else random_net(int(name[-1]))
     tries = samples(graph)
-    before = QuantizationState(graph, tries).do(MinMaxRanges())
+    before = QuantizationState(graph, tries).after(MinMaxRanges())
     convs = [op for op in graph.ops if isinstance(op.spec, Conv2D)]
-    after = before.do(Precision((convs[0].output.name,)))
+    after = before.after(Precision((convs[0].output.name,)))
     old = before.int8().twins
     new = after.int8().twins
     assert convs[0] in old
@@ -93,7 +87,7 @@ def test_ops_that_are_not_named_keep_their_integers(name: str) -> None:
             if a.type.quant == b.type.quant:  # what feeds it may be rounded no longer
                 np.testing.assert_array_equal(a.const, b.const)
         np.testing.assert_array_equal(old[op].inputs[1].const, new[op].inputs[1].const)
-    whole = before.do(Precision(("*",))).int8().graph
+    whole = before.after(Precision(("*",))).int8().graph
     for want, got in zip(
         interp(graph, tries[0]).values(), interp(whole, tries[0]).values(), strict=True
     ):
@@ -140,7 +134,7 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
     """All in int8, and every second op."""
     graph = NETS[name]()
     tries = samples(graph, 4)
-    work = QuantizationState(graph, tries).do(MinMaxRanges())
+    work = QuantizationState(graph, tries).after(MinMaxRanges())
     simulation = Simulation(work)
     some = [op for op in graph.ops if op in simulation.ops][::part]
     real = simulation.graph(some)
@@ -163,9 +157,9 @@ def test_the_simulation_loses_what_the_int8_model_loses(name: str, part: int) ->
 
 def test_nothing_in_int8_is_the_float_model() -> None:
     graph = NETS["residual"]()
-    run = Simulation(QuantizationState(graph, samples(graph)).do(MinMaxRanges())).run(
-        ()
-    )
+    run = Simulation(
+        QuantizationState(graph, samples(graph)).after(MinMaxRanges())
+    ).run(())
     for want, got in zip(
         interp(graph, samples(graph)[0]).values(),
         run(samples(graph)[0], None).values(),
@@ -235,23 +229,26 @@ def priced(each: float = 1.0) -> Callable[[Graph], Price]:
     return price
 
 
-def planned(limits: Limits, graph: Graph, count: int = 12) -> QuantizedModel:
-    return apply_recipe(
-        FAST, graph, samples(graph, count), budget=PrecisionBudget(limits, priced())
-    )
+def planned(
+    graph: Graph,
+    goal: AccuracyGoal | None = None,
+    budget: CostBudget | None = None,
+) -> QuantizedModel:
+    wishes = FloatWishes(goal or AccuracyGoal(), budget or CostBudget(), priced())
+    return apply_recipe(FAST, graph, samples(graph, 12), wishes=wishes)
 
 
 def test_without_limits_nothing_is_left_in_float() -> None:
     graph = NETS["chain"]()
-    for budget in (None, PrecisionBudget(Limits(), priced())):
-        found = apply_recipe(FAST, graph, samples(graph), budget=budget)
+    for wishes in (None, FloatWishes(price=priced())):
+        found = apply_recipe(FAST, graph, samples(graph), wishes=wishes)
         assert found.plan is None
         assert found.floating == ()
         assert print_graph(found.graph) == print_graph(quantize(graph, samples(graph)))
 
 
 def test_what_is_accurate_enough_stays_int8() -> None:
-    found = planned(Limits(min_sqnr=10), NETS["chain"]())
+    found = planned(NETS["chain"](), AccuracyGoal(min_sqnr=10))
     assert found.plan is not None
     assert len(found.plan.rows) == 1
     assert found.floating == ()
@@ -260,10 +257,10 @@ def test_what_is_accurate_enough_stays_int8() -> None:
 def test_the_op_that_loses_most_is_left_in_float() -> None:
     """With its neighbour, for a third of what all of them cost."""
     graph = planted()
-    without = planned(Limits(min_sqnr=1), graph)
+    without = planned(graph, AccuracyGoal(min_sqnr=1))
     assert without.plan is not None
     start = without.plan.rows[0].outputs[graph.outputs[0].name].sqnr_db
-    found = planned(Limits(min_sqnr=start + 6), graph)
+    found = planned(graph, AccuracyGoal(min_sqnr=start + 6))
     assert found.plan is not None
     assert {*names(graph.ops[2:4])} <= {*found.floating}
     assert len(found.floating) <= 3
@@ -282,14 +279,14 @@ def test_the_op_that_loses_most_is_left_in_float() -> None:
 
 def test_a_budget_alone_is_spent_on_what_buys_most() -> None:
     graph = planted()
-    found = planned(Limits(max_ms=2.6), graph)  # two of seven
+    found = planned(graph, budget=CostBudget(max_ms=2.6))  # two of seven
     assert found.plan is not None
     assert names([op for op in graph.ops if op.output.name in found.floating]) == names(
         graph.ops[2:4]
     )
     dbs = [row.db for row in found.plan.rows]
     assert dbs == sorted(dbs)
-    held = planned(Limits(min_tpu_share=1.0), graph)
+    held = planned(graph, budget=CostBudget(min_tpu_share=1.0))
     assert held.floating == ()
 
 
@@ -298,15 +295,15 @@ def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
     with pytest.raises(
         EdgecError, match=r"not reached with an estimated 0\.70 ms: .* dB, 80\.0 needed"
     ) as e:
-        planned(Limits(min_sqnr=80, max_ms=0.7), graph)
+        planned(graph, AccuracyGoal(min_sqnr=80), CostBudget(max_ms=0.7))
     assert e.value.exit_code == 1
-    found = planned(Limits(min_sqnr=80), graph)
+    found = planned(graph, AccuracyGoal(min_sqnr=80))
     assert found.plan is not None
     assert len(found.floating) == 7, "all of it in float"
 
 
 def test_a_plan_says_what_each_row_bought() -> None:
-    plan = planned(Limits(max_ms=2.6), planted()).plan
+    plan = planned(planted(), budget=CostBudget(max_ms=2.6)).plan
     assert plan is not None
     said = plan.to_json()
     assert said["limits"] == {"max_ms": 2.6}
@@ -325,7 +322,7 @@ def spent(
 ) -> QuantizedModel:
     recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
     return apply_recipe(
-        recipe, graph, samples(graph, 12), budget=PrecisionBudget(price=price)
+        recipe, graph, samples(graph, 12), wishes=FloatWishes(price=price)
     )
 
 
@@ -396,10 +393,10 @@ def test_limits_take_the_place_of_a_slowdown() -> None:
         recipe,
         graph,
         samples(graph, 12),
-        budget=PrecisionBudget(Limits(min_sqnr=1), dear(0.5)),
+        wishes=FloatWishes(AccuracyGoal(min_sqnr=1), price=dear(0.5)),
     )
     assert found.plan is not None
-    assert found.plan.limits == Limits(min_sqnr=1)
+    assert found.plan.goal == AccuracyGoal(min_sqnr=1)
     assert found.floating == ()
 
 
@@ -414,25 +411,26 @@ def agreement(
 
 
 def test_a_drop_is_of_classes_or_of_power() -> None:
-    limits = Limits.of(max_drop="1%")
-    assert limits.needed_db(agreement(15)) == pytest.approx(20)
-    assert limits.needed_db(agreement(15, top1=0.99)) == -math.inf
-    assert [*limits.misses({"y": agreement(15)})] == ["y has 15.0 dB, 20.0 needed"]
-    assert [*limits.misses({"y": agreement(15, top1=0.99)})] == []
-    (miss,) = limits.misses({"y": agreement(15, top1=0.98)})
+    goal = AccuracyGoal.of(max_drop="1%")
+    assert goal.needed_db(agreement(15)) == pytest.approx(20)
+    assert goal.needed_db(agreement(15, top1=0.99)) == -math.inf
+    assert [*goal.misses({"y": agreement(15)})] == ["y has 15.0 dB, 20.0 needed"]
+    assert [*goal.misses({"y": agreement(15, top1=0.99)})] == []
+    (miss,) = goal.misses({"y": agreement(15, top1=0.98)})
     assert "another first class on 2.0% of the samples" in miss
-    assert [*Limits.of(min_sqnr=20).misses({"y": agreement(42, centred=14)})] == [
+    assert [*AccuracyGoal.of(min_sqnr=20).misses({"y": agreement(42, centred=14)})] == [
         "y has 14.0 dB, 20.0 needed"
     ]
 
 
 def test_a_budget_has_room_or_not() -> None:
-    limits = Limits.of(max_ms=5, min_tpu_share="90%")
-    assert limits.affords(Price(5, 0.9))
-    assert not limits.affords(Price(5.1, 1.0))
-    assert not limits.affords(Price(4, 0.89))
-    assert not limits.goals
-    assert not Limits()
+    budget = CostBudget.of(max_ms=5, min_tpu_share="90%")
+    assert budget.affords(Price(5, 0.9))
+    assert not budget.affords(Price(5.1, 1.0))
+    assert not budget.affords(Price(4, 0.89))
+    assert budget
+    assert not CostBudget()
+    assert not AccuracyGoal()
 
 
 @pytest.mark.parametrize(
@@ -448,20 +446,21 @@ def test_a_budget_has_room_or_not() -> None:
     ],
 )
 def test_what_no_limit_can_be(given: dict[str, float], why: str) -> None:
+    is_budget = bool({"max_ms", "min_tpu_share"} & {*given})
+    make = CostBudget.of if is_budget else AccuracyGoal.of
     with pytest.raises(InputError, match=why):
-        Limits.of(**given)  # type: ignore[arg-type]
+        make(**given)  # type: ignore[arg-type]
 
 
 def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
     """Then limits add to them."""
     graph = planted()
     mine = Candidate("mine", (MinMaxRanges(), Precision((graph.ops[0].output.name,))))
-    limits = Limits(max_ms=3.5)
     found = apply_recipe(
         replace(FAST, candidates=(mine,)),
         graph,
         samples(graph, 12),
-        budget=PrecisionBudget(limits, priced()),
+        wishes=FloatWishes(budget=CostBudget(max_ms=3.5), price=priced()),
     )
     assert graph.ops[0].output.name in found.floating
     assert graph.ops[2].output.name in found.floating
@@ -473,20 +472,24 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     tries = samples(graph, 8)
     line = StepPipeline(QuantizationState(graph, tries))
     planner = Planner(
-        [Fold(lambda names: line.of(leave_in_float(FAST.candidates[0], names)), tries)],
+        [
+            HeldOutFold(
+                lambda names: line.of(leave_in_float(FAST.candidates[0], names)), tries
+            )
+        ],
         line.of(FAST.candidates[0]),
-        Limits(min_sqnr=20),
-        priced(),
+        AccuracyGoal(min_sqnr=20),
+        price=priced(),
     )
-    market = FloatCandidates.of(planner.rough, tries)
+    candidates = FloatCandidates.of(planner.rough, tries)
     every = OpGroup(tuple(planner.rough.graph.ops))
-    rows = [planner.bought((), OpGroup(())), planner.bought(every.names, every)]
-    back = [*planner.not_needed(market, rows)]
+    rows = [planner.measured((), OpGroup(())), planner.measured(every.names, every)]
+    back = [*planner.returned(candidates, rows)]
     assert all(row.back for row in back)
     assert back[-1].outputs[graph.outputs[0].name].sqnr_db >= 20
     prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
     assert prices == sorted(prices, reverse=True)
     assert prices[-1] == pytest.approx(2.5)
-    assert {*PrecisionPlan(Limits(), (*rows, *back), 8).floats} == {
+    assert {*PrecisionPlan(planner.goal, planner.budget, (*rows, *back), 8).floats} == {
         *names(graph.ops[2:4])
     }

@@ -15,7 +15,7 @@ import pytest
 from edgec.errors import InputError, InternalError
 from edgec.ir import Graph, interp, print_graph
 from edgec.quantize import quantize
-from edgec.quantize.change.recipe import FOLDER, ORDER, Candidate, Recipe
+from edgec.quantize.change.recipe import CHANGE_ORDER, RECIPE_FOLDER, Candidate, Recipe
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps import steps
 from edgec.quantize.change.steps.lower import Lower
@@ -25,7 +25,9 @@ from edgec.quantize.select.apply import apply_recipe
 from tests.quantize.nets import NETS, samples
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(RECIPE_FOLDER.glob("*.toml")), ids=lambda p: p.stem
+)
 def test_what_is_written_is_what_was_read(path: Path) -> None:
     recipe = Recipe.load(path.stem)
     assert Recipe.of(recipe.to_json(), "other") == recipe
@@ -34,7 +36,7 @@ def test_what_is_written_is_what_was_read(path: Path) -> None:
 @pytest.mark.parametrize("name", steps())
 def test_a_step_is_named_as_its_file_and_says_what_it_changes(name: str) -> None:
     assert steps()[name].name == name
-    assert steps()[name].changes in ORDER
+    assert steps()[name].changes in CHANGE_ORDER
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -102,7 +104,7 @@ class _Halve:
 
     def run(self, work: QuantizationState) -> None:
         work.ranges = {
-            v: (low / 2, high / 2) for v, (low, high) in work.extremes().items()
+            v: (low / 2, high / 2) for v, (low, high) in work.observed_ranges().items()
         }
         if self.greedy:
             work.graph = work.graph.copy()
@@ -111,7 +113,7 @@ class _Halve:
 def test_a_step_may_not_change_more_than_it_says() -> None:
     graph = NETS["chain"]()
     with pytest.raises(InternalError, match="halve changed graph"):
-        QuantizationState(graph, samples(graph)).do(_Halve(greedy=True))
+        QuantizationState(graph, samples(graph)).after(_Halve(greedy=True))
 
 
 def _two(graph: Graph, count: int = 8, order: int = 1) -> tuple[str, int, int]:

@@ -155,7 +155,7 @@ def test_parts_are_called_by_the_name_of_the_whole() -> None:
     assert [
         op.output.name for op in worked(graph, Separate(), Precision((one,))).precision
     ] == [one]
-    every = op_groups(work.graph, int8_ops(work.graph, work.extremes()))
+    every = op_groups(work.graph, int8_ops(work.graph, work.observed_ranges()))
     assert len([u for u in every if names[0] in u.names]) == 1
     assert sorted(n for u in every for n in u.names) == sorted(
         {n for u in every for n in u.names}

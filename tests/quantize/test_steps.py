@@ -25,7 +25,7 @@ from edgec.quantize.change.histograms import (
     percentile,
 )
 from edgec.quantize.change.params import activation_quant
-from edgec.quantize.change.products import LinearLayer, apply, linear_layers
+from edgec.quantize.change.products import LinearLayer, apply
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState, RecipeStep
 from edgec.quantize.change.steps import narrow, steps
@@ -206,8 +206,8 @@ def test_choose_clips_what_its_readers_do_not_need() -> None:
     w[..., 1] = 0.0
     tries[2]["x"][0, 3, :2, 1] = 400.0
     work = QuantizationState(graph, tries)
-    plain = work.do(MinMaxRanges())
-    picked = work.do(Choose())
+    plain = work.after(MinMaxRanges())
+    picked = work.after(Choose())
     x = graph.inputs[0]
     assert plain.ranges[x][1] == 400.0
     assert picked.ranges[x][1] < 100
@@ -224,7 +224,7 @@ def test_choose_takes_fewer_windows_of_wide_depthwise_layers() -> None:
         DepthwiseConv2D(pads=(1, 1, 1, 1)), x, net.const(1, 3, 3, 512), net.const(512)
     )
     work = worked(net.done(net.conv(y, 4, 1, act="none")), count=8)
-    windows = Choose()._windows(work, linear_layers(work.graph.ops))
+    windows = Choose()._windows(work)
     wide, dense = windows.values()
     assert wide.rows.nbytes <= 5 << 20
     assert len(wide.rows) >= 200
@@ -235,9 +235,9 @@ def test_choose_is_min_and_max_where_nothing_is_better() -> None:
     graph = NETS["chain"]()
     work = QuantizationState(graph, samples(graph, 6))
     assert (
-        work.do(Choose(than=0.0)).ranges
-        == work.do(MinMaxRanges()).ranges
-        == work.do(Ranges("minmax")).ranges
+        work.after(Choose(than=0.0)).ranges
+        == work.after(MinMaxRanges()).ranges
+        == work.after(Ranges("minmax")).ranges
     )
 
 
@@ -249,8 +249,8 @@ def test_choose_leaves_room_where_a_sample_has_one_vector() -> None:
     x = net.conv(net.input(1, 24, 24, 3), 8, act="relu")
     graph = net.done(net.conv(net.op(AveragePool2D((24, 24)), x), 5, 1, act="none"))
     work, (logits,) = QuantizationState(graph, samples(graph, 4)), graph.outputs
-    low, high = work.extremes()[logits]
-    tight, wide = (work.do(Choose(room=room)) for room in (1.0, 1.5))
+    low, high = work.observed_ranges()[logits]
+    tight, wide = (work.after(Choose(room=room)) for room in (1.0, 1.5))
     assert tight.ranges[logits] == (low, high)
     assert wide.ranges[logits] == (1.5 * low, 1.5 * high)
     assert wide.ranges[x] == tight.ranges[x]
@@ -272,7 +272,7 @@ def test_narrow_ends_ranges_where_outputs_far_behind_are_flat() -> None:
     graph = masks()
     plain = worked(graph, MinMaxRanges(), count=8)
     sums, behind = (op.output for op in plain.graph.ops[:2])
-    found = plain.do(Narrow())
+    found = plain.after(Narrow())
     assert found.ranges[behind][1] < 0.6 * plain.ranges[behind][1]
     assert found.ranges[sums] == plain.ranges[sums]
     assert db(found, graph) > db(plain, graph) + 0.5
@@ -283,7 +283,7 @@ def test_narrow_takes_the_last_cut_back() -> None:
     graph = masks()
     plain = worked(graph, MinMaxRanges(), count=8)
     behind = plain.graph.ops[1].output
-    ends = [plain.do(Narrow(cuts=cuts)).ranges[behind] for cuts in (1, 2)]
+    ends = [plain.after(Narrow(cuts=cuts)).ranges[behind] for cuts in (1, 2)]
     low, high = plain.ranges[behind]
     assert ends == [(low, high), (0.7 * low, 0.7 * high)]
 
@@ -299,7 +299,7 @@ def test_narrow_asks_all_samples_of_those_that_few_say_gain(
         return simulate.outputs(run, some)
 
     monkeypatch.setattr(narrow, "outputs", counted)
-    worked(masks(), MinMaxRanges(), count=8).do(Narrow(samples=8, few=2))
+    worked(masks(), MinMaxRanges(), count=8).after(Narrow(samples=8, few=2))
     wanted = 1
     tries = 1 + Narrow.cuts
     assert wanted + 2 < asked.count(8) <= wanted + tries
@@ -314,10 +314,10 @@ def test_narrow_takes_outputs_that_are_no_numbers() -> None:
     net = Net("told")
     net.build.graph = graph
     graph.outputs = [mask, net.op(Greater(), mask, net.const(1))]
-    found = worked(graph, MinMaxRanges(), count=8).do(Narrow())
+    found = worked(graph, MinMaxRanges(), count=8).after(Narrow())
     assert (
         found.ranges[graph.ops[1].output][1]
-        < 0.8 * found.extremes()[graph.ops[1].output][1]
+        < 0.8 * found.observed_ranges()[graph.ops[1].output][1]
     )
 
 
@@ -333,7 +333,7 @@ def test_narrow_leaves_logits_alone() -> None:
     w.const = w.const * np.float32(200)
     graph = net.done(net.op(Softmax(), y))
     plain = worked(graph, MinMaxRanges(), count=8)
-    found = plain.do(Narrow())
+    found = plain.after(Narrow())
     assert all(
         found.ranges[v] == plain.ranges[v] for op in graph.ops[-2:] for v in op.outputs
     )
@@ -499,8 +499,8 @@ def test_bias_correction_keeps_means() -> None:
         tries = [
             {k: x + np.float32(offset) for k, x in s.items()} for s in samples(graph, 6)
         ]
-        work = QuantizationState(graph, tries).do(MinMaxRanges())
-        after = work.do(BiasCorrection(inherited=inherited))
+        work = QuantizationState(graph, tries).after(MinMaxRanges())
+        after = work.after(BiasCorrection(inherited=inherited))
         assert np.abs(off(after, tries)).max() < left * np.abs(off(work, tries)).max()
 
 
@@ -511,10 +511,10 @@ def test_bias_correction_takes_what_samples_agree_on(inherited: bool) -> None:
     """
     graph = one_layer()
     calm = samples(graph, 3)
-    ranges = QuantizationState(graph, calm).do(MinMaxRanges()).ranges
+    ranges = QuantizationState(graph, calm).after(MinMaxRanges()).ranges
     bright = {k: x + np.float32(20) for k, x in calm[0].items()}
     work = QuantizationState(graph, [*calm, bright], ranges=ranges)
-    after = work.do(BiasCorrection(inherited=inherited))
+    after = work.after(BiasCorrection(inherited=inherited))
     alone = np.abs(off(work, [bright])).max()
     assert alone > 20 * np.abs(off(work, calm)).max()
     assert np.abs(off(after, calm)).max() < alone / 12

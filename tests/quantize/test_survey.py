@@ -38,11 +38,11 @@ TWO = Recipe.of(
 )
 
 
-def suited(graph: Graph, tries: Sequence[dict[str, Array]]) -> SampleReport:
+def reported(graph: Graph, tries: Sequence[dict[str, Array]]) -> SampleReport:
     return (
         QuantizationState(graph, tries)
         .survey()
-        .suited([f"sample {i}" for i in range(len(tries))])
+        .report([f"sample {i}" for i in range(len(tries))])
     )
 
 
@@ -53,10 +53,10 @@ def scaled(sample: dict[str, Array], by: float) -> dict[str, Array]:
 def test_what_is_of_another_size_is_named_with_its_effect() -> None:
     graph = NETS["residual"]()
     tries = samples(graph, 12)
-    assert suited(graph, tries) == SampleReport(widened=1.0)
+    assert reported(graph, tries) == SampleReport(widened=1.0)
     tries[7] = scaled(tries[7], 10)
-    found = suited(graph, tries)
-    assert [s.name for s in found.strangers] == ["sample 7"]
+    found = reported(graph, tries)
+    assert [s.name for s in found.outliers] == ["sample 7"]
     assert found.widened > 3
     (note,) = found.notes()
     assert "sample 7 (its values range" in note
@@ -69,18 +69,18 @@ def test_a_picture_of_nothing_is_named() -> None:
         *samples(graph, 9),
         {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()},
     ]
-    (one,) = suited(graph, tries).strangers
+    (one,) = reported(graph, tries).outliers
     assert one.sample == 9
     assert one.contrast == pytest.approx(0, abs=1e-6)
-    assert "none of the usual contrast" in suited(graph, tries).notes()[0]
+    assert "none of the usual contrast" in reported(graph, tries).notes()[0]
 
 
-def test_several_kinds_are_no_strangers() -> None:
+def test_several_kinds_are_no_outliers() -> None:
     graph = NETS["residual"]()
     tries = samples(graph, 12)
-    assert not suited(
+    assert not reported(
         graph, [*tries[:7], *(scaled(s, 10) for s in tries[7:])]
-    ).strangers
+    ).outliers
 
 
 def test_samples_that_are_all_alike() -> None:
@@ -89,10 +89,10 @@ def test_samples_that_are_all_alike() -> None:
     near = [
         {k: x + np.float32(0.2) * other[k] for k, x in one.items()} for other in more
     ]
-    assert suited(graph, near).alike
-    assert "nearly the same" in suited(graph, near).notes()[0]
-    assert not suited(graph, more).alike
-    assert not suited(graph, [one]).alike
+    assert reported(graph, near).alike
+    assert "nearly the same" in reported(graph, near).notes()[0]
+    assert not reported(graph, more).alike
+    assert not reported(graph, [one]).alike
 
 
 def test_the_best_is_made_without_what_harms_the_others() -> None:
@@ -100,18 +100,18 @@ def test_the_best_is_made_without_what_harms_the_others() -> None:
     graph = NETS["residual"]()
     tries = samples(graph, 12)
     found = apply_recipe(TWO, graph, [*tries[:5], scaled(tries[5], 10), *tries[5:]])
-    assert found.suited.left_out
-    assert found.suited.without_db is not None
-    assert found.suited.with_db is not None
-    assert found.suited.without_db > found.suited.with_db + 3
+    assert found.sample_report.left_out
+    assert found.sample_report.without_db is not None
+    assert found.sample_report.with_db is not None
+    assert found.sample_report.without_db > found.sample_report.with_db + 3
     assert found.samples == 12
     clean = apply_recipe(TWO, graph, tries)
     assert found.graph == clean.graph
     assert [t.db for t in found.tried] == [t.db for t in clean.tried]
     fast = apply_recipe(Recipe.load("fast"), graph, [*tries, scaled(tries[5], 10)])
     assert fast.samples == 13
-    assert not fast.suited.left_out
-    assert "leave out" in fast.suited.notes()[0]
+    assert not fast.sample_report.left_out
+    assert "leave out" in fast.sample_report.notes()[0]
     assert (
         json.loads(json.dumps(found.to_json()))["calibration"]["strangers"][0]["name"]
         == "sample 5"
@@ -125,10 +125,12 @@ def test_what_does_not_harm_stays() -> None:
         {k: np.full_like(x, 0.1) for k, x in samples(graph, 1)[0].items()},
     ]
     found = apply_recipe(TWO, graph, tries)
-    assert [s.sample for s in found.suited.strangers] == [12]
-    assert found.suited.without_db is not None
-    assert found.suited.with_db is not None
-    assert found.suited.left_out == (found.suited.without_db > found.suited.with_db)
+    assert [s.sample for s in found.sample_report.outliers] == [12]
+    assert found.sample_report.without_db is not None
+    assert found.sample_report.with_db is not None
+    assert found.sample_report.left_out == (
+        found.sample_report.without_db > found.sample_report.with_db
+    )
 
 
 BLAZEFACE = "mp_blazeface_short_f16"
@@ -178,24 +180,24 @@ def test_planted_pictures_are_named_and_no_photo_is(
         graph, [*photos, *planted], HostRunners(native_compiler(None)), passes=99
     ).survey()
 
-    def strangers(numbers: Sequence[int]) -> list[int]:
-        each = [survey.each[i] for i in numbers]
+    def outliers(numbers: Sequence[int]) -> list[int]:
+        each = [survey.sample_ranges[i] for i in numbers]
         contrast = [survey.contrast[i] for i in numbers]
         return [
             numbers[s.sample]
-            for s in Survey(graph, each, contrast).suited([""] * len(numbers)).strangers
+            for s in Survey(graph, each, contrast).report([""] * len(numbers)).outliers
         ]
 
     count = len(photos)
-    assert strangers(range(count)) == []
+    assert outliers(range(count)) == []
     found = set[str]()
     for seed in range(60):
         rng = np.random.default_rng(seed)
         some = rng.choice(count, int(rng.integers(4, 34)), replace=False).tolist()
-        assert strangers(some) == []
+        assert outliers(some) == []
         for i, name in enumerate(["black", "digit", "mask", "white"], count):
-            found |= {name} if strangers([*some, i]) == [i] else set()
-            assert (strangers([*some, i]) == [i]) == (name in named), (seed, name)
+            found |= {name} if outliers([*some, i]) == [i] else set()
+            assert (outliers([*some, i]) == [i]) == (name in named), (seed, name)
     assert sorted(found) == named
 
 

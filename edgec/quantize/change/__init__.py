@@ -1,1 +1,1 @@
-"""What changes a float model into an int8 one: recipes, their steps, and the conversion itself."""
+"""Changes a float model into an int8 one: recipes, their steps, the conversion itself."""

@@ -35,6 +35,8 @@ def int8_ops(
 
     left: the operations that must stay float.
     """
+    # Rules about neighbours come after the ops that have rules of their own, and islands
+    # are dropped once all are known.
     able = [op for op in graph.ops if op not in left and _has_int8_form(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
     neutral = [op for op in able if op.spec.quant is QuantRule.SAME]
@@ -98,6 +100,7 @@ def _has_int8_form(op: Op) -> bool:
             types.append(int8_type(v.type, _ANY_SCALE))
         else:
             types.append(v.type)
+    # The op itself knows which types it computes on.
     try:
         op.spec.infer(*types)
     except ValueError:
@@ -122,7 +125,7 @@ def _has_unlike_ranges(op: Op, ranges: Mapping[Value, Range]) -> bool:
     for v in activations(op):
         if v.const is None:
             low, high = ranges[v]
-            # a scale always holds zero
+            # A scale always holds zero.
             spans.append(max(high, 0.0) - min(low, 0.0))
     return max(spans) > MAX_SHARED_RANGE_RATIO * min(spans)
 
@@ -145,6 +148,8 @@ def _follow(graph: Graph, neutral: list[Op], chosen: set[Op]) -> None:
         consumers = [u for v in op.outputs for u in users.get(v, [])]
         return bool(consumers) and all(u in chosen for u in consumers)
 
+    # Forwards with the producers and backwards with the consumers: chains of any length
+    # are settled in a few rounds.
     before = -1
     while len(chosen) != before:
         before = len(chosen)

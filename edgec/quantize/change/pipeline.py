@@ -1,4 +1,4 @@
-"""A model through the steps of candidates, which share the steps that they begin with."""
+"""Runs the steps of candidates, which share the steps that they begin with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from edgec.quantize.change.state import QuantizationState, RecipeStep
 
 
 class StepPipeline:
-    """Remembers a model after every step, so that each step is done once."""
+    """A cache of the states of a model after every step: each step runs once.
+
+    Attributes:
+        state: the model before any step.
+    """
 
     def __init__(self, state: QuantizationState) -> None:
         self.state = state
@@ -21,7 +25,8 @@ class StepPipeline:
         """Return the model after these steps."""
         if not steps:
             return self.state
+        # Steps are frozen dataclasses: those with the same options are equal.
         if steps not in self._done:
             before = self.after(steps[:-1])
-            self._done[steps] = before.do(steps[-1])
+            self._done[steps] = before.after(steps[-1])
         return self._done[steps]

@@ -1,5 +1,12 @@
-"""What int8 in a range costs those who read a value: judges tell the error as a part of
-the power of what they see.
+"""The cost of an int8 range for the consumers of a value.
+
+The cost is the power of the error in what a consumer computes, divided by the power of
+what it computes. With Q the rounding to int8 in the range:
+
+    of a linear layer     |W Q(x) - W x|² / |W x|²   on sampled windows x
+    of a softmax          |f(Q(x)) - f(x)|² / |f(x)|²   on sampled rows x
+    of a function f       the same, on the histogram of the value
+    of any other          |Q(x) - x|² / |x|²   on the histogram
 """
 
 from __future__ import annotations
@@ -17,13 +24,18 @@ from edgec.quantize.change.products import LinearLayer, apply
 from edgec.quantize.observe.ranges import Range
 
 RangeCost = Callable[[Range], float]
+"""The cost of a range, from 0."""
 
 
 @dataclass(frozen=True)
 class RangeCosts:
-    """of_products: of the layers that read it, on windows. of_rows: of softmaxes.
-    of_functions: of what is computed from the value alone, element by element. own: of
-    the value itself, where something else reads it.
+    """The costs of the consumers of one value.
+
+    Attributes:
+        of_products: of linear layers that read it, on windows.
+        of_rows: of softmaxes that read it, on rows.
+        of_functions: of the functions of the value alone, element by element.
+        own: of the value itself, if anything else reads it.
     """
 
     of_products: Sequence[RangeCost]
@@ -32,18 +44,21 @@ class RangeCosts:
     own: RangeCost | None
 
     def __iter__(self) -> Iterator[RangeCost]:
-        yield from (
-            *self.of_products,
-            *self.of_rows,
-            *self.of_functions,
-            *([self.own] if self.own is not None else []),
-        )
+        yield from self.of_products
+        yield from self.of_rows
+        yield from self.of_functions
+        if self.own is not None:
+            yield self.own
 
 
 @dataclass(frozen=True)
 class SampledWindows:
-    """What was drawn of a value over all samples. rows: [n, …]; weights: how many each
-    stands for; samples: whose each is.
+    """Windows of a value that were drawn on all samples.
+
+    Attributes:
+        rows: the windows, [n, …].
+        weights: how many windows each stands for, [n].
+        samples: the number of the sample of each, [n].
     """
 
     rows: Array
@@ -52,69 +67,83 @@ class SampledWindows:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Array, Array]]) -> SampledWindows:
-        """Of the rows and weights of each sample."""
+        """Return the windows of all samples. parts: rows and weights of each sample."""
         rows, weights = zip(*parts, strict=True)
         numbers = np.repeat(np.arange(len(parts)), [len(w) for w in weights])
         return cls(np.concatenate(rows), np.concatenate(weights), numbers)
 
     def total(self, x: Array) -> float:
-        """The power of [n, C]."""
-        return float(self._each(x).sum())
+        """Return the power of [n, C]: the weighted sum of squares."""
+        return float(self._per_sample(x).sum())
 
-    def worse(self, x: Array) -> float:
-        """The same where all samples have as much; more where few have all of it:
-        samples that were not seen may have several times that.
+    def pessimistic_total(self, x: Array) -> float:
+        """Return n times the root mean square of the n samples' powers.
+
+        It is `total` where all samples have the same power, and more where few samples
+        have all of it: unseen samples may have several times as much.
         """
-        each = self._each(x)
-        return float(np.sqrt(np.square(each).mean())) * len(each)
+        powers = self._per_sample(x)
+        return float(np.sqrt(np.square(powers).mean())) * len(powers)
 
-    def _each(self, x: Array) -> Array:
-        """[samples]: their power."""
-        return np.bincount(
-            self.samples, self.weights * np.square(x).sum(1, dtype=np.float64)
-        )
-
-
-def total(every: Iterable[RangeCost]) -> RangeCost:
-    """The sum of what they tell."""
-    some = [*every]
-    return lambda r: sum(judge(r) for judge in some)
+    def _per_sample(self, x: Array) -> Array:
+        """Return the power on each sample, [samples]."""
+        squares = np.square(x).sum(1, dtype=np.float64)
+        return np.bincount(self.samples, self.weights * squares)
 
 
-def range_costs(
-    graph: Graph,
-    users: Mapping[Value, Sequence[Op]],
-    v: Value,
-    h: Histogram,
-    windows: Mapping[Op, SampledWindows],
-    same: Set[Op],
-    clipping: float = 1.0,
-) -> RangeCosts:
-    """Of one value. users: of the graph. windows: some, by layer. same: ops that bring
-    what they read and write to one scale; what they write has judges of its own.
-    clipping: how many times what is clipped counts: its error, unlike that of rounding,
-    goes one way in all of a region, and no layer behind averages it out.
+def total(costs: Iterable[RangeCost]) -> RangeCost:
+    """Return the sum of several costs."""
+    terms = [*costs]
+    return lambda r: sum(cost(r) for cost in terms)
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What costs are computed from.
+
+    Attributes:
+        graph: the float graph.
+        users: its users of each value.
+        windows: sampled windows, by layer; rows of a softmax likewise.
+        same: the operations with one scale for what they read and write; their
+            results have costs of their own.
+        clipping: how many times the error of clipped elements counts. Unlike the error
+            of rounding it goes one way in a whole region, and no layer averages it out.
     """
-    used = users.get(v, [])
-    layers = [op for op in used if op in windows and op.inputs[0] is v]
-    seen, told = functions(v, users, graph.outputs)
-    others = [
-        op for op in used if op not in layers and op not in told and op not in same
-    ]
-    return RangeCosts(
-        [
-            _product(LinearLayer(op), windows[op], clipping)
-            for op in layers
-            if softmax(op) is None
-        ],
-        [_rows(see, windows[op]) for op in layers if (see := softmax(op)) is not None],
-        [_function(f, h, clipping) for f in seen],
-        _own(h, clipping) if others or v in graph.outputs else None,
-    )
+
+    graph: Graph
+    users: Mapping[Value, Sequence[Op]]
+    windows: Mapping[Op, SampledWindows]
+    same: Set[Op]
+    clipping: float = 1.0
+
+    def costs(self, v: Value, h: Histogram) -> RangeCosts:
+        """Return the costs of one value's consumers. h: its histogram."""
+        consumers = self.users.get(v, [])
+        layers = [op for op in consumers if op in self.windows and op.inputs[0] is v]
+        of_products: list[RangeCost] = []
+        of_rows: list[RangeCost] = []
+        for op in layers:
+            function = softmax(op)
+            if function is None:
+                layer = LinearLayer(op)
+                of_products.append(
+                    _product_cost(layer, self.windows[op], self.clipping)
+                )
+            else:
+                of_rows.append(_row_cost(function, self.windows[op]))
+
+        element_functions, covered = functions(v, self.users, self.graph.outputs)
+        of_functions = [_function_cost(f, h, self.clipping) for f in element_functions]
+        accounted = covered | self.same | {*layers}
+        others = [op for op in consumers if op not in accounted]
+        needs_own = others or v in self.graph.outputs
+        own = _own_cost(h, self.clipping) if needs_own else None
+        return RangeCosts(of_products, of_rows, of_functions, own)
 
 
 def _rounded(x: Array, r: Range) -> Array:
-    """What int8 tells of reals; ties may go either way."""
+    """Return reals rounded to int8 in a range; ties may go either way."""
     q = activation_quant(r)
     scale = np.float32(q.scale[0])
     zero = q.zero_point[0]
@@ -122,64 +151,70 @@ def _rounded(x: Array, r: Range) -> Array:
     return np.asarray(steps * scale)
 
 
-def _ends(r: Range) -> Range:
-    """Of what int8 tells."""
+def _int8_ends(r: Range) -> Range:
+    """Return the smallest and the largest real of int8 in a range."""
     q = activation_quant(r)
     low, high = ((end - q.zero_point[0]) * q.scale[0] for end in (-128, 127))
     return low, high
 
 
-def _product(p: LinearLayer, drawn: SampledWindows, clipping: float) -> RangeCost:
-    w = p.op.inputs[1].const
+def _product_cost(
+    layer: LinearLayer, drawn: SampledWindows, clipping: float
+) -> RangeCost:
+    w = layer.op.inputs[1].const
     assert w is not None
-    matrix = p.matrix(w)
+    matrix = layer.matrix(w)
     power = drawn.total(apply(matrix, drawn.rows)) or 1.0
 
-    def worse(of_rows: Array) -> float:
-        error = apply(matrix, of_rows)
-        # what is the same for all windows belongs to the bias
-        return drawn.worse(error - np.average(error, 0, drawn.weights)) / power
+    def relative_error(row_errors: Array) -> float:
+        error = apply(matrix, row_errors)
+        # A constant error of all windows is no loss: the bias takes it away again.
+        mean = np.average(error, 0, drawn.weights)
+        return drawn.pessimistic_total(error - mean) / power
 
-    def judge(r: Range) -> float:
-        error = worse(_rounded(drawn.rows, r) - drawn.rows)
+    def cost(r: Range) -> float:
+        error = relative_error(_rounded(drawn.rows, r) - drawn.rows)
         if clipping == 1:
             return error
-        low, high = _ends(r)
-        return error + (clipping - 1) * worse(
-            drawn.rows.clip(np.float32(low), np.float32(high)) - drawn.rows
-        )
+        low, high = _int8_ends(r)
+        clipped = drawn.rows.clip(np.float32(low), np.float32(high))
+        return error + (clipping - 1) * relative_error(clipped - drawn.rows)
 
-    return judge
+    return cost
 
 
-def _rows(see: Function, drawn: SampledWindows) -> RangeCost:
-    want = see(drawn.rows)
+def _row_cost(function: Function, drawn: SampledWindows) -> RangeCost:
+    want = function(drawn.rows)
     power = drawn.total(want) or 1.0
-    return lambda r: drawn.worse(see(_rounded(drawn.rows, r)) - want) / power
+
+    def cost(r: Range) -> float:
+        error = function(_rounded(drawn.rows, r)) - want
+        return drawn.pessimistic_total(error) / power
+
+    return cost
 
 
-def _function(see: Function, h: Histogram, clipping: float) -> RangeCost:
+def _function_cost(function: Function, h: Histogram, clipping: float) -> RangeCost:
     centres = h.centres.astype(np.float32)
-    want = see(centres).astype(np.float64)
+    want = function(centres).astype(np.float64)
     power = float((h.counts * want**2).sum()) or 1.0
 
-    def judge(r: Range) -> float:
-        low, high = _ends(r)
+    def cost(r: Range) -> float:
+        low, high = _int8_ends(r)
         inside = (centres >= low) & (centres <= high)
-        # within a step the error is even: a difference of d at its ends has a mean
-        # square of d²/12
+        # Within one step the error is uniform: a difference of d between the ends of
+        # the step has the mean square d² / 12.
         half = np.float32(activation_quant(r).scale[0] / 2)
-        spread = (see(centres + half) - see(centres - half)).astype(
-            np.float64
-        ) ** 2 / 12
-        clipped = (
-            clipping * (see(np.clip(centres, low, high).astype(np.float32)) - want) ** 2
-        )
-        return float((h.counts * np.where(inside, spread, clipped)).sum()) / power
+        difference = function(centres + half) - function(centres - half)
+        rounding_error = difference.astype(np.float64) ** 2 / 12
+        ends = np.clip(centres, low, high).astype(np.float32)
+        clipping_error = clipping * (function(ends) - want) ** 2
+        error = np.where(inside, rounding_error, clipping_error)
+        return float((h.counts * error).sum()) / power
 
-    return judge
+    return cost
 
 
-def _own(h: Histogram, clipping: float) -> RangeCost:
+def _own_cost(h: Histogram, clipping: float) -> RangeCost:
     power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
     return lambda r: noise(h, r, clipping) / power

@@ -1,6 +1,6 @@
-"""Recipes: what quantization does, as data (docs/quantization.md).
+"""Recipes: how a float model is quantized, as data (docs/quantization.md).
 
-Those of edgec are the files of recipes/.
+edgec's own recipes are the files of recipes/.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from edgec.errors import InputError, did_you_mean
 from edgec.quantize.change.state import RecipeStep
 from edgec.quantize.change.steps import steps
 
-FOLDER = Path(__file__).parent / "recipes"
-ORDER = ("graph", "ranges", "precision", "weights", "biases")
-"""What steps change, in the order in which they may: each is computed from those before
-it.
+RECIPE_FOLDER = Path(__file__).parent / "recipes"
+CHANGE_ORDER = ("graph", "ranges", "precision", "weights", "biases")
+"""The fields of `QuantizationState` that steps change, in the order in which they may.
+
+Each is computed from those before it.
 """
+_DOCS = "see docs/quantization.md"
 
 _NUMBERS = ("within_db", "slowdown", "worth_db", "enough_db")
 _KEYS = {"name", "seed", *_NUMBERS, "candidate"}
+"""The keys of a recipe's file."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +38,22 @@ class Candidate:
 
     @property
     def rewrites(self) -> tuple[RecipeStep, ...]:
-        """The steps that make its float graph."""
+        """The steps that change the float graph."""
         return tuple(s for s in self.steps if s.changes == "graph")
 
-    def also(self, step: RecipeStep) -> Candidate:
-        """With one more step, behind those that change what it changes, or something
-        before that.
+    def with_step(self, step: RecipeStep) -> Candidate:
+        """Return the candidate with one more step.
+
+        It comes after all steps that change the same field or an earlier one.
         """
-        last = ORDER.index(step.changes)
-        before = [s for s in self.steps if ORDER.index(s.changes) <= last]
-        return replace(self, steps=(*before, step, *self.steps[len(before) :]))
+        last = CHANGE_ORDER.index(step.changes)
+        before = [s for s in self.steps if CHANGE_ORDER.index(s.changes) <= last]
+        after = self.steps[len(before) :]
+        return replace(self, steps=(*before, step, *after))
 
     def to_json(self) -> dict[str, Any]:
-        """As a recipe's file has it."""
-        return {"name": self.name, "steps": [_written(s) for s in self.steps]}
+        """Return the candidate as a recipe's file has it."""
+        return {"name": self.name, "steps": [_step_to_json(s) for s in self.steps]}
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Recipe:
         return replace(self, candidates=(*self.candidates[:-1], candidate))
 
     def to_json(self) -> dict[str, Any]:
-        """As a file has it: `Recipe.of` reads it back."""
+        """Return the recipe as a file has it: `Recipe.of` reads it back."""
         return {
             "name": self.name,
             "seed": self.seed,
@@ -100,53 +105,62 @@ class Recipe:
 
     @classmethod
     def load(cls, name: str) -> Recipe:
-        """Of a name ("fast", "best") or a .toml file.
+        """Return the recipe of a name ("fast", "best") or a .toml file.
 
-        Raises InputError where it is none, or says what none can.
+        Raises InputError where there is no such recipe, or its file cannot be read.
         """
-        path = recipe_file(name) or FOLDER / f"{name}.toml"
+        path = recipe_file(name) or RECIPE_FOLDER / f"{name}.toml"
         if not path.is_file():
-            known = sorted(p.stem for p in FOLDER.glob("*.toml"))
+            known = sorted(p.stem for p in RECIPE_FOLDER.glob("*.toml"))
             what = f"there is no recipe {name}{did_you_mean(name, known)}"
             raise InputError(
                 what, "--quantize", f"give one of {', '.join(known)}, or a .toml file"
             )
         try:
-            return cls.of(
-                from_toml(path, dict[str, Any], "see docs/quantization.md"), path.stem
-            )
+            return cls.of(from_toml(path, dict[str, Any], _DOCS), path.stem)
         except (OSError, ValueError) as e:
-            raise InputError(
-                f"the recipe cannot be read: {e}", str(path), "see docs/quantization.md"
-            ) from e
+            raise InputError(f"the recipe cannot be read: {e}", str(path), _DOCS) from e
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], name: str) -> Recipe:
-        """A decoded file. Raises ValueError for what it cannot be."""
-        if unknown := given.keys() - _KEYS:
+    def of(cls, decoded: Mapping[str, Any], name: str) -> Recipe:
+        """Return the recipe of a decoded file.
+
+        name: the recipe's name, if the file has none.
+
+        Raises ValueError for a key or a value that no recipe has.
+        """
+        if unknown := decoded.keys() - _KEYS:
             raise ValueError(f'"{min(unknown)}" is none of {", ".join(sorted(_KEYS))}')
-        rows = given.get("candidate")
-        if not isinstance(rows, list) or not rows:
-            raise ValueError("it has no [[candidate]]")
-        found = tuple(_candidate(row) for row in rows)
-        if len(found) > 2:
-            raise ValueError(
-                f"it has {len(found)} candidates; a recipe has one, or a plain one that "
-                "guards against losses and the one to use"
-            )
-        names = [c.name for c in found]
-        if twice := [n for n in names if names.count(n) > 1]:
-            raise ValueError(f'two candidates are named "{twice[0]}"')
-        seed = given.get("seed", 0)
-        numbers = (_number(key, given.get(key, getattr(cls, key))) for key in _NUMBERS)
+        candidates = _candidates(decoded.get("candidate"))
+        seed = decoded.get("seed", 0)
+        # type(), since True is an instance of int.
         if type(seed) is not int or seed < 0:
             raise ValueError(f'"seed" is {seed!r}, not an integer of at least 0')
-        return cls(str(given.get("name", name)), found, seed, *numbers)
+        numbers = {}
+        for key in _NUMBERS:
+            numbers[key] = _number(key, decoded.get(key, getattr(cls, key)))
+        return cls(str(decoded.get("name", name)), candidates, seed, **numbers)
 
 
 def recipe_file(name: str) -> Path | None:
-    """The file of a recipe that is none of edgec's own."""
+    """Return the file of a recipe, None for the name of one of edgec's own."""
     return Path(name) if name.endswith(".toml") else None
+
+
+def _candidates(rows: object) -> tuple[Candidate, ...]:
+    """Return the candidates of a file: one, or a guard and the one to use."""
+    if not isinstance(rows, list) or not rows:
+        raise ValueError("it has no [[candidate]]")
+    candidates = tuple(_candidate(row) for row in rows)
+    if len(candidates) > 2:
+        raise ValueError(
+            f"it has {len(candidates)} candidates; a recipe has one, or a plain one that "
+            "guards against losses and the one to use"
+        )
+    names = [c.name for c in candidates]
+    if repeated := [n for n in names if names.count(n) > 1]:
+        raise ValueError(f'two candidates are named "{repeated[0]}"')
+    return candidates
 
 
 def _candidate(row: object) -> Candidate:
@@ -156,27 +170,28 @@ def _candidate(row: object) -> Candidate:
         or not isinstance(row["steps"], list)
     ):
         raise ValueError(f'a [[candidate]] has "name" and "steps", not {row!r}')
-    made = tuple(_step(s) for s in row["steps"])
-    places = [ORDER.index(s.changes) for s in made]
+    decoded = tuple(_step(s) for s in row["steps"])
+    places = [CHANGE_ORDER.index(s.changes) for s in decoded]
+    # A later change of an earlier field would make what was computed from it stale.
     if places != sorted(places):
         raise ValueError(
-            f"{row['name']}: steps must change {', then '.join(ORDER)}; "
-            f"{_order(made)} do not"
+            f"{row['name']}: steps must change {', then '.join(CHANGE_ORDER)}; "
+            f"{_order_text(decoded)} do not"
         )
-    if "ranges" not in {s.changes for s in made}:
+    if "ranges" not in {s.changes for s in decoded}:
         raise ValueError(f"{row['name']}: no step finds the ranges")
-    return Candidate(str(row["name"]), made)
+    return Candidate(str(row["name"]), decoded)
 
 
-def _order(made: Sequence[RecipeStep]) -> str:
-    return ", ".join(f"{s.name} ({s.changes})" for s in made)
+def _order_text(decoded: Sequence[RecipeStep]) -> str:
+    return ", ".join(f"{s.name} ({s.changes})" for s in decoded)
 
 
-def _step(given: object) -> RecipeStep:
-    """A step of its name, or of {step = name, option = value, …}."""
-    row = {"step": given} if isinstance(given, str) else given
+def _step(decoded: object) -> RecipeStep:
+    """Return the step of a name, or of {step = name, option = value, …}."""
+    row = {"step": decoded} if isinstance(decoded, str) else decoded
     if not isinstance(row, dict) or not isinstance(row.get("step"), str):
-        raise ValueError(f"a step is a name or {{step = name, …}}, not {given!r}")
+        raise ValueError(f"a step is a name or {{step = name, …}}, not {decoded!r}")
     name = row["step"]
     options = {k: v for k, v in row.items() if k != "step"}
     known = steps()
@@ -185,18 +200,20 @@ def _step(given: object) -> RecipeStep:
             f"there is no step {name}{did_you_mean(name, known)}; "
             f"there are {', '.join(known)}"
         )
+
+    # The type of an option is that of its default.
     kinds = {f.name: type(f.default) for f in fields(known[name])}
     if unknown := options.keys() - kinds:
         raise ValueError(
             f'step {name} has no "{min(unknown)}"; '
             f"it has {', '.join(kinds) or 'no options'}"
         )
-    return known[name](
-        **{k: _option(f"{name}.{k}", v, kinds[k]) for k, v in options.items()}
-    )
+    values = {k: _option(f"{name}.{k}", v, kinds[k]) for k, v in options.items()}
+    return known[name](**values)
 
 
 def _option(name: str, value: object, kind: type) -> object:
+    """Return a step's option in the type that it has. name: for messages."""
     if kind is float:
         return _number(name, value)
     if kind is tuple and isinstance(value, list):
@@ -207,17 +224,20 @@ def _option(name: str, value: object, kind: type) -> object:
 
 
 def _number(name: str, value: object) -> float:
+    # `not value >= 0` refuses NaN too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ValueError(f'"{name}" is {value!r}, not a number of at least 0')
     return float(value)
 
 
-def _written(step: RecipeStep) -> dict[str, Any]:
-    """With all its options, so that a later version's defaults do not change what it
-    says.
+def _step_to_json(step: RecipeStep) -> dict[str, Any]:
+    """Return a step with all its options.
+
+    Even those with the default value: the defaults of a later version do not change the
+    meaning of a stored recipe then.
     """
-    options = {f.name: getattr(step, f.name) for f in fields(step)}
-    return {
-        "step": step.name,
-        **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
-    }
+    options: dict[str, Any] = {"step": step.name}
+    for f in fields(step):
+        value = getattr(step, f.name)
+        options[f.name] = list(value) if isinstance(value, tuple) else value
+    return options

@@ -1,4 +1,12 @@
-"""Makes the int8 graph of a float graph, from ranges and rounded constants."""
+"""Makes the int8 graph of a float graph, from ranges and rounded constants.
+
+A real x and its integer q are related by x = scale * (q - zero_point), as the TFLite
+8-bit quantization specification has it. A convolution or matrix product then is
+
+    y = s_x s_w Σ (q_x - z_x) q_w + bias,    bias = s_x s_w q_bias
+
+with int8 q_x and q_w, and int32 q_bias.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +54,7 @@ class RoundedParameters:
 
 
 @dataclass(frozen=True)
-class Int8:
+class Int8Model:
     """A quantized graph.
 
     Attributes:
@@ -63,17 +71,18 @@ def rewrite(
     ranges: Mapping[Value, Range],
     rounded: RoundedParameters | None = None,
     left: Collection[Op] = (),
-) -> Int8:
+) -> Int8Model:
     """Return the int8 form of a float graph with known ranges of its values.
 
     left: the ops that stay float.
     """
+    # Which ops become int8 decides which values must share a scale.
     chosen = int8_ops(graph, ranges, left)
     scales = activation_scales(graph, chosen, ranges)
     rewriter = _Rewriter(graph, chosen, scales, rounded or RoundedParameters())
     result = rewriter.run()
     verify(result, "quantized")
-    return Int8(result, rewriter.twins)
+    return Int8Model(result, rewriter.twins)
 
 
 @dataclass(frozen=True)
@@ -98,28 +107,32 @@ def integers(op: Op, x_scale: float, rounded: RoundedParameters) -> Integers:
     axis = op.spec.weight_axis if op.spec.per_channel else None
     # The scale is of the model's own bias, so that corrections of it change no weight.
     quant = weight_quant(weight, axis, x_scale, given_bias if bias is None else bias)
-    given_weight = rounded.weights.get(op)
-    if given_weight is None:
-        given_weight = quantize_weight(weight, quant)
-    wanted = bias if given_bias is None else given_bias
-    if wanted is None:
-        return Integers(given_weight, quant, None, None)
-    return Integers(given_weight, quant, *quantize_bias(wanted, x_scale, quant))
+    int8_weight = rounded.weights.get(op)
+    if int8_weight is None:
+        int8_weight = quantize_weight(weight, quant)
+    real_bias = bias if given_bias is None else given_bias
+    if real_bias is None:
+        return Integers(int8_weight, quant, None, None)
+    int32_bias, bias_quant = quantize_bias(real_bias, x_scale, quant)
+    return Integers(int8_weight, quant, int32_bias, bias_quant)
 
 
 def renew(op: Op, twin: Op, rounded: RoundedParameters) -> None:
     """Give the int8 twin of an op the constants that `rounded` has for it."""
     at = _positions(op)
-    made = integers(op, twin.inputs[at["act"]].type.scale, rounded)
+    constants = integers(op, twin.inputs[at["act"]].type.scale, rounded)
     weight = twin.inputs[at["weight"]]
-    twin.inputs[at["weight"]] = _with(weight, made.weight, made.weight_quant)
-    if made.bias is not None:
+    twin.inputs[at["weight"]] = _with_elements(
+        weight, constants.weight, constants.weight_quant
+    )
+    if constants.bias is not None:
         # A bias that the model does not have was appended.
         i = at.get("bias", len(op.inputs))
-        twin.inputs[i] = _with(twin.inputs[i], made.bias, made.bias_quant)
+        bias = twin.inputs[i]
+        twin.inputs[i] = _with_elements(bias, constants.bias, constants.bias_quant)
 
 
-def _with(v: Value, array: Array, quant: Quant | None) -> Value:
+def _with_elements(v: Value, array: Array, quant: Quant | None) -> Value:
     """Return a constant like `v` with other elements."""
     return Value(v.name, replace(v.type, quant=quant), np.asarray(array, order="C"))
 
@@ -134,6 +147,16 @@ class _Rewriter:
 
     Every value has a form as declared, an int8 form, or both; each is made when it is
     first needed.
+
+    Attributes:
+        graph: the float graph.
+        chosen: the ops that become int8.
+        scales: the quantization of every value of an int8 op.
+        rounded: the constants that are not rounded to the nearest integer.
+        twins: the int8 op for each op that became int8.
+        declared: the form as declared of each value.
+        int8: the form that an int8 op wrote, of each value.
+        shared: conversions and constants, by value and scale.
     """
 
     def __init__(
@@ -149,18 +172,22 @@ class _Rewriter:
         self.rounded = rounded
         self.twins: dict[Op, Op] = {}
         self.build = Builder(Graph(graph.name))
-        self.plain: dict[Value, Value] = {}
+        self.declared: dict[Value, Value] = {}
         self.int8: dict[Value, Value] = {}
-        self.other: dict[tuple[Value, Quant], Value] = {}
+        self.shared: dict[tuple[Value, Quant], Value] = {}
 
     def run(self) -> Graph:
+        """Return the copy."""
         for v in self.graph.inputs:
-            self.plain[v] = self.build.input(v.name, v.type)
+            self.declared[v] = self.build.input(v.name, v.type)
         self._reserve_output_names()
         for op in self.graph.ops:
             self.build.source = op.source
-            self._int8_op(op) if op in self.chosen else self._plain_op(op)
-        self.build.graph.outputs = [self._plain(v) for v in self.graph.outputs]
+            if op in self.chosen:
+                self._write_int8(op)
+            else:
+                self._write_as_declared(op)
+        self.build.graph.outputs = [self._declared(v) for v in self.graph.outputs]
         self.build.graph.state = [*self.graph.state]
         return self.build.graph
 
@@ -183,104 +210,116 @@ class _Rewriter:
             return self.build.value(f"{v.name}_int8", type_)
         return self.build.value(v.name, type_)
 
-    def _plain_op(self, op: Op) -> None:
-        inputs = [self._plain(v) for v in op.inputs]
+    def _write_as_declared(self, op: Op) -> None:
+        """Copy an op that stays float."""
+        inputs = [self._declared(v) for v in op.inputs]
         outputs = [self._result(v, v.type) for v in op.outputs]
         self.build.write(op.spec, inputs, outputs)
-        self.plain.update(zip(op.outputs, outputs, strict=True))
+        self.declared.update(zip(op.outputs, outputs, strict=True))
 
-    def _int8_op(self, op: Op) -> None:
+    def _write_int8(self, op: Op) -> None:
+        """Write the int8 form of an op."""
+        # A SAME op moves integers: its inputs must have the scale of its results.
         same = self.scales[op.outputs[0]] if op.spec.quant is QuantRule.SAME else None
         inputs = [self._input(op, i, v, same) for i, v in enumerate(op.inputs)]
         if "weight" in op.spec.roles:
-            self._weights(op, inputs)
+            self._quantize_parameters(op, inputs)
+
+        types = op.spec.infer(*(i.type for i in inputs))
         outputs: list[Value] = []
-        for v, t in zip(
-            op.outputs, op.spec.infer(*(i.type for i in inputs)), strict=True
-        ):
-            quantized = t.dtype == "int8"
-            out = self._result(
-                v, replace(t, quant=self.scales[v]) if quantized else v.type
-            )
-            (self.int8 if quantized else self.plain)[v] = out
+        for v, t in zip(op.outputs, types, strict=True):
+            # Some results of an int8 op are no int8 (the indices of an argmax).
+            if t.dtype == "int8":
+                out = self._result(v, replace(t, quant=self.scales[v]))
+                self.int8[v] = out
+            else:
+                out = self._result(v, v.type)
+                self.declared[v] = out
             outputs.append(out)
         self.build.write(op.spec, inputs, outputs)
         self.twins[op] = self.build.graph.ops[-1]
 
     def _input(self, op: Op, i: int, v: Value, same: Quant | None) -> Value:
+        """Return the form of input `i` that an int8 op reads.
+
+        same: the scale that all activations of the op have; None: each its own.
+        """
         if role(op, i) != "act":
-            return self._plain(v)
+            return self._declared(v)
         if v.const is None:
             return self._quantized(v, same or self.scales[v])
         quant = same or activation_quant(constant_range(v.const))
-        return self._shared(
-            v,
-            quant,
-            lambda: self.build.const(
-                quantize_activation(_array(v), quant), v.name, quant
-            ),
-        )
 
-    def _weights(self, op: Op, inputs: list[Value]) -> None:
+        def make() -> Value:
+            ints = quantize_activation(_array(v), quant)
+            return self.build.const(ints, v.name, quant)
+
+        return self._shared(v, quant, make)
+
+    def _quantize_parameters(self, op: Op, inputs: list[Value]) -> None:
         """Replace weight and bias by their integer forms.
 
         Constants that several ops read are shared, unless they were rounded for one op.
         """
         at = _positions(op)
-        made = integers(op, inputs[at["act"]].type.scale, self.rounded)
+        constants = integers(op, inputs[at["act"]].type.scale, self.rounded)
         weight = op.inputs[at["weight"]]
-        form = partial(self.build.const, made.weight, weight.name, made.weight_quant)
+        form = partial(
+            self.build.const, constants.weight, weight.name, constants.weight_quant
+        )
         if op in self.rounded.weights:
             inputs[at["weight"]] = form()
         else:
-            inputs[at["weight"]] = self._shared(weight, made.weight_quant, form)
-        if made.bias is None or made.bias_quant is None:
+            inputs[at["weight"]] = self._shared(weight, constants.weight_quant, form)
+        if constants.bias is None or constants.bias_quant is None:
             return
 
         if "bias" not in at:
+            # A step gave the op a bias that the model does not have.
             name = f"{op.output.name}_bias"
-            inputs.append(self.build.const(made.bias, name, made.bias_quant))
+            bias = self.build.const(constants.bias, name, constants.bias_quant)
+            inputs.append(bias)
             return
         bias = op.inputs[at["bias"]]
-        form = partial(self.build.const, made.bias, bias.name, made.bias_quant)
+        form = partial(
+            self.build.const, constants.bias, bias.name, constants.bias_quant
+        )
         if op in self.rounded.biases:
             inputs[at["bias"]] = form()
         else:
-            inputs[at["bias"]] = self._shared(bias, made.bias_quant, form)
+            inputs[at["bias"]] = self._shared(bias, constants.bias_quant, form)
 
-    def _plain(self, v: Value) -> Value:
+    def _declared(self, v: Value) -> Value:
         """Return the form as declared; it is dequantized if only the int8 form exists."""
-        if v not in self.plain:
-            if v.const is not None:
-                self.plain[v] = self.build.const(v.const, v.name, v.type.quant)
-            else:
-                name = self.output_name.get(v)
-                if name:
-                    out = Value(name, v.type)
-                else:
-                    out = self.build.value(f"{v.name}_f32", v.type)
-                self.build.write(Dequantize(), [self.int8[v]], [out])
-                self.plain[v] = out
-        return self.plain[v]
+        if v in self.declared:
+            return self.declared[v]
+        if v.const is not None:
+            self.declared[v] = self.build.const(v.const, v.name, v.type.quant)
+            return self.declared[v]
+        name = self.output_name.get(v)
+        out = Value(name, v.type) if name else self.build.value(f"{v.name}_f32", v.type)
+        self.build.write(Dequantize(), [self.int8[v]], [out])
+        self.declared[v] = out
+        return out
 
     def _quantized(self, v: Value, quant: Quant) -> Value:
-        """Return an int8 form with this scale: its op's own, or a conversion."""
-        own = self.int8.get(v)
-        if own is not None and own.type.quant == quant:
-            return own
-        source = own or self.plain[v]
-        return self._shared(
-            v,
-            quant,
-            lambda: self.build.add(Quantize(), [source], f"{v.name}_int8", quant),
-        )
+        """Return an int8 form with this scale: that of its producer, or a conversion."""
+        written = self.int8.get(v)
+        if written is not None and written.type.quant == quant:
+            return written
+        source = written or self.declared[v]
+
+        def make() -> Value:
+            return self.build.add(Quantize(), [source], f"{v.name}_int8", quant)
+
+        return self._shared(v, quant, make)
 
     def _shared(self, v: Value, quant: Quant, make: Callable[[], Value]) -> Value:
-        """Return what `make` makes, once for each value and scale."""
+        """Return the result of `make`, made once for each value and scale."""
         key = (v, quant)
-        if key not in self.other:
-            self.other[key] = make()
-        return self.other[key]
+        if key not in self.shared:
+            self.shared[key] = make()
+        return self.shared[key]
 
 
 def _array(v: Value) -> Array:

@@ -57,6 +57,17 @@ def activation_scales(
     return {v: g.quant() for v, g in grouping.of.items()}
 
 
+def _have_one_prescribed_scale(
+    groups: Sequence[_Group], constants: Sequence[Range]
+) -> bool:
+    """Return whether one prescribed scale is that of all groups and fits all constants."""
+    prescribed = {g.fixed for g in groups}
+    if len(prescribed) != 1:
+        return False
+    (only,) = prescribed
+    return only is not None and all(holds(only, r) for r in constants)
+
+
 class _Grouping:
     """The group of every value, built in the order of the ops."""
 
@@ -93,27 +104,29 @@ class _Grouping:
         constants = [constant_range(v.const) for v in acts if v.const is not None]
 
         # Where one prescribed scale serves all inputs, nothing has to be requantized.
-        prescribed = {g.fixed for g in sources}
-        only = next(iter(prescribed)) if len(prescribed) == 1 else None
-        if only is not None and all(holds(only, r) for r in constants):
+        if _have_one_prescribed_scale(sources, constants):
             self.put(results, sources[0])
             return
 
-        # The largest group takes in the others, so that no value moves often.
-        free = [*dict.fromkeys(g for g in sources if g.fixed is None)]
-        home = max(free, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
-        for group in sources:
-            home.widen(group.range)
-        for r in constants:
+        home = self._merged([g for g in sources if g.fixed is None])
+        # Inputs with a prescribed scale are requantized to this one, and must fit. An
+        # output can exceed the inputs: by the value of a border, by the overshoot of a
+        # cubic resize.
+        ranges = [*(g.range for g in sources), *constants]
+        ranges += [self.ranges[v] for v in results]
+        for r in ranges:
             home.widen(r)
-        # An output can exceed the inputs: by the value of a border, by the overshoot of
-        # a cubic resize.
-        for v in results:
-            home.widen(self.ranges[v])
-        for group in free:
+        self.put(results, home)
+
+    def _merged(self, groups: Sequence[_Group]) -> _Group:
+        """Merge groups, and return the merged one; its range is not widened yet."""
+        distinct = [*dict.fromkeys(groups)]
+        # The largest group takes in the others, so that no value moves often.
+        home = max(distinct, key=lambda g: len(g.members), default=_Group((0.0, 0.0)))
+        for group in distinct:
             if group is not home:
                 self.put(group.members, home)
-        self.put(results, home)
+        return home
 
     def raise_floors(self, ops: Sequence[Op]) -> None:
         """Apply `raise_floor` to all ops until nothing changes.

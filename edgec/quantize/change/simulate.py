@@ -1,9 +1,9 @@
-"""What a partly quantized model computes, nearly, by running its float graph: no C is
-made for each choice of ops.
+"""Simulates a partly quantized model by running its float graph.
 
-Int8 weights and biases stand in the float graph as the reals that they are; what an
-int8 op reads and writes is rounded in place, between two ops. What it leaves out is the
-rounding inside of int8 kernels: a part of a step.
+No C is compiled for each choice of int8 ops. Int8 weights and biases are in the float
+graph as the reals that they stand for; what an int8 op reads and writes is rounded in
+place, between two ops. The simulation lacks the rounding inside of int8 kernels: a part
+of a step.
 """
 
 from __future__ import annotations
@@ -21,41 +21,42 @@ from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.precision import FLOAT
 from edgec.quantize.observe.calibration import Sample
 
-_ALWAYS = 10**9
-"""Samples: that many are worth C."""
+MANY_RUNS = 10**9
+"""So many runs are announced, so that the graph is compiled to C."""
 
 
 class Simulation:
-    """Of all int8 forms of a model that leave some of its ops in float."""
+    """All int8 forms of a model that leave some of its ops in float."""
 
-    def __init__(self, work: QuantizationState) -> None:
-        self._work = work
-        self._twins = work.int8().twins
+    def __init__(self, state: QuantizationState) -> None:
+        self._state = state
+        self._twins = state.int8().twins
 
     @property
     def ops(self) -> Collection[Op]:
-        """Those that become int8, of `work.graph`."""
+        """The ops of the float graph that become int8 if none is left in float."""
         return self._twins.keys()
 
     def graph(self, int8: Collection[Op]) -> Graph:
-        """The quantized graph in which no others are int8."""
-        left = [op for op in self._work.graph.ops if op not in int8]
-        return replace(self._work, precision=dict.fromkeys(left, FLOAT)).int8().graph
+        """Return the quantized graph with all ops but these in float."""
+        left = [op for op in self._state.graph.ops if op not in int8]
+        partly = replace(self._state, precision=dict.fromkeys(left, FLOAT))
+        return partly.int8().graph
 
     def run(self, int8: Collection[Op]) -> Run:
-        """With these ops in int8 and all others in float."""
-        graph = self._work.graph.copy()
+        """Return a runner with these ops in int8 and all others in float."""
+        graph = self._state.graph.copy()
         scales: dict[str, Quant] = {}
-        for op, copy in zip(self._work.graph.ops, graph.ops, strict=True):
+        for op, copy in zip(self._state.graph.ops, graph.ops, strict=True):
             if op in int8:
-                _put_reals(copy, self._twins[op], graph)
+                _put_real_constants(copy, self._twins[op], graph)
                 scales |= _scales(op, self._twins[op], scales)
-        run = self._work.runners.floats(graph, _ALWAYS)
+        run = self._state.runners.floats(graph, MANY_RUNS)
         return rounding(run, scales)
 
 
-def _put_reals(op: Op, twin: Op, graph: Graph) -> None:
-    """What the integer constants of its twin stand for."""
+def _put_real_constants(op: Op, twin: Op, graph: Graph) -> None:
+    """Give a float op the reals that its twin's integer constants stand for."""
     for i, v in enumerate(twin.inputs):
         if v.const is None or not v.type.is_quantized:
             continue
@@ -63,61 +64,62 @@ def _put_reals(op: Op, twin: Op, graph: Graph) -> None:
         if i < len(op.inputs):
             name = op.inputs[i].name
         else:
+            # Bias correction gave the twin a bias that the model does not have.
             name = graph.unique_name(f"{op.output.name}_bias")
-        made = Value(name, v.type.with_quant(None, "float32"), real)
-        op.inputs[i : i + 1] = [made]
+        constant = Value(name, v.type.with_quant(None, "float32"), real)
+        op.inputs[i : i + 1] = [constant]
 
 
 def _scales(op: Op, twin: Op, known: Mapping[str, Quant]) -> dict[str, Quant]:
-    """Of what the twin reads and writes, by name.
+    """Return the scales of what an op's twin reads and writes, by name.
 
-    One that was written in another scale keeps it.
+    known: the scales of values that were written before; those keep them.
     """
-    found: dict[str, Quant] = {}
+    scales: dict[str, Quant] = {}
     for i, v in enumerate(op.inputs):
-        t = twin.inputs[i].type
-        if (
-            v.const is None
-            and role(op, i) == "act"
-            and t.quant is not None
-            and v.name not in known
-        ):
-            found[v.name] = t.quant
+        quant = twin.inputs[i].type.quant
+        if v.const is not None or role(op, i) != "act":
+            continue
+        if quant is not None and v.name not in known:
+            scales[v.name] = quant
     for v, y in zip(op.outputs, twin.outputs, strict=True):
         if y.type.dtype == "int8" and y.type.quant is not None:
-            found[v.name] = y.type.quant
-    return found
+            scales[v.name] = y.type.quant
+    return scales
 
 
 def rounding(run: Run, scales: Mapping[str, Quant]) -> Run:
-    """A run of a float graph in which values of these names are rounded to the steps of
-    their scales.
+    """Return a runner of the same float graph that rounds values.
+
+    scales: the int8 scales of the values to round, by name.
     """
 
-    def rounded(
+    def rounded_run(
         inputs: Mapping[str, Array], observe: object = None
     ) -> dict[str, Array]:
-        given = {
-            name: _rounded(x.copy(), scales[name]) if name in scales else x
-            for name, x in inputs.items()
-        }
+        rounded: dict[str, Array] = {}
+        for name, x in inputs.items():
+            # Inputs belong to the caller, hence the copy.
+            rounded[name] = _round(x.copy(), scales[name]) if name in scales else x
 
-        def at(v: Value, array: Array) -> None:
-            if v.name in scales and v.name not in inputs and array.flags.writeable:
-                _rounded(array, scales[v.name])
+        def round_result(v: Value, array: Array) -> None:
+            # A result of the graph is in its arena: the consumers read it rounded.
+            is_computed = v.name not in inputs and array.flags.writeable
+            if v.name in scales and is_computed:
+                _round(array, scales[v.name])
 
-        return run(given, at)
+        return run(rounded, round_result)
 
-    return rounded
+    return rounded_run
 
 
 def outputs(run: Run, samples: Sequence[Sample]) -> Iterator[Mapping[str, Array]]:
-    """Of each sample, in order; several run at once."""
+    """Yield the outputs of each sample, in order; several run at once."""
     return in_order(lambda s: run(s, None), samples, cores())
 
 
-def _rounded(x: Array, q: Quant) -> Array:
-    """To the steps of a scale, in place."""
+def _round(x: Array, q: Quant) -> Array:
+    """Round an array to the steps of a scale, in place."""
     scale = np.float32(q.scale[0])
     zero = q.zero_point[0]
     np.multiply(x, np.float32(1 / q.scale[0]), out=x)

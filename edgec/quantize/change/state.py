@@ -13,44 +13,46 @@ from edgec.errors import InternalError
 from edgec.executors import cores, in_order
 from edgec.ir import Array, Graph, Observe, Op, Run, Value, interp
 from edgec.quantize.change.channel_groups import Parts
-from edgec.quantize.change.rewrite import Int8, RoundedParameters, rewrite
+from edgec.quantize.change.rewrite import Int8Model, RoundedParameters, rewrite
 from edgec.quantize.observe.calibration import Sample
 from edgec.quantize.observe.ranges import Range
 from edgec.quantize.observe.survey import Survey
 from edgec.steps import Progress, each
 
 T = TypeVar("T")
-Ends = tuple[Array, Array]
-"""The smallest and the largest element of each channel."""
+ChannelExtremes = tuple[Array, Array]
+"""The smallest and the largest element of each channel, each [C]."""
 
 
-def over_all(every: Sequence[Ends]) -> Ends:
-    """The ends of each channel over all samples, float64."""
-    lows, highs = (
-        np.stack(ends).astype(np.float64) for ends in zip(*every, strict=True)
-    )
-    return lows.min(0), highs.max(0)
+def over_samples(each_sample: Sequence[ChannelExtremes]) -> ChannelExtremes:
+    """Return the extremes of each channel over all samples, float64."""
+    lows, highs = zip(*each_sample, strict=True)
+    low = np.stack(lows).astype(np.float64).min(0)
+    high = np.stack(highs).astype(np.float64).max(0)
+    return low, high
 
 
-_WITH = {"graph": ("graph", "parts")}
-"""What a step may change beside what it says."""
+CHANGED_TOGETHER = {"graph": ("graph", "parts")}
+"""The fields that a step may change, for a `RecipeStep.changes` with several."""
 
 
 class Runners(Protocol):
-    """Makes what runs graphs."""
+    """Makes functions that run graphs."""
 
     def floats(self, graph: Graph, samples: int) -> Run:
-        """Of a float graph, for so many runs: the same results on every machine."""
+        """Return a runner of a float graph, with the same results on every machine.
+
+        samples: how often it will run, about.
+        """
 
     def int8(self, graph: Graph, samples: int) -> Run:
-        """Of a quantized graph, as fast as this machine can; threads may call it at
-        once.
+        """Return a runner of a quantized graph, as fast as this machine can.
+
+        Threads may call it at once.
         """
 
     def renew(self, run: Run, op: Op) -> None:
-        """Let a run of a quantized graph take in what the constants of one of its ops
-        are now.
-        """
+        """Let a runner of a quantized graph read the constants of an operation anew."""
 
 
 class InterpRunners:
@@ -69,28 +71,38 @@ class InterpRunners:
 
 
 class RecipeStep(Protocol):
-    """One step of a recipe. name: in recipes; that of its file. changes: the one part
-    of `QuantizationState` that it may change.
+    """One step of a recipe: a dataclass whose fields are its options.
+
+    Attributes:
+        name: the step's name in recipes; that of its file.
+        changes: the one field of `QuantizationState` that it may change.
     """
 
     name: ClassVar[str]
     changes: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def run(self, work: QuantizationState) -> None:
-        """Do it, on calibration samples alone."""
+    def run(self, state: QuantizationState) -> None:
+        """Change the state, by calibration samples alone."""
 
 
 @dataclass
 class QuantizationState:
-    """What steps read and change.
+    """Everything that steps read and change.
 
-    graph: the float model. samples: to calibrate with. seed: of all that is drawn.
-    passes: how often steps go through the samples, about. parts: of channels that got
-    tensors of their own, by what a convolution wrote before; they go with the graph.
-    ranges: of the float values. precision: "float" for ops that do not become int8.
-    weights: int8 weights that are not just the nearest, by op. biases: real ones in
-    place of the model's, by op; each is a change of one step, and belongs to `graph`.
+    Attributes:
+        graph: the float model.
+        samples: the samples to calibrate with.
+        runners: what runs graphs.
+        say: shows people the step of the work.
+        seed: the seed of every random choice.
+        passes: how often the steps go through the samples, about.
+        parts: the channel groups with tensors of their own, by the name of the
+            convolution's result that was split; they change with the graph.
+        ranges: the ranges of the float values.
+        precision: "float" for the operations that do not become int8.
+        weights: int8 weights that are not the nearest integers, by operation.
+        biases: real biases in place of the model's, by operation of `graph`.
     """
 
     graph: Graph
@@ -104,104 +116,108 @@ class QuantizationState:
     precision: Mapping[Op, str] = field(default_factory=dict)
     weights: Mapping[Op, Array] = field(default_factory=dict)
     biases: Mapping[Op, Array] = field(default_factory=dict)
-    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    _cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
-    def on(self, samples: Sequence[Sample]) -> QuantizationState:
-        """The same on other samples, with nothing known of them."""
-        return replace(self, samples=samples, _kept={})
+    def with_samples(self, samples: Sequence[Sample]) -> QuantizationState:
+        """Return the same model with other samples, and nothing observed on them."""
+        return replace(self, samples=samples, _cache={})
 
-    def do(self, step: RecipeStep) -> QuantizationState:
-        """What the step makes of it; this stays as it is."""
+    def after(self, step: RecipeStep) -> QuantizationState:
+        """Return the state after a step; this state stays as it is.
+
+        Raises InternalError where the step changes a field that it may not change.
+        """
         result = replace(self)
         step.run(result)
-        may = _WITH.get(step.changes, (step.changes,))
+        allowed = CHANGED_TOGETHER.get(step.changes, (step.changes,))
         for f in fields(QuantizationState):
-            if f.name not in may and getattr(result, f.name) is not getattr(
-                self, f.name
-            ):
+            is_changed = getattr(result, f.name) is not getattr(self, f.name)
+            if is_changed and f.name not in allowed:
                 raise InternalError(
                     f"the step {step.name} changed {f.name}; it may change {step.changes}"
                 )
         return result
 
-    def keep(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What `make` makes for this graph, once for all candidates."""
+    def cached(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Return the result of `make` for this graph, made once for all candidates."""
         key = (id(self.graph), name)
-        if key not in self._kept:
-            # the graph is kept with it: no other graph can get its id then
-            self._kept[key] = self.graph, make()
-        made: T = self._kept[key][1]
-        return made
+        if key not in self._cache:
+            # The graph is kept beside it: no other graph can get its id then.
+            self._cache[key] = (self.graph, make())
+        result: T = self._cache[key][1]
+        return result
 
-    def run(self) -> Run:
-        """Runs the float graph."""
-        return self.keep(
-            "run",
-            lambda: self.runners.floats(self.graph, self.passes * len(self.samples)),
-        )
+    def float_run(self) -> Run:
+        """Return the runner of the float graph."""
+        count = self.passes * len(self.samples)
+        return self.cached("run", lambda: self.runners.floats(self.graph, count))
 
-    def watch(
+    def observe_samples(
         self,
         of_sample: Callable[[int], tuple[T, Observe]],
-        what: str,
+        step_name: str,
         numbers: Sequence[int] | None = None,
     ) -> Iterator[T]:
-        """Show every value of the float graph to the observer of each sample, or of
-        those of these numbers.
+        """Show every value of the float graph to an observer for each sample.
 
-        Several samples run at once. What comes with an observer is given back when it
-        has seen all, in the order of the samples: to be added up, so that sums are the
-        same on any number of cores.
+        Several samples run at once. Results are yielded in the order of the samples, so
+        that sums over them are the same on any number of cores.
+
+        of_sample: returns a result for a sample's number and the observer that fills
+            it in.
+        step_name: shown to people with the number of the sample.
+        numbers: the samples to run; None: all.
         """
-        run = self.run()
+        run = self.float_run()
         chosen = range(len(self.samples)) if numbers is None else numbers
 
-        def watched(i: int) -> T:
-            found, observe = of_sample(i)
+        def observed(i: int) -> T:
+            result, observe = of_sample(i)
             run(self.samples[i], observe)
-            return found
+            return result
 
-        return each(in_order(watched, chosen, cores()), len(chosen), what, self.say)
+        results = in_order(observed, chosen, cores())
+        return each(results, len(chosen), step_name, self.say)
 
-    def extremes(self) -> dict[Value, Range]:
-        """The smallest and the largest finite element of every value."""
+    def observed_ranges(self) -> dict[Value, Range]:
+        """Return the smallest and the largest finite element of every value."""
         return self.survey().ranges()
 
-    def channels(self, names: Container[str]) -> dict[Value, list[Ends]]:
-        """Of the float values of these names: the ends of each channel in each sample."""
+    def channel_extremes(
+        self, names: Container[str]
+    ) -> dict[Value, list[ChannelExtremes]]:
+        """Return the extremes of each channel in each sample, for values of these names."""
 
-        def of_sample(i: int) -> tuple[dict[Value, Ends], Observe]:
-            seen = dict[Value, Ends]()
+        def of_sample(i: int) -> tuple[dict[Value, ChannelExtremes], Observe]:
+            extremes: dict[Value, ChannelExtremes] = {}
 
             def observe(v: Value, array: Array) -> None:
                 if v.name in names and v.type.dtype == "float32":
                     rows = array.reshape(-1, array.shape[-1])
-                    seen[v] = rows.min(0), rows.max(0)
+                    extremes[v] = (rows.min(0), rows.max(0))
 
-            return seen, observe
+            return extremes, observe
 
-        found: dict[Value, list[Ends]] = {}
-        for seen in self.watch(of_sample, "measure channels"):
-            for v, ends in seen.items():
-                found.setdefault(v, []).append(ends)
-        return found
+        by_value: dict[Value, list[ChannelExtremes]] = {}
+        for extremes in self.observe_samples(of_sample, "measure channels"):
+            for v, of_channels in extremes.items():
+                by_value.setdefault(v, []).append(of_channels)
+        return by_value
 
     def survey(self) -> Survey:
-        """What the samples are like, each by itself."""
+        """Return the ranges of every sample, and how the samples differ."""
 
-        def find() -> Survey:
-            found = Survey(self.graph)
-            for seen in self.watch(lambda i: found.sample(), "calibrate"):
-                found.add(seen)
-            return found
+        def make() -> Survey:
+            survey = Survey(self.graph)
+            for sample in self.observe_samples(
+                lambda i: survey.observer(), "calibrate"
+            ):
+                survey.add(sample)
+            return survey
 
-        return self.keep("survey", find)
+        return self.cached("survey", make)
 
-    def int8(self) -> Int8:
-        """The int8 form by what was found so far."""
-        return rewrite(
-            self.graph,
-            self.ranges,
-            RoundedParameters(self.weights, self.biases),
-            self.precision,
-        )
+    def int8(self) -> Int8Model:
+        """Return the int8 form by the ranges and constants so far."""
+        rounded = RoundedParameters(self.weights, self.biases)
+        return rewrite(self.graph, self.ranges, rounded, self.precision)

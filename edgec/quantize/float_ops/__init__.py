@@ -1,1 +1,1 @@
-"""Which operations stay in float32, and which channels are taken out."""
+"""Decides which operations stay in float32, and which channels are pruned."""

@@ -1,132 +1,174 @@
-"""What a person allows int8 to cost, and float32 in its place: the goals and the budget
-of precision per op.
-"""
+"""Goals of accuracy and budgets of cost for operations that stay in float32."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgec.errors import InputError
+from edgec.ir import Graph
 from edgec.quantize.observe.accuracy import Agreement
+
+ROUNDING_ERROR = 1e-9
+"""A share that differs from its limit by less is at the limit."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a quantized graph costs on the target, estimated. tpu_share: of its
-    multiply-accumulates, 0 to 1; None where the target has no Edge TPU.
+    """The estimated cost of a quantized graph on the target.
+
+    Attributes:
+        ms: the time of one inference.
+        tpu_share: the share of the multiply-accumulates on the Edge TPU, 0 to 1; None
+            where the target has no Edge TPU.
     """
 
     ms: float
     tpu_share: float | None = None
 
 
+Pricer = Callable[[Graph], Price]
+"""Estimates the cost of a quantized graph."""
+
+
 @dataclass(frozen=True)
-class Limits:
-    """How far operations are left in float32.
+class AccuracyGoal:
+    """The accuracy that every output should have; None: no such goal.
 
-    None: no such limit; with none at all, nothing is left in float.
-
-    Goals, for every output: max_drop: for one that ranks classes, the part of the
-    samples of which the first may be another than the float model's; for others, the
-    noise, as a part of the power of the output. min_sqnr: dB.
-
-    Budget: max_ms: for one inference. min_tpu_share: of the multiply-accumulates on the
-    Edge TPU.
+    Attributes:
+        max_drop: for an output that ranks classes, the share of the samples whose first
+            class may differ from the float model's; for any other, the power of the
+            noise as a part of the output's power.
+        min_sqnr: the least signal-to-noise ratio, in dB.
     """
 
     max_drop: float | None = None
     min_sqnr: float | None = None
-    max_ms: float | None = None
-    min_tpu_share: float | None = None
 
     @classmethod
     def of(
-        cls,
-        max_drop: str | None = None,
-        min_sqnr: float | None = None,
-        max_ms: float | None = None,
-        min_tpu_share: str | None = None,
-    ) -> Limits:
-        """As people write them: parts with a %.
+        cls, max_drop: str | None = None, min_sqnr: float | None = None
+    ) -> AccuracyGoal:
+        """Return the goal of the options --max-drop (a percentage) and --min-sqnr (dB).
 
-        Raises InputError for what cannot be.
+        Raises InputError for values that no goal has.
         """
         if min_sqnr is not None and not math.isfinite(min_sqnr):
             raise InputError(f"no ratio can be {min_sqnr}", "--min-sqnr", "give dB: 20")
+        return cls(share("--max-drop", max_drop), min_sqnr)
+
+    def __bool__(self) -> bool:
+        return self.max_drop is not None or self.min_sqnr is not None
+
+    def needed_db(self, a: Agreement) -> float:
+        """Return the signal-to-noise ratio that an output needs, -inf if it needs none.
+
+        A drop of d of the power is 10 log10(1 / d) dB.
+        """
+        needed = -math.inf if self.min_sqnr is None else self.min_sqnr
+        if self.max_drop is not None and a.top1 is None:
+            drop_db = -10 * math.log10(self.max_drop) if self.max_drop else math.inf
+            needed = max(needed, drop_db)
+        return needed
+
+    def misses(self, outputs: Mapping[str, Agreement]) -> Iterator[str]:
+        """Yield the outputs that do not reach the goal, as text for people."""
+        for name, a in outputs.items():
+            if self.max_drop is not None and a.top1 is not None:
+                drop = 1 - a.top1
+                if drop > self.max_drop + ROUNDING_ERROR:
+                    yield (
+                        f"{name} has another first class on {drop:.1%} of the "
+                        f"samples, {self.max_drop:.4g} allowed"
+                    )
+            needed = self.needed_db(a)
+            if decibels(a) < needed:
+                yield f"{name} has {decibels(a):.1f} dB, {needed:.1f} needed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the goals that were given, for the bundle's report."""
+        return {k: v for k, v in asdict(self).items() if v is not None}
+
+
+@dataclass(frozen=True)
+class CostBudget:
+    """The cost that the model may have with operations in float; None: any.
+
+    Attributes:
+        max_ms: the most time of one inference.
+        min_tpu_share: the least share of the multiply-accumulates on the Edge TPU.
+        max_slowdown: the most time more than int8 alone takes, as a part of it. The
+            share on the Edge TPU must not shrink then.
+    """
+
+    max_ms: float | None = None
+    min_tpu_share: float | None = None
+    max_slowdown: float | None = None
+
+    @classmethod
+    def of(
+        cls, max_ms: float | None = None, min_tpu_share: str | None = None
+    ) -> CostBudget:
+        """Return the budget of the options --max-ms and --min-tpu-share (a percentage).
+
+        Raises InputError for values that no budget has.
+        """
         if max_ms is not None and not 0 < max_ms < math.inf:
             raise InputError(
                 f"no inference can take {max_ms:g} ms",
                 "--max-ms",
                 "give milliseconds: 12.5",
             )
-        return cls(
-            share("--max-drop", max_drop),
-            min_sqnr,
-            max_ms,
-            share("--min-tpu-share", min_tpu_share),
-        )
+        return cls(max_ms, share("--min-tpu-share", min_tpu_share))
 
     def __bool__(self) -> bool:
         return any(v is not None for v in asdict(self).values())
 
     @property
-    def goals(self) -> bool:
-        """Whether some accuracy is wanted; else what the budget buys is."""
-        return self.max_drop is not None or self.min_sqnr is not None
+    def is_relative(self) -> bool:
+        """Whether it is a slowdown alone."""
+        return self == CostBudget(max_slowdown=self.max_slowdown) and bool(self)
 
-    def needed_db(self, a: Agreement) -> float:
-        """The signal to noise that an output needs, dB; -inf where that does not
-        matter.
+    def relative_to(self, int8: Price | None) -> CostBudget:
+        """Return the budget with its slowdown in milliseconds.
+
+        int8: the cost of int8 alone.
         """
-        needed = -math.inf if self.min_sqnr is None else self.min_sqnr
-        if self.max_drop is not None and a.top1 is None:
-            needed = max(
-                needed, -10 * math.log10(self.max_drop) if self.max_drop else math.inf
-            )
-        return needed
-
-    def misses(self, outputs: Mapping[str, Agreement]) -> Iterator[str]:
-        """The outputs that do not reach a goal, in words."""
-        for name, a in outputs.items():
-            if (
-                self.max_drop is not None
-                and a.top1 is not None
-                and 1 - a.top1 > self.max_drop + 1e-9
-            ):
-                yield (
-                    f"{name} has another first class on {1 - a.top1:.1%} of the "
-                    f"samples, {self.max_drop:.4g} allowed"
-                )
-            needed = self.needed_db(a)
-            if decibels(a) < needed:
-                yield f"{name} has {decibels(a):.1f} dB, {needed:.1f} needed"
+        if self.max_slowdown is None or int8 is None:
+            return self
+        max_ms = int8.ms * (1 + self.max_slowdown)
+        if self.max_ms is not None:
+            max_ms = min(max_ms, self.max_ms)
+        shares = [s for s in (self.min_tpu_share, int8.tpu_share) if s is not None]
+        return CostBudget(max_ms, max(shares, default=None))
 
     def affords(self, price: Price | None) -> bool:
-        """Whether the budget has room for it."""
+        """Return whether a cost is within the budget; an unknown one is."""
         if price is None:
             return True
-        slow = self.max_ms is not None and price.ms > self.max_ms
-        away = (
-            self.min_tpu_share is not None
-            and (price.tpu_share or 0.0) < self.min_tpu_share - 1e-9
-        )
-        return not (slow or away)
+        if self.max_ms is not None and price.ms > self.max_ms:
+            return False
+        if self.min_tpu_share is None:
+            return True
+        return (price.tpu_share or 0.0) >= self.min_tpu_share - ROUNDING_ERROR
 
     def to_json(self) -> dict[str, Any]:
-        """Those that there are."""
+        """Return the budgets that were given, for the bundle's report."""
         return {k: v for k, v in asdict(self).items() if v is not None}
 
 
 def decibels(a: Agreement) -> float:
-    """Signal to noise; about the mean where an output is nearly constant."""
+    """Return the signal-to-noise ratio, about the mean of a nearly constant output."""
     return a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db
 
 
 def share(option: str, text: str | None) -> float | None:
-    """Of "0.5%", as a part of 1. Raises InputError for what is none."""
+    """Return a percentage ("0.5%") as a part of 1.
+
+    Raises InputError for any other text. option: the option that has it, for messages.
+    """
     if text is None:
         return None
     number, sign, rest = text.partition("%")
@@ -134,6 +176,7 @@ def share(option: str, text: str | None) -> float | None:
         part = float(number) / 100
     except ValueError:
         part = math.nan
+    # NaN is refused by the comparison.
     if not sign or rest.strip() or not 0 <= part <= 1:
         raise InputError(
             f"{text} is no part of a whole", option, "give a percentage: 0.5%"

@@ -1,6 +1,4 @@
-"""The pieces of a graph that precision is chosen for, and the runs of neighbours that
-they form.
-"""
+"""Groups of operations that stay together in int8 or float, and runs of neighbours."""
 
 from __future__ import annotations
 
@@ -11,94 +9,119 @@ from edgec.ir import Graph, Op
 from edgec.quantize.change.channel_groups import whole
 from edgec.quantize.change.domains import activations
 
-_ELEMENT = 10
-"""An element that is computed and converted takes as long as about so many
+ELEMENT_MACS = 10
+"""An element that is computed and converted takes about as long as so many
 multiply-accumulates.
 """
+CONSECUTIVE_LENGTHS = 4
+"""Lengths of runs grow by one up to here, then by ever larger steps."""
 
 
 @dataclass(frozen=True)
 class OpGroup:
-    """Ops that stay together."""
+    """Operations that stay together."""
 
     ops: tuple[Op, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of their first results: those that these have whichever way `separate` parts
-        them.
+        """The names of the first results, as they were before channels were split.
+
+        Every candidate has these, however it splits the channels.
         """
         return tuple(dict.fromkeys(whole(op.outputs[0].name) for op in self.ops))
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of each op."""
+        """The kind of each operation."""
         return tuple(op.kind for op in self.ops)
 
     @property
+    def macs(self) -> int:
+        """The multiply-accumulates."""
+        return sum(op.spec.macs(op) for op in self.ops)
+
+    @property
     def work(self) -> int:
-        """A rough measure of the time that it takes."""
-        return sum(
-            op.spec.macs(op) + _ELEMENT * sum(v.type.size for v in op.outputs)
-            for op in self.ops
-        )
+        """A rough measure of the time, in multiply-accumulates."""
+        elements = sum(v.type.size for op in self.ops for v in op.outputs)
+        return self.macs + ELEMENT_MACS * elements
 
     @classmethod
     def of(cls, parts: Sequence[OpGroup]) -> OpGroup:
-        """All as one."""
-        return cls(tuple(op for p in parts for op in p.ops))
+        """Return all operations of several groups as one."""
+        return cls(tuple(op for part in parts for op in part.ops))
 
 
 def op_groups(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
-    """Each product of weights with what is computed from it before the next; what no
-    product reads is by itself. Parts of channels (`separate`) stay together.
+    """Return the operations `ops` in groups, in the graph's order.
+
+    A group is a product of weights with everything computed from it before the next
+    product. Operations that no product reads are groups of their own. The parts of split
+    channels stay together.
     """
     producer = graph.producers()
-    users = graph.users()
-    behind = set[Op]()
-    for op in reversed(graph.ops):
-        if all(
-            not u.spec.macs(u) and u in behind
-            for v in op.outputs
-            for u in users.get(v, [])
-        ):
-            behind.add(op)
-    found: list[list[Op]] = []
-    at: dict[Op, int] = {}
-    named: dict[str, int] = {}
-    for op in (op for op in graph.ops if op in ops):
-        before = (producer.get(v) for v in activations(op))
-        home = next((at[p] for p in before if p in at), None)
+    tail = _without_later_products(graph)
+    groups: list[list[Op]] = []
+    number: dict[Op, int] = {}
+    number_of_name: dict[str, int] = {}
+    for op in graph.ops:
+        if op not in ops:
+            continue
         name = op.outputs[0].name
-        if whole(name) != name and whole(name) in named:
-            home = named[whole(name)]
-        elif home is None or op.spec.macs(op) or op in behind:
-            home = len(found)
-            found.append([])
-        named[whole(name)] = home
-        at[op] = home
-        found[home].append(op)
-    return [OpGroup(tuple(some)) for some in found]
+        original = whole(name)
+        before = [producer.get(v) for v in activations(op)]
+        joined = [number[p] for p in before if p is not None and p in number]
+        begins = not joined or bool(op.spec.macs(op)) or op in tail
+        if original != name and original in number_of_name:
+            # Another part of the same split channels has a group.
+            home = number_of_name[original]
+        elif begins:
+            home = len(groups)
+            groups.append([])
+        else:
+            home = joined[0]
+        number_of_name[original] = home
+        number[op] = home
+        groups[home].append(op)
+    return [OpGroup(tuple(group)) for group in groups]
+
+
+def _without_later_products(graph: Graph) -> set[Op]:
+    """Return the operations from which no product of weights is computed."""
+    users = graph.users()
+    tail: set[Op] = set()
+    # From the outputs backwards: the consumers of an op are decided before it.
+    for op in reversed(graph.ops):
+        consumers = [u for v in op.outputs for u in users.get(v, [])]
+        if all(not u.spec.macs(u) and u in tail for u in consumers):
+            tail.add(op)
+    return tail
 
 
 def neighbour_runs(
-    every: Sequence[OpGroup], there: Sequence[OpGroup]
+    groups: Sequence[OpGroup], present: Sequence[OpGroup]
 ) -> Iterator[list[OpGroup]]:
-    """Runs of all lengths of a series that begins 1, 2, 3, 4, 6, 8, 12, 16, with those
-    of their units that are still `there`, in the graph's order; and all of them.
+    """Yield runs of neighbours in the graph's order, and all groups together.
+
+    The lengths are 1, 2, 3, 4, 6, 8, 12, 16, …: all lengths would be too many, and long
+    runs that differ by one group are alike. A run consists of those of its groups that
+    are among `present`.
     """
-    left = {*there}
-    for length in [*_lengths(len(every)), len(every)]:
-        for start in range(len(every) - length + 1):
-            if run := [u for u in every[start : start + length] if u in left]:
+    remaining = {*present}
+    for length in [*_lengths(len(groups)), len(groups)]:
+        for start in range(len(groups) - length + 1):
+            run = [g for g in groups[start : start + length] if g in remaining]
+            if run:
                 yield run
 
 
 def _lengths(most: int) -> Iterator[int]:
+    """Yield 1, 2, 3, 4, 6, 8, 12, 16, … below `most`."""
     length = 1
     step = 1
     while length < most:
         yield length
-        if length >= 4 * step:
+        if length >= CONSECUTIVE_LENGTHS * step:
             step *= 2
         length += step

@@ -1,9 +1,13 @@
-"""Channels that hardly say anything are taken out of a float model, while it stays as
-near to itself as was asked for.
+"""Channel pruning: channels that add little are taken out of a float model.
 
-What a channel adds to the layers that read it is its mean, which goes into their
-biases, and its variation, which is lost. Those that add least go first. How many,
-held-back samples decide; whether it is worth it, the price does.
+A channel adds to a layer that reads it its mean, which moves into the layer's bias, and
+its variation, which is lost. With the variance v_c of channel c and the power |w_c|² of
+its weights, its share in the layer is
+
+    v_c |w_c|² / Σ over channels of v |w|²
+
+Channels that add least over all layers go first. Held-back samples decide how many, and
+the estimated price whether it pays.
 """
 
 from __future__ import annotations
@@ -19,27 +23,31 @@ from edgec.ir import Array, Graph, Op, Run, Value
 from edgec.passes._channel_edits import without
 from edgec.quantize.change.convert import evenly
 from edgec.quantize.change.state import Runners
-from edgec.quantize.float_ops.limits import Limits, Price
+from edgec.quantize.float_ops.limits import AccuracyGoal, Price, Pricer
 from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import Sample
 
-Pricer = Callable[[Graph], Price]
-
-_BLOCKS = (1, 4, 8)
-"""Kernels compute channels in blocks: layers that keep a multiple of one may be faster
-than those that keep fewer.
+CHANNEL_BLOCKS = (1, 4, 8)
+"""Kernels compute channels in blocks: layers that keep a multiple of a block may be
+faster than layers that keep fewer channels.
 """
-_CLOSE = 0.04
-"""How well the number of channels is found out, as a part of it."""
-_PAYS = 0.99
-"""Of the time before: what takes longer is no gain."""
+COUNT_TOLERANCE = 0.04
+"""The precision to which the number of channels is found, as a part of it."""
+MAX_TIME_RATIO = 0.99
+"""A pruned model that takes a larger part of the time before is no gain."""
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """One way to prune. channels: how many were taken out of convolutions and fully
-    connected layers, of how many. macs: multiply-accumulates. price: of the int8 model.
-    outputs: on held-back samples, against the model before.
+    """One way to prune.
+
+    Attributes:
+        channels: the number of channels taken out of convolutions and fully connected
+            layers.
+        of: the number of channels before.
+        macs: the multiply-accumulates after.
+        price: the cost of the int8 model.
+        outputs: the agreement with the model before on held-back samples.
     """
 
     channels: int
@@ -49,18 +57,23 @@ class Pruning:
     outputs: Mapping[str, Agreement]
 
     def to_json(self) -> dict[str, Any]:
-        """For the bundle's report."""
+        """Return the figures for the bundle's report."""
         outputs = {name: a.as_dict() for name, a in self.outputs.items()}
         return {**asdict(self), "outputs": outputs}
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What became of a model. kept: None where nothing that the goal allows is any
-    faster; then the graph is as it was.
+    """The result of pruning.
 
-    before: without pruning. most: what the goal allows at most, however fast it is;
-    None where it allows none.
+    Attributes:
+        graph: the pruned graph; as it was where no pruning is kept.
+        before: the model without pruning.
+        most: the pruning with the most channels that the goal allows, however fast;
+            None where it allows none.
+        kept: the pruning of `graph`; None where no pruning that the goal allows is any
+            faster.
+        samples: the number of held-back samples.
     """
 
     graph: Graph
@@ -70,12 +83,10 @@ class Pruned:
     samples: int
 
     def to_json(self) -> dict[str, Any]:
-        """For the bundle's report."""
+        """Return the figures for the bundle's report."""
         rows = {"before": self.before, "most": self.most, "kept": self.kept}
-        return {
-            "samples": self.samples,
-            **{k: None if p is None else p.to_json() for k, p in rows.items()},
-        }
+        prunings = {k: None if p is None else p.to_json() for k, p in rows.items()}
+        return {"samples": self.samples, **prunings}
 
 
 def prune(
@@ -86,127 +97,155 @@ def prune(
     drop: float,
     price: Pricer,
 ) -> Pruned:
-    """The float graph with fewer channels. fit: samples that tell which; held: others
-    that tell how many.
+    """Take as many channels out of a float graph as its outputs allow.
 
-    drop: as `Limits.max_drop`, of the float model's outputs.
+    fit: the samples that tell which channels.
+    held: other samples, which tell how many.
+    drop: as `AccuracyGoal.max_drop`, of the float model's outputs.
     """
     run = runners.floats(graph, len(fit) + len(held))
     order, means = _order(graph, fit, run)
-    want = [run(s, None) for s in held]
-    goal = Limits(max_drop=drop)
+    want = [run(sample, None) for sample in held]
+    goal = AccuracyGoal(max_drop=drop)
 
-    def tried(count: int, block: int = 1) -> tuple[Graph, Pruning]:
-        made = _without(graph, order[:count], means, block)
-        outputs = _agreement(runners.floats(made, len(held)), want, held)
-        return made, Pruning(
-            _wide(graph) - _wide(made),
-            _wide(graph),
-            _macs(made),
-            price(evenly(made)),
-            outputs,
+    def pruned(count: int, block: int = 1) -> tuple[Graph, Pruning]:
+        smaller = _without(graph, order[:count], means, block)
+        outputs = _agreement(runners.floats(smaller, len(held)), want, held)
+        pruning = Pruning(
+            channels=_output_channels(graph) - _output_channels(smaller),
+            of=_output_channels(graph),
+            macs=_macs(smaller),
+            price=price(evenly(smaller)),
+            outputs=outputs,
         )
+        return smaller, pruning
 
-    before = tried(0)[1]
+    def is_allowed(pruning: Pruning) -> bool:
+        return not any(goal.misses(pruning.outputs))
+
+    _, before = pruned(0)
+    count = _largest(len(order), lambda n: is_allowed(pruned(n)[1]))
+    ways = []
+    if count:
+        for block in CHANNEL_BLOCKS:
+            smaller, pruning = pruned(count, block)
+            if pruning.channels and is_allowed(pruning):
+                ways.append((smaller, pruning))
+
+    best_graph = graph
+    best = before
+    if ways:
+        best_graph, best = min(ways, key=lambda way: way[1].price.ms)
+    prunings = [pruning for _, pruning in ways]
+    most = max(prunings, key=lambda p: p.channels, default=None)
+    if best.price.ms <= MAX_TIME_RATIO * before.price.ms:
+        return Pruned(best_graph, before, most, best, len(held))
+    return Pruned(graph, before, most, None, len(held))
+
+
+def _largest(most: int, is_allowed: Callable[[int], bool]) -> int:
+    """Return about the largest number up to `most` that is allowed, by bisection."""
+    # 0 is allowed, and one more than there are channels is not.
     low = 0
-    high = len(order) + 1  # low is near enough, high is not
-    while high - low > max(1, low * _CLOSE):
+    high = most + 1
+    while high - low > max(1, low * COUNT_TOLERANCE):
         middle = (low + high) // 2
-        near = middle <= len(order) and not any(goal.misses(tried(middle)[1].outputs))
-        low, high = (middle, high) if near else (low, middle)
-    ways = [tried(low, block) for block in _BLOCKS] if low else []
-    ways = [
-        way for way in ways if way[1].channels and not any(goal.misses(way[1].outputs))
-    ]
-    made, best = min(ways, key=lambda way: way[1].price.ms, default=(graph, before))
-    pays = best.price.ms <= _PAYS * before.price.ms
-    most = max((p for _, p in ways), key=lambda p: p.channels, default=None)
-    return Pruned(
-        made if pays else graph, before, most, best if pays else None, len(held)
-    )
+        if middle <= most and is_allowed(middle):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _order(
     graph: Graph, samples: Sequence[Sample], run: Run
 ) -> tuple[list[int], dict[Value, Array]]:
-    """The groups of channels that can go, what adds least first, and the mean of every
-    channel that products read.
+    """Return the groups of channels that can go, those that add least first.
+
+    Also return the mean of every channel that layers read.
     """
     channels = ChannelGroups(graph)
-    read = {op.inputs[0] for op in channels.consumers}
-    sums = {v: np.zeros((2, v.type.shape[-1])) for v in read}
-    counts = dict.fromkeys(read, 0)
+    values = {op.inputs[0] for op in channels.consumers}
+    # Σ x and Σ x² of each channel.
+    sums = {v: np.zeros((2, v.type.shape[-1])) for v in values}
+    counts = dict.fromkeys(values, 0)
 
     def observe(v: Value, array: Array) -> None:
-        if v in read:
+        if v in values:
             x = array.reshape(-1, array.shape[-1]).astype(np.float64)
             sums[v] += np.stack([x.sum(0), np.square(x).sum(0)])
             counts[v] += len(x)
 
     for sample in samples:
         run(sample, observe)
-    means = {v: total[0] / max(1, counts[v]) for v, total in sums.items()}
-    spread = {
-        v: np.maximum(0.0, total[1] / max(1, counts[v]) - means[v] ** 2)
-        for v, total in sums.items()
-    }
+
+    means = {}
+    variances = {}
+    for v, (first, second) in sums.items():
+        count = max(1, counts[v])
+        means[v] = first / count
+        variances[v] = np.maximum(0.0, second / count - means[v] ** 2)
+
+    # A group of channels goes from all layers together: its shares add up.
     lost: dict[int, float] = {}
     for op in channels.consumers:
         x = op.inputs[0]
-        power = spread[x] * _gain(op)
-        for group, part in zip(
-            channels.groups(x).tolist(), power / (power.sum() or 1.0), strict=True
-        ):
+        power = variances[x] * _weight_power(op)
+        shares = power / (power.sum() or 1.0)
+        for group, part in zip(channels.groups(x).tolist(), shares, strict=True):
             lost[group] = lost.get(group, 0.0) + float(part)
-    return sorted((g for g in lost if g != FIXED), key=lambda g: (lost[g], g)), means
+    removable = [group for group in lost if group != FIXED]
+    return sorted(removable, key=lambda g: (lost[g], g)), means
 
 
-def _gain(op: Op) -> Array:
-    """[C]: the power of an input channel's weights."""
+def _weight_power(op: Op) -> Array:
+    """Return the power of each input channel's weights, [C]."""
     w = op.inputs[1].const
     assert w is not None
-    return np.asarray(np.square(w.astype(np.float64)).sum(tuple(range(w.ndim - 1))))
+    axes = tuple(range(w.ndim - 1))
+    return np.asarray(np.square(w.astype(np.float64)).sum(axes))
 
 
 def _without(
     graph: Graph, groups: Sequence[int], means: Mapping[Value, Array], block: int
 ) -> Graph:
-    """A copy without these groups; of each value so many are kept that a multiple of
-    `block` is left.
+    """Return a copy without these groups of channels, the last ones of which may stay.
+
+    Each value keeps as many more as make a multiple of `block`.
     """
-    made = graph.copy()
-    channels = ChannelGroups(made)
-    dead = {*groups}
-    rank = {g: i for i, g in enumerate(groups)}
-    for op in channels.consumers if block > 1 else ():
-        own = [
-            g
-            for g in dict.fromkeys(channels.groups(op.inputs[0]).tolist())
-            if g in dead
-        ]
-        left = op.inputs[0].type.shape[-1] - len(own)
-        back = min(len(own), -left % block)
-        dead -= {*sorted(own, key=lambda g: -rank[g])[:back]}
-    named = {v.name: array for v, array in means.items()}
-    without(
-        channels, dead, {v: named[v.name] for v in made.values() if v.name in named}
-    )
-    return made
+    smaller = graph.copy()
+    channels = ChannelGroups(smaller)
+    removed = {*groups}
+    rank = {group: i for i, group in enumerate(groups)}
+    if block > 1:
+        for op in channels.consumers:
+            of_input = dict.fromkeys(channels.groups(op.inputs[0]).tolist())
+            gone = [group for group in of_input if group in removed]
+            left = op.inputs[0].type.shape[-1] - len(gone)
+            # The channels that add most come back.
+            count = min(len(gone), -left % block)
+            gone.sort(key=lambda g: -rank[g])
+            removed -= {*gone[:count]}
+    by_name = {v.name: array for v, array in means.items()}
+    copied_means = {v: by_name[v.name] for v in smaller.values() if v.name in by_name}
+    without(channels, removed, copied_means)
+    return smaller
 
 
 def _agreement(
     run: Run, want: Sequence[Mapping[str, Array]], samples: Sequence[Sample]
 ) -> dict[str, Agreement]:
+    """Return the agreement of each output with the outputs that are wanted."""
     tallies: dict[str, Tally] = {}
-    for ys, sample in zip(want, samples, strict=True):
+    for outputs, sample in zip(want, samples, strict=True):
         got = run(sample, None)
-        for name, y in ys.items():
+        for name, y in outputs.items():
             tallies.setdefault(name, Tally()).add(y, got[name])
     return {name: t.result() for name, t in tallies.items()}
 
 
-def _wide(graph: Graph) -> int:
-    """The output channels of all products."""
+def _output_channels(graph: Graph) -> int:
+    """Return the number of output channels of all products."""
     return sum(op.output.type.shape[-1] for op in graph.ops if op.spec.macs(op))
 
 

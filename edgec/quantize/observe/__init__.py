@@ -1,1 +1,1 @@
-"""What is seen of a model: calibration samples, ranges of values, agreement of outputs."""
+"""Observes models: calibration samples, ranges of values, agreement of outputs."""

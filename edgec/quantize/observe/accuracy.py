@@ -1,5 +1,13 @@
-"""How near one set of outputs is to another: cosine, signal to quantization noise, and
-top-1 agreement.
+"""Measures of how near one set of outputs is to another.
+
+For a reference x and an output y of one tensor, over all its elements and samples:
+
+    cosine = <x, y> / (|x| |y|)
+    SQNR   = 10 log10(|x|² / |x - y|²)   dB, the signal-to-quantization-noise ratio
+    top-1  = the share of the samples with argmax x = argmax y
+
+An output that is nearly constant is easily near its reference. Such an output is judged
+about its mean: x and y are replaced by their differences from their means.
 """
 
 from __future__ import annotations
@@ -21,22 +29,27 @@ Networks that quantize well have 20 to 45 dB; at 8 dB one classification in five
 """
 LOW_COSINE = 0.97
 """Below it a compile warns."""
-_NEARLY_CONSTANT = 0.1
-"""An output whose variance has at most this part of its power is judged about its mean:
-the mean is easily kept.
+NEARLY_CONSTANT_SHARE = 0.1
+"""An output is judged about its mean where its variance has at most this share of its
+power: the mean is easily kept.
 """
-_CONSTANT = 1e-9
-"""Below this part there is nothing about the mean to judge but rounding."""
+CONSTANT_SHARE = 1e-9
+"""A variance below this share of the power is a rounding error of the sums."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of one output over all samples.
+    """The agreement of one output with its reference over all samples.
 
-    `sqnr_db` is inf when they are equal; `top1` None where no class is chosen.
-
-    centred_cosine, centred_sqnr_db: of the differences from the reference's mean, where
-    the output is nearly constant; None elsewhere.
+    Attributes:
+        cosine: the cosine of the angle between both, taken as vectors.
+        sqnr_db: the signal-to-noise ratio; inf when both are equal.
+        top1: the share of samples with the same first class; None where the output is
+            no row of classes.
+        samples: the number of samples.
+        centred_cosine: the cosine about the means, for a nearly constant output; else
+            None.
+        centred_sqnr_db: the ratio with the variance as signal, likewise.
     """
 
     cosine: float
@@ -47,21 +60,21 @@ class Agreement:
     centred_sqnr_db: float | None = None
 
     def misses(self) -> list[str]:
-        """The figures that are below their marks, to be read; the centred ones where
-        there are some.
+        """Return the figures below `LOW_SQNR_DB` and `LOW_COSINE`, as text for people.
+
+        The figures about the mean count where they are known.
         """
         cos = self.cosine if self.centred_cosine is None else self.centred_cosine
         ratio = self.sqnr_db if self.centred_sqnr_db is None else self.centred_sqnr_db
-        if ratio >= LOW_SQNR_DB:
-            found = []
-        else:
-            found = [f"SQNR {ratio:.1f} dB, below {LOW_SQNR_DB:g}"]
-        if cos >= LOW_COSINE:
-            return found
-        return [*found, f"cosine {cos:.5f}, below {LOW_COSINE:g}"]
+        texts = []
+        if not ratio >= LOW_SQNR_DB:
+            texts.append(f"SQNR {ratio:.1f} dB, below {LOW_SQNR_DB:g}")
+        if not cos >= LOW_COSINE:
+            texts.append(f"cosine {cos:.5f}, below {LOW_COSINE:g}")
+        return texts
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which has no infinity: an infinite ratio becomes None."""
+        """Return the figures for JSON, with None for an infinite ratio."""
         return {
             k: None if isinstance(v, float) and not math.isfinite(v) else v
             for k, v in asdict(self).items()
@@ -77,24 +90,38 @@ class Agreement:
 
 
 class Tally:
-    """Sums over pairs of arrays, one pair at a time, from which every figure follows:
-    no array is kept.
+    """Sums over pairs (reference, output), from which every figure follows.
 
-    max_error: the largest difference of two elements.
+    Pairs are added one at a time, and no array is kept.
+
+    Attributes:
+        samples: the number of pairs.
+        elements: the number of elements of all pairs.
+        max_error: the largest difference of two elements.
     """
 
     def __init__(self) -> None:
-        self.samples = self.elements = self._agreeing = 0
+        self.samples = 0
+        self.elements = 0
         self.max_error = 0.0
+        # Whether every sample is one row of classes, and how often the first is the same.
         self._ranked = True
-        self._x = self._y = self._xx = self._yy = self._xy = self._ee = 0.0
-        self._of_channels: Array | None = None
+        self._agreeing = 0
+        # Σ x, Σ y, Σ x², Σ y², Σ xy and Σ (x - y)² of references x and outputs y.
+        self._x = 0.0
+        self._y = 0.0
+        self._xx = 0.0
+        self._yy = 0.0
+        self._xy = 0.0
+        self._ee = 0.0
+        # Σ x for each channel; empty once two samples have unlike numbers of channels.
+        self._channel_sums: Array | None = None
 
     def add(self, want: Array, got: Array) -> None:
-        """One sample.
+        """Add one sample.
 
-        Infinities that are equal count as nothing; what else is not finite spoils the
-        figures.
+        Infinities and NaNs at the same place of both count as 0; any other element that
+        is not finite makes the figures NaN.
         """
         x = want.reshape(-1).astype(np.float64)
         y = got.reshape(-1).astype(np.float64)
@@ -104,34 +131,35 @@ class Tally:
             x = np.where(same, 0.0, x)
             y = np.where(same, 0.0, y)
         error = x - y
-        self.samples = self.samples + 1
-        self.elements = self.elements + x.size
-        self._x, self._y = self._x + float(x.sum()), self._y + float(y.sum())
-        self._xx, self._yy, self._xy = (
-            self._xx + _dot(x, x),
-            self._yy + _dot(y, y),
-            self._xy + _dot(x, y),
-        )
+
+        self.samples += 1
+        self.elements += x.size
+        self._x += float(x.sum())
+        self._y += float(y.sum())
+        self._xx += _dot(x, x)
+        self._yy += _dot(y, y)
+        self._xy += _dot(x, y)
         self._ee += _dot(error, error)
-        self._channels(x, want.shape)
-        self.max_error = max(self.max_error, float(np.abs(error).max(initial=0.0)))
-        self._ranked = (
-            self._ranked and x.size >= 2 and want.ndim > 0 and want.shape[-1] == x.size
-        )
+        self._add_channels(x, want.shape)
+        largest = float(np.abs(error).max(initial=0.0))
+        self.max_error = max(self.max_error, largest)
+
+        is_row = x.size >= 2 and want.ndim > 0 and want.shape[-1] == x.size
+        self._ranked = self._ranked and is_row
         if self._ranked:
             self._agreeing += int(x.argmax() == y.argmax())
 
     def powers(self) -> tuple[float, float]:
-        """What was wanted, about its mean where it is nearly constant, and the
-        difference: sums of squares.
+        """Return the powers of signal and noise, as sums of squares.
+
+        The signal is the reference, about its mean where it is nearly constant.
         """
-        about = self._variance()
-        return (
-            about if 0.0 < about <= _NEARLY_CONSTANT * self._xx else self._xx
-        ), self._ee
+        variance = self._variance()
+        signal = variance if self._is_nearly_constant(variance) else self._xx
+        return signal, self._ee
 
     def state(self) -> dict[str, Any]:
-        """The sums, for JSON; `of` takes them back."""
+        """Return the sums for JSON; `of` reads them back."""
         return {
             k: v.tolist() if isinstance(v, np.ndarray) else v
             for k, v in vars(self).items()
@@ -139,98 +167,119 @@ class Tally:
 
     @classmethod
     def of(cls, states: Iterable[Mapping[str, Any]]) -> Tally:
-        """Of all pairs that others were added up from."""
-        found = cls()
+        """Return the tally of all pairs behind several `state`s."""
+        merged = cls()
         for state in states:
             for name, part in state.items():
-                old = getattr(found, name)
-                if name == "max_error":
-                    both: object = max(old, part)
-                elif name == "_of_channels":
-                    none = part is None or (old is not None and len(old) != len(part))
-                    if none:
-                        both = np.zeros(0)
-                    else:
-                        both = np.add(part, 0 if old is None else old)
-                else:
-                    both = old and part if isinstance(part, bool) else old + part
-                setattr(found, name, both)
-        return found
+                old = getattr(merged, name)
+                setattr(merged, name, _merged(name, old, part))
+        return merged
 
     def cosine(self) -> float:
-        """Of the angle between all that was added; two zero vectors agree (1), a zero
-        and another do not (0).
+        """Return the cosine of the angle between references and outputs.
+
+        Two zero vectors agree (1), a zero vector and another do not (0).
         """
         return _cosine(self._xx, self._yy, self._xy)
 
     def sqnr_db(self) -> float:
-        """10 log10 of the power of what was wanted over that of the difference; inf
-        when equal.
-        """
-        return _db(self._xx, self._ee)
+        """Return 10 log10(power of the references / power of the differences), in dB."""
+        return _decibels(self._xx, self._ee)
 
     def centred_sqnr_db(self) -> float:
-        """The same with the variance of what was wanted, if it has any, in place of its
-        power.
+        """Return the ratio with the variance of the references as the signal.
+
+        Their power is the signal where they are constant.
         """
-        return _db(self._variance() or self._xx, self._ee)
+        return _decibels(self._variance() or self._xx, self._ee)
 
     def channels_sqnr_db(self) -> float:
-        """The same about the mean of each channel (of the last axis): what stays so
-        from sample to sample, or from place to place, is easily kept. About the mean
-        where every channel is one element, or their number changes.
+        """Return the ratio with the variance of each channel as the signal.
+
+        A channel is an index of the last axis. Its mean is the same from sample to
+        sample and from pixel to pixel, hence easily kept. Where every channel is one
+        element, or their number changes, the variance is that of the whole tensor.
         """
-        sums = self._of_channels
+        sums = self._channel_sums
         if sums is None or not sums.size or self.elements <= sums.size:
             return self.centred_sqnr_db()
-        about = self._xx - float(np.square(sums).sum()) / (self.elements / sums.size)
-        return _db(about if about > _CONSTANT * self._xx else self._xx, self._ee)
+        per_channel = self.elements / sums.size
+        variance = self._xx - float(np.square(sums).sum()) / per_channel
+        varies = variance > CONSTANT_SHARE * self._xx
+        return _decibels(variance if varies else self._xx, self._ee)
 
-    def _channels(self, x: Array, shape: tuple[int, ...]) -> None:
-        """Sums of the last axis of what was wanted; none once it has another length."""
-        last = shape[-1] if shape else 1
-        if self._of_channels is None and self.samples == 1:
-            self._of_channels = np.zeros(last)
-        if self._of_channels is not None and len(self._of_channels) == last:
-            self._of_channels = self._of_channels + x.reshape(-1, last).sum(0)
+    def _add_channels(self, x: Array, shape: tuple[int, ...]) -> None:
+        """Add a reference of this shape to the sums of the channels."""
+        channels = shape[-1] if shape else 1
+        if self._channel_sums is None and self.samples == 1:
+            self._channel_sums = np.zeros(channels)
+        sums = self._channel_sums
+        if sums is not None and len(sums) == channels:
+            self._channel_sums = sums + x.reshape(-1, channels).sum(0)
         else:
-            self._of_channels = np.zeros(0)
+            self._channel_sums = np.zeros(0)
 
     def rms_error(self) -> float:
-        """The root of the mean square of the difference."""
+        """Return the root of the mean square of the differences."""
         return math.sqrt(self._ee / max(1, self.elements))
 
     def gain(self) -> float | None:
-        """By what factor the deviations from its mean are larger than those of what was
-        wanted; None without any.
+        """Return the slope of the regression of outputs on references.
+
+        It is covariance(x, y) / variance(x); None where the references are constant.
         """
-        about = self._variance()
-        return (self._xy - self._x * self._y / self.elements) / about if about else None
+        variance = self._variance()
+        if not variance:
+            return None
+        return (self._xy - self._x * self._y / self.elements) / variance
 
     def _variance(self) -> float:
-        """Times the number of elements; 0 where it is lost in rounding."""
-        about = self._xx - self._x * self._x / max(1, self.elements)
-        return about if about > _CONSTANT * self._xx else 0.0
+        """Return the variance of the references times the number of elements.
+
+        It is 0 where it is lost in the rounding of the sums.
+        """
+        variance = self._xx - self._x * self._x / max(1, self.elements)
+        return variance if variance > CONSTANT_SHARE * self._xx else 0.0
+
+    def _is_nearly_constant(self, variance: float) -> bool:
+        return 0.0 < variance <= NEARLY_CONSTANT_SHARE * self._xx
 
     def result(self) -> Agreement:
-        """Of all samples."""
+        """Return the agreement over all samples."""
         top1 = self._agreeing / self.samples if self._ranked and self.samples else None
-        plain = self.cosine(), self.sqnr_db(), top1, self.samples
-        about = self._variance()
-        if not 0.0 < about <= _NEARLY_CONSTANT * self._xx:
-            return Agreement(*plain)
+        cosine = self.cosine()
+        sqnr_db = self.sqnr_db()
+        variance = self._variance()
+        if not self._is_nearly_constant(variance):
+            return Agreement(cosine, sqnr_db, top1, self.samples)
+
         n = self.elements
-        other = self._yy - self._y * self._y / n
-        both = self._xy - self._x * self._y / n
+        output_variance = self._yy - self._y * self._y / n
+        covariance = self._xy - self._x * self._y / n
+        # Rounding can make the variance of a constant output negative.
+        centred_cosine = _cosine(variance, max(0.0, output_variance), covariance)
+        centred_db = _decibels(variance, self._ee)
         return Agreement(
-            *plain, _cosine(about, max(0.0, other), both), _db(about, self._ee)
+            cosine, sqnr_db, top1, self.samples, centred_cosine, centred_db
         )
 
 
+def _merged(name: str, old: Any, part: Any) -> object:
+    """Return what a field of `Tally` is for both sets of samples."""
+    if name == "max_error":
+        return max(old, part)
+    if name == "_channel_sums":
+        unlike = part is None or (old is not None and len(old) != len(part))
+        return np.zeros(0) if unlike else np.add(part, 0 if old is None else old)
+    if isinstance(part, bool):
+        return old and part
+    return old + part
+
+
 def _dot(a: Array, b: Array) -> float:
-    """Not by BLAS, whose order of summing hangs on the number of cores: the figures are
-    part of the bundle.
-    """
+    """Return the inner product of two vectors."""
+    # BLAS sums in an order that depends on the number of cores, and the figures are
+    # part of the bundle.
     return float(np.einsum("i,i->", a, b))
 
 
@@ -241,39 +290,39 @@ def _cosine(xx: float, yy: float, xy: float) -> float:
     return float(np.clip(xy / norms, -1.0, 1.0))
 
 
-def _db(power: float, noise: float) -> float:
+def _decibels(power: float, noise: float) -> float:
     if noise == 0.0:
         return math.inf
     return 10 * math.log10(power / noise) if power else -math.inf
 
 
 def tally(want: Array, got: Array) -> Tally:
-    """Of one pair."""
-    found = Tally()
-    found.add(want, got)
-    return found
+    """Return the tally of one pair."""
+    result = Tally()
+    result.add(want, got)
+    return result
 
 
 def cosine(a: Array, b: Array) -> float:
-    """Of the angle between two arrays taken as vectors; two zero vectors agree (1), a
-    zero and another do not (0).
+    """Return the cosine of the angle between two arrays, taken as vectors.
+
+    Two zero vectors agree (1), a zero vector and another do not (0).
     """
     return tally(a, b).cosine()
 
 
 def sqnr_db(reference: Array, got: Array) -> float:
-    """10 log10 of the power of `reference` over that of the difference; inf when equal."""
+    """Return the signal-to-noise ratio of an array in dB, inf where both are equal."""
     return tally(reference, got).sqnr_db()
 
 
 def compare(
     pairs: Iterable[tuple[Mapping[str, Array], Mapping[str, Array]]],
 ) -> dict[str, Agreement]:
-    """Agreement of each output over pairs (reference outputs, outputs), taken one at a
-    time.
+    """Return the agreement of each output over pairs (reference outputs, outputs).
 
-    Top-1 is taken along the last axis where an output is one row of at least two
-    elements per sample.
+    The pairs are taken one at a time. Top-1 is known for outputs with one row of at
+    least two elements in each sample, along their last axis.
     """
     tallies: dict[str, Tally] = {}
     for want, got in pairs:

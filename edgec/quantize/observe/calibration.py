@@ -24,21 +24,28 @@ Sample = Mapping[str, Array]
 """One set of inputs, by name."""
 
 HELD_BACK = 16
-"""At most so many samples are kept from calibration to verify with, and at most a
-quarter.
-"""
-KEPT_BYTES = 256 << 20
-_READERS = 2
-_SEED = 0
+"""The most samples that are kept from calibration to verify with."""
+HELD_BACK_PART = 4
+"""One sample in so many is kept from calibration, at most."""
+CACHE_BYTES = 256 << 20
+"""The samples that `CachedSamples` keeps in memory."""
+READER_THREADS = 2
+SPLIT_SEED = 0
 
-_NUMBERED = re.compile(r"in(\d+)_(\d+)")
+NUMBERED_ARRAY = re.compile(r"in(\d+)_(\d+)")
+"""The name of the array for input `in<k>_<j>`: sample k, input j."""
 
 
 @dataclass(frozen=True)
 class Photos(Sequence[Sample]):
-    """A sample for each photo, read when it is asked for: memory holds one.
+    """One sample for each photo, read when it is asked for: memory holds one.
 
-    Raises InputError for what is no photo.
+    Raises InputError for a file that is no photo.
+
+    Attributes:
+        paths: the photos.
+        input: the input that they feed.
+        preprocess: how a photo becomes an input; None: as is usual for its type.
     """
 
     paths: Sequence[Path]
@@ -55,34 +62,37 @@ class Photos(Sequence[Sample]):
     def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
         if isinstance(i, slice):
             return Photos(self.paths[i], self.input, self.preprocess)
-        return {
-            self.input.name: photo_input(
-                self.paths[i], self.input.name, self.input.type, self.preprocess
-            )
-        }
+        name = self.input.name
+        photo = photo_input(self.paths[i], name, self.input.type, self.preprocess)
+        return {name: photo}
 
 
 def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
-    """The samples in order; photos are read while those before them are used."""
+    """Yield the samples in order, and read photos while those before are used."""
     if not isinstance(samples, (Photos, CachedSamples)):
         yield from samples
         return
-    yield from in_order(samples.__getitem__, range(len(samples)), _READERS)
+    yield from in_order(samples.__getitem__, range(len(samples)), READER_THREADS)
 
 
 class CachedSamples(Sequence[Sample]):
-    """Samples that are read again and again: those that KEPT_BYTES have room for are
-    read once.
+    """Samples that are read again and again.
+
+    Those for which `CACHE_BYTES` have room are read once.
+
+    Attributes:
+        of: all samples.
+        numbers: the numbers of the samples that this sequence consists of.
     """
 
     def __init__(
         self,
         of: Sequence[Sample],
         numbers: Sequence[int] | None = None,
-        cache: _Cache | None = None,
+        cache: _SampleCache | None = None,
     ) -> None:
         self.of = of
-        self._cache = cache if cache is not None else _Cache()
+        self._cache = cache if cache is not None else _SampleCache()
         self.numbers = range(len(of)) if numbers is None else numbers
 
     def __len__(self) -> int:
@@ -94,68 +104,74 @@ class CachedSamples(Sequence[Sample]):
     def __getitem__(self, i: slice) -> Sequence[Sample]: ...
     def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
         if isinstance(i, slice):
-            return self.some(self.numbers[i])
+            return self.subset(self.numbers[i])
         return self._cache.get(self.of, self.numbers[i])
 
-    def some(self, numbers: Sequence[int]) -> CachedSamples:
-        """Of all samples, these; what was read stays read."""
+    def subset(self, numbers: Sequence[int]) -> CachedSamples:
+        """Return the samples of these numbers among all; the cache is shared."""
         return CachedSamples(self.of, numbers, self._cache)
 
 
-class _Cache:
+class _SampleCache:
+    """Samples by number, up to `CACHE_BYTES`."""
+
     def __init__(self) -> None:
-        self._known: dict[int, Sample] = {}
+        self._samples: dict[int, Sample] = {}
         self._bytes = 0
 
     def get(self, of: Sequence[Sample], i: int) -> Sample:
-        if i in self._known:
-            return self._known[i]
+        """Return sample `i` of `of`, read if it is not in the cache."""
+        if i in self._samples:
+            return self._samples[i]
         sample = of[i]
         nbytes = sum(array.nbytes for array in sample.values())
-        if self._bytes + nbytes <= KEPT_BYTES:
-            self._known[i], self._bytes = sample, self._bytes + nbytes
+        # A sample once kept stays: samples are read in turn, and a cache that drops the
+        # oldest one would never have the next.
+        if self._bytes + nbytes <= CACHE_BYTES:
+            self._samples[i] = sample
+            self._bytes += nbytes
         return sample
 
 
 def label(samples: Sequence[Sample], i: int) -> str:
-    """What people call a sample: the name of its photo, else its number."""
+    """Return a sample's name for people: that of its photo, else its number."""
     if isinstance(samples, CachedSamples):
         return label(samples.of, samples.numbers[i])
     return samples.paths[i].name if isinstance(samples, Photos) else f"sample {i}"
 
 
 def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample]:
-    """Those of these numbers; photos stay unread."""
+    """Return the samples of these numbers; photos stay unread."""
     if isinstance(samples, CachedSamples):
-        return samples.some([samples.numbers[i] for i in numbers])
+        return samples.subset([samples.numbers[i] for i in numbers])
     if isinstance(samples, Photos):
-        return Photos(
-            [samples.paths[i] for i in numbers], samples.input, samples.preprocess
-        )
+        paths = [samples.paths[i] for i in numbers]
+        return Photos(paths, samples.input, samples.preprocess)
     return [samples[i] for i in numbers]
 
 
 def spread(total: int, count: int) -> list[int]:
-    """At most so many numbers below `total`, evenly."""
+    """Return at most `count` numbers below `total`, evenly spread."""
     return [i * total // min(total, count) for i in range(min(total, count))]
 
 
 def split(
     samples: Sequence[Sample], limit: int, hold: bool = True
 ) -> tuple[Sequence[Sample], Sequence[Sample]]:
-    """At most `limit` samples to calibrate with and, with `hold`, others to verify
-    with; the same at every call.
+    """Return the samples to calibrate with, and with `hold` others to verify with.
 
-    A quarter is held back, at least 1 and at most HELD_BACK; none of fewer than 4
-    samples. Both are drawn from all samples: the first photos of a folder may be all of
-    one kind.
+    A quarter is held back, at most `HELD_BACK`; none of fewer than 4 samples. Every
+    call with the same number of samples chooses the same.
+
+    limit: the most samples to calibrate with.
     """
     count = len(samples)
-    order = np.random.default_rng(_SEED).permutation(count).tolist()
-    held = min(count // 4, HELD_BACK) if hold else 0
-    return chosen(samples, sorted(order[held : held + limit])), chosen(
-        samples, sorted(order[:held])
-    )
+    # Both are drawn from all samples: the first photos of a folder may be all alike.
+    order = np.random.default_rng(SPLIT_SEED).permutation(count).tolist()
+    held = min(count // HELD_BACK_PART, HELD_BACK) if hold else 0
+    to_calibrate = sorted(order[held : held + limit])
+    to_verify = sorted(order[:held])
+    return chosen(samples, to_calibrate), chosen(samples, to_verify)
 
 
 def load_calibration(
@@ -164,21 +180,22 @@ def load_calibration(
     preprocess: Preprocess | None = None,
     limit: int | None = None,
 ) -> Sequence[Sample]:
-    """The samples at `path` for these graph inputs, at most `limit` of them.
-
-    Raises InputError, never returns none.
+    """Return the samples at `path` for these graph inputs, at least one.
 
     A folder or a photo: photos (jpg, png, bmp, ppm) sorted by name, turned upright and
-    put through `preprocess` (by default what is usual for the input's type).
+    put through `preprocess` (by default the usual one for the input's type).
 
     An .npz file: arrays named as the inputs, of the input's shape or with samples along
     a leading (or the batch) axis; or in<k>_<j> for input j of sample k; or a single
     array for a single input. Elements are taken as they are.
+
+    limit: the most samples.
+
+    Raises InputError where no sample can be read.
     """
+    samples: Sequence[Sample]
     if path.is_dir():
-        samples: Sequence[Sample] = _from_photos(
-            _photos(path), path, inputs, preprocess
-        )
+        samples = _from_photos(_photos(path), path, inputs, preprocess)
     elif not path.is_file():
         raise InputError(
             f"no such calibration data: {path}",
@@ -194,32 +211,37 @@ def load_calibration(
     return samples[:limit]
 
 
+# ---- photos
+# --------------------------------------------------------------------------------------
 def _photos(folder: Path) -> list[Path]:
-    found = sorted(
-        p
-        for p in folder.iterdir()
-        if p.suffix.lower() in PHOTO_SUFFIXES and p.is_file()
-    )
-    if not found:
+    """Return the photos of a folder, sorted by name, without copies."""
+    photos = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in PHOTO_SUFFIXES and path.is_file():
+            photos.append(path)
+    if not photos:
         kinds = ", ".join(s[1:] for s in PHOTO_SUFFIXES)
         raise InputError(
             "the calibration folder holds no photo",
             str(folder),
             f"put some photos ({kinds}) in it",
         )
-    return _different(found)
+    return _distinct(photos)
 
 
-def _different(photos: list[Path]) -> list[Path]:
-    """Without copies of one file: one that is held back to verify with would have been
-    seen after all.
+def _distinct(photos: list[Path]) -> list[Path]:
+    """Return the photos without copies of one file.
+
+    A copy among the held-back samples would be a sample that calibration has seen.
     """
-    sizes = Counter(p.stat().st_size for p in photos)
+    sizes = Counter(path.stat().st_size for path in photos)
     first: dict[bytes | Path, Path] = {}
-    for p in photos:
-        first.setdefault(
-            sha256(p.read_bytes()).digest() if sizes[p.stat().st_size] > 1 else p, p
-        )
+    for path in photos:
+        # Only files of the same size can be copies; the others need not be read.
+        key: bytes | Path = path
+        if sizes[path.stat().st_size] > 1:
+            key = sha256(path.read_bytes()).digest()
+        first.setdefault(key, path)
     return list(first.values())
 
 
@@ -229,20 +251,24 @@ def _from_photos(
     inputs: Sequence[Value],
     preprocess: Preprocess | None,
 ) -> Photos:
+    """Return a sample for each photo. path: where they are, for messages."""
     if len(inputs) != 1:
         names = ", ".join(v.name for v in inputs)
         what = f"photos feed one input, but the model has {len(inputs)}: {names}"
         raise InputError(
             what, str(path), "give an .npz file with an array for each input"
         )
-    found = Photos(photos, inputs[0], preprocess)
-    found[0]  # an input that no photo fits is told of at once
-    return found
+    samples = Photos(photos, inputs[0], preprocess)
+    # An input that no photo fits is an error now, not after minutes.
+    samples[0]
+    return samples
 
 
+# ---- arrays
+# --------------------------------------------------------------------------------------
 def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:
     arrays = read_arrays(path)
-    if any(_NUMBERED.fullmatch(name) for name in arrays):
+    if any(NUMBERED_ARRAY.fullmatch(name) for name in arrays):
         samples = _numbered(arrays, path, inputs)
     else:
         samples = _named(arrays, path, inputs)
@@ -254,8 +280,9 @@ def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:
 def _numbered(
     arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]
 ) -> list[Sample]:
-    """in<k>_<j>: the sample numbers in order, each with every input."""
-    numbers = sorted({int(m[1]) for m in map(_NUMBERED.fullmatch, arrays) if m})
+    """Return the samples of arrays in<k>_<j>, in the order of k, each with every input."""
+    matches = map(NUMBERED_ARRAY.fullmatch, arrays)
+    numbers = sorted({int(match[1]) for match in matches if match})
     samples: list[Sample] = []
     for k in numbers:
         sample: dict[str, Array] = {}
@@ -267,7 +294,7 @@ def _numbered(
                     str(path),
                     _expected(inputs),
                 )
-            parts = _split(arrays[key], v, key, path)
+            parts = _split_array(arrays[key], v, key, path)
             if len(parts) != 1:
                 what = (
                     f"array {key} holds {len(parts)} samples, "
@@ -282,18 +309,22 @@ def _numbered(
 def _named(
     arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]
 ) -> list[Sample]:
-    """Arrays named as the inputs, or a single one of any name for a single input."""
+    """Return the samples of arrays named as the inputs.
+
+    A single array of any name does for a single input.
+    """
     if len(inputs) == 1 and len(arrays) == 1 and inputs[0].name not in arrays:
         arrays = {inputs[0].name: next(iter(arrays.values()))}
     missing = [v.name for v in inputs if v.name not in arrays]
     if missing:
-        has = ", ".join(arrays) or "nothing"
+        present = ", ".join(arrays) or "nothing"
         raise InputError(
-            f"{path.name} has no array named {missing[0]}; it has {has}",
+            f"{path.name} has no array named {missing[0]}; it has {present}",
             str(path),
             _expected(inputs),
         )
-    columns = [_split(arrays[v.name], v, v.name, path) for v in inputs]
+
+    columns = [_split_array(arrays[v.name], v, v.name, path) for v in inputs]
     counts = {v.name: len(c) for v, c in zip(inputs, columns, strict=True)}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{n} of {name}" for name, n in counts.items())
@@ -302,44 +333,55 @@ def _named(
             str(path),
             "give as many for each input",
         )
-    return [
-        {k: a for part in row for k, a in part.items()}
-        for row in zip(*columns, strict=True)
-    ]
+
+    samples: list[Sample] = []
+    for row in zip(*columns, strict=True):
+        sample: dict[str, Array] = {}
+        for part in row:
+            sample.update(part)
+        samples.append(sample)
+    return samples
 
 
-def _split(array: Array, v: Value, key: str, path: Path) -> list[dict[str, Array]]:
-    """The samples of one array, each of exactly the input's type."""
+def _split_array(
+    array: Array, v: Value, key: str, path: Path
+) -> list[dict[str, Array]]:
+    """Return the samples of one array, each of exactly the input's type.
+
+    key: the name of the array in the file at `path`, for messages.
+    """
     shape = v.type.shape
-    t = v.type
+    is_batched = shape[:1] == (1,) and array.ndim == len(shape)
     if array.shape == shape:
         parts: Sequence[Array] = [array]
     elif array.shape[1:] == shape:
         parts = list(array)
-    elif (
-        shape[:1] == (1,) and array.ndim == len(shape) and array.shape[1:] == shape[1:]
-    ):
+    elif is_batched and array.shape[1:] == shape[1:]:
+        # The batch axis of the model has one element, that of the file has the samples.
         parts = [a[None] for a in array]
     else:
-        what = f"array {key} has shape {list(array.shape)}, but input {v.name} is {t}"
+        what = (
+            f"array {key} has shape {list(array.shape)}, but input {v.name} is {v.type}"
+        )
         raise InputError(
             what,
             str(path),
             f"give {list(shape)}, or [samples, {', '.join(map(str, shape))}]",
         )
-    return [{v.name: _cast(a, t, key, path)} for a in parts]
+    return [{v.name: _checked(a, v.type, key, path)} for a in parts]
 
 
-def _cast(array: Array, t: TensorType, key: str, path: Path) -> Array:
+def _checked(array: Array, t: TensorType, key: str, path: Path) -> Array:
+    """Return the array in the type of an input. Raises InputError where it does not fit."""
     if array.dtype.kind == "f" and t.dtype == "float32":
+        # Elements beyond float32 become infinite and are refused below.
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(array, np.float32)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         count = array.size - int(np.isfinite(array).sum())
         what = (
             f"array {key} holds NaN or infinite elements, "
-            f"{count} of "
-            f"{array.size} in one sample"
+            f"{count} of {array.size} in one sample"
         )
         raise InputError(what, str(path), "leave such samples out")
     if array.dtype == t.np_dtype:
@@ -351,8 +393,6 @@ def _cast(array: Array, t: TensorType, key: str, path: Path) -> Array:
 
 
 def _expected(inputs: Sequence[Value]) -> str:
-    return (
-        "expected "
-        + ", ".join(f"{v.name} {v.type}" for v in inputs)
-        + " with samples along a leading axis"
-    )
+    """Return the hint that names the arrays a file should have."""
+    arrays = ", ".join(f"{v.name} {v.type}" for v in inputs)
+    return f"expected {arrays} with samples along a leading axis"

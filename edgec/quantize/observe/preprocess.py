@@ -1,5 +1,6 @@
-"""Which preprocessing a model's inputs have, and photos made into calibration samples
-by it (docs/preprocessing.md).
+"""Chooses the preprocessing of a model's inputs (docs/preprocessing.md).
+
+Photos become calibration samples by it.
 """
 
 from __future__ import annotations
@@ -14,41 +15,45 @@ from edgec.errors import InputError
 from edgec.ir import Array, TensorType, Value
 from edgec.ir.tensors import tensor_info
 
-_IMAGE_TYPES = ("float32", "int8", "uint8")
+IMAGE_DTYPES = ("float32", "int8", "uint8")
 
 
 def choose(
     inputs: Sequence[Value], given: str | None, stated: Mapping[str, Wish]
 ) -> dict[str, Preprocess]:
-    """The preprocessing of each input that is an image, by name.
+    """Return the preprocessing of each input that is an image, by name.
 
-    given: what a person said, which goes for all of them. stated: what the model's file
-    says, by input. Raises InputError where what is given cannot be read, or does not
-    suit an input, or there is no image for it.
+    given: the preprocessing that a person gave, for all inputs.
+    stated: the preprocessing that the model's file states, by input.
+
+    Raises InputError where `given` cannot be read, does not suit an input, or no input
+    is an image.
     """
     wish = parse(given) if given is not None else NOTHING
-    found: dict[str, Preprocess] = {}
+    preprocesses: dict[str, Preprocess] = {}
     for v in inputs:
-        if v.type.dtype not in _IMAGE_TYPES:
+        if v.type.dtype not in IMAGE_DTYPES:
             continue
         info = tensor_info(v.name, v.type)
+        # A wish of a person goes before the file's; `bind` settles the rest.
         if ImageLayout.of(info) is not None:
-            found[v.name] = bind(info, wish, stated.get(v.name, NOTHING))
-    if wish and not found:
-        have = ", ".join(f"{v.name} {v.type}" for v in inputs)
+            preprocesses[v.name] = bind(info, wish, stated.get(v.name, NOTHING))
+    if wish and not preprocesses:
+        types = ", ".join(f"{v.name} {v.type}" for v in inputs)
         raise InputError(
-            f"no input is an image of 1 or 3 channels: {have}",
+            f"no input is an image of 1 or 3 channels: {types}",
             "--preprocess",
             "leave the option out",
         )
-    return found
+    return preprocesses
 
 
 def photo_input(
     path: Path, name: str, t: TensorType, preprocess: Preprocess | None = None
 ) -> Array:
-    """The input `name` of type `t` made from one photo; preprocess: by default what is
-    usual for the type.
+    """Return the input `name` of type `t` made from one photo.
+
+    preprocess: by default the usual one for the type.
     """
     info = tensor_info(name, t)
     return prepare(read_photo(path), preprocess or bind(info), info)

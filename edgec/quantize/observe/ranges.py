@@ -1,4 +1,4 @@
-"""The extremes of every value that calibration saw."""
+"""The smallest and the largest element of every value, over calibration samples."""
 
 from __future__ import annotations
 
@@ -13,44 +13,49 @@ from edgec.ir import Array, Graph, Run, Value, interp
 Range = tuple[float, float]
 """(lowest, highest) real."""
 
-
-_NOTHING: Range = (np.inf, -np.inf)
+EMPTY_RANGE: Range = (np.inf, -np.inf)
+"""The range of no element; the union with another range is that other range."""
 
 
 def calibrate(
     graph: Graph, samples: Iterable[Mapping[str, Array]], run: Run | None = None
 ) -> dict[Value, Range]:
-    """The smallest and the largest element of every float32 input and result of `graph`
-    over the samples.
+    """Return the range of every float32 input and result of `graph` over the samples.
 
-    run: runs the graph; default: `interp`. Elements that are not finite are left out; a
-    value of which none is finite has the range (0, 0). Raises InputError when there is
-    no sample.
+    Elements that are not finite are left out; a value without any finite element has
+    the range (0, 0).
+
+    run: runs the graph; default: `interp`.
+
+    Raises InputError when there is no sample.
     """
     run = run or partial(interp, graph)
-    found = dict[Value, Range]()
+    ranges: dict[Value, Range] = {}
     count = 0
     for sample in samples:
-        seen = ObservedRange()
-        run(sample, seen.observe)
-        found = wider(found, seen.ranges)
-        count = count + 1
+        observed = ObservedRange()
+        run(sample, observed.observe)
+        ranges = wider(ranges, observed.ranges)
+        count += 1
     if not count:
         raise InputError(
             "there is no calibration sample",
             hint="give a folder of photos or an .npz file",
         )
-    return only_finite(found)
+    return only_finite(ranges)
 
 
 def vectors(v: Value) -> int:
-    """How many vectors of channels a value has in one sample."""
-    return v.type.size // max(1, v.type.shape[-1] if v.type.rank else 1)
+    """Return the number of channel vectors of a value in one sample (its pixels)."""
+    channels = v.type.shape[-1] if v.type.rank else 1
+    return v.type.size // max(1, channels)
 
 
 class ObservedRange:
-    """The smallest and the largest finite element of every float32 value on one sample;
-    (inf, -inf) of none.
+    """The range of every float32 value on one sample.
+
+    Attributes:
+        ranges: the smallest and the largest finite element; `EMPTY_RANGE` without any.
     """
 
     def __init__(self) -> None:
@@ -59,40 +64,41 @@ class ObservedRange:
     def observe(self, v: Value, array: Array) -> None:
         """Take in a value."""
         if v.type.dtype == "float32":
-            seen = finite(array)
-            self.ranges[v] = (
-                (float(seen.min()), float(seen.max())) if seen.size else _NOTHING
-            )
+            self.ranges[v] = _extremes(array, EMPTY_RANGE)
 
 
 def wider(
     ranges: Mapping[Value, Range], others: Mapping[Value, Range]
 ) -> dict[Value, Range]:
-    """Of every value the range that holds both."""
-    found = dict(ranges)
+    """Return for every value the smallest range that holds both."""
+    united = dict(ranges)
     for v, (low, high) in others.items():
-        old = found.get(v, _NOTHING)
-        found[v] = min(old[0], low), max(old[1], high)
-    return found
+        old_low, old_high = united.get(v, EMPTY_RANGE)
+        united[v] = (min(old_low, low), max(old_high, high))
+    return united
 
 
 def only_finite(ranges: Mapping[Value, Range]) -> dict[Value, Range]:
-    """(0, 0) for values of which nothing finite was seen."""
-    return {v: _finite(r) for v, r in ranges.items()}
+    """Return the ranges, with (0, 0) for values without any finite element."""
+    return {v: r if np.isfinite(r).all() else (0.0, 0.0) for v, r in ranges.items()}
 
 
 def finite(array: Array) -> Array:
-    """The elements that are finite; the array itself where all are."""
-    # the extremes of an array with anything else are not finite themselves
+    """Return the finite elements; the array itself where all are finite."""
+    # The extremes of an array with an infinity or a NaN are not finite themselves, and
+    # they are found without an array of booleans.
     ends = [array.min(initial=0), array.max(initial=0)]
     return array if np.isfinite(ends).all() else array[np.isfinite(array)]
 
 
 def constant_range(array: Array) -> Range:
-    """The range of a constant: of its finite elements."""
-    seen = finite(array)
-    return (float(seen.min()), float(seen.max())) if seen.size else (0.0, 0.0)
+    """Return the range of the finite elements of a constant, (0, 0) without any."""
+    return _extremes(array, (0.0, 0.0))
 
 
-def _finite(r: Range) -> Range:
-    return r if np.isfinite(r).all() else (0.0, 0.0)
+def _extremes(array: Array, default: Range) -> Range:
+    """Return the smallest and the largest finite element; `default` without any."""
+    elements = finite(array)
+    if not elements.size:
+        return default
+    return float(elements.min()), float(elements.max())

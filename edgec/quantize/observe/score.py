@@ -1,4 +1,4 @@
-"""How near the outputs of an int8 model are to those of its float model, over samples."""
+"""The score of an int8 model: how near its outputs are to the float model's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EQUAL_DB = 100.0
 SIGNAL_FLOOR = 0.01
 """The least power of a sample's signal, as a part of the samples' mean power.
 
-Where a mask is empty, no ratio of its own says anything.
+Where a mask is empty, the ratio of that sample alone is meaningless.
 """
 Outputs = Mapping[str, Array]
 
@@ -62,6 +62,7 @@ class Score:
         ratios: dict[str, float] = {}
         for name, rows in self.powers.items():
             signal, noise = np.array(rows, np.float64).T
+            # An empty sample would otherwise count with a ratio of minus infinity.
             floored = np.maximum(signal, SIGNAL_FLOOR * signal.mean())
             own = _decibels(floored, noise)
             together = _decibels(signal.sum(), noise.sum())

@@ -1,5 +1,7 @@
-"""What the check after a compile found: whether each segment runs as `interp` does, and
-how near the float model is.
+"""The results of the check after a compile.
+
+The check compares each segment with `interp`, the reference of the arithmetic, and the
+whole bundle with the model before quantization.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ from edgec.quantize.observe.layers import LayerNoise
 
 @dataclass(frozen=True)
 class SegmentCheck:
-    """How far one way of running a segment is from `interp`, over all samples and
-    outputs.
+    """The distance of one way of running a segment from `interp`.
 
-    error: the largest difference, in steps for integers, as a part of the output's
-    range for floats. limit: the largest that is allowed. samples: on how many inputs.
+    Attributes:
+        segment: the name of the segment.
+        place: the place that it is for: the CPU or the Edge TPU.
+        how: the way in which it ran.
+        error: the largest difference over all samples and outputs, in steps for
+            integers, as a part of the output's range for floats.
+        limit: the largest difference that is allowed.
+        samples: the number of inputs.
     """
 
     segment: str
@@ -30,30 +37,38 @@ class SegmentCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether it agrees."""
+        """Whether the difference is allowed."""
         return self.error <= self.limit
 
     @property
     def beyond(self) -> float:
-        """By how much the error is above what is allowed; of several checks the one
-        with the most tells.
+        """The part of the error above the limit.
+
+        Of several checks of one segment the one with the largest is reported.
         """
         return self.error - self.limit
 
 
 @dataclass(frozen=True)
 class Verification:
-    """All that was checked.
+    """Everything that was checked.
 
-    samples: how many each output was compared on; exact: how many of them segments were
-    compared with `interp` on, at most. source: where they are from, for people;
-    calibrated: how many samples the scales are from, seen: whether these are among
-    them. whole: each output against the model before quantization, which ran as
-    `reference` ("C", "interp"). worst: the op that loses most; None where edgec did not
-    quantize. not_run: the code that was not tried, and why; "" where all was. failures:
-    of the code, unlike: outputs too far from the model's own; with any there is no
-    bundle. not_finite: the first of the model's own values that is none, on a sample
-    whose outputs are not finite; "" where all are.
+    Attributes:
+        samples: the number of samples on which each output was compared.
+        exact: the most samples on which segments were compared with `interp`.
+        source: where the samples are from, for people.
+        calibrated: the number of samples that the scales are from.
+        seen: whether the samples are among those of calibration.
+        reference: what ran the model before quantization ("C", "interp").
+        segments: the comparisons with `interp`.
+        whole: the agreement of each output with the model before quantization.
+        quantized: whether edgec quantized the model.
+        worst: the operation that loses most; None where edgec did not quantize.
+        not_run: the code that was not tried, and why; "" where all code was.
+        failures: the errors of the generated code; with any there is no bundle.
+        unlike: the outputs too far from the model's own; with any there is no bundle.
+        not_finite: the first value of the model itself with an infinity or a NaN, on a
+            sample whose outputs are not finite; "" where all outputs are.
     """
 
     samples: int
@@ -77,17 +92,17 @@ class Verification:
         return not self.failures and not self.unlike
 
     def low(self) -> dict[str, list[str]]:
-        """The outputs of a model that edgec quantized whose accuracy is below the
-        marks, and by which figures.
+        """Return the outputs with low figures, and these figures as text.
+
+        A model that edgec did not quantize has none: its accuracy is its author's.
         """
-        if self.quantized:
-            found = {name: a.misses() for name, a in self.whole.items()}
-        else:
-            found = {}
-        return {name: misses for name, misses in found.items() if misses}
+        if not self.quantized:
+            return {}
+        all_misses = {name: a.misses() for name, a in self.whole.items()}
+        return {name: misses for name, misses in all_misses.items() if misses}
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest (docs/bundle.md)."""
+        """Return the checks for the manifest (docs/bundle.md)."""
         return {
             "samples": self.samples,
             "exact_samples": self.exact,

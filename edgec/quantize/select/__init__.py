@@ -1,1 +1,1 @@
-"""What is kept of a recipe: its way or its guard, by samples held back from both."""
+"""Selects a recipe's way or its guard, by samples held back from both."""

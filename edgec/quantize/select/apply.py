@@ -1,4 +1,4 @@
-"""A float model made int8 by a recipe, guarded by a plain way on held-back samples.
+"""Quantizes a float model by a recipe, guarded by a plain way on held-back samples.
 
 Choosing among several ways by held-back samples was measured: over 34 runs (17 networks,
 two halves of their samples each) it gained 0.03 dB in the mean on test samples over
@@ -20,16 +20,14 @@ from edgec.quantize.change.channel_groups import Parts
 from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
-from edgec.quantize.float_ops.limits import Limits, Price
-from edgec.quantize.float_ops.op_groups import OpGroup
-from edgec.quantize.float_ops.plan import (
-    PlanRow,
-    PrecisionPlan,
-    Pricer,
-    leave_in_float,
-    plan_within,
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price, Pricer
+from edgec.quantize.float_ops.plan import Names, PrecisionPlan, leave_in_float
+from edgec.quantize.float_ops.planner import (
+    MeasuredCandidate,
+    QuickPlanning,
+    plan_quickly,
+    plan_thoroughly,
 )
-from edgec.quantize.float_ops.spending import spend
 from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
 from edgec.quantize.observe.score import Score
@@ -66,6 +64,10 @@ class Tried:
         """The mean over the outputs."""
         return float(np.mean([*self.means.values()]))
 
+    def measured(self) -> MeasuredCandidate:
+        """Return the figures that a plan compares."""
+        return MeasuredCandidate(self.db, self.outputs)
+
     def to_json(self) -> dict[str, Any]:
         """Return a row of the bundle's report."""
         rows = {
@@ -88,9 +90,10 @@ class QuantizedModel:
         samples: the number of calibration samples.
         held: the number of samples held back from the candidates.
         tried: the guard and the way, on the held-back samples; empty without a guard.
-        suited: which samples do not belong with the others.
-        plan: what was left in float within limits; None where there were none.
-        floating: the first results of all operations that were left in float.
+        sample_report: the comparison of the samples with each other.
+        plan: the operations that were left in float for a goal or a budget; None where
+            there were neither.
+        floating: the names of the first results of all operations in float.
         prices: the cost of the guard and of the way, where their operations differ.
         parts: the channel groups of `floats`, see `QuantizationState`.
     """
@@ -103,7 +106,7 @@ class QuantizedModel:
     samples: int
     held: int = 0
     tried: Sequence[Tried] = field(default=())
-    suited: SampleReport = field(default=SampleReport())
+    sample_report: SampleReport = field(default=SampleReport())
     plan: PrecisionPlan | None = None
     floating: tuple[str, ...] = ()
     prices: tuple[Price, Price] | None = None
@@ -111,7 +114,7 @@ class QuantizedModel:
 
     @property
     def remedy(self) -> str:
-        """What a compile may be given where int8 loses too much."""
+        """The options that help where int8 loses too much."""
         if self.recipe.guard is not None:
             return (
                 "--calibrate more photos like those of its use, "
@@ -127,22 +130,35 @@ class QuantizedModel:
             "samples": self.samples,
             "held_back": self.held,
             "tried": [t.to_json() for t in self.tried],
-            "calibration": self.suited.to_json(),
+            "calibration": self.sample_report.to_json(),
             "plan": None if self.plan is None else self.plan.to_json(),
         }
 
 
 @dataclass(frozen=True)
-class PrecisionBudget:
-    """How much accuracy is wanted, and what float32 may cost for it.
+class FloatWishes:
+    """The accuracy that a person wants of int8, and the cost of float in its place.
 
     Attributes:
-        limits: goals and budgets that a person gave.
-        price: estimates what a quantized graph costs on the target.
+        goal: the accuracy.
+        budget: the cost.
+        price: estimates the cost of a quantized graph on the target; None: unknown.
     """
 
-    limits: Limits = field(default=Limits())
+    goal: AccuracyGoal = field(default=AccuracyGoal())
+    budget: CostBudget = field(default=CostBudget())
     price: Pricer | None = None
+
+    @property
+    def is_thorough(self) -> bool:
+        """Whether the thorough search plans (`edgec.quantize.float_ops.planner`)."""
+        return bool(self.goal) or bool(self.budget)
+
+    def quick_budget(self, recipe: Recipe) -> CostBudget | None:
+        """Return the budget of the quick search: the recipe's slowdown, if it has one."""
+        if self.is_thorough or self.price is None or not recipe.slowdown:
+            return None
+        return CostBudget(max_slowdown=recipe.slowdown)
 
 
 @dataclass(frozen=True)
@@ -151,15 +167,15 @@ class _Selected:
 
     Attributes:
         candidate: the way that is kept.
-        suited: the report on the samples.
+        sample_report: the comparison of the samples with each other.
         pipeline: the model with the samples to calibrate with.
         held: the number of samples that were held back.
         tried: the figures of the guard and the way.
-        plan: what the recipe's slowdown is spent on.
+        plan: the operations that a slowdown is spent on.
     """
 
     candidate: Candidate
-    suited: SampleReport
+    sample_report: SampleReport
     pipeline: StepPipeline
     held: int = 0
     tried: tuple[Tried, ...] = ()
@@ -172,38 +188,44 @@ def apply_recipe(
     samples: Sequence[Sample],
     runners: Runners | None = None,
     say: Progress = lambda text: None,
-    budget: PrecisionBudget | None = None,
+    wishes: FloatWishes | None = None,
 ) -> QuantizedModel:
     """Quantize a float graph by a recipe.
 
     The way of a recipe with a guard is compared with it on a quarter of the samples, at
-    most 16, or, where that is too few to tell, on thirds in turn; what is kept is then
-    made anew of all samples.
+    most 16, or, where that is too few to tell, on thirds in turn. The model is then made
+    of all samples.
 
-    Raises InputError when there is no sample, EdgecError where a goal of the budget is
-    out of reach.
+    wishes: the accuracy that is wanted, and its cost; by default the recipe's slowdown
+        without a price, so that nothing stays in float.
+
+    Raises InputError when there is no sample, EdgecError where the budget does not reach
+    the goal.
     """
     if not len(samples):
         raise InputError(
             "there is no calibration sample",
             hint="give a folder of photos or an .npz file",
         )
-    budget = budget or PrecisionBudget()
+    wishes = wishes or FloatWishes()
     cached = CachedSamples(samples)
     passes = sum(len(c.steps) for c in recipe.candidates)
     state = QuantizationState(
         graph, cached, runners or InterpRunners(), say, recipe.seed, passes
     )
 
-    selected = _select(recipe, StepPipeline(state), budget)
+    selected = _select(recipe, StepPipeline(state), wishes)
     pipeline = selected.pipeline
     candidate = selected.candidate
     plan = selected.plan
-    if budget.limits:
+    if wishes.is_thorough:
         parts = [*held_out_parts(pipeline.state)]
-        plan = plan_within(budget.limits, candidate, parts, budget.price)
+        plan = plan_thoroughly(
+            wishes.goal, wishes.budget, wishes.price, candidate, parts
+        )
     guard = recipe.guard
     if plan is not None:
+        # The recipe in the report makes the same model again, without a plan.
         kept = candidate
         candidate = leave_in_float(candidate, plan.floats)
         guard = None if guard is None else leave_in_float(guard, plan.floats)
@@ -211,76 +233,90 @@ def apply_recipe(
         recipe = replace(recipe, candidates=tuple(changed))
 
     say("quantize")
-    made = pipeline.of(candidate)
-    int8 = made.int8().graph
+    quantized = pipeline.of(candidate)
+    int8 = quantized.int8().graph
     return QuantizedModel(
         graph=int8,
-        floats=made.graph,
-        run=made.run(),
+        floats=quantized.graph,
+        run=quantized.float_run(),
         recipe=recipe,
         candidate=candidate,
-        samples=len(made.samples),
+        samples=len(quantized.samples),
         held=selected.held,
         tried=selected.tried if len(selected.tried) > 1 else (),
-        suited=selected.suited,
+        sample_report=selected.sample_report,
         plan=plan,
-        floating=tuple(op.outputs[0].name for op in made.precision),
-        prices=_prices(pipeline, guard, int8, budget.price),
-        parts=made.parts,
+        floating=tuple(op.outputs[0].name for op in quantized.precision),
+        prices=_prices(pipeline, guard, int8, wishes.price),
+        parts=quantized.parts,
     )
 
 
-def _select(
-    recipe: Recipe, pipeline: StepPipeline, budget: PrecisionBudget
-) -> _Selected:
-    """Decide on held-back samples between guard and way, and what the slowdown buys."""
+def _select(recipe: Recipe, pipeline: StepPipeline, wishes: FloatWishes) -> _Selected:
+    """Decide on held-back samples between guard and way, and how to spend a slowdown."""
     state = pipeline.state
     plainest = recipe.candidates[0]
     names = [label(state.samples, i) for i in range(len(state.samples))]
-    suited = pipeline.after(plainest.rewrites).survey().suited(names)
-    every = range(len(state.samples))
-    spends = budget.price if recipe.slowdown and not budget.limits else None
-    if (recipe.guard is None and spends is None) or len(every) < MIN_SAMPLES:
+    report = pipeline.after(plainest.rewrites).survey().report(names)
+    quick_budget = wishes.quick_budget(recipe)
+    needs_holdout = recipe.guard is not None or quick_budget is not None
+    if not needs_holdout or len(state.samples) < MIN_SAMPLES:
         # Nothing can be held back: the plain way is the safe one.
-        return _Selected(plainest, suited, pipeline)
+        return _Selected(plainest, report, pipeline)
 
-    suited, used = _without_outliers(recipe, state, suited)
+    report, used = _without_outliers(recipe, state, report)
     holdout = Holdout(state, plainest, folds(used, recipe.seed))
     scores = holdout.scores(recipe.candidates)
     tried = compared(recipe, scores)
     number = len(tried) - 1 if not tried[-1].refused else 0
     candidate = recipe.candidates[number]
-    if suited.left_out:
-        pipeline = StepPipeline(state.on(chosen(state.samples, used)))
-    selected = _Selected(candidate, suited, pipeline, holdout.count, tried)
-    if spends is None or tried[number].db >= recipe.enough_db:
+    if report.left_out:
+        pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
+    selected = _Selected(candidate, report, pipeline, holdout.count, tried)
+    is_enough = tried[number].db >= recipe.enough_db
+    if quick_budget is None or wishes.price is None or is_enough:
         return selected
 
-    made = pipeline.of(candidate)
-    plan = _spent(recipe, holdout, made, (candidate, tried[number]), spends)
+    def measure(floats: Names) -> MeasuredCandidate:
+        partly_float = leave_in_float(candidate, floats)
+        (score,) = holdout.scores([partly_float])
+        return Tried.of(partly_float, score).measured()
+
+    planning = QuickPlanning(
+        state=pipeline.of(candidate),
+        before=tried[number].measured(),
+        measure=measure,
+        samples=holdout.count,
+        worth_db=recipe.worth_db,
+    )
+    plan = plan_quickly(quick_budget, wishes.price, planning)
     return replace(selected, plan=plan)
 
 
 def _prices(
     pipeline: StepPipeline, guard: Candidate | None, int8: Graph, price: Pricer | None
 ) -> tuple[Price, Price] | None:
-    """Return what guard and way cost, if a guard was compared and they differ."""
+    """Return the costs of guard and way, if a guard was compared and they differ."""
     if price is None or guard is None or len(pipeline.state.samples) < MIN_SAMPLES:
         return None
     plain = pipeline.of(guard).int8().graph
-    return None if _alike(plain, int8) else (price(plain), price(int8))
+    return None if _have_same_ops(plain, int8) else (price(plain), price(int8))
 
 
-def _alike(a: Graph, b: Graph) -> bool:
-    """Whether two graphs are the same operations on values of the same types.
+def _have_same_ops(a: Graph, b: Graph) -> bool:
+    """Return whether two graphs are the same operations on values of the same types.
 
-    They run in the same places then.
+    They run in the same places then, and cost the same.
     """
-    kinds = [
-        [(op.kind, [v.type.dtype for v in (*op.inputs, *op.outputs)]) for op in g.ops]
-        for g in (a, b)
-    ]
-    return kinds[0] == kinds[1]
+
+    def kinds(graph: Graph) -> list[tuple[str, list[str]]]:
+        rows = []
+        for op in graph.ops:
+            dtypes = [v.type.dtype for v in (*op.inputs, *op.outputs)]
+            rows.append((op.kind, dtypes))
+        return rows
+
+    return kinds(a) == kinds(b)
 
 
 def held_out_parts(
@@ -294,30 +330,33 @@ def held_out_parts(
         yield state, state.samples
         return
     for fit, held in folds(range(len(state.samples)), state.seed):
-        yield state.on(chosen(state.samples, fit)), chosen(state.samples, held)
+        fit_state = state.with_samples(chosen(state.samples, fit))
+        yield fit_state, chosen(state.samples, held)
 
 
 def _without_outliers(
-    recipe: Recipe, state: QuantizationState, suited: SampleReport
+    recipe: Recipe, state: QuantizationState, report: SampleReport
 ) -> tuple[SampleReport, Sequence[int]]:
     """Leave outliers out of the samples unless they help the plain way on the others.
 
     Return the report on the samples, and the numbers of those to go on with.
     """
     every = range(len(state.samples))
-    outliers = {s.sample for s in suited.strangers}
+    outliers = {outlier.sample for outlier in report.outliers}
     usual = [i for i in every if i not in outliers]
     if not outliers or len(usual) < MIN_SAMPLES:
-        return suited, every
+        return report, every
+
+    # Both are scored on usual samples: those are what the model will see.
     plainest = recipe.candidates[0]
     holdout = Holdout(state, plainest, folds(usual, recipe.seed))
-    without = _mean_db(holdout.scores([plainest])[0])
-    having = _mean_db(holdout.scores([plainest], more=outliers)[0])
-    left_out = without > having
+    without_db = _mean_db(holdout.scores([plainest])[0])
+    with_db = _mean_db(holdout.scores([plainest], more=outliers)[0])
+    left_out = without_db > with_db
     report = replace(
-        suited,
-        without_db=round(without, 3),
-        with_db=round(having, 3),
+        report,
+        without_db=round(without_db, 3),
+        with_db=round(with_db, 3),
         left_out=left_out,
     )
     return report, usual if left_out else every
@@ -339,25 +378,3 @@ def compared(recipe: Recipe, scores: Sequence[Score]) -> tuple[Tried, ...]:
         refused = f"{below:.1f} dB below the first"
         tried[-1] = replace(tried[-1], refused=refused)
     return tuple(tried)
-
-
-def _spent(
-    recipe: Recipe,
-    holdout: Holdout,
-    made: QuantizationState,
-    kept: tuple[Candidate, Tried],
-    price: Pricer,
-) -> PrecisionPlan:
-    """Spend the recipe's slowdown on operations in float, if held-back samples gain.
-
-    made: the model after the steps of the kept candidate.
-    """
-    candidate, before = kept
-    spent = spend(made, price, recipe.slowdown)
-    rows = [PlanRow(OpGroup(()), before.db, spent.first, before.outputs)]
-    if spent.unit.ops:
-        more = leave_in_float(candidate, spent.unit.names)
-        after = Tried.of(more, holdout.scores([more])[0])
-        if after.db - before.db >= recipe.worth_db:
-            rows.append(PlanRow(spent.unit, after.db, spent.price, after.outputs))
-    return PrecisionPlan(spent.limits, tuple(rows), holdout.count, recipe.worth_db)

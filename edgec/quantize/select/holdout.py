@@ -1,4 +1,4 @@
-"""Samples held back from calibration, on which ways to quantize are compared."""
+"""Scores ways to quantize on samples that are held back from calibration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ MAX_HELD = 16
 ENOUGH_HELD = 12
 """Where fewer would be held back, every sample is held back once, in thirds."""
 THIRDS = 3
-_SHUFFLE_SEED = 1
+SHUFFLE_SEED = 1
+"""Drawn with the recipe's seed, so that the folds are not those of another draw."""
 
 Fold = tuple[tuple[int, ...], tuple[int, ...]]
 """The numbers of the samples that a model is made of, and of those held back from it."""
@@ -31,16 +32,19 @@ Fold = tuple[tuple[int, ...], tuple[int, ...]]
 
 def folds(numbers: Sequence[int], seed: int) -> list[Fold]:
     """Divide samples into those that a model is made of and those held back from it."""
-    order = np.random.default_rng((seed, _SHUFFLE_SEED)).permutation(len(numbers))
+    order = np.random.default_rng((seed, SHUFFLE_SEED)).permutation(len(numbers))
+    # Neighbouring photos are alike: the samples of a part come from all of the folder.
     shuffled = [numbers[i] for i in order.tolist()]
     held = min(len(shuffled) // HELD_PART, MAX_HELD)
     if held >= ENOUGH_HELD:
         parts = [shuffled[:held]]
     else:
         parts = [shuffled[i::THIRDS] for i in range(THIRDS)]
-    return [
-        (tuple(sorted({*shuffled} - {*part})), tuple(sorted(part))) for part in parts
-    ]
+    divided = []
+    for part in parts:
+        fit = tuple(sorted({*shuffled} - {*part}))
+        divided.append((fit, tuple(sorted(part))))
+    return divided
 
 
 @dataclass
@@ -84,9 +88,13 @@ class Holdout:
     def _score(
         self, pipeline: StepPipeline, candidate: Candidate, held: tuple[int, ...]
     ) -> Score:
+        """Score a candidate made by `pipeline` on the samples of these numbers."""
         samples = chosen(self.state.samples, held)
+        # The float model's outputs are the same for all candidates of a fold.
         base = pipeline.after(self.reference.rewrites)
-        wanted = base.keep(("outputs", held), lambda: [*_outputs(base.run(), samples)])
+        wanted = base.cached(
+            ("outputs", held), lambda: [*_outputs(base.float_run(), samples)]
+        )
         made = pipeline.of(candidate)
         runs = made.passes * len(samples)
         run = self.state.runners.int8(made.int8().graph, runs)
@@ -98,8 +106,8 @@ class Holdout:
         Only the latest is kept: one takes hundreds of MB.
         """
         if self._latest is None or self._latest[0] != fit:
-            state = self.state.on(chosen(self.state.samples, fit))
-            self._latest = fit, StepPipeline(state)
+            state = self.state.with_samples(chosen(self.state.samples, fit))
+            self._latest = (fit, StepPipeline(state))
         return self._latest[1]
 
 

@@ -1,8 +1,8 @@
-"""The steps that recipes are made of: one in each file, with its options as the fields
-of a dataclass.
+"""The steps that recipes consist of.
 
-A step says what it may change ("graph", "ranges", "precision", "weights" or "biases");
-whatever else it changes is an error. A new step is a file with a class STEP.
+Each is one file with a dataclass `STEP`, whose fields are the step's options. A step
+names the field of `QuantizationState` that it may change ("graph", "ranges",
+"precision", "weights" or "biases"); a change of any other is an error.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from edgec.quantize.change.state import RecipeStep
 
 @cache
 def steps() -> Mapping[str, type[RecipeStep]]:
-    """All steps, by name."""
-    found: dict[str, type[RecipeStep]] = {}
+    """Return all steps, by name."""
+    by_name: dict[str, type[RecipeStep]] = {}
     for module in pkgutil.iter_modules(__path__):
-        found[module.name] = importlib.import_module(f"{__name__}.{module.name}").STEP
-    return found
+        name = f"{__name__}.{module.name}"
+        by_name[module.name] = importlib.import_module(name).STEP
+    return by_name

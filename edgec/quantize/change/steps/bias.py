@@ -1,4 +1,15 @@
-"""Biases: what quantization adds to the mean of each channel is taken away again."""
+"""Biases: bias correction (Nagel et al. 2019, arXiv:1906.04721, section 4.2).
+
+Rounding adds an error to the mean of each output channel of a layer y = W x + b. The
+mean over calibration windows is taken away again in the bias:
+
+    b' = b + E[W x] - E[W' x']
+
+with rounded weights W' and inputs x'. Nagel et al. correct by the whole mean; here it is
+weighted by how far the samples agree on it. With e_s the error of sample s:
+
+    b' = b + m * m² / mean over s of e_s²,   m = mean over s of e_s
+"""
 
 from __future__ import annotations
 
@@ -23,29 +34,34 @@ from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.observe.calibration import chosen, spread
 from edgec.quantize.observe.lockstep import living, run_together
 
-_AT_ONCE_BYTES = 512 << 20
-"""Of the values of the int8 model that are alive at once, of all samples that run
-through it.
+MAX_LOCKSTEP_BYTES = 512 << 20
+"""The most bytes of values of the int8 model that are alive at once, over all samples
+that run in lockstep.
 """
+
+Layers = Mapping[Op, LinearLayer]
+ByOp = dict[Op, Array]
 
 
 @dataclass(frozen=True)
 class BiasCorrection:
-    """The mean of every product of rounded weights and rounded inputs becomes that of
-    the float model.
+    """Make the mean of every int8 product that of the float model.
 
-    It does so as far as samples agree on how far it is off: what one of them alone
-    would have changed is noise to the others, which all layers behind would inherit
-    (yolox_nano, ranges that clip little: 9 dB without biases, 2 with the whole mean, 8
-    with this). An op's inputs are the float model's, rounded; or, with `inherited`, the
-    int8 model runs on at most `samples` of the samples, op after op, and each op takes
-    in what those before it still leave: noise in front of a relu is no noise of mean
-    zero behind it.
+    An error that one sample alone has is noise for the others, which all layers behind
+    would inherit (yolox_nano, ranges that clip little: 9 dB without corrections, 2 with
+    the whole mean, 8 with the weighted one).
 
-    whole: biases of ops whose readers can make up for it (`shiftable_values`) are rounded to steps
-    of what they write: where an op reads zeros, as behind a relu most are, its result
-    is its bias, and is then exact in all such places, where else it would be off by the
-    same part of a step in all of them.
+    Attributes:
+        inherited: whether the int8 model runs, op after op, so that each correction
+            includes what the corrections before it leave: noise in front of a relu is
+            no noise of mean zero behind it. Otherwise an op's inputs are the float
+            model's, rounded.
+        samples: the most samples that run through the int8 model.
+        whole: whether biases of ops whose consumers can make up for it
+            (`shiftable_values`) are rounded to steps of the result's scale. Where an op
+            reads zeros, as it mostly does behind a relu, its result is its bias: it is
+            exact in all these places then, and else off by the same part of a step in
+            all of them.
     """
 
     inherited: bool = True
@@ -54,128 +70,138 @@ class BiasCorrection:
     name: ClassVar[str] = "bias"
     changes: ClassVar[str] = "biases"
 
-    def run(self, work: QuantizationState) -> None:
-        """Of convolutions and fully connected layers."""
-        layers = linear_layers(work.int8().twins)
-        if layers:
-            work.biases = {op: _bias(op) for op in layers}
-            if self.inherited:
-                work.biases = self._one_by_one(work, layers)
-            else:
-                work.biases = _alone(work, layers)
+    def run(self, state: QuantizationState) -> None:
+        """Correct the biases of convolutions and fully connected layers."""
+        layers = linear_layers(state.int8().twins)
+        if not layers:
+            return
+        # Every layer has a bias from now on, so that the int8 graph has one to renew.
+        state.biases = {op: _bias(op) for op in layers}
+        if self.inherited:
+            state.biases = self._corrected_in_order(state, layers)
+        else:
+            state.biases = _corrected_alone(state, layers)
 
-    def _one_by_one(
-        self, work: QuantizationState, layers: Mapping[Op, LinearLayer]
-    ) -> dict[Op, Array]:
-        """Each from what the int8 model reads there that has those before it."""
-        int8 = work.int8()
-        biases = dict(work.biases)
-        count = min(self.samples, max(1, _AT_ONCE_BYTES // living(int8.graph)))
-        numbers = spread(len(work.samples), count)
-        some = chosen(work.samples, numbers)
-        floats = _float_means(work, numbers)
-        run = work.runners.int8(int8.graph, len(some))
-        floats_of = {int8.twins[op]: op for op in layers}
-        by_value = consumers(floats_of)
-        moved = _Moved(work.graph, layers if self.whole else {})
+    def _corrected_in_order(self, state: QuantizationState, layers: Layers) -> ByOp:
+        """Correct each op by the values of the int8 model with the ops before it corrected.
+
+        The samples run in lockstep: at the input of an op all of them wait until its
+        bias is corrected.
+        """
+        int8 = state.int8()
+        biases = dict(state.biases)
+        room = max(1, MAX_LOCKSTEP_BYTES // living(int8.graph))
+        numbers = spread(len(state.samples), min(self.samples, room))
+        samples = chosen(state.samples, numbers)
+        float_means = _float_means(state, numbers)
+        run = state.runners.int8(int8.graph, len(samples))
+        float_ops = {int8.twins[op]: op for op in layers}
+        by_value = consumers(float_ops)
+        steps = _WholeSteps(state.graph, layers if self.whole else {})
 
         def correct(x: Value, arrays: Sequence[Array]) -> None:
             for twin in by_value[x]:
-                op = floats_of[twin]
-                matrices = _matrices(layers[op], twin)
-                more = moved.window(layers[op])
-                off = _Off()
-                for wanted, array in zip(floats, arrays, strict=True):
-                    got = layers[op].mean(array, x.type.zero_point) * x.type.scale
-                    off.add(_off(matrices, wanted[op], got - more))
-                bias = _bias(op) + off.agreed() - product(matrices[1], more)
-                biases[op] = moved.to_whole_steps(op, bias, twin.output.type.quant)
-                renew(op, twin, RoundedParameters(work.weights, biases))
-                work.runners.renew(run, twin)
+                op = float_ops[twin]
+                layer = layers[op]
+                matrices = _matrices(layer, twin)
+                shift = steps.shift_of_window(layer)
+                error = _MeanError()
+                for means, array in zip(float_means, arrays, strict=True):
+                    mean = layer.mean(array, x.type.zero_point) * x.type.scale
+                    error.add(_product_error(matrices, means[op], mean - shift))
 
-        work.say("correct biases")
-        run_together(run, some, by_value, correct)
+                # The shift of the input is known exactly: all of it is taken away.
+                bias = _bias(op) + error.weighted() - product(matrices[1], shift)
+                biases[op] = steps.to_whole_steps(op, bias, twin.output.type.quant)
+                renew(op, twin, RoundedParameters(state.weights, biases))
+                state.runners.renew(run, twin)
+
+        state.say("correct biases")
+        run_together(run, samples, by_value, correct)
         return biases
 
 
-class _Moved:
-    """What was added to values to bring them to whole steps, and must be taken from the
-    biases of their readers.
+class _WholeSteps:
+    """Shifts of values whose biases were rounded to whole steps of their scale.
+
+    The biases of the consumers take the shifts away.
     """
 
-    def __init__(self, graph: Graph, layers: Mapping[Op, LinearLayer]) -> None:
-        self._by = dict[Value, Array]()
-        self._free = {
-            v
-            for v, link in shiftable_values(graph).items()
-            if link.maker.op in layers and all(p.op in layers for p in link.readers)
-        }
+    def __init__(self, graph: Graph, layers: Layers) -> None:
+        self._shifts: dict[Value, Array] = {}
+        self._shiftable: set[Value] = set()
+        for v, link in shiftable_values(graph).items():
+            # Only the biases of these layers are corrected.
+            ops = [link.maker.op, *(reader.op for reader in link.readers)]
+            if all(op in layers for op in ops):
+                self._shiftable.add(v)
 
-    def window(self, p: LinearLayer) -> Array:
-        """Of what an op reads, [G, D]."""
-        by = self._by.get(p.op.inputs[0])
-        return np.zeros((p.groups, p.depth)) if by is None else p.everywhere(by)
+    def shift_of_window(self, layer: LinearLayer) -> Array:
+        """Return the shift of every window that a layer reads, [G, D]."""
+        shift = self._shifts.get(layer.op.inputs[0])
+        if shift is None:
+            return np.zeros((layer.groups, layer.depth))
+        return layer.everywhere(shift)
 
     def to_whole_steps(self, op: Op, bias: Array, quant: Quant | None) -> Array:
-        """The bias as near to `bias` as it makes an integer of nothing at all; itself
-        where it must be what it is.
+        """Return the bias in whole steps of the result's scale.
+
+        It is unchanged where the consumers cannot take the shift away.
         """
-        if op.output not in self._free or quant is None:
+        if op.output not in self._shiftable or quant is None:
             return bias
         whole: Array = np.rint(bias / quant.scale[0]) * quant.scale[0]
-        self._by[op.output] = whole - bias
+        self._shifts[op.output] = whole - bias
         return whole
 
 
-class _Off:
-    """How far the means of an op's products are off, sample by sample."""
+class _MeanError:
+    """The error of an op's mean products, over samples."""
 
     def __init__(self) -> None:
         self._count = 0
         self._sum = np.zeros(1)
         self._squares = np.zeros(1)
 
-    def add(self, off: Array) -> None:
-        """Of one more sample, [O]."""
-        self._count = self._count + 1
-        self._sum = self._sum + off
-        self._squares = self._squares + off * off
+    def add(self, error: Array) -> None:
+        """Add the error of one more sample, [O]."""
+        self._count += 1
+        self._sum = self._sum + error
+        self._squares = self._squares + error * error
 
-    def agreed(self) -> Array:
-        """Their mean, by the share of its square in the mean square, [O]: 1 where all
-        samples say the same.
+    def weighted(self) -> Array:
+        """Return the mean m times m² / mean square, [O].
+
+        The weight is 1 where all samples have the same error.
         """
         mean = self._sum / self._count
         square = self._squares / self._count
-        return np.asarray(
-            mean
-            * np.divide(mean * mean, square, out=np.zeros_like(mean), where=square > 0)
+        weight = np.divide(
+            mean * mean, square, out=np.zeros_like(mean), where=square > 0
         )
+        return np.asarray(mean * weight)
 
 
 def _bias(op: Op) -> Array:
-    """The model's own, [O]."""
+    """Return the model's own bias, [O]; zeros without one."""
     if len(op.inputs) < 3:
         return np.zeros(op.output.type.shape[-1])
     assert op.inputs[2].const is not None
     return op.inputs[2].const.reshape(-1).astype(np.float64)
 
 
-ByOp = dict[Op, Array]
-"""Of one sample."""
+def _float_means(state: QuantizationState, numbers: Sequence[int]) -> list[ByOp]:
+    """Return the mean window of each op in the float model, [G, D], for each sample.
 
-
-def _float_means(work: QuantizationState, numbers: Sequence[int]) -> list[ByOp]:
-    """The mean window of each op, [G, D], in the float model, of the samples of these
-    numbers.
+    numbers: the numbers of the samples.
     """
 
-    def find() -> list[ByOp]:
-        layers = linear_layers(work.graph.ops)
+    def make() -> list[ByOp]:
+        layers = linear_layers(state.graph.ops)
         by_value = consumers(layers)
 
         def of_sample(i: int) -> tuple[ByOp, Observe]:
-            means = ByOp()
+            means: ByOp = {}
 
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
@@ -183,62 +209,64 @@ def _float_means(work: QuantizationState, numbers: Sequence[int]) -> list[ByOp]:
 
             return means, observe
 
-        return list(work.watch(of_sample, "measure means", numbers))
+        return list(state.observe_samples(of_sample, "measure means", numbers))
 
-    return work.keep(("means", tuple(numbers)), find)
+    return state.cached(("means", tuple(numbers)), make)
 
 
-def _alone(
-    work: QuantizationState, layers: Mapping[Op, LinearLayer]
-) -> dict[Op, Array]:
-    """Each from the float model's values, rounded to int8."""
-    int8 = work.int8()
+def _corrected_alone(state: QuantizationState, layers: Layers) -> ByOp:
+    """Correct each op by the float model's values, rounded to int8."""
+    int8 = state.int8()
     by_value = consumers(layers)
-    offs = {op: _Off() for op in layers}
+    errors = {op: _MeanError() for op in layers}
 
     def of_sample(i: int) -> tuple[ByOp, Observe]:
-        found = ByOp()
+        sample_errors: ByOp = {}
 
         def observe(v: Value, array: Array) -> None:
-            known: dict[Quant, Array] = {}
+            # Several ops may read a value in one scale: it is rounded once.
+            by_quant: dict[Quant, Array] = {}
             for op in by_value.get(v, ()):
+                layer = layers[op]
                 q = int8.twins[op].inputs[0].type.quant
                 assert q is not None
-                if q not in known:
-                    known[q] = quantize_activation(array, q)
-                got = layers[op].mean(known[q], q.zero_point[0]) * q.scale[0]
-                found[op] = _off(
-                    _matrices(layers[op], int8.twins[op]), layers[op].mean(array), got
-                )
+                if q not in by_quant:
+                    by_quant[q] = quantize_activation(array, q)
+                mean = layer.mean(by_quant[q], q.zero_point[0]) * q.scale[0]
+                matrices = _matrices(layer, int8.twins[op])
+                sample_errors[op] = _product_error(matrices, layer.mean(array), mean)
 
-        return found, observe
+        return sample_errors, observe
 
-    for found in work.watch(of_sample, "measure rounded means"):
-        for op, off in found.items():
-            offs[op].add(off)
-    return {op: _bias(op) + off.agreed() for op, off in offs.items()}
+    for sample_errors in state.observe_samples(of_sample, "measure rounded means"):
+        for op, error in sample_errors.items():
+            errors[op].add(error)
+    return {op: _bias(op) + error.weighted() for op, error in errors.items()}
 
 
-def _matrices(p: LinearLayer, twin: Op) -> tuple[Array, Array]:
-    """The weights of the op and of its twin as reals."""
+def _matrices(layer: LinearLayer, twin: Op) -> tuple[Array, Array]:
+    """Return the weights of a float op and of its int8 twin, both as reals."""
 
     def matrix(w: Value) -> Array:
         assert w.const is not None
-        return p.matrix(
-            dequantize(w.const, w.type) if w.type.is_quantized else w.const
-        ).astype(np.float64)
+        real = dequantize(w.const, w.type) if w.type.is_quantized else w.const
+        return layer.matrix(real).astype(np.float64)
 
-    return matrix(p.op.inputs[1]), matrix(twin.inputs[1])
+    return matrix(layer.op.inputs[1]), matrix(twin.inputs[1])
 
 
-def _off(matrices: tuple[Array, Array], wanted: Array, got: Array) -> Array:
-    """[O]: by how much the products of one sample's mean windows, [G, D], are less in
-    the int8 model.
+def _product_error(
+    matrices: tuple[Array, Array], float_mean: Array, int8_mean: Array
+) -> Array:
+    """Return E[W x] - E[W' x'] of one sample, [O].
+
+    matrices: W and W'.
+    float_mean: the mean window x, [G, D].
+    int8_mean: the mean window x'.
     """
-    one, two = (
-        product(m, window) for m, window in zip(matrices, (wanted, got), strict=True)
-    )
-    return np.asarray(one - two)
+    float_matrix, int8_matrix = matrices
+    error = product(float_matrix, float_mean) - product(int8_matrix, int8_mean)
+    return np.asarray(error)
 
 
 STEP = BiasCorrection

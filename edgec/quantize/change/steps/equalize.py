@@ -1,5 +1,17 @@
-"""Rewrite: channels of unlike sizes are brought to one size, by weights that make up
-for it before and behind.
+"""Rewrite: cross-layer equalization (CLE; Nagel et al. 2019, arXiv:1906.04721).
+
+Each output channel i of a layer is multiplied by a factor s_i, in weights and bias, and
+the weights of the consumers that read it are divided by it:
+
+    W1' = diag(s) W1,   b1' = diag(s) b1,   W2' = W2 diag(1 / s)
+
+A relu between the two keeps a positive factor, so that the model computes the same.
+Nagel et al. take s_i from the ranges of the weights; here the weights have scales of
+their own, and s_i is taken from the observed ranges of the activations, whose channels
+share one scale. With R the end of the range of all channels of a value, and r_i that of
+channel i:
+
+    s_i = (min over the values with channel i of R / r_i) ** power
 """
 
 from __future__ import annotations
@@ -13,28 +25,31 @@ import numpy as np
 from edgec.analysis.channels import FIXED, ChannelFactors, scale_groups
 from edgec.ir import Array, Graph, Op, QuantRule, Value
 from edgec.passes._linear import columns
-from edgec.quantize.change.state import Ends, QuantizationState
-from edgec.quantize.observe.ranges import vectors
+from edgec.quantize.change.state import ChannelExtremes, QuantizationState
+from edgec.quantize.observe.ranges import Range, vectors
 
-_LARGEST = 1024.0
-"""Factor: channels that are smaller are noise."""
-_TINY = 1e-30
+MAX_FACTOR = 1024.0
+"""Channels that would need a larger factor are noise."""
+TINY = 1e-30
+"""The least end of a range that is divided by."""
 
 
 @dataclass(frozen=True)
 class Equalize:
-    """Each channel is multiplied by a factor, and what reads it divided by that
-    (`ChannelFactors`).
+    """Multiply each channel by a factor, and divide where it is read (`ChannelFactors`).
 
-    A channel may grow until one of the values that hold it would need a larger range,
-    or a relu6 would clip it. Samples that were not seen may have more of it: it counts
-    as reaching as many times further as the one that has most of it has more than the
-    mean of all, by the power `room`. It grows by the power `power` of what it then may:
-    weights of a dense convolution that reads it get columns of unlike sizes instead,
-    and some dozens of samples do not tell all. margin: how far a channel may grow
-    beyond that before a relu6 clips it. rows: none grows in values of which fewer
-    vectors were seen: a channel that stands for one class is small in all samples
-    without it.
+    A channel grows until one of the values that hold it would need a larger range, or a
+    relu6 would clip it; it never shrinks.
+
+    Attributes:
+        power: the exponent of the factor. Below 1 it leaves the weights of a dense
+            convolution that reads the channel with columns of less unlike sizes, and
+            some dozens of samples do not tell every range.
+        room: the exponent by which unseen samples may exceed the observed ones, see
+            `reach`.
+        margin: how far a channel may grow beyond that before a relu6 clips it.
+        rows: a channel does not grow in values of which fewer vectors were observed. A
+            channel that stands for one class is small in all samples without it.
     """
 
     power: float = 0.5
@@ -44,94 +59,133 @@ class Equalize:
     name: ClassVar[str] = "equalize"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: QuantizationState) -> None:
-        """All channels that may have a factor."""
-        graph = work.graph.copy()
+    def run(self, state: QuantizationState) -> None:
+        """Equalize all channels that may have a factor."""
+        graph = state.graph.copy()
         factors = ChannelFactors(graph)
-        found = self._find(graph, factors, _seen(work, graph, factors))
+        extremes = _extremes(state, graph, factors)
+        values = self._factors(graph, factors, extremes)
         for op, ids in factors.produced.items():
-            _multiply(graph, op, found[ids])
+            _multiply_outputs(graph, op, values[ids])
         for op, ids in factors.consumed.items():
-            _divide(graph, op, found[factors.same(ids)])
-        work.graph = graph
+            _divide_inputs(graph, op, values[factors.same(ids)])
+        state.graph = graph
 
-    def _find(
+    def _factors(
         self,
         graph: Graph,
         factors: ChannelFactors,
-        every: Mapping[Value, Sequence[Ends]],
+        extremes: Mapping[Value, Sequence[ChannelExtremes]],
     ) -> Array:
-        """float64, by number."""
-        seen = {v: self._reach(each) for v, each in every.items()}
-        room = np.full(factors.count, np.inf)
-        groups = scale_groups(
-            graph, (op for op in graph.ops if op.spec.quant is QuantRule.SAME)
-        )
-        whole: dict[int, tuple[float, float]] = {}
-        for v, (low, high) in seen.items():
-            a, b = whole.get(groups[v], (0.0, 0.0))
-            whole[groups[v]] = min(a, float(low.min())), max(b, float(high.max()))
-        for v, (low, high) in seen.items():
-            ids = factors.channels(v)
-            if ids is not None:
-                bottom, top = whole[groups[v]]
-                up = np.where(high > 0, top / np.maximum(high, _TINY), np.inf)
-                down = np.where(low < 0, bottom / np.minimum(low, -_TINY), np.inf)
-                few = vectors(v) * len(every[v]) < self.rows
-                np.minimum.at(
-                    room, ids, np.ones_like(up) if few else np.minimum(up, down)
-                )
-        room = np.minimum(room, _LARGEST)
-        room = room**self.power
+        """Return the factors by their numbers, float64, at least 1."""
+        reached = {v: self._reach(each) for v, each in extremes.items()}
+        limit = self._growth_limits(graph, factors, reached, extremes)
+        limit = np.minimum(limit, MAX_FACTOR)
+        limit = limit**self.power
+
+        # The ends of a relu6 are fixed: `power` does not apply to them.
         for v, bound in factors.limits:
             ids = factors.channels(v)
-            if ids is not None and v in seen:
-                np.minimum.at(
-                    room, ids, bound / np.maximum(seen[v][1] * self.margin, _TINY)
-                )
-        room[FIXED] = 1.0
-        found: Array = np.maximum(room, 1.0)[factors.same(np.arange(factors.count))]
-        return found
+            if ids is not None and v in reached:
+                high = reached[v][1] * self.margin
+                np.minimum.at(limit, ids, bound / np.maximum(high, TINY))
+        limit[FIXED] = 1.0
+        values: Array = np.maximum(limit, 1.0)
+        return values[factors.same(np.arange(factors.count))]
 
-    def _reach(self, each: Sequence[Ends]) -> Ends:
-        lows, highs = (np.stack(ends) for ends in zip(*each, strict=True))
+    def _growth_limits(
+        self,
+        graph: Graph,
+        factors: ChannelFactors,
+        reached: Mapping[Value, ChannelExtremes],
+        extremes: Mapping[Value, Sequence[ChannelExtremes]],
+    ) -> Array:
+        """Return how far channels may grow within the ranges of their values, by number.
+
+        reached: how far the channels of each value reach in any sample.
+        extremes: the extremes in each sample.
+        """
+        limit = np.full(factors.count, np.inf)
+        groups = _same_scale_groups(graph)
+        ranges = _group_ranges(groups, reached)
+        for v, (low, high) in reached.items():
+            ids = factors.channels(v)
+            if ids is None:
+                continue
+            bottom, top = ranges[groups[v]]
+            up = np.where(high > 0, top / np.maximum(high, TINY), np.inf)
+            down = np.where(low < 0, bottom / np.minimum(low, -TINY), np.inf)
+            growth = np.minimum(up, down)
+            if vectors(v) * len(extremes[v]) < self.rows:
+                growth = np.ones_like(up)
+            # A factor belongs to channels of several values: the least growth counts.
+            np.minimum.at(limit, ids, growth)
+        return limit
+
+    def _reach(self, each_sample: Sequence[ChannelExtremes]) -> ChannelExtremes:
+        """Return how far each channel reaches to both sides, [C] each."""
+        lows, highs = (np.stack(ends) for ends in zip(*each_sample, strict=True))
         return -reach(-lows, self.room), reach(highs, self.room)
 
 
-def _seen(
-    work: QuantizationState, graph: Graph, factors: ChannelFactors
-) -> dict[Value, list[Ends]]:
-    """Of the values that have channels with a factor, in each sample; with zero."""
-    wanted = {
-        v.name: v
-        for v in graph.values()
-        if v.const is None and factors.channels(v) is not None
-    }
-    found = work.channels(wanted)
-    return {
-        wanted[v.name]: [(low.clip(max=0), high.clip(min=0)) for low, high in each]
-        for v, each in found.items()
-    }
+def _same_scale_groups(graph: Graph) -> Mapping[Value, int]:
+    """Return the number of each value's scale, if every op became int8."""
+    same = [op for op in graph.ops if op.spec.quant is QuantRule.SAME]
+    return scale_groups(graph, same)
+
+
+def _group_ranges(
+    groups: Mapping[Value, int], reached: Mapping[Value, ChannelExtremes]
+) -> dict[int, Range]:
+    """Return the range of each scale: over all channels of its values, with zero."""
+    ranges: dict[int, Range] = {}
+    for v, (low, high) in reached.items():
+        bottom, top = ranges.get(groups[v], (0.0, 0.0))
+        bottom = min(bottom, float(low.min()))
+        top = max(top, float(high.max()))
+        ranges[groups[v]] = (bottom, top)
+    return ranges
+
+
+def _extremes(
+    state: QuantizationState, graph: Graph, factors: ChannelFactors
+) -> dict[Value, list[ChannelExtremes]]:
+    """Return the extremes with zero in each sample, for values with factors."""
+    by_name: dict[str, Value] = {}
+    for v in graph.values():
+        if v.const is None and factors.channels(v) is not None:
+            by_name[v.name] = v
+
+    # What ran is the graph before the copy: its values are others of the same names.
+    with_zero: dict[Value, list[ChannelExtremes]] = {}
+    for v, each_sample in state.channel_extremes(by_name).items():
+        with_zero[by_name[v.name]] = [
+            (low.clip(max=0), high.clip(min=0)) for low, high in each_sample
+        ]
+    return with_zero
 
 
 def reach(sizes: Array, room: float) -> Array:
-    """[C]: how far channels may reach in other samples, of how far they did in each,
-    [samples, C]: as far as in all of these where all are alike, and further the more
-    one of them has of a channel beyond the mean of all; no further than any channel
-    did.
+    """Return how far channels may reach in unseen samples, [C].
+
+    It is max * (max / mean) ** room over the samples: as far as observed where all
+    samples are alike, and further the more one of them exceeds the mean; no further than
+    any channel was observed to reach.
+
+    sizes: how far each channel reaches in each sample, [samples, C].
     """
     most = sizes.max(0).astype(np.float64)
     mean = sizes.mean(0, dtype=np.float64)
-    return np.asarray(
-        np.minimum(most * (most / np.maximum(mean, _TINY)) ** room, most.max())
-    )
+    unseen = most * (most / np.maximum(mean, TINY)) ** room
+    return np.asarray(np.minimum(unseen, most.max()))
 
 
-def _multiply(graph: Graph, op: Op, factor: Array) -> None:
-    """What an op adds or multiplies by for each output channel."""
+def _multiply_outputs(graph: Graph, op: Op, factor: Array) -> None:
+    """Multiply the output channels of an op, in its constants."""
     if (factor == 1).all():
         return
-    if "weight" not in op.spec.roles:  # a sum with a constant
+    if "weight" not in op.spec.roles:
+        # A sum with a constant: its computed term has the factor already.
         for i, v in enumerate(op.inputs):
             if v.const is not None:
                 _replace(graph, op, i, _array(v) * factor)
@@ -143,14 +197,15 @@ def _multiply(graph: Graph, op: Op, factor: Array) -> None:
         _replace(graph, op, 2, _array(op.inputs[2]) * factor)
 
 
-def _divide(graph: Graph, op: Op, factor: Array) -> None:
-    """The weights of each input channel."""
+def _divide_inputs(graph: Graph, op: Op, factor: Array) -> None:
+    """Divide the weights of each input channel of an op."""
     if (factor == 1).all():
         return
     _replace(graph, op, 1, _array(op.inputs[1]) / columns(op, factor))
 
 
 def _replace(graph: Graph, op: Op, i: int, array: Array) -> None:
+    """Replace a constant of one op; other ops that read it keep the old one."""
     old = op.inputs[i]
     type_ = old.type.with_shape(array.shape)
     op.inputs[i] = Value(graph.unique_name(old.name), type_, array.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Rewrites that every int8 model needs: edgec/quantize/lower.py."""
+"""Rewrite: the changes that every int8 model needs (`edgec.quantize.change.lower`)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from edgec.quantize.change.state import QuantizationState
 
 @dataclass(frozen=True)
 class Lower:
-    """Write ops whose int8 form is missing or bad as ops that have a good one."""
+    """Write operations without a good int8 form as operations that have one."""
 
     name: ClassVar[str] = "lower"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: QuantizationState) -> None:
-        """On the float graph."""
-        work.graph = lower(work.graph)
+    def run(self, state: QuantizationState) -> None:
+        """Rewrite the float graph."""
+        state.graph = lower(state.graph)
 
 
 STEP = Lower

@@ -1,4 +1,4 @@
-"""Ranges: the smallest and the largest element that calibration saw."""
+"""Ranges: the smallest and the largest element over the calibration samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from edgec.quantize.change.state import QuantizationState
 
 @dataclass(frozen=True)
 class MinMaxRanges:
-    """Nothing that was seen is clipped."""
+    """Take the observed extremes, so that no observed element is clipped."""
 
     name: ClassVar[str] = "minmax"
     changes: ClassVar[str] = "ranges"
 
-    def run(self, work: QuantizationState) -> None:
-        """Of every value."""
-        work.ranges = work.extremes()
+    def run(self, state: QuantizationState) -> None:
+        """Set the range of every value."""
+        state.ranges = state.observed_ranges()
 
 
 STEP = MinMaxRanges

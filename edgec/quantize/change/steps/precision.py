@@ -1,4 +1,4 @@
-"""Precision per op: those that int8 hurts are left in float32."""
+"""Precision: named operations stay in float32."""
 
 from __future__ import annotations
 
@@ -13,58 +13,72 @@ from edgec.quantize.change.channel_groups import whole
 from edgec.quantize.change.state import QuantizationState
 
 FLOAT = "float"
+"""The precision of an operation that does not become int8."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The ops of these names stay float32, between conversions.
+    """Keep operations in float32, between conversions.
 
-    floats: of nodes or of results as the model's file, or `edgec explain`, has them;
-    with * and ? for any characters.
+    Attributes:
+        floats: the names of their nodes or results, as the model's file or
+            `edgec explain` has them; with * and ? for any characters.
     """
 
     floats: tuple[str, ...] = ()
     name: ClassVar[str] = "precision"
     changes: ClassVar[str] = "precision"
 
-    def run(self, work: QuantizationState) -> None:
-        """Raises InputError for a name that no op has."""
-        found: dict[Op, str] = {}
+    def run(self, state: QuantizationState) -> None:
+        """Set the precision of the named operations.
+
+        Raises InputError for a name without an operation.
+        """
+        precision: dict[Op, str] = {}
         for text in self.floats:
-            named = _called(work.graph.ops, text)
+            named = _named(state.graph.ops, text)
             if not named:
-                known = [name for op in work.graph.ops for name in _names(op)]
+                known = [name for op in state.graph.ops for name in _names(op)]
                 what = f"no operation is called {text}{did_you_mean(text, known)}"
                 raise InputError(
                     what,
                     "--float-ops",
                     "edgec explain lists operations and the nodes that they are from",
                 )
-            found |= dict.fromkeys(named, FLOAT)
-        work.precision = found
+            precision |= dict.fromkeys(named, FLOAT)
+        state.precision = precision
 
 
-def _called(ops: Sequence[Op], text: str) -> list[Op]:
-    """Those that write a result of this name; else those from a node of this name; else
-    those of names like it.
+def _named(ops: Sequence[Op], text: str) -> list[Op]:
+    """Return the operations of a name.
+
+    A result of exactly this name goes before nodes of this name, and these before
+    patterns: a name may hold the characters * and ? itself.
     """
-    writing = [
-        op for op in ops if any(text in (v.name, whole(v.name)) for v in op.outputs)
-    ]
-    exact = writing or [op for op in ops if text in _names(op)]
-    return exact or [
-        op for op in ops if any(fnmatchcase(name, text) for name in _names(op))
-    ]
+    writing = [op for op in ops if text in _result_names(op)]
+    if writing:
+        return writing
+    from_node = [op for op in ops if text in _names(op)]
+    if from_node:
+        return from_node
+    return [op for op in ops if any(fnmatchcase(name, text) for name in _names(op))]
 
 
 def _names(op: Op) -> list[str]:
-    """Of its results, also before `separate` parted them, and of the nodes that it came
-    from: all of them, and each.
-    """
-    return [
-        *(name for v in op.outputs for name in (v.name, whole(v.name))),
-        *([op.source, *op.source.split("+")] if op.source else []),
-    ]
+    """Return the names of an operation's results, and of the nodes that it came from."""
+    names = _result_names(op)
+    if op.source:
+        # Nodes that were fused are joined by a plus.
+        names += [op.source, *op.source.split("+")]
+    return names
+
+
+def _result_names(op: Op) -> list[str]:
+    """Return the names of the results, also as they were before channels were split."""
+    names = []
+    for v in op.outputs:
+        names += [v.name, whole(v.name)]
+    return names
 
 
 STEP = Precision

@@ -11,7 +11,11 @@ from edgec.quantize.change.state import QuantizationState
 
 @dataclass(frozen=True)
 class Ranges:
-    """method: "minmax", "p99.9", "p99.99", "p99.999" (percentiles), "entropy" or "mse"."""
+    """Take the range that one method finds for the histogram of each value.
+
+    Attributes:
+        method: "minmax", "p99.9", "p99.99", "p99.999" (percentiles), "entropy" or "mse".
+    """
 
     method: str = "mse"
     name: ClassVar[str] = "ranges"
@@ -23,9 +27,10 @@ class Ranges:
                 f'step ranges has no method "{self.method}"; it has {", ".join(METHODS)}'
             )
 
-    def run(self, work: QuantizationState) -> None:
-        """Of every value."""
-        work.ranges = {v: METHODS[self.method](h) for v, h in histograms(work).items()}
+    def run(self, state: QuantizationState) -> None:
+        """Set the range of every value."""
+        method = METHODS[self.method]
+        state.ranges = {v: method(h) for v, h in histograms(state).items()}
 
 
 STEP = Ranges

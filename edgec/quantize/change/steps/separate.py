@@ -1,5 +1,14 @@
-"""Rewrite: channels of unlike sizes that can have no factor get tensors, and so scales,
-of their own.
+"""Rewrite: channel splitting, where cross-layer equalization cannot help.
+
+Channels of unlike ranges that can have no factor get tensors, and so scales, of their
+own. Zhao et al. 2019 (outlier channel splitting, arXiv:1901.09504) halve outliers and
+duplicate them; here the channels are sorted by range and divided into few groups.
+
+The noise of int8 is R² / (12 * 255²) for a range R. A depthwise convolution that reads
+channels c in groups g, with weights w_c and a result of C channels in the range Y, has
+up to that constant the noise
+
+    Σ over g of (Σ over c in g of |w_c|²) * max over c in g of R_c²  +  C * Y²
 """
 
 from __future__ import annotations
@@ -19,25 +28,31 @@ from edgec.quantize.change.channel_groups import (
     whole,
 )
 from edgec.quantize.change.products import LinearLayer
-from edgec.quantize.change.state import Ends, QuantizationState, over_all
-from edgec.quantize.change.steps.choose import FEW
+from edgec.quantize.change.state import (
+    ChannelExtremes,
+    QuantizationState,
+    over_samples,
+)
+from edgec.quantize.change.steps.choose import MIN_VECTORS
 from edgec.quantize.observe.ranges import vectors
 
-_UNITS = 4, 16
-"""Channels: parts are multiples of the largest power of two in an eighth of the
-channels, between these: kernels compute vectors of channels, and fewer in the end cost
-more than few in a row.
+MIN_GROUP_UNIT = 4
+MAX_GROUP_UNIT = 16
+"""The sizes of groups are multiples of the largest power of two in an eighth of the
+channels, between these: kernels compute vectors of channels, and a remainder costs more
+than a few channels in the wrong group.
 """
 
 
 @dataclass(frozen=True)
 class Separate:
-    """Channels that reach about as far stay together, in at most `most` tensors.
+    """Split channels into groups of about the same range, each with its own tensors.
 
-    Counted is what int8 makes of what a depthwise convolution reads, as noise in its
-    result: each channel's by its weights and by the range of the tensor that it is in;
-    and what rounding that result adds. One more part must leave at most 1 / `worth` of
-    it. Not where few vectors of channels were seen.
+    Values with few observed channel vectors stay as they are.
+
+    Attributes:
+        most: the most groups.
+        worth: one more group must divide the noise by this.
     """
 
     most: int = 3
@@ -45,87 +60,92 @@ class Separate:
     name: ClassVar[str] = "separate"
     changes: ClassVar[str] = "graph"
 
-    def run(self, work: QuantizationState) -> None:
-        """All strands for which it pays."""
-        graph = work.graph.copy()
-        every = (
-            s
-            for s in splittable_paths(graph)
-            if whole(s.producer.output.name) not in work.parts
-        )
-        found = [s for s in every if vectors(s.last) * len(work.samples) >= FEW]
-        if not found:
+    def run(self, state: QuantizationState) -> None:
+        """Split the channels of all paths for which it pays."""
+        graph = state.graph.copy()
+        paths = []
+        for path in splittable_paths(graph):
+            is_split = whole(path.producer.output.name) in state.parts
+            count = vectors(path.last) * len(state.samples)
+            if not is_split and count >= MIN_VECTORS:
+                paths.append(path)
+        if not paths:
             return
-        seen = work.channels(
-            {v.name for s in found for v in (s.last, s.consumer.output)}
-        )
-        widths = {v.name: _widths(each) for v, each in seen.items()}
-        done = dict[str, Parts]()
-        for strand in found:
-            parts = self._parts(strand, widths)
-            if len(parts) > 1 and part(graph, strand, parts) is not None:
-                done[strand.producer.output.name] = parts
-        if done:
-            work.graph = graph
-            work.parts = {**work.parts, **done}
 
-    def _parts(self, strand: SplittablePath, widths: Mapping[str, Array]) -> Parts:
-        """All in one where more do not pay."""
-        reach = widths[strand.last.name]
-        result = widths[strand.consumer.output.name]
-        weights = _weights(strand.consumer)
-        added = len(result) * result.max() ** 2
-        best: Parts = [np.arange(len(reach))]
-        noise = weights.sum() * reach.max() ** 2 + added
+        values = [v for path in paths for v in (path.last, path.consumer.output)]
+        extremes = state.channel_extremes({v.name for v in values})
+        widths = {v.name: _widths(each_sample) for v, each_sample in extremes.items()}
+        split: dict[str, Parts] = {}
+        for path in paths:
+            groups = self._groups(path, widths)
+            # `part` changes the graph, unless the channels cannot be reordered.
+            if len(groups) > 1 and part(graph, path, groups) is not None:
+                split[path.producer.output.name] = groups
+        if split:
+            state.graph = graph
+            state.parts = {**state.parts, **split}
+
+    def _groups(self, path: SplittablePath, widths: Mapping[str, Array]) -> Parts:
+        """Return the channels of each group; all in one where more do not pay.
+
+        widths: of each channel's range, by the name of the value.
+        """
+        width = widths[path.last.name]
+        result_width = widths[path.consumer.output.name]
+        weights = _squared_weights(path.consumer)
+        result_noise = len(result_width) * result_width.max() ** 2
+        best: Parts = [np.arange(len(width))]
+        noise = weights.sum() * width.max() ** 2 + result_noise
         for count in range(2, self.most + 1):
-            parts = _divided(reach, weights, count)
-            then = sum(weights[p].sum() * reach[p].max() ** 2 for p in parts) + added
-            if not parts or then * self.worth > noise:
+            groups = _divided(width, weights, count)
+            divided_noise = (
+                sum(weights[g].sum() * width[g].max() ** 2 for g in groups)
+                + result_noise
+            )
+            if not groups or divided_noise * self.worth > noise:
                 break
-            best = parts
-            noise = then
+            best = groups
+            noise = divided_noise
         return best
 
 
-def _widths(every: Sequence[Ends]) -> Array:
-    """[C]: of the range, with zero, that each channel has."""
-    low, high = over_all(every)
+def _widths(each_sample: Sequence[ChannelExtremes]) -> Array:
+    """Return the width of each channel's range with zero, [C]."""
+    low, high = over_samples(each_sample)
     return np.asarray(high.clip(min=0) - low.clip(max=0))
 
 
-def _weights(op: Op) -> Array:
-    """[C]: how much the noise of a channel of an image is in that of a depthwise
-    convolution.
-    """
+def _squared_weights(op: Op) -> Array:
+    """Return |w_c|² for each channel of a depthwise convolution, [C]."""
     w = op.inputs[1].const
     assert w is not None
-    return np.asarray(
-        np.square(LinearLayer(op).matrix(w.astype(np.float64))).sum((1, 2))
-    )
+    matrix = LinearLayer(op).matrix(w.astype(np.float64))
+    return np.asarray(np.square(matrix).sum((1, 2)))
 
 
-def _divided(reach: Array, weights: Array, count: int) -> Parts:
-    """So many parts, of the narrowest channels to the widest, that the noise of all is
-    least; none where that many are too many.
+def _divided(width: Array, weights: Array, count: int) -> Parts:
+    """Return the division into `count` groups with the least noise.
+
+    The channels are sorted by width, so that every group is a run of them. Empty where
+    there are too few channels for so many groups.
     """
-    every = len(reach)
-    order = np.argsort(reach, kind="stable")
+    channels = len(width)
+    order = np.argsort(width, kind="stable")
+    # With these sums the noise of a run takes one subtraction and one product.
     sums = np.concatenate([[0.0], weights[order].cumsum()])
-    squares = np.square(reach[order])
-    unit = int(np.clip(2.0 ** (every.bit_length() - 4), *_UNITS))
+    squares = np.square(width[order])
+    largest_unit = 2.0 ** (channels.bit_length() - 4)
+    unit = int(np.clip(largest_unit, MIN_GROUP_UNIT, MAX_GROUP_UNIT))
 
     def noise(cuts: tuple[int, ...]) -> float:
-        return sum(
-            float((sums[b] - sums[a]) * squares[b - 1])
-            for a, b in pairwise((0, *cuts, every))
-        )
+        ends = pairwise((0, *cuts, channels))
+        return sum(float((sums[b] - sums[a]) * squares[b - 1]) for a, b in ends)
 
-    cuts = min(
-        combinations(range(unit, every, unit), count - 1), key=noise, default=None
-    )
+    possible = combinations(range(unit, channels, unit), count - 1)
+    cuts = min(possible, key=noise, default=None)
     if cuts is None:
         return []
-    return [np.sort(order[a:b]) for a, b in pairwise((0, *cuts, every))]
+    return [np.sort(order[a:b]) for a, b in pairwise((0, *cuts, channels))]
 
 
 STEP = Separate

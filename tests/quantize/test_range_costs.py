@@ -24,7 +24,7 @@ from tests.quantize.nets import Net, samples
 
 
 def signal(work: QuantizationState, step: RecipeStep, graph: Graph) -> float:
-    int8 = work.do(step).int8().graph
+    int8 = work.after(step).int8().graph
     tries = samples(graph, 4, 9)
     return float(
         np.mean(
@@ -54,8 +54,8 @@ def test_a_range_ends_where_the_function_behind_is_flat(spec: OpDef) -> None:
     y = large(net, net.input(1, 12, 12, 3), 8, 20.0)
     graph = net.done(net.op(spec, y))
     work = QuantizationState(graph, samples(graph, 6))
-    low, high = work.do(MinMaxRanges()).ranges[y]
-    picked = work.do(Choose(methods=("minmax",))).ranges[y]
+    low, high = work.after(MinMaxRanges()).ranges[y]
+    picked = work.after(Choose(methods=("minmax",))).ranges[y]
     assert picked[0] > 0.4 * low
     assert picked[1] > 0.9 * high or spec == Logistic()
     assert (
@@ -74,7 +74,10 @@ def test_a_value_times_its_sigmoid_is_one_function() -> None:
     assert {op.kind for op in told} == {"mul", "logistic"}
     np.testing.assert_allclose(found[0](x), x / (1 + np.exp(-x)), atol=1e-6)
     work = QuantizationState(graph, samples(graph, 6))
-    assert work.do(Choose()).ranges[y][0] > 0.4 * work.do(MinMaxRanges()).ranges[y][0]
+    assert (
+        work.after(Choose()).ranges[y][0]
+        > 0.4 * work.after(MinMaxRanges()).ranges[y][0]
+    )
 
 
 def test_what_needs_another_value_is_no_function() -> None:
@@ -102,8 +105,8 @@ def test_logits_far_below_the_largest_are_clipped_before_a_softmax() -> None:
     assert b.const is not None
     b.const[:5] -= 400
     work = QuantizationState(graph, samples(graph, 6))
-    low, _ = work.do(MinMaxRanges()).ranges[logits]
-    picked = work.do(Choose(methods=("minmax",))).ranges[logits]
+    low, _ = work.after(MinMaxRanges()).ranges[logits]
+    picked = work.after(Choose(methods=("minmax",))).ranges[logits]
     assert picked[0] > 0.7 * low
     assert signal(work, Choose(), graph) > signal(work, MinMaxRanges(), graph) + 1
 
@@ -117,7 +120,7 @@ def test_values_of_one_scale_are_judged_together() -> None:
     joined = net.op(Concat(3), a, b)
     flat = net.op(Reshape((1, 144, 1, 8)), joined)
     graph = net.done(net.conv(flat, 4, 1, act="none"))
-    ranges = QuantizationState(graph, samples(graph, 6)).do(Choose(than=1.0)).ranges
+    ranges = QuantizationState(graph, samples(graph, 6)).after(Choose(than=1.0)).ranges
     assert len({ranges[v] for v in (a, b, joined, flat)}) == 1
 
 
@@ -126,7 +129,7 @@ def test_histograms_give_functions_their_power() -> None:
     function's own size.
     """
     from edgec.quantize.change.histograms import Histogram
-    from edgec.quantize.change.range_costs import range_costs
+    from edgec.quantize.change.range_costs import CostModel
 
     net = Net("power", 6)
     y = net.conv(net.input(1, 6, 6, 3), 4, act="none")
@@ -134,11 +137,11 @@ def test_histograms_give_functions_their_power() -> None:
     x: Array = np.random.default_rng(0).uniform(-10, 1, 100_000).astype(np.float32)
     h = Histogram((-10.0, 1.0))
     h.add(x)
-    told = range_costs(graph, graph.users(), y, h, {}, set())
-    (judge,) = told.of_functions
-    assert told.own is None
-    assert judge((-0.01, 1.0)) < 0.01 * judge((-10.0, 1.0))
-    assert judge((-10.0, 0.5)) > judge((-10.0, 1.0))
+    costs = CostModel(graph, graph.users(), {}, set()).costs(y, h)
+    (cost,) = costs.of_functions
+    assert costs.own is None
+    assert cost((-0.01, 1.0)) < 0.01 * cost((-10.0, 1.0))
+    assert cost((-10.0, 0.5)) > cost((-10.0, 1.0))
 
 
 def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
@@ -153,8 +156,8 @@ def test_an_error_of_one_sample_weighs_more_than_the_same_of_all() -> None:
     one = np.zeros((32, 2))
     one[:8] = 2.0
     assert drawn.total(even) == drawn.total(one) == pytest.approx(32 * 2 * 3)
-    assert drawn.worse(even) == pytest.approx(drawn.total(even))
-    assert drawn.worse(one) == pytest.approx(2 * drawn.total(one))
+    assert drawn.pessimistic_total(even) == pytest.approx(drawn.total(even))
+    assert drawn.pessimistic_total(one) == pytest.approx(2 * drawn.total(one))
 
 
 def test_what_is_clipped_may_count_more() -> None:
@@ -165,9 +168,9 @@ def test_what_is_clipped_may_count_more() -> None:
     graph = net.done(net.conv(net.input(1, 48, 48, 3), 4, act="none"))
     work = QuantizationState(graph, samples(graph, 6))
     most, some, none = (
-        work.do(Choose(than=1.0, clipping=c)).ranges for c in (1.0, 8.0, 1e6)
+        work.after(Choose(than=1.0, clipping=c)).ranges for c in (1.0, 8.0, 1e6)
     )
-    assert none == work.do(MinMaxRanges()).ranges
+    assert none == work.after(MinMaxRanges()).ranges
     for v in none:
         assert (
             none[v][0]

@@ -1,0 +1,117 @@
+"""The noise that int8 operations add to the outputs of a model.
+
+The noise of an output is a part of its power: 10 ** (-SQNR / 10). What each group of
+operations adds is measured with all others in float; the sum over groups estimates the
+noise of any choice of groups without running it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgec.ir import Array, Op
+from edgec.quantize.change.simulate import Simulation, outputs
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.float_ops.limits import decibels
+from edgec.quantize.float_ops.op_groups import OpGroup, op_groups
+from edgec.quantize.observe.accuracy import Tally, tally
+from edgec.quantize.observe.calibration import Sample
+from edgec.steps import each
+
+SENSITIVITY_SAMPLES = 8
+"""The samples on which the noise of one group alone is measured."""
+EQUAL_DB = 100.0
+"""The ratio that equal outputs count as."""
+LEAST_NOISE = 10 ** (-EQUAL_DB / 10)
+
+
+def decibels_of(noise: Array) -> Array:
+    """Return the signal-to-noise ratio of noise as a part of power, in dB."""
+    return np.asarray(-10 * np.log10(np.maximum(noise, LEAST_NOISE)))
+
+
+def noise_of(db: float) -> float:
+    """Return the noise as a part of the power, for a signal-to-noise ratio in dB."""
+    return float(10 ** (-min(db, EQUAL_DB) / 10))
+
+
+def compare_outputs(
+    want: Mapping[str, Array],
+    got: Mapping[str, Array],
+    tallies: dict[str, Tally] | None = None,
+) -> list[float]:
+    """Return the noise of each output on one sample.
+
+    tallies: sums for each output, to which the sample is added.
+    """
+    noises = []
+    for name, y in want.items():
+        noises.append(noise_of(decibels(tally(y, got[name]).result())))
+        if tallies is not None:
+            tallies.setdefault(name, Tally()).add(y, got[name])
+    return noises
+
+
+@dataclass
+class FloatCandidates:
+    """The groups of a model that may stay in float.
+
+    Attributes:
+        simulation: runs the model with any choice of int8 operations.
+        samples: the samples to measure on.
+        want: the outputs of the float model on each sample.
+        groups: the groups, in the graph's order.
+        alone: the noise of each group with all others in float, for each sample and
+            output; on `SENSITIVITY_SAMPLES`.
+        refused: runs of groups that gained less than they promised.
+    """
+
+    simulation: Simulation
+    samples: Sequence[Sample]
+    want: Sequence[Mapping[str, Array]]
+    groups: Sequence[OpGroup]
+    alone: Mapping[OpGroup, Array] = field(default_factory=dict)
+    refused: set[OpGroup] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, state: QuantizationState, samples: Sequence[Sample]) -> FloatCandidates:
+        """Measure each group of a quantized model."""
+        simulation = Simulation(state)
+        run = state.float_run()
+        groups = op_groups(state.graph, simulation.ops)
+        candidates = cls(simulation, samples, [*outputs(run, samples)], groups)
+        alone = {}
+        for group in each(groups, len(groups), "measure sensitivity", state.say):
+            alone[group] = candidates.noise(group.ops, SENSITIVITY_SAMPLES)
+        candidates.alone = alone
+        return candidates
+
+    @property
+    def work(self) -> int:
+        """The work of all groups."""
+        return sum(group.work for group in self.groups)
+
+    def alone_sum(self, groups: Iterable[OpGroup]) -> Array:
+        """Return the estimated noise of several groups in int8 together."""
+        return np.asarray(sum(self.alone[group] for group in groups))
+
+    def noise(
+        self,
+        int8: Collection[Op],
+        samples: int | None = None,
+        tallies: dict[str, Tally] | None = None,
+    ) -> Array:
+        """Return the noise with these operations in int8, [samples x outputs].
+
+        samples: the number of samples; None: all.
+        tallies: sums for each output, to which the samples are added.
+        """
+        run = self.simulation.run(int8)
+        got = outputs(run, self.samples[:samples])
+        noises: list[float] = []
+        for want, result in zip(self.want[:samples], got, strict=True):
+            noises += compare_outputs(want, result, tallies)
+        return np.array(noises)
