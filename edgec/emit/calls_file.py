@@ -56,6 +56,7 @@ def calls_file(sources: Mapping[str, TargetSources]) -> CallsFile:
     """
     targets: dict[str, dict[str, tuple[AskedCall, ...]]] = {}
     for target, target_sources in sources.items():
+        # Each core has its own variants, so a call can be worth a search on one only.
         cores: dict[str, tuple[AskedCall, ...]] = {}
         for core in target_sources.cores:
             calls = _calls(target_sources, core)
@@ -71,12 +72,16 @@ def _calls(sources: TargetSources, core: Core) -> tuple[AskedCall, ...]:
     calls: dict[str, AskedCall] = {}
     for segment, source in sources.cores[core].items():
         for function, call in source.asked:
-            if len(legal(call, core)) <= 1:
+            schedules = legal(call, core)
+            if len(schedules) <= 1:
                 continue
+
             key = signature(call)
             # Equal calls are tuned once, with the constants of the first.
             if key not in calls:
                 calls[key] = AskedCall(key, (), dict(record(call)))
-            functions = (*calls[key].functions, f"{segment}.{function}")
-            calls[key] = replace(calls[key], functions=functions)
+
+            known = calls[key]
+            functions = (*known.functions, f"{segment}.{function}")
+            calls[key] = replace(known, functions=functions)
     return tuple(calls.values())

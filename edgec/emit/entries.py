@@ -57,14 +57,19 @@ def _single_thread(name: str, calls: Sequence[Sequence[str]], frame: _Frame) -> 
     run = f"int edgec_{name}_run({_PORTS})"
     profile = f"int edgec_{name}_profile({_PORTS}, {_MARKS})"
     bodies = [_statements(statements) for statements in calls]
+
     marked: list[str] = []
     for i, body in enumerate(bodies):
         marked.append(f"    mark(context, {i});\n{body}")
-    last_mark = f"    mark(context, {len(calls)});\n"
+    # The mark behind the last op ends its time.
+    marked.append(f"    mark(context, {len(calls)});\n")
+
+    run_body = "".join(bodies)
+    profile_body = "".join(marked)
     return (
         f"EK_API {run};\nEK_API {profile};\n"
-        f"{run} {{\n{frame.begin}{''.join(bodies)}{frame.end}"
-        f"{profile} {{\n{frame.begin}{''.join(marked)}{last_mark}{frame.end}"
+        f"{run} {{\n{frame.begin}{run_body}{frame.end}"
+        f"{profile} {{\n{frame.begin}{profile_body}{frame.end}"
     )
 
 

@@ -110,6 +110,7 @@ def _ops(parts: Partition, sources: Mapping[str, CSource]) -> list[GraphOp]:
     # Ops of a region have the order of those of its segment, whose graph is a copy.
     ops: list[GraphOp] = []
     writers: dict[Value, int] = {}
+
     for region, segment in zip(parts.regions, parts.segments, strict=True):
         calls = sources[segment.name].calls
         for op, call in zip(region.ops, calls, strict=True):

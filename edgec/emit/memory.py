@@ -48,6 +48,8 @@ def plan_offsets(lives: list[Lifetime]) -> ArenaPlan:
     bound, those at the top of the last plan are moved to the front of the order.
     """
     bound = peak(lives)
+
+    # No order is best for all graphs, and each plan takes little time.
     orders = [sorted(lives, key=key) for key in ORDERS]
     plans = [_place(order, bound) for order in orders]
     best = min(plans, key=lambda plan: plan.size)
@@ -59,6 +61,8 @@ def plan_offsets(lives: list[Lifetime]) -> ArenaPlan:
             best = plan
         if best.size == bound:
             break
+
+        # Moving the topmost buffers lets them have the low offsets.
         top = [b for b in order if _end(b, plan) == plan.size]
         order = top + [b for b in order if b not in top]
     return best
@@ -80,10 +84,14 @@ def _place(order: list[Lifetime], bound: int) -> ArenaPlan:
     for life in order:
         size = aligned(life.nbytes)
         span = range(life.first, life.last + 1)
-        neighbours = {i for step in span for i in living[step]}
+        neighbours: set[int] = set()
+        for step in span:
+            neighbours.update(living[step])
 
+        # The first gap between neighbours that is large enough.
         offset = 0
-        for start, end in sorted(placed[i] for i in neighbours):
+        occupied = sorted(placed[i] for i in neighbours)
+        for start, end in occupied:
             if offset + size <= start:
                 break
             offset = max(offset, end)

@@ -74,7 +74,11 @@ class _TfliteWriter:
         model = schema.ModelT()
         model.version = 3
         model.description = "edgec"
-        codes = [_opcode(code, version) for code, version, _ in self.opcodes]
+
+        # Known only now that all operators are written.
+        codes: list[Any] = []
+        for code, version, _ in self.opcodes:
+            codes.append(_opcode(code, version))
         model.operatorCodes = codes
         model.subgraphs = [sub]
         model.buffers = self.buffers
@@ -93,22 +97,29 @@ class _TfliteWriter:
         out.opcodeIndex = self._opcode_index(code, op)
         out.inputs = [self._input(v, op) for v in inputs]
         out.outputs = [self._tensor(v) for v in op.outputs]
-        if code.options is not None:
-            table, fields = code.options
-            out.builtinOptionsType = getattr(schema.BuiltinOptions, table)
-            out.builtinOptions = getattr(schema, table + "T")()
-            for key, value in fields.items():
-                # Python would accept a misspelt field silently.
-                if not hasattr(out.builtinOptions, key):
-                    raise InternalError(f"{table} has no field {key}")
-                setattr(out.builtinOptions, key, value)
+        if code.options is None:
+            return out
+
+        table, fields = code.options
+        options = getattr(schema, table + "T")()
+        for key, value in fields.items():
+            # Python would accept a misspelt field silently.
+            if not hasattr(options, key):
+                raise InternalError(f"{table} has no field {key}")
+            setattr(options, key, value)
+        out.builtinOptionsType = getattr(schema.BuiltinOptions, table)
+        out.builtinOptions = options
         return out
 
     def _opcode_index(self, code: TfliteCode, op: Op) -> int:
         """Return the index of an op's opcode entry."""
         builtin = getattr(schema.BuiltinOperator, code.name)
-        is_int8 = all(v.type.dtype in ("int8", "uint8") for v in op.outputs)
+
+        # One entry for int8 and others would have the higher version of both.
+        dtypes = {v.type.dtype for v in op.outputs}
+        is_int8 = dtypes <= {"int8", "uint8"}
         key = (builtin, code.version, is_int8)
+
         return self.opcodes.setdefault(key, len(self.opcodes))
 
     def _input(self, v: Value | Array | None, op: Op) -> int:
@@ -117,13 +128,17 @@ class _TfliteWriter:
             return -1
         if isinstance(v, Value):
             return self._tensor(v)
+
+        # An array that is an attribute in edgec, such as a shape, is a tensor in TFLite.
         name = f"{op.outputs[0].name}/const{len(self.tensors)}"
-        return self._tensor(Value(name, TensorType(v.shape, str(v.dtype)), v))
+        type_ = TensorType(v.shape, str(v.dtype))
+        return self._tensor(Value(name, type_, v))
 
     def _tensor(self, v: Value) -> int:
         """Return the index of a value's tensor."""
         if v in self.index:
             return self.index[v]
+
         tensor = schema.TensorT()
         tensor.name = v.name
         tensor.shape = list(v.type.shape)
@@ -137,11 +152,14 @@ class _TfliteWriter:
 
     def _buffer(self, elements: Array) -> int:
         """Return the index of a new buffer."""
+        # As an array it is written at once, not byte by byte.
         data = np.ascontiguousarray(elements).tobytes()
         buffer = schema.BufferT()
         buffer.data = np.frombuffer(data, np.uint8)
+
+        index = len(self.buffers)
         self.buffers.append(buffer)
-        return len(self.buffers) - 1
+        return index
 
 
 def _opcode(builtin: int, version: int) -> Any:
@@ -157,6 +175,7 @@ def _quantization(quant: Quant | None) -> Any:
     """Return the quantization of a tensor; None for one without."""
     if quant is None:
         return None
+
     q = schema.QuantizationParametersT()
     q.scale = np.array(quant.scale, np.float32)
     q.zeroPoint = np.array(quant.zero_point, np.int64)
@@ -194,15 +213,19 @@ def _as_uint8(graph: Graph) -> Graph:
         quant = v.type.quant
         if v.type.dtype != "int8" or quant is None:
             continue
+
         zero_point = tuple(z + UINT8_SHIFT for z in quant.zero_point)
         shifted = Quant(quant.scale, zero_point, quant.axis)
         v.type = v.type.with_quant(shifted, "uint8")
         if v.const is not None:
             # Flipping the top bit adds 128 modulo 256.
             v.const = v.const.view(np.uint8) ^ np.uint8(0x80)
+
+    # Inside, all quantized values are uint8 now.
     for op in twin.ops:
         if isinstance(op.spec, Quantize):
             op.spec = Quantize("uint8")
+
     originals = dict(zip(border, [*graph.inputs, *graph.outputs], strict=True))
     return _with_border(twin, originals)
 
@@ -231,6 +254,7 @@ def _with_border(twin: Graph, originals: dict[Value, Value]) -> Graph:
         if original.type == v.type:
             out.graph.outputs.append(v)
             continue
+
         v.name = out.name(f"{v.name}_inner")
         outer = Value(original.name, original.type)
         out.write(Quantize(original.type.dtype), [v], [outer])

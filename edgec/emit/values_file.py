@@ -91,15 +91,21 @@ def values_file(
 def _segment_values(graph: Graph, source: CSource) -> SegmentValues:
     """Return the values of a segment that are whole at some time."""
     border = {*graph.inputs, *graph.outputs}
+    offsets = source.plan.offsets
     locations: dict[str, ValueLocation] = {}
     for v, done in source.complete.items():
         place = source.places[v]
         root = place.root
         if root in border:
-            locations[v.name] = ValueLocation(done, root.name, place.at)
-        elif root.name in source.plan.offsets:
-            offset = source.plan.offsets[root.name] + place.at
-            locations[v.name] = ValueLocation(done, "", offset)
+            location = ValueLocation(done, root.name, place.at)
+        elif root.name in offsets:
+            offset = offsets[root.name] + place.at
+            location = ValueLocation(done, "", offset)
+        else:
+            # A fused value is in no memory at any time.
+            continue
+        locations[v.name] = location
+
     text = print_graph(_without_constant_scales(graph), constants=False)
     return SegmentValues(text, source.name, locations)
 

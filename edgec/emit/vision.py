@@ -45,25 +45,36 @@ def vision_source(
     Returns:
         "" if there is nothing to do
     """
+    images = _images(inputs, preprocess)
     parts: list[str] = []
-    image: Size | None = None
-    for i, info in enumerate(inputs):
-        if info.name not in preprocess:
-            continue
-        how = preprocess[info.name]
-        layout = ImageLayout.of(info, how.layout)
-        assert layout is not None, "the preprocessing does not suit its input"
-        # Boxes are relative to the first image.
-        image = image or (layout.width, layout.height)
-        parts.append(_frame_function(i, info, how, layout))
+    for i, layout in images.items():
+        how = preprocess[inputs[i].name]
+        parts.append(_frame_function(i, inputs[i], how, layout))
 
-    if isinstance(task, Detection) and task.one_pass and image is not None:
-        parts.append(_boxes_function(task, {o.name: o for o in outputs}, image))
+    if isinstance(task, Detection) and task.one_pass and images:
+        # Boxes are relative to the first image.
+        first = next(iter(images.values()))
+        size = (first.width, first.height)
+        by_name = {o.name: o for o in outputs}
+        parts.append(_boxes_function(task, by_name, size))
     if isinstance(task, (Segmentation, ImageOutput)):
         parts.append(_PAINTING)
     if not parts:
         return ""
     return _file("".join(parts), made_for(preprocess, task))
+
+
+def _images(
+    inputs: Sequence[TensorInfo], preprocess: Mapping[str, Preprocess]
+) -> dict[int, ImageLayout]:
+    """Return the layouts of the inputs that are images, by their positions."""
+    images: dict[int, ImageLayout] = {}
+    for i, info in enumerate(inputs):
+        if info.name in preprocess:
+            layout = ImageLayout.of(info, preprocess[info.name].layout)
+            assert layout is not None, "the preprocessing does not suit its input"
+            images[i] = layout
+    return images
 
 
 def _file(body: str, digest: str) -> str:
@@ -158,10 +169,13 @@ def _numbers(table: Array) -> str:
     if table.itemsize == 4:
         texts = [_float(n) for n in flat]
     else:
+        # The kernel copies bytes, whether the input is int8 or uint8.
         texts = [str(int(n)) for n in flat.view("u1")]
+
     lines: list[str] = []
     for i in range(0, len(texts), NUMBERS_A_LINE):
-        lines.append(f"    {', '.join(texts[i : i + NUMBERS_A_LINE])},\n")
+        numbers = ", ".join(texts[i : i + NUMBERS_A_LINE])
+        lines.append(f"    {numbers},\n")
     return "".join(lines)
 
 

@@ -35,6 +35,8 @@ class WeightsFile:
         offset = aligned(len(self._data))
         if not self._apart:
             offset = self._known.setdefault(data, offset)
+
+        # A smaller offset is that of equal bytes in the file already.
         if offset >= len(self._data):
             padding = bytes(offset - len(self._data))
             self._data += padding + data

@@ -87,8 +87,11 @@ def cores_of(board: Board, target: ArchTarget, threads: int = 1) -> tuple[Core, 
     # The variants are for 64 bits.
     if target.name == "linux-armv7":
         return (replace(PLAIN, threads=threads),)
+
+    # A better core has caches of its own: the board's are those of its base.
     base = core(target.mcpu).with_caches(board.caches)
-    better = [core(name) for name in _BETTER_CORES.get(base.name, ())]
+    names = _BETTER_CORES.get(base.name, ())
+    better = [core(name) for name in names]
     return tuple(replace(c, threads=threads) for c in (*better, base))
 
 
@@ -98,6 +101,7 @@ def core(name: str) -> Core:
     path = TABLES / f"{name}.toml"
     if not path.is_file():
         return replace(PLAIN, name=name)
+
     with path.open("rb") as f:
         facts = tomllib.load(f)
 
@@ -106,4 +110,5 @@ def core(name: str) -> Core:
     facts["flags"] = tuple(facts.pop("flags", ()))
     facts["l1"] = facts.pop("l1_kib") << 10
     facts["l2"] = facts.pop("l2_kib") << 10
+
     return Core(name=name, tuned=shipped(name), **facts)

@@ -79,7 +79,8 @@ class Database:
         # Sorted, so that a search changes few lines of a file under version control.
         cores: dict[str, Table] = {}
         for name, table in sorted(self.cores.items()):
-            cores[name] = dict(sorted(table.items()))
+            entries = sorted(table.items())
+            cores[name] = dict(entries)
         return asdict(Database(self.format, cores))
 
     @classmethod
@@ -115,7 +116,10 @@ class Database:
         times: list[float] = []
         for table in self.cores.values():
             for entry in table.values():
-                times += (entry.ms, entry.default_ms)
+                times.append(entry.ms)
+                times.append(entry.default_ms)
+
+        # JSON has no NaN, but a large number becomes infinite.
         return all(math.isfinite(ms) and ms >= 0 for ms in times)
 
 

@@ -82,11 +82,15 @@ def peak(lives: Sequence[Lifetime]) -> int:
 
 def live_bytes(lives: Sequence[Lifetime], steps: int) -> list[int]:
     """Return the bytes that live at each step."""
+    # The sum of all changes up to a step, rather than a sum at each step.
     change = [0] * (steps + 1)
     for b in lives:
-        change[b.first] += aligned(b.nbytes)
-        change[b.last + 1] -= aligned(b.nbytes)
-    return list(accumulate(change))[:steps]
+        nbytes = aligned(b.nbytes)
+        change[b.first] += nbytes
+        change[b.last + 1] -= nbytes
+
+    totals = list(accumulate(change))
+    return totals[:steps]
 
 
 class PlacementPeak:
@@ -117,40 +121,56 @@ class PlacementPeak:
         """The ops that use a value with the present places, in order."""
         self._residents: dict[Value, dict[Value, None]] = {}
         """The values that lie in a value's bytes."""
-        self._span: dict[Value, tuple[int, int]] = {}
-        """The first and the last user of a value's bytes."""
+        self._spans: dict[Value, list[int]] = {}
+        """The first and the last user of a value's bytes; empty without users."""
 
-        for op_calls in calls:
-            copies = [(c, tensors([c])) for c in op_calls if copy_of(c) is not None]
-            others = [c for c in op_calls if copy_of(c) is None]
-            self._copies.append(copies)
-            self._always_used.append({*tensors(others)})
-        for i, copies in enumerate(self._copies):
-            for v in self._always_used[i]:
-                self._users.setdefault(v, []).append(i)
-            for v in {v for _, values in copies for v in values}:
-                self._copy_users.setdefault(v, []).append(i)
-                if v not in self._always_used[i]:
-                    self._users.setdefault(v, []).append(i)
+        for i, op_calls in enumerate(calls):
+            self._add_op(i, op_calls)
+
+    def _add_op(self, i: int, calls: Sequence[KernelCall]) -> None:
+        """Add the calls of op number `i`, with no copy done yet."""
+        copies: list[tuple[KernelCall, list[Value]]] = []
+        always_used: set[Value] = set()
+        for call in calls:
+            values = tensors([call])
+            if copy_of(call) is None:
+                always_used.update(values)
+            else:
+                copies.append((call, values))
+        self._copies.append(copies)
+        self._always_used.append(always_used)
+
+        # Ops come in order, so that the lists of their numbers are sorted.
+        copied = {v for _, values in copies for v in values}
+        for v in copied:
+            self._copy_users.setdefault(v, []).append(i)
+        for v in always_used | copied:
+            self._users.setdefault(v, []).append(i)
 
     def __call__(self, where: Places) -> int:
         """Return the peak with these places."""
         old = self._where
         self._where = where
-        changed = [v for v, p in where.items() if old.get(v) is not p]
 
+        # Places of values that do not move are the same objects.
+        changed = [v for v, p in where.items() if old.get(v) is not p]
         roots: set[Value] = set()
         for v in changed:
             root = where[v].root
             roots.add(root)
             if v in old:
-                roots.add(old[v].root)
-                del self._residents[old[v].root][v]
+                old_root = old[v].root
+                roots.add(old_root)
+                del self._residents[old_root][v]
             self._residents.setdefault(root, {})[v] = None
 
         # Copies that are done now, or no longer, change what their ops use.
-        for i in {i for v in changed for i in self._copy_users.get(v, ())}:
+        ops: set[int] = set()
+        for v in changed:
+            ops.update(self._copy_users.get(v, ()))
+        for i in ops:
             roots |= self._update_users(i)
+
         for root in roots - {*self._border}:
             self._update_bytes(root)
         return int(self._bytes.max(initial=0))
@@ -162,38 +182,41 @@ class PlacementPeak:
             if not is_done(copy, self._where):
                 used_now.update(values)
 
-        values_of_copies = {v for _, values in self._copies[i] for v in values}
-        for v in values_of_copies:
-            users = self._users[v]
-            position = bisect_left(users, i)
-            was_used = users[position : position + 1] == [i]
-            if was_used and v not in used_now:
-                del users[position]
-            elif v in used_now and not was_used:
-                users.insert(position, i)
-        return {self._where[v].root for v in values_of_copies}
+        roots: set[Value] = set()
+        for _, values in self._copies[i]:
+            for v in values:
+                _set_user(self._users[v], i, v in used_now)
+                roots.add(self._where[v].root)
+        return roots
 
     def _update_bytes(self, root: Value) -> None:
         """Update the live bytes for the residents of a value and their users."""
-        used: list[list[int]] = []
+        ends: list[int] = []
         for v in self._residents.get(root, ()):
-            users = self._users.get(v)
-            if users:
-                used.append(users)
-        span: tuple[int, int] | None = None
-        if used:
-            span = min(u[0] for u in used), max(u[-1] for u in used)
+            ends += _ends(self._users.get(v, []))
 
-        old = self._span.pop(root, None)
-        if span is not None:
-            self._span[root] = span
-        if span == old:
+        # The bytes live from the first user of any resident to the last.
+        new = [min(ends), max(ends)] if ends else []
+        old = self._spans.get(root, [])
+        self._spans[root] = new
+        if new == old:
             return
+
         nbytes = aligned(root.type.nbytes)
-        if old is not None:
+        if old:
             self._bytes[old[0] : old[1] + 1] -= nbytes
-        if span is not None:
-            self._bytes[span[0] : span[1] + 1] += nbytes
+        if new:
+            self._bytes[new[0] : new[1] + 1] += nbytes
+
+
+def _set_user(users: list[int], i: int, is_user: bool) -> None:
+    """Add op number `i` to a sorted list of users, or remove it."""
+    position = bisect_left(users, i)
+    was_user = users[position : position + 1] == [i]
+    if was_user and not is_user:
+        del users[position]
+    elif is_user and not was_user:
+        users.insert(position, i)
 
 
 class LiveBytes:
@@ -224,6 +247,7 @@ class LiveBytes:
             users = self._users.setdefault(root, [])
             old = _ends(users)
             insort(users, position)
+
             self._replace_span(root, old, _ends(users))
 
     def remove(self, position: int, values: Iterable[Value]) -> None:
@@ -231,7 +255,10 @@ class LiveBytes:
         for root in self._roots(values):
             users = self._users[root]
             old = _ends(users)
-            del users[bisect_left(users, position)]
+
+            # Of equal positions any one may go.
+            index = bisect_left(users, position)
+            del users[index]
             self._replace_span(root, old, _ends(users))
 
     def last(self, root: Value) -> int:
@@ -244,12 +271,16 @@ class LiveBytes:
         root_users = self._users[root]
         all_users = sorted([*own_users, *root_users])
         self._users[root] = all_users
+
+        # Nothing is left in the former bytes.
         self._replace_span(own, _ends(own_users), [])
         self._replace_span(root, _ends(root_users), _ends(all_users))
 
         def undo() -> None:
+            present = _ends(self._users[root])
             self._replace_span(own, [], _ends(own_users))
-            self._replace_span(root, _ends(self._users[root]), _ends(root_users))
+            self._replace_span(root, present, _ends(root_users))
+
             self._users[own] = own_users
             self._users[root] = root_users
 

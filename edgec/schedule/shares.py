@@ -54,6 +54,7 @@ def equal_blocks(total: int, blocks: Iterable[int], panels: int, parts: int) -> 
     """
     largest: dict[int, int] = {}
     for n in blocks:
+        # Callers repeat lengths, and each costs a look at all parts.
         if n in largest:
             continue
         largest[n] = largest_part(total, n, panels, parts)

@@ -63,10 +63,14 @@ class Scheduled:
 def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     """Schedule a graph: places, fused calls, kernel variants and sharing by threads."""
     plan = plan_plain_steps(graph, core, rules)
+
+    # Each step has its own core, since the room for scratch differs.
     steps: list[FusedStep] = []
     for step, step_core in zip(plan.plain_steps, plan.cores, strict=True):
-        calls = tuple(apply_variant(c, step_core, rules.choose) for c in step.calls)
-        steps.append(replace(step, calls=calls))
+        calls: list[KernelCall] = []
+        for call in step.calls:
+            calls.append(apply_variant(call, step_core, rules.choose))
+        steps.append(replace(step, calls=tuple(calls)))
 
     # Both join calls of particular variants, and so follow the choice.
     if rules.chains:
@@ -100,13 +104,14 @@ def plan_plain_steps(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Schedu
 
     plain: list[FusedStep] = []
     for i, op_calls in enumerate(calls):
-        needed = tuple(call for call in op_calls if not is_done(call, where))
+        needed = [call for call in op_calls if not is_done(call, where)]
         if needed:
-            plain.append(FusedStep((i,), needed, i))
+            plain.append(FusedStep((i,), tuple(needed), i))
 
     steps = plain
     if rules.fusion:
         steps = fuse(graph, plain, core, where, rules.choose)
+
     cores = [core] * len(steps)
     if rules.spare:
         cores = _with_room(graph, steps, core, where)
@@ -124,6 +129,8 @@ def _with_room(
     """
     border = {*graph.inputs, *graph.outputs}
     lives = lifetimes((outer(s.calls) for s in steps), where, border)
+
+    # Scratch is not part of the peak, which stays a bound for any choice of variants.
     arena = peak(lives)
     cores: list[Core] = []
     for used in live_bytes(lives, len(steps)):
@@ -157,11 +164,16 @@ def _is_worth_sharing(ops: Sequence[Op], core: Core) -> bool:
     """
     if core.threads == 1:
         return False
+
     cycles = 0.0
+    moved_bytes = 0
     for op in ops:
         is_float = op.outputs[0].type.dtype == "float32"
         rate = core.macs_f32 if is_float else core.macs_s8
         cycles += op.spec.macs(op) / rate
-    moved_bytes = sum(v.type.nbytes for op in ops for v in (*op.inputs, *op.outputs))
+        for v in (*op.inputs, *op.outputs):
+            moved_bytes += v.type.nbytes
+
+    # Rates are the best of the core: a step in doubt is not shared.
     cycles += moved_bytes / BYTES_PER_CYCLE
     return cycles >= MIN_SHARED_BARRIERS * core.barrier

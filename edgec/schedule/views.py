@@ -51,21 +51,33 @@ class Copy:
 def copy_of(call: KernelCall) -> Copy | None:
     """Return a call as a copy of adjacent bytes; None if it does something else."""
     source, target, *rest = call.operands
-    if not isinstance(source, Pointer) or source.value.const is not None:
+    if not isinstance(source, Pointer) or not isinstance(target, Pointer):
         return None
-    if not isinstance(target, Pointer):
+    # A constant has no place in the arena for its copy to be.
+    if source.value.const is not None:
         return None
 
     if call.kernel == "ek_concat":
-        rows, row, pitch = (n for n in rest if isinstance(n, int))
-        if rows == 1 or row == pitch:
-            return Copy(source, target, rows * row)
+        nbytes = _concat_bytes(rest)
     elif call.kernel == "ek_copy":
-        return Copy(source, target, source.value.type.nbytes)
+        nbytes = source.value.type.nbytes
     elif call.kernel.startswith("ek_gather_") and isinstance(rest[0], Struct):
-        nbytes = target.value.type.nbytes
-        return Copy(source, target, nbytes) if _is_dense(rest[0]) else None
-    return None
+        nbytes = target.value.type.nbytes if _is_dense(rest[0]) else None
+    else:
+        nbytes = None
+    return None if nbytes is None else Copy(source, target, nbytes)
+
+
+def _concat_bytes(operands: Sequence[object]) -> int | None:
+    """Return the bytes that a part of a concat copies; None if they are not adjacent.
+
+    Args:
+        operands: those of ek_concat behind source and target: rows, bytes of a row, and
+            bytes from row to row of the target
+    """
+    rows, row, pitch = (n for n in operands if isinstance(n, int))
+    is_dense = rows == 1 or row == pitch
+    return rows * row if is_dense else None
 
 
 def _is_dense(gather: Struct) -> bool:
@@ -74,6 +86,7 @@ def _is_dense(gather: Struct) -> bool:
     strides = gather.fields["stride"]
     assert isinstance(dims, Sequence)
     assert isinstance(strides, Sequence)
+
     # Dimensions of 1 take no steps, whatever their stride is.
     loops = [(d, s) for d, s in zip(dims, strides, strict=True) if d != 1]
     if not loops:
@@ -117,10 +130,7 @@ def places(graph: Graph, calls: Calls, peak: Callable[[Places], int]) -> Places:
             it is not taken
     """
     chooser = _PlaceChooser(graph, peak)
-    copies: list[list[Copy]] = []
-    for op_calls in calls:
-        candidates = (copy_of(call) for call in op_calls)
-        copies.append([copy for copy in candidates if copy is not None])
+    copies = [_copies(op_calls) for op_calls in calls]
 
     # An op that copies its whole input, such as a reshape, is a view without a choice.
     for op_copies, op_calls in zip(copies, calls, strict=True):
@@ -138,6 +148,12 @@ def places(graph: Graph, calls: Calls, peak: Callable[[Places], int]) -> Places:
     return chooser.places
 
 
+def _copies(calls: Sequence[KernelCall]) -> list[Copy]:
+    """Return the copies among the calls of an op."""
+    copies = (copy_of(call) for call in calls)
+    return [copy for copy in copies if copy is not None]
+
+
 def apart(graph: Graph) -> Places:
     """Return places that give every value bytes of its own."""
     computed = [v for op in graph.ops for v in op.outputs]
@@ -152,6 +168,12 @@ class _PlaceChooser:
     """
 
     def __init__(self, graph: Graph, peak: Callable[[Places], int]) -> None:
+        """Begin with bytes of its own for every value.
+
+        Args:
+            graph: the graph
+            peak: returns the most bytes that live with given places
+        """
         self.places: Places = apart(graph)
         self._border = {*graph.inputs, *graph.outputs}
         self._peak = peak
@@ -196,9 +218,11 @@ class _PlaceChooser:
         is_whole = offset == 0 and own.type.nbytes == nbytes
         if not is_whole or own is root or own in self._border:
             return where
-        moved: dict[Value, Place] = {}
+
+        moved = dict(where)
         for v, place in where.items():
-            moved[v] = Place(root, target + place.at) if place.root is own else place
+            if place.root is own:
+                moved[v] = Place(root, target + place.at)
         return moved
 
 
@@ -213,4 +237,6 @@ def is_done(call: KernelCall, where: Places) -> bool:
     copy = copy_of(call)
     if copy is None:
         return False
-    return address(copy.source, where) == address(copy.target, where)
+
+    source = address(copy.source, where)
+    return source == address(copy.target, where)

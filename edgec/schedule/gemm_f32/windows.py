@@ -67,20 +67,28 @@ class GemmF32Shape(Conv):
         # The first layer of an RGB image, of stride 2.
         if (self.kw, self.ic, self.sw, self.dw) == (3, 3, 2, 1):
             return "_rgb2"
-        return f"_flat{self.ic}" if self.flat and self.ic in (8, 16) else ""
+
+        # So few products that the loop over them would cost as much.
+        if self.flat and self.ic in (8, 16):
+            return f"_flat{self.ic}"
+        return ""
 
     def flattened(self) -> GemmF32Shape:
         """Return the same windows in one row, if they are pixels without padding."""
         if not self.flat or self.pt or self.pl:
             return self
+
+        # One long row has a single incomplete tile.
         pixels = self.n * self.oh * self.ow
         return replace(self, n=1, ih=1, oh=1, iw=pixels, ow=pixels)
 
     def patch(self, tile: int, block: int) -> int:
         """Return the floats of scratch for windows that are copied with padding."""
         # Of a single row of pixels only an incomplete last tile is copied.
-        if self.flat and self.oh * self.n == 1:
-            return tile * self.group_ic if self.ow % tile else 0
+        is_one_row = self.flat and self.oh * self.n == 1
+        if is_one_row:
+            is_complete = self.ow % tile == 0
+            return 0 if is_complete else tile * self.group_ic
         return self.padded(block)
 
     def padded(self, block: int) -> int:
@@ -126,6 +134,13 @@ def exceeds_l2(core: Core, floats: int) -> bool:
     return 4 * floats > core.l2 // 2
 
 
+def image_floats(c: GemmF32Shape) -> int:
+    """Return the floats of image and result together."""
+    image = c.ih * c.iw * c.ic
+    result = c.oh * c.ow * c.oc
+    return c.n * (image + result)
+
+
 def tile_heights(c: GemmF32Shape, core: Core) -> list[int]:
     """Return the MR that fit a row, the fastest by estimate first."""
     fitting = [r for r in ROWS[core.vector] if r <= c.ow or r == 1]
@@ -136,12 +151,16 @@ def blockings(c: GemmF32Shape, core: Core) -> Iterator[Blocking]:
     """Yield the legal schedules of a shape, the fastest by estimate first."""
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
-    floats = c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc)
+    floats = image_floats(c)
     is_large = exceeds_l2(core, floats)
     by_panel = int(c.taps * c.oc > floats)
+
     # What the caches keep has no need to be fetched ahead.
-    touch = is_large * (is_scattered(c.ic) + 2 * is_scattered(c.oc))
-    groups_apart = int(is_large and c.groups > 1)
+    touch = 0
+    if is_large:
+        touch = is_scattered(c.ic) + 2 * is_scattered(c.oc)
+
+    has_groups_apart = is_large and c.groups > 1
     for tile in tile_heights(c, core):
         best = _block(c, core, tile)
         if core.threads > 1 and c.n * c.oh == 1:
@@ -150,6 +169,7 @@ def blockings(c: GemmF32Shape, core: Core) -> Iterator[Blocking]:
             lengths = range(best, shortest - 1, -tile)
             best = equal_blocks(c.ow, lengths, panels, core.threads)
 
+        # The preferred one first, and for searches some that differ much.
         longest = -(-c.ow // tile) * tile
         candidates = {tile, 2 * tile, 4 * tile, best}
         for block in _nearest_first(candidates, best):
@@ -162,7 +182,7 @@ def blockings(c: GemmF32Shape, core: Core) -> Iterator[Blocking]:
                 panels=_panels(c, core, panels, n_blocks),
                 by_panel=by_panel,
                 touch=touch,
-                blocks=groups_apart * _blocks(c, core, block),
+                blocks=_blocks(c, core, block) if has_groups_apart else 0,
             )
 
 
@@ -195,6 +215,8 @@ def _block(c: GemmF32Shape, core: Core, tile: int) -> int:
     # A line of the result for each window.
     window_bytes = 4 * c.taps + 64
     weight_bytes = 4 * c.taps * (c.oc // c.groups)
+
+    # A quarter of the cache is left for the result and for other data.
     room = core.l1 // 2
     if weight_bytes < core.l1 // 2:
         room = core.l1 * 3 // 4 - weight_bytes
@@ -212,8 +234,15 @@ def _panels(c: GemmF32Shape, core: Core, panels: int, blocks: int) -> int:
     """
     weight_bytes = 4 * c.taps * c.oc // c.groups
     image_bytes = 4 * c.n * c.ih * c.iw * c.ic
+
+    # Each pass takes as many panels as stay in half of the cache.
     passes = -(-weight_bytes // (core.l2 // 2))
-    if passes == 1 or passes * image_bytes > (blocks - 1) * weight_bytes:
+    if passes == 1:
+        return panels
+
+    # The first block has to read the weights in any case.
+    read_again = (blocks - 1) * weight_bytes
+    if passes * image_bytes > read_again:
         return panels
     return max(1, panels // passes)
 
@@ -226,15 +255,19 @@ def _blocks(c: GemmF32Shape, core: Core, block: int) -> int:
 
 def pack(w: Array, groups: int, lanes: int) -> Array:
     """Pack weights [kh, kw, group_ic, oc] to [groups][panels][taps][channels], flat."""
-    oc = w.shape[3] // groups
+    width = 2 * lanes
     panels: list[Array] = []
-    for g in range(groups):
-        group = w[..., g * oc : (g + 1) * oc].reshape(-1, oc)
-        for o in range(0, oc, 2 * lanes):
-            panel = group[:, o : o + 2 * lanes]
+    for group in np.split(w, groups, axis=3):
+        oc = group.shape[3]
+        by_tap = group.reshape(-1, oc)
+        for first in range(0, oc, width):
+            panel = by_tap[:, first : first + width]
+
             # The last panel may have one vector of channels, but a whole one.
             missing = -panel.shape[1] % lanes
-            panels.append(np.pad(panel, ((0, 0), (0, missing))).ravel())
+            padded = np.pad(panel, ((0, 0), (0, missing)))
+            panels.append(padded.ravel())
+
     return np.concatenate(panels).astype(np.float32)
 
 
@@ -246,6 +279,8 @@ def last_vectors(channels: int, lanes: int) -> int:
 def pad_channels(v: Array, groups: int, lanes: int) -> Array:
     """Return one value for each channel [oc], with zeros for the channels of padding."""
     by_group = v.reshape(groups, -1)
+
+    # The tile reads whole vectors, whose last channels it does not store.
     missing = -by_group.shape[1] % lanes
     padded = np.pad(by_group, ((0, 0), (0, missing)))
     return padded.ravel().astype(np.float32)
@@ -259,11 +294,13 @@ def transposed_phases(
     Results whose row and column have the same remainder by the stride read the same
     taps: each phase is a plain convolution of stride 1 with the taps in reverse order.
     """
+    sh, sw = stride
+    top, left = pads
     phases: list[Array] = []
-    for py in range(stride[0]):
-        for px in range(stride[1]):
-            ky = (py + pads[0]) % stride[0]
-            kx = (px + pads[1]) % stride[1]
-            taps = w[ky :: stride[0], kx :: stride[1]]
+    for row in range(sh):
+        for column in range(sw):
+            first_ky = (row + top) % sh
+            first_kx = (column + left) % sw
+            taps = w[first_ky::sh, first_kx::sw]
             phases.append(taps[::-1, ::-1])
     return phases

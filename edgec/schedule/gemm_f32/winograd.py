@@ -25,6 +25,7 @@ from edgec.schedule.gemm_f32.windows import (
     ROWS,
     GemmF32Shape,
     exceeds_l2,
+    image_floats,
     is_scattered,
     row_cycles,
     tile_cycles,
@@ -100,7 +101,9 @@ class WinogradTiling:
 
         A dilated convolution is dh * dw plain ones, and these are the tiles of one.
         """
-        return -(-c.oh // (c.dh * self.m)), -(-c.ow // (c.dw * self.m))
+        down = -(-c.oh // (c.dh * self.m))
+        across = -(-c.ow // (c.dw * self.m))
+        return down, across
 
     def tile_count(self, c: GemmF32Shape) -> int:
         """Return the number of all tiles."""
@@ -108,7 +111,9 @@ class WinogradTiling:
 
     def apart(self, c: GemmF32Shape, lanes: int) -> tuple[int, int]:
         """Return the floats from matrix to matrix, before and after the products."""
-        result_channels = min(self.panels * 2 * lanes, -(-c.oc // lanes) * lanes)
+        # Input channels are padded to a vector, results only in the last panel.
+        padded_channels = -(-c.oc // lanes) * lanes
+        result_channels = min(self.panels * 2 * lanes, padded_channels)
         return (
             self._pitch(max(c.ic, lanes)),
             self._pitch(result_channels),
@@ -117,6 +122,7 @@ class WinogradTiling:
     def _pitch(self, channels: int) -> int:
         """Return the floats from matrix to matrix of `block` rows of channels."""
         lines = -(-self.block * channels // LINE)
+
         # At a multiple of 8 lines, all matrices would compete for few cache sets.
         return (lines + (lines % 8 == 0)) * LINE
 
@@ -141,8 +147,10 @@ class WinogradTiling:
         output_transform = vectors_out * _OUTPUT_INSTRUCTIONS[self.m]
         transforms = count * (input_transform + output_transform)
 
+        # Tiles at the border are copied with padding, all others read in place.
         down, across = self.counts(c)
-        inner = c.n * c.dh * c.dw * max(0, down - 2) * max(0, across - 2)
+        inner_of_each = max(0, down - 2) * max(0, across - 2)
+        inner = c.n * c.dh * c.dw * inner_of_each
         pixel = BORDER_PIXEL_INSTRUCTIONS + BORDER_VECTOR_INSTRUCTIONS * vectors_in
         border = (count - inner) * numbers * pixel
 
@@ -166,7 +174,11 @@ def panels(c: GemmF32Shape, lanes: int) -> float:
     remainder = c.oc % (2 * lanes)
     if remainder == 0:
         return whole
-    return whole + (ONE_VECTOR_PANEL if remainder <= lanes else 1)
+
+    # A last panel of one vector has half of the products, but loads all of the image.
+    if remainder <= lanes:
+        return whole + ONE_VECTOR_PANEL
+    return whole + 1
 
 
 def winograd_tilings(c: GemmF32Shape, core: Core) -> Iterator[WinogradTiling]:
@@ -175,10 +187,14 @@ def winograd_tilings(c: GemmF32Shape, core: Core) -> Iterator[WinogradTiling]:
     lanes = core.vector // 4
     all_panels = -(-c.oc // (2 * lanes))
     for t in sorted(best, key=lambda t: t.cycles(c, core)):
-        most = -(-t.tile_count(c) // t.rows) * t.rows
+        largest = -(-t.tile_count(c) // t.rows) * t.rows
         multiples = (t.block // t.rows, 6, 4, 3, 2, 1)
-        for block in dict.fromkeys(min(b * t.rows, most) for b in multiples):
-            for together in dict.fromkeys((t.panels, all_panels, 1)):
+        blocks = [min(multiple * t.rows, largest) for multiple in multiples]
+        counts = (t.panels, all_panels, 1)
+
+        # Several of these can be equal; the order is that of preference.
+        for block in dict.fromkeys(blocks):
+            for together in dict.fromkeys(counts):
                 yield replace(t, block=block, panels=together)
 
         # With less scratch, for a core whose arena has no room.
@@ -191,19 +207,24 @@ def _best(m: int, c: GemmF32Shape, core: Core) -> WinogradTiling:
     """Return the tiling that the estimate prefers for tiles of m x m results."""
     lanes = core.vector // 4
     count = WinogradTiling(m).tile_count(c)
+
+    # Few tiles may leave most of a high product tile empty.
     fitting = [r for r in ROWS[core.vector] if r <= count]
     rows = min(fitting, key=lambda r: -(-count // r) * tile_cycles(c.ic, r))
 
-    t = WinogradTiling(m, rows, rows, min(-(-c.oc // (2 * lanes)), MAX_PANELS))
+    all_panels = -(-c.oc // (2 * lanes))
+    t = WinogradTiling(m, rows, rows, min(all_panels, MAX_PANELS))
     t = replace(t, block=_block(t, c, core))
-    is_large = exceeds_l2(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
+
+    # With fewer blocks than threads some threads would have nothing to do.
     blocks = -(-count // t.block)
-    return replace(
-        t,
-        # With fewer blocks than threads some threads would have nothing to do.
-        by_panel=int(blocks < core.threads),
-        touch=is_large * (1 + 2 * is_scattered(c.oc)),
-    )
+    by_panel = int(blocks < core.threads)
+
+    touch = 0
+    if exceeds_l2(core, image_floats(c)):
+        # Tiles are read in squares, which no prefetcher follows.
+        touch = 1 + 2 * is_scattered(c.oc)
+    return replace(t, by_panel=by_panel, touch=touch)
 
 
 def _block(t: WinogradTiling, c: GemmF32Shape, core: Core) -> int:
@@ -213,9 +234,13 @@ def _block(t: WinogradTiling, c: GemmF32Shape, core: Core) -> int:
     """
     tiles_per_thread = -(-t.tile_count(c) // core.threads)
     most = min(MAX_BLOCK_TILES, tiles_per_thread + t.rows - 1)
+    lanes = core.vector // 4
+
+    # A single row of product tiles is needed, whatever its scratch.
     best = t.rows
     for block in range(t.rows, most + 1, t.rows):
-        scratch = 4 * replace(t, block=block).floats(c, core.vector // 4)
+        longer = replace(t, block=block)
+        scratch = 4 * longer.floats(c, lanes)
         if scratch <= MAX_SCRATCH_BYTES:
             best = block
     return best
@@ -227,8 +252,11 @@ def is_worthwhile(c: GemmF32Shape, t: WinogradTiling, core: Core) -> bool:
     The comparison is by estimates for this and a plain convolution.
     """
     rows = c.n * c.oh
+    best_tile = tile_heights(c, core)[0]
     plain = rows * panels(c, core.vector // 4)
-    plain *= row_cycles(c, tile_heights(c, core)[0])
+    plain *= row_cycles(c, best_tile)
+
+    # A plain convolution keeps its weights in the cache after the first time.
     plain += _stream_cycles(4 * c.taps * c.oc, core)
     return plain > MIN_SPEEDUP * t.cycles(c, core)
 
@@ -242,6 +270,8 @@ def transforms(m: int) -> Array:
     points = [0.0]
     for square in POINT_SQUARES[m]:
         points += (sqrt(square), -sqrt(square))
+
+    # The conditions of Lagrange interpolation through these points.
     rows: list[list[float]] = []
     for p in points:
         denominator = prod(p - other for other in points if other != p)
@@ -255,12 +285,18 @@ def pack(w: Array, m: int, lanes: int) -> Array:
     The order is [panels][numbers of a tile][ic][channels].
     """
     g = transforms(m)
+
     # In double: the transform would add its rounding to that of the weights.
-    transformed = np.einsum("ia,jb,abco->ijco", g, g, w.astype(np.float64))
+    wide = w.astype(np.float64)
+    transformed = np.einsum("ia,jb,abco->ijco", g, g, wide)
     numbers = transformed.reshape(-1, *w.shape[2:])
+
+    panel_channels = 2 * lanes
     parts: list[Array] = []
-    for o in range(0, w.shape[3], 2 * lanes):
-        panel = numbers[..., o : o + 2 * lanes]
+    for first in range(0, w.shape[3], panel_channels):
+        panel = numbers[..., first : first + panel_channels]
         missing = -panel.shape[2] % lanes
-        parts.append(np.pad(panel, ((0, 0), (0, 0), (0, missing))).ravel())
+        padded = np.pad(panel, ((0, 0), (0, 0), (0, missing)))
+        parts.append(padded.ravel())
+
     return np.concatenate(parts).astype(np.float32)
