@@ -127,7 +127,7 @@ def generated(model: Path, options: CompileOptions) -> Iterator[tuple[str, bytes
     vision = vision_texts(lowered, bound(job.wanted(), lowered))
     for target in targets_of(board):
         cores = cores_of(board, target, options.threads)
-        sources = target_sources(lowered.graph, segments, cores).beside(vision)
+        sources = target_sources(lowered.graph, segments, cores).with_files(vision)
         for name, text in sorted(sources.texts.items()):
             yield f"src/{target.name}/{name}", text.encode()
         yield f"weights/{target.name}", sources.weights

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from edgec.emit.entries import entries
+from edgec.emit.entries import entry_functions
 from edgec.emit.memory import ArenaPlan, plan_offsets
 from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
@@ -159,7 +159,7 @@ def segment_source(
     headers = sorted({header_of(call) for call in writer.calls} | always)
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
     marks = [called.get(i, ()) for i in made.ops]
-    code = text_of(writer, plan, headers, name) + entries(
+    code = text_of(writer, plan, headers, name) + entry_functions(
         name, marks, core.threads, flushed
     )
     numbers = {op: number for number, op in enumerate(made.ops)}

@@ -138,8 +138,11 @@ def depthwise(call: KernelCall) -> CascadeLayer | None:
     p = _kernel_parameters(call, DEPTHWISE)
     if p is None:
         return None
+
+    # A band needs the kernel's own scratch, whatever its rows are.
     scratch = sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
-    return _layer(call, DEPTHWISE[p.ctype], p, DEPTHWISE_PITCH[p.ctype], scratch)
+    pitch = DEPTHWISE_PITCH[p.ctype]
+    return _layer(call, DEPTHWISE[p.ctype], p, pitch, scratch)
 
 
 def _kernel_parameters(
