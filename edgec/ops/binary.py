@@ -16,6 +16,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -40,7 +41,14 @@ from edgec.ops.binary_scales import (
     scaled_struct,
 )
 from edgec.ops.broadcast_dims import broadcast, broadcast_strides
-from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
+from edgec.ops.common import (
+    INTEGERS,
+    NUMBER_KERNELS,
+    act_f32,
+    plain_suffix,
+    rounded_kernel,
+)
+from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
     activation_range,
@@ -59,7 +67,10 @@ brought to one scale.
 
 @dataclass(frozen=True)
 class Binary(OpDef):
-    """y = fn(a, b), broadcast as numpy does; the kernel is `ek_<kind>_<type>`."""
+    """y = fn(a, b), broadcast as numpy does."""
+
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, as `binary_kernels` returns them."""
 
     fn: ClassVar[Callable[..., Any]]
     """The function in numpy."""
@@ -186,13 +197,14 @@ class Binary(OpDef):
 
         # Comparisons have a bool output of operands of any type.
         if y.is_quantized:
-            type_name = kernel_suffix(a, getattr(self, "rounding", Rounding.TFLITE))
+            kernel = rounded_kernel(
+                self.kernels, a, getattr(self, "rounding", Rounding.TFLITE)
+            )
             last = self.c_requant(a, b, y)
         else:
-            type_name = plain_suffix(a)
+            kernel = self.kernels.of(plain_suffix(a))
             last = self.c_plain(a)
 
-        kernel = f"ek_{self.kind}_{type_name}"
         dims = broadcast(y, a=a, b=b)
         if last is None:
             return KernelCall.of(kernel, *op.inputs, op.output, dims)
@@ -411,6 +423,9 @@ class Add(Additive):
     """y = a + b."""
 
     kind = "add"
+    kernels = binary_kernels(
+        "add", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
+    )
     onnx = ("Add", "Sum")
     tflite = ("ADD", "ADD_N")
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
@@ -440,6 +455,9 @@ class Sub(Additive):
     """y = a - b."""
 
     kind = "sub"
+    kernels = binary_kernels(
+        "sub", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
+    )
     onnx = ("Sub",)
     tflite = ("SUB",)
     edgetpu_versions = {"SUB": Versions(2)}
@@ -452,6 +470,9 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
+    kernels = binary_kernels(
+        "mul", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
+    )
     onnx = ("Mul",)
     tflite = ("MUL",)
     edgetpu_versions = {"MUL": Versions(2)}
@@ -559,6 +580,7 @@ class Div(Division, Fused):
     """y = a / b; integers towards zero."""
 
     kind = "div"
+    kernels = binary_kernels("div", NUMBER_KERNELS)
     onnx = ("Div",)
     tflite = ("DIV",)
     options = "DivOptions"

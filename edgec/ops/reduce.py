@@ -16,6 +16,8 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    Kernel,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -31,6 +33,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
+from edgec.ops.common import NUMBER_KERNELS
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     quantize_multiplier,
@@ -146,6 +149,9 @@ class Mean(_SumReduction):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "mean"
+    kernels = KernelFamily(
+        Kernel("mean", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"), even=("s8",)
+    )
     onnx = ("ReduceMean", "GlobalAveragePool")
     tflite = ("MEAN",)
     edgetpu_versions = {"MEAN": Versions(2)}
@@ -236,6 +242,7 @@ class Sum(_SumReduction):
     """
 
     kind = "sum"
+    kernels = KernelFamily(Kernel("sum", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum")
     tflite = ("SUM",)
     edgetpu_versions = {"SUM": Versions(2)}
@@ -348,6 +355,7 @@ class ReduceMax(Reduction):
     """The largest element; of bools whether any is true (TFLite REDUCE_ANY)."""
 
     kind = "reduce_max"
+    kernels = KernelFamily(Kernel("reduce_max", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceMax", "GlobalMaxPool")
     tflite = ("REDUCE_MAX", "REDUCE_ANY")
     edgetpu_versions = {"REDUCE_MAX": Versions(2)}
@@ -360,6 +368,7 @@ class ReduceMin(Reduction):
     """The smallest element; of bools whether all are true (TFLite REDUCE_ALL)."""
 
     kind = "reduce_min"
+    kernels = KernelFamily(Kernel("reduce_min", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceMin",)
     tflite = ("REDUCE_MIN", "REDUCE_ALL")
     edgetpu_versions = {"REDUCE_MIN": Versions(2)}
@@ -372,6 +381,7 @@ class ReduceProd(Reduction):
     """The product Π x, in floats and plain integers."""
 
     kind = "reduce_prod"
+    kernels = KernelFamily(Kernel("reduce_prod", "ek_reduce.h"), NUMBER_KERNELS)
     onnx = ("ReduceProd",)
     tflite = ("REDUCE_PROD",)
     fn = staticmethod(np.prod)

@@ -15,7 +15,9 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -34,6 +36,26 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.limits import size_evidence
+
+COPY = KernelFamily(Kernel("copy", "ek_shape.h"), ("",)).of()
+"""Copies bytes."""
+
+_GATHER_TYPES = (
+    "f16",
+    "f32",
+    "f64",
+    "s8",
+    "u8",
+    "s16",
+    "u16",
+    "s32",
+    "u32",
+    "s64",
+    "u64",
+)
+
+GATHER = KernelFamily(Kernel("gather", "ek_shape.h"), _GATHER_TYPES)
+"""Copies elements by strides of the operand."""
 
 MAX_GATHER_RANK = 6
 """Dimensions of the struct ek_gather_t."""
@@ -151,7 +173,7 @@ class Reshape(OpDef):
         The memory planner usually makes the output a view, and then drops this call.
         """
         x = op.inputs[0]
-        return KernelCall.of("ek_copy", x, op.output, x.type.nbytes)
+        return KernelCall.of(COPY, x, op.output, x.type.nbytes)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -460,7 +482,7 @@ def gather(
     # Fewer dimensions are longer inner loops.
     dim, stride = merge_dims(dims, strides)
     spec = Struct("ek_gather_t", dim=dim, stride=stride)
-    kernel = f"ek_gather_{suffix(x.type)}"
+    kernel = GATHER.of(suffix(x.type))
 
     return KernelCall.of(kernel, Pointer(x, offset), op.output, spec)
 

@@ -7,19 +7,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edgec.ir import KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import Kernel, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.ir.kernel import Operand
 from edgec.schedule.gemm_s8.walk import in_rows
 
 _F32 = ("x", "w", "bias", "slope", "added", "y", "scratch", "p", "tile")
+_HEADER_F32 = "simd/ek_row_bands_f32_simd.h"
+_HEADER_S8 = "ek_row_bands_s8.h"
 _POINTWISE = {
-    "ek_gemm_f32_t": ("ek_band_gemm_f32", (*_F32, "tail")),
-    "ek_gemm_s8_t": ("ek_band_gemm_s8", ("x", "w", "y", "p", "scratch")),
+    "ek_gemm_f32_t": (Kernel("band_gemm", _HEADER_F32, "f32"), (*_F32, "tail")),
+    "ek_gemm_s8_t": (
+        Kernel("band_gemm", _HEADER_S8, "s8"),
+        ("x", "w", "y", "p", "scratch"),
+    ),
 }
 _DEPTHWISE = {
-    "ek_dwconv2d_f32_t": ("ek_band_dwconv2d_f32", _F32),
-    "ek_dw_s8_t": ("ek_band_dwconv2d_s8", ("x", "y", "p", "scratch")),
-    "ek_dw_taps_s8_t": ("ek_band_dwconv2d_taps_s8", ("x", "w", "y", "p")),
+    "ek_dwconv2d_f32_t": (Kernel("band_dwconv2d", _HEADER_F32, "f32"), _F32),
+    "ek_dw_s8_t": (
+        Kernel("band_dwconv2d", _HEADER_S8, "s8"),
+        ("x", "y", "p", "scratch"),
+    ),
+    "ek_dw_taps_s8_t": (
+        Kernel("band_dwconv2d_taps", _HEADER_S8, "s8"),
+        ("x", "w", "y", "p"),
+    ),
 }
 """By the struct that a kernel is told: the function that computes a layer by it, and
 its operands.
@@ -43,7 +54,7 @@ class CascadeLayer:
     added: Pointer | None
     weights: int
     scratch: int
-    function: str
+    function: Kernel
     struct: Struct
 
     @property
@@ -106,7 +117,7 @@ def _told(call: KernelCall, families: Mapping[str, object]) -> Struct | None:
 
 def _layer(
     call: KernelCall,
-    families: Mapping[str, tuple[str, tuple[str, ...]]],
+    families: Mapping[str, tuple[Kernel, tuple[str, ...]]],
     p: Struct,
     pitch: str,
     scratch: int,
@@ -122,7 +133,7 @@ def _layer(
     assert isinstance(y, Pointer)
     if x.offset or y.offset or p.number(pitch) != y.value.type.shape[-1]:
         return None
-    more = {} if "tile" in found else {"kernel": call.kernel}
+    more: dict[str, object] = {} if "tile" in found else {"kernel": call.kernel}
     weights = sum(
         t.array.nbytes
         for s in (found, p.fields)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
+from edgec.ir import PART, PARTS, Graph, Kernel, KernelCall, Scratch, Struct, Value
 from edgec.schedule.band_layers import CascadeLayer, depthwise, pointwise
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
@@ -21,6 +21,8 @@ from edgec.schedule.liveness import (
     tensors,
 )
 from edgec.schedule.views import Places
+
+_KERNEL = Kernel("row_bands", "ek_row_bands.h")
 
 _ROWS = 4
 """Results of a band are no more rows, unless dilated taps lie farther apart."""
@@ -286,7 +288,7 @@ def _call(
         **told,
     )
     return KernelCall(
-        "ek_row_bands",
+        _KERNEL,
         (first.x, last.added or 0, last.y, Scratch(scratch), p, PART, PARTS),
     )
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import prod
 
 from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
+from edgec.ops.concat import CONCAT
+from edgec.ops.shape import COPY, GATHER
 
 Calls = Sequence[tuple[KernelCall, ...]]
 """What each op of a graph asks for."""
@@ -40,14 +42,14 @@ def copy_of(call: KernelCall) -> Copy | None:
     source, target, *rest = call.operands
     if not isinstance(source, Pointer) or source.value.const is not None:
         return None
-    if call.kernel == "ek_concat":
+    if call.kernel == CONCAT:
         rows, row, pitch = (n for n in rest if isinstance(n, int))
         dense = rows == 1 or row == pitch
         nbytes = rows * row
-    elif call.kernel == "ek_copy":
+    elif call.kernel == COPY:
         dense = True
         nbytes = source.value.type.nbytes
-    elif call.kernel.startswith("ek_gather_") and isinstance(rest[0], Struct):
+    elif call.kernel in GATHER and isinstance(rest[0], Struct):
         dense = _is_dense(rest[0])
         nbytes = target.value.type.nbytes if isinstance(target, Pointer) else 0
     else:
@@ -63,7 +65,7 @@ def among(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
 
     None where it does not join all channels of each pixel with others.
     """
-    if call.kernel != "ek_concat":
+    if call.kernel != CONCAT:
         return None
     source, target, rows, row, pitch = call.operands
     assert isinstance(source, Pointer)

@@ -10,10 +10,14 @@ from math import inf
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Struct, Value
-from edgec.ops.fixed_point import ACTIVATIONS
-from edgec.schedule.kernels.elementwise import FLOATS
+from edgec.ir import Array, Elementwise, Kernel, KernelCall, Pointer, Struct, Value
+from edgec.ops.activation import Clamp, HardSigmoid, LeakyRelu
+from edgec.ops.binary import Add, Mul
+from edgec.ops.concat import CONCAT
+from edgec.ops.prelu import PRelu
+from edgec.ops.unary import HardSwish, Logistic
 from edgec.schedule.liveness import tensors
+from edgec.schedule.simd import on_vectors
 from edgec.schedule.views import among
 
 _LOW = 1
@@ -27,10 +31,10 @@ _HARD_SWISH = 64
 CLAMPS = _LOW | _HIGH
 """Of the sum itself."""
 
-BOUNDS = {
-    f"ek_{name}_f32": bounds for name, bounds in ACTIVATIONS.items() if name != "none"
-}
-
+_SILU = Kernel("silu", "simd/ek_unary_simd.h", "f32", isa="simd")
+"""x * logistic(x)."""
+_LOGISTIC = Logistic.kernels.of("f32")
+_MUL = Mul.kernels.of("f32")
 
 APART = 32
 """Floats from which on it pays to call a function for them alone."""
@@ -51,7 +55,7 @@ class Epilogue:
     bounds: tuple[float, float, float, float] = (-inf, inf, -inf, inf)
     slope: Array | None = None
     added: Pointer | None = None
-    after: str = ""
+    after: Kernel | None = None
     coefficients: tuple[float, float] = (0.0, 0.0)
     pitch: int = 0
 
@@ -77,7 +81,7 @@ class Epilogue:
 
     def add(self, other: Pointer) -> Epilogue | None:
         """After another tensor is added."""
-        if self.todo >= _ADD or self.after:
+        if self.todo >= _ADD or self.after is not None:
             return None
         return replace(self, todo=self.todo | _ADD, added=other)
 
@@ -92,13 +96,13 @@ class Epilogue:
         return None if self._last else replace(self, todo=self.todo | _HARD_SWISH)
 
     def function(
-        self, name: str, coefficients: Sequence[float] = ()
+        self, kernel: Kernel, coefficients: Sequence[float] = ()
     ) -> Epilogue | None:
         """After a function of ek_unary_simd.h."""
         a, b = (*coefficients, 0.0, 0.0)[:2]
         if self._last:
             return None
-        return replace(self, after=f"ek_{name}_f32_simd", coefficients=(a, b))
+        return replace(self, after=kernel, coefficients=(a, b))
 
     @property
     def clamps(self) -> bool:
@@ -119,7 +123,7 @@ class Epilogue:
     @property
     def _last(self) -> bool:
         """Whether nothing more can be done."""
-        return self.todo >= _PRELU or bool(self.after)
+        return self.todo >= _PRELU or self.after is not None
 
     def fields(self) -> dict[str, object]:
         """Those of the C structs."""
@@ -159,8 +163,8 @@ def following(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
 def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
     """The epilogue with a function that two calls are: v * f(v)."""
     if [c.kernel for c in calls] not in (
-        ["ek_logistic_f32", "ek_mul_f32"],
-        ["ek_hard_sigmoid_f32", "ek_mul_f32"],
+        [_LOGISTIC, _MUL],
+        [HardSigmoid.kernels.of("f32"), _MUL],
     ):
         return None
     f, product = calls
@@ -176,8 +180,8 @@ def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
         return None
     if (act["low"], act["high"]) != (-inf, inf):
         return None
-    if f.kernel == "ek_logistic_f32":
-        after = e.function("silu")
+    if f.kernel == _LOGISTIC:
+        after = e.function(_SILU)
     else:
         k = f.struct("ek_coef_t")
         if np.allclose([k.real("a"), k.real("b")], [1 / 6, 0.5], 1e-6, 0):
@@ -191,37 +195,39 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
     """The epilogue with one call more."""
     if e.pitch:
         return None
-    if call.kernel == "ek_concat":
-        few = e.after and e.y.value.type.shape[-1] < APART
+    if call.kernel == CONCAT:
+        few = e.after is not None and e.y.value.type.shape[-1] < APART
         place = None if e.added or few else among(call, e.y.value)
         return place and replace(e, y=place[0], pitch=place[1])
+    if call.kernel.dtype != "f32":
+        return None
     shape = e.y.value.type.shape
     places = [x for x in call.operands if isinstance(x, Pointer)]
     y = places[-1]
     if y.value.type.shape != shape or y.offset:
         return None
-    if call.kernel == "ek_add_f32":
+    if call.kernel in Add.kernels:
         other = places[1] if places[0].value is e.y.value else places[0]
         act = call.struct("ek_act_f32_t")
         if other.value.type.shape != shape or other.value is e.y.value:
             return None
         after = e.add(other)
         after = after and after.clamp(act.real("low"), act.real("high"))
-    elif call.kernel == "ek_prelu_f32":
+    elif call.kernel in PRelu.kernels:
         if places[0].value is e.y.value:
             slope = _per_channel(places[1].value, shape[-1])
         else:
             slope = None
         after = None if slope is None else e.prelu(slope)
-    elif call.kernel == "ek_leaky_relu_f32":
+    elif call.kernel in LeakyRelu.kernels:
         factor = call.struct("ek_coef_t").real("a")
         after = e.prelu(np.full(shape[-1], factor, np.float32))
-    elif call.kernel == "ek_clamp_f32":
+    elif call.kernel in Clamp.kernels:
         ends = call.struct("ek_coef_t")
         after = e.clamp(ends.real("a"), ends.real("b"))
-    elif call.kernel in BOUNDS:
-        after = e.clamp(*BOUNDS[call.kernel])
-    elif call.kernel == "ek_hard_swish_f32":
+    elif call.kernel.bounds is not None:
+        after = e.clamp(*call.kernel.bounds)
+    elif call.kernel in HardSwish.kernels:
         after = e.hard_swish()
     else:
         after = _function(e, call)
@@ -230,14 +236,14 @@ def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
 
 def _function(e: Epilogue, call: KernelCall) -> Epilogue | None:
     """The epilogue with a function of one number more."""
-    name = call.kernel.removeprefix("ek_").removesuffix("_f32")
-    if name not in FLOATS:
+    kernel = call.kernel
+    if kernel.elementwise is not Elementwise.UNARY or not kernel.vectorized:
         return None
     known = [
         x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"
     ]
     return e.function(
-        name, [k.real(at) for k in known for at in "ab" if at in k.fields]
+        on_vectors(kernel), [k.real(at) for k in known for at in "ab" if at in k.fields]
     )
 
 

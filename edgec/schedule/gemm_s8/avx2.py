@@ -15,6 +15,7 @@ def weights(w: Array) -> Array:
 
 AVX2 = Tiles(
     "avx2",
+    "avx2/ek_gemm_s8_avx2.h",
     frozenset({"avx2"}),
     tuple(
         GemmTile(mr, nr, 2, fixed=25, window=2 + nr / 8 * 4, element=2, converts=True)

@@ -60,6 +60,7 @@ def _lines(fixed: float, narrow: int, *depths: int) -> tuple[GemmTile, ...]:
 
 DOT = Tiles(
     "dot",
+    "dot/ek_gemm_s8_dot.h",
     frozenset({"neon", "dotprod"}),
     (*_lines(5, 8, 16, 24, 28, 32, 64), *_any(22, (4, 3, 2, 1), (8, 7, 4, 1))),
     weights,

@@ -185,6 +185,7 @@ def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles
     isa = frozenset({"neon"})
     return Tiles(
         suffix,
+        "neon/ek_gemm_s8_neon.h",
         isa,
         tiles,
         pack,
@@ -223,6 +224,7 @@ def _few(c: GemmS8Shape, q: Requant, core: Core) -> bool:
 
 LANES = Tiles(
     "lanes_neon",
+    "neon/ek_gemm_s8_lanes_neon.h",
     frozenset({"neon"}),
     (_LANES,),
     by_channel,

@@ -117,6 +117,7 @@ class Tiles:
     """
 
     suffix: str
+    header: str
     isa: frozenset[str]
     tiles: tuple[GemmTile, ...]
     weights: Callable[[Array], Array]

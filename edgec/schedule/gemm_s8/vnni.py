@@ -57,6 +57,7 @@ def _tiles(shapes: Mapping[int, Sequence[int]]) -> tuple[GemmTile, ...]:
 
 VNNI = Tiles(
     "vnni",
+    "vnni/ek_gemm_s8_vnni.h",
     frozenset({"vnni"}),
     _tiles(
         {
