@@ -26,7 +26,7 @@ from edgec.ops.slice import Slice
 from edgec.schedule.cores import Core, cores_of
 from edgec.schedule.estimate import chosen_names, work
 from edgec.schedule.records import signature
-from edgec.schedule.steps import asked
+from edgec.schedule.steps import plan_plain_steps
 from edgec.schedule.variant import Rules
 from edgec.toolchain.build import build
 from edgec.toolchain.cc import Compiler
@@ -83,7 +83,7 @@ def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
     """The functions of a graph that can stand alone, and what is the same for all that
     are alike.
     """
-    for step in asked(graph, on, ROOM).asked:
+    for step in plan_plain_steps(graph, on, ROOM).plain_steps:
         ops = tuple(graph.ops[i] for i in step.ops)
         if len(step.calls) == len(ops[0].spec.calls(ops[0])):
             then = tuple(call.kernel.name for call in step.calls[0].then)
@@ -157,7 +157,7 @@ def _functions(
     part: Segment, group: Sequence[Unit], calls: Sequence[int | None], on: Core
 ) -> Iterator[tuple[Unit, list[int]]]:
     """The functions of the units of a segment that are computed at once there too."""
-    for step in asked(part.graph, on, ROOM).asked:
+    for step in plan_plain_steps(part.graph, on, ROOM).plain_steps:
         sources = {part.graph.ops[i].source for i in step.ops}
         if min(sources).isdigit() and len(sources) == 1:
             unit = group[int(min(sources))]

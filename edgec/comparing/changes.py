@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from edgec.analysis.splittable import splittable_paths
 from edgec.comparing.channels import Weights
 from edgec.ir import Array, Graph, Op, Value
 from edgec.ops.binary import Mul
@@ -22,7 +23,6 @@ from edgec.quantize.change.channel_groups import (
     filled,
     part,
     part_name,
-    splittable_paths,
     used_name,
 )
 from edgec.quantize.change.domains import role
@@ -102,14 +102,14 @@ def channel_changes(
 def _split(graph: Graph, parts: Mapping[str, Parts]) -> dict[str, Change]:
     """Split the channels of `graph` as `separate` did, and return the changes."""
     changes = dict[str, Change]()
-    by_name = {strand.maker.output.name: strand for strand in splittable_paths(graph)}
+    by_name = {path.producer.output.name: path for path in splittable_paths(graph)}
     for name, groups in parts.items():
-        strand = by_name[name]
-        orders = part(graph, strand, groups)
+        path = by_name[name]
+        orders = part(graph, path, groups)
         assert orders is not None, name
 
-        # Inside the strand only the groups exist, and its last value joined again.
-        values = [v.name for v in strand.values]
+        # Inside the path only the groups exist, and its last value joined again.
+        values = [v.name for v in path.values]
         for value, order in orders.items():
             if value not in values[:-1]:
                 changes[value] = Change(order=order)

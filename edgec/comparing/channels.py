@@ -163,7 +163,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Rounding:
+class RoundingNoise:
     """The noise that rounding alone leaves in each output channel of an int8 op.
 
     Each number is rounded to the nearest step, with errors that are uniform and
@@ -201,7 +201,7 @@ class Rounding:
 
 def rounding(
     op: Op, weights: Weights | None, read: list[ChannelSums | None]
-) -> Rounding | None:
+) -> RoundingNoise | None:
     """Return the noise of rounding in the output channels of an op.
 
     It is None for ops whose noise is not known. `read` has the sums of each input, as
@@ -226,13 +226,15 @@ def rounding(
         noise = 0.0
         for sums in known:
             noise += float(sums.held().max(initial=0.0))
-        return Rounding(np.full(shape, result), np.full(shape, noise), np.zeros(shape))
+        return RoundingNoise(
+            np.full(shape, result), np.full(shape, noise), np.zeros(shape)
+        )
     return None
 
 
 def _rounding_of_product(
     weights: Weights, read: ChannelSums, result: float
-) -> Rounding:
+) -> RoundingNoise:
     """Return the noise of rounding of a convolution or matrix product.
 
     With errors dx of inputs and dw of weights, the mean square of an output is the sum
@@ -261,7 +263,7 @@ def _rounding_of_product(
             inputs = squares.sum(1) * input_noise.mean()
 
     from_weights = power * np.square(weights.steps) / 12
-    return Rounding(np.full(count, result), inputs, from_weights)
+    return RoundingNoise(np.full(count, result), inputs, from_weights)
 
 
 def _step(t: TensorType) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.comparing.channels import ChannelSums, Rounding, Weights, rounding
+from edgec.comparing.channels import ChannelSums, RoundingNoise, Weights, rounding
 from edgec.comparing.measure import ValueRecord
 from edgec.comparing.twins import limits
 from edgec.ir import Array, Op
@@ -96,7 +96,7 @@ class Noise:
     worst: int
     steps: float | None
     offset: float | None
-    by: Rounding | None = None
+    by: RoundingNoise | None = None
 
 
 def noise_of(

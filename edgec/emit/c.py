@@ -41,7 +41,7 @@ from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import STACK_BYTES, Lifetime, aligned, lifetimes, tensors
 from edgec.schedule.simd import CSRC as CSRC
-from edgec.schedule.steps import DEFAULT, chosen, schedule
+from edgec.schedule.steps import DEFAULT, apply_variant, schedule
 from edgec.schedule.variant import Choose, Rules
 from edgec.schedule.views import Places
 
@@ -146,7 +146,7 @@ def segment_source(
     within = tuple(done.get(i) for i in range(len(graph.ops)))
     asked = tuple(
         (f"op{s.at}_{graph.ops[s.at].kind}", call)
-        for s in made.asked
+        for s in made.plain_steps
         for call in s.calls
     )
     return CSource(
@@ -174,7 +174,7 @@ def constants_again(
 
     source: of text="none", written for the core by rules that fuse nothing.
     """
-    calls = tuple(chosen(call, core, choose) for call in op.calls())
+    calls = tuple(apply_variant(call, core, choose) for call in op.calls())
     writer = Writer(
         Graph(""), source.places, WeightsFile(apart=True), "none", core.threads
     )

@@ -3,6 +3,7 @@ their reference interpreter.
 """
 
 from edgec.ir.build import Builder
+from edgec.ir.channel_flow import ChannelFlow
 from edgec.ir.graph import Graph, State
 from edgec.ir.interp import Calls, Observe, Run, fold, interp
 from edgec.ir.kernel import (
@@ -44,6 +45,7 @@ __all__ = [
     "Array",
     "Builder",
     "Calls",
+    "ChannelFlow",
     "Elementwise",
     "Graph",
     "Kernel",

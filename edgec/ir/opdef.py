@@ -15,6 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
+from edgec.ir.channel_flow import ChannelFlow
 from edgec.ir.kernel import KernelCall
 from edgec.ir.rounding import Rounding
 from edgec.ir.types import Array, Quant, TensorType
@@ -189,6 +190,12 @@ class OpDef:
     """Whether out[i] depends on in[i] alone (with broadcasting), so that any
     permutation of the axes commutes.
     """
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MIXES
+    """How output channels arise; an elementwise op is POINTWISE without saying so."""
+    homogeneous: ClassVar[bool] = False
+    """Whether f(k x) = k f(x) for every factor k > 0, but for an upper bound of the output
+    and a fused activation.
+    """
     plain_int8: ClassVar[bool] = False
     """Whether its C takes int8 elements that stand for no reals, without a scale."""
 
@@ -210,6 +217,9 @@ class OpDef:
                 raise TypeError(
                     f"{cls.__qualname__} says {name}, which no operation has"
                 )
+
+        if cls.elementwise and cls.channel_flow is ChannelFlow.MIXES:
+            cls.channel_flow = ChannelFlow.POINTWISE
 
         # Bases of families have no kind.
         if "kind" not in cls.__dict__:
@@ -284,6 +294,39 @@ class OpDef:
         Quantization may then come after the op.
         """
         return self.quant is QuantRule.SAME
+
+    def keeps_channels(self, op: Op) -> bool:
+        """Return whether output channel i depends on channel i of the first input alone.
+
+        Constant weights are not looked at.
+        """
+        flows = (ChannelFlow.KEEPS, ChannelFlow.DEPTHWISE)
+        x = op.inputs[0].type.shape
+        # Slices rather than indices, as scalars have no channels.
+        return self.channel_flow in flows and x[-1:] == op.output.type.shape[-1:]
+
+    def keeps_factor(self) -> bool:
+        """Return whether a positive factor of the input is one of the output.
+
+        Activations without an upper bound keep it.
+        """
+        return self.homogeneous and getattr(self, "act", "none") in ("none", "relu")
+
+    def border(self) -> float | None:
+        """Return the number that windows read outside of the image, None for none."""
+        return None
+
+    def move_channels(self, op: Op, channels: Sequence[Array | None]) -> Array | None:
+        """Return anything that belongs to channels, [C], in the output's order.
+
+        channels: [C] for each input, None for a constant. None where channels do not
+        stay whole, and for ops whose flow is not MOVES.
+        """
+        return None
+
+    def with_channels(self, count: int) -> OpDef:
+        """Return the op for an output of another number of channels."""
+        return self
 
     def macs(self, op: Op) -> int:
         """Return the multiply-accumulates of one inference."""

@@ -244,6 +244,7 @@ class LeakyRelu(Unary):
 
     kind = "leaky_relu"
     kernels = unary_kernels("leaky_relu")
+    homogeneous: ClassVar[bool] = True
     onnx = ("LeakyRelu",)
     tflite = ("LEAKY_RELU",)
     versions: ClassVar[tuple[int, int | None]] = (1, 2)

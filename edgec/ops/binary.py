@@ -15,6 +15,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     KernelFamily,
     OnnxNode,
@@ -427,6 +428,8 @@ class Add(Additive):
         "add", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
     )
     onnx = ("Add", "Sum")
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
+    homogeneous: ClassVar[bool] = True
     tflite = ("ADD", "ADD_N")
     edgetpu_versions = {"ADD": Versions(2, refused=4)}
     options = "AddOptions"
@@ -459,6 +462,8 @@ class Sub(Additive):
         "sub", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
     )
     onnx = ("Sub",)
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
+    homogeneous: ClassVar[bool] = True
     tflite = ("SUB",)
     edgetpu_versions = {"SUB": Versions(2)}
     options = "SubOptions"
@@ -473,6 +478,8 @@ class Mul(OrtBinary):
     kernels = binary_kernels(
         "mul", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
     )
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
+    homogeneous: ClassVar[bool] = True
     onnx = ("Mul",)
     tflite = ("MUL",)
     edgetpu_versions = {"MUL": Versions(2)}

@@ -14,6 +14,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -66,6 +67,16 @@ class Concat(OpDef):
     quant: ClassVar[QuantRule] = QuantRule.SAME
     plain_int8: ClassVar[bool] = True
     edgetpu: ClassVar[bool] = True
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
+
+    def move_channels(self, op: Op, channels: Sequence[Array | None]) -> Array | None:
+        """Return the channels of all inputs, which must be joined along their axis."""
+        computed = [x for x in channels if x is not None]
+        is_last = self.axis == op.output.type.rank - 1
+        if not is_last or len(computed) < len(channels):
+            return None
+
+        return np.concatenate(computed)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the type with the sizes along the axis added up.

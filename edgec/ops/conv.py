@@ -14,6 +14,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -76,6 +77,7 @@ class Conv2D(ConvBase):
     onnx = ("Conv",)
     tflite = ("CONV_2D",)
     edgetpu_versions = {"CONV_2D": Versions(3, aborts=6)}
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.SUMS
 
     def channels(self, x: TensorType, w: TensorType) -> int:
         """Return O.
@@ -247,6 +249,7 @@ class DepthwiseConv2D(ConvBase):
     kernels = DEPTHWISE_CONV2D
     tflite = ("DEPTHWISE_CONV_2D",)
     edgetpu_versions = {"DEPTHWISE_CONV_2D": Versions(3)}
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.DEPTHWISE
     weight_axis: ClassVar[int] = 3
 
     def channels(self, x: TensorType, w: TensorType) -> int:

@@ -143,6 +143,10 @@ class ConvBase(OpDef):
 
         return height, width
 
+    def border(self) -> float | None:
+        """Return zero where the op has pads."""
+        return 0.0 if any(self.pads) else None
+
     def macs(self, op: Op) -> int:
         """Return a multiplication for each output element and weight of its channel."""
         weights = op.inputs[1].type

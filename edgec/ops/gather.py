@@ -15,6 +15,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -75,6 +76,7 @@ class Gather(_Picked):
     axis: int
 
     kind = "gather"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Gather",)
     tflite = ("GATHER", "EMBEDDING_LOOKUP")
 

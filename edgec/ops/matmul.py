@@ -15,6 +15,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -80,6 +81,7 @@ class FullyConnected(OpDef):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "fully_connected"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.SUMS
     tflite = ("FULLY_CONNECTED",)
     edgetpu_versions = {"FULLY_CONNECTED": Versions(4)}
     onnx = ("Gemm",)

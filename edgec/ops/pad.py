@@ -14,6 +14,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -72,11 +73,25 @@ class Pad(OpDef):
     value: float = 0.0
 
     kind = "pad"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
     onnx = ("Pad",)
     tflite = ("PAD", "PADV2", "MIRROR_PAD")
     edgetpu_versions = {"PAD": Versions(2)}
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+
+    def keeps_channels(self, op: Op) -> bool:
+        """Return whether no channels are added."""
+        return self.pads[-1] == (0, 0) and super().keeps_channels(op)
+
+    def keeps_factor(self) -> bool:
+        """Return whether the border has the factor of the image."""
+        return self.mode != "constant" or self.value == 0
+
+    def border(self) -> float | None:
+        """Return the number of a constant border; None for one of the image's own."""
+        is_constant = self.mode == "constant" and any(map(any, self.pads))
+        return self.value if is_constant else None
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the type of x with its borders.

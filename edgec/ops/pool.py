@@ -231,6 +231,10 @@ class AveragePool2D(PoolOp):
         count = bool(node.attrs.get("count_include_pad", 0)) and any(spec.pads)
         return replace(spec, count_pads=count)  # type: ignore[call-arg]
 
+    def border(self) -> float | None:
+        """Return zero where the pool has pads, whether or not they count."""
+        return 0.0 if any(self.pads) else None
+
     def with_tflite_attrs(self, op: TfliteOp) -> PoolOp:
         """Return the spec with the rounding of the file's element type."""
         return replace(self, rounding=op.rounding)

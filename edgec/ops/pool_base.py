@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     KernelFamily,
     OnnxNode,
@@ -72,6 +73,8 @@ class PoolOp(OpDef):
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
+    homogeneous: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the output image [N, OH, OW, C].

@@ -24,6 +24,7 @@ class PRelu(Binary):
 
     kind = "prelu"
     kernels = binary_kernels("prelu", ("f32", "s8"), vectorized=True)
+    homogeneous: ClassVar[bool] = True
     onnx = ("PRelu",)
     tflite = ("PRELU",)
     edgetpu_versions = {"PRELU": Versions(1)}

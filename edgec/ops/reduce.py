@@ -16,6 +16,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     Kernel,
     KernelFamily,
     OnnxNode,
@@ -152,10 +153,17 @@ class Mean(_SumReduction):
     kernels = KernelFamily(
         Kernel("mean", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"), even=("s8",)
     )
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
+    homogeneous: ClassVar[bool] = True
     onnx = ("ReduceMean", "GlobalAveragePool")
     tflite = ("MEAN",)
     edgetpu_versions = {"MEAN": Versions(2)}
     fn = staticmethod(_mean)
+
+    def keeps_channels(self, op: Op) -> bool:
+        """Return whether the mean is not over the channels."""
+        last = op.inputs[0].type.rank - 1
+        return last not in self.axes and super().keeps_channels(op)
 
     def rescale(self, total: Array, x: TensorType, y: TensorType) -> Array:
         """Return the sum of x - zero_x times the multiplier, plus zero_y.

@@ -16,6 +16,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -141,6 +142,8 @@ class _TfliteResize(Resize):
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
+    homogeneous: ClassVar[bool] = True
     options: ClassVar[str]
     """Name of TFLite's options table."""
 

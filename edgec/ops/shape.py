@@ -6,7 +6,7 @@ Semantics: numpy.reshape and numpy.transpose, which ONNX and TFLite follow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -92,6 +93,26 @@ class Reshape(OpDef):
     edgetpu: ClassVar[bool] = True
     plain_int8: ClassVar[bool] = True
     view: ClassVar[bool] = True
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
+
+    def move_channels(self, op: Op, channels: Sequence[Array | None]) -> Array | None:
+        """Return the channels of the input, once for each pixel that is put in a row.
+
+        None where the output has neither the input's channels nor all of its elements
+        as channels of one pixel.
+        """
+        (x,) = channels
+        shape = op.inputs[0].type.shape
+        pixels = prod(shape[:-1])
+        if x is None or shape[-1:] == self.shape[-1:]:
+            return x
+
+        is_row = len(shape) > 1 and self.shape[-1:] == (prod(self.shape),)
+        return np.tile(x, pixels) if is_row and pixels > 1 else None
+
+    def with_channels(self, count: int) -> OpDef:
+        """Return the reshape to the same dimensions but the last."""
+        return replace(self, shape=(*self.shape[:-1], count))
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
         """Return the input type with `shape`; per-channel scales move with their axis.
@@ -320,6 +341,7 @@ class Transpose(OpDef):
     perm: tuple[int, ...]
 
     kind = "transpose"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Transpose",)
     tflite = ("TRANSPOSE",)
     edgetpu_versions = {"TRANSPOSE": Versions(2)}

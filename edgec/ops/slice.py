@@ -15,6 +15,7 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
@@ -60,6 +61,7 @@ class Slice(OpDef):
     step: tuple[int, ...]
 
     kind = "slice"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Slice",)
     tflite = ("SLICE", "STRIDED_SLICE", "REVERSE_V2")
     edgetpu_versions = {"SLICE": Versions(2), "STRIDED_SLICE": Versions(2)}
@@ -281,6 +283,7 @@ class Split(OpDef):
     """
 
     kind = "split"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
     onnx = ("Split",)
     tflite = ("SPLIT", "SPLIT_V", "UNPACK")
     edgetpu_versions = {"SPLIT": Versions(2)}

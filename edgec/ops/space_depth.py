@@ -14,6 +14,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     KernelCall,
     OnnxNode,
     Op,
@@ -52,6 +53,7 @@ class _Blocks(OpDef):
     block: int
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MOVES
 
     def split(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the input's shape with its blocks as dimensions (rank 6)."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    ChannelFlow,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -88,6 +89,7 @@ class TransposeConv2D(OpDef):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "transpose_conv2d"
+    channel_flow: ClassVar[ChannelFlow] = ChannelFlow.SCATTERS
     onnx = ("ConvTranspose",)
     tflite = ("TRANSPOSE_CONV", MEDIAPIPE)
     edgetpu_versions = {"TRANSPOSE_CONV": Versions(2, aborts=4)}

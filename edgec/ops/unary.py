@@ -157,7 +157,6 @@ class Unary(OpDef):
             return KernelCall.of(kernel, x, y, x.type.size)
 
         coefficients = Struct("ek_coef_t", **fields)
-
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel_family(self) -> KernelFamily:
@@ -229,6 +228,7 @@ class _UnaryRow(TypedDict, total=False):
     versions: tuple[int, int | None]
     domain: tuple[float, float]
     integers: bool
+    homogeneous: bool
     quant: QuantRule
     prescribed: Quant
     table: Callable[[Unary, TensorType, TensorType], Array]
@@ -346,6 +346,7 @@ Relu = _row(
     lambda x: np.maximum(x, 0),
     "max(x, 0).",
     integers=True,
+    homogeneous=True,
     onnx=("Relu",),
     tflite=("RELU",),
     versions=(1, 2),
@@ -359,6 +360,7 @@ Relu6 = _row(
     "min(max(x, 0), 6).",
     domain=(-8.0, 8.0),
     integers=True,
+    homogeneous=True,
     tflite=("RELU6",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y),

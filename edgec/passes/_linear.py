@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Array, Op, Value
+from edgec.ir import Array, ChannelFlow, Op, Value
 from edgec.ir.rewrite import Rewriter
-from edgec.ops.conv import DepthwiseConv2D
 
 
 def is_linear(op: Op) -> bool:
@@ -46,18 +45,13 @@ def bias_of(op: Op) -> Array:
     return np.zeros(op.output.type.shape[-1])
 
 
-def has_border(op: Op) -> bool:
-    """Return whether a linear op reads zeros around the image."""
-    return any(getattr(op.spec, "pads", ()))
-
-
 def columns(op: Op, each: Array) -> Array:
     """Return a vector over the input channels in a shape that broadcasts with weights.
 
     each: one number for each channel that the linear op `op` reads.
     """
     w = op.inputs[1].type
-    if isinstance(op.spec, DepthwiseConv2D):
+    if op.spec.channel_flow is ChannelFlow.DEPTHWISE:
         return np.repeat(each, w.shape[3] // len(each))
     if w.rank == 4:
         # Weights are [N, KH, KW, C / groups], with the outputs of a group in a row.

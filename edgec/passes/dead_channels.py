@@ -11,23 +11,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, Value
-from edgec.ops.concat import Concat
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.fixed_point import clamp_float
-from edgec.ops.matmul import FullyConnected
-from edgec.ops.pad import Pad
-from edgec.ops.pool import AveragePool2D
-from edgec.ops.shape import Reshape
-from edgec.passes._channels import (
-    Channels,
-    dense,
-    flattened,
-    follows,
-    pointwise,
-    without,
+from edgec.analysis.channels import (
+    FIXED,
+    ChannelGroups,
+    is_pointwise,
+    maps_channels,
+    sums_all_channels,
 )
-from edgec.passes._linear import has_border
+from edgec.ir import Array, ChannelFlow, Graph, Op, Value
+from edgec.ops.fixed_point import clamp_float
+from edgec.passes._channel_edits import without
 
 _NOTHING = 1e-12
 """A weight below this part of the largest weight of its layer is taken for zero: its
@@ -45,14 +38,14 @@ def run(graph: Graph) -> bool:
     if not any(_has_dead(op) for op in graph.ops):
         return False
     known = constants(graph)
-    channels = Channels(graph)
-    held = channels.locked()
-    for op in channels.readers:
+    channels = ChannelGroups(graph)
+    held = {FIXED}
+    for op in channels.consumers:
         x = op.inputs[0]
         w = _weights(op)
         k = known[x]
         read = np.any(w != 0, axis=tuple(range(w.ndim - 1)))
-        same = np.isfinite(k) & ((k == 0) | (not has_border(op)))
+        same = np.isfinite(k) & ((k == 0) | (op.spec.border() is None))
         held.update(channels.groups(x)[read & ~same].tolist())
     dead = {
         int(i)
@@ -91,29 +84,29 @@ def _of_op(op: Op, known: Mapping[Value, Array]) -> Array | None:
     None if the op mixes channels. A pad keeps a channel constant only if it adds the
     same number, and an average pool with pads only zeros.
     """
-    ins = [known[v] for v in op.inputs if v.const is None]
-    if not ins:
+    if all(v.const is not None for v in op.inputs):
         return None
-    if isinstance(op.spec, (Conv2D, DepthwiseConv2D, FullyConnected)):
-        product = dense(op) or (isinstance(op.spec, DepthwiseConv2D) and follows(op))
-        return _of_product(op, ins[0]) if product else None
-    if isinstance(op.spec, Concat):
-        if op.spec.axis == op.output.type.rank - 1 and len(ins) == len(op.inputs):
-            return np.concatenate(ins)
-        return None
-    if isinstance(op.spec, Reshape) and flattened(op):
-        return np.tile(ins[0], flattened(op))
-    if pointwise(op):
+
+    flow = op.spec.channel_flow
+    if flow.has_weights:
+        has_own = flow is ChannelFlow.DEPTHWISE and maps_channels(op)
+        is_known = sums_all_channels(op) or has_own
+        return _of_product(op, known[op.inputs[0]]) if is_known else None
+
+    if flow is ChannelFlow.MOVES:
+        channels = [None if v.const is not None else known[v] for v in op.inputs]
+        return op.spec.move_channels(op, channels)
+
+    if is_pointwise(op):
         return _of_elements(op, known)
-    if not follows(op):
+
+    if not maps_channels(op):
         return None
-    if isinstance(op.spec, Pad):
-        if np.any(op.spec.pads):
-            return np.where(ins[0] == op.spec.value, ins[0], np.nan)
-        return ins[0]
-    if isinstance(op.spec, AveragePool2D) and any(op.spec.pads):
-        return np.where(ins[0] == 0, 0.0, np.nan)
-    return ins[0]
+
+    # Next to a border of another number a channel is not constant.
+    x = known[op.inputs[0]]
+    border = op.spec.border()
+    return x if border is None else np.where(x == border, x, np.nan)
 
 
 def _of_product(op: Op, k: Array) -> Array:
@@ -123,11 +116,11 @@ def _of_product(op: Op, k: Array) -> Array:
     `k` has the constants of the input channels.
     """
     w = _weights(op)
-    if has_border(op):
+    if op.spec.border() is not None:
         k = np.where(k == 0, k, np.nan)
     unknown = ~np.isfinite(k)
     terms = w * np.where(unknown, 0.0, k)
-    if isinstance(op.spec, DepthwiseConv2D):
+    if op.spec.channel_flow is ChannelFlow.DEPTHWISE:
         axes = tuple(range(3))
     else:
         axes = tuple(range(1, w.ndim))
@@ -170,7 +163,7 @@ def _has_dead(op: Op) -> bool:
 
     Without a zero filter, no channel of the graph is constant.
     """
-    if not isinstance(op.spec, (Conv2D, DepthwiseConv2D, FullyConnected)):
+    if op.spec.channel_flow not in (ChannelFlow.SUMS, ChannelFlow.DEPTHWISE):
         return False
     if any(v.const is None for v in op.inputs[1:]) or op.output.type.dtype != "float32":
         return False

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Graph, Op, Value
+from edgec.ir import Array, ChannelFlow, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter, channel_vector
 from edgec.ops.binary import Add, Mul
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.matmul import FullyConnected
-from edgec.passes._linear import bias_of, columns, has_border
+from edgec.passes._linear import bias_of, columns
 
 WEIGHT_INPUT = 1
 BIAS_INPUT = 2
@@ -41,7 +39,7 @@ def run(graph: Graph) -> bool:
             continue
         if op.kind == "mul":
             _fold_factor(rw, op, layers, channelwise)
-        elif any(has_border(layer) for layer in layers):
+        elif any(layer.spec.border() is not None for layer in layers):
             # The zeros that the layer reads around the image had no term added.
             _exchange(rw, op, channelwise)
         else:
@@ -82,7 +80,7 @@ def _channelwise(op: Op) -> _Channelwise | None:
 
 def _is_layer_of(value: Value, op: Op) -> bool:
     """Return whether `op` is a float layer with constant weights that reads `value`."""
-    if not isinstance(op.spec, (Conv2D, DepthwiseConv2D, FullyConnected)):
+    if op.spec.channel_flow not in (ChannelFlow.SUMS, ChannelFlow.DEPTHWISE):
         return False
     if op.inputs[0] is not value or op.output.type.dtype != "float32":
         return False

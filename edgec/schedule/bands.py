@@ -1,5 +1,8 @@
-"""Bands: pointwise and depthwise convolutions that follow each other, a few rows at a
-time, so that what lies between them stays in the cache and out of the arena.
+"""Joins convolutions to cascades that run a few rows at a time (csrc/ek_row_bands.h).
+
+A cascade is a 1x1 convolution, a depthwise one and a 1x1 one, or two of these, as in
+the inverted residual blocks of MobileNetV2. A band of rows of the expanded image lies
+in a rolling buffer in the cache, and the whole image never in the arena.
 """
 
 from __future__ import annotations
@@ -24,25 +27,42 @@ from edgec.schedule.views import Places
 
 _KERNEL = Kernel("row_bands", "ek_row_bands.h")
 
-_ROWS = 4
-"""Results of a band are no more rows, unless dilated taps lie farther apart."""
+MAX_BAND_ROWS = 4
+"""Rows of results in a band, unless dilated taps lie further apart."""
 
-_WORTH = 0.95
-"""Of the bytes that live at most, what is left at most where tensors that the cache
-keeps are computed in bands.
+MAX_PEAK_RATIO = 0.95
+"""A cascade of tensors that the cache keeps has to leave at most this share of the
+peak of live bytes.
 """
 
-_TWICE = 1 / 8
-"""Of the rows of an image that a thread expands, what others expand too at most."""
+MAX_RECOMPUTED_SHARE = 1 / 8
+"""The most rows that several threads may expand, as a share of a thread's rows."""
 
-_SLACK = ALIGNMENT
+SLACK_BYTES = ALIGNMENT
 """Bytes behind a depthwise result that its reader may touch."""
 
 
 @dataclass(frozen=True)
+class _CascadePart:
+    """A scheduled step that is one convolution.
+
+    Attributes:
+        step: the step
+        layer: its convolution
+    """
+
+    step: FusedStep
+    layer: CascadeLayer
+
+
+@dataclass(frozen=True)
 class _CascadeCandidate:
-    """Steps that can be one, the values that are then no longer whole, and the call
-    that does all.
+    """Steps that can be one cascade.
+
+    Attributes:
+        steps: the steps
+        between: the values that are then never whole
+        call: the call that computes all
     """
 
     steps: Sequence[FusedStep]
@@ -50,27 +70,36 @@ class _CascadeCandidate:
     call: KernelCall
 
 
-def in_bands(
+def join_cascades(
     graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
 ) -> list[FusedStep]:
-    """Join scheduled steps of 1x1 → depthwise → 1x1 convolutions, or two of them, to
-    one step each.
+    """Join scheduled steps of 1x1, depthwise and 1x1 convolutions to one step each.
 
-    Where what lies between them is more than the core's second cache keeps, but a band
-    and the weights are less, it has no other reader, and no more bytes live then.
+    They are joined where the values between them have no other reader, a band and the
+    weights fit the core's second cache, and no more bytes live than before. It has to
+    be worth it, too: the values between do not fit that cache, or the peak of live
+    bytes does not and clearly falls.
     """
-    return _Bands(graph, steps, core, where).result
+    joiner = _CascadeJoiner(graph, steps, core, where)
+    joiner.run()
+    return joiner.steps
 
 
-class _Bands:
-    """The steps as they are joined."""
+class _CascadeJoiner:
+    """The joining of steps to cascades.
+
+    Attributes:
+        steps: the steps as joined so far
+        readers: the original steps that read each value
+        writers: the original steps that write each value, once for each call
+    """
 
     def __init__(
         self, graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
     ) -> None:
         self.core = core
         self.where = where
-        self.result = list(steps)
+        self.steps = list(steps)
         self.border = {*graph.inputs, *graph.outputs}
         self.readers: dict[Value, list[FusedStep]] = {}
         self.writers: dict[Value, list[FusedStep]] = {}
@@ -79,220 +108,285 @@ class _Bands:
                 self.writers.setdefault(tensors([call])[-1], []).append(step)
             for v in dict.fromkeys(tensors(step.calls)[:-1]):
                 self.readers.setdefault(v, []).append(step)
-        deep = [
-            (s, layer)
-            for s in steps
-            if len(s.calls) == 1 and (layer := depthwise(s.calls[0])) is not None
-        ]
-        for step, layer in sorted(deep, key=lambda one: -_around(one[1])):
-            self._for_the_cache(step, layer)
-        while any(self._for_the_arena(step, layer) for step, layer in deep):
+
+    def run(self) -> None:
+        """Join all that pays."""
+        parts: list[_CascadePart] = []
+        for step in self.steps:
+            layer = depthwise(step.calls[0]) if len(step.calls) == 1 else None
+            if layer is not None:
+                parts.append(_CascadePart(step, layer))
+
+        # Two depthwise convolutions may want the 1x1 one between them.
+        for part in sorted(parts, key=_surrounding_bytes, reverse=True):
+            self._join_for_cache(part)
+
+        # Each cascade can move the peak to other steps.
+        while any(self._join_for_arena(part) for part in parts):
             pass
 
-    def _for_the_cache(self, step: FusedStep, deep: CascadeLayer) -> None:
-        """Join a depthwise convolution with those around it, as many as pay."""
-        for way in self._ways(step, deep):
-            if sum(v.type.nbytes for v in way.between) > self.core.l2 // 2:
-                joined = self._joined(way)
-                if self._peak(joined) <= self._peak(self.result):
-                    self.result = joined
-                    return
+    def _join_for_cache(self, deep: _CascadePart) -> None:
+        """Join a depthwise convolution with its neighbours where that spares the cache.
 
-    def _for_the_arena(self, step: FusedStep, deep: CascadeLayer) -> bool:
-        """Join them where the second cache does not keep all that lives, and clearly
-        fewer bytes do then; whether it did.
+        The second cache does not keep the values between them.
         """
-        now = self._peak(self.result)
-        at = self._highest()
-        if now <= self.core.l2 // 2:
+        for candidate in self._candidates(deep):
+            between_bytes = sum(v.type.nbytes for v in candidate.between)
+            if between_bytes <= self.core.l2 // 2:
+                continue
+            joined = self._joined(candidate)
+            if self._peak(joined) <= self._peak(self.steps):
+                self.steps = joined
+                return
+
+    def _join_for_arena(self, deep: _CascadePart) -> bool:
+        """Join it where that clearly lowers a peak beyond the second cache.
+
+        Return whether it did.
+        """
+        present = self._peak(self.steps)
+        peak_steps = self._peak_steps()
+        if present <= self.core.l2 // 2:
             return False
-        for way in self._ways(step, deep):
-            if any(s in way.steps for s in at):
-                joined = self._joined(way)
-                if self._peak(joined) < now * _WORTH:
-                    self.result = joined
-                    return True
+        for candidate in self._candidates(deep):
+            # Only a cascade of steps at the peak can lower it.
+            if not any(s in candidate.steps for s in peak_steps):
+                continue
+            joined = self._joined(candidate)
+            if self._peak(joined) < present * MAX_PEAK_RATIO:
+                self.steps = joined
+                return True
         return False
 
-    def _ways(self, step: FusedStep, deep: CascadeLayer) -> Iterator[_CascadeCandidate]:
-        """To join a depthwise convolution with those around it, the most first, where
-        the second cache keeps bands and weights.
-        """
-        if step not in self.result:
-            return
-        before = self._pointwise(self.writers.get(deep.x.value, []), deep.x.value)
-        if deep.added is None:
-            after = self._pointwise(self.readers.get(deep.y.value, []), deep.y.value)
-        else:
-            after = None
-        if before is not None and (
-            before[1].added is not None or self._twice(deep) > _TWICE
-        ):
-            before = None
-        for first, last in ((before, after), (None, after), (before, None)):
-            parts = [x for x in (first, (step, deep), last) if x is not None]
-            if len(parts) > 1:
-                call = _call(first and first[1], deep, last and last[1], self.core)
-                bytes_ = sum(layer.weights for _, layer in parts)
-                bytes_ += sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
-                if bytes_ <= self.core.l2 // 2:
-                    yield _CascadeCandidate(
-                        [s for s, _ in parts],
-                        [layer.y.value for _, layer in parts[:-1]],
-                        call,
-                    )
+    def _candidates(self, deep: _CascadePart) -> Iterator[_CascadeCandidate]:
+        """Yield the cascades around a depthwise convolution, the longest first.
 
-    def _twice(self, deep: CascadeLayer) -> float:
-        """Of the rows that a thread computes for its share of a depthwise convolution,
-        what others compute too.
+        The second cache keeps their bands and weights.
+        """
+        if deep.step not in self.steps:
+            return
+        before = self._expansion(deep)
+        after = self._projection(deep)
+        for first, last in ((before, after), (None, after), (before, None)):
+            if first is None and last is None:
+                continue
+            parts = [part for part in (first, deep, last) if part is not None]
+            call = _cascade_call(
+                first.layer if first else None,
+                deep.layer,
+                last.layer if last else None,
+                self.core,
+            )
+            cached_bytes = sum(part.layer.weights for part in parts)
+            cached_bytes += sum(s.nbytes for s in _scratch(call))
+            if cached_bytes > self.core.l2 // 2:
+                continue
+            steps = [part.step for part in parts]
+            between = [part.layer.y.value for part in parts[:-1]]
+            yield _CascadeCandidate(steps, between, call)
+
+    def _expansion(self, deep: _CascadePart) -> _CascadePart | None:
+        """Return the 1x1 convolution that writes the input of a depthwise one."""
+        between = deep.layer.x.value
+        before = self._pointwise(self.writers.get(between, []), between)
+        if before is None or before.layer.added is not None:
+            return None
+        if self._recomputed_share(deep.layer) > MAX_RECOMPUTED_SHARE:
+            return None
+        return before
+
+    def _projection(self, deep: _CascadePart) -> _CascadePart | None:
+        """Return the 1x1 convolution that reads the result of a depthwise one."""
+        # The kernel adds a tensor to the last result only.
+        if deep.layer.added is not None:
+            return None
+        between = deep.layer.y.value
+        return self._pointwise(self.readers.get(between, []), between)
+
+    def _recomputed_share(self, deep: CascadeLayer) -> float:
+        """Return the share of a thread's expanded rows that another expands, too.
+
+        Threads share the rows of the result, and the windows of the first rows of a
+        share overlap those of the share before it.
         """
         p = deep.p
-        parts = self.core.threads
-        own = p.number("n") * p.number("oh") * p.number("sh") / parts
-        return (
-            (parts - 1)
-            / parts
-            * max((p.number("kh") - 1) * p.number("dh") + 1 - p.number("sh"), 0)
-            / own
-        )
+        threads = self.core.threads
+        own_rows = p.number("n") * p.number("oh") * p.number("sh") / threads
+        window_rows = (p.number("kh") - 1) * p.number("dh") + 1
+        overlap = max(window_rows - p.number("sh"), 0)
+        return (threads - 1) / threads * overlap / own_rows
 
     def _pointwise(
         self, steps: Sequence[FusedStep], between: Value
-    ) -> tuple[FusedStep, CascadeLayer] | None:
-        """The step, if it is one, that is still one 1x1 convolution, where nothing else
-        has to do with the value between: a concat has a writer for each of its parts.
+    ) -> _CascadePart | None:
+        """Return the only step of `steps` if it is a 1x1 convolution still alone.
+
+        Nothing else may have to do with the value between: a concat has a writer for
+        each of its parts, and other values may lie in its bytes.
         """
-        if len(steps) != 1 or steps[0] not in self.result or len(steps[0].calls) != 1:
-            return None
-        if (
-            between in self.border
-            or len(self.readers[between]) != 1
-            or len(self.writers[between]) != 1
-        ):
+        if len(steps) != 1:
             return None
         step = steps[0]
-        if [
-            v
-            for v, place in self.where.items()
-            if place.root is self.where[between].root
-        ] != [between]:
+        if step not in self.steps or len(step.calls) != 1:
+            return None
+        if not self._is_private(between):
             return None
         layer = pointwise(step.calls[0], between.type.shape[2])
-        if layer is None or (layer.added is not None and layer.added.value is between):
+        if layer is None:
             return None
-        return step, layer
+        if layer.added is not None and layer.added.value is between:
+            return None
+        return _CascadePart(step, layer)
 
-    def _joined(self, way: _CascadeCandidate) -> list[FusedStep]:
-        ops = tuple(sorted(i for s in way.steps for i in s.ops))
-        kept = [s for s in self.result if s not in way.steps]
-        return sorted(
-            [*kept, FusedStep(ops, (way.call,), way.steps[-1].at)], key=lambda s: s.at
-        )
+    def _is_private(self, between: Value) -> bool:
+        """Return whether a value has one writer, one reader and bytes of its own."""
+        if between in self.border:
+            return False
+        if len(self.readers[between]) != 1 or len(self.writers[between]) != 1:
+            return False
+        root = self.where[between].root
+        residents = [v for v, place in self.where.items() if place.root is root]
+        return residents == [between]
+
+    def _joined(self, candidate: _CascadeCandidate) -> list[FusedStep]:
+        """Return the steps with those of a candidate as one."""
+        ops = tuple(sorted(i for s in candidate.steps for i in s.ops))
+        cascade = FusedStep(ops, (candidate.call,), candidate.steps[-1].at)
+        kept = [s for s in self.steps if s not in candidate.steps]
+        return sorted([*kept, cascade], key=lambda s: s.at)
 
     def _peak(self, steps: Sequence[FusedStep]) -> int:
-        """Bytes that live at most, scratch too."""
-        return peak(self._lives(steps))
+        """Return the most bytes that live at any step, scratch included."""
+        return peak(self._lifetimes(steps))
 
-    def _highest(self) -> list[FusedStep]:
-        """The steps at which most bytes live."""
-        lives = self._lives(self.result)
+    def _peak_steps(self) -> list[FusedStep]:
+        """Return the steps at which the most bytes live."""
+        lives = self._lifetimes(self.steps)
         most = peak(lives)
-        return [
-            s
-            for i, s in enumerate(self.result)
-            if peak([b for b in lives if b.first <= i <= b.last]) == most
-        ]
+        at_peak: list[FusedStep] = []
+        for i, step in enumerate(self.steps):
+            if peak([b for b in lives if b.first <= i <= b.last]) == most:
+                at_peak.append(step)
+        return at_peak
 
-    def _lives(self, steps: Sequence[FusedStep]) -> list[Lifetime]:
-        lives = lifetimes((tensors(s.calls) for s in steps), self.where, self.border)
-        return [*lives, *_scratches(steps, self.core.threads)]
+    def _lifetimes(self, steps: Sequence[FusedStep]) -> list[Lifetime]:
+        """Return the lifetimes of all buffers and of the scratch in the arena."""
+        values = (tensors(s.calls) for s in steps)
+        lives = lifetimes(values, self.where, self.border)
+        for i, step in enumerate(steps):
+            for call in step.calls:
+                for scratch in _scratch(call):
+                    nbytes = scratch.nbytes * self.core.threads
+                    on_stack = scratch.nbytes <= STACK_BYTES
+                    lives.append(Lifetime("", 0 if on_stack else nbytes, i, i))
+        return lives
 
 
-def _around(deep: CascadeLayer) -> int:
-    """Bytes that a depthwise convolution reads and writes: where layers alternate, the
-    largest tensors come first.
+def _surrounding_bytes(deep: _CascadePart) -> int:
+    """Return the bytes that a depthwise convolution reads and writes."""
+    return deep.layer.x.value.type.nbytes + deep.layer.y.value.type.nbytes
+
+
+def _scratch(call: KernelCall) -> list[Scratch]:
+    """Return the scratch operands of a call."""
+    return [x for x in call.operands if isinstance(x, Scratch)]
+
+
+@dataclass(frozen=True)
+class _Band:
+    """The sizes of a band.
+
+    Attributes:
+        rows: rows of depthwise results
+        kept: expanded rows in the rolling buffer
+        kept_bytes: bytes of that buffer
+        between_bytes: bytes of the depthwise results
     """
-    return deep.x.value.type.nbytes + deep.y.value.type.nbytes
+
+    rows: int
+    kept: int
+    kept_bytes: int
+    between_bytes: int
 
 
-def _scratches(steps: Sequence[FusedStep], threads: int) -> Iterator[Lifetime]:
-    for i, step in enumerate(steps):
-        for x in (
-            x for call in step.calls for x in call.operands if isinstance(x, Scratch)
-        ):
-            yield Lifetime(
-                "", x.nbytes * threads if x.nbytes > STACK_BYTES else 0, i, i
-            )
-
-
-def _call(
+def _cascade_call(
     before: CascadeLayer | None,
     deep: CascadeLayer,
     after: CascadeLayer | None,
     core: Core,
 ) -> KernelCall:
-    """The call that does all."""
+    """Return the call that computes a cascade."""
     names = ("n", "ih", "iw", "oh", "ow", "kh", "sh", "dh", "pt")
     shape = {name: deep.p.number(name) for name in names}
-    wide, narrow = (_row(v) for v in (deep.x.value, deep.y.value))
+    band = _largest_band(deep, before is not None, after is not None, core)
 
-    def room(rows: int) -> tuple[int, int, int]:
-        """Rows that bands of so many rows keep, bytes of these and of the depthwise
-        results.
-        """
-        if before:
-            kept = min(
-                (rows - 1) * shape["sh"] + (shape["kh"] - 1) * shape["dh"] + 1,
-                shape["ih"],
-            )
-        else:
-            kept = 0
-        return (
-            kept,
-            aligned(kept * wide),
-            aligned(rows * narrow) + _SLACK if after else 0,
-        )
-
-    unit = 2 * shape["dh"]
-    fitting = [
-        r
-        for r in range(unit, max(unit, _ROWS) + 1, unit)
-        if sum(room(r)[1:]) <= core.l2 // 4
-    ]
-    rows = max(fitting, default=unit)
-    high, kept, between = room(rows)
-    ring = high if "ring" in deep.p.fields else 0
-    layers = {"before": before, "depthwise": deep, "after": after}
-    told = {
-        f"{name}_layer": layer.told(layer is (before or deep), layer is (after or deep))
-        for name, layer in layers.items()
-        if layer
-    }
-    functions = {name: layer.function for name, layer in layers.items() if layer}
-    scratch = aligned(
-        kept + between + max(layer.scratch for layer in layers.values() if layer)
-    )
+    named = {"before": before, "depthwise": deep, "after": after}
+    layers = {name: layer for name, layer in named.items() if layer is not None}
     first = before or deep
     last = after or deep
+    functions = {name: layer.function for name, layer in layers.items()}
+    parameters: dict[str, Struct] = {}
+    for name, layer in layers.items():
+        # The other layers read or write a band, which is in the cache already.
+        parameters[f"{name}_layer"] = layer.parameters(layer is first, layer is last)
+
+    layer_scratch = max(layer.scratch for layer in layers.values())
     p = Struct(
         "ek_row_bands_t",
         **shape,
-        x_row=_row(first.x.value),
-        wide_row=wide,
-        y_row=_row(last.y.value),
-        rows=rows,
-        ring=ring,
-        kept=kept,
-        between=between,
+        x_row=_row_bytes(first.x.value),
+        wide_row=_row_bytes(deep.x.value),
+        y_row=_row_bytes(last.y.value),
+        rows=band.rows,
+        ring=band.kept if "ring" in deep.p.fields else 0,
+        kept=band.kept_bytes,
+        between=band.between_bytes,
         **functions,
-        **told,
+        **parameters,
     )
-    return KernelCall(
-        _KERNEL,
-        (first.x, last.added or 0, last.y, Scratch(scratch), p, PART, PARTS),
-    )
+    scratch = Scratch(aligned(band.kept_bytes + band.between_bytes + layer_scratch))
+    operands = (first.x, last.added or 0, last.y, scratch, p, PART, PARTS)
+    return KernelCall(_KERNEL, operands)
 
 
-def _row(v: Value) -> int:
-    """Bytes of a row of images [n, h, w, c]."""
+def _largest_band(
+    deep: CascadeLayer, expands: bool, projects: bool, core: Core
+) -> _Band:
+    """Return the largest band whose buffers fit a quarter of the second cache.
+
+    The rest is for the weights, the image and the result.
+    """
+    # Only rows `dh` apart read the same image rows: a band has at least two of each.
+    unit = 2 * deep.p.number("dh")
+    best = _band(deep, unit, expands, projects)
+    for rows in range(unit, max(unit, MAX_BAND_ROWS) + 1, unit):
+        band = _band(deep, rows, expands, projects)
+        if band.kept_bytes + band.between_bytes <= core.l2 // 4:
+            best = band
+    return best
+
+
+def _band(deep: CascadeLayer, rows: int, expands: bool, projects: bool) -> _Band:
+    """Return the sizes of a band of `rows` rows of a depthwise convolution.
+
+    Args:
+        deep: the depthwise convolution
+        rows: rows of its result
+        expands: whether a 1x1 convolution writes its input
+        projects: whether a 1x1 convolution reads its result
+    """
+    p = deep.p
+    kept = 0
+    if expands:
+        window_rows = (p.number("kh") - 1) * p.number("dh") + 1
+        kept = min((rows - 1) * p.number("sh") + window_rows, p.number("ih"))
+    between_bytes = 0
+    if projects:
+        between_bytes = aligned(rows * _row_bytes(deep.y.value)) + SLACK_BYTES
+    kept_bytes = aligned(kept * _row_bytes(deep.x.value))
+    return _Band(rows, kept, kept_bytes, between_bytes)
+
+
+def _row_bytes(v: Value) -> int:
+    """Return the bytes of a row of images [n, h, w, c]."""
     return v.type.shape[2] * v.type.shape[3] * v.type.np_dtype.itemsize

@@ -29,7 +29,7 @@ from edgec.ops.binary import Add, Mul
 from edgec.ops.common import SCALE_CHANNELS
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
-from edgec.schedule.liveness import Living, tensors
+from edgec.schedule.liveness import LiveBytes, tensors
 from edgec.schedule.simd import on_vectors
 from edgec.schedule.views import Places
 
@@ -111,7 +111,7 @@ class _Chains:
         self.written: dict[Value, tuple[int, ...]] = {}
         self.used: dict[Value, list[int]] = {}
         """Where steps read or write a value's bytes, in order."""
-        self.living = Living(len(graph.ops), where, border)
+        self.living = LiveBytes(len(graph.ops), where, border)
         for step in steps:
             self._put(step)
 

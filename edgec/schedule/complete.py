@@ -15,7 +15,9 @@ def complete(graph: Graph, made: Scheduled) -> dict[Value, int]:
     that no call stores.
     """
     number = {op: n for n, op in enumerate(made.ops)}
-    inner = {v for s in made.asked for v in {*tensors(s.calls)} - {*outer(s.calls)}}
+    inner = {
+        v for s in made.plain_steps for v in {*tensors(s.calls)} - {*outer(s.calls)}
+    }
     found: dict[Value, int] = dict.fromkeys(graph.inputs, 0)
     computed = {i for s in made.steps for i in s.ops}
     for s in made.steps:

@@ -20,7 +20,7 @@ from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op, Struct
 from edgec.ir.verify import wants_scales
 from edgec.schedule.cores import TABLES, Core
-from edgec.schedule.steps import asked
+from edgec.schedule.steps import plan_plain_steps
 from edgec.schedule.variant import choice, variants
 from edgec.schedule.views import copy_of
 
@@ -58,14 +58,14 @@ def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
     save.
     """
     try:
-        made = asked(graph, on) if all(map(_is_sound, graph.ops)) else None
+        made = plan_plain_steps(graph, on) if all(map(_is_sound, graph.ops)) else None
     except NOT_IN_C:
         made = None
     if made is None:
         return {op: cycles(op, on) for op in graph.ops}
     table = rates(on.name)
     found = dict.fromkeys(graph.ops, 0.0)
-    for step, here in zip(made.asked, made.cores, strict=True):
+    for step, here in zip(made.plain_steps, made.cores, strict=True):
         head, *others = (graph.ops[i] for i in step.ops)
         left = len(step.calls) / len(head.calls())
         found[head] += left * float(

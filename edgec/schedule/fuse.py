@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from edgec.ir import Graph, KernelCall, Value
 from edgec.ops.concat import CONCAT
 from edgec.schedule.cores import Core
-from edgec.schedule.liveness import Living, tensors
+from edgec.schedule.liveness import LiveBytes, tensors
 from edgec.schedule.variant import Choose, preferred
 from edgec.schedule.views import Places
 
@@ -95,7 +95,7 @@ class _Fusion:
                 self.producers[value] = i
 
         self.ending: dict[int, list[FusedStep]] = {}
-        self.living = Living(len(graph.ops), where, {*graph.inputs, *graph.outputs})
+        self.living = LiveBytes(len(graph.ops), where, {*graph.inputs, *graph.outputs})
         self._apply(_Change([], steps))
         self.peak = self.living.peak()
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from edgec.ir import Graph, KernelCall, Pointer, Value
 from edgec.schedule.fuse import FusedStep
-from edgec.schedule.liveness import Living, tensors
+from edgec.schedule.liveness import LiveBytes, tensors
 from edgec.schedule.views import Place, Places
 
 
@@ -66,7 +66,7 @@ class _Moves:
         for value, place in where.items():
             self.sharing.setdefault(place.root, []).append(value)
 
-        self.living = Living(len(used), self.where, border)
+        self.living = LiveBytes(len(used), self.where, border)
         for i, values in enumerate(used):
             self.living.add(i, values)
 

@@ -69,7 +69,7 @@ def peak(lives: Sequence[Lifetime]) -> int:
     return max(accumulate(change))
 
 
-def living(lives: Sequence[Lifetime], steps: int) -> list[int]:
+def live_bytes(lives: Sequence[Lifetime], steps: int) -> list[int]:
     """The bytes that live at each step."""
     change = [0] * (steps + 1)
     for b in lives:
@@ -78,7 +78,7 @@ def living(lives: Sequence[Lifetime], steps: int) -> list[int]:
     return list(accumulate(change))[:steps]
 
 
-class Most:
+class PlacementPeak:
     """The most bytes that live at any op, scratch left out, for one choice of places
     after the other: what a choice costs is what it changes.
     """
@@ -159,7 +159,7 @@ class Most:
                 )
 
 
-class Living:
+class LiveBytes:
     """The bytes that live at each place in the order of steps, kept up to date while
     steps move: a change costs what it changes, where `peak` looks at all.
     """

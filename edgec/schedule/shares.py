@@ -13,7 +13,7 @@ _EQUAL = 1.03
 _CHANNELS_A_PIXEL = 7
 
 
-def by_channels(pixels: int, channels: int) -> int:
+def shares_channels(pixels: int, channels: int) -> int:
     """Whether (1) threads share the channels of a depthwise convolution, not its rows
     (0), to read what each wrote.
 

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from edgec.ir import PART, PARTS, Graph, KernelCall, Op
-from edgec.schedule.bands import in_bands
+from edgec.schedule.bands import join_cascades
 from edgec.schedule.chains import in_chains
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep, fuse, outer
 from edgec.schedule.in_place import in_place
-from edgec.schedule.liveness import ALIGNMENT, Most, lifetimes, living, peak
+from edgec.schedule.liveness import (
+    ALIGNMENT,
+    PlacementPeak,
+    lifetimes,
+    live_bytes,
+    peak,
+)
 from edgec.schedule.variant import Choose, Rules, choice
 from edgec.schedule.views import Calls, Places, apart, is_done, places
 
@@ -39,7 +45,7 @@ class Scheduled:
     places: Places
     ops: tuple[int, ...]
     steps: tuple[FusedStep, ...]
-    asked: tuple[FusedStep, ...]
+    plain_steps: tuple[FusedStep, ...]
     cores: tuple[Core, ...]
 
 
@@ -47,17 +53,17 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     """Choose where values lie, which calls are done at once, for every call what
     computes it on this core, and whether its threads share it.
     """
-    found = asked(graph, core, rules)
+    found = plan_plain_steps(graph, core, rules)
     steps = [
-        replace(s, calls=tuple(chosen(c, on, rules.choose) for c in s.calls))
-        for s, on in zip(found.asked, found.cores, strict=True)
+        replace(s, calls=tuple(apply_variant(c, on, rules.choose) for c in s.calls))
+        for s, on in zip(found.plain_steps, found.cores, strict=True)
     ]
     if rules.chains:
-        steps = in_chains(graph, found.asked, steps, core, found.places)
+        steps = in_chains(graph, found.plain_steps, steps, core, found.places)
     if rules.bands:
-        steps = in_bands(graph, steps, core, found.places)
+        steps = join_cascades(graph, steps, core, found.places)
     if rules.views:
-        where = in_place(graph, found.asked, steps, found.places)
+        where = in_place(graph, found.plain_steps, steps, found.places)
     else:
         where = found.places
     shared = (
@@ -67,7 +73,7 @@ def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     return replace(found, places=where, steps=tuple(shared))
 
 
-def asked(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
+def plan_plain_steps(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
     """The same as far as it goes without packing anything: its steps are those that are
     asked for.
     """
@@ -100,12 +106,12 @@ def _with_room(
     most = peak(lives)
     rooms = (
         (most - n) // core.threads // ALIGNMENT * ALIGNMENT
-        for n in living(lives, len(steps))
+        for n in live_bytes(lives, len(steps))
     )
     return [replace(core, room=room) for room in rooms]
 
 
-def chosen(call: KernelCall, core: Core, choose: Choose = choice) -> KernelCall:
+def apply_variant(call: KernelCall, core: Core, choose: Choose = choice) -> KernelCall:
     """The call of the variant that is chosen, divisible; the call itself where there is
     none.
     """
@@ -137,4 +143,4 @@ def _is_float(op: Op) -> bool:
 
 
 def _places(graph: Graph, calls: Calls) -> Places:
-    return places(graph, calls, Most(calls, {*graph.inputs, *graph.outputs}))
+    return places(graph, calls, PlacementPeak(calls, {*graph.inputs, *graph.outputs}))

@@ -59,7 +59,7 @@ def copy_of(call: KernelCall) -> Copy | None:
     return None
 
 
-def among(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
+def concat_slot(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
     """Where a call puts the channels of the first pixel of `v`, and elements from pixel
     to pixel there.
 

@@ -22,6 +22,7 @@ MODEL = {*BASE, "edgec.ir", "edgec.ops"}
 WORK = {
     *MODEL,
     "edgec.frontends",
+    "edgec.analysis",
     "edgec.passes",
     "edgec.quantize",
     "edgec.schedule",
@@ -81,7 +82,7 @@ TABLE = {
         *MODEL,
     },
     "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
-    "edgec.comparing": {"edgec.quantize", *MODEL},
+    "edgec.comparing": {"edgec.analysis", "edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
     "edgec.schedule": {"edgec_devices.boards", *MODEL},
     "edgec.toolchain": {
@@ -94,11 +95,13 @@ TABLE = {
     },
     "edgec.quantize": {
         "edgec_devices.decoding",
+        "edgec.analysis",
         "edgec.passes",
         "edgec.executors",
         *MODEL,
     },
-    "edgec.passes": MODEL,
+    "edgec.passes": {"edgec.analysis", *MODEL},
+    "edgec.analysis": MODEL,
     "edgec.frontends": {"edgec_devices.decoding", "edgec_devices.temporary", *MODEL},
     "edgec.ops": {"edgec.ir", *BASE},
     "edgec.ir": BASE,

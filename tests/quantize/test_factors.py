@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgec.analysis.channels import ChannelFactors
 from edgec.ir import Array, Graph, Value, interp
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
@@ -15,7 +16,6 @@ from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import Slice
 from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import HardSwish, Logistic
-from edgec.quantize.change.factors import Factors
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.equalize import Equalize, reach
 from edgec.quantize.change.steps.lower import Lower
@@ -203,7 +203,7 @@ def test_what_cannot_have_a_factor() -> None:
     z = net.conv(net.op(HardSwish(), y), 4, act="relu")
     gate = net.op(Logistic(), net.conv(net.op(Mean((1, 2), True), z), 4, 1, act="none"))
     graph = net.done(gate, net.conv(z, 2, act="none"))
-    factors = Factors(graph)
+    factors = ChannelFactors(graph)
 
     def classes(v: Value) -> list[int]:
         found = factors.channels(v)
@@ -223,7 +223,7 @@ def test_a_padding_with_another_value_keeps_its_channels() -> None:
         net.op(Pad(((0, 0), (1, 1), (1, 1), (0, 0)), value=1.0), y), 2, act="none"
     )
     shrink(net, first)
-    found = Factors(net.done(z)).channels(y)
+    found = ChannelFactors(net.done(z)).channels(y)
     assert found is not None
     assert not found.any()
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgec.analysis.splittable import splittable_paths
 from edgec.ir import Graph, interp, verify
 from edgec.ops.unary import HardSwish, Relu
-from edgec.quantize.change.channel_groups import part, splittable_paths, whole
+from edgec.quantize.change.channel_groups import part, whole
 from edgec.quantize.change.domains import int8_ops
 from edgec.quantize.change.steps.equalize import Equalize
 from edgec.quantize.change.steps.minmax import MinMaxRanges
@@ -55,13 +56,13 @@ def test_what_equalizing_cannot_do_is_worth_much() -> None:
 
 
 @given(st.permutations(range(16)), st.integers(1, 3), st.booleans())
-def test_any_parts_of_a_strand_compute_what_it_did(
+def test_any_parts_of_a_path_compute_what_it_did(
     order: list[int], count: int, gate: bool
 ) -> None:
     graph = swish(gate=gate)
     twin = graph.copy()
-    (strand,) = splittable_paths(twin)
-    orders = part(twin, strand, np.array_split(np.array(order), count))
+    (path,) = splittable_paths(twin)
+    orders = part(twin, path, np.array_split(np.array(order), count))
     assert orders is not None
     verify(twin, "imported")
     alike(graph, twin)

@@ -20,7 +20,7 @@ from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.schedule.bands import in_bands
+from edgec.schedule.bands import join_cascades
 from edgec.schedule.cores import core, cores_of
 from edgec.schedule.variant import Rules
 from tests.harness import assert_agree, random_inputs
@@ -153,8 +153,8 @@ def _small_cache(monkeypatch: pytest.MonkeyPatch, kib: int = 64) -> None:
     images.
     """
     monkeypatch.setattr(
-        "edgec.schedule.steps.in_bands",
-        lambda graph, made, on, where: in_bands(
+        "edgec.schedule.steps.join_cascades",
+        lambda graph, made, on, where: join_cascades(
             graph, made, replace(on, l2=kib << 10), where
         ),
     )

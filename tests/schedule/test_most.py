@@ -13,7 +13,7 @@ from edgec.ops.concat import Concat
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.slice import Slice
 from edgec.ops.unary import Logistic, Tanh
-from edgec.schedule.liveness import Most, lifetimes, peak, tensors
+from edgec.schedule.liveness import PlacementPeak, lifetimes, peak, tensors
 from edgec.schedule.views import Places, is_done, places
 from tests.harness import assert_agree, random_inputs
 from tests.schedule.on import on
@@ -70,7 +70,7 @@ def test_the_most_bytes_are_those_of_counting_anew(seed: int) -> None:
     calls = [op.calls() for op in graph.ops]
     border = {*graph.inputs, *graph.outputs}
     tried = list[int]()
-    most = Most(calls, border)
+    most = PlacementPeak(calls, border)
 
     def both(where: Places) -> int:
         steps = (tensors(c for c in some if not is_done(c, where)) for some in calls)

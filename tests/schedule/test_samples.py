@@ -191,7 +191,7 @@ def test_short_windows_have_channels_along_lanes() -> None:
     a72 = core("cortex_a72")
 
     def takes(depth: int, on: Core, q: Requant = plain) -> bool:
-        return LANES.takes(GemmS8Shape(1, 8, 8, depth, 8, 8, 16), q, on)
+        return LANES.accepts(GemmS8Shape(1, 8, 8, depth, 8, 8, 16), q, on)
 
     assert [k for k in (8, 16, 24, 32, 64, 96, 128) if takes(k, a53)] == [
         8,
@@ -206,5 +206,5 @@ def test_short_windows_have_channels_along_lanes() -> None:
     assert not takes(8, a72)
     assert takes(8, a72, replace(plain, w_zero=3))
     first = GemmS8Shape(1, 9, 9, 3, 4, 4, 8, 3, 3, 2, 2)
-    assert LANES.takes(first, plain, a53)  # its windows are gathered
-    assert not LANES.takes(replace(first, ic=16), plain, a53)
+    assert LANES.accepts(first, plain, a53)  # its windows are gathered
+    assert not LANES.accepts(replace(first, ic=16), plain, a53)

@@ -15,7 +15,7 @@ from edgec.emit.c import segment_source
 from edgec.ir import Array, Builder, Graph, KernelCall, TensorType, Value
 from edgec.ops.conv import Conv2D
 from edgec.schedule.cores import Core, core
-from edgec.schedule.gemm_f32.winograd import SQUARES
+from edgec.schedule.gemm_f32.winograd import POINT_SQUARES
 from edgec.schedule.steps import DEFAULT, schedule
 from edgec.schedule.variant import Rules, Schedule, Variant, legal, preferred
 from tests.harness import random_inputs
@@ -90,7 +90,7 @@ def _exactly(graph: Graph, x: Array) -> Array:
 def test_error_is_little_more_than_that_of_sums(name: str) -> None:
     graph = _convs(24, 24, (64, 32))
     inputs = random_inputs(graph)
-    rules = [Rules(partial(_by, m), spare=False) for m in SQUARES]
+    rules = [Rules(partial(_by, m), spare=False) for m in POINT_SQUARES]
     results = run(name, [Case(graph, inputs, core_of(name), r) for r in rules])
     want = _exactly(graph, inputs["x"])
     for most, got in zip((4e-7, 1.2e-6), results, strict=True):

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Op, Value
+from edgec.ir import Array, ChannelFlow, Op, Value
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.matmul import FullyConnected
 from edgec.ops.window import pad_image
 
 _BY_SIZE = 0.5
 """Of the windows that are drawn, so many by their size, the others evenly."""
-_DENSE = (Conv2D, DepthwiseConv2D, FullyConnected)
+_FLOWS = (ChannelFlow.SUMS, ChannelFlow.DEPTHWISE)
 
 
 def linear_layers(ops: Iterable[Op]) -> dict[Op, LinearLayer]:
@@ -28,7 +27,7 @@ def linear_layers(ops: Iterable[Op]) -> dict[Op, LinearLayer]:
     return {
         op: LinearLayer(op)
         for op in ops
-        if isinstance(op.spec, _DENSE) and op.inputs[1].const is not None
+        if op.spec.channel_flow in _FLOWS and op.inputs[1].const is not None
     }
 
 
@@ -55,22 +54,25 @@ class LinearLayer:
         return None
 
     @property
+    def is_depthwise(self) -> bool:
+        """Whether it is a depthwise convolution, whose weights are [1, KH, KW, O]."""
+        return self.op.spec.channel_flow is ChannelFlow.DEPTHWISE
+
+    @property
     def groups(self) -> int:
         """The number of groups of channels, each with a weight matrix of its own."""
         x = self.op.inputs[0].type
         w = self.op.inputs[1].type
-        match self.op.spec:
-            case DepthwiseConv2D():
-                return x.shape[3]
-            case Conv2D():
-                return x.shape[3] // w.shape[3]
-        return 1
+        if self.is_depthwise:
+            return x.shape[3]
+        # A fully connected layer may read several pixels as one row.
+        return x.shape[3] // w.shape[3] if w.rank == 4 else 1
 
     @property
     def depth(self) -> int:
         """The number of terms of each product: the length of a window."""
         w = self.op.inputs[1].type.shape
-        if isinstance(self.op.spec, DepthwiseConv2D):
+        if self.is_depthwise:
             return w[1] * w[2]
         return int(np.prod(w[1:]))
 
@@ -81,14 +83,14 @@ class LinearLayer:
 
     def matrix(self, w: Array) -> Array:
         """[G, O/G, D] of the weights as the op has them, or of anything of their shape."""
-        if isinstance(self.op.spec, DepthwiseConv2D):
+        if self.is_depthwise:
             return w.reshape(self.depth, self.groups, -1).transpose(1, 2, 0)
         return w.reshape(self.groups, -1, self.depth)
 
     def weights(self, matrix: Array) -> Array:
         """The opposite of `matrix`."""
         shape = self.op.inputs[1].type.shape
-        if isinstance(self.op.spec, DepthwiseConv2D):
+        if self.is_depthwise:
             matrix = matrix.transpose(2, 0, 1)
         return np.ascontiguousarray(matrix).reshape(shape)
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgec.ir import Graph, Value
-from edgec.ops.matmul import FullyConnected
 from edgec.quantize.change.products import LinearLayer, linear_layers
 
 
@@ -49,6 +48,6 @@ def shiftable_values(graph: Graph) -> dict[Value, Shiftable]:
 
 def _reads_whole(p: LinearLayer) -> bool:
     """Whether each window holds channels of the input alone."""
-    if isinstance(p.op.spec, FullyConnected):
+    if p.op.inputs[1].type.rank == 2:
         return p.op.inputs[0].type.shape[-1] == p.depth
-    return not p.padded
+    return p.op.spec.border() is None

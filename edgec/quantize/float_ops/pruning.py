@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from edgec.analysis.channels import FIXED, ChannelGroups
 from edgec.ir import Array, Graph, Op, Run, Value
-from edgec.passes._channels import Channels, without
+from edgec.passes._channel_edits import without
 from edgec.quantize.change.convert import evenly
 from edgec.quantize.change.state import Runners
 from edgec.quantize.float_ops.limits import Limits, Price
@@ -131,8 +132,8 @@ def _order(
     """The groups of channels that can go, what adds least first, and the mean of every
     channel that products read.
     """
-    channels = Channels(graph)
-    read = {op.inputs[0] for op in channels.readers}
+    channels = ChannelGroups(graph)
+    read = {op.inputs[0] for op in channels.consumers}
     sums = {v: np.zeros((2, v.type.shape[-1])) for v in read}
     counts = dict.fromkeys(read, 0)
 
@@ -150,17 +151,14 @@ def _order(
         for v, total in sums.items()
     }
     lost: dict[int, float] = {}
-    for op in channels.readers:
+    for op in channels.consumers:
         x = op.inputs[0]
         power = spread[x] * _gain(op)
         for group, part in zip(
             channels.groups(x).tolist(), power / (power.sum() or 1.0), strict=True
         ):
             lost[group] = lost.get(group, 0.0) + float(part)
-    locked = channels.locked()
-    return sorted(
-        (g for g in lost if g not in locked), key=lambda g: (lost[g], g)
-    ), means
+    return sorted((g for g in lost if g != FIXED), key=lambda g: (lost[g], g)), means
 
 
 def _gain(op: Op) -> Array:
@@ -177,10 +175,10 @@ def _without(
     `block` is left.
     """
     made = graph.copy()
-    channels = Channels(made)
+    channels = ChannelGroups(made)
     dead = {*groups}
     rank = {g: i for i, g in enumerate(groups)}
-    for op in channels.readers if block > 1 else ():
+    for op in channels.consumers if block > 1 else ():
         own = [
             g
             for g in dict.fromkeys(channels.groups(op.inputs[0]).tolist())

@@ -104,19 +104,19 @@ class Blocking:
     blocks: int
 
 
-def scattered(channels: int) -> bool:
+def is_scattered(channels: int) -> bool:
     """Whether a core does not take the lines of pixels of so many floats for one
     stream, as a tile reads them: they are far apart, or now one and now two.
     """
     return channels >= 3 * LINE or (channels > LINE and channels % LINE > 0)
 
 
-def beyond(core: Core, floats: int) -> bool:
+def exceeds_l2(core: Core, floats: int) -> bool:
     """Whether so much is more than the second cache keeps."""
     return 4 * floats > core.l2 // 2
 
 
-def tiles(c: GemmF32Shape, core: Core) -> list[int]:
+def tile_heights(c: GemmF32Shape, core: Core) -> list[int]:
     """The windows of the tiles that fit a row, what analysis says is best first."""
     return sorted(
         (r for r in ROWS[core.vector] if r <= c.ow or r == 1),
@@ -124,16 +124,16 @@ def tiles(c: GemmF32Shape, core: Core) -> list[int]:
     )
 
 
-def walks(c: GemmF32Shape, core: Core) -> Iterator[Blocking]:
+def blockings(c: GemmF32Shape, core: Core) -> Iterator[Blocking]:
     """The ways to go through windows, what analysis says is best first."""
     lanes = core.vector // 4
     panels = -(-(c.oc // c.groups) // (2 * lanes))
     floats = c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc)
-    many = beyond(core, floats)
+    many = exceeds_l2(core, floats)
     by_panel = int(c.taps * c.oc > floats)
     apart = int(many and c.groups > 1)
-    touch = many * (scattered(c.ic) + 2 * scattered(c.oc))
-    for tile in tiles(c, core):
+    touch = many * (is_scattered(c.ic) + 2 * is_scattered(c.oc))
+    for tile in tile_heights(c, core):
         best = _block(c, core, tile)
         if core.threads > 1 and c.n * c.oh == 1:
             best = equal_blocks(

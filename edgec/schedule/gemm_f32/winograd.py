@@ -16,14 +16,14 @@ from edgec.schedule.gemm_f32.windows import (
     LINE,
     ROWS,
     GemmF32Shape,
-    beyond,
+    exceeds_l2,
+    is_scattered,
     row_cycles,
-    scattered,
     tile_cycles,
-    tiles,
+    tile_heights,
 )
 
-SQUARES: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.5, 2.0)}
+POINT_SQUARES: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.5, 2.0)}
 """By the results of a tile in each direction: the transforms are of 0, the roots of
 these, and infinity.
 
@@ -66,7 +66,7 @@ its weights: what was below (layers of ultraface_rfb320) made a network no faste
 
 
 @dataclass(frozen=True)
-class Tiling:
+class WinogradTiling:
     """Fields of ek_winograd_f32_t. m: results of a tile in each direction. rows: tiles
     in one tile of the product. block: those that are transformed together. panels: of
     channels whose sums are transformed back together. by_panel: whether threads share
@@ -84,7 +84,7 @@ class Tiling:
         """Tiles down and across one of the plain convolutions that a dilated one is."""
         return -(-c.oh // (c.dh * self.m)), -(-c.ow // (c.dw * self.m))
 
-    def tiles(self, c: GemmF32Shape) -> int:
+    def tile_count(self, c: GemmF32Shape) -> int:
         """All of them."""
         return c.n * c.dh * c.dw * prod(self.counts(c))
 
@@ -105,7 +105,7 @@ class Tiling:
         """About, if the core did one vector of multiply-accumulates in each."""
         lanes = core.vector // 4
         numbers = (self.m + 2) ** 2
-        count, (down, across) = self.tiles(c), self.counts(c)
+        count, (down, across) = self.tile_count(c), self.counts(c)
         product = (
             numbers
             * -(-count // self.rows)
@@ -143,12 +143,12 @@ def panels(c: GemmF32Shape, lanes: int) -> float:
     return c.oc // (2 * lanes) + (0 if not left else _HALF if left <= lanes else 1)
 
 
-def tilings(c: GemmF32Shape, core: Core) -> Iterator[Tiling]:
+def winograd_tilings(c: GemmF32Shape, core: Core) -> Iterator[WinogradTiling]:
     """The ways to do a convolution by tiles, what analysis says is best first."""
-    best = [_best(m, c, core) for m in SQUARES]
+    best = [_best(m, c, core) for m in POINT_SQUARES]
     lanes = core.vector // 4
     for t in sorted(best, key=lambda t: t.cycles(c, core)):
-        most = -(-t.tiles(c) // t.rows) * t.rows
+        most = -(-t.tile_count(c) // t.rows) * t.rows
         for block in dict.fromkeys(
             min(b * t.rows, most) for b in (t.block // t.rows, 6, 4, 3, 2, 1)
         ):
@@ -161,29 +161,29 @@ def tilings(c: GemmF32Shape, core: Core) -> Iterator[Tiling]:
         )
 
 
-def _best(m: int, c: GemmF32Shape, core: Core) -> Tiling:
+def _best(m: int, c: GemmF32Shape, core: Core) -> WinogradTiling:
     """Tiles of m results in each direction."""
     lanes = core.vector // 4
-    count = Tiling(m).tiles(c)
+    count = WinogradTiling(m).tile_count(c)
     rows = min(
         (r for r in ROWS[core.vector] if r <= count),
         key=lambda r: -(-count // r) * tile_cycles(c.ic, r),
     )
-    t = Tiling(m, rows, rows, min(-(-c.oc // (2 * lanes)), _PANELS))
+    t = WinogradTiling(m, rows, rows, min(-(-c.oc // (2 * lanes)), _PANELS))
     t = replace(t, block=_block(t, c, core))
-    many = beyond(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
+    many = exceeds_l2(core, c.n * (c.ih * c.iw * c.ic + c.oh * c.ow * c.oc))
     return replace(
         t,
         by_panel=int(-(-count // t.block) < core.threads),
-        touch=many * (1 + 2 * scattered(c.oc)),
+        touch=many * (1 + 2 * is_scattered(c.oc)),
     )
 
 
-def _block(t: Tiling, c: GemmF32Shape, core: Core) -> int:
+def _block(t: WinogradTiling, c: GemmF32Shape, core: Core) -> int:
     """Tiles that are transformed together: as many as there is room for, but a block
     for each thread.
     """
-    each = -(-t.tiles(c) // core.threads)
+    each = -(-t.tile_count(c) // core.threads)
     blocks = (
         replace(t, block=n)
         for n in range(t.rows, min(_TOGETHER, each + t.rows - 1) + 1, t.rows)
@@ -194,17 +194,22 @@ def _block(t: Tiling, c: GemmF32Shape, core: Core) -> int:
     )
 
 
-def pays(c: GemmF32Shape, t: Tiling, core: Core) -> bool:
+def is_worthwhile(c: GemmF32Shape, t: WinogradTiling, core: Core) -> bool:
     """Whether this is so much faster than a plain convolution, by analysis, that it is
     worth its weights.
     """
-    plain = c.n * c.oh * panels(c, core.vector // 4) * row_cycles(c, tiles(c, core)[0])
+    plain = (
+        c.n
+        * c.oh
+        * panels(c, core.vector // 4)
+        * row_cycles(c, tile_heights(c, core)[0])
+    )
     return plain + _read(4 * c.taps * c.oc, core) > _GAIN * t.cycles(c, core)
 
 
 def transforms(m: int) -> Array:
     """[m + 2, 3] of the weights; those of the image and of the sums are in C."""
-    points = [0.0, *(sign * sqrt(q) for q in SQUARES[m] for sign in (1, -1))]
+    points = [0.0, *(sign * sqrt(q) for q in POINT_SQUARES[m] for sign in (1, -1))]
     rows = []
     for p in points:
         apart = prod(p - other for other in points if other != p)

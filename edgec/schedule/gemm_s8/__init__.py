@@ -1,3 +1,1 @@
-"""Int8 convolutions and matrix products as packed GEMM: what csrc/ek_gemm_s8.h and the
-tiles of each ISA are given.
-"""
+"""Packed GEMM in int8: shapes, schedules and weights for csrc/ek_gemm_s8.h."""

@@ -1,236 +1,319 @@
-"""The tiles of csrc/neon/ek_gemm_s8_neon.h and ek_gemm_s8_lanes_neon.h."""
+"""Tiles for Arm cores without the dot product: csrc/neon/ek_gemm_s8_neon.h and _lanes_.
+
+Products of int8 are summed in 16 bits before the sums are added to 32. The packer cuts
+windows into pieces of 16 elements, and proves that no 16-bit sum overflows: a lane adds
+the products of two elements of a piece, so the magnitudes of their weights may sum to
+255. Two pieces that fit together are a "four" (four products a lane), the others "twos",
+and pieces of 8 elements "ones". What a weight has above the bound follows as remainder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from edgec.ir import Array
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.dot import tables
-from edgec.schedule.gemm_s8.panels import GemmTile, Requant, Tiles
+from edgec.schedule.gemm_s8.dot import fast_tables
+from edgec.schedule.gemm_s8.panels import GemmTile, GemmTileSet, Requant
 from edgec.schedule.gemm_s8.windows import GemmS8Shape
 
 NR = 8
+"""Channels of a tile."""
 UNIT = 8
 """Elements that a run is padded to."""
 
-MOST = 255
-"""The sum of magnitudes of weights whose products with any int8 values sum up within
-int16.
+MAX_LANE_MAGNITUDE = 255
+"""The largest sum of weight magnitudes whose products with int8 sum up within int16.
+
+255 * 128 < 2^15.
 """
 
-POINTER = 8
+POINTER_BYTES = 8
 """Bytes of a pointer in C."""
 
-PIECE = np.dtype([("tap", "<i4"), ("element", "<i4")])
-"""ek_gemm_s8_piece_t."""
+OVERREAD_BYTES = 128
+"""Bytes behind the weights that the tile loads and does not use."""
 
-REST = np.dtype([("at", PIECE), ("w", "i1", (NR,))])
-"""ek_gemm_s8_rest_t."""
+PIECE = np.dtype([("tap", "<i4"), ("element", "<i4")])
+"""ek_gemm_s8_piece_t: bytes into the table of pointers, and behind the pointer."""
+
+REMAINDER = np.dtype([("at", PIECE), ("w", "i1", (NR,))])
+"""ek_gemm_s8_rest_t: an element of a window, and a weight of each channel for it."""
+
+Pairing = Callable[[Array], tuple[list[tuple[int, int]], list[int]]]
+"""Returns the pairs of pieces to sum together and the pieces left alone.
+
+Its argument are the magnitudes of the lanes, [nr, pieces, 8].
+"""
+
+IN_ORDER_CORES = frozenset({"cortex_a53"})
+"""Cores for which fours pay.
+
+Others sum up beside the products, and gain nothing by fewer sums.
+"""
 
 
 def weights(w: Array) -> Array:
-    """[panels, bytes]: weights [panels, nr, taps, run] in pieces, as the header says."""
-    return _together(w, _fours)
+    """Pack int16 weights [panels, nr, taps, run] with fours, to int8 [panels, bytes].
+
+    ek_gemm_s8_neon.h describes the format.
+    """
+    return _pack_panels(w, _pair_fours)
 
 
 def weights_apart(w: Array) -> Array:
-    """The same without fours."""
-    return _together(w, lambda lanes: ([], list(range(lanes.shape[1]))))
+    """Pack weights [panels, nr, taps, run] without fours."""
+    return _pack_panels(w, _leave_alone)
 
 
-Pairing = Callable[[Array], tuple[list[tuple[int, int]], list[int]]]
-"""Which pieces [nr, pieces, 8] go together, and the others."""
+def _leave_alone(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return no pairs, and all pieces."""
+    return [], list(range(lanes.shape[1]))
 
 
-def _together(w: Array, pairing: Pairing) -> Array:
-    left = w.astype(np.int32)
-    panels = [_panel(rows, pairing) for rows in left]
-    out = np.zeros((len(panels), max(map(len, panels))), np.uint8)
-    for row, panel in zip(out, panels, strict=True):
+def _pack_panels(w: Array, pairing: Pairing) -> Array:
+    """Pack weights [panels, nr, taps, run] less their zero point."""
+    panels = [_panel(rows, pairing) for rows in w.astype(np.int32)]
+    size = max(map(len, panels))
+    packed = np.zeros((len(panels), size), np.uint8)
+    for row, panel in zip(packed, panels, strict=True):
         row[: len(panel)] = np.frombuffer(panel, np.uint8)
-    return out.view(np.int8)
+    return packed.view(np.int8)
 
 
-def _panel(left: Array, pairing: Pairing) -> bytes:
-    """Of weights [nr, taps, run], less their zero point."""
-    wide, places, narrow, ends = _pieces(left)
-    main = _within(wide)
-    last = np.clip(narrow, -128, 127)
-    pairs, alone = pairing(np.abs(main).sum(2))
+def _panel(w: Array, pairing: Pairing) -> bytes:
+    """Pack the weights [nr, taps, run] of one panel."""
+    pieces = _pieces(w)
+    bounded = _bounded(pieces.wide)
+    ones = np.clip(pieces.narrow, -128, 127)
+    pairs, alone = pairing(np.abs(bounded).sum(2))
     order = [i for pair in pairs for i in pair]
-    # what is loaded behind the last four and the last two
-    some = np.concatenate([places, ends])[:1]
-    at = np.concatenate([places[order], some, some, places[alone], some, ends])
-    rests = np.concatenate(
-        [_rests(wide - main, places), _rests((narrow - last)[:, :, None], ends)]
+
+    # The tile loads the place of the next piece early, also behind the last one.
+    dummy = np.concatenate([pieces.places, pieces.narrow_places])[:1]
+    places = np.concatenate(
+        [
+            pieces.places[order],
+            dummy,
+            dummy,
+            pieces.places[alone],
+            dummy,
+            pieces.narrow_places,
+        ]
     )
-    counts = np.array([len(pairs), len(alone), len(ends), len(rests)], "<i4")
-    pieces = main.transpose(1, 0, 2, 3).astype(np.int8).reshape(-1, NR, 16)
-    fours = pieces[order].reshape(-1, 2, NR, 16).transpose(0, 2, 1, 3)
+    missing_wide = pieces.wide - bounded
+    missing_narrow = (pieces.narrow - ones)[:, :, None]
+    remainders = np.concatenate(
+        [
+            _remainders(missing_wide, pieces.places),
+            _remainders(missing_narrow, pieces.narrow_places),
+        ]
+    )
+    counts = [len(pairs), len(alone), len(pieces.narrow_places), len(remainders)]
+
+    twos = bounded.transpose(1, 0, 2, 3).astype(np.int8).reshape(-1, NR, 16)
+    fours = twos[order].reshape(-1, 2, NR, 16).transpose(0, 2, 1, 3)
     parts = (
-        counts,
-        at,
+        np.array(counts, "<i4"),
+        places,
         fours,
-        pieces[alone],
-        last.transpose(1, 0, 2).astype(np.int8),
-        np.zeros(128, np.int8),
-        rests,
+        twos[alone],
+        ones.transpose(1, 0, 2).astype(np.int8),
+        np.zeros(OVERREAD_BYTES, np.int8),
+        remainders,
     )
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
 
-def _pieces(w: Array) -> tuple[Array, Array, Array, Array]:
-    """Weights [nr, taps, run] in pieces [nr, pieces, 2, 8] and where those are, and
-    [nr, pieces, 8] and where: these for runs of 8 and for 24 elements in all. Else,
-    where a run has 8 more than pieces of 16, the last of these begins 8 earlier, with
-    weights of 0: it may fit another.
+@dataclass(frozen=True)
+class _Pieces:
+    """Weights cut into pieces.
+
+    Attributes:
+        wide: pieces of 16 elements, [nr, pieces, 2, 8]
+        places: where those are, PIECE [pieces]
+        narrow: pieces of 8 elements, [nr, pieces, 8]
+        narrow_places: where those are, PIECE [pieces]
+    """
+
+    wide: Array
+    places: Array
+    narrow: Array
+    narrow_places: Array
+
+
+def _pieces(w: Array) -> _Pieces:
+    """Cut weights [nr, taps, run] into pieces.
+
+    Runs of 8 elements, and windows of 24, have pieces of 8. In other runs of 16 n + 8
+    elements the last piece of 16 begins 8 elements earlier and has weights of 0 for
+    what the piece before it did: such a piece often fits another one.
     """
     _, taps, run = w.shape
+    no_wide = np.zeros((NR, 0, 2, 8), np.int32)
+    no_narrow = np.zeros((NR, 0, 8), np.int32)
+    no_places = np.zeros(0, PIECE)
     if run < 16:
-        return (
-            np.zeros((NR, 0, 2, 8), np.int32),
-            np.zeros(0, PIECE),
-            w,
-            _places(taps, [0]),
-        )
+        return _Pieces(no_wide, no_places, w, _places(taps, [0]))
     if run == 24 and taps == 1:
-        return (
-            w[..., :16].reshape(NR, 1, 2, 8),
-            _places(1, [0]),
-            w[..., 16:],
-            _places(1, [16]),
-        )
+        first = w[..., :16].reshape(NR, 1, 2, 8)
+        return _Pieces(first, _places(1, [0]), w[..., 16:], _places(1, [16]))
+
     begins = list(range(0, run - 15, 16))
     parts = [w[..., e : e + 16] for e in begins]
     if run % 16:
         begins.append(run - 16)
-        parts.append(np.concatenate([np.zeros_like(w[..., :8]), w[..., run - 8 :]], 2))
+        last = w[..., run - 8 :]
+        parts.append(np.concatenate([np.zeros_like(last), last], 2))
     wide = np.stack(parts, 2).reshape(NR, -1, 2, 8)
-    return (
-        wide,
-        _places(taps, begins),
-        np.zeros((NR, 0, 8), np.int32),
-        np.zeros(0, PIECE),
-    )
+    return _Pieces(wide, _places(taps, begins), no_narrow, no_places)
 
 
 def _places(taps: int, begins: list[int]) -> Array:
-    """Pieces at some elements of each tap: [taps * begins] PIECE."""
+    """Return PIECE [taps * begins]: pieces that begin at these elements of each tap."""
     places = np.zeros((taps, len(begins)), PIECE)
-    places["tap"], places["element"] = POINTER * np.arange(taps)[:, None], begins
+    places["tap"] = POINTER_BYTES * np.arange(taps)[:, None]
+    places["element"] = begins
     return places.reshape(-1)
 
 
-def _fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
-    """Pairs of pieces whose lanes [nr, pieces, 8] of summed magnitudes stay within MOST
-    together, and the others. Greedy: the heaviest first, each with the heaviest that
-    fits.
+def _pair_fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return pairs of pieces that stay within the bound together, and the others.
+
+    Greedy: the heaviest piece first, each with the heaviest that fits it.
+
+    Args:
+        lanes: sums of magnitudes of each lane [nr, pieces, 8]
     """
-    lanes = np.ascontiguousarray(
-        lanes.transpose(1, 0, 2).reshape(lanes.shape[1], NR * 8)
-    )
-    free = list(np.argsort(-lanes.max(1), kind="stable"))
-    pairs = []
-    alone = []
+    by_piece = lanes.transpose(1, 0, 2).reshape(lanes.shape[1], NR * 8)
+    by_piece = np.ascontiguousarray(by_piece)
+    free = list(np.argsort(-by_piece.max(1), kind="stable"))
+    pairs: list[tuple[int, int]] = []
+    alone: list[int] = []
     while free:
         first = free.pop(0)
-        fit = np.nonzero((lanes[free] + lanes[first] <= MOST).all(1))[0]
-        if fit.size:
-            pairs.append((int(first), int(free.pop(int(fit[0])))))
+        sums = by_piece[free] + by_piece[first]
+        fitting = np.nonzero((sums <= MAX_LANE_MAGNITUDE).all(1))[0]
+        if fitting.size:
+            second = free.pop(int(fitting[0]))
+            pairs.append((int(first), int(second)))
         else:
             alone.append(int(first))
-    # the tile begins with a piece alone, to which there is nothing to add
+
+    # The tile begins with a piece alone, which sets the sums instead of adding to them.
     if pairs and not alone:
         alone.extend(pairs.pop())
     return pairs, alone
 
 
-def _within(w: Array) -> Array:
-    """The largest parts of weights [nr, pieces, 2, 8] such that magnitudes of the two
-    of a lane sum to at most MOST.
-    """
-    main = np.clip(w, -128, 127)
-    main[:, :, 1] += np.abs(main).sum(2) > MOST  # -128 twice
-    return main
+def _bounded(w: Array) -> Array:
+    """Return the largest parts of weights [nr, pieces, 2, 8] within the bound."""
+    bounded = np.clip(w, -128, 127)
+    # Of int8 only -128 twice exceeds it, by one.
+    bounded[:, :, 1] += np.abs(bounded).sum(2) > MAX_LANE_MAGNITUDE
+    return bounded
 
 
-def _rests(lacks: Array, places: Array) -> Array:
-    """Rests of one panel: what its weights [nr, pieces, n, 8], which are at `places`,
-    lack.
+def _remainders(missing: Array, places: Array) -> Array:
+    """Return the REMAINDERs of one panel.
+
+    Args:
+        missing: what weights have above their parts in the pieces [nr, pieces, n, 8]
+        places: where the pieces are
     """
-    found = [np.zeros(0, REST)]
-    while lacks.any():
-        part = np.clip(lacks, -128, 127).reshape(NR, len(places), -1)
-        lacks = lacks - part.reshape(lacks.shape)
+    remainders = [np.zeros(0, REMAINDER)]
+    # Weights less their zero point have 9 bits, so that one turn may leave some.
+    while missing.any():
+        part = np.clip(missing, -128, 127).reshape(NR, len(places), -1)
+        missing = missing - part.reshape(missing.shape)
         piece, element = np.nonzero(part.any(0))
-        rest = np.zeros(len(piece), REST)
-        rest["at"], rest["w"] = places[piece], part[:, piece, element].T
-        rest["at"]["element"] += element
-        found.append(rest)
-    return np.concatenate(found)
+        entries = np.zeros(len(piece), REMAINDER)
+        entries["at"] = places[piece]
+        entries["at"]["element"] += element
+        entries["w"] = part[:, piece, element].T
+        remainders.append(entries)
+    return np.concatenate(remainders)
 
 
-_IN_ORDER = {"cortex_a53"}
+def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> GemmTileSet:
+    """Return the tiles by pieces.
 
+    Args:
+        suffix: end of their functions' names
+        pack: how they want weights
+        in_order: whether they are for cores that issue in order, or for the others
+    """
 
-def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> Tiles:
-    # of 1: for one alone
+    def accepts(c: GemmS8Shape, q: Requant, core: Core) -> bool:
+        return (core.name in IN_ORDER_CORES) == in_order
+
+    # The tile of one window is for products of a single one, so its cost bars others.
     tiles = (
         GemmTile(2, NR, UNIT, fixed=20, window=16),
         GemmTile(1, NR, UNIT, fixed=1e6, window=16),
     )
-    isa = frozenset({"neon"})
-    return Tiles(
+    return GemmTileSet(
         suffix,
         "neon/ek_gemm_s8_neon.h",
-        isa,
+        frozenset({"neon"}),
         tiles,
         pack,
-        tables,
+        fast_tables,
         wide=True,
         apart=True,
-        takes=lambda c, q, core: (core.name in _IN_ORDER) == in_order,
+        accepts=accepts,
     )
 
 
 NEON = _tiles("neon", weights, in_order=True)
+"""Tiles by pieces for cores that issue in order."""
 TWOS = _tiles("twos_neon", weights_apart, in_order=False)
-"""For cores that sum up beside the products, for which fours are not worth while."""
+"""Tiles by pieces for cores that sum up beside the products."""
 
 
 def by_channel(w: Array) -> Array:
-    """[panels, elements]: weights [taps, run, nr] int16, and 64 bytes more."""
-    return np.pad(w.transpose(0, 2, 3, 1).reshape(len(w), -1), ((0, 0), (0, 32)))
+    """Pack weights [panels, nr, taps, run] to int16 [panels, taps run nr + 32]."""
+    rows = w.transpose(0, 2, 3, 1).reshape(len(w), -1)
+    # The tile loads 64 bytes more than it uses.
+    return np.pad(rows, ((0, 0), (0, 32)))
 
 
-_LANES = GemmTile(8, NR, UNIT, fixed=30, window=8)
+_LANES_TILE = GemmTile(8, NR, UNIT, fixed=30, window=8)
 
 
-def _few(c: GemmS8Shape, q: Requant, core: Core) -> bool:
-    """What was faster: on the Cortex-A72 what has no room for a piece of 16, with a
-    zero point to make it worse.
+def _is_short(c: GemmS8Shape, q: Requant, core: Core) -> bool:
+    """Return whether windows are so short that lanes were measured to be faster.
+
+    On the Cortex-A72 that is for less than a piece of 16 elements, with a weight zero
+    point, which makes pieces worse.
     """
-    most = {
+    max_run = {
         "cortex_a53": 96 if q.plain and not q.w_zero else 64,
         "cortex_a72": 8 if q.w_zero else 0,
     }
-    taps, run = _LANES.runs(c.parts()[0])
-    alone = run == 16 and not q.w_zero  # one piece, to which there is nothing to add
-    return taps == 1 and _LANES.padded(run) <= most.get(core.name, 0) and not alone
+    taps, run = _LANES_TILE.runs(c.parts()[0])
+    if taps != 1 or _LANES_TILE.padded(run) > max_run.get(core.name, 0):
+        return False
+    # One piece of 16 is a product without any sum to add.
+    is_one_piece = run == 16 and not q.w_zero
+    return not is_one_piece
 
 
-LANES = Tiles(
+LANES = GemmTileSet(
     "lanes_neon",
     "neon/ek_gemm_s8_lanes_neon.h",
     frozenset({"neon"}),
-    (_LANES,),
+    (_LANES_TILE,),
     by_channel,
-    tables,
+    fast_tables,
     wide=True,
     apart=True,
-    takes=_few,
+    accepts=_is_short,
 )
-"""For windows of few elements, on a core that does one product a cycle."""
+"""Tiles with channels along the lanes, for windows of few elements.
+
+They suit cores that do one product instruction a cycle.
+"""

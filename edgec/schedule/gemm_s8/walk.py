@@ -1,11 +1,14 @@
-"""Walks: in which order, and by which tile, csrc/ek_gemm_s8.h goes through a
-convolution.
+"""Schedules of int8 GEMM: by which tile and in which blocks csrc/ek_gemm_s8.h runs.
+
+A block of windows meets one panel of weights after the other. It is chosen so that the
+windows stay in the first data cache while panels stream past, unless the panels are
+more than the second cache holds: then each is read only once.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
@@ -15,13 +18,29 @@ from edgec.schedule.gemm_s8.panels import GATHERED, LINE, GemmTile, Panels, Requ
 from edgec.schedule.gemm_s8.windows import GemmS8Shape
 from edgec.schedule.shares import equal_blocks
 
+TILE_CALL_LINES = 36
+"""Cache lines that the second cache delivers while a call of a tile starts."""
+
+POINTER_GROUP = 8
+"""The kernel rounds its table of 8-byte pointers up to whole cache lines of these."""
+
+ROW_NUMBER_GROUP = 16
+"""The kernel rounds its table of 4-byte row numbers up to whole lines of these."""
+
 
 @dataclass(frozen=True)
 class GemmSchedule:
-    """A schedule: the tile, windows in a row (the caller's choice where they are
-    pixels), rows of a band, windows of a block, whether threads share the panels rather
-    than the rows: where panels are more than image and result, so that each reads its
-    own alone.
+    """The free parameters of an int8 GEMM.
+
+    Attributes:
+        mr: windows of the tile (MR)
+        nr: channels of the tile (NR)
+        depth: the only K of the tile; 0: any
+        row: windows in a row, free where windows are pixels
+        band: rows of a block
+        cols: windows of a block's row
+        by_panels: 1 if threads share the panels rather than the rows, which pays where
+            panels are more bytes than image and result
     """
 
     mr: int
@@ -34,137 +53,189 @@ class GemmSchedule:
 
     @property
     def schedule(self) -> dict[str, int]:
-        """As a schedule."""
+        """The parameters as a `Schedule`."""
         return asdict(self)
 
     def tile(self, tiles: Sequence[GemmTile]) -> GemmTile:
-        """Its tile among some."""
-        return next(
-            t for t in tiles if (t.mr, t.nr, t.depth) == (self.mr, self.nr, self.depth)
-        )
+        """Return the tile with these sizes."""
+        size = (self.mr, self.nr, self.depth)
+        return next(t for t in tiles if (t.mr, t.nr, t.depth) == size)
 
 
-def walks(
+def gemm_schedules(
     c: GemmS8Shape, tiles: Sequence[GemmTile], core: Core
 ) -> Iterator[GemmSchedule]:
-    """Legal schedules by one of these tiles, what analysis says is best first."""
-    fit = [t for t in tiles if t.mr <= _narrowest(c) and _takes(c, t)]
-    for tile in sorted(fit, key=lambda t: _cycles(c, t, core)):
+    """Yield the legal schedules by any of the tiles, the fastest by estimate first."""
+    shortest = _shortest_row(c)
+    fitting = [t for t in tiles if t.mr <= shortest and _has_depth(c, t)]
+    for tile in sorted(fitting, key=lambda t: _cycles(c, t, core)):
         yield from _flat(c, tile, core) if c.flat else _rows(c, tile, core)
 
 
-def _narrowest(c: GemmS8Shape) -> int:
-    """Windows of the shortest row."""
+def _shortest_row(c: GemmS8Shape) -> int:
+    """Return the number of windows of the shortest row.
+
+    The last tile of a row overlaps the one before it, so a row has MR windows at least.
+    """
     if c.flat:
         return c.n * c.oh * c.ow
     return min(p.ow if p.oh > 0 else 0 for p in c.parts())
 
 
-def _takes(c: GemmS8Shape, t: GemmTile) -> bool:
-    """Whether the depth is one that the tile is made for."""
+def _has_depth(c: GemmS8Shape, t: GemmTile) -> bool:
+    """Return whether the tile can compute the K of a shape."""
+    if t.depth == 0:
+        return True
     taps, run = t.runs(c.parts()[0])
-    return t.depth == 0 or (
-        taps == 1 and t.depth == t.padded(run) and c.oc // c.groups % t.nr == 0
-    )
+    has_whole_panels = c.oc // c.groups % t.nr == 0
+    return taps == 1 and t.depth == t.padded(run) and has_whole_panels
 
 
 def _cycles(c: GemmS8Shape, t: GemmTile, core: Core) -> float:
-    """An estimate for the whole."""
+    """Estimate the cycles of the whole product."""
     total = 0.0
     for part in c.parts():
         taps, run = t.runs(part)
         depth = taps * t.padded(run)
-        rows, length = (1, c.n * c.oh * c.ow) if c.flat else (c.n * part.oh, part.ow)
-        one = t.fixed + t.mr * (t.window + t.nr * depth / core.macs_s8)
-        total += rows * _ceil(length, t.mr) * _panels(c, t) * one
+        if c.flat:
+            rows = 1
+            length = c.n * c.oh * c.ow
+        else:
+            rows = c.n * part.oh
+            length = part.ow
+        tile_cycles = t.fixed + t.mr * (t.window + t.nr * depth / core.macs_s8)
+        total += rows * _ceil(length, t.mr) * _panel_count(c, t) * tile_cycles
     return total
 
 
 def _flat(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
-    """Rows of pixels such that windows and results stay in the first cache while all
-    panels pass, unless the panels are more than the second cache holds: then they pass
-    once.
+    """Yield the schedules of a shape whose windows are pixels.
+
+    Rows are as long as windows and results stay in the first cache while all panels
+    pass. Where the panels are more than the second cache holds, one row has all pixels.
     """
     total = c.n * c.oh * c.ow
     depth = t.padded(c.depth)
-    room = max(t.mr, core.l1 // 2 // (depth * t.element + c.oc) // t.mr * t.mr)
-    panels = _panels(c, t) * t.nr * depth * t.element
-    once = panels > core.l2 // 2 or _once_is_less(
-        total, room, depth * t.element, c.oc, panels // LINE, t, core
+    # Half of the cache is left for the panel that passes.
+    window_bytes = depth * t.element + c.oc
+    fitting = max(t.mr, core.l1 // 2 // window_bytes // t.mr * t.mr)
+
+    panel_bytes = _panel_count(c, t) * t.nr * depth * t.element
+    in_one_pass = panel_bytes > core.l2 // 2 or _once_is_less(
+        _Passes(total, fitting, depth * t.element, c.oc, panel_bytes // LINE), t, core
     )
-    default = total if once and not t.converts else room
-    by_panels = int(panels > total * (c.ic * t.element + c.oc))
-    for wanted in dict.fromkeys(
-        min(n, total) for n in (default, room // 2, 2 * room, 4 * room, total)
-    ):
-        row = _even(total, max(wanted, t.mr), t.mr)
+    # Converted rows are in a line buffer, which has to stay small.
+    preferred = total if in_one_pass and not t.converts else fitting
+    by_panels = int(panel_bytes > total * (c.ic * t.element + c.oc))
+
+    lengths = (preferred, fitting // 2, 2 * fitting, 4 * fitting, total)
+    for wanted in dict.fromkeys(min(n, total) for n in lengths):
+        row = _row_length(total, max(wanted, t.mr), t.mr)
         if core.threads > 1 and not by_panels:
-            row = _shared(total, row, t.mr, _panels(c, t), core.threads)
-        yield GemmSchedule(
-            t.mr, t.nr, t.depth, row, 1, _ceil(row, t.mr) * t.mr, by_panels
-        )
+            row = _balanced_row(total, row, t.mr, _panel_count(c, t), core.threads)
+        cols = _ceil(row, t.mr) * t.mr
+        yield GemmSchedule(t.mr, t.nr, t.depth, row, 1, cols, by_panels)
 
 
-_CALL = 36
-"""Cache lines that the second cache hands over in the time in which a tile over a row
-gets ready.
-"""
+@dataclass(frozen=True)
+class _Passes:
+    """Sizes of a product of windows by panels.
 
-
-def _once_is_less(
-    total: int, room: int, depth: int, results: int, lines: int, t: GemmTile, core: Core
-) -> bool:
-    """Whether one pass of all panels, `lines` of the cache, costs less than one for
-    each `room` of the windows [total, depth], which stay in the cache then too, but
-    leave no room for their results [total, results].
+    Attributes:
+        total: windows
+        fitting: windows of one pass that stay in the first cache with their results
+        depth_bytes: bytes of a window
+        channels: bytes of a window's results
+        panel_lines: cache lines of all panels
     """
-    if total * depth > core.l1 * 3 // 4:
+
+    total: int
+    fitting: int
+    depth_bytes: int
+    channels: int
+    panel_lines: int
+
+
+def _once_is_less(passes: _Passes, t: GemmTile, core: Core) -> bool:
+    """Return whether one pass of all panels costs less than a pass for each block.
+
+    In one pass the windows still fit the first cache but their results do not: every
+    panel then fetches one line of results for each window. In several passes every one
+    reads all panels again.
+    """
+    if passes.total * passes.depth_bytes > core.l1 * 3 // 4:
         return False
-    calls = _ceil(results, t.nr)
-    passes = _ceil(total, room)
-    return calls * (_CALL + total) < passes * (calls * _CALL + lines)
+    calls = _ceil(passes.channels, t.nr)
+    count = _ceil(passes.total, passes.fitting)
+    one_pass = calls * (TILE_CALL_LINES + passes.total)
+    several = count * (calls * TILE_CALL_LINES + passes.panel_lines)
+    return one_pass < several
 
 
 def _rows(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
-    """Bands of rows that see a panel before the next one: more than one where the
-    panels leave the first cache.
+    """Yield the schedules of a shape with larger windows, by rows of the result.
+
+    Several rows meet a panel before the next one where all panels leave the first
+    cache: then b rows of results and the image rows that these read fill half of it,
+
+        ((kh - 1) dh + 1 + (b - 1) sh) * line + b * ow * oc <= l1 / 2.
     """
     part = c.parts()[0]
     taps, run = t.runs(part)
     line = c.iw * c.ic * t.element
-    panels = _panels(c, t) * t.nr * taps * t.padded(run) * t.element
-    band = 1
-    if panels > core.l1 // 2:
-        band = (core.l1 // 2 - ((part.kh - 1) * c.dh + 1) * line) // (
-            c.sh * line + part.ow * c.oc
-        ) + 1
+    panel_bytes = _panel_count(c, t) * t.nr * taps * t.padded(run) * t.element
+
+    preferred = 1
+    if panel_bytes > core.l1 // 2:
+        first_row = ((part.kh - 1) * c.dh + 1) * line
+        next_row = c.sh * line + part.ow * c.oc
+        preferred = (core.l1 // 2 - first_row) // next_row + 1
+
     cols = _ceil(part.ow, t.mr) * t.mr
-    image = c.n * (c.ih * line + c.oh * c.ow * c.oc)
-    for b in dict.fromkeys(max(1, min(n, part.oh)) for n in (band, 1, 2, 4, band * 2)):
-        yield GemmSchedule(t.mr, t.nr, t.depth, part.ow, b, cols, int(panels > image))
+    image_bytes = c.n * (c.ih * line + c.oh * c.ow * c.oc)
+    by_panels = int(panel_bytes > image_bytes)
+    bands = (preferred, 1, 2, 4, preferred * 2)
+    for band in dict.fromkeys(max(1, min(n, part.oh)) for n in bands):
+        yield GemmSchedule(t.mr, t.nr, t.depth, part.ow, band, cols, by_panels)
 
 
 @lru_cache(maxsize=4096)
-def _shared(total: int, row: int, mr: int, panels: int, parts: int) -> int:
-    """Windows in a row, `row` or a little fewer, such that all parts get as many."""
-    counts = dict.fromkeys(
-        _ceil(total, n) for n in range(row, max(mr, row // 3) - 1, -mr)
-    )
-    fewer = (_even(total, _ceil(total, count), mr) for count in counts)
+def _balanced_row(total: int, row: int, mr: int, panels: int, threads: int) -> int:
+    """Return a row of `row` windows or a little fewer that gives threads equal work."""
+    # A third of the row at least: shorter ones would read the panels too often.
+    shortest = max(mr, row // 3)
+    counts = dict.fromkeys(_ceil(total, n) for n in range(row, shortest - 1, -mr))
     return equal_blocks(
-        total, itertools.chain([row], (n for n in fewer if n <= row)), panels, parts
+        total,
+        itertools.chain([row], _shorter_rows(total, row, mr, counts)),
+        panels,
+        threads,
     )
 
 
-def _even(total: int, wanted: int, mr: int) -> int:
-    """Windows in a row, near `wanted`, such that the last row has mr at least."""
-    row = min(total, _ceil(_ceil(total, _ceil(total, wanted)), mr) * mr)
+def _shorter_rows(
+    total: int, row: int, mr: int, counts: Iterable[int]
+) -> Iterator[int]:
+    """Yield the lengths up to `row` by which there are these numbers of rows."""
+    for count in counts:
+        length = _row_length(total, _ceil(total, count), mr)
+        if length <= row:
+            yield length
+
+
+def _row_length(total: int, wanted: int, mr: int) -> int:
+    """Return a number of windows near `wanted` by which the last row has MR at least.
+
+    A tile cannot compute fewer windows, and there is none before it to overlap.
+    """
+    rows = _ceil(total, wanted)
+    row = min(total, _ceil(_ceil(total, rows), mr) * mr)
     while total % row and total % row < mr:
         row = min(total, row + mr)
     return row
 
 
-def parameters(
+def kernel_parameters(
     c: GemmS8Shape,
     q: Requant,
     t: GemmTile,
@@ -172,38 +243,46 @@ def parameters(
     panels: Panels,
     pitch: int = 0,
 ) -> Struct:
-    """What ek_gemm_s8 is told. pitch: bytes from pixel to pixel of the result, where
-    not side by side.
+    """Return the ek_gemm_s8_t of a layer.
+
+    Args:
+        c: its shape
+        q: its requantization
+        t: the tile
+        walk: the schedule
+        panels: the packed weights
+        pitch: bytes from pixel to pixel of the result; 0: they are side by side
     """
-    (sh, sw), e = c.phases or (1, 1), t.element
-    c = c.parts()[0] if (sh, sw) == (1, 1) else c
+    phase_h, phase_w = c.phases or (1, 1)
+    if (phase_h, phase_w) == (1, 1):
+        # A transposed convolution of stride 1 is one plain convolution.
+        c = c.parts()[0]
+
+    e = t.element
+    pitch = pitch or c.oc
+    windows = c.oh * c.ow
+    y_image = windows * pitch
+    size = c.n * c.ih * c.iw * c.ic
+    if c.flat:
+        windows *= c.n
+        size = windows * c.ic
+        c = _in_rows(c, _ceil(windows, walk.row), walk.row)
+
     part = c.parts()[0]
     taps, run = t.runs(part)
-    pitch = pitch or c.oc
-    windows = (c.n if c.flat else 1) * c.oh * c.ow
-    count = _panels(c, t)
-    y_row = c.ow * pitch
-    y_image = c.oh * c.ow * pitch
-    if c.flat:
-        rows = _ceil(windows, walk.row)
-        y_row = walk.row * pitch
-        part = replace(c, n=1, ih=rows, iw=walk.row, oh=rows, ow=walk.row, dh=1, dw=1)
-        c = part
-    size = windows * c.ic if c.flat else c.n * c.ih * c.iw * c.ic
-    slots, slot_rows, slot_bytes, buffered = _buffers(c, t, walk)
+    count = _panel_count(c, t)
+    buffers = _buffers(c, t, walk)
     gather = t.padded(run) * e if t.gathers(c) else 0
+    # A gathered row is copied 16 bytes at a time, so the last copy may reach further.
     gather_bytes = _ceil(c.ow * gather + GATHERED, LINE) * LINE if gather else 0
-    zero_rows = int(any(p.pt > 0 or p.bottom > 0 for p in c.parts()))
     pointers = walk.band * taps + (part.kh if gather else 0)
-    scratch = (
-        _scratch(pointers, slots, zero_rows, slot_bytes) + walk.band * gather_bytes
-    )
+    scratch_bytes = _scratch_bytes(pointers, buffers) + walk.band * gather_bytes
     return Struct(
         "ek_gemm_s8_t",
         taps=taps,
         run=t.padded(run),
         step=gather or c.sw * c.ic * e,
-        y_step=sw * pitch,
+        y_step=phase_w * pitch,
         finish=panels.finish,
         w_zero=q.w_zero,
         x_zero=q.x_zero,
@@ -227,12 +306,12 @@ def parameters(
         gather=gather,
         gather_run=c.kw * c.ic * e if gather else 0,
         x_step=c.sw * c.ic * e,
-        y_row=sh * y_row,
+        y_row=phase_h * c.ow * pitch,
         y_image=y_image,
         group_ic=c.depth,
         group_oc=c.oc // c.groups,
-        phase_h=sh,
-        phase_w=sw,
+        phase_h=phase_h,
+        phase_w=phase_w,
         kw=part.kw,
         mr=t.mr,
         nr=t.nr,
@@ -243,87 +322,132 @@ def parameters(
         cols=walk.cols,
         by_panels=walk.by_panels,
         element=e,
-        buffered=int(buffered),
-        slots=slots,
-        slot_rows=slot_rows,
-        zero_rows=zero_rows,
-        slot_bytes=slot_bytes,
+        buffered=int(buffers.holds_all_rows),
+        slots=buffers.slots,
+        slot_rows=buffers.slot_rows,
+        zero_rows=buffers.zero_rows,
+        slot_bytes=buffers.slot_bytes,
         gather_bytes=gather_bytes,
-        scratch_bytes=scratch,
+        scratch_bytes=scratch_bytes,
     )
 
 
-def in_rows(p: Struct, width: int) -> Struct:
-    """What ek_gemm_s8 is told of pixels in rows of another length, at least mr: in a
-    block as many as before, about.
+def _in_rows(c: GemmS8Shape, rows: int, row: int) -> GemmS8Shape:
+    """Return a shape of pixels as one image with rows of `row` pixels."""
+    return replace(c, n=1, ih=rows, iw=row, oh=rows, ow=row, dh=1, dw=1)
 
-    p: of a 1x1 convolution. How many pixels there are is for the caller to set.
+
+def with_row_length(p: Struct, width: int) -> Struct:
+    """Return the ek_gemm_s8_t of a 1x1 convolution with rows of `width` pixels.
+
+    A block has about as many pixels as before. How many pixels there are is for the
+    caller to set.
+
+    Args:
+        p: the parameters
+        width: pixels in a row, MR at least
     """
-    number = p.number
-    band = max(1, number("ow") // width)
-    cols = _ceil(
-        width if band > 1 else min(number("ow"), width), number("mr")
-    ) * number("mr")
-    slots = band if number("slots") else 0
-    slot_bytes = _slot((width - 1) * number("ic") + number("run"), number("element"))
+    mr = p.number("mr")
+    ow = p.number("ow")
+    band = max(1, ow // width)
+    columns = width if band > 1 else min(ow, width)
+
+    reach = (width - 1) * p.number("ic") + p.number("run")
+    buffers = _LineBuffers(
+        slots=band if p.number("slots") else 0,
+        slot_rows=1,
+        zero_rows=0,
+        slot_bytes=_slot_bytes(reach, p.number("element")),
+        holds_all_rows=False,
+    )
     changed = {
         "iw": width,
         "ow": width,
-        "y_row": width * number("y_step"),
+        "y_row": width * p.number("y_step"),
         "band": band,
-        "cols": cols,
-        "slots": slots,
-        "slot_bytes": slot_bytes,
-        "scratch_bytes": _scratch(band, slots, 0, slot_bytes),
+        "cols": _ceil(columns, mr) * mr,
+        "slots": buffers.slots,
+        "slot_bytes": buffers.slot_bytes,
+        "scratch_bytes": _scratch_bytes(band, buffers),
     }
     return Struct(p.ctype, **{**p.fields, **changed})
 
 
-def _buffers(
-    c: GemmS8Shape, t: GemmTile, walk: GemmSchedule
-) -> tuple[int, int, int, bool]:
-    """Line buffers, image rows to a step of them, bytes of one, and whether all rows
-    need them.
+@dataclass(frozen=True)
+class _LineBuffers:
+    """The line buffers of a part of the work: copies of image rows with padding.
+
+    Attributes:
+        slots: buffers; 0 where every row can be read in the image itself
+        slot_rows: image rows from one buffer to the next
+        zero_rows: 1 if there is a row of padding for windows above or below the image
+        slot_bytes: bytes of a buffer
+        holds_all_rows: whether all rows pass through buffers, not only the last ones
+            of an image, behind which a tile would read past its end
     """
+
+    slots: int
+    slot_rows: int
+    zero_rows: int
+    slot_bytes: int
+    holds_all_rows: bool
+
+
+def _buffers(c: GemmS8Shape, t: GemmTile, walk: GemmSchedule) -> _LineBuffers:
+    """Return the line buffers that a schedule needs."""
     parts = c.parts()
     gathers = t.gathers(c)
-    kh, (taps, run) = parts[0].kh, parts[0].taps
-    buffered = t.converts or gathers or any(p.pl > 0 or p.right > 0 for p in parts)
-    padded = t.padded(run) > run or any(p.pt > 0 or p.bottom > 0 for p in parts)
-    many = (walk.band - 1) * c.sh + (kh - 1) * c.dh + 1
-    slots, slot_rows = (kh, c.dh) if walk.band == 1 else (many, 1)
+    kh = parts[0].kh
+    taps, run = parts[0].taps
+    has_padded_rows = any(p.needs_padded_rows for p in parts)
+    has_padded_columns = any(p.needs_padded_columns for p in parts)
+
+    holds_all_rows = t.converts or gathers or has_padded_columns
+    # A padded run may reach behind the image's last element.
+    holds_some = t.padded(run) > run or has_padded_rows
+
+    # Windows of one row read every dh-th image row, those of a band all rows between.
+    if walk.band == 1:
+        slots = kh
+        slot_rows = c.dh
+    else:
+        slots = (walk.band - 1) * c.sh + (kh - 1) * c.dh + 1
+        slot_rows = 1
+
     columns = max((p.ow - 1) * c.sw + (taps // kh - 1) * c.dw for p in parts)
-    reach = (
-        columns * c.ic
-        + (c.groups - 1) * c.depth
-        + max(t.padded(run), GATHERED if gathers else 0)
-    )
-    return (
-        (slots if buffered or padded else 0),
-        slot_rows,
-        _slot(reach, t.element),
-        buffered,
+    last_run = max(t.padded(run), GATHERED if gathers else 0)
+    reach = columns * c.ic + (c.groups - 1) * c.depth + last_run
+    return _LineBuffers(
+        slots=slots if holds_all_rows or holds_some else 0,
+        slot_rows=slot_rows,
+        zero_rows=int(has_padded_rows),
+        slot_bytes=_slot_bytes(reach, t.element),
+        holds_all_rows=holds_all_rows,
     )
 
 
-def _slot(elements: int, size: int) -> int:
-    """Bytes of a line buffer of so many elements of a size."""
-    return _ceil(elements * size, LINE) * LINE
+def _slot_bytes(elements: int, element_bytes: int) -> int:
+    """Return the bytes of a line buffer, in whole cache lines."""
+    return _ceil(elements * element_bytes, LINE) * LINE
 
 
-def _scratch(pointers: int, slots: int, zero_rows: int, slot_bytes: int) -> int:
-    """Bytes of pointers, of the rows that slots hold, of slots and rows of padding."""
-    return (
-        _ceil(pointers, 8) * 64
-        + _ceil(slots, 16) * 64
-        + (slots + zero_rows if slots else 0) * slot_bytes
-    )
+def _scratch_bytes(pointers: int, buffers: _LineBuffers) -> int:
+    """Return the scratch of one part, laid out as ek_gemm_s8_start does.
+
+    It holds the pointers of a band, the number of the image row in each buffer, the
+    row of padding, and the buffers.
+    """
+    pointer_bytes = _ceil(pointers, POINTER_GROUP) * LINE
+    number_bytes = _ceil(buffers.slots, ROW_NUMBER_GROUP) * LINE
+    lines = buffers.slots + buffers.zero_rows if buffers.slots else 0
+    return pointer_bytes + number_bytes + lines * buffers.slot_bytes
 
 
-def _panels(c: GemmS8Shape, t: GemmTile) -> int:
-    """Of all groups."""
+def _panel_count(c: GemmS8Shape, t: GemmTile) -> int:
+    """Return the number of panels of all groups."""
     return c.groups * _ceil(c.oc // c.groups, t.nr)
 
 
 def _ceil(a: int, b: int) -> int:
+    """Return a / b, rounded up."""
     return -(-a // b)

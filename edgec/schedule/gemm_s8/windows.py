@@ -1,5 +1,8 @@
-"""Geometry: the windows of convolutions, transposed ones and matrix products, as
-csrc/ek_gemm_s8.h sees them.
+"""Shapes of int8 convolutions and matrix products as csrc/ek_gemm_s8.h computes them.
+
+The GEMM has M = pixels of the result, N = output channels and K = the elements of one
+window. Windows are not copied to a matrix (im2col): the kernel reads each through an
+indirection of `taps` pointers with `run` adjacent elements behind every one.
 """
 
 from __future__ import annotations
@@ -11,10 +14,15 @@ from edgec.schedule.conv import Conv
 
 @dataclass(frozen=True)
 class GemmS8Shape(Conv):
-    """A convolution, as ek_conv2d_t has it; with `phases`, a transposed one
-    (ek_transpose_conv2d_t), whose stride they are: rows and columns of the result a
-    phase apart are convolutions of stride 1 by every phase-th tap. phase: whether it is
-    one of those.
+    """The shape of a convolution, a transposed one or a matrix product.
+
+    A transposed convolution of stride (sh, sw) is sh * sw plain convolutions of stride
+    1, one for each phase: the pixels of the result whose row is congruent modulo sh
+    and whose column is congruent modulo sw read the same taps of the kernel.
+
+    Attributes:
+        phases: the stride of a transposed convolution; None for a plain one
+        phase: whether the shape is one phase of a transposed convolution
     """
 
     phases: tuple[int, int] | None = None
@@ -32,62 +40,74 @@ class GemmS8Shape(Conv):
 
     @property
     def flat(self) -> bool:
-        """Whether windows are pixels, one behind the other."""
-        one = (self.kh, self.kw, self.sh, self.sw, self.pt, self.pl) == (
-            1,
-            1,
-            1,
-            1,
-            0,
-            0,
-        )
-        return one and (self.oh, self.ow) == (self.ih, self.iw) and self.phases is None
+        """Whether each window is one pixel, so that all pixels form one long row."""
+        if self.phases is not None or (self.oh, self.ow) != (self.ih, self.iw):
+            return False
+        is_1x1 = (self.kh, self.kw) == (1, 1)
+        is_dense = (self.sh, self.sw) == (1, 1)
+        return is_1x1 and is_dense and (self.pt, self.pl) == (0, 0)
 
     @property
     def taps(self) -> tuple[int, int]:
-        """Pointers of a window and elements behind each: taps of a row of the kernel
-        may lie side by side.
-        """
-        if self.groups == 1 and (self.dw == 1 or self.kw == 1):
+        """Pointers of a window, and the number of adjacent elements behind each."""
+        # Without groups or dilation a row of the kernel covers adjacent pixels, so that
+        # one pointer serves all of its taps.
+        rows_are_adjacent = self.groups == 1 and (self.dw == 1 or self.kw == 1)
+        if rows_are_adjacent:
             return self.kh, self.kw * self.depth
         return self.kh * self.kw, self.depth
 
     @property
     def bottom(self) -> int:
         """Rows that windows reach below the image."""
-        return (self.oh - 1) * self.sh + (self.kh - 1) * self.dh + 1 - self.pt - self.ih
+        last_row = (self.oh - 1) * self.sh + (self.kh - 1) * self.dh
+        return last_row + 1 - self.pt - self.ih
 
     @property
     def right(self) -> int:
-        """Columns that windows reach behind the image."""
-        return (self.ow - 1) * self.sw + (self.kw - 1) * self.dw + 1 - self.pl - self.iw
+        """Columns that windows reach to the right of the image."""
+        last_column = (self.ow - 1) * self.sw + (self.kw - 1) * self.dw
+        return last_column + 1 - self.pl - self.iw
+
+    @property
+    def needs_padded_columns(self) -> bool:
+        """Whether windows reach to the left or right of the image."""
+        return self.pl > 0 or self.right > 0
+
+    @property
+    def needs_padded_rows(self) -> bool:
+        """Whether windows reach above or below the image."""
+        return self.pt > 0 or self.bottom > 0
 
     def parts(self) -> list[GemmS8Shape]:
-        """The convolutions of all phases, those of a row together; itself where there
-        are none.
-        """
+        """Return the convolutions of all phases, row by row; a plain one is its own."""
         if self.phases is None:
             return [self]
-        (sh, sw), out = self.phases, []
+        rows, columns = self.phases
+        return [self._phase(a, b) for a in range(rows) for b in range(columns)]
+
+    def _phase(self, row: int, column: int) -> GemmS8Shape:
+        """Return the convolution for result rows `row` + i sh, columns `column` + j sw.
+
+        With y = row + i sh, the transposed convolution adds x[iy] w[ky] to result y
+        where ky = y + pt - iy sh. Hence ky ≡ row + pt modulo sh, and tap number
+        (ky - (row + pt) mod sh) / sh reads image row i + (row + pt) // sh minus that
+        number: a convolution with the taps in reverse order.
+        """
+        assert self.phases is not None
+        sh, sw = self.phases
+        # Phases with fewer taps are filled up, so that all have one size.
         kh = -(-self.kh // sh)
         kw = -(-self.kw // sw)
-        for a in range(sh):
-            for b in range(sw):
-                oh = -(-(self.oh - a) // sh)
-                ow = -(-(self.ow - b) // sw)
-                pt = kh - 1 - (a + self.pt) // sh
-                pl = kw - 1 - (b + self.pl) // sw
-                out.append(
-                    replace(
-                        self,
-                        kh=kh,
-                        kw=kw,
-                        oh=oh,
-                        ow=ow,
-                        pt=pt,
-                        pl=pl,
-                        phases=None,
-                        phase=True,
-                    )
-                )
-        return out
+
+        return replace(
+            self,
+            kh=kh,
+            kw=kw,
+            oh=-(-(self.oh - row) // sh),
+            ow=-(-(self.ow - column) // sw),
+            pt=kh - 1 - (row + self.pt) // sh,
+            pl=kw - 1 - (column + self.pl) // sw,
+            phases=None,
+            phase=True,
+        )

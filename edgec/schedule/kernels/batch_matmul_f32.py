@@ -9,7 +9,7 @@ import numpy as np
 from edgec.ir import Kernel, KernelCall, Scratch, Struct, constant
 from edgec.ops.matmul import BATCH_MATMUL, FULLY_CONNECTED
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.windows import GemmF32Shape, tiles
+from edgec.schedule.gemm_f32.windows import GemmF32Shape, tile_heights
 from edgec.schedule.variant import Schedule, Variant
 
 _KERNEL = Kernel("batch_matmul", "simd/ek_batch_matmul_f32_simd.h", "f32", isa="simd")
@@ -55,7 +55,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     return [
         {"tile": tile}
-        for tile in tiles(GemmF32Shape(1, 1, m, k, 1, m, n, group_ic=k), core)
+        for tile in tile_heights(GemmF32Shape(1, 1, m, k, 1, m, n, group_ic=k), core)
     ]
 
 

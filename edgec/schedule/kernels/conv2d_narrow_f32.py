@@ -14,10 +14,10 @@ from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
+    blockings,
     last_vectors,
     pack,
     pad_channels,
-    walks,
 )
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
@@ -76,7 +76,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     cols = _cols(c, core)
     found = dict.fromkeys(
-        replace(w, by_panel=0, touch=0) for w in walks(_column(c, cols), core)
+        replace(w, by_panel=0, touch=0) for w in blockings(_column(c, cols), core)
     )
     return [{**asdict(w), "cols": cols} for w in found]
 

@@ -12,8 +12,13 @@ import numpy as np
 from edgec.ir import Array, Kernel, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_s8.dot import tables
-from edgec.schedule.gemm_s8.panels import Requant, settled, sums_bound, wrap
+from edgec.schedule.gemm_s8.dot import fast_tables
+from edgec.schedule.gemm_s8.panels import (
+    Requant,
+    accumulator_bounds,
+    fold_constant_channels,
+    wrap_int32,
+)
 from edgec.schedule.kernels.gemm_s8 import DEPTHWISE_S8, requant
 from edgec.schedule.variant import Schedule, Variant
 
@@ -121,10 +126,10 @@ def blocks(
     """The function, and the fields of ek_dw_s8_t that describe blocks: weights [kh, kw,
     oc], bias [oc].
     """
-    rows, bias, q = settled(w.reshape(-1, s.oc).T, bias, q)
+    rows, bias, q = fold_constant_channels(w.reshape(-1, s.oc).T, bias, q)
     v = rows.T.astype(np.int64) - q.w_zero
-    bound = sums_bound(rows, bias, q)
-    folded = wrap(bias.astype(np.int64) - q.x_zero * v.sum(0))
+    bound = accumulator_bounds(rows, bias, q)
+    folded = wrap_int32(bias.astype(np.int64) - q.x_zero * v.sum(0))
     slide: dict[int, Array] = {}
     plain: dict[int, Array] = {}
     other: dict[int, Array] = {}
@@ -196,7 +201,7 @@ def _tables(bias: Array, q: Requant, part: slice, bound: Array) -> list[Array] |
         return [bias, scale, np.full_like(scale, q.y_zero), np.full_like(scale, 24)]
     assert q.multiplier is not None
     assert q.shift is not None
-    return tables(
+    return fast_tables(
         bias, replace(q, multiplier=q.multiplier[part], shift=q.shift[part]), bound
     )
 

@@ -10,8 +10,8 @@ from edgec.ir import Array, Kernel, KernelCall, Scratch, Struct, Table, constant
 from edgec.ops.conv import DEPTHWISE_CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import LINE, beyond, scattered
-from edgec.schedule.shares import by_channels
+from edgec.schedule.gemm_f32.windows import LINE, exceeds_l2, is_scattered
+from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
 
 _HEADER = "simd/ek_dwconv2d_f32_simd.h"
@@ -73,7 +73,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
         return []
-    touch = (3, 0) if scattered(s["ic"]) and beyond(core, _floats(s)) else (0, 3)
+    touch = (3, 0) if is_scattered(s["ic"]) and exceeds_l2(core, _floats(s)) else (0, 3)
     return [{"cols": cols, "touch": t} for cols in _cols(s) for t in touch]
 
 
@@ -133,14 +133,16 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         cols=cols,
         chunk=_chunk(s, core) if cols else c,
         ring=0,
-        by_channels=by_channels(s["n"] * s["ih"] * s["iw"], c) if c % LINE == 0 else 0,
+        by_channels=shares_channels(s["n"] * s["ih"] * s["iw"], c)
+        if c % LINE == 0
+        else 0,
         touch=schedule["touch"],
         **done.fields(),
     )
     slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
     tile: str | Kernel = _ANY_TILE
     if cols:
-        tile = f"ek_dwtile_f32_k{s['kh']}s{s['sh']}x{cols}{done.end}"
+        tile = f"ek_dwtile_f32_k{s['kh']}s{s['sh']}x{cols}{done.tile_suffix}"
     packed = pack(w.reshape(s["kh"], s["kw"], c), lanes)
     return KernelCall(
         _KERNEL,

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgec.ir import Array, Kernel, KernelCall, Struct, Table
-from edgec.schedule.gemm_s8.panels import Requant, settled, sums_bound, wrap
-from edgec.schedule.gemm_s8.vnni import tables
+from edgec.schedule.gemm_s8.panels import (
+    Requant,
+    accumulator_bounds,
+    fold_constant_channels,
+    wrap_int32,
+)
+from edgec.schedule.gemm_s8.vnni import fast_tables
 from edgec.schedule.kernels.gemm_s8 import DEPTHWISE_S8, requant
-from edgec.schedule.shares import by_channels
+from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
 
 _MAX_TAPS = 128
@@ -112,14 +117,16 @@ def _tables(call: KernelCall, isa: Isa) -> tuple[Array, list[Array]] | None:
     bias = call.operands[2]
     if not isinstance(w, Table) or not isinstance(bias, Table):
         return None
-    taps, biases, r = settled(
+    taps, biases, r = fold_constant_channels(
         w.array.reshape(-1, w.array.shape[-1]).T, bias.array, requant(call)
     )
     weights = taps.T.astype(np.int64) - r.w_zero
-    folded = wrap(biases.astype(np.int64) - (r.x_zero + isa.offset) * weights.sum(0))
+    folded = wrap_int32(
+        biases.astype(np.int64) - (r.x_zero + isa.offset) * weights.sum(0)
+    )
     if r.scale is not None:
         return weights, _even(folded, r)
-    fast = tables(folded, r, sums_bound(taps, biases, r))
+    fast = fast_tables(folded, r, accumulator_bounds(taps, biases, r))
     return None if fast is None else (weights, fast)
 
 
@@ -188,7 +195,7 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
         flat=int(flat),
         step=0 if flat else packed.shape[1],
         units=units,
-        by_units=by_channels(p.number("n") * p.number("ih") * p.number("iw"), c),
+        by_units=shares_channels(p.number("n") * p.number("ih") * p.number("iw"), c),
         zeros=Table(zeros, "z"),
     )
     ends = "e" if q.scale is not None else "p" if q.plain else ""

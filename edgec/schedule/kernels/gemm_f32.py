@@ -14,15 +14,15 @@ from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
 from edgec.ops.matmul import FULLY_CONNECTED
 from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
+from edgec.schedule.gemm_f32.epilogue import MIN_FUNCTION_FLOATS, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
+    blockings,
     last_vectors,
     pack,
     pad_channels,
     transposed_phases,
-    walks,
 )
 from edgec.schedule.variant import Schedule, Variant
 
@@ -129,7 +129,12 @@ def _result(call: KernelCall, lanes: int) -> Epilogue | None:
     together = c.groups == 1 and (
         call.kernel not in TRANSPOSE_CONV2D or _transposed(call).sw == 1
     )
-    if done is None or not done.after or together or c.oc // c.groups >= APART:
+    if (
+        done is None
+        or not done.after
+        or together
+        or c.oc // c.groups >= MIN_FUNCTION_FLOATS
+    ):
         return done
     return None
 
@@ -147,7 +152,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         return []
     if c.groups > 1 and c.oc // c.groups < _FEWEST:
         return []
-    return [asdict(w) for w in walks(c, core)]
+    return [asdict(w) for w in blockings(c, core)]
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
@@ -178,12 +183,12 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         )
         shape = {**asdict(t), "group_ic": c.ic}
         kernel = _TRANSPOSED
-        kind = done.end + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
+        kind = done.tile_suffix + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
     else:
         packed = pack(w, c.groups, lanes)
         shape = asdict(c)
         kernel = _KERNEL
-        kind = done.end + c.known
+        kind = done.tile_suffix + c.known
     pitch = done.pitch or c.oc
     apart = {
         "yx": pitch,

@@ -27,15 +27,15 @@ from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
 from edgec.schedule.gemm_s8.neon import LANES, NEON, TWOS
-from edgec.schedule.gemm_s8.panels import Requant, Tiles, pack
+from edgec.schedule.gemm_s8.panels import GemmTileSet, Requant, pack
 from edgec.schedule.gemm_s8.vnni import VNNI
-from edgec.schedule.gemm_s8.walk import GemmSchedule, parameters, walks
+from edgec.schedule.gemm_s8.walk import GemmSchedule, gemm_schedules, kernel_parameters
 from edgec.schedule.gemm_s8.windows import GemmS8Shape
 from edgec.schedule.variant import Schedule, Variant
-from edgec.schedule.views import among
+from edgec.schedule.views import concat_slot
 
 ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
-"""Tiles, the preferred first."""
+"""GemmTileSet, the preferred first."""
 
 _ROUNDINGS = (KernelRounding.TFLITE, KernelRounding.EVEN)
 DEPTHWISE_S8 = tuple(DEPTHWISE_CONV2D.of("s8", rounding) for rounding in _ROUNDINGS)
@@ -85,10 +85,10 @@ def _result(call: KernelCall) -> tuple[Pointer, int] | None:
     assert isinstance(y, Pointer)
     if not call.then:
         return y, y.value.type.shape[-1]
-    return among(call.then[0], y.value) if len(call.then) == 1 else None
+    return concat_slot(call.then[0], y.value) if len(call.then) == 1 else None
 
 
-def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]:
+def _schedules(tiles: GemmTileSet, call: KernelCall, core: Core) -> Sequence[Schedule]:
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
     if _result(call) is None:
@@ -97,12 +97,12 @@ def _schedules(tiles: Tiles, call: KernelCall, core: Core) -> Sequence[Schedule]
     if call.kernel in DEPTHWISE_CONV2D and c.oc == c.ic > 1:
         return []
     q = requant(call)
-    if tiles.takes(c, q, core):
-        return [w.schedule for w in walks(c, tiles.of(q), core)]
+    if tiles.accepts(c, q, core):
+        return [w.schedule for w in gemm_schedules(c, tiles.usable(q), core)]
     return []
 
 
-def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
+def _apply(tiles: GemmTileSet, call: KernelCall, schedule: Schedule) -> KernelCall:
     c = geometry(call)
     q = requant(call)
     walk = GemmSchedule(**schedule)
@@ -110,11 +110,11 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     bias = constant(call.operands[2])
     assert weights is not None
     assert bias is not None
-    tile = walk.tile(tiles.of(q))
+    tile = walk.tile(tiles.usable(q))
     panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
     result = _result(call)
     assert result is not None
-    params = parameters(c, q, tile, walk, panels, result[1])
+    params = kernel_parameters(c, q, tile, walk, panels, result[1])
     x = call.operands[0]
     y = result[0]
     symbol = tiles.function(tile, q.w_zero, panels.finish)
@@ -123,7 +123,7 @@ def _apply(tiles: Tiles, call: KernelCall, schedule: Schedule) -> KernelCall:
     return KernelCall(kernel, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 
 
-def _variant(of: Kernel, tiles: Tiles) -> Variant:
+def _variant(of: Kernel, tiles: GemmTileSet) -> Variant:
     return Variant(
         of,
         f"ek_gemm_s8_{tiles.suffix}",

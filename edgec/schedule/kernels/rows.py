@@ -40,7 +40,7 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     if (
         call.struct("ek_norm_t").number("c") < _WIDEST
         or done is None
-        or not done.clamps
+        or not done.is_clamps_and_sum
     ):
         return None
     low, high, low_sum, high_sum = done.bounds

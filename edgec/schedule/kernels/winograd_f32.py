@@ -11,7 +11,13 @@ from edgec.ops.conv import CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, last_vectors, pad_channels
-from edgec.schedule.gemm_f32.winograd import SQUARES, Tiling, pack, pays, tilings
+from edgec.schedule.gemm_f32.winograd import (
+    POINT_SQUARES,
+    WinogradTiling,
+    is_worthwhile,
+    pack,
+    winograd_tilings,
+)
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
@@ -36,19 +42,21 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
     lanes = core.vector // 4
     return [
         asdict(t)
-        for t in tilings(c, core)
+        for t in winograd_tilings(c, core)
         if room is None or 4 * t.floats(c, lanes) <= room
     ]
 
 
 def _leads(call: KernelCall, core: Core) -> bool:
     first = next(iter(_schedules(call, core)), None)
-    return first is not None and pays(_windows(call), Tiling(**first), core)
+    return first is not None and is_worthwhile(
+        _windows(call), WinogradTiling(**first), core
+    )
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     c = _windows(call)
-    t = Tiling(**schedule)
+    t = WinogradTiling(**schedule)
     done = epilogue(call)
     w = constant(call.operands[1])
     bias = constant(call.operands[2])
@@ -57,7 +65,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert bias is not None
     lanes = core.vector // 4
     names = ("n", "ih", "iw", "ic", "oh", "ow", "oc", "dh", "dw", "pt", "pl")
-    squares, pitch, (down, across) = SQUARES[t.m], done.pitch or c.oc, t.counts(c)
+    squares, pitch, (down, across) = POINT_SQUARES[t.m], done.pitch or c.oc, t.counts(c)
     apart_v, apart_s = t.apart(c, lanes)
     p = Struct(
         "ek_winograd_f32_t",

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgec.analysis.channels import scale_groups
 from edgec.ir import Array, Observe, Op, QuantRule, Value
 from edgec.quantize.change.domains import int8_ops
-from edgec.quantize.change.factors import scale_groups
 from edgec.quantize.change.functions import softmax
 from edgec.quantize.change.histograms import METHODS, histograms, mse, search
 from edgec.quantize.change.products import LinearLayer, consumers, linear_layers

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgec.analysis.channels import FIXED, ChannelFactors, scale_groups
 from edgec.ir import Array, Graph, Op, QuantRule, Value
 from edgec.passes._linear import columns
-from edgec.quantize.change.factors import NONE, Factors, scale_groups
 from edgec.quantize.change.state import Ends, QuantizationState
 from edgec.quantize.observe.ranges import vectors
 
@@ -24,7 +24,7 @@ _TINY = 1e-30
 @dataclass(frozen=True)
 class Equalize:
     """Each channel is multiplied by a factor, and what reads it divided by that
-    (`Factors`).
+    (`ChannelFactors`).
 
     A channel may grow until one of the values that hold it would need a larger range,
     or a relu6 would clip it. Samples that were not seen may have more of it: it counts
@@ -47,16 +47,19 @@ class Equalize:
     def run(self, work: QuantizationState) -> None:
         """All channels that may have a factor."""
         graph = work.graph.copy()
-        factors = Factors(graph)
+        factors = ChannelFactors(graph)
         found = self._find(graph, factors, _seen(work, graph, factors))
-        for op, ids in factors.made.items():
+        for op, ids in factors.produced.items():
             _multiply(graph, op, found[ids])
-        for op, ids in factors.read.items():
+        for op, ids in factors.consumed.items():
             _divide(graph, op, found[factors.same(ids)])
         work.graph = graph
 
     def _find(
-        self, graph: Graph, factors: Factors, every: Mapping[Value, Sequence[Ends]]
+        self,
+        graph: Graph,
+        factors: ChannelFactors,
+        every: Mapping[Value, Sequence[Ends]],
     ) -> Array:
         """float64, by number."""
         seen = {v: self._reach(each) for v, each in every.items()}
@@ -86,7 +89,7 @@ class Equalize:
                 np.minimum.at(
                     room, ids, bound / np.maximum(seen[v][1] * self.margin, _TINY)
                 )
-        room[NONE] = 1.0
+        room[FIXED] = 1.0
         found: Array = np.maximum(room, 1.0)[factors.same(np.arange(factors.count))]
         return found
 
@@ -96,7 +99,7 @@ class Equalize:
 
 
 def _seen(
-    work: QuantizationState, graph: Graph, factors: Factors
+    work: QuantizationState, graph: Graph, factors: ChannelFactors
 ) -> dict[Value, list[Ends]]:
     """Of the values that have channels with a factor, in each sample; with zero."""
     wanted = {

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgec.analysis.channels import scale_groups
 from edgec.ir import Array, QuantRule, Value
 from edgec.quantize.change.domains import int8_ops
-from edgec.quantize.change.factors import scale_groups
 from edgec.quantize.change.params import activation_quant
 from edgec.quantize.change.simulate import outputs, rounding
 from edgec.quantize.change.state import QuantizationState

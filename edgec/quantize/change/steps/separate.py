@@ -11,12 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from edgec.analysis.splittable import SplittablePath, splittable_paths
 from edgec.ir import Array, Op
 from edgec.quantize.change.channel_groups import (
     Parts,
-    SplittablePath,
     part,
-    splittable_paths,
     whole,
 )
 from edgec.quantize.change.products import LinearLayer
@@ -52,18 +51,20 @@ class Separate:
         every = (
             s
             for s in splittable_paths(graph)
-            if whole(s.maker.output.name) not in work.parts
+            if whole(s.producer.output.name) not in work.parts
         )
         found = [s for s in every if vectors(s.last) * len(work.samples) >= FEW]
         if not found:
             return
-        seen = work.channels({v.name for s in found for v in (s.last, s.reader.output)})
+        seen = work.channels(
+            {v.name for s in found for v in (s.last, s.consumer.output)}
+        )
         widths = {v.name: _widths(each) for v, each in seen.items()}
         done = dict[str, Parts]()
         for strand in found:
             parts = self._parts(strand, widths)
             if len(parts) > 1 and part(graph, strand, parts) is not None:
-                done[strand.maker.output.name] = parts
+                done[strand.producer.output.name] = parts
         if done:
             work.graph = graph
             work.parts = {**work.parts, **done}
@@ -71,8 +72,8 @@ class Separate:
     def _parts(self, strand: SplittablePath, widths: Mapping[str, Array]) -> Parts:
         """All in one where more do not pay."""
         reach = widths[strand.last.name]
-        result = widths[strand.reader.output.name]
-        weights = _weights(strand.reader)
+        result = widths[strand.consumer.output.name]
+        weights = _weights(strand.consumer)
         added = len(result) * result.max() ** 2
         best: Parts = [np.arange(len(reach))]
         noise = weights.sum() * reach.max() ** 2 + added

@@ -1,0 +1,1 @@
+"""Facts about a graph that several passes and the quantizer ask for."""
