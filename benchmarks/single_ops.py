@@ -86,7 +86,7 @@ def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
     for step in plan_plain_steps(graph, on, ROOM).plain_steps:
         ops = tuple(graph.ops[i] for i in step.ops)
         if len(step.calls) == len(ops[0].spec.calls(ops[0])):
-            then = tuple(call.kernel for call in step.calls[0].then)
+            then = tuple(call.kernel.name for call in step.calls[0].then)
             yield (
                 "".join(map(signature, step.calls)),
                 Unit("+".join(chosen_names(step.calls, on)), then, ops),

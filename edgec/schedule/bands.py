@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
+from edgec.ir import PART, PARTS, Graph, Kernel, KernelCall, Scratch, Struct, Value
 from edgec.schedule.band_layers import CascadeLayer, depthwise, pointwise
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
@@ -24,6 +24,8 @@ from edgec.schedule.liveness import (
     tensors,
 )
 from edgec.schedule.views import Places
+
+_KERNEL = Kernel("row_bands", "ek_row_bands.h")
 
 MAX_BAND_ROWS = 4
 """Rows of results in a band, unless dilated taps lie further apart."""
@@ -397,7 +399,7 @@ def _cascade_call(
     )
     scratch = Scratch(aligned(band.kept_bytes + band.between_bytes + layer_scratch))
     operands = (first.x, last.added or 0, last.y, scratch, p, PART, PARTS)
-    return KernelCall("ek_row_bands", operands)
+    return KernelCall(_KERNEL, operands)
 
 
 def _largest_band(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import prod
 
 from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
+from edgec.ops.concat import CONCAT
+from edgec.ops.shape import COPY, GATHER
 
 Calls = Sequence[tuple[KernelCall, ...]]
 """The calls of each op of a graph."""
@@ -57,11 +59,11 @@ def copy_of(call: KernelCall) -> Copy | None:
     if source.value.const is not None:
         return None
 
-    if call.kernel == "ek_concat":
+    if call.kernel == CONCAT:
         nbytes = _concat_bytes(rest)
-    elif call.kernel == "ek_copy":
+    elif call.kernel == COPY:
         nbytes = source.value.type.nbytes
-    elif call.kernel.startswith("ek_gather_") and isinstance(rest[0], Struct):
+    elif call.kernel in GATHER and isinstance(rest[0], Struct):
         nbytes = target.value.type.nbytes if _is_dense(rest[0]) else None
     else:
         nbytes = None
@@ -102,7 +104,7 @@ def concat_slot(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
         pixel there; None if the call does not join all channels of each pixel of `v`
         with others
     """
-    if call.kernel != "ek_concat":
+    if call.kernel != CONCAT:
         return None
     source, target, rows, row, pitch = call.operands
     assert isinstance(source, Pointer)
