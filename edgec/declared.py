@@ -78,7 +78,7 @@ class Declared:
 def declared(options: type) -> Iterator[Declared]:
     """Yield the options that a dataclass declares, positional arguments first."""
     types = get_type_hints(options)
-    for f in sorted(fields(options), key=lambda f: f.kw_only):
+    for f in sorted(fields(options), key=lambda f: f.kw_only is True):
         if _KEY in f.metadata:
             default = getattr(options, f.name, None)
             yield Declared(f.name, types[f.name], default, f.metadata[_KEY])

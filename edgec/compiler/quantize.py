@@ -25,10 +25,10 @@ from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer, share
 from edgec.quantize.float_ops.plan import leave_in_float
+from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
 from edgec.quantize.select.apply import (
-    FloatWishes,
     QuantizedModel,
     apply_recipe,
     held_out_parts,
@@ -51,8 +51,8 @@ class QuantizeOptions:
         assume: whether made-up scales do, since the model is only looked at.
         allow_float: whether a model without samples may stay float on a target with an
             Edge TPU.
-        goal: the accuracy for which operations are left in float.
-        budget: the cost that they may have.
+        goal: the accuracy to keep by leaving operations in float.
+        budget: the most that they may cost.
         prune: how far outputs may change when channels are taken out, as a part.
         precision_options: the options about precision that a person gave, in words.
         passes_off: the passes to leave out.
@@ -310,7 +310,7 @@ class Quantizer:
                 samples.calibrate,
                 self.host.runners(),
                 self.host.say,
-                FloatWishes(self.options.goal, self.options.budget, self.price),
+                FloatPlanner(self.options.goal, self.options.budget, self.price),
             )
         reference: Run
         if plain is None and isinstance(found.run, NativeGraph):

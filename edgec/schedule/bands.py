@@ -375,7 +375,7 @@ def _cascade_call(
 
     first = before or deep
     last = after or deep
-    functions: dict[str, str] = {}
+    functions: dict[str, Kernel] = {}
     parameters: dict[str, Struct] = {}
     for name, layer in layers.items():
         functions[name] = layer.function

@@ -71,11 +71,13 @@ class AccuracyGoal:
         if self.max_drop is not None and a.top1 is None:
             drop_db = -10 * math.log10(self.max_drop) if self.max_drop else math.inf
             needed = max(needed, drop_db)
+
         return needed
 
     def misses(self, outputs: Mapping[str, Agreement]) -> Iterator[str]:
         """Yield the outputs that do not reach the goal, as text for people."""
         for name, a in outputs.items():
+            # An output that ranks classes is judged by the first one alone.
             if self.max_drop is not None and a.top1 is not None:
                 drop = 1 - a.top1
                 if drop > self.max_drop + ROUNDING_ERROR:
@@ -138,20 +140,27 @@ class CostBudget:
         """
         if self.max_slowdown is None or int8 is None:
             return self
+
+        # Beside other limits the narrower one counts.
         max_ms = int8.ms * (1 + self.max_slowdown)
         if self.max_ms is not None:
             max_ms = min(max_ms, self.max_ms)
+
         shares = [s for s in (self.min_tpu_share, int8.tpu_share) if s is not None]
+
         return CostBudget(max_ms, max(shares, default=None))
 
     def affords(self, price: Price | None) -> bool:
         """Return whether a cost is within the budget; an unknown one is."""
         if price is None:
             return True
+
         if self.max_ms is not None and price.ms > self.max_ms:
             return False
+
         if self.min_tpu_share is None:
             return True
+
         return (price.tpu_share or 0.0) >= self.min_tpu_share - ROUNDING_ERROR
 
     def to_json(self) -> dict[str, Any]:
