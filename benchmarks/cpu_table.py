@@ -31,7 +31,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.picycles import ROOT, SHARED
 from benchmarks.single_ops import chosen, core_of, graphs_of, program
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
 from edgec.schedule.cores import TABLES, Core
 from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate
@@ -200,7 +200,7 @@ def write(core: str, table: Rates) -> Path:
 # --------------------------------------------------------------------------------------
 def estimate(model: Path, on: Core) -> float:
     """Cycles of a network on the CPU: what the partitioner reckons with."""
-    return sum(in_graph(lower(model, Options("pi4")).graph, on).values())
+    return sum(in_graph(lower(model, CompileOptions("pi4")).graph, on).values())
 
 
 def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from edgec.comparing.side import Look, Sample, See
 from edgec.comparing.tasks import Meaning
 from edgec.compiler.changed import changes_in
 from edgec.compiler.native import MARK, aligned_bytes, pointers
-from edgec.emit.values_file import VALUES_FILE, At, ValuesFile
+from edgec.emit.values_file import VALUES_FILE, ValueLocation, ValuesFile
 from edgec.errors import DeviceError, InputError
 from edgec.ir import Array, Graph, Value
 from edgec.ir.tensors import tensor_type
@@ -242,7 +242,9 @@ class BundleSide:
             raise InputError(what, str(self._bundle.path), _HINT) from e
         return function
 
-    def _bytes(self, v: Value, at: At, buffers: Mapping[str, Array]) -> Array:
+    def _bytes(
+        self, v: Value, at: ValueLocation, buffers: Mapping[str, Array]
+    ) -> Array:
         """The memory of a value; a place that cannot be is refused."""
         whole = buffers.get(at.buffer, self._arena if not at.buffer else None)
         if whole is None or not 0 <= at.offset <= len(whole) - v.type.nbytes:

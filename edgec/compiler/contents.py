@@ -13,7 +13,7 @@ from edgec_runtime.vision.tasks.base import Task
 
 from edgec.compiler.lower import Lowered
 from edgec.emit.program import DESCR
-from edgec.emit.sources import crossing, digest_of
+from edgec.emit.sources import border_tensors, digest_of
 from edgec.ir import Graph, Quant, Value
 from edgec.version import VERSION
 
@@ -44,7 +44,7 @@ class BundleFacts:
 def contents_of(lowered: Lowered, facts: BundleFacts) -> Contents:
     """Return the manifest without verification, which comes after."""
     files = facts.files
-    tensors = crossing(lowered.graph, lowered.partition.segments)
+    tensors = border_tensors(lowered.graph, lowered.partition.segments)
     targets = sorted(name.split("/")[1] for name in files if name.startswith("lib/"))
     return Contents(
         edgec=VERSION,

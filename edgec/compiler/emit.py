@@ -72,7 +72,7 @@ def emit(
             # weights with other targets, is compiled faster.
             cores = (replace(PLAIN, threads=threads),)
         made = target_sources(lowered.graph, segments, cores)
-        sources[target.name] = made.beside(vision)
+        sources[target.name] = made.with_files(vision)
     tflites = {s.name: write_tflite(s.graph) for s in segments if s.place == "edgetpu"}
     names = tuple(t.name for t in board.targets)
     return Emitted(sources, names, tflites, threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from edgec_devices.boards import Target
 from edgec_partitioner.legalize import Applied, legalize
@@ -13,7 +13,8 @@ from edgec.comparing.changes import Changes, channel_changes
 from edgec.compiler import finite
 from edgec.compiler.host import Host
 from edgec.compiler.native import NativeGraph, least_ms, runner
-from edgec.compiler.optimise import simplify
+from edgec.compiler.optimise import disabled, simplify
+from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
 from edgec.compiler.place import costs
 from edgec.compiler.samples import Samples
 from edgec.errors import InputError
@@ -22,7 +23,8 @@ from edgec.passes._int16 import without_bounds
 from edgec.quantize.change.convert import assumed, evenly, is_quantized
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer, share
+from edgec.quantize.float_ops.plan import leave_in_float
 from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
@@ -32,6 +34,7 @@ from edgec.quantize.select.apply import (
     held_out_parts,
 )
 
+_SLOWDOWN = "--max-slowdown"
 _COMPILED_SAMPLES = 10**9
 """So many runs are announced for graphs that are timed: they are compiled then."""
 
@@ -71,6 +74,89 @@ class QuantizeOptions:
     passes_off: frozenset[str] = frozenset()
     rewrites_off: frozenset[str] = frozenset()
     optimistic: bool = False
+
+    @classmethod
+    def of(cls, options: Options, file_name: str, assume: bool) -> QuantizeOptions:
+        """Return how a compile quantizes the model of a file.
+
+        assume: whether the model is only looked at, so that made-up scales do. Raises
+        InputError for values that cannot be, and that do not fit together.
+        """
+        passes_off, rewrites_off = disabled(options.disable)
+        _check_precision(options)
+        name = None if options.quantize is None else str(options.quantize)
+        default = EXPLAIN_RECIPE if assume else COMPILE_RECIPE
+        return cls(
+            file_name=file_name,
+            recipe=_recipe(options, name or default),
+            recipe_name=name,
+            calibrate=options.calibrate is not None,
+            assume=assume,
+            allow_float=options.allow_float,
+            goal=_goal(options),
+            budget=_budget(options),
+            prune=share("--prune", options.prune),
+            precision_options=_precision_options(options),
+            passes_off=frozenset(passes_off),
+            rewrites_off=frozenset(rewrites_off),
+            optimistic=options.optimistic,
+        )
+
+
+def _goal(options: Options) -> AccuracyGoal:
+    """Return the accuracy for which operations are left in float."""
+    return AccuracyGoal.of(options.max_drop, options.min_sqnr)
+
+
+def _budget(options: Options) -> CostBudget:
+    """Return the cost that operations in float may have."""
+    return CostBudget.of(options.max_ms, options.min_tpu_share)
+
+
+def _precision_options(options: Options) -> str:
+    """Return the options about precision that were given, with commas."""
+    limits = {**_goal(options).to_json(), **_budget(options).to_json()}
+    names = ["prune", "float_ops", *limits, "max_slowdown"]
+    given = [n for n in names if getattr(options, n) not in (None, ())]
+    return ", ".join(f"--{n.replace('_', '-')}" for n in given)
+
+
+def _recipe(options: Options, name: str) -> Recipe:
+    """Return a recipe, with the operations that are to be left in float."""
+    recipe = Recipe.load(name)
+    slowdown = share(_SLOWDOWN, options.max_slowdown)
+    if slowdown is not None:
+        recipe = replace(recipe, slowdown=slowdown)
+    names = tuple(options.float_ops)
+    candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
+    return replace(recipe, candidates=candidates)
+
+
+def _check_precision(options: Options) -> None:
+    """Raise InputError for options about precision that do not fit together."""
+    share("--prune", options.prune)
+    given = _precision_options(options)
+    if options.calibrate is None and given:
+        what = f"{given} is for a float model that becomes int8"
+        hint = "give a folder of photos or an .npz file"
+        raise InputError(what, "--calibrate", hint)
+
+    has_limits = bool(_goal(options)) or bool(_budget(options))
+    if share(_SLOWDOWN, options.max_slowdown) is not None and has_limits:
+        what = (
+            "what stays float is either as little as a limit wants, "
+            "or what a slowdown allows"
+        )
+        hint = "leave it out, or the limits; a budget beside a goal is --max-ms"
+        raise InputError(what, _SLOWDOWN, hint)
+
+    has_share = options.min_tpu_share is not None
+    if has_share and not Target.parse(options.target).coral:
+        raise InputError(
+            f"{options.target} has no Edge TPU",
+            "--min-tpu-share",
+            "give a target with one: pi4+coral",
+        )
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgec.emit.c import Writer, header_of, text_of
-from edgec.emit.entries import entries
+from edgec.emit.c import Writer, text_of
+from edgec.emit.entries import entry_functions
 from edgec.emit.memory import plan_offsets
 from edgec.emit.program import SegmentEntry, model_source
 from edgec.emit.weights import WeightsFile
@@ -117,16 +117,17 @@ def trial_source(
         for v in dict.fromkeys((*written, want))
     ]
     plan = plan_offsets(lives + writer.scratches)
-    headers = sorted({header_of(c) for c in writer.calls} | {"ek_base.h"})
+    headers = sorted({c.header for c in writer.calls} | {"ek_base.h"})
     writer.bodies.insert(
         0, "#define EK_NO_INLINE __attribute__((noinline, unused))\n" + _CHECKS
     )
     texts = {
-        f"{here}.c": text_of(writer, plan, headers, here) + entries(here, marks, 1)
+        f"{here}.c": text_of(writer, plan, headers, here)
+        + entry_functions(here, marks, 1)
     }
     choices = [(here, core.detect)] if core.detect else []
     if core.detect:
-        texts["elsewhere.c"] = '#include "ek_base.h"\n' + entries(
+        texts["elsewhere.c"] = '#include "ek_base.h"\n' + entry_functions(
             "elsewhere", _elsewhere(len(candidates), marks), 1
         )
         choices.append(("elsewhere", ""))

@@ -1,63 +1,108 @@
-"""The functions of a segment that a caller sees (csrc/ek_model.h): they call those of
-its ops, in order.
-"""
+"""The public C functions of a segment (csrc/ek_model.h), which call those of its ops."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 _PORTS = "void *memory, const void *weights, const void *const *in, void *const *out"
 _MARKS = "void (*mark)(void *, int), void *context"
 _BEGIN = "    unsigned char *m = memory;\n    const unsigned char *w = weights;\n"
 _END = "    (void)m, (void)w, (void)in, (void)out;\n    return 0;\n}\n"
-_BEGIN_FLUSHED = f"{_BEGIN}    const unsigned before = ek_no_denormals();\n"
-_END_FLUSHED = f"    ek_denormals_as(before);\n{_END}"
 
 
-def entries(
+@dataclass(frozen=True)
+class _Frame:
+    """The text around the calls of a function's body.
+
+    Attributes:
+        begin: the lines before the calls
+        end: the lines after them, with the closing brace
+    """
+
+    begin: str
+    end: str
+
+
+_PLAIN = _Frame(_BEGIN, _END)
+_FLUSHED = _Frame(
+    f"{_BEGIN}    const unsigned before = ek_no_denormals();\n",
+    f"    ek_denormals_as(before);\n{_END}",
+)
+
+
+def entry_functions(
     name: str, calls: Sequence[Sequence[str]], threads: int, flushed: bool = False
 ) -> str:
-    """calls: for each op of a profile the statements that compute it; none where a
-    later one does so too. flushed: without denormal floats (csrc/ek_denormals.h).
+    """Return the C of a segment's public functions.
+
+    Args:
+        name: name of the segment
+        calls: the statements that compute each op of a profile; none where a later op
+            computes it
+        threads: the most threads that the code is for
+        flushed: whether denormal floats are flushed to zero (csrc/ek_denormals.h)
     """
-    ends = (_BEGIN_FLUSHED, _END_FLUSHED) if flushed else (_BEGIN, _END)
+    frame = _FLUSHED if flushed else _PLAIN
     if threads == 1:
-        return _of_one(name, calls, *ends)
-    return _of_several(name, calls, threads, *ends)
+        return _single_thread(name, calls, frame)
+    return _multi_thread(name, calls, threads, frame)
 
 
-def _of_one(name: str, calls: Sequence[Sequence[str]], begin: str, end: str) -> str:
-    """Apart, so that a run looks at no marks."""
+def _single_thread(name: str, calls: Sequence[Sequence[str]], frame: _Frame) -> str:
+    """Return the functions of a segment for one thread.
+
+    They are separate, so that an ordinary run tests no marks.
+    """
     run = f"int edgec_{name}_run({_PORTS})"
     profile = f"int edgec_{name}_profile({_PORTS}, {_MARKS})"
-    lines = ["".join(f"    {call}\n" for call in each) for each in calls]
-    marked = "".join(f"    mark(context, {i});\n{line}" for i, line in enumerate(lines))
+    bodies = [_statements(statements) for statements in calls]
+
+    marked: list[str] = []
+    for i, body in enumerate(bodies):
+        marked.append(f"    mark(context, {i});\n{body}")
+    # The mark behind the last op ends its time.
+    marked.append(f"    mark(context, {len(calls)});\n")
+
+    run_body = "".join(bodies)
+    profile_body = "".join(marked)
     return (
         f"EK_API {run};\nEK_API {profile};\n"
-        + f"{run} {{\n{begin}{''.join(lines)}{end}"
-        + f"{profile} {{\n{begin}{marked}    mark(context, {len(calls)});\n{end}"
+        f"{run} {{\n{frame.begin}{run_body}{frame.end}"
+        f"{profile} {{\n{frame.begin}{profile_body}{frame.end}"
     )
 
 
-def _of_several(
-    name: str, calls: Sequence[Sequence[str]], threads: int, begin: str, end: str
+def _multi_thread(
+    name: str, calls: Sequence[Sequence[str]], threads: int, frame: _Frame
 ) -> str:
-    """One for all, with and without threads and marks."""
+    """Return the functions of a segment for several threads.
+
+    One serves all cases, since the tests cost little beside sharing.
+    """
     run = f"int edgec_{name}_run({_PORTS})"
     profile = f"int edgec_{name}_profile({_PORTS}, {_MARKS})"
     run_on = f"int edgec_{name}_run_on(ek_threads *threads, {_PORTS}, {_MARKS})"
-    lines = "".join(
-        "    if (mark) mark(context, "
-        f"{i});\n{''.join(f'    {call}{chr(10)}' for call in each)}"
-        for i, each in enumerate(calls)
-    )
+    marked: list[str] = []
+    for i, statements in enumerate(calls):
+        marked.append(f"    if (mark) mark(context, {i});\n{_statements(statements)}")
+    last_mark = f"    if (mark) mark(context, {len(calls)});\n"
     return (
         f"EK_API {run};\nEK_API {profile};\nEK_API {run_on};\n"
-        + f"{run_on} {{\n    if (threads && threads->parts > {threads}) return 1;\n"
-        + f"{begin}    const ek_run_t run = {{m, w, in, out}};\n    (void)run;\n"
-        + f"{lines}    if (mark) mark(context, {len(calls)});\n{end}"
-        + f"{run} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, out, "
-        f"NULL, NULL);\n}}\n"
-        + f"{profile} {{\n    return edgec_{name}_run_on(NULL, memory, weights, in, "
-        f"out, mark, context);\n}}\n"
+        f"{run_on} {{\n"
+        f"    if (threads && threads->parts > {threads}) return 1;\n"
+        f"{frame.begin}"
+        "    const ek_run_t run = {m, w, in, out};\n    (void)run;\n"
+        f"{''.join(marked)}{last_mark}{frame.end}"
+        f"{run} {{\n"
+        f"    return edgec_{name}_run_on(NULL, memory, weights, in, out, NULL, NULL);\n"
+        "}\n"
+        f"{profile} {{\n"
+        f"    return edgec_{name}_run_on(NULL, memory, weights, in, out, mark, context);\n"
+        "}\n"
     )
+
+
+def _statements(statements: Sequence[str]) -> str:
+    """Return indented lines of C."""
+    return "".join(f"    {statement}\n" for statement in statements)

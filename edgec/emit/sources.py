@@ -1,6 +1,4 @@
-"""All C of a bundle: for every target its segments, the table that ties them, and the
-weights that they read.
-"""
+"""All C of a bundle: for every target its segments, their table, and the weights file."""
 
 from __future__ import annotations
 
@@ -21,12 +19,16 @@ from edgec.schedule.variant import Rules
 
 @dataclass(frozen=True)
 class TargetSources:
-    """texts: file name → C. flags: of the C compiler, for the files that are for one
-    core of several.
+    """The C of a target.
 
-    segments: by name, the C of the core that every machine of the target has. cores:
-    that of each core. arena: bytes, by segment, of the core that wants most. weights:
-    the file that all read.
+    Attributes:
+        texts: the C by file name
+        flags: flags of the C compiler for the files of one core among several
+        segments: the C of each segment, by name, for the core that every machine of
+            the target has
+        cores: the same for each core
+        arena: bytes of each segment's arena, by name, for the core that wants most
+        weights: the content of the file that all read
     """
 
     texts: Mapping[str, str]
@@ -36,8 +38,8 @@ class TargetSources:
     arena: Mapping[str, int]
     weights: bytes
 
-    def beside(self, texts: Mapping[str, str]) -> TargetSources:
-        """The same with more files."""
+    def with_files(self, texts: Mapping[str, str]) -> TargetSources:
+        """Return the same with more files of C."""
         return replace(self, texts={**self.texts, **texts})
 
 
@@ -47,99 +49,143 @@ def target_sources(
     cores: Sequence[Core],
     rules: Rules = DEFAULT,
 ) -> TargetSources:
-    """The C of a partitioned model for a target with these cores (`cores_of`)."""
+    """Return the C of a partitioned model for a target.
+
+    Args:
+        graph: the model
+        segments: its segments
+        cores: the cores that the target's machines may have (`cores_of`)
+        rules: what schedules may do
+    """
     weights = WeightsFile()
-    written = {
-        core: _written(
-            segments, core, weights, f"_{core.name}" if len(cores) > 1 else "", rules
-        )
-        for core in cores
-    }
-    common = written[cores[-1]]
-    kept = {
-        core: made
-        for core, made in written.items()
-        if made is common or _has_variants(made)
-    }
-    if len(cores) > 1 and len(kept) == 1:  # nothing is computed in another way
-        common = _written(segments, cores[-1], weights, "", rules)
-        kept = {cores[-1]: common}
-    every = [(core, source) for core, made in kept.items() for source in made.values()]
-    arena = {
-        name: max(made[name].plan.size for made in kept.values()) for name in common
-    }
-    entries = [
-        SegmentEntry(
-            s.name,
-            s.place,
-            _names(s.graph.inputs),
-            _names(s.graph.outputs),
-            arena[s.name],
-            len(common[s.name].functions),
-            tuple(
-                (made[s.name].name, core.detect)
-                for core, made in kept.items()
-                if len(kept) > 1
-            ),
-        )
-        for s in segments
-    ]
-    texts = {f"{source.name}.c": source.text for _, source in every}
-    flags = {f"{source.name}.c": core.flags for core, source in every if len(kept) > 1}
-    ends = _names(graph.given()), _names(graph.returned())
-    tensors = crossing(graph, segments)
-    threads = cores[-1].threads
-    model = (
+    by_core = _by_core(segments, cores, weights, rules)
+    common = by_core[cores[-1]]
+    arena: dict[str, int] = {}
+    for name in common:
+        arena[name] = max(c[name].plan.size for c in by_core.values())
+
+    entries = [_entry(s, by_core, common, arena[s.name]) for s in segments]
+    texts: dict[str, str] = {}
+    flags: dict[str, tuple[str, ...]] = {}
+    for core, core_sources in by_core.items():
+        for source in core_sources.values():
+            file = f"{source.name}.c"
+            texts[file] = source.text
+            if len(by_core) > 1:
+                flags[file] = core.flags
+
+    texts["model.c"] = model_source(
         graph.name,
-        tensors,
+        border_tensors(graph, segments),
         entries,
-        *ends,
+        _names(graph.given()),
+        _names(graph.returned()),
         weights.data,
-        threads,
+        cores[-1].threads,
         graph.state,
         digest_of(segments),
     )
-    texts["model.c"] = model_source(*model)
-    return TargetSources(texts, flags, common, kept, arena, weights.data)
+    return TargetSources(texts, flags, common, by_core, arena, weights.data)
 
 
-def digest_of(segments: Iterable[Segment]) -> str:
-    """sha256 of the graphs that the C is made of, without the elements of constants:
-    the same for every target.
-    """
-    found = hashlib.sha256()
-    for s in segments:
-        found.update(
-            f"{s.name} {s.place}\n{print_graph(s.graph, constants=False)}\n".encode()
-        )
-    return found.hexdigest()
+def _by_core(
+    segments: Sequence[Segment],
+    cores: Sequence[Core],
+    weights: WeightsFile,
+    rules: Rules,
+) -> dict[Core, dict[str, CSource]]:
+    """Return the C of all segments for each core that computes something its own way."""
+    by_core: dict[Core, dict[str, CSource]] = {}
+    common = cores[-1]
+    for core in cores:
+        suffix = f"_{core.name}" if len(cores) > 1 else ""
+        sources = _segment_sources(segments, core, weights, suffix, rules)
+        # Plain kernels are compiled for what all machines have, so that code of a
+        # better core without variants would be the common code once more.
+        if core == common or _has_variants(sources):
+            by_core[core] = sources
+
+    if len(cores) > 1 and len(by_core) == 1:
+        # The only code left needs no core in its names.
+        by_core[common] = _segment_sources(segments, common, weights, "", rules)
+    return by_core
 
 
-def _written(
+def _segment_sources(
     segments: Sequence[Segment],
     core: Core,
     weights: WeightsFile,
-    end: str,
+    suffix: str,
     rules: Rules,
 ) -> dict[str, CSource]:
-    """The C of all segments for a core, by their names."""
-    return {
-        s.name: segment_source(s.graph, s.name + end, core, weights, rules=rules)
-        for s in segments
-    }
+    """Return the C of all segments for a core, by the names of segments.
+
+    Args:
+        segments: the segments
+        core: the core
+        weights: the file that gets the constants
+        suffix: end of the names of functions and files
+        rules: what schedules may do
+    """
+    sources: dict[str, CSource] = {}
+    for s in segments:
+        name = s.name + suffix
+        sources[s.name] = segment_source(s.graph, name, core, weights, rules=rules)
+    return sources
 
 
 def _has_variants(sources: Mapping[str, CSource]) -> bool:
-    """Whether kernels are used that are written for cores: plain ones are compiled for
-    what all machines have.
+    """Return whether any kernel is written for certain cores.
+
+    The headers of such kernels are in a folder of their own.
     """
-    return any(
-        "/" in header for source in sources.values() for header in source.headers
+    headers = (header for source in sources.values() for header in source.headers)
+    return any("/" in header for header in headers)
+
+
+def _entry(
+    segment: Segment,
+    by_core: Mapping[Core, Mapping[str, CSource]],
+    common: Mapping[str, CSource],
+    arena: int,
+) -> SegmentEntry:
+    """Return the entry of a segment in the model's table.
+
+    Args:
+        segment: the segment
+        by_core: the C of all segments for each core
+        common: the C for the core that every machine has
+        arena: bytes
+    """
+    detected: list[tuple[str, str]] = []
+    if len(by_core) > 1:
+        for core, sources in by_core.items():
+            detected.append((sources[segment.name].name, core.detect))
+    return SegmentEntry(
+        segment.name,
+        segment.place,
+        _names(segment.graph.inputs),
+        _names(segment.graph.outputs),
+        arena,
+        len(common[segment.name].functions),
+        tuple(detected),
     )
 
 
-def crossing(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]:
-    """Every tensor that enters or leaves a segment, in order of appearance."""
+def digest_of(segments: Iterable[Segment]) -> str:
+    """Return the SHA-256 of the graphs that the C is generated from.
+
+    It is the same for every target, and leaves out the elements of constants.
+    """
+    digest = hashlib.sha256()
+    for s in segments:
+        text = print_graph(s.graph, constants=False)
+        digest.update(f"{s.name} {s.place}\n{text}\n".encode())
+    return digest.hexdigest()
+
+
+def border_tensors(graph: Graph, segments: Iterable[Segment]) -> dict[str, TensorType]:
+    """Return every tensor that enters or leaves a segment, in order of appearance."""
     graphs = [graph, *(s.graph for s in segments)]
     return {v.name: v.type for g in graphs for v in (*g.inputs, *g.outputs)}
 

@@ -1,9 +1,9 @@
-"""Graph → TFLite flatbuffer, written for old compilers: the lowest operator versions
-that hold, and separate opcode entries for int8 and for other uses of one operator.
+"""Writes a graph as a TFLite flatbuffer that old compilers can read.
 
-A file stores one version per opcode entry, and the Edge TPU compiler refuses versions
-that it does not know; a converter that shares entries raises the version of every int8
-op to that of its one int64 sibling.
+It has the lowest operator versions that hold, and separate opcode entries for int8 and
+for other uses of one operator. A file stores one version per opcode entry, and the Edge
+TPU compiler refuses versions that it does not know: a converter that shares entries
+raises the version of every int8 op to that of its only int64 sibling.
 """
 
 from __future__ import annotations
@@ -27,50 +27,68 @@ _TENSOR_TYPES = {
     "int64": schema.TensorType.INT64,
     "bool": schema.TensorType.BOOL,
 }
-_DEPRECATED_MAX = 127
+
+MAX_DEPRECATED_CODE = 127
 """Builtin codes up to here are also stored in the byte that old readers look at."""
+
+INITIAL_BUFFER_BYTES = 1 << 20
+"""Size with which the flatbuffer begins to grow."""
+
+UINT8_SHIFT = 128
+"""Difference between a uint8 and the int8 of the same real value."""
 
 
 def write_tflite(graph: Graph) -> bytes:
-    """The bytes of a .tflite file with one subgraph whose inputs and outputs are the
-    graph's, in order.
+    """Return the bytes of a .tflite file with the graph as its only subgraph.
 
     A graph with asymmetric weights (from a uint8 model) is written in uint8, with a
     QUANTIZE at each int8 border: TFLite's int8 kernels take symmetric weights only. So
-    is one with an op of which TFLite has the uint8 form only.
+    is one with an op for which TFLite has only a uint8 kernel.
     """
-    writer = _TfliteWriter(_as_uint8(graph) if _needs_uint8(graph) else graph)
-    return writer.pack()
+    if _needs_uint8(graph):
+        graph = _as_uint8(graph)
+    return _TfliteWriter(graph).pack()
 
 
 class _TfliteWriter:
+    """Collects the tables of a flatbuffer."""
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.buffers: list[Any] = [schema.BufferT()]  # buffer 0 is empty by definition
+        # Buffer 0 is empty by definition: tensors without elements refer to it.
+        self.buffers: list[Any] = [schema.BufferT()]
         self.tensors: list[Any] = []
         self.opcodes: dict[tuple[int, int, bool], int] = {}
+        """Indices of opcode entries by code, version, and whether outputs are bytes."""
         self.index: dict[Value, int] = {}
 
     def pack(self) -> bytes:
+        """Return the bytes of the file."""
         sub = schema.SubGraphT()
         sub.name = self.graph.name
         sub.inputs = [self._tensor(v) for v in self.graph.inputs]
         sub.operators = [self._operator(op) for op in self.graph.ops]
         sub.outputs = [self._tensor(v) for v in self.graph.outputs]
         sub.tensors = self.tensors
+
         model = schema.ModelT()
         model.version = 3
         model.description = "edgec"
-        model.operatorCodes = [
-            _opcode(code, version) for code, version, _ in self.opcodes
-        ]
+
+        # Known only now that all operators are written.
+        codes: list[Any] = []
+        for code, version, _ in self.opcodes:
+            codes.append(_opcode(code, version))
+        model.operatorCodes = codes
         model.subgraphs = [sub]
         model.buffers = self.buffers
-        builder = flatbuffers.Builder(1 << 20)
+
+        builder = flatbuffers.Builder(INITIAL_BUFFER_BYTES)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
 
     def _operator(self, op: Op) -> Any:
+        """Return the table of an op."""
         code = op.spec.to_tflite(op)
         if code is None:
             raise InternalError(f"{op!r} has no TFLite form")
@@ -79,60 +97,85 @@ class _TfliteWriter:
         out.opcodeIndex = self._opcode_index(code, op)
         out.inputs = [self._input(v, op) for v in inputs]
         out.outputs = [self._tensor(v) for v in op.outputs]
-        if code.options is not None:
-            table, fields = code.options
-            out.builtinOptionsType = getattr(schema.BuiltinOptions, table)
-            out.builtinOptions = getattr(schema, table + "T")()
-            for key, value in fields.items():
-                if not hasattr(out.builtinOptions, key):
-                    raise InternalError(f"{table} has no field {key}")
-                setattr(out.builtinOptions, key, value)
+        if code.options is None:
+            return out
+
+        table, fields = code.options
+        options = getattr(schema, table + "T")()
+        for key, value in fields.items():
+            # Python would accept a misspelt field silently.
+            if not hasattr(options, key):
+                raise InternalError(f"{table} has no field {key}")
+            setattr(options, key, value)
+        out.builtinOptionsType = getattr(schema.BuiltinOptions, table)
+        out.builtinOptions = options
         return out
 
     def _opcode_index(self, code: TfliteCode, op: Op) -> int:
+        """Return the index of an op's opcode entry."""
         builtin = getattr(schema.BuiltinOperator, code.name)
-        int8 = all(v.type.dtype in ("int8", "uint8") for v in op.outputs)
-        return self.opcodes.setdefault((builtin, code.version, int8), len(self.opcodes))
+
+        # One entry for int8 and others would have the higher version of both.
+        dtypes = {v.type.dtype for v in op.outputs}
+        is_int8 = dtypes <= {"int8", "uint8"}
+        key = (builtin, code.version, is_int8)
+
+        return self.opcodes.setdefault(key, len(self.opcodes))
 
     def _input(self, v: Value | Array | None, op: Op) -> int:
+        """Return the index of an input's tensor, -1 for an optional one left out."""
         if v is None:
             return -1
         if isinstance(v, Value):
             return self._tensor(v)
+
+        # An array that is an attribute in edgec, such as a shape, is a tensor in TFLite.
         name = f"{op.outputs[0].name}/const{len(self.tensors)}"
-        return self._tensor(Value(name, TensorType(v.shape, str(v.dtype)), v))
+        type_ = TensorType(v.shape, str(v.dtype))
+        return self._tensor(Value(name, type_, v))
 
     def _tensor(self, v: Value) -> int:
-        if v not in self.index:
-            t = schema.TensorT()
-            t.name = v.name
-            t.shape = list(v.type.shape)
-            t.type = _TENSOR_TYPES[v.type.dtype]
-            t.buffer = 0
-            if v.const is not None:
-                buffer = schema.BufferT()
-                buffer.data = np.frombuffer(
-                    np.ascontiguousarray(v.const).tobytes(), np.uint8
-                )
-                t.buffer = len(self.buffers)
-                self.buffers.append(buffer)
-            t.quantization = _quantization(v.type.quant)
-            self.index[v] = len(self.tensors)
-            self.tensors.append(t)
+        """Return the index of a value's tensor."""
+        if v in self.index:
+            return self.index[v]
+
+        tensor = schema.TensorT()
+        tensor.name = v.name
+        tensor.shape = list(v.type.shape)
+        tensor.type = _TENSOR_TYPES[v.type.dtype]
+        tensor.buffer = 0 if v.const is None else self._buffer(v.const)
+        tensor.quantization = _quantization(v.type.quant)
+
+        self.index[v] = len(self.tensors)
+        self.tensors.append(tensor)
         return self.index[v]
+
+    def _buffer(self, elements: Array) -> int:
+        """Return the index of a new buffer."""
+        # As an array it is written at once, not byte by byte.
+        data = np.ascontiguousarray(elements).tobytes()
+        buffer = schema.BufferT()
+        buffer.data = np.frombuffer(data, np.uint8)
+
+        index = len(self.buffers)
+        self.buffers.append(buffer)
+        return index
 
 
 def _opcode(builtin: int, version: int) -> Any:
+    """Return an opcode entry."""
     code = schema.OperatorCodeT()
     code.builtinCode = builtin
     code.version = version
-    code.deprecatedBuiltinCode = min(builtin, _DEPRECATED_MAX)
+    code.deprecatedBuiltinCode = min(builtin, MAX_DEPRECATED_CODE)
     return code
 
 
 def _quantization(quant: Quant | None) -> Any:
+    """Return the quantization of a tensor; None for one without."""
     if quant is None:
         return None
+
     q = schema.QuantizationParametersT()
     q.scale = np.array(quant.scale, np.float32)
     q.zeroPoint = np.array(quant.zero_point, np.int64)
@@ -141,63 +184,77 @@ def _quantization(quant: Quant | None) -> Any:
 
 
 def _needs_uint8(graph: Graph) -> bool:
+    """Return whether TFLite has only uint8 kernels for an op of the graph."""
     return any(
         has_asymmetric_weights(op) or op.spec.tflite_needs_uint8(op) for op in graph.ops
     )
 
 
 def has_asymmetric_weights(op: Op) -> bool:
-    """Whether TFLite has kernels for it in uint8 alone."""
-    roles = [
-        op.spec.roles[min(i, len(op.spec.roles) - 1)] for i in range(len(op.inputs))
-    ]
-    quants = [
-        v.type.quant
-        for v, role in zip(op.inputs, roles, strict=True)
-        if role == "weight"
-    ]
-    return any(q is not None and any(q.zero_point) for q in quants)
+    """Return whether a weight has a zero point, which only uint8 kernels support."""
+    roles = op.spec.roles
+    for i, v in enumerate(op.inputs):
+        # The last role stands for all further inputs.
+        role = roles[min(i, len(roles) - 1)]
+        quant = v.type.quant
+        if role == "weight" and quant is not None and any(quant.zero_point):
+            return True
+    return False
 
 
 def _as_uint8(graph: Graph) -> Graph:
-    """The same integers shifted by 128 and stored as uint8 everywhere but at the
-    border.
+    """Return the graph with int8 stored as uint8 everywhere but at its border.
+
+    All integers and zero points are larger by 128.
     """
     twin = graph.copy()
     border = [*twin.inputs, *twin.outputs]
     for v in twin.values():
-        if v.type.dtype == "int8" and v.type.quant is not None:
-            quant = Quant(
-                v.type.quant.scale,
-                tuple(z + 128 for z in v.type.quant.zero_point),
-                v.type.quant.axis,
-            )
-            v.type = v.type.with_quant(quant, "uint8")
-            if v.const is not None:
-                v.const = v.const.view(np.uint8) ^ np.uint8(0x80)
+        quant = v.type.quant
+        if v.type.dtype != "int8" or quant is None:
+            continue
+
+        zero_point = tuple(z + UINT8_SHIFT for z in quant.zero_point)
+        shifted = Quant(quant.scale, zero_point, quant.axis)
+        v.type = v.type.with_quant(shifted, "uint8")
+        if v.const is not None:
+            # Flipping the top bit adds 128 modulo 256.
+            v.const = v.const.view(np.uint8) ^ np.uint8(0x80)
+
+    # Inside, all quantized values are uint8 now.
     for op in twin.ops:
         if isinstance(op.spec, Quantize):
             op.spec = Quantize("uint8")
+
     originals = dict(zip(border, [*graph.inputs, *graph.outputs], strict=True))
     return _with_border(twin, originals)
 
 
 def _with_border(twin: Graph, originals: dict[Value, Value]) -> Graph:
-    """QUANTIZE between the int8 values outside and the uint8 values inside."""
+    """Return the graph with a QUANTIZE between int8 values outside and uint8 inside.
+
+    Args:
+        twin: the graph in uint8
+        originals: for its inputs and outputs those of the int8 graph
+    """
     out = Builder(Graph(twin.name))
     for v in twin.inputs:
         original = originals[v]
         outer = out.input(original.name, original.type)
+        # The outer value has the model's name, so the inner one needs another.
         v.name = out.name(f"{v.name}_inner")
-        out.write(
-            Quantize(v.type.dtype), [outer], [v]
-        ) if original.type != v.type else twin.replace(v, outer)
+        if original.type == v.type:
+            twin.replace(v, outer)
+        else:
+            out.write(Quantize(v.type.dtype), [outer], [v])
+
     out.graph.ops += twin.ops
     for v in twin.outputs:
         original = originals[v]
         if original.type == v.type:
             out.graph.outputs.append(v)
             continue
+
         v.name = out.name(f"{v.name}_inner")
         outer = Value(original.name, original.type)
         out.write(Quantize(original.type.dtype), [v], [outer])

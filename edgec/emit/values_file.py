@@ -1,5 +1,6 @@
-"""report/values.json of a bundle: its graphs without their weights, and where this
-machine's code has which values.
+"""report/values.json of a bundle: its graphs without weights, and where values lie.
+
+`edgec diff` reads values of a bundle that runs by it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from edgec.emit.c import CSource
 from edgec.ir import Graph, print_graph
 
 VALUES_FILE = "report/values.json"
+"""The file's name in a bundle."""
 
 
 @dataclass(frozen=True)
-class At:
-    """Where a value is: `offset` bytes into a tensor of the border, or, `buffer` being
-    "", into the arena, after `done` functions of the segment's profile.
+class ValueLocation:
+    """Where and when a value lies as a whole.
+
+    Attributes:
+        done: the number of functions of the segment's profile after which it does
+        buffer: a tensor of the segment's border; "": the arena
+        offset: bytes into that
     """
 
     done: int
@@ -29,22 +35,31 @@ class At:
 
 @dataclass(frozen=True)
 class SegmentValues:
-    """graph: in text form, without elements and scales of constants. function: the name
-    in the C of the code that `places` is of: of what all machines of the target can
-    run.
+    """The values of one segment.
+
+    Attributes:
+        graph: its text, without elements and scales of constants
+        function: the name in the C of the code that `places` is of: the code that all
+            machines of the target can run
+        places: where each value lies, by name
     """
 
     graph: str
     function: str
-    places: dict[str, At]
+    places: dict[str, ValueLocation]
 
 
 @dataclass(frozen=True)
 class ValuesFile:
-    """The file, for who writes it and who reads it. target: whose code it is. segments:
-    by name. orders, factors, moves: by value, which channels of the model as it came it
-    has, what these are multiplied by, and what is added then. counts: of values that
-    have only some of the channels, how many there were.
+    """The content of the file.
+
+    Attributes:
+        target: the target whose code it describes
+        segments: values by the names of segments
+        factors: what the channels of a value of the model's file are multiplied by
+        moves: what is added to them then
+        orders: which channels of the value in the model's file a value has
+        counts: how many channels that has, for values with only some of them
     """
 
     target: str = ""
@@ -55,37 +70,51 @@ class ValuesFile:
     counts: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """As the bundle has it."""
+        """Return the bytes of the file."""
         return (json.dumps(asdict(self), separators=(",", ":")) + "\n").encode()
 
 
 def values_file(
     target: str, segments: Sequence[Segment], sources: Mapping[str, CSource]
 ) -> ValuesFile:
-    """sources: of the target, by segment name."""
-    return ValuesFile(
-        target, {s.name: _segment(s.graph, sources[s.name]) for s in segments}
-    )
+    """Return the file of a target.
+
+    Args:
+        target: its name
+        segments: all segments
+        sources: the C of each segment for the target, by name
+    """
+    values = {s.name: _segment_values(s.graph, sources[s.name]) for s in segments}
+    return ValuesFile(target, values)
 
 
-def _segment(graph: Graph, source: CSource) -> SegmentValues:
+def _segment_values(graph: Graph, source: CSource) -> SegmentValues:
+    """Return the values of a segment that are whole at some time."""
     border = {*graph.inputs, *graph.outputs}
-    places: dict[str, At] = {}
+    offsets = source.plan.offsets
+    locations: dict[str, ValueLocation] = {}
     for v, done in source.complete.items():
         place = source.places[v]
-        if place.root in border:
-            places[v.name] = At(done, place.root.name, place.at)
-        elif place.root.name in source.plan.offsets:
-            places[v.name] = At(
-                done, "", source.plan.offsets[place.root.name] + place.at
-            )
-    return SegmentValues(
-        print_graph(_bare(graph), constants=False), source.name, places
-    )
+        root = place.root
+        if root in border:
+            location = ValueLocation(done, root.name, place.at)
+        elif root.name in offsets:
+            offset = offsets[root.name] + place.at
+            location = ValueLocation(done, "", offset)
+        else:
+            # A fused value is in no memory at any time.
+            continue
+        locations[v.name] = location
+
+    text = print_graph(_without_constant_scales(graph), constants=False)
+    return SegmentValues(text, source.name, locations)
 
 
-def _bare(graph: Graph) -> Graph:
-    """Without the scales of constants, of which there is one for each channel."""
+def _without_constant_scales(graph: Graph) -> Graph:
+    """Return a copy without the quantization of constants.
+
+    There is a scale for each channel, and no value to read with it.
+    """
     twin = graph.copy()
     for v in twin.constants():
         v.type = replace(v.type, quant=None)

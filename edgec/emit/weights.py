@@ -1,4 +1,4 @@
-"""The weights file of a target: what all its C reads, once and binary."""
+"""The weights file of a target: the constants of all its C, once and in binary."""
 
 from __future__ import annotations
 
@@ -7,30 +7,42 @@ from edgec.schedule.liveness import aligned
 
 
 class WeightsFile:
-    """The file as it grows while sources are written: arrays of the same bytes are in
-    it once, or, `apart`, each.
+    """The file as it grows while sources are written.
+
+    Arrays of equal bytes share a place, unless they are kept apart.
     """
 
     def __init__(self, apart: bool = False) -> None:
+        """Begin an empty file.
+
+        Args:
+            apart: whether each array has a place of its own
+        """
         self._data = bytearray()
         self._apart = apart
         self._known: dict[bytes, int] = {}
 
     def __len__(self) -> int:
-        """Bytes so far."""
+        """Return the number of bytes so far."""
         return len(self._data)
 
     def place(self, array: Array) -> int:
-        """Where an array is in the file, bytes: little-endian, aligned."""
+        """Return the offset of an array, which is added if it is not there yet.
+
+        It is little-endian and aligned.
+        """
         data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-        at = aligned(len(self._data))
+        offset = aligned(len(self._data))
         if not self._apart:
-            at = self._known.setdefault(data, at)
-        if at >= len(self._data):
-            self._data += bytes(at - len(self._data)) + data
-        return at
+            offset = self._known.setdefault(data, offset)
+
+        # A smaller offset is that of equal bytes in the file already.
+        if offset >= len(self._data):
+            padding = bytes(offset - len(self._data))
+            self._data += padding + data
+        return offset
 
     @property
     def data(self) -> bytes:
-        """What it holds by now."""
+        """The content so far."""
         return bytes(self._data)

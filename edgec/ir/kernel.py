@@ -7,10 +7,171 @@ computed; edgec/schedule chooses a variant of the kernel, and edgec/emit prints 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import ClassVar
 
 from edgec.ir.types import Array
 from edgec.ir.value import Value
+
+
+class Elementwise(Enum):
+    """How the elements of a kernel's result depend on those of its operands."""
+
+    NONE = "an element depends on several elements, or on its position"
+    UNARY = "y[i] = f(x[i]); operands x, y, the number of elements, coefficients"
+    BINARY = "y[i] = f(a[i], b[i]), broadcast; operands a, b, y, ek_nd_t, parameters"
+
+
+class KernelRounding(Enum):
+    """How an int8 kernel rounds; the value is the part of the C name that says so."""
+
+    TFLITE = ""
+    """As TFLite does: most kernels in fixed point, ties away from zero."""
+    EVEN = "even"
+    """As onnxruntime does: in float32, ties to the even neighbour."""
+    CUT = "cut"
+    """The fraction is cut off."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C function of csrc, with the facts about it that the schedule depends on.
+
+    Its C name is `ek_<family>_<rounding>_<source>_<dtype>_<isa>`, without the parts
+    that are empty, unless `symbol` gives it.
+
+    Attributes:
+        family: name of the operation, e.g. "add" or "conv2d"
+        header: header of csrc that defines it; "" where csrc has no such kernel, so
+            that the op cannot be written as C
+        dtype: suffix of the element type, e.g. "f32"; where the kernel converts, of the
+            result's elements
+        source: suffix of the operand's element type, where the kernel converts
+        rounding: how an int8 kernel rounds
+        isa: last part of a variant's name, e.g. "simd"
+        symbol: the C name, where it does not follow from the other parts
+        elementwise: how an element of the result depends on the operands
+        in_place: positions of the operands that may have the same memory as the result
+            if they have its shape: the kernel reads each of their elements before it
+            writes that element of the result, and does not read it later
+        bounds: (lowest, highest) result of a kernel that is a clamp to constants
+        vectorized: whether csrc/simd has a kernel on vectors of floats that is named as
+            this one with "_simd"; chains can have it as a step, and where it is unary,
+            epilogues of convolutions can apply it
+    """
+
+    family: str
+    header: str
+    dtype: str = ""
+    source: str = ""
+    rounding: KernelRounding = KernelRounding.TFLITE
+    isa: str = ""
+    symbol: str = ""
+    elementwise: Elementwise = Elementwise.NONE
+    in_place: tuple[int, ...] = ()
+    bounds: tuple[float, float] | None = None
+    vectorized: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the C function."""
+        if self.symbol:
+            return self.symbol
+
+        parts = (self.family, self.rounding.value, self.source, self.dtype, self.isa)
+        return "_".join(("ek", *filter(None, parts)))
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether csrc has the kernel; families do not have one for every type."""
+        return bool(self.header)
+
+    def __str__(self) -> str:
+        """Return the name of the C function, for messages."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class KernelFamily:
+    """The plain kernels of one operation: one for each element type and rounding.
+
+    Defining a family registers it, so that kernels can be found by their names.
+
+    Attributes:
+        template: the facts that all kernels of the family have in common
+        types: suffixes of the element types, "<source>_<dtype>" for conversions
+        even: those of the kernels that round half to even
+        cut: those of the kernels that cut fractions off
+    """
+
+    registry: ClassVar[dict[str, KernelFamily]] = {}
+    """Families by their names."""
+
+    template: Kernel
+    types: tuple[str, ...]
+    even: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Register the family.
+
+        Raises TypeError where another one of its name exists.
+        """
+        name = self.template.family
+        if KernelFamily.registry.setdefault(name, self) != self:
+            raise TypeError(f"two definitions of the kernels {name}")
+
+    def of(
+        self,
+        dtype: str = "",
+        rounding: KernelRounding = KernelRounding.TFLITE,
+        source: str = "",
+    ) -> Kernel:
+        """Return the kernel for a type; `is_defined` tells whether csrc has it."""
+        types = {
+            KernelRounding.TFLITE: self.types,
+            KernelRounding.EVEN: self.even,
+            KernelRounding.CUT: self.cut,
+        }
+        suffix = f"{source}_{dtype}" if source else dtype
+        is_defined = suffix in types[rounding]
+
+        return replace(
+            self.template,
+            header=self.template.header if is_defined else "",
+            dtype=dtype,
+            source=source,
+            rounding=rounding,
+            # The vectors of csrc/simd hold floats.
+            vectorized=self.template.vectorized and dtype == "f32",
+        )
+
+    def kernels(self) -> Iterator[Kernel]:
+        """Yield every kernel of the family that csrc has."""
+        by_rounding = (
+            (KernelRounding.TFLITE, self.types),
+            (KernelRounding.EVEN, self.even),
+            (KernelRounding.CUT, self.cut),
+        )
+        for rounding, types in by_rounding:
+            for suffix in types:
+                *source, dtype = suffix.split("_")
+                yield self.of(dtype, rounding, "".join(source))
+
+    def __contains__(self, kernel: Kernel) -> bool:
+        """Return whether a kernel is one of the family's, for any type."""
+        return kernel.family == self.template.family and not kernel.isa
+
+
+def kernel_named(name: str) -> Kernel:
+    """Return the plain kernel with a C name; raises KeyError where there is none."""
+    for family in KernelFamily.registry.values():
+        for kernel in family.kernels():
+            if kernel.name == name:
+                return kernel
+
+    raise KeyError(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +280,12 @@ def constant(x: object) -> Array | None:
     return x.array if isinstance(x, Table) else None
 
 
-Operand = Pointer | Table | Scratch | Struct | Share | int | str
-"""An operand of a kernel; numbers and names of C enumerators stand for themselves."""
+Operand = Pointer | Table | Scratch | Struct | Share | Kernel | int | str
+"""An operand of a kernel.
+
+Numbers and names of C enumerators stand for themselves, a kernel for the address of its
+function.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,18 +293,18 @@ class KernelCall:
     """A call of a C kernel.
 
     Attributes:
-        kernel: name of the C function
+        kernel: the C function
         operands: its arguments
         then: elementwise calls that follow on its result; a fused variant may do all at
             once
     """
 
-    kernel: str
+    kernel: Kernel
     operands: tuple[Operand, ...]
     then: tuple[KernelCall, ...] = field(default=())
 
     @classmethod
-    def of(cls, kernel: str, *operands: Operand | Value) -> KernelCall:
+    def of(cls, kernel: Kernel, *operands: Operand | Value) -> KernelCall:
         """Return a call with these operands; a value is a pointer to its elements."""
         # A value stands for all of its elements.
         pointers = (Pointer(x) if isinstance(x, Value) else x for x in operands)

@@ -14,7 +14,9 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -30,6 +32,19 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
 from edgec.ops.shape import Reshape
+
+_ARG_TYPES = (
+    "f32_s32",
+    "s8_s32",
+    "f32_s64",
+    "s8_s64",
+    "u8_s64",
+    "s32_s64",
+    "s64_s64",
+)
+
+ARG = KernelFamily(Kernel("arg", "ek_arg.h"), _ARG_TYPES)
+"""The index of the largest or smallest element of a run."""
 
 _TFLITE_TYPES = {"int32": 2, "int64": 4}
 """TFLite's TensorType of each index type."""
@@ -179,7 +194,7 @@ class _ArgExtreme(OpDef):
             sign=self.sign,
             last=self.last,
         )
-        kernel = f"ek_arg_{suffix(x)}_{suffix(y)}"
+        kernel = ARG.of(suffix(y), source=suffix(x))
 
         return KernelCall.of(kernel, op.inputs[0], op.output, dims)
 

@@ -17,6 +17,7 @@ from edgec.ir import (
     Array,
     ChannelFlow,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -41,7 +42,14 @@ from edgec.ops.binary_scales import (
     scaled_struct,
 )
 from edgec.ops.broadcast_dims import broadcast, broadcast_strides
-from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
+from edgec.ops.common import (
+    INTEGERS,
+    NUMBER_KERNELS,
+    act_f32,
+    plain_suffix,
+    rounded_kernel,
+)
+from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
     activation_range,
@@ -60,7 +68,10 @@ brought to one scale.
 
 @dataclass(frozen=True)
 class Binary(OpDef):
-    """y = fn(a, b), broadcast as numpy does; the kernel is `ek_<kind>_<type>`."""
+    """y = fn(a, b), broadcast as numpy does."""
+
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, as `binary_kernels` returns them."""
 
     fn: ClassVar[Callable[..., Any]]
     """The function in numpy."""
@@ -187,13 +198,14 @@ class Binary(OpDef):
 
         # Comparisons have a bool output of operands of any type.
         if y.is_quantized:
-            type_name = kernel_suffix(a, getattr(self, "rounding", Rounding.TFLITE))
+            kernel = rounded_kernel(
+                self.kernels, a, getattr(self, "rounding", Rounding.TFLITE)
+            )
             last = self.c_requant(a, b, y)
         else:
-            type_name = plain_suffix(a)
+            kernel = self.kernels.of(plain_suffix(a))
             last = self.c_plain(a)
 
-        kernel = f"ek_{self.kind}_{type_name}"
         dims = broadcast(y, a=a, b=b)
         if last is None:
             return KernelCall.of(kernel, *op.inputs, op.output, dims)
@@ -412,6 +424,9 @@ class Add(Additive):
     """y = a + b."""
 
     kind = "add"
+    kernels = binary_kernels(
+        "add", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
+    )
     onnx = ("Add", "Sum")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
     homogeneous: ClassVar[bool] = True
@@ -443,6 +458,9 @@ class Sub(Additive):
     """y = a - b."""
 
     kind = "sub"
+    kernels = binary_kernels(
+        "sub", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
+    )
     onnx = ("Sub",)
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
     homogeneous: ClassVar[bool] = True
@@ -457,6 +475,9 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
+    kernels = binary_kernels(
+        "mul", (*NUMBER_KERNELS, "s8"), even=("s8",), vectorized=True
+    )
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
     homogeneous: ClassVar[bool] = True
     onnx = ("Mul",)
@@ -566,6 +587,7 @@ class Div(Division, Fused):
     """y = a / b; integers towards zero."""
 
     kind = "div"
+    kernels = binary_kernels("div", NUMBER_KERNELS)
     onnx = ("Div",)
     tflite = ("DIV",)
     options = "DivOptions"

@@ -27,9 +27,11 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
-from edgec.ops.common import custom_options, real_types
+from edgec.ops.common import custom_options, float_kernel, real_types
 from edgec.ops.quantize import Dequantize
 from edgec.ops.suppression import overlap
+
+_DETECTION = float_kernel("detection", "ek_detection.h")
 
 _F = np.float32
 MAX_DETECTIONS = 1 << 16
@@ -191,7 +193,7 @@ class Detections(OpDef):
             overlap=self.overlap,
         )
 
-        return KernelCall.of("ek_detection_f32", *op.inputs, *op.outputs, spec)
+        return KernelCall.of(_DETECTION, *op.inputs, *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -16,7 +16,9 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -35,6 +37,10 @@ from edgec.ops.common import axis_of, suffix
 from edgec.ops.concat import Concat
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, take_range
+
+_TAKE = KernelFamily(Kernel("take", "ek_take.h"), ("s32", "s64"))
+
+_TAKE_ND = KernelFamily(Kernel("take_nd", "ek_take.h"), ("s32", "s64"))
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,7 @@ class Gather(_Picked):
             n=index.type.size,
             bytes=row * x.np_dtype.itemsize,
         )
-        kernel = f"ek_take_{suffix(index.type)}"
+        kernel = _TAKE.of(suffix(index.type))
 
         return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 
@@ -291,7 +297,7 @@ class GatherNd(_Picked):
             pitch=[stride * itemsize for stride in strides],
             bytes=prod(x.shape[k:]) * itemsize,
         )
-        kernel = f"ek_take_nd_{suffix(index.type)}"
+        kernel = _TAKE_ND.of(suffix(index.type))
 
         return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 

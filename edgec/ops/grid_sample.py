@@ -27,11 +27,13 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Mul, Sub
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
 from edgec.ops.resampling import cubic_weight
 from edgec.ops.shape import Reshape, from_nhwc, to_nhwc
 from edgec.ops.slice import Slice
 from edgec.ops.unary import Abs, Round
+
+_GRID_SAMPLE = float_kernel("grid_sample", "ek_grid_sample.h")
 
 TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 """Pixels along each axis that a sample is computed from."""
@@ -256,7 +258,7 @@ class GridSample(OpDef):
             align=self.align_corners,
         )
 
-        return KernelCall.of("ek_grid_sample_f32", *op.inputs, op.output, spec)
+        return KernelCall.of(_GRID_SAMPLE, *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -15,7 +15,9 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     Op,
     OpDef,
     Quant,
@@ -34,6 +36,8 @@ from edgec.ops.fixed_point import (
 )
 from edgec.ops.gemmlowp import logistic_16, tanh_16
 from edgec.ops.shape import Transpose, transpose
+
+_LSTM = KernelFamily(Kernel("lstm", "ek_lstm.h"), ("s8",)).of("s8")
 
 Scale = tuple[int, int]
 """A fixed-point multiplier and its shift."""
@@ -220,7 +224,7 @@ class LstmInt8(OpDef):
             clip=self.clip,
         )
 
-        return KernelCall.of("ek_lstm_s8", *op.inputs, *op.outputs, spec)
+        return KernelCall.of(_LSTM, *op.inputs, *op.outputs, spec)
 
     @classmethod
     def of(cls, op: TfliteOp) -> None:

@@ -16,7 +16,9 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -37,10 +39,11 @@ from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import (
     act_f32,
-    kernel_suffix,
+    float_kernel,
     real_types,
     requantize,
     requantize_struct,
+    rounded_kernel,
     with_float_weights,
 )
 from edgec.ops.fixed_point import (
@@ -51,6 +54,13 @@ from edgec.ops.fixed_point import (
     tflite_activation,
 )
 from edgec.ops.shape import Reshape, transpose
+
+FULLY_CONNECTED = KernelFamily(
+    Kernel("fully_connected", "ek_matmul.h"), ("f32", "s8"), even=("s8",)
+)
+
+BATCH_MATMUL = float_kernel("batch_matmul", "ek_matmul.h")
+"""A product of two computed matrices."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +256,7 @@ class FullyConnected(OpDef):
             bias = Table(np.zeros(out_channels, dtype), "b")
 
         return KernelCall.of(
-            f"ek_fully_connected_{kernel_suffix(x, self.rounding)}",
+            rounded_kernel(FULLY_CONNECTED, x, self.rounding),
             op.inputs[0],
             weights,
             bias,
@@ -557,7 +567,7 @@ class BatchMatMul(OpDef):
             bc=b_column,
         )
 
-        return KernelCall.of("ek_batch_matmul_f32", *op.inputs, op.output, shape)
+        return KernelCall.of(BATCH_MATMUL, *op.inputs, op.output, shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

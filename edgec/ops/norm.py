@@ -29,8 +29,12 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, real_types, scale_channels
+from edgec.ops.common import axis_of, float_kernel, real_types, scale_channels
 from edgec.ops.shape import transpose
+
+INSTANCE_NORM = float_kernel("instance_norm", "ek_norm.h")
+
+_LAYER_NORM = float_kernel("layer_norm", "ek_norm.h")
 
 _F = np.float32
 
@@ -253,7 +257,7 @@ class InstanceNorm(OpDef):
         )
 
         return KernelCall.of(
-            "ek_instance_norm_f32",
+            INSTANCE_NORM,
             *op.inputs,
             op.output,
             Scratch(28 * channels),
@@ -379,7 +383,7 @@ class LayerNorm(OpDef):
             eps=self.eps,
         )
 
-        return KernelCall.of("ek_layer_norm_f32", x, scale, bias, op.output, spec)
+        return KernelCall.of(_LAYER_NORM, x, scale, bias, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -15,7 +15,9 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -35,6 +37,12 @@ from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.fixed_point import round_half_away
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, slice_axes
+
+_PAD = KernelFamily(Kernel("pad", "ek_pad.h"), ("f32", "s8", "u8", "s16", "s32", "s64"))
+
+_PAD_FOLD = KernelFamily(
+    Kernel("pad_fold", "ek_pad.h"), ("f32", "s8", "u8", "s32", "s64")
+)
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 """Names of the borders as numpy.pad has them: reflect does not repeat the edge element,
@@ -263,7 +271,7 @@ class Pad(OpDef):
                 before=before,
                 mode=f"EK_PAD_{self.mode.upper()}",
             )
-            kernel = f"ek_pad_fold_{suffix(x)}"
+            kernel = _PAD_FOLD.of(suffix(x))
             return KernelCall.of(kernel, op.inputs[0], op.output, fold)
 
         strides = [0] * missing + element_strides(y.shape)
@@ -277,7 +285,7 @@ class Pad(OpDef):
             offset=sum(starts),
         )
 
-        return KernelCall.of(f"ek_pad_{suffix(x)}", op.inputs[0], op.output, spec)
+        return KernelCall.of(_PAD.of(suffix(x)), op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -14,7 +14,9 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     Quant,
@@ -46,6 +48,7 @@ class MaxPool2D(PoolOp):
     """The largest element of each window: y = max x[i], clamped by the activation."""
 
     kind = "max_pool2d"
+    kernels = KernelFamily(Kernel("max_pool2d", "ek_pool.h"), ("f32", "s8"))
     onnx = ("MaxPool",)
     tflite = ("MAX_POOL_2D",)
     edgetpu_versions = {"MAX_POOL_2D": Versions(2)}
@@ -117,6 +120,9 @@ class AveragePool2D(PoolOp):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "average_pool2d"
+    kernels = KernelFamily(
+        Kernel("average_pool2d", "ek_pool.h"), ("f32", "s8"), even=("s8",)
+    )
     onnx = ("AveragePool",)
     tflite = ("AVERAGE_POOL_2D",)
     edgetpu_versions = {"AVERAGE_POOL_2D": Versions(2)}

@@ -13,6 +13,7 @@ from edgec.ir import (
     Array,
     ChannelFlow,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -28,7 +29,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import kernel_suffix
+from edgec.ops.common import rounded_kernel
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
     TFLITE_ACTIVATIONS,
@@ -66,6 +67,9 @@ class PoolOp(OpDef):
     stride: Pair = (2, 2)
     pads: Pads = (0, 0, 0, 0)
     act: str = "none"
+
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, by the element type."""
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
@@ -237,8 +241,8 @@ class PoolOp(OpDef):
             low=low,
             high=high,
         )
-        type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
-        kernel = f"ek_{self.kind}_{type_name}"
+        rounding = getattr(self, "rounding", Rounding.TFLITE)
+        kernel = rounded_kernel(self.kernels, y, rounding)
 
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 

@@ -17,6 +17,8 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    Kernel,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -32,6 +34,7 @@ from edgec.ir import (
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
+from edgec.ops.common import NUMBER_KERNELS
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     quantize_multiplier,
@@ -147,6 +150,9 @@ class Mean(_SumReduction):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "mean"
+    kernels = KernelFamily(
+        Kernel("mean", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"), even=("s8",)
+    )
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
     homogeneous: ClassVar[bool] = True
     onnx = ("ReduceMean", "GlobalAveragePool")
@@ -244,6 +250,7 @@ class Sum(_SumReduction):
     """
 
     kind = "sum"
+    kernels = KernelFamily(Kernel("sum", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum")
     tflite = ("SUM",)
     edgetpu_versions = {"SUM": Versions(2)}
@@ -356,6 +363,7 @@ class ReduceMax(Reduction):
     """The largest element; of bools whether any is true (TFLite REDUCE_ANY)."""
 
     kind = "reduce_max"
+    kernels = KernelFamily(Kernel("reduce_max", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceMax", "GlobalMaxPool")
     tflite = ("REDUCE_MAX", "REDUCE_ANY")
     edgetpu_versions = {"REDUCE_MAX": Versions(2)}
@@ -368,6 +376,7 @@ class ReduceMin(Reduction):
     """The smallest element; of bools whether all are true (TFLite REDUCE_ALL)."""
 
     kind = "reduce_min"
+    kernels = KernelFamily(Kernel("reduce_min", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceMin",)
     tflite = ("REDUCE_MIN", "REDUCE_ALL")
     edgetpu_versions = {"REDUCE_MIN": Versions(2)}
@@ -380,6 +389,7 @@ class ReduceProd(Reduction):
     """The product Π x, in floats and plain integers."""
 
     kind = "reduce_prod"
+    kernels = KernelFamily(Kernel("reduce_prod", "ek_reduce.h"), NUMBER_KERNELS)
     onnx = ("ReduceProd",)
     tflite = ("REDUCE_PROD",)
     fn = staticmethod(np.prod)

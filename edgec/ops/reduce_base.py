@@ -16,6 +16,7 @@ from edgec.ir import (
     Array,
     Builder,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -31,7 +32,7 @@ from edgec.ir import (
     edgetpu_rule,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import INTEGERS, axis_of, ints, kernel_suffix, plain_suffix
+from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, rounded_kernel
 from edgec.ops.shape import Reshape
 
 MAX_GROUPS = 3
@@ -55,6 +56,8 @@ class Reduction(OpDef):
     keep_dims: bool = True
 
     fn: ClassVar[Callable[..., Any]]
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, by the element type."""
     integers: ClassVar[bool] = True
     """Whether there are kernels for plain integers too; their sums and products wrap as
     two's complement does.
@@ -207,11 +210,10 @@ class Reduction(OpDef):
             **self.c_fields(x, y),
         )
         if y.is_quantized:
-            type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
+            rounding = getattr(self, "rounding", Rounding.TFLITE)
+            kernel = rounded_kernel(self.kernels, y, rounding)
         else:
-            type_name = plain_suffix(y)
-
-        kernel = f"ek_{self.kind}_{type_name}"
+            kernel = self.kernels.of(plain_suffix(y))
 
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 

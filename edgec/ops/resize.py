@@ -17,7 +17,10 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
+    KernelRounding,
     Op,
     OpDef,
     Quant,
@@ -54,6 +57,15 @@ from edgec.ops.resampling import (
     overshoots,
 )
 from edgec.ops.window import Pair
+
+_RESIZE_NEAREST = KernelFamily(Kernel("resize_nearest", "ek_resize.h"), ("",)).of()
+
+RESIZE_BILINEAR = KernelFamily(
+    Kernel("resize_bilinear", "ek_resize.h"),
+    ("f32", "s8", "u8"),
+    even=("s8",),
+    cut=("s8", "u8"),
+)
 
 
 @dataclass(frozen=True)
@@ -235,7 +247,7 @@ class ResizeNearest(_TfliteResize):
             columns=Table(columns, "columns"),
         )
 
-        return KernelCall.of("ek_resize_nearest", op.inputs[0], op.output, spec)
+        return KernelCall.of(_RESIZE_NEAREST, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -424,16 +436,16 @@ class ResizeBilinear(_TfliteResize):
                 zero=x.zero_point,
                 scale=float(x.scale),
             )
-            kernel = "ek_resize_bilinear_even_s8"
+            kernel = RESIZE_BILINEAR.of("s8", KernelRounding.EVEN)
             return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
         type_name = "u8" if self.rounding.is_uint8 and is_int8 else suffix(x)
-        if is_int8 and self.of_integers:
-            type_name = f"cut_{type_name}"
+        is_cut = is_int8 and self.of_integers
+        rounding = KernelRounding.CUT if is_cut else KernelRounding.TFLITE
 
         weights = "fixed" if rows.weight.dtype == np.int32 else "f32"
         spec = Struct(f"ek_resize_bilinear_{weights}_t", **self.dims(op), **tables)
-        kernel = f"ek_resize_bilinear_{type_name}"
+        kernel = RESIZE_BILINEAR.of(type_name, rounding)
 
         return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 

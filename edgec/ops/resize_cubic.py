@@ -21,11 +21,13 @@ from edgec.ir import (
     TensorType,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
 from edgec.ops.resampling import (
     cubic,
 )
 from edgec.ops.resize import Resize
+
+_RESIZE_CUBIC = float_kernel("resize_cubic", "ek_resize.h")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class ResizeCubic(Resize):
             wx=Table(column_weight, "wx"),
         )
 
-        return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
+        return KernelCall.of(_RESIZE_CUBIC, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

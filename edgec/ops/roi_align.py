@@ -24,8 +24,10 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
 from edgec.ops.shape import from_nhwc, to_nhwc
+
+_ROI_ALIGN = float_kernel("roi_align", "ek_roi_align.h")
 
 _F = np.float32
 
@@ -212,7 +214,7 @@ class RoiAlign(OpDef):
             scale=self.scale,
         )
 
-        return KernelCall.of("ek_roi_align_f32", *op.inputs, op.output, spec)
+        return KernelCall.of(_ROI_ALIGN, *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -12,9 +12,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Op, OpDef, Sample, Struct, TensorType, TfliteOp
+from edgec.ir import (
+    Array,
+    KernelCall,
+    Op,
+    OpDef,
+    Sample,
+    Struct,
+    TensorType,
+    TfliteOp,
+)
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
+
+_SUPPRESSION = float_kernel("suppression", "ek_detection.h")
 
 _F = np.float32
 MAX_BOXES = 1 << 16
@@ -134,7 +145,7 @@ class NonMaxSuppression(OpDef):
             overlap=self.overlap,
             score=self.score,
         )
-        return KernelCall.of("ek_suppression_f32", *op.inputs, *op.outputs, spec)
+        return KernelCall.of(_SUPPRESSION, *op.inputs, *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

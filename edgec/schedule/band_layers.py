@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from edgec.ir import KernelCall, Pointer, Scratch, Struct, Table
+from edgec.ir import Kernel, KernelCall, Pointer, Scratch, Struct, Table
 from edgec.ir.kernel import Operand
 from edgec.schedule.gemm_s8.walk import with_row_length
 
@@ -18,26 +18,34 @@ class _BandFunction:
     """A C function that computes rows of a layer.
 
     Attributes:
-        name: its name; the struct of its parameters is <name>_t
+        kernel: the function; the struct of its parameters is <name>_t
         operands: the operands of the kernel that it follows, by name
     """
 
-    name: str
+    kernel: Kernel
     operands: tuple[str, ...]
 
+
+_HEADER_F32 = "simd/ek_row_bands_f32_simd.h"
+_HEADER_S8 = "ek_row_bands_s8.h"
+_GEMM_F32 = Kernel("band_gemm", _HEADER_F32, "f32")
+_GEMM_S8 = Kernel("band_gemm", _HEADER_S8, "s8")
+_DEPTHWISE_F32 = Kernel("band_dwconv2d", _HEADER_F32, "f32")
+_DEPTHWISE_S8 = Kernel("band_dwconv2d", _HEADER_S8, "s8")
+_DEPTHWISE_TAPS_S8 = Kernel("band_dwconv2d_taps", _HEADER_S8, "s8")
 
 _F32_OPERANDS = ("x", "w", "bias", "slope", "added", "y", "scratch", "p", "tile")
 
 POINTWISE = {
-    "ek_gemm_f32_t": _BandFunction("ek_band_gemm_f32", (*_F32_OPERANDS, "tail")),
-    "ek_gemm_s8_t": _BandFunction("ek_band_gemm_s8", ("x", "w", "y", "p", "scratch")),
+    "ek_gemm_f32_t": _BandFunction(_GEMM_F32, (*_F32_OPERANDS, "tail")),
+    "ek_gemm_s8_t": _BandFunction(_GEMM_S8, ("x", "w", "y", "p", "scratch")),
 }
 """Functions for 1x1 convolutions, by the struct of the kernel's parameters."""
 
 DEPTHWISE = {
-    "ek_dwconv2d_f32_t": _BandFunction("ek_band_dwconv2d_f32", _F32_OPERANDS),
-    "ek_dw_s8_t": _BandFunction("ek_band_dwconv2d_s8", ("x", "y", "p", "scratch")),
-    "ek_dw_taps_s8_t": _BandFunction("ek_band_dwconv2d_taps_s8", ("x", "w", "y", "p")),
+    "ek_dwconv2d_f32_t": _BandFunction(_DEPTHWISE_F32, _F32_OPERANDS),
+    "ek_dw_s8_t": _BandFunction(_DEPTHWISE_S8, ("x", "y", "p", "scratch")),
+    "ek_dw_taps_s8_t": _BandFunction(_DEPTHWISE_TAPS_S8, ("x", "w", "y", "p")),
 }
 """Functions for depthwise convolutions, by the struct of the kernel's parameters."""
 
@@ -74,7 +82,7 @@ class CascadeLayer:
     added: Pointer | None
     weights: int
     scratch: int
-    function: str
+    function: Kernel
     struct: Struct
 
     @property
@@ -138,8 +146,11 @@ def depthwise(call: KernelCall) -> CascadeLayer | None:
     p = _kernel_parameters(call, DEPTHWISE)
     if p is None:
         return None
+
+    # A band needs the kernel's own scratch, whatever its rows are.
     scratch = sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
-    return _layer(call, DEPTHWISE[p.ctype], p, DEPTHWISE_PITCH[p.ctype], scratch)
+    pitch = DEPTHWISE_PITCH[p.ctype]
+    return _layer(call, DEPTHWISE[p.ctype], p, pitch, scratch)
 
 
 def _kernel_parameters(
@@ -190,8 +201,8 @@ def _layer(
         added=added if isinstance(added, Pointer) else None,
         weights=weights,
         scratch=scratch,
-        function=function.name,
-        struct=Struct(f"{function.name}_t", **fields),
+        function=function.kernel,
+        struct=Struct(f"{function.kernel}_t", **fields),
     )
 
 

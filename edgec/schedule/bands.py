@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
+from edgec.ir import PART, PARTS, Graph, Kernel, KernelCall, Scratch, Struct, Value
 from edgec.schedule.band_layers import CascadeLayer, depthwise, pointwise
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
@@ -24,6 +24,8 @@ from edgec.schedule.liveness import (
     tensors,
 )
 from edgec.schedule.views import Places
+
+_KERNEL = Kernel("row_bands", "ek_row_bands.h")
 
 MAX_BAND_ROWS = 4
 """Rows of results in a band, unless dilated taps lie further apart."""
@@ -101,10 +103,14 @@ class _CascadeJoiner:
         self.border = {*graph.inputs, *graph.outputs}
         self.readers: dict[Value, list[FusedStep]] = {}
         self.writers: dict[Value, list[FusedStep]] = {}
+
+        # The last tensor of a call is its result.
         for step in steps:
             for call in step.calls:
-                self.writers.setdefault(tensors([call])[-1], []).append(step)
-            for v in dict.fromkeys(tensors(step.calls)[:-1]):
+                result = tensors([call])[-1]
+                self.writers.setdefault(result, []).append(step)
+            read = tensors(step.calls)[:-1]
+            for v in dict.fromkeys(read):
                 self.readers.setdefault(v, []).append(step)
 
     def run(self) -> None:
@@ -168,26 +174,42 @@ class _CascadeJoiner:
         for first, last in ((before, after), (None, after), (before, None)):
             if first is None and last is None:
                 continue
-            parts = [part for part in (first, deep, last) if part is not None]
-            call = _cascade_call(
-                first.layer if first else None,
-                deep.layer,
-                last.layer if last else None,
-                self.core,
-            )
-            cached_bytes = sum(part.layer.weights for part in parts)
-            cached_bytes += sum(s.nbytes for s in _scratch(call))
-            if cached_bytes > self.core.l2 // 2:
-                continue
-            steps = [part.step for part in parts]
-            between = [part.layer.y.value for part in parts[:-1]]
-            yield _CascadeCandidate(steps, between, call)
+            candidate = self._candidate(first, deep, last)
+            if candidate is not None:
+                yield candidate
+
+    def _candidate(
+        self,
+        first: _CascadePart | None,
+        deep: _CascadePart,
+        last: _CascadePart | None,
+    ) -> _CascadeCandidate | None:
+        """Return the cascade of these convolutions, unless it exceeds the cache."""
+        before = first.layer if first else None
+        after = last.layer if last else None
+        call = _cascade_call(before, deep.layer, after, self.core)
+
+        # Every band passes all weights, so both have to stay in the cache.
+        parts = [part for part in (first, deep, last) if part is not None]
+        cached_bytes = sum(part.layer.weights for part in parts)
+        cached_bytes += sum(scratch.nbytes for scratch in _scratch(call))
+        if cached_bytes > self.core.l2 // 2:
+            return None
+
+        steps = [part.step for part in parts]
+        between = [part.layer.y.value for part in parts[:-1]]
+        return _CascadeCandidate(steps, between, call)
 
     def _expansion(self, deep: _CascadePart) -> _CascadePart | None:
         """Return the 1x1 convolution that writes the input of a depthwise one."""
         between = deep.layer.x.value
-        before = self._pointwise(self.writers.get(between, []), between)
-        if before is None or before.layer.added is not None:
+        writers = self.writers.get(between, [])
+        before = self._pointwise(writers, between)
+        if before is None:
+            return None
+
+        # The kernel has no address of a tensor to add to expanded rows.
+        if before.layer.added is not None:
             return None
         if self._recomputed_share(deep.layer) > MAX_RECOMPUTED_SHARE:
             return None
@@ -209,9 +231,12 @@ class _CascadeJoiner:
         """
         p = deep.p
         threads = self.core.threads
-        own_rows = p.number("n") * p.number("oh") * p.number("sh") / threads
+        image_rows = p.number("n") * p.number("oh") * p.number("sh")
+        own_rows = image_rows / threads
         window_rows = (p.number("kh") - 1) * p.number("dh") + 1
         overlap = max(window_rows - p.number("sh"), 0)
+
+        # The first share has no share before it.
         return (threads - 1) / threads * overlap / own_rows
 
     def _pointwise(
@@ -240,16 +265,27 @@ class _CascadeJoiner:
         """Return whether a value has one writer, one reader and bytes of its own."""
         if between in self.border:
             return False
-        if len(self.readers[between]) != 1 or len(self.writers[between]) != 1:
+        if len(self.readers[between]) != 1:
             return False
+        if len(self.writers[between]) != 1:
+            return False
+
+        # A view of the value would read bytes that are never written.
         root = self.where[between].root
-        residents = [v for v, place in self.where.items() if place.root is root]
+        residents: list[Value] = []
+        for v, place in self.where.items():
+            if place.root is root:
+                residents.append(v)
         return residents == [between]
 
     def _joined(self, candidate: _CascadeCandidate) -> list[FusedStep]:
         """Return the steps with those of a candidate as one."""
-        ops = tuple(sorted(i for s in candidate.steps for i in s.ops))
-        cascade = FusedStep(ops, (candidate.call,), candidate.steps[-1].at)
+        ops = sorted(i for s in candidate.steps for i in s.ops)
+
+        # In the turn of the last step all that the cascade reads has been computed.
+        turn = candidate.steps[-1].at
+        cascade = FusedStep(tuple(ops), (candidate.call,), turn)
+
         kept = [s for s in self.steps if s not in candidate.steps]
         return sorted([*kept, cascade], key=lambda s: s.at)
 
@@ -261,9 +297,12 @@ class _CascadeJoiner:
         """Return the steps at which the most bytes live."""
         lives = self._lifetimes(self.steps)
         most = peak(lives)
+
+        # Several steps may share the peak, and any of their cascades may help.
         at_peak: list[FusedStep] = []
         for i, step in enumerate(self.steps):
-            if peak([b for b in lives if b.first <= i <= b.last]) == most:
+            living = [b for b in lives if b.first <= i <= b.last]
+            if peak(living) == most:
                 at_peak.append(step)
         return at_peak
 
@@ -271,12 +310,15 @@ class _CascadeJoiner:
         """Return the lifetimes of all buffers and of the scratch in the arena."""
         values = (tensors(s.calls) for s in steps)
         lives = lifetimes(values, self.where, self.border)
+
         for i, step in enumerate(steps):
             for call in step.calls:
                 for scratch in _scratch(call):
+                    # Each thread has its own; small ones are on the stack.
                     nbytes = scratch.nbytes * self.core.threads
-                    on_stack = scratch.nbytes <= STACK_BYTES
-                    lives.append(Lifetime("", 0 if on_stack else nbytes, i, i))
+                    if scratch.nbytes <= STACK_BYTES:
+                        nbytes = 0
+                    lives.append(Lifetime("", nbytes, i, i))
         return lives
 
 
@@ -313,21 +355,34 @@ def _cascade_call(
     after: CascadeLayer | None,
     core: Core,
 ) -> KernelCall:
-    """Return the call that computes a cascade."""
+    """Return the call that computes a cascade.
+
+    Args:
+        before: the 1x1 convolution that expands the channels
+        deep: the depthwise convolution
+        after: the 1x1 convolution that projects the channels
+        core: the core that runs it
+    """
     names = ("n", "ih", "iw", "oh", "ow", "kh", "sh", "dh", "pt")
     shape = {name: deep.p.number(name) for name in names}
     band = _largest_band(deep, before is not None, after is not None, core)
 
-    named = {"before": before, "depthwise": deep, "after": after}
-    layers = {name: layer for name, layer in named.items() if layer is not None}
+    layers = {"depthwise": deep}
+    if before is not None:
+        layers = {"before": before, **layers}
+    if after is not None:
+        layers["after"] = after
+
     first = before or deep
     last = after or deep
-    functions = {name: layer.function for name, layer in layers.items()}
+    functions: dict[str, Kernel] = {}
     parameters: dict[str, Struct] = {}
     for name, layer in layers.items():
+        functions[name] = layer.function
         # The other layers read or write a band, which is in the cache already.
         parameters[f"{name}_layer"] = layer.parameters(layer is first, layer is last)
 
+    # Layers run one after the other, so they share their scratch.
     layer_scratch = max(layer.scratch for layer in layers.values())
     p = Struct(
         "ek_row_bands_t",
@@ -344,7 +399,7 @@ def _cascade_call(
     )
     scratch = Scratch(aligned(band.kept_bytes + band.between_bytes + layer_scratch))
     operands = (first.x, last.added or 0, last.y, scratch, p, PART, PARTS)
-    return KernelCall("ek_row_bands", operands)
+    return KernelCall(_KERNEL, operands)
 
 
 def _largest_band(

@@ -12,16 +12,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct
-from edgec.ops.arithmetic import SQUARE_HEADROOM
-from edgec.ops.binary import HEADROOM
+from edgec.ir import Array, Kernel, KernelCall, KernelRounding, Struct
+from edgec.ops.arithmetic import (
+    SQUARE_HEADROOM,
+    Maximum,
+    Minimum,
+    SquaredDifference,
+)
+from edgec.ops.binary import HEADROOM, Add, Mul, Sub
 from edgec.ops.binary_scales import Linear
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier as multiply
+from edgec.ops.prelu import PRelu
 
 BYTES = np.arange(-128, 128, dtype=np.int64)
 """Every byte, in the order of the entries of a table."""
 
-_HEADROOM = {"add": HEADROOM, "sub": HEADROOM, "squared_difference": SQUARE_HEADROOM}
 _FRACTION = 27
 _TRIES = 50
 
@@ -80,9 +85,8 @@ def offset(table: Array) -> Offset | None:
 def rescaled(call: KernelCall) -> Array:
     """The table of ek_quantize_{s8,u8}_{s8,u8}, from bytes to bytes."""
     q = call.struct("ek_rescale_t")
-    _, _, x, y = call.kernel.split("_")
-    integers = BYTES if x == "s8" else BYTES & 255
-    low = -128 if y == "s8" else 0
+    integers = BYTES if call.kernel.source == "s8" else BYTES & 255
+    low = -128 if call.kernel.dtype == "s8" else 0
     v = multiply(
         integers - q.number("x_zero"), q.number("mul"), q.number("shift")
     ).astype(np.int64)
@@ -95,43 +99,41 @@ def pairs(call: KernelCall) -> Array:
     """The result of a binary kernel for all pairs of bytes, [256, 256]:
     ek_{add,sub,mul,squared_difference,…}_s8.
     """
-    kind = call.kernel.removeprefix("ek_").removesuffix("_s8")
-    if kind in ("maximum", "minimum"):
-        return np.asarray(
-            (np.maximum if kind == "maximum" else np.minimum)(
-                BYTES[:, None], BYTES[None, :]
-            )
-        )
-    if kind.endswith("_even"):
-        return _even_pairs(call, kind)
-    q = call.struct("ek_mul_t" if kind == "mul" else "ek_add_t")
+    kernel = call.kernel
+    if kernel in Maximum.kernels:
+        return np.maximum(BYTES[:, None], BYTES[None, :])
+    if kernel in Minimum.kernels:
+        return np.minimum(BYTES[:, None], BYTES[None, :])
+    if kernel.rounding is KernelRounding.EVEN:
+        return _even_pairs(call)
+    q = call.struct("ek_mul_t" if kernel in Mul.kernels else "ek_add_t")
     u = BYTES[:, None] - q.number("a_zero")
     v = BYTES[None, :] - q.number("b_zero")
-    if kind == "mul":
+    if kernel in Mul.kernels:
         r = multiply(u * v, q.number("mul"), q.number("shift"))
-    elif kind == "prelu":
+    elif kernel in PRelu.kernels:
         r = np.where(
             u >= 0, multiply(u, *_scale(q, "a")), multiply(u * v, *_scale(q, "y"))
         )
     else:
-        bits = _HEADROOM[kind]
+        squares = kernel in SquaredDifference.kernels
+        bits = SQUARE_HEADROOM if squares else HEADROOM
         a = multiply(u << bits, *_scale(q, "a"))
         b = multiply(v << bits, *_scale(q, "b"))
-        total = a + b if kind == "add" else a - b
-        r = multiply(
-            total * total if kind == "squared_difference" else total, *_scale(q, "y")
-        )
+        total = a + b if kernel in Add.kernels else a - b
+        r = multiply(total * total if squares else total, *_scale(q, "y"))
     return np.clip(
         r.astype(np.int64) + q.number("y_zero"), q.number("low"), q.number("high")
     )
 
 
-def _even_pairs(call: KernelCall, kind: str) -> Array:
+def _even_pairs(call: KernelCall) -> Array:
     """Of ek_{add,sub,mul}_even_s8."""
     u = BYTES[:, None]
     v = BYTES[None, :]
-    q = call.struct("ek_real_mul_t" if kind == "mul_even" else "ek_linear_t")
-    if kind == "mul_even":
+    is_product = call.kernel in Mul.kernels
+    q = call.struct("ek_real_mul_t" if is_product else "ek_linear_t")
+    if is_product:
         shift = q.number("shift")
         product = (u - q.number("a_zero")) * (v - q.number("b_zero"))
         real = product.astype(np.float32) * _real(q, "scale") + np.float32(
@@ -157,13 +159,14 @@ def _real(q: Struct, name: str) -> np.float32:
 
 def scaled_sum(call: KernelCall) -> ScaledSum | None:
     """The same as ek_add_s8 or ek_sub_s8 for all pairs of bytes, if one is found."""
-    q = call.struct("ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t")
+    is_even = call.kernel.rounding is KernelRounding.EVEN
+    q = call.struct("ek_linear_t" if is_even else "ek_add_t")
     return _scaled_sum(call.kernel, q.ctype, tuple(q.fields.items()))
 
 
 @lru_cache(1024)
 def _scaled_sum(
-    kernel: str, ctype: str, fields: tuple[tuple[str, object], ...]
+    kernel: Kernel, ctype: str, fields: tuple[tuple[str, object], ...]
 ) -> ScaledSum | None:
     q = Struct(ctype, **dict(fields))
     want = pairs(KernelCall.of(kernel, q))
@@ -172,7 +175,7 @@ def _scaled_sum(
     if ctype == "ek_linear_t":
         start = _even_sum(q)
     else:
-        start = _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
+        start = _real_sum(q, -1 if kernel in Sub.kernels else 1)
     found = start and _solved(start, want, q.number("low"), q.number("high"))
     if found and np.array_equal(
         np.clip(found.pairs(), q.number("low"), q.number("high")), want

@@ -15,20 +15,28 @@ from edgec.ir import (
     PART,
     PARTS,
     Array,
+    Elementwise,
     Graph,
+    Kernel,
     KernelCall,
     Pointer,
     Struct,
     Table,
     Value,
 )
+from edgec.ops.activation import Clamp, LeakyRelu
+from edgec.ops.binary import Add, Mul
+from edgec.ops.common import SCALE_CHANNELS
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
-from edgec.schedule.gemm_f32.epilogue import BOUNDS
-from edgec.schedule.kernels import binary
-from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import LiveBytes, tensors
+from edgec.schedule.simd import on_vectors
 from edgec.schedule.views import Places
+
+_CHAIN = Kernel(
+    "chain", "simd/ek_chain_f32_simd.h", "f32", isa="simd", in_place=(0, 1, 2, 3)
+)
+"""Its results are blocks of elements that it has read whole."""
 
 _INPUTS = 4
 _OUTPUTS = 2
@@ -58,7 +66,7 @@ class _Link:
     k: Array | None = None
     bias: Array | None = None
     bounds: tuple[float, float] = (-inf, inf)
-    function: str = ""
+    function: Kernel | None = None
     coefficients: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -224,7 +232,7 @@ def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
         steps=len(links),
         step=told,
     )
-    return KernelCall("ek_chain_f32_simd", (*pointers, *results, p, PART, PARTS))
+    return KernelCall(_CHAIN, (*pointers, *results, p, PART, PARTS))
 
 
 def _channels(links: Sequence[_Link]) -> int:
@@ -242,8 +250,11 @@ def _told(link: _Link, at: Mapping[Value, int], y: int, block: int) -> Struct:
         for name, array in (("k", link.k), ("bias", link.bias))
         if array is not None
     }
-    if link.function:
-        function = {"function": link.function, "coef": link.coefficients}
+    if link.function is not None:
+        function: dict[str, object] = {
+            "function": link.function,
+            "coef": link.coefficients,
+        }
     else:
         function = {}
     return Struct(
@@ -263,26 +274,24 @@ def _link(call: KernelCall) -> _Link | None:
     """A call of a plain kernel as a step; None where it is none."""
     if call.then:
         return None
-    kind = call.kernel.removeprefix("ek_").removesuffix("_f32")
+    kernel = call.kernel
     pointers = [x for x in call.operands if isinstance(x, Pointer)]
-    if (
-        not call.kernel.endswith("_f32")
-        or any(x.offset for x in pointers)
-        or not pointers
-    ):
+    if kernel.dtype != "f32" or any(x.offset for x in pointers) or not pointers:
         return None
     y = pointers[-1].value
-    if kind == "scale_channels":
+    if kernel == SCALE_CHANNELS:
         _, k, bias, *_ = call.operands
         assert isinstance(k, Table)
         assert isinstance(bias, Table)
         return _Link("EK_CHAIN_SCALE", pointers[0].value, y, k=k.array, bias=bias.array)
-    if kind in binary.FLOATS:
-        return _binary(kind, call, pointers[0].value, pointers[1].value, y)
-    return _unary(kind, call, pointers[0].value, y) if len(pointers) == 2 else None
+    if kernel.elementwise is Elementwise.BINARY and kernel.vectorized:
+        return _binary(call, pointers[0].value, pointers[1].value, y)
+    if kernel.elementwise is Elementwise.UNARY:
+        return _unary(call, pointers[0].value, y)
+    return None
 
 
-def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
+def _binary(call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
     act = next(
         (
             x
@@ -292,8 +301,10 @@ def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link 
         None,
     )
     bounds = (act.real("low"), act.real("high")) if act else (-inf, inf)
-    step = f"EK_CHAIN_{kind.upper()}"
-    if a.const is not None and kind in ("add", "mul"):
+    step = f"EK_CHAIN_{call.kernel.family.upper()}"
+    if a.const is not None and (
+        call.kernel in Add.kernels or call.kernel in Mul.kernels
+    ):
         a, b = b, a
     if a.const is not None or a.type.shape != y.type.shape or not y.type.shape:
         return None
@@ -309,7 +320,7 @@ def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link 
     return _Link(step, a, y, k=b.const, bounds=bounds)
 
 
-def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
+def _unary(call: KernelCall, x: Value, y: Value) -> _Link | None:
     known = next(
         (s for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"),
         None,
@@ -319,18 +330,19 @@ def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
     )
     if x.const is not None or x.type.shape != y.type.shape:
         return None
-    if call.kernel in BOUNDS:
-        return _Link("EK_CHAIN_CLAMP", x, y, bounds=BOUNDS[call.kernel])
-    if kind == "clamp":
+    kernel = call.kernel
+    if kernel.bounds is not None:
+        return _Link("EK_CHAIN_CLAMP", x, y, bounds=kernel.bounds)
+    if kernel in Clamp.kernels:
         return _Link("EK_CHAIN_CLAMP", x, y, bounds=(a, b))
-    if kind == "leaky_relu":
+    if kernel in LeakyRelu.kernels:
         return _Link("EK_CHAIN_PRELU", x, y, k=np.array([a], np.float32))
-    if kind in FLOATS:
+    if kernel.vectorized:
         return _Link(
             "EK_CHAIN_FUNCTION",
             x,
             y,
-            function=f"{call.kernel}_simd",
+            function=on_vectors(kernel),
             coefficients=(a, b),
         )
     return None

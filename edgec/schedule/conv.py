@@ -1,4 +1,4 @@
-"""A convolution as the plain kernels are told it: csrc/ek_conv2d.h."""
+"""The shape of a convolution as the plain kernels take it (csrc/ek_conv2d.h)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,25 @@ from edgec.ir import Struct
 
 @dataclass(frozen=True)
 class Conv:
-    """Fields of ek_conv2d_t and ek_transpose_conv2d_t: image [n,ih,iw,ic], result
-    [n,oh,ow,oc], kernel, stride, dilation, padding at the top and left; group_ic: input
-    channels of a group, where it has groups.
+    """The fields of ek_conv2d_t and ek_transpose_conv2d_t.
+
+    Attributes:
+        n: images
+        ih: rows of an image [n, ih, iw, ic]
+        iw: columns of an image
+        ic: input channels
+        oh: rows of a result [n, oh, ow, oc]
+        ow: columns of a result
+        oc: output channels
+        kh: rows of the kernel
+        kw: columns of the kernel
+        sh: stride in rows
+        sw: stride in columns
+        dh: dilation in rows
+        dw: dilation in columns
+        pt: padding at the top
+        pl: padding at the left
+        group_ic: input channels of a group; 0 where there are no groups
     """
 
     n: int
@@ -34,5 +50,5 @@ class Conv:
 
     @classmethod
     def of(cls, struct: Struct) -> Self:
-        """What one of those structs says."""
+        """Return the shape in one of those structs."""
         return cls(**struct.numbers())

@@ -1,8 +1,7 @@
-"""Cores: what a kernel variant may use, and what the choice among legal schedules
-depends on.
+"""CPU cores: the features of kernel variants, and the facts that schedules depend on.
 
-One TOML file each in cores/, named as the compiler names the core; there is no list to
-extend.
+Each core is a TOML file in cores/, named as the compiler's -mcpu names it; there is no
+list to extend.
 """
 
 from __future__ import annotations
@@ -18,21 +17,31 @@ from edgec_devices.boards import ArchTarget, Board, Cache
 from edgec.schedule.database import Table, shipped
 
 TABLES = Path(__file__).parent / "cores"
+"""The folder of the cores' files."""
 
 
 @dataclass(frozen=True)
 class Core:
-    """One core. isa: the features that variants ask for; none where only plain kernels
-    run.
+    """A CPU core.
 
-    vector: bytes of a register, of which there are `registers`. macs_s8, macs_f32:
-    multiply-accumulates a cycle at best. near, stream: bytes a cycle from the first
-    cache, and from beyond the second. l1, l2: bytes of the data caches that it has for
-    itself. flags: of the C compiler, beside the target's. detect: the C function of
-    ek_cpu.h that tells whether this machine is one; "": all of the target are. threads:
-    the most that share a call. barrier: cycles that sharing costs. room: bytes of the
-    arena that a call may take for the scratch of one thread; None: as many as it likes.
-    tuned: the calls for which a search knows better than analysis.
+    Attributes:
+        name: the name of -mcpu
+        isa: features that variants ask for; empty where only plain kernels run
+        vector: bytes of a vector register
+        registers: vector registers
+        macs_s8: int8 multiply-accumulates a cycle at best
+        macs_f32: float multiply-accumulates a cycle at best
+        near: bytes a cycle from the first data cache
+        stream: bytes a cycle from memory
+        l1: bytes of the first data cache
+        l2: bytes of the second cache, as far as the core has it for itself
+        flags: flags of the C compiler in addition to the target's
+        detect: the C function of ek_cpu.h that tells whether the machine has such a
+            core; "" if every machine of the target has
+        threads: the most threads that share a call
+        barrier: cycles that sharing a call costs
+        room: bytes of the arena for the scratch of one thread of a call; None: any
+        tuned: the schedules of calls for which a search found a better one
     """
 
     name: str
@@ -53,52 +62,53 @@ class Core:
     tuned: Table = field(default_factory=dict, compare=False, repr=False)
 
     def with_caches(self, caches: Sequence[Cache]) -> Core:
-        """The same core with the caches of a board, nearest first; without any, its
-        own.
+        """Return the core with the data caches of a board, nearest first.
+
+        Without any it keeps its own.
         """
         if not caches:
             return self
-        return replace(
-            self, l1=caches[0].kib << 10, l2=caches[min(1, len(caches) - 1)].kib << 10
-        )
+        second = caches[min(1, len(caches) - 1)]
+        return replace(self, l1=caches[0].kib << 10, l2=second.kib << 10)
 
 
 PLAIN = Core("any core")
 """No core in particular: plain kernels only."""
 
+_BETTER_CORES = {"x86_64_v3": ("x86_64_v4_vnni",)}
+"""Better cores that a machine may have, by the core that its code is compiled for."""
+
 
 def cores_of(board: Board, target: ArchTarget, threads: int = 1) -> tuple[Core, ...]:
-    """The cores that a target's code is written for; all but the last say how a machine
-    that has it is told.
+    """Return the cores that a target's code is written for, the best first.
+
+    All but the last have a function that detects them.
     """
-    return tuple(replace(c, threads=threads) for c in _cores_of(board, target))
-
-
-def _cores_of(board: Board, target: ArchTarget) -> tuple[Core, ...]:
+    # The variants are for 64 bits.
     if target.name == "linux-armv7":
-        return (PLAIN,)  # its variants are for 64 bits
-    found = core(target.mcpu).with_caches(board.caches)
-    better = map(core, _BETTER.get(found.name, ()))
-    return (*better, found)
+        return (replace(PLAIN, threads=threads),)
 
-
-_BETTER = {"x86_64_v3": ("x86_64_v4_vnni",)}
-"""What a machine of a target may be beyond the core that its code is compiled for."""
+    # A better core has caches of its own: the board's are those of its base.
+    base = core(target.mcpu).with_caches(board.caches)
+    names = _BETTER_CORES.get(base.name, ())
+    better = [core(name) for name in names]
+    return tuple(replace(c, threads=threads) for c in (*better, base))
 
 
 @cache
 def core(name: str) -> Core:
-    """The core that the compiler calls by this name; one without a table gets plain
-    kernels.
-    """
+    """Return the core of this name; a core without a file gets plain kernels."""
     path = TABLES / f"{name}.toml"
     if not path.is_file():
         return replace(PLAIN, name=name)
+
     with path.open("rb") as f:
         facts = tomllib.load(f)
-    facts["isa"], facts["flags"] = (
-        frozenset(facts["isa"]),
-        tuple(facts.pop("flags", ())),
-    )
-    facts["l1"], facts["l2"] = facts.pop("l1_kib") << 10, facts.pop("l2_kib") << 10
+
+    # The file has the units of data sheets, and TOML has no sets.
+    facts["isa"] = frozenset(facts["isa"])
+    facts["flags"] = tuple(facts.pop("flags", ()))
+    facts["l1"] = facts.pop("l1_kib") << 10
+    facts["l2"] = facts.pop("l2_kib") << 10
+
     return Core(name=name, tuned=shipped(name), **facts)

@@ -1,6 +1,4 @@
-"""What searches found: for a core and a call, by its signature, the best schedule
-(docs/tune.md).
-"""
+"""The schedules that searches found: the best one for a core and a call (docs/tune.md)."""
 
 from __future__ import annotations
 
@@ -16,19 +14,28 @@ from edgec_runtime.device_end.disk import given
 
 from edgec.errors import InputError
 
-_LARGEST = 64 << 20  # bytes of such a file
+MAX_FILE_BYTES = 64 << 20
+"""A larger file is no database."""
 FORMAT = "edgec-tune/1"
+"""Name and version of the format of the files."""
 SHIPPED = Path(__file__).parent / "tuned"
-"""A file for each core that analysis is wrong about somewhere."""
+"""A file for each core for which the estimates are wrong somewhere."""
 
 
 @dataclass(frozen=True)
 class TunedSchedule:
-    """The best way to compute a call. ms, default_ms: of it, and of what analysis
-    prefers. what: the call, for people.
+    """The best way to compute a call.
 
-    tried: how many ways there were. device: the URL that it was found on, by which
-    edgec. estimated: not measured.
+    Attributes:
+        variant: the kernel variant
+        schedule: its parameters
+        ms: the time that it takes
+        default_ms: the time of the schedule that the estimate prefers
+        tried: how many schedules the search tried
+        device: URL of the device that it ran on
+        estimated: whether the times are estimates rather than measurements
+        edgec: the version of edgec that found it
+        what: the call, for people
     """
 
     variant: str
@@ -43,40 +50,49 @@ class TunedSchedule:
 
 
 Table = Mapping[str, TunedSchedule]
-"""By signature."""
+"""Schedules by the signature of their calls."""
 
 
 @dataclass(frozen=True)
 class Database:
-    """By the name of a core, then by signature."""
+    """A file of schedules.
+
+    Attributes:
+        format: `FORMAT`
+        cores: tables by the names of cores
+    """
 
     format: str = FORMAT
     cores: Mapping[str, Table] = field(default_factory=dict)
 
     def of(self, core: str) -> Table:
-        """What is known of a core."""
+        """Return the table of a core."""
         return self.cores.get(core, {})
 
     def with_entry(self, core: str, signature: str, found: TunedSchedule) -> Database:
-        """One more, in place of what was known."""
-        return Database(
-            self.format, {**self.cores, core: {**self.of(core), signature: found}}
-        )
+        """Return the database with one more schedule, which replaces a former one."""
+        table = {**self.of(core), signature: found}
+        return Database(self.format, {**self.cores, core: table})
 
     def to_json(self) -> dict[str, Any]:
-        """The file."""
-        cores = {
-            name: dict(sorted(table.items()))
-            for name, table in sorted(self.cores.items())
-        }
+        """Return the content of the file."""
+        # Sorted, so that a search changes few lines of a file under version control.
+        cores: dict[str, Table] = {}
+        for name, table in sorted(self.cores.items()):
+            entries = sorted(table.items())
+            cores[name] = dict(entries)
         return asdict(Database(self.format, cores))
 
     @classmethod
     def load(cls, path: Path) -> Database:
-        """Raises InputError for a file that cannot be read, or is none."""
+        """Read a file.
+
+        Raises:
+            InputError: the file cannot be read, or is no database
+        """
         hint = "edgec tune writes such files; remove it to begin a new one"
         try:
-            read = msgspec.json.decode(given(path, _LARGEST), type=cls)
+            database = msgspec.json.decode(given(path, MAX_FILE_BYTES), type=cls)
         except OSError as e:
             raise InputError(
                 f"cannot read what was tuned: {e.strerror}",
@@ -87,25 +103,28 @@ class Database:
             raise InputError(
                 f"the database of schedules is damaged: {e}", at=str(path), hint=hint
             ) from e
-        figures = [
-            ms
-            for table in read.cores.values()
-            for f in table.values()
-            for ms in (f.ms, f.default_ms)
-        ]
-        if read.format != FORMAT or not all(
-            math.isfinite(ms) and ms >= 0 for ms in figures
-        ):
+        if database.format != FORMAT or not database._has_valid_times():
             raise InputError(
                 f"the file is no database of schedules ({FORMAT})",
                 at=str(path),
                 hint=hint,
             )
-        return read
+        return database
+
+    def _has_valid_times(self) -> bool:
+        """Return whether all times are finite and not negative."""
+        times: list[float] = []
+        for table in self.cores.values():
+            for entry in table.values():
+                times.append(entry.ms)
+                times.append(entry.default_ms)
+
+        # JSON has no NaN, but a large number becomes infinite.
+        return all(math.isfinite(ms) and ms >= 0 for ms in times)
 
 
 @cache
 def shipped(core: str) -> Table:
-    """What comes with edgec."""
+    """Return the schedules of a core that come with edgec."""
     path = SHIPPED / f"{core}.json"
     return Database.load(path).of(core) if path.is_file() else {}

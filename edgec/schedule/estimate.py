@@ -72,7 +72,9 @@ def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
             rate(table, chosen_names(step.calls, here)) @ work(head)
         )
         for op, call in zip(others, step.calls[0].then, strict=True):
-            found[op] += following(table, call.kernel) * head.outputs[0].type.nbytes
+            found[op] += (
+                following(table, call.kernel.name) * head.outputs[0].type.nbytes
+            )
     return found
 
 
@@ -103,7 +105,7 @@ def kernels(op: Op, on: Core) -> tuple[str, ...]:
 
 def chosen_names(calls: Iterable[KernelCall], on: Core) -> tuple[str, ...]:
     """The kernels that compute calls on a core."""
-    best = ((call.kernel, choice(call, on)) for call in calls)
+    best = ((call.kernel.name, choice(call, on)) for call in calls)
     return tuple(
         dict.fromkeys(found[0].name if found else plain for plain, found in best)
     )
@@ -164,10 +166,12 @@ def rate(table: Rates, names: Sequence[str]) -> Array:
     key = "+".join(names)
     if key in table:
         return table[key]
-    of = {
-        v.of for several in variants().values() for v in several if v.name == names[0]
-    } | {names[0]}
-    same = [v.name for plain in of for v in variants().get(plain, ())]
+    same = [
+        v.name
+        for plain, several in variants().items()
+        if plain.name == names[0] or any(v.name == names[0] for v in several)
+        for v in several
+    ]
     return next(
         (table[name] for name in (names[0], *same) if name in table), table[OTHER]
     )

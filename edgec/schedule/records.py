@@ -15,6 +15,7 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
     Pointer,
     Scratch,
@@ -23,6 +24,7 @@ from edgec.ir import (
     TensorType,
     Value,
 )
+from edgec.ir.kernel import kernel_named
 
 Record = Mapping[str, Any]
 """A call as JSON's own types."""
@@ -50,7 +52,7 @@ def signature(call: KernelCall) -> str:
     of its sizes and types.
     """
     text = json.dumps(_CallWriter(values=False).call(call), sort_keys=True)
-    kernels = "+".join(c.kernel for c in (call, *call.then))
+    kernels = "+".join(c.kernel.name for c in (call, *call.then))
     return f"{kernels}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -72,7 +74,7 @@ class _CallWriter:
     def call(self, call: KernelCall) -> dict[str, Any]:
         then = {"then": [self.call(c) for c in call.then]} if call.then else {}
         return {
-            "kernel": call.kernel,
+            "kernel": call.kernel.name,
             "operands": [self.operand(x) for x in call.operands],
             **then,
         }
@@ -93,6 +95,8 @@ class _CallWriter:
                     "table": self.table(x.array),
                     **({"hint": x.hint} if self.values else {}),
                 }
+            case Kernel():
+                return x.name
             case Scratch():
                 return {"scratch": x.nbytes}
             case Struct():
@@ -147,7 +151,7 @@ class _CallReader:
     def call(self, made: Record) -> KernelCall:
         operands = tuple(self.operand(x) for x in made["operands"])
         return KernelCall(
-            str(made["kernel"]),
+            kernel_named(made["kernel"]),
             operands,
             tuple(self.call(c) for c in made.get("then", ())),
         )

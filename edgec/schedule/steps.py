@@ -1,5 +1,8 @@
-"""A graph on one core: the functions that its C consists of, in order, the calls that
-each makes, where values lie.
+"""The schedule of a graph on one core: its C functions, their calls, and its memory.
+
+The phases, in order: values get their places, copies that are done then disappear,
+elementwise calls are fused with their producers, each call gets a kernel variant,
+chains and cascades are joined, and results overwrite operands where that is allowed.
 """
 
 from __future__ import annotations
@@ -21,25 +24,33 @@ from edgec.schedule.liveness import (
     peak,
 )
 from edgec.schedule.variant import Choose, Rules, choice
-from edgec.schedule.views import Calls, Places, apart, is_done, places
+from edgec.schedule.views import Places, apart, is_done, places
 
-_WORTH_SHARING = 4
-"""Barriers that a step takes at least for threads to share it: two then still save a
-third of its time.
+MIN_SHARED_BARRIERS = 4
+"""Threads share a step from this many barriers' cycles on.
+
+Two threads then still save a third of its time.
 """
-_BYTES_A_CYCLE = 4
+
+BYTES_PER_CYCLE = 4
+"""Bytes that a step reads and writes in a cycle, roughly."""
 
 DEFAULT = Rules()
-"""All that pays, as analysis says."""
+"""All optimizations, and the variants that the estimates prefer."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """places: of all values. ops: by their position in the graph, those that compute
-    something, the same on every core; the others are copies of what lies where it
-    should. steps: in the order in which they run. asked: the same with the calls of
-    plain kernels, those that follow others with them. cores: the core as each of those
-    finds it.
+    """A schedule.
+
+    Attributes:
+        places: the places of all values
+        ops: the positions of the ops that compute something, the same on every core;
+            the others copy bytes to where they already are
+        steps: the steps in the order in which they run
+        plain_steps: the same with calls of plain kernels, which include the calls
+            fused with them
+        cores: for each of these the core with the scratch that it may use
     """
 
     places: Places
@@ -50,97 +61,119 @@ class Scheduled:
 
 
 def schedule(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
-    """Choose where values lie, which calls are done at once, for every call what
-    computes it on this core, and whether its threads share it.
-    """
-    found = plan_plain_steps(graph, core, rules)
-    steps = [
-        replace(s, calls=tuple(apply_variant(c, on, rules.choose) for c in s.calls))
-        for s, on in zip(found.plain_steps, found.cores, strict=True)
-    ]
+    """Schedule a graph: places, fused calls, kernel variants and sharing by threads."""
+    plan = plan_plain_steps(graph, core, rules)
+
+    # Each step has its own core, since the room for scratch differs.
+    steps: list[FusedStep] = []
+    for step, step_core in zip(plan.plain_steps, plan.cores, strict=True):
+        calls: list[KernelCall] = []
+        for call in step.calls:
+            calls.append(apply_variant(call, step_core, rules.choose))
+        steps.append(replace(step, calls=tuple(calls)))
+
+    # Both join calls of particular variants, and so follow the choice.
     if rules.chains:
-        steps = in_chains(graph, found.plain_steps, steps, core, found.places)
+        steps = in_chains(graph, plan.plain_steps, steps, core, plan.places)
     if rules.bands:
-        steps = join_cascades(graph, steps, core, found.places)
+        steps = join_cascades(graph, steps, core, plan.places)
+
+    # Which operand may be overwritten depends on the final order of steps.
+    final_places = plan.places
     if rules.views:
-        where = in_place(graph, found.plain_steps, steps, found.places)
-    else:
-        where = found.places
-    shared = (
-        replace(s, shared=_worth_sharing([graph.ops[i] for i in s.ops], core))
-        for s in steps
-    )
-    return replace(found, places=where, steps=tuple(shared))
+        final_places = in_place(graph, plan.plain_steps, steps, plan.places)
+
+    shared: list[FusedStep] = []
+    for step in steps:
+        ops = [graph.ops[i] for i in step.ops]
+        shared.append(replace(step, shared=_is_worth_sharing(ops, core)))
+    return replace(plan, places=final_places, steps=tuple(shared))
 
 
 def plan_plain_steps(graph: Graph, core: Core, rules: Rules = DEFAULT) -> Scheduled:
-    """The same as far as it goes without packing anything: its steps are those that are
-    asked for.
+    """Schedule a graph up to the choice of variants, without packing weights.
+
+    The steps of the result are its plain steps.
     """
     calls = [op.calls() for op in graph.ops]
-    where = _places(graph, calls) if rules.views else apart(graph)
-    plain = [
-        FusedStep((i,), left, i)
-        for i, some in enumerate(calls)
-        if (left := tuple(call for call in some if not is_done(call, where)))
-    ]
-    steps = tuple(
-        fuse(graph, plain, core, where, rules.choose) if rules.fusion else plain
-    )
+    if rules.views:
+        border = {*graph.inputs, *graph.outputs}
+        where = places(graph, calls, PlacementPeak(calls, border))
+    else:
+        where = apart(graph)
+
+    plain: list[FusedStep] = []
+    for i, op_calls in enumerate(calls):
+        needed = [call for call in op_calls if not is_done(call, where)]
+        if needed:
+            plain.append(FusedStep((i,), tuple(needed), i))
+
+    steps = plain
+    if rules.fusion:
+        steps = fuse(graph, plain, core, where, rules.choose)
+
+    cores = [core] * len(steps)
     if rules.spare:
         cores = _with_room(graph, steps, core, where)
-    else:
-        cores = [core] * len(steps)
-    return Scheduled(where, tuple(s.at for s in plain), steps, steps, tuple(cores))
+
+    ops = tuple(s.at for s in plain)
+    return Scheduled(where, ops, tuple(steps), tuple(steps), tuple(cores))
 
 
 def _with_room(
     graph: Graph, steps: Sequence[FusedStep], core: Core, where: Places
 ) -> list[Core]:
-    """The core as each step finds it: with the room in the arena that tensors leave
-    then, for each of its threads.
+    """Return the core for each step, with the room for the scratch of one thread.
+
+    That is what tensors leave at the step of the arena that their peak needs anyway.
     """
-    lives = lifetimes(
-        (outer(s.calls) for s in steps), where, {*graph.inputs, *graph.outputs}
-    )
-    most = peak(lives)
-    rooms = (
-        (most - n) // core.threads // ALIGNMENT * ALIGNMENT
-        for n in live_bytes(lives, len(steps))
-    )
-    return [replace(core, room=room) for room in rooms]
+    border = {*graph.inputs, *graph.outputs}
+    lives = lifetimes((outer(s.calls) for s in steps), where, border)
+
+    # Scratch is not part of the peak, which stays a bound for any choice of variants.
+    arena = peak(lives)
+    cores: list[Core] = []
+    for used in live_bytes(lives, len(steps)):
+        room = (arena - used) // core.threads // ALIGNMENT * ALIGNMENT
+        cores.append(replace(core, room=room))
+    return cores
 
 
 def apply_variant(call: KernelCall, core: Core, choose: Choose = choice) -> KernelCall:
-    """The call of the variant that is chosen, divisible; the call itself where there is
-    none.
+    """Return the call of the chosen variant, divisible among threads.
+
+    Where there is none, the call itself.
     """
     best = choose(call, core)
     if best is None:
         return call
-    found = best[0].apply(call, core, best[1])
-    if found.operands[-2:] == (0, 1):
-        return replace(found, operands=(*found.operands[:-2], PART, PARTS))
-    return found
+    variant, parameters = best
+    applied = variant.apply(call, core, parameters)
+
+    # Variants that can compute a part end in its number and the number of parts.
+    if applied.operands[-2:] == (0, 1):
+        operands = (*applied.operands[:-2], PART, PARTS)
+        return replace(applied, operands=operands)
+    return applied
 
 
-def _worth_sharing(ops: Sequence[Op], core: Core) -> bool:
-    """Whether it pays for the core's threads: a small step is over before the others
-    have begun.
+def _is_worth_sharing(ops: Sequence[Op], core: Core) -> bool:
+    """Return whether threads should share a step.
+
+    A small step is over before the other threads have begun.
     """
     if core.threads == 1:
         return False
-    cycles = sum(
-        op.spec.macs(op) / (core.macs_f32 if _is_float(op) else core.macs_s8)
-        for op in ops
-    )
-    moved = sum(v.type.nbytes for op in ops for v in (*op.inputs, *op.outputs))
-    return cycles + moved / _BYTES_A_CYCLE >= _WORTH_SHARING * core.barrier
 
+    cycles = 0.0
+    moved_bytes = 0
+    for op in ops:
+        is_float = op.outputs[0].type.dtype == "float32"
+        rate = core.macs_f32 if is_float else core.macs_s8
+        cycles += op.spec.macs(op) / rate
+        for v in (*op.inputs, *op.outputs):
+            moved_bytes += v.type.nbytes
 
-def _is_float(op: Op) -> bool:
-    return op.outputs[0].type.dtype == "float32"
-
-
-def _places(graph: Graph, calls: Calls) -> Places:
-    return places(graph, calls, PlacementPeak(calls, {*graph.inputs, *graph.outputs}))
+    # Rates are the best of the core: a step in doubt is not shared.
+    cycles += moved_bytes / BYTES_PER_CYCLE
+    return cycles >= MIN_SHARED_BARRIERS * core.barrier

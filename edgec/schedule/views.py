@@ -1,5 +1,7 @@
-"""Where values lie: values that share the bytes of others, so that calls that only copy
-have nothing left to do.
+"""Where values lie: values in the bytes of others, so that copies become unnecessary.
+
+A slice is a view of the value that it is cut from, and the inputs of a concat are
+written to its result at once.
 """
 
 from __future__ import annotations
@@ -9,26 +11,39 @@ from dataclasses import dataclass
 from math import prod
 
 from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
+from edgec.ops.concat import CONCAT
+from edgec.ops.shape import COPY, GATHER
 
 Calls = Sequence[tuple[KernelCall, ...]]
-"""What each op of a graph asks for."""
+"""The calls of each op of a graph."""
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """`at` bytes after the first byte of a value that has bytes of its own."""
+    """Where a value lies.
+
+    Attributes:
+        root: a value that has bytes of its own
+        at: offset from its first byte
+    """
 
     root: Value
     at: int = 0
 
 
 Places = Mapping[Value, Place]
-"""Where every input and every computed value lies."""
+"""The place of every input and every computed value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """A call that does no more than copy adjacent bytes."""
+    """A call that only copies adjacent bytes.
+
+    Attributes:
+        source: where they are
+        target: where they go
+        nbytes: how many
+    """
 
     source: Pointer
     target: Pointer
@@ -36,148 +51,194 @@ class Copy:
 
 
 def copy_of(call: KernelCall) -> Copy | None:
-    """The call as a copy of adjacent bytes; None where it is none."""
+    """Return a call as a copy of adjacent bytes; None if it does something else."""
     source, target, *rest = call.operands
-    if not isinstance(source, Pointer) or source.value.const is not None:
+    if not isinstance(source, Pointer) or not isinstance(target, Pointer):
         return None
-    if call.kernel == "ek_concat":
-        rows, row, pitch = (n for n in rest if isinstance(n, int))
-        dense = rows == 1 or row == pitch
-        nbytes = rows * row
-    elif call.kernel == "ek_copy":
-        dense = True
+    # A constant has no place in the arena for its copy to be.
+    if source.value.const is not None:
+        return None
+
+    if call.kernel == CONCAT:
+        nbytes = _concat_bytes(rest)
+    elif call.kernel == COPY:
         nbytes = source.value.type.nbytes
-    elif call.kernel.startswith("ek_gather_") and isinstance(rest[0], Struct):
-        dense = _is_dense(rest[0])
-        nbytes = target.value.type.nbytes if isinstance(target, Pointer) else 0
+    elif call.kernel in GATHER and isinstance(rest[0], Struct):
+        nbytes = target.value.type.nbytes if _is_dense(rest[0]) else None
     else:
-        return None
-    if dense and isinstance(target, Pointer):
-        return Copy(source, target, nbytes)
-    return None
+        nbytes = None
+    return None if nbytes is None else Copy(source, target, nbytes)
+
+
+def _concat_bytes(operands: Sequence[object]) -> int | None:
+    """Return the bytes that a part of a concat copies; None if they are not adjacent.
+
+    Args:
+        operands: those of ek_concat behind source and target: rows, bytes of a row, and
+            bytes from row to row of the target
+    """
+    rows, row, pitch = (n for n in operands if isinstance(n, int))
+    is_dense = rows == 1 or row == pitch
+    return rows * row if is_dense else None
+
+
+def _is_dense(gather: Struct) -> bool:
+    """Return whether an ek_gather_t reads one run of adjacent elements."""
+    dims = gather.fields["dim"]
+    strides = gather.fields["stride"]
+    assert isinstance(dims, Sequence)
+    assert isinstance(strides, Sequence)
+
+    # Dimensions of 1 take no steps, whatever their stride is.
+    loops = [(d, s) for d, s in zip(dims, strides, strict=True) if d != 1]
+    if not loops:
+        return True
+    return len(loops) == 1 and loops[0][1] == 1
 
 
 def concat_slot(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
-    """Where a call puts the channels of the first pixel of `v`, and elements from pixel
-    to pixel there.
+    """Return where a concat of channels puts the value `v`.
 
-    None where it does not join all channels of each pixel with others.
+    Returns:
+        a pointer to the channels of its first pixel, and the elements from pixel to
+        pixel there; None if the call does not join all channels of each pixel of `v`
+        with others
     """
-    if call.kernel != "ek_concat":
+    if call.kernel != CONCAT:
         return None
     source, target, rows, row, pitch = call.operands
     assert isinstance(source, Pointer)
     assert isinstance(target, Pointer)
     assert isinstance(pitch, int)
-    size = v.type.np_dtype.itemsize
-    if source.value is not v or (rows, row) != (
-        prod(v.type.shape[:-1]),
-        size * v.type.shape[-1],
-    ):
+    shape = v.type.shape
+    itemsize = v.type.np_dtype.itemsize
+    pixels = prod(shape[:-1])
+    if source.value is not v or (rows, row) != (pixels, itemsize * shape[-1]):
         return None
-    return target, pitch // size
-
-
-def _is_dense(gather: Struct) -> bool:
-    """Whether an ek_gather_t walks one run of adjacent elements."""
-    dims = gather.fields["dim"]
-    strides = gather.fields["stride"]
-    assert isinstance(dims, Sequence)
-    assert isinstance(strides, Sequence)
-    walk = [(d, s) for d, s in zip(dims, strides, strict=True) if d != 1]
-    return walk in ([], [(walk[0][0] if walk else 0, 1)])
+    return target, pitch // itemsize
 
 
 def places(graph: Graph, calls: Calls, peak: Callable[[Places], int]) -> Places:
-    """Where each value lies.
+    """Return where each value lies.
 
-    What is copied from a part of a value is that part. What is copied to a part of a
-    value, as the inputs of a concat are, is written there at once. The caller owns a
-    graph's inputs and outputs: they share no bytes, but other values may lie in them.
-    peak: the bytes that live at most with such places; those that need more are not
-    taken.
+    A copy of a part of a value is that part, and a value that is copied to a part of
+    another is written there at once. The caller of the model owns a graph's inputs and
+    outputs: they share no bytes, but other values may lie in them.
+
+    Args:
+        graph: the graph
+        calls: the calls of each op
+        peak: returns the most bytes that live with given places; a choice that raises
+            it is not taken
     """
-    found = _Places(graph, peak)
-    copies = [
-        [c for call in some if (c := copy_of(call)) is not None] for some in calls
-    ]
-    whole = [some for some, of in zip(copies, calls, strict=True) if len(of) == 1]
-    for copy in (
-        c for some in whole for c in some if c.source.value.type.nbytes == c.nbytes
-    ):
-        found.view(copy)
-    for some in copies:
-        if not found.offer(some):
-            for copy in some:
-                found.offer([copy])
-    return found.known
+    chooser = _PlaceChooser(graph, peak)
+    copies = [_copies(op_calls) for op_calls in calls]
+
+    # An op that copies its whole input, such as a reshape, is a view without a choice.
+    for op_copies, op_calls in zip(copies, calls, strict=True):
+        if len(op_calls) != 1:
+            continue
+        for copy in op_copies:
+            if copy.source.value.type.nbytes == copy.nbytes:
+                chooser.view(copy)
+
+    for op_copies in copies:
+        # All inputs of a concat together may save what each alone does not.
+        if not chooser.offer(op_copies):
+            for copy in op_copies:
+                chooser.offer([copy])
+    return chooser.places
+
+
+def _copies(calls: Sequence[KernelCall]) -> list[Copy]:
+    """Return the copies among the calls of an op."""
+    copies = (copy_of(call) for call in calls)
+    return [copy for copy in copies if copy is not None]
 
 
 def apart(graph: Graph) -> Places:
-    """Every value with bytes of its own."""
-    return {
-        v: Place(v)
-        for v in [*graph.inputs, *(v for op in graph.ops for v in op.outputs)]
-    }
+    """Return places that give every value bytes of its own."""
+    computed = [v for op in graph.ops for v in op.outputs]
+    return {v: Place(v) for v in [*graph.inputs, *computed]}
 
 
-class _Places:
-    """Places as they are found."""
+class _PlaceChooser:
+    """Chooses the places of values one copy after the other.
+
+    Attributes:
+        places: the places as chosen so far
+    """
 
     def __init__(self, graph: Graph, peak: Callable[[Places], int]) -> None:
-        self.known: Places = apart(graph)
-        self._caller = {*graph.inputs, *graph.outputs}
+        """Begin with bytes of its own for every value.
+
+        Args:
+            graph: the graph
+            peak: returns the most bytes that live with given places
+        """
+        self.places: Places = apart(graph)
+        self._border = {*graph.inputs, *graph.outputs}
         self._peak = peak
-        self._least: int | None = None
+        self._least_peak: int | None = None
 
     def view(self, copy: Copy) -> None:
-        """Let the target lie in the source, whatever that needs."""
-        self.known = self._moved(self.known, copy.target, copy.source, copy.nbytes)
+        """Let the target of a copy lie in its source, whatever the peak is then."""
+        self.places = self._moved(self.places, copy.target, copy.source, copy.nbytes)
 
     def offer(self, copies: Sequence[Copy]) -> bool:
-        """Let each target lie in its source, or the other way round; not if more bytes
-        live then: tells that.
+        """Let the target of each copy lie in its source, or the source in the target.
+
+        Return False if more bytes would live then, so that nothing changes.
         """
-        where = self.known
+        moved = self.places
         for c in copies:
-            where = self._moved(where, c.target, c.source, c.nbytes)
-            where = self._moved(where, c.source, c.target, c.nbytes)
-        if where is not self.known:
-            self._least = self._peak(self.known) if self._least is None else self._least
-            peak = self._peak(where)
-            if peak > self._least:
-                return False
-            self.known = where
-            self._least = peak
+            moved = self._moved(moved, c.target, c.source, c.nbytes)
+            moved = self._moved(moved, c.source, c.target, c.nbytes)
+        if moved is self.places:
+            return True
+
+        # The first peak is asked for late: most graphs have nothing to offer.
+        if self._least_peak is None:
+            self._least_peak = self._peak(self.places)
+        peak = self._peak(moved)
+        if peak > self._least_peak:
+            return False
+        self.places = moved
+        self._least_peak = peak
         return True
 
     def _moved(
         self, where: Places, inner: Pointer, outer: Pointer, nbytes: int
     ) -> Places:
-        """Places after a value, and all that share its bytes, went to where `outer`
-        points; as before where it may not.
+        """Move the value that `inner` points into, and its residents, to `outer`.
 
-        It moves only as a whole, and only if the caller does not own it.
+        It moves only as a whole, and only if the caller does not own it; else the same
+        places are returned.
         """
-        (own, at), (root, to) = address(inner, where), address(outer, where)
-        if at or own is root or own in self._caller or own.type.nbytes != nbytes:
+        own, offset = address(inner, where)
+        root, target = address(outer, where)
+        is_whole = offset == 0 and own.type.nbytes == nbytes
+        if not is_whole or own is root or own in self._border:
             return where
-        return {
-            v: Place(root, to + p.at) if p.root is own else p for v, p in where.items()
-        }
+
+        moved = dict(where)
+        for v, place in where.items():
+            if place.root is own:
+                moved[v] = Place(root, target + place.at)
+        return moved
 
 
 def address(x: Pointer, where: Places) -> tuple[Value, int]:
-    """The value whose bytes a computed tensor's pointer points at, and at which of
-    them.
-    """
+    """Return the value whose bytes a pointer points into, and the offset in bytes."""
     base = where[x.value]
     return base.root, base.at + x.offset * x.value.type.np_dtype.itemsize
 
 
 def is_done(call: KernelCall, where: Places) -> bool:
-    """Whether a call copies bytes to where they are."""
+    """Return whether a call copies bytes to where they already are."""
     copy = copy_of(call)
-    return copy is not None and address(copy.source, where) == address(
-        copy.target, where
-    )
+    if copy is None:
+        return False
+
+    source = address(copy.source, where)
+    return source == address(copy.target, where)

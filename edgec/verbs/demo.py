@@ -12,7 +12,7 @@ from PIL import Image
 
 from edgec.benching.request import Bench
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
@@ -48,8 +48,14 @@ def run_demo(
     bundle = out / "cartoon.edgec"
     say(f"1. compile {model.name} for {target}, calibrated on {folder.name}/photos\n")
     # The fast recipe: a demo should not take a minute before it shows anything.
-    options = Options(target, folder / "photos", "0_1", quantize="fast")
-    compiled = compile_model(model, output=bundle, options=options)
+    options = CompileOptions(
+        target,
+        bundle,
+        calibrate=folder / "photos",
+        preprocess="0_1",
+        quantize="fast",
+    )
+    compiled = compile_model(model, options)
     say(compiled.summary())
 
     say("\n2. where each operation runs, and why\n")

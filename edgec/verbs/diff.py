@@ -20,7 +20,7 @@ from edgec.compiler.bundle_side import BundleSide
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions, InputOptions
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
 from edgec.ir import Array, Graph, Value
@@ -68,27 +68,21 @@ class Request:
         a: the first side, [way:]path.
         b: the second side.
         inputs: photos or an .npz.
-        preprocess: how photos become inputs.
+        model_inputs: what a model's inputs are, as for compile.
         calibrate: the samples for int8:, by default the inputs.
         quantize: the recipe for int8:.
         samples: the number of inputs, spread over all.
         cc: a C compiler of this machine.
-        input_shapes: the shapes of a model's dynamic inputs, as for compile.
-        fix: the values of inputs that are constants, as for compile.
-        state: the outputs that come back as inputs, as for compile.
     """
 
     a: str
     b: str
     inputs: Path
-    preprocess: str | None = None
+    model_inputs: InputOptions = field(default_factory=InputOptions)
     calibrate: Path | None = None
     quantize: str = "fast"
     samples: int = 8
     cc: str | None = None
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    state: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise InputError for impossible values."""
@@ -173,7 +167,7 @@ class _SideOpener:
         self.labels: Sequence[str] = ()
         self.meaning: Meaning | None = None
         # A person's own preprocessing is never replaced by a bundle's.
-        self._is_certain = request.preprocess is not None
+        self._is_certain = request.model_inputs.preprocess is not None
         self._lowered: dict[str, Lowered] = {}
 
     def open(self, spec: str) -> Side:
@@ -240,7 +234,8 @@ class _SideOpener:
                 "give interp:, c: or onnxruntime:",
             )
         # LiteRT could not be told of inputs that edgec removed.
-        if self.request.fix or self.request.state:
+        inputs = self.request.model_inputs
+        if inputs.fix or inputs.state:
             raise InputError(
                 "LiteRT takes a file with all its inputs",
                 spec,
@@ -254,7 +249,8 @@ class _SideOpener:
             raise InputError(
                 "onnxruntime runs .onnx files", spec, "give interp:, c: or litert:"
             )
-        return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
+        constants = self.request.model_inputs.constants
+        return OnnxRuntimeSide(spec, path, self._read(path), constants)
 
     def _own(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
         """Open a model by edgec's interp or C; interp where there is no C for it."""
@@ -279,9 +275,9 @@ class _SideOpener:
         """Return the graph of a file as it is, without any pass."""
         # Lowering finds what the file states about the preprocessing of its inputs.
         self._lower(path, False)
-        request = self.request
+        inputs = self.request.model_inputs
         return read_model(
-            path, request.input_shapes, fixed=request.fix, state=request.state
+            path, inputs.shapes, fixed=inputs.constants, state=inputs.state
         )
 
     def _lower(self, path: Path, quantized: bool) -> Lowered:
@@ -294,12 +290,7 @@ class _SideOpener:
             return self._lowered[key]
 
         request = self.request
-        options = Options(
-            preprocess=request.preprocess,
-            input_shapes=request.input_shapes,
-            fix=request.fix,
-            state=request.state,
-        )
+        options = CompileOptions(**vars(request.model_inputs))
         if quantized:
             calibrate = request.calibrate or request.inputs
             options = replace(options, calibrate=calibrate, quantize=request.quantize)

@@ -23,7 +23,12 @@ from edgec_partitioner.source import judge
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
+from edgec.compiler.options import (
+    COMPILE_RECIPE,
+    EXPLAIN_RECIPE,
+    CompileOptions,
+    Options,
+)
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
@@ -57,11 +62,12 @@ def explain_model(
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
     preprocess = given.with_preprocess(options.preprocess)
-    options = replace(options, preprocess=preprocess, head=head)
+    options = replace(options, preprocess=preprocess)
     is_tflite = model.suffix.lower() == ".tflite"
     try:
         host = Host(native_compiler(None), progress)
-        lowered = lower(model, options, host, assume=True)
+        whole_options = CompileOptions(**vars(options))
+        lowered = lower(model, whole_options, host, head=head, assume=True)
     except UnsupportedError as e:
         if not is_tflite or options.input_shapes:
             raise

@@ -28,7 +28,7 @@ from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
 from edgec.verbs.demo import fixtures
 
@@ -257,11 +257,7 @@ def _source_and_bundles(
         bundle = temporary / "cartoon.edgec"
         folder = fixtures()
         # In float, which needs no calibration.
-        compile_model(
-            folder / "cartoon" / "cartoon.onnx",
-            output=bundle,
-            options=Options(preprocess="0_1"),
-            task="image",
-        )
+        options = CompileOptions(output=bundle, preprocess="0_1", task="image")
+        compile_model(folder / "cartoon" / "cartoon.onnx", options)
         photos = sorted((folder / "photos").glob("*.jpg"))
         yield clip(photos), {"cartoon": str(bundle)}

@@ -14,7 +14,7 @@ import pytest
 from edgec_runtime import Bundle, Session
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.quantize.change.recipe import Recipe
 from tests.cli.verbs import edgec
 
@@ -114,8 +114,10 @@ QUANTIZED = "resnet8_i8,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,omv_blazeface_i8,pe
 def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
     """Calibration and recipes change nothing of it, and the compile says so."""
     (path,) = (shared / "models" / name).glob(f"{name}.*")
-    plain = lower(path, Options())
-    best = lower(path, Options(calibrate=shared / "data" / "photos", quantize="best"))
+    plain = lower(path, CompileOptions())
+    best = lower(
+        path, CompileOptions(calibrate=shared / "data" / "photos", quantize="best")
+    )
     assert best.graph == plain.graph
     assert best.model.floats is None
     assert [n for n in plain.notes if "quantized already" in n] == []
@@ -126,11 +128,11 @@ def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
 
 
 def test_a_recipe_without_calibration_is_told_of() -> None:
-    other = "fast" if Options().quantize == "best" else "best"
+    other = "fast" if CompileOptions().quantize == "best" else "best"
     assert f"--quantize {other} wants --calibrate" in " ".join(
-        lower(MODEL, Options(quantize=other)).notes
+        lower(MODEL, CompileOptions(quantize=other)).notes
     )
-    assert not lower(MODEL, Options()).notes
+    assert not lower(MODEL, CompileOptions()).notes
 
 
 def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(

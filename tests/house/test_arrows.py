@@ -39,6 +39,7 @@ WORK = {
 TABLE = {
     "edgec.cli": {
         "edgec",
+        "edgec.declared",
         "edgec.compiler",
         "edgec.verbs",
         "edgec.report",
@@ -49,6 +50,7 @@ TABLE = {
     "edgec.__main__": {"edgec.cli"},
     "edgec": {
         "edgec.checking",
+        "edgec.declared",
         "edgec.compiler",
         "edgec.verbs",
         "edgec.benching",
@@ -56,6 +58,7 @@ TABLE = {
         *WORK,
     },
     "edgec.checking": {"edgec.errors"},
+    "edgec.declared": {"edgec.checking"},
     "edgec.verbs": {
         "edgec.compiler",
         "edgec.report",
@@ -65,6 +68,7 @@ TABLE = {
         *WORK,
     },
     "edgec.compiler": {
+        "edgec.declared",
         "edgec.report",
         "edgec.benching",
         "edgec.comparing",
@@ -72,6 +76,7 @@ TABLE = {
         *WORK,
     },
     "edgec.report": {
+        "edgec.declared",
         "edgec.benching",
         "edgec.comparing",
         "edgec_partitioner",

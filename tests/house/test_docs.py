@@ -12,7 +12,9 @@ import click
 import pytest
 
 from edgec.cli.main import cli
+from edgec.compiler.options import CompileCall
 from edgec.emit.c import CSRC
+from edgec.report.option_table import option_table
 from edgec.report.supported_ops import supported_ops
 from tests.house.test_arrows import TABLE, _files
 
@@ -41,6 +43,19 @@ def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         ARCHITECTURE.write_text(fresh)
     assert ARCHITECTURE.read_text() == fresh, (
+        "run pytest --update-golden tests/house/test_docs.py"
+    )
+
+
+def test_the_table_of_options_is_fresh(request: pytest.FixtureRequest) -> None:
+    page = ARCHITECTURE.parent / "api.md"
+    head, rest = page.read_text().split("<!-- options -->\n")
+    tail = rest.split("<!-- /options -->")[1]
+    table = option_table(CompileCall)
+    fresh = f"{head}<!-- options -->\n\n{table}\n\n<!-- /options -->{tail}"
+    if request.config.getoption("--update-golden"):
+        page.write_text(fresh)
+    assert page.read_text() == fresh, (
         "run pytest --update-golden tests/house/test_docs.py"
     )
 

@@ -13,6 +13,7 @@ import pytest
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError
 from edgec.ir import KernelCall, OpDef, Struct, Table
+from edgec.ops.conv import CONV2D
 from edgec.report.tuning import WORTH_SHOWING
 from edgec.schedule.cores import Core, core
 from edgec.schedule.database import SHIPPED, Database, TunedSchedule
@@ -34,7 +35,7 @@ def calls() -> Iterator[KernelCall]:
 def convolution() -> KernelCall:
     """One of int8 with several schedules."""
     return next(
-        c for c in calls() if c.kernel == "ek_conv2d_s8" and len(legal(c, A72)) > 2
+        c for c in calls() if c.kernel == CONV2D.of("s8") and len(legal(c, A72)) > 2
     )
 
 
@@ -73,7 +74,7 @@ def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
     some = [
         (c, len(ways))
         for c in calls()
-        if c.kernel.startswith("ek_conv2d") and len(ways := legal(c, A72)) > 1
+        if c.kernel in CONV2D and len(ways := legal(c, A72)) > 1
     ]
     same = [len(legal(again(record(c)), A72)) == n for c, n in some]
     assert len(same) > 10

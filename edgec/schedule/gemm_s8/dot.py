@@ -22,10 +22,13 @@ def fast_tables(bias: Array, q: Requant, bound: Array) -> list[Array] | None:
     shifts = right_shifts(q, bound, 0 if q.plain else 1)
     if shifts is None:
         return None
+
     multiplier = shifts[0]
     right = shifts[1].astype(np.int64)
     half = (np.int64(1) << right >> 1) * (right > 0)
     addend = half + (q.y_zero << right)
+
+    # The saturating left shift clamps to int8 as well.
     left = (TOP_BYTE_SHIFT - right).astype(np.int32)
     return [bias, multiplier, addend.astype(np.int32), left]
 
@@ -37,7 +40,9 @@ def weights(w: Array) -> Array:
     remainders, [taps, run % 16 / 4, nr, 4].
     """
     panels, nr, taps, run = w.shape
-    fours = w.reshape(panels, nr, taps, run // 4, 4).transpose(0, 2, 3, 1, 4)
+    fours = w.reshape(panels, nr, taps, run // 4, 4)
+    fours = fours.transpose(0, 2, 3, 1, 4)
+
     # The tile loads 16 elements of a window at once, and then the rest by fours.
     n_whole = run // 16 * 4
     whole = fours[:, :, :n_whole].reshape(panels, -1)
@@ -80,6 +85,7 @@ def _tiles_of_one_depth(
 
 DOT = GemmTileSet(
     "dot",
+    "dot/ek_gemm_s8_dot.h",
     frozenset({"neon", "dotprod"}),
     (
         *_tiles_of_one_depth(5, 8, 16, 24, 28, 32, 64),

@@ -77,10 +77,14 @@ def _leave_alone(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
 def _pack_panels(w: Array, pairing: Pairing) -> Array:
     """Pack weights [panels, nr, taps, run] less their zero point."""
     panels = [_panel(rows, pairing) for rows in w.astype(np.int32)]
+
+    # Panels differ in their remainders and pairs; the kernel wants one size.
     size = max(map(len, panels))
     packed = np.zeros((len(panels), size), np.uint8)
     for row, panel in zip(packed, panels, strict=True):
-        row[: len(panel)] = np.frombuffer(panel, np.uint8)
+        data = np.frombuffer(panel, np.uint8)
+        row[: len(panel)] = data
+
     return packed.view(np.int8)
 
 
@@ -158,16 +162,21 @@ def _pieces(w: Array) -> _Pieces:
     no_places = np.zeros(0, PIECE)
     if run < 16:
         return _Pieces(no_wide, no_places, w, _places(taps, [0]))
+
+    # With a single piece of 16 there is no other that a half-empty one could fit.
     if run == 24 and taps == 1:
         first = w[..., :16].reshape(NR, 1, 2, 8)
-        return _Pieces(first, _places(1, [0]), w[..., 16:], _places(1, [16]))
+        last = w[..., 16:]
+        return _Pieces(first, _places(1, [0]), last, _places(1, [16]))
 
     begins = list(range(0, run - 15, 16))
     parts = [w[..., e : e + 16] for e in begins]
     if run % 16:
-        begins.append(run - 16)
         last = w[..., run - 8 :]
-        parts.append(np.concatenate([np.zeros_like(last), last], 2))
+        no_weights = np.zeros_like(last)
+        begins.append(run - 16)
+        parts.append(np.concatenate([no_weights, last], 2))
+
     wide = np.stack(parts, 2).reshape(NR, -1, 2, 8)
     return _Pieces(wide, _places(taps, begins), no_narrow, no_places)
 
@@ -175,7 +184,10 @@ def _pieces(w: Array) -> _Pieces:
 def _places(taps: int, begins: list[int]) -> Array:
     """Return PIECE [taps * begins]: pieces that begin at these elements of each tap."""
     places = np.zeros((taps, len(begins)), PIECE)
-    places["tap"] = POINTER_BYTES * np.arange(taps)[:, None]
+
+    # Offsets in bytes spare the kernel a shift for each piece.
+    offsets = POINTER_BYTES * np.arange(taps)
+    places["tap"] = offsets[:, None]
     places["element"] = begins
     return places.reshape(-1)
 
@@ -195,6 +207,8 @@ def _pair_fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
     alone: list[int] = []
     while free:
         first = free.pop(0)
+
+        # The others are in descending order still, so the first that fits is heaviest.
         sums = by_piece[free] + by_piece[first]
         fitting = np.nonzero((sums <= MAX_LANE_MAGNITUDE).all(1))[0]
         if fitting.size:
@@ -212,6 +226,7 @@ def _pair_fours(lanes: Array) -> tuple[list[tuple[int, int]], list[int]]:
 def _bounded(w: Array) -> Array:
     """Return the largest parts of weights [nr, pieces, 2, 8] within the bound."""
     bounded = np.clip(w, -128, 127)
+
     # Of int8 only -128 twice exceeds it, by one.
     bounded[:, :, 1] += np.abs(bounded).sum(2) > MAX_LANE_MAGNITUDE
     return bounded
@@ -229,11 +244,14 @@ def _remainders(missing: Array, places: Array) -> Array:
     while missing.any():
         part = np.clip(missing, -128, 127).reshape(NR, len(places), -1)
         missing = missing - part.reshape(missing.shape)
+
+        # One entry serves all channels, those without a remainder with a weight of 0.
         piece, element = np.nonzero(part.any(0))
         entries = np.zeros(len(piece), REMAINDER)
         entries["at"] = places[piece]
         entries["at"]["element"] += element
         entries["w"] = part[:, piece, element].T
+
         remainders.append(entries)
     return np.concatenate(remainders)
 
@@ -257,6 +275,7 @@ def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> GemmT
     )
     return GemmTileSet(
         suffix,
+        "neon/ek_gemm_s8_neon.h",
         frozenset({"neon"}),
         tiles,
         pack,
@@ -275,7 +294,9 @@ TWOS = _tiles("twos_neon", weights_apart, in_order=False)
 
 def by_channel(w: Array) -> Array:
     """Pack weights [panels, nr, taps, run] to int16 [panels, taps run nr + 32]."""
-    rows = w.transpose(0, 2, 3, 1).reshape(len(w), -1)
+    by_element = w.transpose(0, 2, 3, 1)
+    rows = by_element.reshape(len(w), -1)
+
     # The tile loads 64 bytes more than it uses.
     return np.pad(rows, ((0, 0), (0, 32)))
 
@@ -303,6 +324,7 @@ def _is_short(c: GemmS8Shape, q: Requant, core: Core) -> bool:
 
 LANES = GemmTileSet(
     "lanes_neon",
+    "neon/ek_gemm_s8_lanes_neon.h",
     frozenset({"neon"}),
     (_LANES_TILE,),
     by_channel,

@@ -34,6 +34,9 @@ LINE = 64
 GATHERED = 16
 """The most bytes of a row of a window that is gathered; one vector load copies them."""
 
+HEAD_BYTES = 16
+"""Bytes of a panel's tables for each channel."""
+
 MIN_GATHER_SAVING = 1.15
 """Windows are gathered if padding each tap takes this many times the bytes."""
 
@@ -114,8 +117,10 @@ class GemmTile:
         is_one_run_a_row = taps == c.kh > 1
         is_short = run * self.element <= GATHERED
         is_plain = c.groups == 1 and not c.phase and c.phases is None
+
         if not (is_one_run_a_row and is_short and is_plain):
             return False
+
         apart = taps * self.padded(run)
         together = self.padded(taps * run)
         return apart > MIN_GATHER_SAVING * together
@@ -156,6 +161,7 @@ class GemmTileSet:
     """
 
     suffix: str
+    header: str
     isa: frozenset[str]
     tiles: tuple[GemmTile, ...]
     pack_weights: Callable[[Array], Array]
@@ -178,10 +184,15 @@ class GemmTileSet:
     def function(self, tile: GemmTile, w_zero: int, finish: str) -> str:
         """Return the name of a tile's C function."""
         has_widths = len({t.nr for t in self.tiles}) > 1
+        has_own_even = self.apart and finish == EVEN
+        # The functions for EK_GEMM_EVEN take any depth.
+        has_own_depth = tile.depth > 0 and not has_own_even
+        has_own_zero = w_zero != 0 and not self.wide
+
         width = f"n{tile.nr}" if has_widths else ""
-        even = "x" if self.apart and finish == EVEN else ""
-        depth = f"k{tile.depth}" if tile.depth and not even else ""
-        zero = "z" if w_zero and not self.wide else ""
+        depth = f"k{tile.depth}" if has_own_depth else ""
+        zero = "z" if has_own_zero else ""
+        even = "x" if has_own_even else ""
         return f"ek_gemm_s8_m{tile.mr}{width}{depth}{zero}{even}_{self.suffix}"
 
 
@@ -215,9 +226,11 @@ def pack(
     """Pack int8 weights [o, kh, kw, depth] and an int32 bias [o] for a tile."""
     w, bias, q = fold_constant_channels(w, bias, q)
     bound = accumulator_bounds(w, bias, q)
+
     blocks: list[Array] = []
     finish = FAST
-    for part, weights in zip(c.parts(), _phase_weights(c, w, q.w_zero), strict=True):
+    phases = _phase_weights(c, w, q.w_zero)
+    for part, weights in zip(c.parts(), phases, strict=True):
         packed = _pack_weights(part, weights, q, tiles, tile)
 
         # Each phase has other taps, hence another sum of weights in its bias.
@@ -225,25 +238,36 @@ def pack(
         weight_sums = (flat - q.w_zero).sum(1)
         zero = q.x_zero + tiles.offset
         folded = wrap_int32(bias.astype(np.int64) - zero * weight_sums)
-        finish, tables = _tables(folded, q, bound, tiles)
 
-        blocks.append(np.concatenate([_head(c, tables, tile), packed], 1))
+        finish, tables = _tables(folded, q, bound, tiles)
+        head = _head(c, tables, tile)
+        blocks.append(np.concatenate([head, packed], 1))
 
     # All panels have the size of the largest, so that their addresses are a product.
     largest = max(b.shape[1] for b in blocks)
     size = -(-largest // LINE) * LINE
-    padded = [np.pad(b, ((0, 0), (0, size - b.shape[1]))) for b in blocks]
-    return Panels(np.concatenate(padded).view(np.int64), finish)
+    padded: list[Array] = []
+    for block in blocks:
+        missing = size - block.shape[1]
+        padded.append(np.pad(block, ((0, 0), (0, missing))))
+
+    # As int64 the array is aligned to 8 bytes in C, too.
+    array = np.concatenate(padded).view(np.int64)
+    return Panels(array, finish)
 
 
 def _head(c: GemmS8Shape, tables: list[Array], tile: GemmTile) -> Array:
     """Return tables [o] as the bytes before each panel's weights, [panels, 16 nr]."""
     columns: list[Array] = []
     for table in tables:
-        by_panel = _pad_to_panels(table.reshape(c.groups, -1), tile.nr, 0)
+        by_group = table.reshape(c.groups, -1)
+        by_panel = _pad_to_panels(by_group, tile.nr, 0)
         columns.append(by_panel.reshape(-1, tile.nr).view(np.int8))
     head = np.concatenate(columns, 1)
-    return np.pad(head, ((0, 0), (0, 16 * tile.nr - head.shape[1])))
+
+    # Weights begin at one offset, whatever tables the requantization has.
+    missing = HEAD_BYTES * tile.nr - head.shape[1]
+    return np.pad(head, ((0, 0), (0, missing)))
 
 
 def _pack_weights(
@@ -262,7 +286,9 @@ def _pack_weights(
     panels = by_panel.reshape(-1, tile.nr, *shape[2:])
 
     if tiles.wide:
+        # The difference of two int8 has nine bits.
         panels = panels.astype(np.int16) - np.int16(q.w_zero)
+
     packed = np.ascontiguousarray(tiles.pack_weights(panels))
     return packed.reshape(len(packed), -1).view(np.int8)
 
@@ -274,7 +300,10 @@ def _phase_weights(c: GemmS8Shape, w: Array, w_zero: int) -> list[Array]:
     sh, sw = c.phases
     kh = -(-c.kh // sh) * sh
     kw = -(-c.kw // sw) * sw
-    padded = np.full((c.oc, kh, kw, c.depth), w_zero, np.int8)
+
+    # Phases have one size; the taps that some lack add nothing to a sum.
+    shape = (c.oc, kh, kw, c.depth)
+    padded = np.full(shape, w_zero, np.int8)
     padded[:, : c.kh, : c.kw] = w
 
     weights: list[Array] = []
@@ -283,6 +312,7 @@ def _phase_weights(c: GemmS8Shape, w: Array, w_zero: int) -> list[Array]:
             first_row = (a + c.pt) % sh
             first_column = (b + c.pl) % sw
             taps = padded[:, first_row::sh, first_column::sw]
+
             # A transposed convolution meets the taps of its kernel backwards.
             weights.append(taps[:, ::-1, ::-1])
     return weights
@@ -291,8 +321,11 @@ def _phase_weights(c: GemmS8Shape, w: Array, w_zero: int) -> list[Array]:
 def _pad_to_panels(rows: Array, nr: int, fill: int) -> Array:
     """Return [groups, channels, ...] with channels padded to a multiple of nr."""
     missing = -rows.shape[1] % nr
-    pads = [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)]
+    pads = [(0, 0)] * rows.ndim
+    pads[1] = (0, missing)
     padded = np.pad(rows, pads, constant_values=fill)
+
+    # The packing of an ISA reshapes the array, without a copy where it can.
     return np.ascontiguousarray(padded)
 
 
@@ -303,6 +336,8 @@ def accumulator_bounds(w: Array, bias: Array, q: Requant) -> Array:
     """
     flat = w.reshape(w.shape[0], -1).astype(np.int64)
     weights = flat - q.w_zero
+
+    # Either end of int8 may be further from the zero point.
     largest_input = max(127 - q.x_zero, q.x_zero + 128)
     products = np.abs(weights).sum(1) * largest_input
     bound: Array = products + np.abs(bias.astype(np.int64))
@@ -357,7 +392,10 @@ def fold_constant_channels(
 
 def _sum_ends(w: Array, bias: Array, q: Requant) -> list[Array]:
     """Return the least and the largest sum of each channel, int64 [o] each."""
-    span = accumulator_bounds(w, np.zeros_like(bias), q)
+    # The bias does not vary, so only the products span a range.
+    no_bias = np.zeros_like(bias)
+    span = accumulator_bounds(w, no_bias, q)
+
     middle = bias.astype(np.int64)
     return [middle - span, middle + span]
 
@@ -406,6 +444,7 @@ def _tables(
     """Return the requantization of a layer, EK_GEMM_*, and its tables [o]."""
     if q.scale is not None:
         if q.scale.dtype == np.float32:
+            # The tile adds the zero point as a vector, together with the rounding.
             zeros = np.full_like(bias, q.y_zero)
             return EVEN, [bias, q.scale, zeros]
         return SCALE, [bias, q.scale]
@@ -413,6 +452,9 @@ def _tables(
     fast = tiles.tables(bias, q, bound)
     if fast is not None:
         return FAST, fast
+
     assert q.multiplier is not None
     assert q.shift is not None
-    return LAW, [bias, q.multiplier.astype(np.int32), q.shift.astype(np.int32)]
+    multiplier = q.multiplier.astype(np.int32)
+    shift = q.shift.astype(np.int32)
+    return LAW, [bias, multiplier, shift]

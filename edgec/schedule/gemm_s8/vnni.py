@@ -64,12 +64,14 @@ def _tiles(heights_by_width: Mapping[int, Sequence[int]]) -> tuple[GemmTile, ...
         # 16 channels take ten instructions to become int8, two a cycle.
         window = 3 + nr / 16 * 5
         for mr in heights:
-            tiles.append(GemmTile(mr, nr, 4, fixed=25, window=window, converts=True))
+            tile = GemmTile(mr, nr, 4, fixed=25, window=window, converts=True)
+            tiles.append(tile)
     return tuple(tiles)
 
 
 VNNI = GemmTileSet(
     "vnni",
+    "vnni/ek_gemm_s8_vnni.h",
     frozenset({"vnni"}),
     _tiles(
         {

@@ -67,9 +67,18 @@ def gemm_schedules(
 ) -> Iterator[GemmSchedule]:
     """Yield the legal schedules by any of the tiles, the fastest by estimate first."""
     shortest = _shortest_row(c)
-    fitting = [t for t in tiles if t.mr <= shortest and _has_depth(c, t)]
-    for tile in sorted(fitting, key=lambda t: _cycles(c, t, core)):
-        yield from _flat(c, tile, core) if c.flat else _rows(c, tile, core)
+    fitting: list[GemmTile] = []
+    for tile in tiles:
+        if tile.mr <= shortest and _has_depth(c, tile):
+            fitting.append(tile)
+
+    fitting.sort(key=lambda t: _cycles(c, t, core))
+    for tile in fitting:
+        # Pixels form rows of any length, whereas larger windows have those of an image.
+        if c.flat:
+            yield from _flat(c, tile, core)
+        else:
+            yield from _rows(c, tile, core)
 
 
 def _shortest_row(c: GemmS8Shape) -> int:
@@ -86,9 +95,14 @@ def _has_depth(c: GemmS8Shape, t: GemmTile) -> bool:
     """Return whether the tile can compute the K of a shape."""
     if t.depth == 0:
         return True
+
     taps, run = t.runs(c.parts()[0])
-    has_whole_panels = c.oc // c.groups % t.nr == 0
-    return taps == 1 and t.depth == t.padded(run) and has_whole_panels
+    is_one_run = taps == 1 and t.depth == t.padded(run)
+
+    # Such a tile always stores all of its channels.
+    group_channels = c.oc // c.groups
+    has_whole_panels = group_channels % t.nr == 0
+    return is_one_run and has_whole_panels
 
 
 def _cycles(c: GemmS8Shape, t: GemmTile, core: Core) -> float:
@@ -103,8 +117,12 @@ def _cycles(c: GemmS8Shape, t: GemmTile, core: Core) -> float:
         else:
             rows = c.n * part.oh
             length = part.ow
-        tile_cycles = t.fixed + t.mr * (t.window + t.nr * depth / core.macs_s8)
-        total += rows * _ceil(length, t.mr) * _panel_count(c, t) * tile_cycles
+
+        # A tile that overlaps the one before it costs as much as any.
+        products = t.nr * depth / core.macs_s8
+        tile_cycles = t.fixed + t.mr * (t.window + products)
+        tiles = rows * _ceil(length, t.mr) * _panel_count(c, t)
+        total += tiles * tile_cycles
     return total
 
 
@@ -115,24 +133,33 @@ def _flat(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
     pass. Where the panels are more than the second cache holds, one row has all pixels.
     """
     total = c.n * c.oh * c.ow
-    depth = t.padded(c.depth)
+    panels = _panel_count(c, t)
+    depth_bytes = t.padded(c.depth) * t.element
+
     # Half of the cache is left for the panel that passes.
-    window_bytes = depth * t.element + c.oc
-    fitting = max(t.mr, core.l1 // 2 // window_bytes // t.mr * t.mr)
+    windows = core.l1 // 2 // (depth_bytes + c.oc)
+    fitting = max(t.mr, windows // t.mr * t.mr)
 
-    panel_bytes = _panel_count(c, t) * t.nr * depth * t.element
-    in_one_pass = panel_bytes > core.l2 // 2 or _once_is_less(
-        _Passes(total, fitting, depth * t.element, c.oc, panel_bytes // LINE), t, core
-    )
+    panel_bytes = panels * t.nr * depth_bytes
+    passes = _Passes(total, fitting, depth_bytes, c.oc, panel_bytes // LINE)
+    exceeds_l2 = panel_bytes > core.l2 // 2
+    in_one_pass = exceeds_l2 or _once_is_less(passes, t, core)
+
     # Converted rows are in a line buffer, which has to stay small.
-    preferred = total if in_one_pass and not t.converts else fitting
-    by_panels = int(panel_bytes > total * (c.ic * t.element + c.oc))
+    preferred = fitting
+    if in_one_pass and not t.converts:
+        preferred = total
 
+    image_bytes = total * (c.ic * t.element + c.oc)
+    by_panels = int(panel_bytes > image_bytes)
     lengths = (preferred, fitting // 2, 2 * fitting, 4 * fitting, total)
     for wanted in dict.fromkeys(min(n, total) for n in lengths):
         row = _row_length(total, max(wanted, t.mr), t.mr)
+
+        # Threads that share panels have equal parts anyway.
         if core.threads > 1 and not by_panels:
-            row = _balanced_row(total, row, t.mr, _panel_count(c, t), core.threads)
+            row = _balanced_row(total, row, t.mr, panels, core.threads)
+
         cols = _ceil(row, t.mr) * t.mr
         yield GemmSchedule(t.mr, t.nr, t.depth, row, 1, cols, by_panels)
 
@@ -183,8 +210,10 @@ def _rows(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
     part = c.parts()[0]
     taps, run = t.runs(part)
     line = c.iw * c.ic * t.element
-    panel_bytes = _panel_count(c, t) * t.nr * taps * t.padded(run) * t.element
+    depth_bytes = taps * t.padded(run) * t.element
+    panel_bytes = _panel_count(c, t) * t.nr * depth_bytes
 
+    # Panels that stay in the cache can pass each row again.
     preferred = 1
     if panel_bytes > core.l1 // 2:
         first_row = ((part.kh - 1) * c.dh + 1) * line
@@ -194,8 +223,10 @@ def _rows(c: GemmS8Shape, t: GemmTile, core: Core) -> Iterator[GemmSchedule]:
     cols = _ceil(part.ow, t.mr) * t.mr
     image_bytes = c.n * (c.ih * line + c.oh * c.ow * c.oc)
     by_panels = int(panel_bytes > image_bytes)
-    bands = (preferred, 1, 2, 4, preferred * 2)
-    for band in dict.fromkeys(max(1, min(n, part.oh)) for n in bands):
+
+    bands = [preferred, 1, 2, 4, preferred * 2]
+    legal_bands = [max(1, min(band, part.oh)) for band in bands]
+    for band in dict.fromkeys(legal_bands):
         yield GemmSchedule(t.mr, t.nr, t.depth, part.ow, band, cols, by_panels)
 
 
@@ -204,13 +235,12 @@ def _balanced_row(total: int, row: int, mr: int, panels: int, threads: int) -> i
     """Return a row of `row` windows or a little fewer that gives threads equal work."""
     # A third of the row at least: shorter ones would read the panels too often.
     shortest = max(mr, row // 3)
-    counts = dict.fromkeys(_ceil(total, n) for n in range(row, shortest - 1, -mr))
-    return equal_blocks(
-        total,
-        itertools.chain([row], _shorter_rows(total, row, mr, counts)),
-        panels,
-        threads,
-    )
+    lengths = range(row, shortest - 1, -mr)
+    counts = dict.fromkeys(_ceil(total, n) for n in lengths)
+
+    # A generator, since one of the first is mostly good.
+    rows = itertools.chain([row], _shorter_rows(total, row, mr, counts))
+    return equal_blocks(total, rows, panels, threads)
 
 
 def _shorter_rows(
@@ -229,7 +259,9 @@ def _row_length(total: int, wanted: int, mr: int) -> int:
     A tile cannot compute fewer windows, and there is none before it to overlap.
     """
     rows = _ceil(total, wanted)
-    row = min(total, _ceil(_ceil(total, rows), mr) * mr)
+    equal = _ceil(total, rows)
+    row = min(total, _ceil(equal, mr) * mr)
+
     while total % row and total % row < mr:
         row = min(total, row + mr)
     return row
@@ -400,23 +432,17 @@ def _buffers(c: GemmS8Shape, t: GemmTile, walk: GemmSchedule) -> _LineBuffers:
     kh = parts[0].kh
     taps, run = parts[0].taps
     has_padded_rows = any(p.needs_padded_rows for p in parts)
-    has_padded_columns = any(p.needs_padded_columns for p in parts)
-
-    holds_all_rows = t.converts or gathers or has_padded_columns
+    holds_all_rows = t.converts or gathers or any(p.needs_padded_columns for p in parts)
     # A padded run may reach behind the image's last element.
     holds_some = t.padded(run) > run or has_padded_rows
+    slots, slot_rows = _slots(c, kh, walk.band)
 
-    # Windows of one row read every dh-th image row, those of a band all rows between.
-    if walk.band == 1:
-        slots = kh
-        slot_rows = c.dh
-    else:
-        slots = (walk.band - 1) * c.sh + (kh - 1) * c.dh + 1
-        slot_rows = 1
-
-    columns = max((p.ow - 1) * c.sw + (taps // kh - 1) * c.dw for p in parts)
+    # From the first element of a row to the last one that a tile may read.
+    widest = max(p.ow for p in parts)
+    columns = (widest - 1) * c.sw + (taps // kh - 1) * c.dw
     last_run = max(t.padded(run), GATHERED if gathers else 0)
-    reach = columns * c.ic + (c.groups - 1) * c.depth + last_run
+    last_group = (c.groups - 1) * c.depth
+    reach = columns * c.ic + last_group + last_run
     return _LineBuffers(
         slots=slots if holds_all_rows or holds_some else 0,
         slot_rows=slot_rows,
@@ -424,6 +450,15 @@ def _buffers(c: GemmS8Shape, t: GemmTile, walk: GemmSchedule) -> _LineBuffers:
         slot_bytes=_slot_bytes(reach, t.element),
         holds_all_rows=holds_all_rows,
     )
+
+
+def _slots(c: GemmS8Shape, kh: int, band: int) -> tuple[int, int]:
+    """Return the line buffers of a band, and the image rows from one to the next."""
+    # The windows of one row read every dh-th image row, those of a band all between.
+    if band == 1:
+        return kh, c.dh
+    rows = (band - 1) * c.sh + (kh - 1) * c.dh + 1
+    return rows, 1
 
 
 def _slot_bytes(elements: int, element_bytes: int) -> int:

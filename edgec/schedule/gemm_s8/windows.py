@@ -41,11 +41,15 @@ class GemmS8Shape(Conv):
     @property
     def flat(self) -> bool:
         """Whether each window is one pixel, so that all pixels form one long row."""
-        if self.phases is not None or (self.oh, self.ow) != (self.ih, self.iw):
+        if self.phases is not None:
             return False
         is_1x1 = (self.kh, self.kw) == (1, 1)
-        is_dense = (self.sh, self.sw) == (1, 1)
-        return is_1x1 and is_dense and (self.pt, self.pl) == (0, 0)
+        has_stride_1 = (self.sh, self.sw) == (1, 1)
+        has_no_padding = (self.pt, self.pl) == (0, 0)
+
+        # Padding at the bottom or right would make the result larger.
+        same_size = (self.oh, self.ow) == (self.ih, self.iw)
+        return is_1x1 and has_stride_1 and has_no_padding and same_size
 
     @property
     def taps(self) -> tuple[int, int]:
@@ -54,8 +58,11 @@ class GemmS8Shape(Conv):
         # one pointer serves all of its taps.
         rows_are_adjacent = self.groups == 1 and (self.dw == 1 or self.kw == 1)
         if rows_are_adjacent:
-            return self.kh, self.kw * self.depth
-        return self.kh * self.kw, self.depth
+            run = self.kw * self.depth
+            return self.kh, run
+
+        taps = self.kh * self.kw
+        return taps, self.depth
 
     @property
     def bottom(self) -> int:
@@ -83,8 +90,13 @@ class GemmS8Shape(Conv):
         """Return the convolutions of all phases, row by row; a plain one is its own."""
         if self.phases is None:
             return [self]
+
         rows, columns = self.phases
-        return [self._phase(a, b) for a in range(rows) for b in range(columns)]
+        phases: list[GemmS8Shape] = []
+        for row in range(rows):
+            for column in range(columns):
+                phases.append(self._phase(row, column))
+        return phases
 
     def _phase(self, row: int, column: int) -> GemmS8Shape:
         """Return the convolution for result rows `row` + i sh, columns `column` + j sw.

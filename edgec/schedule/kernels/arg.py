@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from edgec.ir import KernelCall
+from dataclasses import replace
+
+from edgec.ir import Kernel, KernelCall
+from edgec.ops.argmax import ARG
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
 
@@ -18,11 +21,15 @@ def _rows(call: KernelCall) -> KernelCall | None:
         or spec.number("n") not in _ROW
     ):
         return None
-    return KernelCall.of(f"{call.kernel}_simd", *call.operands, *WHOLE)
+    return KernelCall.of(_on_vectors(call.kernel), *call.operands, *WHOLE)
+
+
+def _on_vectors(kernel: Kernel) -> Kernel:
+    return replace(kernel, header="simd/ek_arg_simd.h", isa="simd")
 
 
 VARIANTS: list[Variant] = [
     v
-    for of in ("ek_arg_s8_s32", "ek_arg_s8_s64")
-    for v in simd(of, f"{of}_simd", _rows)
+    for of in (ARG.of("s32", source="s8"), ARG.of("s64", source="s8"))
+    for v in simd(of, _on_vectors(of), _rows)
 ]

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import KernelCall, Scratch, Struct, constant
+from edgec.ir import Kernel, KernelCall, Scratch, Struct, constant
+from edgec.ops.matmul import BATCH_MATMUL, FULLY_CONNECTED
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, tile_heights
 from edgec.schedule.variant import Schedule, Variant
+
+_KERNEL = Kernel("batch_matmul", "simd/ek_batch_matmul_f32_simd.h", "f32", isa="simd")
 
 
 def _product(call: KernelCall) -> KernelCall | None:
     """A product as such; that of a fully connected layer whose weights are computed, if
     it is no more than that.
     """
-    if call.kernel == "ek_batch_matmul_f32":
+    if call.kernel == BATCH_MATMUL:
         return call
     x, w, bias, y, rows, k, o, act = call.operands
     added = constant(bias)
@@ -39,7 +42,7 @@ def _product(call: KernelCall) -> KernelCall | None:
         br=1,
         bc=k,
     )
-    return KernelCall("ek_batch_matmul_f32", (x, w, y, p))
+    return KernelCall(BATCH_MATMUL, (x, w, y, p))
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
@@ -65,12 +68,13 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     scratch = Scratch(
         4 * product.struct("ek_batch_matmul_t").number("k") * (tile + panel)
     )
-    name = "ek_batch_matmul_f32_simd"
-    return KernelCall(name, (a, b, y, scratch, p, f"ek_tile_f32_{tile}x2", tile, 0, 1))
+    return KernelCall(
+        _KERNEL, (a, b, y, scratch, p, f"ek_tile_f32_{tile}x2", tile, 0, 1)
+    )
 
 
 VARIANTS = [
-    Variant(of, "ek_batch_matmul_f32_simd", frozenset({feature}), _schedules, _apply)
+    Variant(of, _KERNEL.name, frozenset({feature}), _schedules, _apply)
     for feature in ("neon", "avx2")
-    for of in ("ek_batch_matmul_f32", "ek_fully_connected_f32")
+    for of in (BATCH_MATMUL, FULLY_CONNECTED.of("f32"))
 ]

@@ -9,11 +9,28 @@ from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table, constant
+from edgec.ir import (
+    Array,
+    Elementwise,
+    Kernel,
+    KernelCall,
+    KernelRounding,
+    Struct,
+    Table,
+    constant,
+)
 from edgec.ir.kernel import Operand
+from edgec.ops.arithmetic import Maximum, Minimum, SquaredDifference
+from edgec.ops.binary import Add, Mul, Sub
+from edgec.ops.prelu import PRelu
 from edgec.schedule.bytewise import no_overflow, pairs, scaled_sum
-from edgec.schedule.kernels.elementwise import by_offset, by_table
-from edgec.schedule.simd import WHOLE, defined, simd
+from edgec.schedule.kernels.elementwise import (
+    LUT_SIMD,
+    OFFSET_SIMD,
+    by_offset,
+    by_table,
+)
+from edgec.schedule.simd import WHOLE, on_vectors, simd, vectorized
 from edgec.schedule.variant import Variant
 
 _SHORTEST = 16
@@ -26,20 +43,28 @@ _MOST_REPEATED = 512
 """EK_REPEATED: elements that several short rows may have together."""
 _NO_OVERFLOW = 1 << 30
 
-_KINDS = (
-    "add",
-    "sub",
-    "mul",
-    "add_even",
-    "sub_even",
-    "mul_even",
-    "maximum",
-    "minimum",
-    "squared_difference",
-    "prelu",
+_ADD = Add.kernels.of("s8")
+_SUB = Sub.kernels.of("s8")
+_MUL = Mul.kernels.of("s8")
+_ADD_EVEN = Add.kernels.of("s8", KernelRounding.EVEN)
+_SUB_EVEN = Sub.kernels.of("s8", KernelRounding.EVEN)
+_EXTREMA = (Maximum.kernels.of("s8"), Minimum.kernels.of("s8"))
+_BYTES = (
+    _ADD,
+    _SUB,
+    _MUL,
+    _ADD_EVEN,
+    _SUB_EVEN,
+    Mul.kernels.of("s8", KernelRounding.EVEN),
+    *_EXTREMA,
+    SquaredDifference.kernels.of("s8"),
+    PRelu.kernels.of("s8"),
 )
-FLOATS = defined("simd/ek_binary_simd.h", r"EK_ROWS(?:_F32)?\(ek_(\w+)_f32_simd,")
-"""Functions of two floats that have a kernel of vectors."""
+
+_HEADER = "simd/ek_binary_simd.h"
+_SUM_SIMD = Kernel("sum", _HEADER, "s8", isa="simd")
+_LAW_SIMD = Kernel("law", _HEADER, "s8", isa="simd")
+_MUL_SIMD = on_vectors(_MUL)
 
 
 def _dims(call: KernelCall, name: str) -> list[int]:
@@ -126,14 +151,12 @@ def _sum(call: KernelCall) -> KernelCall | None:
     if rows is None or found is None:
         return None
     q = call.struct(
-        "ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t"
+        "ek_linear_t" if call.kernel.rounding is KernelRounding.EVEN else "ek_add_t"
     ).fields
     spec = Struct(
         "ek_sum_s8_t", **rows.dims, low=q["low"], high=q["high"], sum=found.parts()
     )
-    return KernelCall.of(
-        "ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+    return KernelCall.of(_SUM_SIMD, rows.a, rows.b, call.operands[2], spec, *WHOLE)
 
 
 def _law(call: KernelCall) -> KernelCall | None:
@@ -141,13 +164,11 @@ def _law(call: KernelCall) -> KernelCall | None:
     rows = _rows(call)
     if rows is None or not no_overflow(call):
         return None
-    sign = -1 if call.kernel == "ek_sub_s8" else 1
+    sign = -1 if call.kernel == _SUB else 1
     spec = Struct(
         "ek_law_s8_t", **rows.dims, **call.struct("ek_add_t").fields, sign=sign
     )
-    return KernelCall.of(
-        "ek_law_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+    return KernelCall.of(_LAW_SIMD, rows.a, rows.b, call.operands[2], spec, *WHOLE)
 
 
 def _product(call: KernelCall) -> KernelCall | None:
@@ -156,9 +177,7 @@ def _product(call: KernelCall) -> KernelCall | None:
     if rows is None or 255 * 255 << max(0, q.number("shift")) >= _NO_OVERFLOW:
         return None
     spec = Struct("ek_product_s8_t", **rows.dims, **q.fields)
-    return KernelCall.of(
-        "ek_mul_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+    return KernelCall.of(_MUL_SIMD, rows.a, rows.b, call.operands[2], spec, *WHOLE)
 
 
 def _extremum(call: KernelCall) -> KernelCall | None:
@@ -167,7 +186,7 @@ def _extremum(call: KernelCall) -> KernelCall | None:
         return None
     spec = Struct("ek_extremum_s8_t", **rows.dims, low=-128, high=127)
     return KernelCall.of(
-        f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+        on_vectors(call.kernel), rows.a, rows.b, call.operands[2], spec, *WHOLE
     )
 
 
@@ -182,32 +201,24 @@ def _floats(call: KernelCall) -> KernelCall | None:
         act = {"low": -math.inf, "high": math.inf}
     spec = Struct("ek_binary_f32_t", **rows.dims, low=act["low"], high=act["high"])
     return KernelCall.of(
-        f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+        on_vectors(call.kernel), rows.a, rows.b, call.operands[2], spec, *WHOLE
     )
 
 
 VARIANTS: list[Variant] = [
+    *(v for of in _BYTES for v in simd(of, OFFSET_SIMD, _offset)),
+    *(v for of in _BYTES for v in simd(of, LUT_SIMD, _table)),
     *(
         v
-        for kind in _KINDS
-        for v in simd(f"ek_{kind}_s8", "ek_offset_s8_simd", _offset)
+        for of in (_ADD, _SUB, _ADD_EVEN, _SUB_EVEN)
+        for v in simd(of, _SUM_SIMD, _sum)
     ),
-    *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_lut_s8_simd", _table)),
-    *simd("ek_add_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_sub_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_add_even_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_sub_even_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_add_s8", "ek_law_s8_simd", _law),
-    *simd("ek_sub_s8", "ek_law_s8_simd", _law),
-    *simd("ek_mul_s8", "ek_mul_s8_simd", _product),
+    *(v for of in (_ADD, _SUB) for v in simd(of, _LAW_SIMD, _law)),
+    *simd(_MUL, _MUL_SIMD, _product),
+    *(v for of in _EXTREMA for v in simd(of, on_vectors(of), _extremum)),
     *(
         v
-        for kind in ("maximum", "minimum")
-        for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)
-    ),
-    *(
-        v
-        for kind in FLOATS
-        for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)
+        for of in vectorized(Elementwise.BINARY)
+        for v in simd(of, on_vectors(of), _floats)
     ),
 ]

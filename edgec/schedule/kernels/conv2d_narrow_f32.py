@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from edgec.ir import KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Kernel, KernelCall, Scratch, Struct, Table, constant
+from edgec.ops.conv import CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
@@ -20,6 +21,8 @@ from edgec.schedule.gemm_f32.windows import (
 )
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
+
+_KERNEL = Kernel("narrow_conv2d", "simd/ek_narrow_conv2d_f32_simd.h", "f32", isa="simd")
 
 _GAIN = 1.3
 """Times as many multiplications as the products take, for it to pay that they are
@@ -129,7 +132,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     zeros = np.zeros(one.oc, np.float32)
     tail = last_vectors(one.oc, lanes)
     return KernelCall(
-        "ek_narrow_conv2d_f32_simd",
+        _KERNEL,
         (
             call.operands[0],
             Table(pack(side, 1, lanes), "w"),
@@ -148,8 +151,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 VARIANTS = [
     Variant(
-        "ek_conv2d_f32",
-        "ek_narrow_conv2d_f32_simd",
+        CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({feature}),
         _schedules,
         _apply,

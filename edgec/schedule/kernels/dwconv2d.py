@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Struct, Table, constant
 from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import fast_tables
@@ -19,7 +19,7 @@ from edgec.schedule.gemm_s8.panels import (
     fold_constant_channels,
     wrap_int32,
 )
-from edgec.schedule.kernels.gemm_s8 import requant
+from edgec.schedule.kernels.gemm_s8 import DEPTHWISE_S8, requant
 from edgec.schedule.variant import Schedule, Variant
 
 BLOCK = 8
@@ -71,6 +71,7 @@ class Loops:
 
     suffix: str
     isa: frozenset[str]
+    header: str
     dot: bool
     rows: int
 
@@ -111,13 +112,17 @@ class Loops:
         return v.reshape(-1)
 
 
-NEON = Loops("neon", frozenset({"neon"}), dot=False, rows=3)
-DOT = Loops("dot", frozenset({"neon", "dotprod"}), dot=True, rows=4)
+NEON = Loops(
+    "neon", frozenset({"neon"}), "neon/ek_dwconv2d_s8_neon.h", dot=False, rows=3
+)
+DOT = Loops(
+    "dot", frozenset({"neon", "dotprod"}), "dot/ek_dwconv2d_s8_dot.h", dot=True, rows=4
+)
 
 
 def blocks(
     s: DepthwiseShape, w: Array, bias: Array, q: Requant, loops: Loops
-) -> tuple[str, dict[str, object]]:
+) -> tuple[Kernel, dict[str, object]]:
     """The function, and the fields of ek_dw_s8_t that describe blocks: weights [kh, kw,
     oc], bias [oc].
     """
@@ -184,7 +189,7 @@ def blocks(
         "tap": Table(_joined([taps], np.int32), "tap"),
         "spread": Table(_joined(_spread(s, other), np.uint8), "spread"),
     }
-    return f"{name}_{loops.suffix}", described
+    return Kernel("dwconv2d", loops.header, symbol=f"{name}_{loops.suffix}"), described
 
 
 def _tables(bias: Array, q: Requant, part: slice, bound: Array) -> list[Array] | None:
@@ -283,7 +288,7 @@ def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     bias = constant(call.operands[2])
     assert w is not None
     assert bias is not None
-    name, described = blocks(s, w.reshape(s.kh, s.kw, s.oc), bias, q, loops)
+    kernel, described = blocks(s, w.reshape(s.kh, s.kw, s.oc), bias, q, loops)
     taps = described["taps"]
     assert isinstance(taps, int)
     limits = {n: getattr(q, n) for n in ("x_zero", "y_zero", "low", "high")}
@@ -291,7 +296,7 @@ def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     fields = {**told, "columns": schedule["columns"], **described, **limits}
     scratch = Scratch(8 * taps + max(s.ic, BLOCK))
     return KernelCall(
-        name,
+        kernel,
         (
             call.operands[0],
             call.operands[3],
@@ -303,7 +308,7 @@ def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
     )
 
 
-def _variant(loops: Loops, of: str) -> Variant:
+def _variant(loops: Loops, of: Kernel) -> Variant:
     return Variant(
         of,
         f"ek_dwconv2d_s8_{loops.suffix}",
@@ -313,8 +318,4 @@ def _variant(loops: Loops, of: str) -> Variant:
     )
 
 
-VARIANTS = [
-    _variant(loops, of)
-    for loops in (DOT, NEON)
-    for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8")
-]
+VARIANTS = [_variant(loops, of) for loops in (DOT, NEON) for of in DEPTHWISE_S8]

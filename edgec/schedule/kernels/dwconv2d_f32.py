@@ -6,12 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Struct, Table, constant
+from edgec.ops.conv import DEPTHWISE_CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
 from edgec.schedule.gemm_f32.windows import LINE, exceeds_l2, is_scattered
 from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
+
+_HEADER = "simd/ek_dwconv2d_f32_simd.h"
+_KERNEL = Kernel("dwconv2d", _HEADER, "f32", isa="simd")
+_ANY_TILE = Kernel("dwtile", _HEADER, symbol="ek_dwtile_f32_any")
 
 _COLS = (8, 7, 6, 5, 4)
 _TAPS = 64
@@ -135,13 +140,12 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         **done.fields(),
     )
     slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
+    tile: str | Kernel = _ANY_TILE
     if cols:
-        tile = f"ek_dwtile_f32_k{s['kh']}s{s['sh']}x{cols}{done.end}"
-    else:
-        tile = "ek_dwtile_f32_any"
+        tile = f"ek_dwtile_f32_k{s['kh']}s{s['sh']}x{cols}{done.tile_suffix}"
     packed = pack(w.reshape(s["kh"], s["kw"], c), lanes)
     return KernelCall(
-        "ek_dwconv2d_f32_simd",
+        _KERNEL,
         (
             call.operands[0],
             Table(packed, "w"),
@@ -160,8 +164,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 VARIANTS = [
     Variant(
-        "ek_dwconv2d_f32",
-        "ek_dwconv2d_f32_simd",
+        DEPTHWISE_CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({feature}),
         _schedules,
         _apply,

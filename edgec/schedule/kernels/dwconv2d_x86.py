@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table
+from edgec.ir import Array, Kernel, KernelCall, Struct, Table
 from edgec.schedule.gemm_s8.panels import (
     Requant,
     accumulator_bounds,
@@ -17,7 +17,7 @@ from edgec.schedule.gemm_s8.panels import (
     wrap_int32,
 )
 from edgec.schedule.gemm_s8.vnni import fast_tables
-from edgec.schedule.kernels.gemm_s8 import requant
+from edgec.schedule.kernels.gemm_s8 import DEPTHWISE_S8, requant
 from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
 
@@ -41,6 +41,7 @@ class Isa:
     """Weights [units, taps, unit] less their zero point, and tables [units, unit], in
     the order of the registers, to bytes [units, bytes] and sets.
     """
+    header: str
     slides: bool
     """Whether it has functions for 3x3 windows side by side."""
 
@@ -82,8 +83,30 @@ def _order(unit: int, lanes: int) -> Array:
     return np.arange(unit).reshape(lanes, -1, 4).transpose(1, 0, 2).reshape(-1)
 
 
-VNNI = Isa("vnni", "vnni", 64, 4, _order(64, 4), 128, _pack_vnni, True)
-AVX2 = Isa("avx2", "avx2", 16, 2, _order(16, 2), 0, _pack_avx2, False)
+_VNNI_HEADER = "vnni/ek_dwconv2d_s8_vnni.h"
+_AVX2_HEADER = "avx2/ek_dwconv2d_s8_avx2.h"
+VNNI = Isa(
+    "vnni",
+    "vnni",
+    64,
+    4,
+    _order(64, 4),
+    128,
+    _pack_vnni,
+    "vnni/ek_dwconv2d_s8_vnni.h",
+    True,
+)
+AVX2 = Isa(
+    "avx2",
+    "avx2",
+    16,
+    2,
+    _order(16, 2),
+    0,
+    _pack_avx2,
+    "avx2/ek_dwconv2d_s8_avx2.h",
+    False,
+)
 
 
 def _tables(call: KernelCall, isa: Isa) -> tuple[Array, list[Array]] | None:
@@ -181,9 +204,10 @@ def _apply(call: KernelCall, isa: Isa) -> KernelCall:
     )
     windows = "flat" if flat else f"s{p.number('sh')}"
     which = f"k3{windows}{'z' if sets > 1 else ''}{ends}" if slide else nine
-    name = f"ek_dwconv2d_{which}_s8_{isa.suffix}"
+    symbol = f"ek_dwconv2d_{which}_s8_{isa.suffix}"
+    kernel = Kernel("dwconv2d", isa.header, symbol=symbol)
     return KernelCall.of(
-        name, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1
+        kernel, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1
     )
 
 
@@ -204,7 +228,7 @@ def _columns(w: Array) -> Array:
     return both.transpose(0, 2, 1, 3).reshape(24, -1)
 
 
-def _variant(isa: Isa, of: str) -> Variant:
+def _variant(isa: Isa, of: Kernel) -> Variant:
     return Variant(
         of,
         f"ek_dwconv2d_s8_{isa.suffix}",
@@ -214,8 +238,4 @@ def _variant(isa: Isa, of: str) -> Variant:
     )
 
 
-VARIANTS = tuple(
-    _variant(isa, of)
-    for isa in (VNNI, AVX2)
-    for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8")
-)
+VARIANTS = tuple(_variant(isa, of) for isa in (VNNI, AVX2) for of in DEPTHWISE_S8)

@@ -9,9 +9,12 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Struct, Table, constant
+from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
+from edgec.ops.matmul import FULLY_CONNECTED
+from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
+from edgec.schedule.gemm_f32.epilogue import MIN_FUNCTION_FLOATS, Epilogue, epilogue
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
@@ -22,6 +25,10 @@ from edgec.schedule.gemm_f32.windows import (
     transposed_phases,
 )
 from edgec.schedule.variant import Schedule, Variant
+
+_HEADER = "simd/ek_gemm_f32_simd.h"
+_KERNEL = Kernel("gemm", _HEADER, "f32", isa="simd")
+_TRANSPOSED = Kernel("transpose_conv2d", _HEADER, "f32", isa="simd")
 
 _FEWEST = 3
 """Channels of a group, of several, that pay for a tile, however many it has room for."""
@@ -56,7 +63,7 @@ def _crosses(call: KernelCall) -> bool:
     """Whether windows of a transposed convolution lie partly, or by a whole pixel,
     beside the image.
     """
-    if call.kernel != "ek_transpose_conv2d_f32":
+    if call.kernel not in TRANSPOSE_CONV2D:
         return False
     c = _transposed(call)
     even = (c.kh, c.kw) == (c.sh, c.sw) and (c.oh, c.ow) == (c.ih * c.sh, c.iw * c.sw)
@@ -67,10 +74,10 @@ def windows(call: KernelCall, lanes: int) -> GemmF32Shape:
     """What the call goes through by vectors of so many floats; a transposed convolution
     as the plain one of its widest phase.
     """
-    if call.kernel == "ek_fully_connected_f32":
+    if call.kernel in FULLY_CONNECTED:
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return GemmF32Shape(1, 1, rows, k, 1, rows, o, group_ic=k)
-    if call.kernel == "ek_transpose_conv2d_f32":
+    if call.kernel in TRANSPOSE_CONV2D:
         c = _transposed(call)
         kh = -(-c.kh // c.sh)
         kw = -(-c.kw // c.sw)
@@ -97,11 +104,11 @@ def _weights(call: KernelCall, lanes: int) -> Array | None:
     c = windows(call, lanes)
     if w is None:
         return w
-    if call.kernel == "ek_transpose_conv2d_f32":
+    if call.kernel in TRANSPOSE_CONV2D:
         if w.shape[3] < c.oc:
             return w.transpose(0, 2, 1, 3).reshape(w.shape[0], 1, c.ic, c.oc)
         return w
-    if call.kernel == "ek_fully_connected_f32":
+    if call.kernel in FULLY_CONNECTED:
         return w.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
     w = w.reshape(c.kh, c.kw, -1, c.oc)
     return _among(w, c.group_ic // w.shape[2], c.oc // c.groups)
@@ -120,9 +127,14 @@ def _result(call: KernelCall, lanes: int) -> Epilogue | None:
     c = windows(call, lanes)
     done = epilogue(call)
     together = c.groups == 1 and (
-        call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1
+        call.kernel not in TRANSPOSE_CONV2D or _transposed(call).sw == 1
     )
-    if done is None or not done.after or together or c.oc // c.groups >= APART:
+    if (
+        done is None
+        or not done.after
+        or together
+        or c.oc // c.groups >= MIN_FUNCTION_FLOATS
+    ):
         return done
     return None
 
@@ -136,7 +148,7 @@ def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
         or _result(call, lanes) is None
     ):
         return []
-    if call.kernel == "ek_dwconv2d_f32" and c.ic > 1:
+    if call.kernel in DEPTHWISE_CONV2D and c.ic > 1:
         return []
     if c.groups > 1 and c.oc // c.groups < _FEWEST:
         return []
@@ -154,14 +166,14 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     assert w is not None
     assert bias is not None
     slope = done.slope
-    if call.kernel == "ek_transpose_conv2d_f32":
+    if call.kernel in TRANSPOSE_CONV2D:
         oc = _transposed(call).oc
         bias = np.resize(bias, oc)
         slope = None if slope is None else np.resize(slope, oc)
     patch = 4 * (
         c.padded(walk.block) if _crosses(call) else c.patch(walk.tile, walk.block)
     )
-    if call.kernel == "ek_transpose_conv2d_f32":
+    if call.kernel in TRANSPOSE_CONV2D:
         t = _transposed(call)
         packed = np.concatenate(
             [
@@ -170,13 +182,13 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
             ]
         )
         shape = {**asdict(t), "group_ic": c.ic}
-        name = "ek_transpose_conv2d_f32_simd"
-        kind = done.end + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
+        kernel = _TRANSPOSED
+        kind = done.tile_suffix + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
     else:
         packed = pack(w, c.groups, lanes)
         shape = asdict(c)
-        name = "ek_gemm_f32_simd"
-        kind = done.end + c.known
+        kernel = _KERNEL
+        kind = done.tile_suffix + c.known
     pitch = done.pitch or c.oc
     apart = {
         "yx": pitch,
@@ -187,7 +199,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     slopes = 0 if slope is None else Table(pad_channels(slope, c.groups, lanes), "s")
     tail = last_vectors(c.oc // c.groups, lanes)
     return KernelCall(
-        name,
+        kernel,
         (
             call.operands[0],
             Table(packed, "w"),
@@ -206,14 +218,12 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 
 VARIANTS = [
-    Variant(
-        of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True
-    )
+    Variant(of, _KERNEL.name, frozenset({feature}), _schedules, _apply, fuses=True)
     for feature in ("neon", "avx2")
     for of in (
-        "ek_conv2d_f32",
-        "ek_transpose_conv2d_f32",
-        "ek_fully_connected_f32",
-        "ek_dwconv2d_f32",
+        CONV2D.of("f32"),
+        TRANSPOSE_CONV2D.of("f32"),
+        FULLY_CONNECTED.of("f32"),
+        DEPTHWISE_CONV2D.of("f32"),
     )
 ]

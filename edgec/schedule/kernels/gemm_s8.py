@@ -9,7 +9,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table, constant
+from edgec.ir import (
+    Array,
+    Kernel,
+    KernelCall,
+    KernelRounding,
+    Pointer,
+    Scratch,
+    Struct,
+    Table,
+    constant,
+)
+from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
+from edgec.ops.matmul import FULLY_CONNECTED
+from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
@@ -24,17 +37,20 @@ from edgec.schedule.views import concat_slot
 ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
 """GemmTileSet, the preferred first."""
 
+_ROUNDINGS = (KernelRounding.TFLITE, KernelRounding.EVEN)
+DEPTHWISE_S8 = tuple(DEPTHWISE_CONV2D.of("s8", rounding) for rounding in _ROUNDINGS)
+"""The plain int8 kernels of depthwise convolutions."""
+
 
 def geometry(call: KernelCall) -> GemmS8Shape:
     """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes
     through; ek_dwconv2d_s8, which has a group for each input channel, too; and of those
     that round otherwise (ek_conv2d_even_s8).
     """
-    kernel = call.kernel.replace("_even", "")
-    if kernel == "ek_fully_connected_s8":
+    if call.kernel in FULLY_CONNECTED:
         rows, k, o = (x for x in call.operands if isinstance(x, int))
         return GemmS8Shape(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
-    if kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
+    if call.kernel in CONV2D or call.kernel in DEPTHWISE_CONV2D:
         return GemmS8Shape.of(call.struct("ek_conv2d_t"))
     c = GemmS8Shape.of(call.struct("ek_transpose_conv2d_t"))
     return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
@@ -43,10 +59,7 @@ def geometry(call: KernelCall) -> GemmS8Shape:
 def _weights(call: KernelCall, c: GemmS8Shape) -> Array | None:
     """[o, kh, kw, depth]; None when they are computed."""
     array = constant(call.operands[1])
-    if array is None or call.kernel in (
-        "ek_fully_connected_s8",
-        "ek_fully_connected_even_s8",
-    ):
+    if array is None or call.kernel in FULLY_CONNECTED:
         return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
     return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
 
@@ -81,7 +94,7 @@ def _schedules(tiles: GemmTileSet, call: KernelCall, core: Core) -> Sequence[Sch
     if _result(call) is None:
         return []
     c = geometry(call)
-    if call.kernel in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8") and c.oc == c.ic > 1:
+    if call.kernel in DEPTHWISE_CONV2D and c.oc == c.ic > 1:
         return []
     q = requant(call)
     if tiles.accepts(c, q, core):
@@ -104,12 +117,13 @@ def _apply(tiles: GemmTileSet, call: KernelCall, schedule: Schedule) -> KernelCa
     params = kernel_parameters(c, q, tile, walk, panels, result[1])
     x = call.operands[0]
     y = result[0]
-    name = tiles.function(tile, q.w_zero, panels.finish)
+    symbol = tiles.function(tile, q.w_zero, panels.finish)
+    kernel = Kernel("gemm", tiles.header, symbol=symbol)
     scratch = Scratch(params.number("scratch_bytes"))
-    return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
+    return KernelCall(kernel, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
 
 
-def _variant(of: str, tiles: GemmTileSet) -> Variant:
+def _variant(of: Kernel, tiles: GemmTileSet) -> Variant:
     return Variant(
         of,
         f"ek_gemm_s8_{tiles.suffix}",
@@ -121,8 +135,8 @@ def _variant(of: str, tiles: GemmTileSet) -> Variant:
 
 
 VARIANTS = [
-    _variant(f"ek_{kind}_{law}", tiles)
+    _variant(family.of("s8", rounding), tiles)
     for tiles in ISAS
-    for kind in ("conv2d", "dwconv2d", "transpose_conv2d", "fully_connected")
-    for law in ("s8", "even_s8")
+    for family in (CONV2D, DEPTHWISE_CONV2D, TRANSPOSE_CONV2D, FULLY_CONNECTED)
+    for rounding in _ROUNDINGS
 ]

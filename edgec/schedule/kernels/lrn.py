@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from edgec.ir import KernelCall
+from edgec.ir import Kernel, KernelCall
+from edgec.ops.channel_norm import LRN
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
+
+_KERNEL = Kernel("lrn", "simd/ek_lrn_simd.h", "f32", isa="simd")
 
 _SIDE = 16
 """EK_LRN_SIDE: neighbours on either side of a channel."""
@@ -24,7 +27,7 @@ def _lrn(call: KernelCall) -> KernelCall | None:
     positive = fields.real("alpha") >= 0 and fields.real("bias") >= _NORMAL
     if max(before, after) > _SIDE or after < 0 or not (power or positive):
         return None
-    return KernelCall.of("ek_lrn_f32_simd", x, y, p, power, *WHOLE)
+    return KernelCall.of(_KERNEL, x, y, p, power, *WHOLE)
 
 
-VARIANTS: list[Variant] = simd("ek_lrn_f32", "ek_lrn_f32_simd", _lrn)
+VARIANTS: list[Variant] = simd(LRN, _KERNEL, _lrn)

@@ -4,18 +4,27 @@ bits long.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table
-from edgec.schedule.simd import WHOLE, Rewrite, simd
+from edgec.ir import Array, Kernel, KernelCall, Struct, Table
+from edgec.ops.resize import RESIZE_BILINEAR
+from edgec.ops.shape import COPY
+from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
+
+_HEADER = "simd/ek_resize_simd.h"
 
 _STRIP = 2048
 """EK_STRIP: elements of a strip, which two pixels must fit into."""
 _FIXED_BITS = 10
-_BITS = {"ek_resize_bilinear_u8": 4, "ek_resize_bilinear_s8": 3}
+_F32 = RESIZE_BILINEAR.of("f32")
+_S8 = RESIZE_BILINEAR.of("s8")
+_U8 = RESIZE_BILINEAR.of("u8")
+
+_BITS = {_U8: 4, _S8: 3}
 """The longest weights whose products stay within 16 bits; one less where ties go away
 from zero.
 """
@@ -23,14 +32,14 @@ _EXACT = 256
 """Parts of 1 in which weights are whole whose products with a byte and with each other
 float32 has exactly.
 """
-_SLOWER_ON = {"ek_resize_bilinear_s8": ("cortex_a53",)}
+_SLOWER_ON = {_S8: ("cortex_a53",)}
 """7.7 against 5.7 cycles an element: products of four int32 at once cost that core
 twice what they cost others.
 """
 
 _DYADIC = {
-    "ek_resize_bilinear_u8": "ek_resize_dyadic_up_simd",
-    "ek_resize_bilinear_s8": "ek_resize_dyadic_away_simd",
+    _U8: Kernel("resize_dyadic_up", _HEADER, isa="simd"),
+    _S8: Kernel("resize_dyadic_away", _HEADER, isa="simd"),
 }
 
 
@@ -74,9 +83,9 @@ def _copy(call: KernelCall) -> KernelCall | None:
     if not stays or any(w.any() for w in _weights(spec)):
         return None
     size = prod(spec.number(k) for k in ("n", "oh", "ow", "c")) * (
-        4 if call.kernel.endswith("f32") else 1
+        4 if call.kernel.dtype == "f32" else 1
     )
-    return KernelCall.of("ek_copy", *call.operands[:2], size)
+    return KernelCall.of(COPY, *call.operands[:2], size)
 
 
 def _dyadic(call: KernelCall) -> KernelCall | None:
@@ -98,7 +107,7 @@ def _dyadic(call: KernelCall) -> KernelCall | None:
         return None
     inexact = [((w * _EXACT) % 1).any() for w in _weights(spec)]
     halves = (inexact[0] and columns.any()) or (inexact[1] and rows.any())
-    if call.kernel == "ek_resize_bilinear_u8" and halves:
+    if call.kernel == _U8 and halves:
         return None
     fields = {
         **_offsets(spec),
@@ -109,28 +118,30 @@ def _dyadic(call: KernelCall) -> KernelCall | None:
     return KernelCall.of(_DYADIC[call.kernel], *call.operands[:2], spec, *WHOLE)
 
 
-def _any_weights(name: str) -> Rewrite:
-    def rewrite(call: KernelCall) -> KernelCall | None:
-        spec = _spec(call)
-        if not _fits(spec):
-            return None
-        return KernelCall.of(
-            name, *call.operands[:2], Struct(spec.ctype, **_offsets(spec)), *WHOLE
-        )
+def _any_weights(call: KernelCall) -> KernelCall | None:
+    spec = _spec(call)
+    if not _fits(spec):
+        return None
+    return KernelCall.of(
+        _on_vectors(call.kernel),
+        *call.operands[:2],
+        Struct(spec.ctype, **_offsets(spec)),
+        *WHOLE,
+    )
 
-    return rewrite
+
+def _on_vectors(kernel: Kernel) -> Kernel:
+    return replace(kernel, header=_HEADER, isa="simd")
 
 
-_KERNELS = [f"ek_resize_bilinear_{t}" for t in ("f32", "s8", "u8")]
+_KERNELS = (_F32, _S8, _U8)
 
 VARIANTS: list[Variant] = [
-    *(v for of in _KERNELS for v in simd(of, "ek_copy", _copy)),
-    *(v for of, name in _DYADIC.items() for v in simd(of, name, _dyadic)),
+    *(v for of in _KERNELS for v in simd(of, COPY, _copy)),
+    *(v for of, kernel in _DYADIC.items() for v in simd(of, kernel, _dyadic)),
     *(
         v
         for of in _KERNELS
-        for v in simd(
-            of, f"{of}_simd", _any_weights(f"{of}_simd"), _SLOWER_ON.get(of, ())
-        )
+        for v in simd(of, _on_vectors(of), _any_weights, _SLOWER_ON.get(of, ()))
     ),
 ]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from edgec.ir import KernelCall, Pointer, Struct
+from edgec.ir import Kernel, KernelCall, Pointer, Struct
+from edgec.ops.norm import INSTANCE_NORM
+from edgec.ops.reduce import Mean
+from edgec.ops.softmax import SOFTMAX
 from edgec.schedule.gemm_f32.epilogue import Epilogue, following
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
+
+_SOFTMAX = Kernel("softmax", "simd/ek_rows_simd.h", "f32", isa="simd")
+_MEAN = Kernel("mean", "simd/ek_rows_simd.h", "f32", isa="simd")
+_INSTANCE_NORM = Kernel("instance_norm", "simd/ek_norm_simd.h", "f32", isa="simd")
 
 _WIDEST = 16
 """Floats of the widest vector, which a mean needs; they are one line of the cache."""
 
 
 def _softmax(call: KernelCall) -> KernelCall:
-    return KernelCall.of("ek_softmax_f32_simd", *call.operands, *WHOLE)
+    return KernelCall.of(_SOFTMAX, *call.operands, *WHOLE)
 
 
 def _mean(call: KernelCall) -> KernelCall | None:
@@ -23,7 +30,7 @@ def _mean(call: KernelCall) -> KernelCall | None:
     assert isinstance(strides, list)
     if keep[2] < _WIDEST or strides[2] != 1:
         return None
-    return KernelCall.of("ek_mean_f32_simd", *call.operands, *WHOLE)
+    return KernelCall.of(_MEAN, *call.operands, *WHOLE)
 
 
 def _instance_norm(call: KernelCall) -> KernelCall | None:
@@ -33,7 +40,7 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
     if (
         call.struct("ek_norm_t").number("c") < _WIDEST
         or done is None
-        or not done.clamps
+        or not done.is_clamps_and_sum
     ):
         return None
     low, high, low_sum, high_sum = done.bounds
@@ -41,7 +48,7 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
         "ek_norm_end_t", low=low, high=high, low_sum=low_sum, high_sum=high_sum
     )
     return KernelCall.of(
-        "ek_instance_norm_f32_simd",
+        _INSTANCE_NORM,
         x,
         scale,
         bias,
@@ -55,9 +62,7 @@ def _instance_norm(call: KernelCall) -> KernelCall | None:
 
 
 VARIANTS: list[Variant] = [
-    *simd("ek_softmax_f32", "ek_softmax_f32_simd", _softmax),
-    *simd(
-        "ek_instance_norm_f32", "ek_instance_norm_f32_simd", _instance_norm, fuses=True
-    ),
-    *simd("ek_mean_f32", "ek_mean_f32_simd", _mean),
+    *simd(SOFTMAX.of("f32"), _SOFTMAX, _softmax),
+    *simd(INSTANCE_NORM, _INSTANCE_NORM, _instance_norm, fuses=True),
+    *simd(Mean.kernels.of("f32"), _MEAN, _mean),
 ]

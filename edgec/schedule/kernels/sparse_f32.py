@@ -8,11 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Struct, Table, constant
+from edgec.ops.conv import CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, pad_channels
 from edgec.schedule.variant import Schedule, Variant
+
+_KERNEL = Kernel("sparse", "simd/ek_sparse_f32_simd.h", "f32", isa="simd")
 
 _VECTORS = 8
 """EK_SPARSE_VECTORS."""
@@ -87,7 +90,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         **done.fields(),
     )
     return KernelCall(
-        "ek_sparse_f32_simd",
+        _KERNEL,
         (
             call.operands[0],
             Table(w[channels, inputs], "w"),
@@ -107,8 +110,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 VARIANTS = [
     Variant(
-        "ek_conv2d_f32",
-        "ek_sparse_f32_simd",
+        CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({"neon"}),
         _schedules,
         _apply,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from math import sqrt
 
-from edgec.ir import KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Kernel, KernelCall, Scratch, Struct, Table, constant
+from edgec.ops.conv import CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_f32.epilogue import epilogue
 from edgec.schedule.gemm_f32.windows import GemmF32Shape, last_vectors, pad_channels
@@ -19,6 +20,8 @@ from edgec.schedule.gemm_f32.winograd import (
 )
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
+
+_KERNEL = Kernel("winograd", "simd/ek_winograd_f32_simd.h", "f32", isa="simd")
 
 
 def _windows(call: KernelCall) -> GemmF32Shape:
@@ -83,7 +86,7 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
     few = "_few" * (c.ic < lanes)
     tail = last_vectors(c.oc, lanes)
     return KernelCall(
-        "ek_winograd_f32_simd",
+        _KERNEL,
         (
             call.operands[0],
             Table(packed, "w"),
@@ -105,8 +108,8 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
 
 VARIANTS = [
     Variant(
-        "ek_conv2d_f32",
-        "ek_winograd_f32_simd",
+        CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({feature}),
         _schedules,
         _apply,
