@@ -21,8 +21,8 @@ from .base import (
     Size,
     View,
     activated,
-    named,
     output_for,
+    output_name,
 )
 
 COCO_POINTS = (
@@ -117,7 +117,7 @@ class Landmarks:
                 lambda shape: len(shape) == 4 and shape[0] == 1,
             )
             return replace(self, output=name)
-        score = named(self.score, outputs)
+        score = output_name(self.score, outputs)
         rest = {n: o for n, o in outputs.items() if n != score}
 
         def fits(shape: Sequence[int]) -> bool:
