@@ -87,14 +87,7 @@ def _is_function_of_one_element(op: Op) -> bool:
 
 def _has_int8_form(op: Op) -> bool:
     """Return whether the operation can compute in int8 on inputs of these types."""
-    acts = activations(op)
-    if op.spec.quant is QuantRule.FLOAT or all(v.const is not None for v in acts):
-        return False
-
-    if any(v.type.dtype != "float32" for v in acts):
-        return False
-
-    if any(v.type.is_quantized for v in op.outputs):
+    if op.spec.quant is QuantRule.FLOAT or not _computes_floats(op):
         return False
 
     types = []
@@ -114,6 +107,16 @@ def _has_int8_form(op: Op) -> bool:
         return False
 
     return True
+
+
+def _computes_floats(op: Op) -> bool:
+    """Return whether an operation computes float32 activations at run time."""
+    acts = activations(op)
+    if all(v.const is not None for v in acts):
+        return False
+    if any(v.type.dtype != "float32" for v in acts):
+        return False
+    return not any(v.type.is_quantized for v in op.outputs)
 
 
 def _tail(graph: Graph, neutral: list[Op]) -> set[Op]:

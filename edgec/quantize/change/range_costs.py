@@ -126,18 +126,7 @@ class CostModel:
         """Return the costs of one value's consumers. h: its histogram."""
         consumers = self.users.get(v, [])
         layers = [op for op in consumers if op in self.windows and op.inputs[0] is v]
-        # A softmax sees whole rows; other layers are products of weights.
-        of_products: list[RangeCost] = []
-        of_rows: list[RangeCost] = []
-        for op in layers:
-            function = softmax(op)
-            if function is None:
-                layer = LinearLayer(op)
-                of_products.append(
-                    _product_cost(layer, self.windows[op], self.clipping)
-                )
-            else:
-                of_rows.append(_row_cost(function, self.windows[op]))
+        of_products, of_rows = self._layer_costs(layers)
 
         element_functions, covered = functions(v, self.users, self.graph.outputs)
         of_functions = [_function_cost(f, h, self.clipping) for f in element_functions]
@@ -148,6 +137,24 @@ class CostModel:
         own = _own_cost(h, self.clipping) if needs_own else None
 
         return RangeCosts(of_products, of_rows, of_functions, own)
+
+    def _layer_costs(
+        self, layers: Sequence[Op]
+    ) -> tuple[list[RangeCost], list[RangeCost]]:
+        """Return the costs of linear layers, and those of softmaxes."""
+        of_products: list[RangeCost] = []
+        of_rows: list[RangeCost] = []
+        for op in layers:
+            windows = self.windows[op]
+            function = softmax(op)
+            # A softmax sees whole rows; other layers are products of weights.
+            if function is None:
+                layer = LinearLayer(op)
+                of_products.append(_product_cost(layer, windows, self.clipping))
+            else:
+                of_rows.append(_row_cost(function, windows))
+
+        return of_products, of_rows
 
 
 def _rounded(x: Array, r: Range) -> Array:

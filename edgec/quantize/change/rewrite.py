@@ -127,6 +127,7 @@ def renew(op: Op, twin: Op, rounded: RoundedParameters) -> None:
 
     op: the float op.
     twin: its int8 form, which is changed.
+    rounded: new constants; the ranges are as they were.
     """
     at = _positions(op)
     constants = integers(op, twin.inputs[at["act"]].type.scale, rounded)
@@ -278,6 +279,8 @@ class _Rewriter:
         """Replace weight and bias by their integer forms.
 
         Constants that several ops read are shared, unless they were rounded for one op.
+
+        inputs: those of the int8 op, which are changed.
         """
         at = _positions(op)
         constants = integers(op, inputs[at["act"]].type.scale, self.rounded)
@@ -312,7 +315,7 @@ class _Rewriter:
     def _declared(self, v: Value) -> Value:
         """Return the form as declared.
 
-        It is dequantized if only the int8 form exists.
+        It is dequantized if only the int8 form exists, once for all readers.
         """
         if v in self.declared:
             return self.declared[v]

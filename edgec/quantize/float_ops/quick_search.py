@@ -145,7 +145,10 @@ class _QuickSearch:
         return True
 
     def _likely(self, gains: Mapping[OpGroup, float]) -> list[OpGroup]:
-        """Return the runs with the largest gains for their work; these are priced."""
+        """Return the runs with the largest gains for their work; these are priced.
+
+        gains: of every run, in dB.
+        """
         # Work stands for time: a price takes as long as a compile's placement.
         least_work = self.candidates.work * LEAST_TIME_SHARE
 

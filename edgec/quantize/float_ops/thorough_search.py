@@ -13,7 +13,7 @@ from there. Where the goal is reached, runs that it does not need become int8 ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -289,6 +289,8 @@ class ThoroughSearch:
     ) -> list[OpGroup]:
         """Return the runs in float whose noise alone leaves the goal in reach.
 
+        now: the model with `floats` in float, and the operations `int8` in int8.
+
         The noise of the model is taken to grow as the sum of the groups' noise does.
         """
         count = len(now.outputs)
@@ -344,13 +346,24 @@ def promising(
     # The gain of a run is estimated as if the noise of groups added up.
     whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
     before = decibels_of(whole)
-    cheapest: dict[float, OpGroup] = {}
+    gains: dict[OpGroup, float] = {}
     for groups in neighbour_runs(candidates.groups, present):
         run = OpGroup.of(groups)
-        if run in candidates.refused:
-            continue
-        after = decibels_of(whole - candidates.alone_sum(groups))
-        gain = float(np.mean(-before + after))
+        if run not in candidates.refused:
+            after = decibels_of(whole - candidates.alone_sum(groups))
+            gains[run] = float(np.mean(-before + after))
+
+    return _cheapest_by_part(gains, missing)
+
+
+def _cheapest_by_part(gains: Mapping[OpGroup, float], missing: float) -> list[OpGroup]:
+    """Return the run of least work for each of `PROMISED_PARTS`, without repetitions.
+
+    gains: the estimated gain of each run, in dB.
+    missing: the dB of which the parts are.
+    """
+    cheapest: dict[float, OpGroup] = {}
+    for run, gain in gains.items():
         for part in PROMISED_PARTS:
             is_cheaper = part not in cheapest or run.work < cheapest[part].work
             if gain >= part * missing and is_cheaper:

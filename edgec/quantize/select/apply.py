@@ -351,6 +351,7 @@ def _mean_db(score: Score) -> float:
 def compared(recipe: Recipe, scores: Sequence[Score]) -> tuple[Tried, ...]:
     """Return the figures of a recipe's candidates; the way may be refused.
 
+    recipe: the recipe whose limit of losses counts.
     scores: the score of each candidate, on the same samples.
     """
     pairs = zip(recipe.candidates, scores, strict=True)

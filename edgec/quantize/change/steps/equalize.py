@@ -61,6 +61,7 @@ class Equalize:
 
     def run(self, state: QuantizationState) -> None:
         """Equalize all channels that may have a factor."""
+        # Constants are replaced in a copy: the state before the step is kept.
         graph = state.graph.copy()
         factors = ChannelFactors(graph)
         extremes = _extremes(state, graph, factors)

@@ -161,6 +161,8 @@ class _OutputNoise:
 
         It is the root mean square over the samples of the noise's power, which counts
         samples with much noise more: unseen samples may have several times as much.
+
+        values: those that share a scale.
         """
         q = activation_quant(r)
         rounded_run = rounding(self._run, {v.name: q for v in values})
