@@ -24,7 +24,7 @@ def activations(op: Op) -> list[Value]:
 
 
 def int8_ops(
-    graph: Graph, ranges: Mapping[Value, Range], left: Collection[Op] = ()
+    graph: Graph, ranges: Mapping[Value, Range], in_float: Collection[Op] = ()
 ) -> set[Op]:
     """Return the operations that compute in int8.
 
@@ -33,11 +33,11 @@ def int8_ops(
     all consumers are. At the end of the graph, where nothing else is computed from it,
     it does not force unlike ranges (boxes and scores) into one scale.
 
-    left: the operations that must stay float.
+    in_float: the operations that must stay float.
     """
     # Rules about neighbours come after the ops that have rules of their own, and islands
     # are dropped once all are known.
-    able = [op for op in graph.ops if op not in left and _has_int8_form(op)]
+    able = [op for op in graph.ops if op not in in_float and _has_int8_form(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
     neutral = [op for op in able if op.spec.quant is QuantRule.SAME]
     mixing = {op for op in _tail(graph, neutral) if _has_unlike_ranges(op, ranges)}

@@ -70,14 +70,14 @@ def rewrite(
     graph: Graph,
     ranges: Mapping[Value, Range],
     rounded: RoundedParameters | None = None,
-    left: Collection[Op] = (),
+    in_float: Collection[Op] = (),
 ) -> Int8Model:
     """Return the int8 form of a float graph with known ranges of its values.
 
-    left: the ops that stay float.
+    in_float: the ops that stay float.
     """
     # Which ops become int8 decides which values must share a scale.
-    chosen = int8_ops(graph, ranges, left)
+    chosen = int8_ops(graph, ranges, in_float)
     scales = activation_scales(graph, chosen, ranges)
     rewriter = _Rewriter(graph, chosen, scales, rounded or RoundedParameters())
     result = rewriter.run()

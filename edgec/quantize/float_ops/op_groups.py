@@ -142,11 +142,11 @@ def neighbour_runs(
                 yield run
 
 
-def _lengths(most: int) -> Iterator[int]:
-    """Yield 1, 2, 3, 4, 6, 8, 12, 16, … below `most`."""
+def _lengths(limit: int) -> Iterator[int]:
+    """Yield 1, 2, 3, 4, 6, 8, 12, 16, … below `limit`."""
     length = 1
     step = 1
-    while length < most:
+    while length < limit:
         yield length
         if length >= CONSECUTIVE_LENGTHS * step:
             step *= 2

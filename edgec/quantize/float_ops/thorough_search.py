@@ -176,7 +176,7 @@ class ThoroughSearch:
             is_last = attempt == MAX_ROUNDS
             runs = promising(candidates, floats, 0.0 if is_last else missing)
             best = None
-            most = 0.0
+            best_value = 0.0
             for run in runs:
                 remaining = int8 - {*run.ops}
                 price = self._price(candidates, remaining)
@@ -190,9 +190,9 @@ class ThoroughSearch:
                 # More than is missing is worth nothing.
                 time_share = self._time_share(candidates, run, price, rows[-1])
                 value = min(gain, missing) / time_share
-                if value > most:
+                if value > best_value:
                     best = run
-                    most = value
+                    best_value = value
             if best is not None:
                 return best
 
@@ -224,9 +224,9 @@ class ThoroughSearch:
         It is `UNKNOWN_GAIN_DB` where the goal is about classes, or there is none.
         """
         lacks = [self.goal.needed_db(a) - decibels(a) for a in row.outputs.values()]
-        most = max(lacks, default=0.0)
+        largest = max(lacks, default=0.0)
 
-        return most if 0 < most < math.inf else UNKNOWN_GAIN_DB
+        return largest if 0 < largest < math.inf else UNKNOWN_GAIN_DB
 
     def returned(
         self, candidates: FloatCandidates, rows: Sequence[PlanRow]
