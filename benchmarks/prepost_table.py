@@ -22,7 +22,8 @@ from edgec_runtime import Preprocess, TensorInfo, prepare
 from edgec_runtime.vision.camera import CameraFrame
 from edgec_runtime.vision.photo import Placement
 from edgec_runtime.vision.preprocess import ImageLayout, bind, parse
-from edgec_runtime.vision.tasks.detection import Detection, found
+from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.find_boxes import find_boxes
 from PIL import Image
 
 from edgec.frontends.task_file import task_file
@@ -204,7 +205,7 @@ def post(folder: Path) -> bool:
         output = _crowd(candidates)
         calls: Calls = {
             "C": partial(call, output, output, anchors),
-            "found": partial(found, task, output, output, anchors, (416, 416)),
+            "found": partial(find_boxes, task, output, output, anchors, (416, 416)),
             "numpy": partial(_numpys_own, output),
         }
         ms = best(calls)

@@ -177,14 +177,25 @@ class Options(InputOptions):
             metavar="RECIPE",
         ),
     )
-    max_drop: str | None = field(
+    accuracy: str | None = field(
         default=None,
         metadata=option(
-            "leave operations in float32 until int8 changes the top class of at most so many "
-            "samples (1%); of outputs that are no classes, until the noise has at most this "
-            "part of their power",
+            "leave operations in float32 until every output has this SQNR (20dB), or until "
+            "int8 changes the top class of at most so many samples (1%); of outputs that are "
+            "no classes, until the noise has at most this part of their power",
             section=_INT8,
-            metavar="PERCENT",
+            metavar="GOAL",
+        ),
+    )
+    budget: str | None = field(
+        default=None,
+        metadata=option(
+            "what may be spent on it: no inference estimated to take longer than this "
+            "(12.5ms), or by so much longer than in int8 alone (10%), and this part of the "
+            "MACs stays on the Edge TPU (tpu=90%); without --accuracy, a percentage is spent "
+            "if it buys 1 dB (best: 10%; 0% for int8 alone)",
+            section=_INT8,
+            metavar="COST",
         ),
     )
     float_ops: Sequence[str] = field(
@@ -196,41 +207,11 @@ class Options(InputOptions):
             parse=_names,
         ),
     )
-    min_sqnr: float | None = field(
-        default=None,
-        metadata=option(
-            "as --max-drop, until every output has this SQNR: 20",
-            metavar="DB",
-        ),
-    )
-    max_ms: float | None = field(
-        default=None,
-        metadata=option(
-            "what may be spent on it: no inference estimated to be slower",
-            metavar="MS",
-        ),
-    )
-    min_tpu_share: str | None = field(
-        default=None,
-        metadata=option(
-            "and this part of the MACs stays on the Edge TPU: 90%",
-            metavar="PERCENT",
-        ),
-    )
-    max_slowdown: str | None = field(
-        default=None,
-        metadata=option(
-            "where none of --max-drop, --min-sqnr, --max-ms and --min-tpu-share is given: "
-            "operations stay float32 as long as the model is estimated to be slower by no "
-            "more than this, if that buys 1 dB (best: 10%; 0% for int8 alone)",
-            metavar="PERCENT",
-        ),
-    )
     prune: str | None = field(
         default=None,
         metadata=option(
             "take out channels that add little, where that is faster, as long as the float "
-            "model's outputs change by no more than this: as --max-drop",
+            "model's outputs change by no more than this: as a percentage of --accuracy",
             metavar="PERCENT",
         ),
     )
@@ -274,6 +255,28 @@ class Options(InputOptions):
         default=False,
         metadata=option(
             "a detector keeps the head that picks its boxes, also where int8 cannot hold it",
+        ),
+    )
+    max_drop: str | None = field(
+        default=None,
+        metadata=option("as --accuracy 1%", metavar="PERCENT", hidden=True),
+    )
+    min_sqnr: float | None = field(
+        default=None,
+        metadata=option("as --accuracy 20dB", metavar="DB", hidden=True),
+    )
+    max_ms: float | None = field(
+        default=None,
+        metadata=option("as --budget 12.5ms", metavar="MS", hidden=True),
+    )
+    min_tpu_share: str | None = field(
+        default=None,
+        metadata=option("as --budget tpu=90%", metavar="PERCENT", hidden=True),
+    )
+    max_slowdown: str | None = field(
+        default=None,
+        metadata=option(
+            "as --budget 10%, without a goal", metavar="PERCENT", hidden=True
         ),
     )
 

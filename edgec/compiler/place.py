@@ -86,9 +86,7 @@ def left_in_float(found: QuantizedModel) -> Mapping[str, Refusal]:
     wanted in float, by their results.
     """
     why = "left in float32, so that the model keeps its accuracy"
-    fix = (
-        "allow it to lose more (--max-drop, --min-sqnr), or leave it out of --float-ops"
-    )
+    fix = "allow it to lose more (--accuracy), or leave it out of --float-ops"
     return {
         n: Refusal("precision", "what int8 would hurt too much stays float32", why, fix)
         for n in found.floating

@@ -35,6 +35,18 @@ from edgec.quantize.select.apply import (
 )
 
 _SLOWDOWN = "--max-slowdown"
+_PRECISION = (
+    "prune",
+    "float_ops",
+    "accuracy",
+    "budget",
+    "max_drop",
+    "min_sqnr",
+    "max_ms",
+    "min_tpu_share",
+    "max_slowdown",
+)
+"""The options about precision, for a float model that becomes int8."""
 _COMPILED_SAMPLES = 10**9
 """So many runs are announced for graphs that are timed: they are compiled then."""
 
@@ -46,7 +58,7 @@ class QuantizeOptions:
     Attributes:
         file_name: the name of the model file, for messages.
         recipe: the recipe.
-        recipe_name: the recipe that a person named; None: the default one.
+        recipe_name: the name of the recipe, as given; None: the default one.
         calibrate: whether there are samples to calibrate with.
         assume: whether made-up scales do, since the model is only looked at.
         allow_float: whether a model without samples may stay float on a target with an
@@ -54,11 +66,11 @@ class QuantizeOptions:
         goal: the accuracy to keep by leaving operations in float.
         budget: the most that they may cost.
         prune: how far outputs may change when channels are taken out, as a part.
-        precision_options: the options about precision that a person gave, in words.
+        precision_options: the given options about precision, in words.
         passes_off: the passes to leave out.
         rewrites_off: the rewrites for the Edge TPU to leave out.
-        optimistic: whether rewrites count on operations of which it is not known
-            whether the Edge TPU has them.
+        optimistic: whether rewrites count on operations with which nobody has tried the
+            Edge TPU.
     """
 
     file_name: str
@@ -79,8 +91,9 @@ class QuantizeOptions:
     def of(cls, options: Options, file_name: str, assume: bool) -> QuantizeOptions:
         """Return how a compile quantizes the model of a file.
 
-        assume: whether the model is only looked at, so that made-up scales do. Raises
-        InputError for values that cannot be, and that do not fit together.
+        assume: whether the model is only looked at, and made-up scales do.
+
+        Raises InputError for impossible values, and options in contradiction.
         """
         passes_off, rewrites_off = disabled(options.disable)
         _check_precision(options)
@@ -94,7 +107,7 @@ class QuantizeOptions:
             assume=assume,
             allow_float=options.allow_float,
             goal=_goal(options),
-            budget=_budget(options),
+            budget=CostBudget() if _is_slowdown_alone(options) else _budget(options),
             prune=share("--prune", options.prune),
             precision_options=_precision_options(options),
             passes_off=frozenset(passes_off),
@@ -104,57 +117,86 @@ class QuantizeOptions:
 
 
 def _goal(options: Options) -> AccuracyGoal:
-    """Return the accuracy for which operations are left in float."""
-    return AccuracyGoal.of(options.max_drop, options.min_sqnr)
+    """Return the accuracy to keep by leaving operations in float.
+
+    Raises InputError where the options are impossible, or give it twice.
+    """
+    older = AccuracyGoal.of(options.max_drop, options.min_sqnr)
+    if options.accuracy is None:
+        return older
+    if older:
+        hint = "leave out --max-drop and --min-sqnr"
+        raise InputError("the accuracy is given twice", "--accuracy", hint)
+    return AccuracyGoal.parse(options.accuracy)
 
 
 def _budget(options: Options) -> CostBudget:
-    """Return the cost that operations in float may have."""
-    return CostBudget.of(options.max_ms, options.min_tpu_share)
+    """Return the most that operations in float may cost.
+
+    Raises InputError where the options are impossible, or give it twice.
+    """
+    older = CostBudget.of(options.max_ms, options.min_tpu_share)
+    slowdown = share(_SLOWDOWN, options.max_slowdown)
+    older = replace(older, max_slowdown=slowdown)
+    if options.budget is None:
+        return older
+    if older:
+        hint = "leave out --max-ms, --min-tpu-share and --max-slowdown"
+        raise InputError("the budget is given twice", "--budget", hint)
+    return CostBudget.parse(options.budget)
 
 
 def _precision_options(options: Options) -> str:
-    """Return the options about precision that were given, with commas."""
-    limits = {**_goal(options).to_json(), **_budget(options).to_json()}
-    names = ["prune", "float_ops", *limits, "max_slowdown"]
-    given = [n for n in names if getattr(options, n) not in (None, ())]
+    """Return the given options about precision, with commas."""
+    given = [n for n in _PRECISION if getattr(options, n) not in (None, ())]
     return ", ".join(f"--{n.replace('_', '-')}" for n in given)
 
 
 def _recipe(options: Options, name: str) -> Recipe:
-    """Return a recipe, with the operations that are to be left in float."""
+    """Return a recipe, with operations to leave in float.
+
+    A slowdown without a goal takes the place of the recipe's own.
+    """
     recipe = Recipe.load(name)
-    slowdown = share(_SLOWDOWN, options.max_slowdown)
-    if slowdown is not None:
+    slowdown = _budget(options).max_slowdown
+    if slowdown is not None and _is_slowdown_alone(options):
         recipe = replace(recipe, slowdown=slowdown)
     names = tuple(options.float_ops)
     candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
     return replace(recipe, candidates=candidates)
 
 
+def _is_slowdown_alone(options: Options) -> bool:
+    """Return whether a slowdown is the only limit, as recipes have one."""
+    return _budget(options).is_relative and not _goal(options)
+
+
 def _check_precision(options: Options) -> None:
-    """Raise InputError for options about precision that do not fit together."""
+    """Raise InputError for options about precision in contradiction."""
     share("--prune", options.prune)
+    # Both are read first: an impossible value goes before all other errors.
+    _goal(options)
+    budget = _budget(options)
     given = _precision_options(options)
     if options.calibrate is None and given:
         what = f"{given} is for a float model that becomes int8"
         hint = "give a folder of photos or an .npz file"
         raise InputError(what, "--calibrate", hint)
 
-    has_limits = bool(_goal(options)) or bool(_budget(options))
-    if share(_SLOWDOWN, options.max_slowdown) is not None and has_limits:
+    # The older option never went with a goal; a slowdown in --budget does.
+    if options.max_slowdown is not None and not _is_slowdown_alone(options):
         what = (
             "what stays float is either as little as a limit wants, "
             "or what a slowdown allows"
         )
-        hint = "leave it out, or the limits; a budget beside a goal is --max-ms"
+        hint = "leave it out, or give both by --accuracy and --budget"
         raise InputError(what, _SLOWDOWN, hint)
 
-    has_share = options.min_tpu_share is not None
+    has_share = budget.min_tpu_share is not None
     if has_share and not Target.parse(options.target).coral:
         raise InputError(
             f"{options.target} has no Edge TPU",
-            "--min-tpu-share",
+            "--budget" if options.min_tpu_share is None else "--min-tpu-share",
             "give a target with one: pi4+coral",
         )
 
@@ -168,9 +210,9 @@ class FloatModel:
         run: runs it.
         reference: runs the model as it was before rewrites for the Edge TPU and pruning.
         samples: the number of calibration samples.
-        found: what the recipe made.
-        before: the graph that the recipe was given.
-        pruned: what pruning did; None where nobody asked for it.
+        found: the result of the recipe.
+        before: the graph before the recipe.
+        pruned: the result of pruning; None where nobody asked for it.
         pruned_ms: the times before and after pruning, measured here.
     """
 
@@ -200,7 +242,7 @@ class Quantized:
         float_on_cpu: whether nothing of it can run on the target's Edge TPU, since it
             was left in float.
         taken_as_it_is: whether the file was quantized already.
-        notes: what there is to say of its precision.
+        notes: remarks on its precision.
     """
 
     graph: Graph

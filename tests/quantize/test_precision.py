@@ -303,6 +303,27 @@ def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
     assert len(found.floating) == 7, "all of it in float"
 
 
+def test_a_goal_may_have_a_budget_relative_to_int8_alone() -> None:
+    graph = planted()
+    goal = AccuracyGoal(min_sqnr=20)
+    found = apply_recipe(
+        FAST,
+        graph,
+        samples(graph, 12),
+        planner=FloatPlanner(goal, CostBudget(max_slowdown=4.0), dear(0.5)),
+    )
+    assert found.plan is not None
+    assert {*names(graph.ops[2:4])} <= {*found.floating}
+    assert found.plan.budget == CostBudget(max_ms=35.0)
+    with pytest.raises(EdgecError, match="not reached"):
+        apply_recipe(
+            FAST,
+            graph,
+            samples(graph, 12),
+            planner=FloatPlanner(goal, CostBudget(max_slowdown=0.01), dear(0.5)),
+        )
+
+
 def test_a_plan_says_what_each_row_bought() -> None:
     plan = planned(planted(), budget=CostBudget(max_ms=2.6)).plan
     assert plan is not None
@@ -432,6 +453,34 @@ def test_a_budget_has_room_or_not() -> None:
     assert budget
     assert not CostBudget()
     assert not AccuracyGoal()
+
+
+def test_limits_are_texts_of_terms() -> None:
+    assert AccuracyGoal.parse("20dB") == AccuracyGoal(min_sqnr=20.0)
+    assert AccuracyGoal.parse("1%, 20 db") == AccuracyGoal(0.01, 20.0)
+    assert CostBudget.parse("12.5ms") == CostBudget(max_ms=12.5)
+    assert CostBudget.parse("10%,tpu=90%") == CostBudget(None, 0.9, 0.1)
+
+
+@pytest.mark.parametrize("text", ["", "20", "20dB,", "x dB", "nandB", "1%,2%", "12ms"])
+def test_what_no_goal_is(text: str) -> None:
+    with pytest.raises(InputError):
+        AccuracyGoal.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "5", "infms", "0ms", "1ms,2ms", "cpu=5%", "tpu="])
+def test_what_no_budget_is(text: str) -> None:
+    with pytest.raises(InputError):
+        CostBudget.parse(text)
+
+
+def test_a_slowdown_is_relative_to_int8_alone() -> None:
+    slowdown = CostBudget(max_slowdown=0.5)
+    assert slowdown.is_relative
+    assert slowdown.relative_to(Price(4.0, 0.8)) == CostBudget(6.0, 0.8)
+    both = CostBudget(max_ms=5.0, min_tpu_share=0.9, max_slowdown=0.5)
+    assert not both.is_relative
+    assert both.relative_to(Price(4.0, 0.8)) == CostBudget(5.0, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from edgec_runtime import InputError, TensorInfo
 from edgec_runtime.vision.tasks.anchors import Anchors
-from edgec_runtime.vision.tasks.detection import Detection, found
+from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.find_boxes import find_boxes
 
 from edgec.ir import Array
 from tests.tasks.vision import found_boxes
@@ -143,7 +144,7 @@ def test_c_finds_what_numpy_finds(tmp_path: Path) -> None:
     for (task, outputs), call in zip(bound, calls, strict=True):
         for seed in range(20):
             arrays = _arrays(task, outputs, seed)
-            expected = found(task, *arrays, IMAGE)
+            expected = find_boxes(task, *arrays, IMAGE)
             got = call(*arrays)
             assert 0 < len(expected) == len(got), (task, seed)
             np.testing.assert_allclose(
@@ -160,7 +161,7 @@ def test_nothing_and_nan_are_found_nowhere(tmp_path: Path) -> None:
         nothing = np.full_like(boxes, value)
         assert (
             len(call(nothing, nothing, anchors))
-            == len(found(task, nothing, nothing, anchors, IMAGE))
+            == len(find_boxes(task, nothing, nothing, anchors, IMAGE))
             == 0
         )
 
@@ -175,7 +176,7 @@ def _iou(a: Array, b: Array) -> float:
 def test_suppression_is_greedy(seed: int) -> None:
     task, outputs = _bound(*ROWS[0])
     boxes, scores, anchors = _arrays(task, outputs, seed)
-    rows = found(task, boxes, scores, anchors, IMAGE)
+    rows = find_boxes(task, boxes, scores, anchors, IMAGE)
     every = []
     for box, own in zip(boxes[0], scores[0], strict=True):
         x, y, w, h = box * np.array([64, 48, 64, 48])

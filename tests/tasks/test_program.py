@@ -14,7 +14,8 @@ from edgec_runtime import TensorInfo, prepare
 from edgec_runtime.vision.camera import FORMATS
 from edgec_runtime.vision.preprocess import bind, parse
 from edgec_runtime.vision.tasks.anchors import Anchors
-from edgec_runtime.vision.tasks.detection import Detection, found
+from edgec_runtime.vision.tasks.detection import Detection
+from edgec_runtime.vision.tasks.find_boxes import find_boxes
 
 from edgec.emit.c import CSRC
 from edgec.emit.vision import vision_source
@@ -59,7 +60,7 @@ def _text() -> tuple[str, bytes]:
         for f in frames
         for i, p in zip(infos, how, strict=True)
     )
-    return program(vision, data, calls), expected + found(
+    return program(vision, data, calls), expected + find_boxes(
         task, output, output, anchors, (64, 48)
     ).tobytes()
 

@@ -319,9 +319,7 @@ class ThoroughSearch:
             cost = f" with an estimated {last.price.ms:.2f} ms"
         what = f"the accuracy that was asked for is not reached{cost}: {misses}"
         hint = (
-            "ask for less (--max-drop, --min-sqnr), allow more (--max-ms, "
-            "--min-tpu-share), "
-            "or try --quantize best"
+            "ask for less (--accuracy), allow more (--budget), or try --quantize best"
         )
         return EdgecError(what, "on samples held back from calibration", hint)
 

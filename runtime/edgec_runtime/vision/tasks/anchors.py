@@ -1,10 +1,10 @@
-"""Anchors: where a detector's boxes are counted from."""
+"""Anchors: the places and sizes that a detector's boxes are relative to."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from ...rows import said
 from .base import Array, Size
 
 MAX_BOXES = 1 << 20
-"""Rows of an output, and anchors."""
+"""The most rows of an output, and the most anchors."""
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Where boxes are counted from: x and y of a centre, width and height, each 0…1 of
-    the input.
+    """The parameters of anchors: a file, or a grid of cells for each stride.
+
+    An anchor is x and y of a centre, width and height, each 0…1 of the input. The
+    texts of the fields describe them.
     """
 
     file: Optional[str] = said("a file with float32 [N,4]; instead of the rest", None)
@@ -45,7 +47,15 @@ class Anchors:
     )
 
     def made(self, image: Size, files: Mapping[str, bytes]) -> Array:
-        """float32 [N,4].  Raises InputError for a file or sizes that cannot be."""
+        """Return the anchors, float32 [N, 4].
+
+        Args:
+            image: width and height of the input
+            files: the bundle's files by path
+
+        Raises:
+            InputError: the file is damaged, or the parameters do not fit together
+        """
         if self.file is not None:
             return _read(files[self.file], self.file)
         if not self.strides or len(self.sizes) not in (0, len(self.strides)):
@@ -54,7 +64,7 @@ class Anchors:
                 "anchors",
                 "see docs/tasks.md",
             )
-        grids = []
+        grids: List[Array] = []
         for i, stride in enumerate(self.strides):
             sizes = self.sizes[i] if self.sizes else ((stride, stride),)
             if not sizes or any(len(size) != 2 for size in sizes):
@@ -62,37 +72,48 @@ class Anchors:
                     f"anchors of stride {stride} have no [width, height]",
                     "anchors.sizes",
                 )
-            columns = -(-image[0] // stride)
-            rows = -(-image[1] // stride)
-            y, x = np.meshgrid(
-                np.arange(rows) + self.offset,
-                np.arange(columns) + self.offset,
-                indexing="ij",
-            )
-            centres = np.stack(
-                [x * stride / image[0], y * stride / image[1]], -1
-            ).reshape(-1, 1, 2)
-            own = np.array(sizes, np.float64) / np.array(image)
+            centres = self._centres(stride, image)
+            extents = np.array(sizes, np.float64) / np.array(image)
+
+            # All anchors of a cell follow each other, as in the network's output.
+            shape = (len(centres), len(extents), 2)
             pairs = [
-                np.broadcast_to(a, (len(centres), len(own), 2)) for a in (centres, own)
+                np.broadcast_to(centres[:, None], shape),
+                np.broadcast_to(extents, shape),
             ]
             grids.append(np.concatenate(pairs, -1).reshape(-1, 4))
         return np.concatenate(grids).astype(np.float32)
 
+    def _centres(self, stride: int, image: Size) -> Array:
+        """Return the centres of a grid's cells, row by row, [cells, 2]."""
+        # A cell at the border may lie beyond the image in part.
+        columns = -(-image[0] // stride)
+        rows = -(-image[1] // stride)
+        y, x = np.meshgrid(
+            np.arange(rows) + self.offset,
+            np.arange(columns) + self.offset,
+            indexing="ij",
+        )
+        relative = np.stack([x * stride / image[0], y * stride / image[1]], -1)
+        return relative.reshape(-1, 2)
+
 
 def _read(data: bytes, name: str) -> Array:
+    """Return the anchors of a file.
+
+    Args:
+        data: its bytes
+        name: its path in the bundle
+    """
     try:
         array = read_array(io.BytesIO(data))
     except ValueError as e:
         raise InputError(
             f"the anchors cannot be read: {e}", at=name, hint="compile the model again"
         ) from e
-    if (
-        array.ndim != 2
-        or array.shape[1] != 4
-        or array.dtype != np.float32
-        or len(array) > MAX_BOXES
-    ):
+
+    is_table = array.ndim == 2 and array.shape[1] == 4
+    if not is_table or array.dtype != np.float32 or len(array) > MAX_BOXES:
         what = f"anchors are float32 [N,4], not {array.dtype} {list(array.shape)}"
         raise InputError(
             what,

@@ -1,6 +1,4 @@
-"""What all tasks share: a row of parameters becomes a function from a network's outputs
-to a result.
-"""
+"""Shared by all tasks: parameters become a function from outputs to a result."""
 
 from __future__ import annotations
 
@@ -30,11 +28,23 @@ Size = Tuple[int, int]
 """Width and height."""
 
 ACTIVATIONS = ("none", "sigmoid", "softmax")
+"""Functions that make probabilities of a network's scores."""
+
+MAX_MISSING_PIXELS = 0.51
+"""Pixels of an input by which a placed frame may miss its border and still be whole:
+rounding leaves half a one.
+"""
 
 
 @dataclass(frozen=True)
 class View:
-    """Where a frame of the size `frame` lies in an input of the size `image`."""
+    """Where a frame lies in an input.
+
+    Attributes:
+        frame: width and height of the frame
+        image: width and height of the input
+        place: which part of the frame is where in the input
+    """
 
     frame: Size
     image: Size
@@ -42,43 +52,52 @@ class View:
 
     @classmethod
     def of(cls, frame: Size, image: Size, fit: Fit) -> View:
-        """For a frame that is fitted so."""
+        """Return the view of a frame that fills an input by `fit`."""
         return cls(frame, image, Placement.of(frame, image, fit))
 
     def to_frame(self, points: Array) -> Array:
-        """[..., 2], x and y in pixels of the input, as pixels of the frame."""
+        """Return points in pixels of the input as pixels of the frame.
+
+        Args:
+            points: x and y, [..., 2]
+        """
         left, top, width, height = self.place.box
         x, y, w, h = self.place.target
+
+        # The inverse of the placement: target to box.
         scale = np.array([width / w, height / h])
-        return np.asarray(
-            (points - np.array([x, y])) * scale + np.array([left, top]), np.float32
-        )
+        relative = points - np.array([x, y])
+        return np.asarray(relative * scale + np.array([left, top]), np.float32)
 
     def seen(self) -> Tuple[float, float, float, float]:
-        """The part of the frame that is in the input: left, top, width, height; all,
-        where half a pixel is missing.
+        """Return the part of the frame in the input: left, top, width, height.
+
+        It is the whole frame where only half a pixel of the input is missing.
         """
         left, top, width, height = self.place.box
-        x, y = (
-            (0.0, float(of))
-            if max(abs(start), abs(start + n - of)) <= 0.51 * n / pixels
-            else (start, n)
-            for start, n, pixels, of in zip(
-                (left, top), (width, height), self.place.target[2:], self.frame
-            )
-        )
-        return x[0], y[0], x[1], y[1]
+        _, _, w, h = self.place.target
+        x, visible_width = _whole_if_nearly(left, width, w, self.frame[0])
+        y, visible_height = _whole_if_nearly(top, height, h, self.frame[1])
+        return x, y, visible_width, visible_height
 
     def within(self, width: int, height: int) -> Tuple[float, float, float, float]:
-        """The whole frame (left, top, width, height) in an image that shows the input
-        at another size.
+        """Return the whole frame in an image of the input at another size.
+
+        Args:
+            width: of that image
+            height: of that image
+
+        Returns:
+            left, top, width, height, which may be beyond the image
         """
-        left, top, wide, high = self.place.box
+        left, top, box_width, box_height = self.place.box
         x, y, w, h = self.place.target
         per_x = width / self.image[0]
         per_y = height / self.image[1]
-        scale_x = w / wide * per_x
-        scale_y = h / high * per_y
+
+        # Pixels of the image for each pixel of the frame.
+        scale_x = w / box_width * per_x
+        scale_y = h / box_height * per_y
         return (
             x * per_x - left * scale_x,
             y * per_y - top * scale_y,
@@ -87,34 +106,56 @@ class View:
         )
 
 
+def _whole_if_nearly(
+    start: float, length: float, pixels: int, frame: int
+) -> Tuple[float, float]:
+    """Return where the visible part of a frame begins along an axis, and its length.
+
+    Args:
+        start: where it begins in the frame
+        length: its length
+        pixels: the pixels of the input that it takes
+        frame: the length of the frame
+    """
+    missing = max(abs(start), abs(start + length - frame))
+    if missing <= MAX_MISSING_PIXELS * length / pixels:
+        return 0.0, float(frame)
+    return start, length
+
+
 class Result(Protocol):
-    """What was found in one frame, in its pixels."""
+    """The result of a task for one frame, in pixels of the frame."""
 
     def to_json(self) -> Dict[str, Any]:
-        """Plain types; large arrays only as figures."""
+        """Return it in JSON's types, large arrays only summed up."""
         ...
 
     def lines(self) -> List[str]:
-        """A table for a terminal."""
+        """Return the lines of a table for a terminal."""
         ...
 
     def draw(self, frame: Array) -> Array:
-        """A picture of the frame, uint8 [H,W,3], with the result in it; the frame stays
-        as it is.
+        """Return a picture of the frame with the result, uint8 [H, W, 3].
+
+        The frame itself stays as it is.
         """
         ...
 
 
 Detect = Callable[[Array, Array, Array], Array]
+"""Finds boxes from the outputs of boxes and scores and the anchors, as `find_boxes`."""
 
 
 @dataclass(frozen=True)
 class DecoderSetting:
-    """What is the same for every frame.
+    """What a decoder needs besides a frame's outputs.
 
-    image: the size of the input.  outputs: the model's.  files: those of the bundle
-    that the task names, by path. detect: the bundle's C for boxes (see detection.py),
-    None where there is none for this machine.
+    Attributes:
+        image: width and height of the input
+        outputs: the model's outputs
+        labels: names of classes
+        files: the files of the bundle that the task names, by path
+        detect: the bundle's C for boxes; None where it has none for this machine
     """
 
     image: Size
@@ -124,65 +165,86 @@ class DecoderSetting:
     detect: Optional[Detect] = None
 
     def label(self, index: int) -> str:
-        """The name of a class."""
-        named = self.labels is not None and 0 <= index < len(self.labels)
-        if named and self.labels is not None:
+        """Return the name of a class."""
+        if self.labels is not None and 0 <= index < len(self.labels):
             return self.labels[index]
         return f"class {index}"
 
 
 Outputs = Mapping[str, Array]
+"""A model's outputs as real numbers, by name."""
 Decode = Callable[[Outputs, View], Result]
+"""Makes a result of a frame's outputs."""
 
 
 class Task(Protocol):
-    """The parameters of a task, all that a manifest says of it."""
+    """The parameters of a task as a manifest has them."""
 
     kind: ClassVar[str]
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Task:
-        """The same with names for what was left open.
+        """Return the task for a model, with everything that was left open.
 
-        Raises InputError where the model's outputs do not suit.
+        Args:
+            outputs: the model's outputs
+            image: width and height of its input
+
+        Raises:
+            InputError: the outputs do not suit the task
         """
         ...
 
     def files(self) -> Tuple[str, ...]:
-        """Paths in the bundle."""
+        """Return the paths of its files in the bundle."""
         ...
 
     def decoder(self, setting: DecoderSetting) -> Decode:
-        """The function for a bound task.  It gets real numbers (`reals`)."""
+        """Return the function that decodes the outputs, for a bound task.
+
+        It takes real numbers (`reals`).
+        """
         ...
 
 
 def reals(array: Array, info: TensorInfo) -> Array:
-    """float32, dequantized; integers without a scale stay as they are."""
+    """Return an output in float32, dequantized.
+
+    Integers without a scale stay as they are.
+    """
     q = info.quant
-    if q is None or array.dtype.kind not in "iu":
-        return array if array.dtype.kind in "iub" else np.asarray(array, np.float32)
+    is_integer = array.dtype.kind in "iu"
+    if q is None or not is_integer:
+        if array.dtype.kind in "iub":
+            return array
+        return np.asarray(array, np.float32)
+
+    shape: List[int] = []
     if q.axis is not None:
-        shape = [-1 if i == q.axis else 1 for i in range(array.ndim)]
-    else:
-        shape = []
+        shape = [1] * array.ndim
+        shape[q.axis] = -1
     scale = np.array(q.scale, np.float32).reshape(shape)
-    return np.asarray(
-        (array.astype(np.int32) - np.array(q.zero_point).reshape(shape)) * scale,
-        np.float32,
-    )
+    zero_point = np.array(q.zero_point).reshape(shape)
+
+    # The difference of an int8 and its zero point needs more than 8 bits.
+    steps = array.astype(np.int32) - zero_point
+    return np.asarray(steps * scale, np.float32)
 
 
-def named(name: Optional[str], outputs: Mapping[str, TensorInfo]) -> Optional[str]:
-    """The name of an output that is given by its position."""
-    if (
-        name is not None
-        and name not in outputs
-        and name[:1] == "#"
-        and name[1:].isascii()
-        and name[1:].isdigit()
-    ):
-        return dict(enumerate(outputs)).get(int(name[1:]), name)
-    return name
+def output_name(
+    name: Optional[str], outputs: Mapping[str, TensorInfo]
+) -> Optional[str]:
+    """Return the name of an output that is given as "#" and its position.
+
+    Any other name is returned as it is: a name may begin with #, too.
+    """
+    if name is None or name in outputs or name[:1] != "#":
+        return name
+    digits = name[1:]
+    # `isdigit` alone would accept digits of other scripts.
+    if not (digits.isascii() and digits.isdigit()):
+        return name
+    by_position = dict(enumerate(outputs))
+    return by_position.get(int(digits), name)
 
 
 def output_for(
@@ -191,54 +253,85 @@ def output_for(
     outputs: Mapping[str, TensorInfo],
     suits: Callable[[Tuple[int, ...]], bool],
 ) -> str:
-    """The output of this name, or "#0" for the first; else the only one whose shape
-    suits.  Raises InputError.
+    """Return the name of the output for a purpose.
+
+    Args:
+        name: its name, or "#" and its position; None: the only one whose shape suits
+        what: the purpose, for messages
+        outputs: the outputs that it can be
+        suits: whether a shape suits the purpose
+
+    Raises:
+        InputError: there is no such output, or there are several
     """
-    name = named(name, outputs)
-    there = "its outputs are " + ", ".join(
-        f'"{n}" {list(o.shape)}' for n, o in outputs.items()
-    )
-    if name is not None and name not in outputs:
+    name = output_name(name, outputs)
+    texts = [f'"{n}" {list(o.shape)}' for n, o in outputs.items()]
+    there = "its outputs are " + ", ".join(texts)
+    if name is None:
+        name = _only_output(what, outputs, suits, there)
+    elif name not in outputs:
         raise InputError(
             f'the model has no output "{name}"{did_you_mean(name, outputs)}',
             at=what,
             hint=there,
         )
-    if name is None:
-        fitting = [n for n, o in outputs.items() if suits(o.shape)]
-    else:
-        fitting = [name]
-    if len(fitting) != 1:
-        if fitting:
-            found = f"{len(fitting)} outputs could be"
-        else:
-            found = "no output has the shape of"
+
+    if not suits(outputs[name].shape):
+        shape = list(outputs[name].shape)
         raise InputError(
-            f"{found} the {what}", at=what, hint=f"name one in the task's file; {there}"
-        )
-    if not suits(outputs[fitting[0]].shape):
-        shape = list(outputs[fitting[0]].shape)
-        raise InputError(
-            f'the output "{fitting[0]}" {shape} has not the shape of the {what}',
+            f'the output "{name}" {shape} has not the shape of the {what}',
             at=what,
             hint=there,
         )
-    return fitting[0]
+    return name
+
+
+def _only_output(
+    what: str,
+    outputs: Mapping[str, TensorInfo],
+    suits: Callable[[Tuple[int, ...]], bool],
+    there: str,
+) -> str:
+    """Return the only output whose shape suits.
+
+    Args:
+        what: the purpose, for messages
+        outputs: the outputs that it can be
+        suits: whether a shape suits the purpose
+        there: the outputs in words
+    """
+    fitting = [n for n, o in outputs.items() if suits(o.shape)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        problem = f"{len(fitting)} outputs could be"
+    else:
+        problem = "no output has the shape of"
+    raise InputError(
+        f"{problem} the {what}", at=what, hint=f"name one in the task's file; {there}"
+    )
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)), without overflow."""
-    return np.asarray(0.5 * np.tanh(0.5 * np.asarray(x, np.float64)) + 0.5, np.float32)
+    """Return 1 / (1 + exp(-x)) = tanh(x / 2) / 2 + 1 / 2, which cannot overflow."""
+    wide = np.asarray(x, np.float64)
+    return np.asarray(0.5 * np.tanh(0.5 * wide) + 0.5, np.float32)
 
 
 def softmax(x: Array) -> Array:
-    """Along the last axis."""
-    e = np.exp(np.asarray(x, np.float64) - np.max(x, axis=-1, keepdims=True))
-    return np.asarray(e / e.sum(axis=-1, keepdims=True), np.float32)
+    """Return exp(x) / sum(exp(x)) along the last axis."""
+    wide = np.asarray(x, np.float64)
+
+    # Less the largest, since exp overflows; the quotient is the same.
+    e = np.exp(wide - np.max(x, axis=-1, keepdims=True))
+    total = e.sum(axis=-1, keepdims=True)
+    return np.asarray(e / total, np.float32)
 
 
 def activated(x: Array, activation: str) -> Array:
-    """x after one of ACTIVATIONS."""
+    """Return x after one of `ACTIVATIONS`."""
     if activation == "sigmoid":
         return sigmoid(x)
-    return softmax(x) if activation == "softmax" else x
+    if activation == "softmax":
+        return softmax(x)
+    return x

@@ -1,58 +1,116 @@
-"""How much boxes overlap.  csrc/ek_boxes.h computes the same."""
+"""How much boxes overlap; csrc/ek_boxes.h computes the same."""
 
 from __future__ import annotations
 
-from typing import Tuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from .base import Array
 
 _TINY = np.float32(1e-7)
+"""Avoids divisions by zero and logarithms of zero, as in the published code."""
+
+MAX_DISTANCE = 100
+"""The largest Bhattacharyya distance: exp(-100) is 0 in float32."""
 
 
 def overlaps(one: Array, rows: Array) -> Array:
-    """Intersection over union of a box x1, y1, x2, y2 with each of [N, 4 or more]."""
-    sides = np.minimum(one[2:4], rows[:, 2:4]) - np.maximum(one[:2], rows[:, :2])
-    inside = np.maximum(sides, 0).prod(axis=1)
+    """Return the intersection over union of a box with each of several.
+
+    Args:
+        one: x1, y1, x2, y2
+        rows: the same of each, [N, 4 or more]
+    """
+    low = np.maximum(one[:2], rows[:, :2])
+    high = np.minimum(one[2:4], rows[:, 2:4])
+
+    # Sides of boxes that do not meet are negative.
+    intersection = np.maximum(high - low, 0).prod(axis=1)
     areas = (rows[:, 2] - rows[:, 0]) * (rows[:, 3] - rows[:, 1])
-    union = areas + (one[2] - one[0]) * (one[3] - one[1]) - inside
-    return np.asarray(
-        np.where(union > 0, inside / np.where(union > 0, union, 1), 0), np.float32
-    )
+    own_area = (one[2] - one[0]) * (one[3] - one[1])
+    union = areas + own_area - intersection
+
+    divisor = np.where(union > 0, union, 1)
+    ratio = np.where(union > 0, intersection / divisor, 0)
+    return np.asarray(ratio, np.float32)
 
 
 def turned_overlaps(one: Array, angle: float, rows: Array, angles: Array) -> Array:
-    """The same of boxes that are turned about their centres: 1 less the Hellinger
-    distance of two normal distributions.
+    """Return the overlap of boxes that are turned about their centres.
 
-    Each has its box's centre as its mean and, turned with it, variances of a twelfth of
-    the squared sides (Llerena and others, "Gaussian Bounding Boxes and Probabilistic
+    A box is a normal distribution with its centre as mean and, turned with it,
+    variances of a twelfth of the squared sides. The overlap is 1 less the Hellinger
+    distance sqrt(1 - exp(-B)), where the Bhattacharyya distance with S = S1 + S2 is
+
+        B = d' S^-1 d / 4 + ln(det S / (4 sqrt(det S1 det S2))) / 2
+
+    (Llerena and others, "Gaussian Bounding Boxes and Probabilistic
     Intersection-over-Union for Object Detection", 2021).
+
+    Args:
+        one: x1, y1, x2, y2 of a box, upright
+        angle: its angle in radians
+        rows: the same of other boxes, [N, 4 or more]
+        angles: their angles [N]
     """
-    (x1, y1), (a1, b1, c1) = _normal(one[None], np.array([angle], np.float32))
-    (x2, y2), (a2, b2, c2) = _normal(rows, angles)
-    a = a1 + a2
-    b = b1 + b2
-    c = c1 + c2
-    determinant = a * b - c * c
-    apart = (a * (y1 - y2) ** 2 + b * (x1 - x2) ** 2) / (determinant + _TINY) / 4
-    apart += c * (x2 - x1) * (y1 - y2) / (determinant + _TINY) / 2
-    own = np.maximum(a1 * b1 - c1 * c1, 0) * np.maximum(a2 * b2 - c2 * c2, 0)
-    shape = np.log(determinant / (4 * np.sqrt(own) + _TINY) + _TINY) / 2
-    bhattacharyya = np.clip(apart + shape, _TINY, 100)
-    return np.asarray(1 - np.sqrt(1 - np.exp(-bhattacharyya) + _TINY), np.float32)
+    first = _Normal.of(one[None], np.array([angle], np.float32))
+    second = _Normal.of(rows, angles)
+    xx = first.xx + second.xx
+    yy = first.yy + second.yy
+    xy = first.xy + second.xy
+    determinant = xx * yy - xy * xy
+
+    squares = xx * (first.y - second.y) ** 2 + yy * (first.x - second.x) ** 2
+    means = squares / (determinant + _TINY) / 4
+    product = xy * (second.x - first.x) * (first.y - second.y)
+    means += product / (determinant + _TINY) / 2
+
+    # Rounding can make a determinant negative, whose root is not a number.
+    determinants = np.maximum(first.determinant, 0) * np.maximum(second.determinant, 0)
+    ratio = determinant / (4 * np.sqrt(determinants) + _TINY)
+    shapes = np.log(ratio + _TINY) / 2
+
+    distance = np.clip(means + shapes, _TINY, MAX_DISTANCE)
+    hellinger = np.sqrt(1 - np.exp(-distance) + _TINY)
+    return np.asarray(1 - hellinger, np.float32)
 
 
-def _normal(
-    rows: Array, angles: Array
-) -> Tuple[Tuple[Array, Array], Tuple[Array, Array, Array]]:
-    """Means of x and y; variances of x and of y, and their covariance."""
-    wide = (rows[:, 2] - rows[:, 0]) ** 2 / 12
-    high = (rows[:, 3] - rows[:, 1]) ** 2 / 12
-    cosine = np.cos(angles)
-    sine = np.sin(angles)
-    middle = (rows[:, 0] + rows[:, 2]) / 2, (rows[:, 1] + rows[:, 3]) / 2
-    x = wide * cosine**2 + high * sine**2
-    y = wide * sine**2 + high * cosine**2
-    return middle, (x, y, (wide - high) * cosine * sine)
+@dataclass(frozen=True)
+class _Normal:
+    """Normal distributions of two variables.
+
+    Attributes:
+        x: means of x
+        y: means of y
+        xx: variances of x
+        yy: variances of y
+        xy: covariances
+    """
+
+    x: Array
+    y: Array
+    xx: Array
+    yy: Array
+    xy: Array
+
+    @classmethod
+    def of(cls, rows: Array, angles: Array) -> _Normal:
+        """Return the distributions of boxes [N, 4 or more] with angles [N]."""
+        # A twelfth of the squared side is the variance of a uniform distribution.
+        wide = (rows[:, 2] - rows[:, 0]) ** 2 / 12
+        high = (rows[:, 3] - rows[:, 1]) ** 2 / 12
+        cosine = np.cos(angles)
+        sine = np.sin(angles)
+        return cls(
+            x=(rows[:, 0] + rows[:, 2]) / 2,
+            y=(rows[:, 1] + rows[:, 3]) / 2,
+            xx=wide * cosine**2 + high * sine**2,
+            yy=wide * sine**2 + high * cosine**2,
+            xy=(wide - high) * cosine * sine,
+        )
+
+    @property
+    def determinant(self) -> Array:
+        """The determinants of the covariance matrices."""
+        return np.asarray(self.xx * self.yy - self.xy * self.xy)

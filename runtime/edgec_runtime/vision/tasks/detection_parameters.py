@@ -1,0 +1,200 @@
+"""The parameters of a detection: how a network says where boxes are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+from ...rows import said
+from ...tensors import TensorInfo
+from .anchors import MAX_BOXES, Anchors
+from .base import ACTIVATIONS
+
+ORDERS = ("xywh", "xyxy", "yxyx", "yxhw")
+"""Orders of a box's numbers: a centre and a size, or two corners."""
+SUPPRESSIONS = ("class", "all", "weighted", "none")
+"""Kinds of non-maximum suppression."""
+ROW_COLUMNS = 7
+"""Columns of a row of a box before its points: x1, y1, x2, y2, score, class, and the
+row of the output that it was found in.
+"""
+
+_FIRST = -4096
+"""The least number of a column; those below 0 count from the last one, -1."""
+_LAST = 4095
+"""The largest number of a column."""
+
+
+@dataclass(frozen=True)
+class DetectionParameters:
+    """The parameters of the task, as the manifest has them (docs/tasks.md).
+
+    The texts of the fields describe them.
+    """
+
+    boxes: Optional[str] = said(
+        "the output with boxes [1,N,columns]; default: the only one that can be", None
+    )
+    scores: Optional[str] = said(
+        "the output with scores [1,N,columns]; default: the one with the boxes", None
+    )
+    classes: Optional[str] = said("an output with the class of each box", None)
+    count: Optional[str] = said("an output with the number of boxes", None)
+    transposed: bool = said("outputs are [1,columns,N]", False)
+    order: str = said(
+        "of a box's numbers; x and y of a centre where a w or h follows",
+        "xywh",
+        choices=ORDERS,
+    )
+    units: str = said(
+        "of boxes without anchors: 0…1 of the input, or its pixels",
+        "relative",
+        choices=("relative", "pixels"),
+    )
+    anchors: Optional[Anchors] = said(
+        "what boxes are counted from: x = anchor x + x / scale * anchor width", None
+    )
+    scales: Tuple[float, ...] = said(
+        "by which x, y, width and height are divided", (1.0, 1.0, 1.0, 1.0), low=1e-6
+    )
+    exponential: bool = said(
+        "width = exp(width / scale) * anchor width, not only width / scale * anchor width",
+        True,
+    )
+    box_column: int = said("the first of the four numbers", 0, low=_FIRST, high=_LAST)
+    score_column: int = said(
+        "the first of the classes' scores, which end where another column of the same "
+        "output is named",
+        0,
+        low=_FIRST,
+        high=_LAST,
+    )
+    class_column: Optional[int] = said(
+        "the class of the box, whose only score is in the column of scores",
+        None,
+        low=_FIRST,
+        high=_LAST,
+    )
+    several: bool = said(
+        "a row is a box of each class whose score is high enough, not only of the best",
+        False,
+    )
+    objectness: Optional[int] = said(
+        "a column by which all scores are multiplied", None, low=_FIRST, high=_LAST
+    )
+    background: bool = said("the first class is that there is nothing", False)
+    activation: str = said(
+        "what makes probabilities of scores", "none", choices=ACTIVATIONS
+    )
+    points: int = said("how many points a box has", 0, low=0, high=64)
+    point_column: int = said("the first of their x and y", 4, low=_FIRST, high=_LAST)
+    point_numbers: int = said(
+        "2, or 3 where a number behind x and y says whether it is seen",
+        2,
+        low=2,
+        high=3,
+    )
+    point_threshold: float = said(
+        "points that are less surely seen are not drawn", 0.0, low=0, high=1
+    )
+    point_names: Tuple[str, ...] = said("of the points", ())
+    lines: Tuple[Tuple[int, ...], ...] = said(
+        "pairs of points that are joined in pictures", (), low=0, high=_LAST
+    )
+    angle_column: Optional[int] = said(
+        "by how much a box is turned about its centre, in radians",
+        None,
+        low=_FIRST,
+        high=_LAST,
+    )
+    mask_column: Optional[int] = said(
+        "the first of the factors, to the last column, by which planes are added up to "
+        "the mask of a box",
+        None,
+        low=_FIRST,
+        high=_LAST,
+    )
+    masks: Optional[str] = said(
+        "the output with those planes [1,planes,H,W]; default: the only one that can be",
+        None,
+    )
+    threshold: float = said("the least score of a box", 0.5, low=0, high=1)
+    iou: float = said("boxes that overlap more are one", 0.5, low=0, high=1)
+    suppression: str = said(
+        "of such boxes the best is left: of its class, of all, "
+        "or the mean weighted by scores; or all are left",
+        "class",
+        choices=SUPPRESSIONS,
+    )
+    limit: int = said("how many boxes are told at most", 100, low=1, high=4096)
+
+    def table(self, shape: Tuple[int, ...]) -> Tuple[int, int]:
+        """Return the rows and columns of an output, whose other axes have one element.
+
+        Return 0, 0 for a shape that is no table.
+        """
+        inner = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+        if len(inner) == 1:
+            return inner[0], 1
+        if len(inner) != 2 or max(inner) > MAX_BOXES:
+            return 0, 0
+        if self.transposed:
+            return inner[1], inner[0]
+        return inner[0], inner[1]
+
+    def score_columns(self, columns: int) -> int:
+        """Return how many columns have scores of classes, for a bound task.
+
+        Args:
+            columns: columns of the output with the scores
+        """
+        if self.class_column is not None:
+            return 1
+        # In an output of its own, only the scores follow.
+        if self.scores != self.boxes:
+            return columns - self.score_column
+
+        others = [self.angle_column, self.mask_column]
+        if self.points:
+            others.append(self.point_column)
+        ends = [columns]
+        for column in others:
+            if column is not None and column > self.score_column:
+                ends.append(column)
+        return min(ends) - self.score_column
+
+    def most(self, outputs: Mapping[str, TensorInfo]) -> int:
+        """Return how many boxes a bound task can find, before suppression."""
+        rows, columns = self.table(outputs[str(self.scores)].shape)
+        return rows * (self.score_columns(columns) if self.several else 1)
+
+    @property
+    def width(self) -> int:
+        """The numbers of a found box."""
+        return ROW_COLUMNS + 2 * self.points
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether boxes are to be sought among rows.
+
+        They are not where the network has done that itself.
+        """
+        return self.classes is None
+
+    @property
+    def box_columns(self) -> int:
+        """The least number of columns of the output with boxes."""
+        columns = self.box_column + 4
+        if self.points:
+            columns = max(columns, self.point_column + self.point_columns)
+        return columns
+
+    @property
+    def point_columns(self) -> int:
+        """The columns of all points of a box."""
+        return self.point_numbers * self.points
+
+    @property
+    def least_classes(self) -> int:
+        """The least number of columns of scores: a class beside the background."""
+        return 2 if self.background else 1
