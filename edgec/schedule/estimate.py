@@ -17,7 +17,8 @@ import numpy as np
 from edgec_devices.cores import cycles_file
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Graph, KernelCall, Op, Struct
+from edgec.ir import Array, Graph, KernelCall, Op
+from edgec.ir.c_structs import PoolParams
 from edgec.ir.verify import wants_scales
 from edgec.schedule.cores import Core
 from edgec.schedule.steps import plan_plain_steps
@@ -146,17 +147,13 @@ def _is_sound(op: Op) -> bool:
 
 
 def _taps(op: Op) -> int:
-    """Elements of a pooling's window; 0 for all else."""
-    pools = (
-        x
-        for call in _calls(op) or ()
-        for x in call.operands
-        if isinstance(x, Struct) and x.ctype == _POOL
-    )
-    return next((x.number("kh") * x.number("kw") for x in pools), 0)
+    """Return the elements of a pooling's window; 0 for all other ops."""
+    for call in _calls(op) or ():
+        p = call.optional_struct(PoolParams)
+        if p is not None:
+            return p.kh * p.kw
 
-
-_POOL = "ek_pool_t"
+    return 0
 
 
 def rate(table: Rates, names: Sequence[str]) -> Array:
