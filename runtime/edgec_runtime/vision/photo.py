@@ -61,6 +61,7 @@ class Placement:
             ratio = min(width / w, height / h) * fit.crop
             used_width = w * ratio
             used_height = h * ratio
+
             left = (width - used_width) / 2
             top = (height - used_height) / 2
             return cls((left, top, used_width, used_height), whole_input)
@@ -74,7 +75,10 @@ class Placement:
         ratio = min(image[0] / photo[0], image[1] / photo[1])
         is_centred = fit.position == "center"
         x, left, columns = _covered_pixels(photo[0] * ratio, image[0], is_centred)
+
         y, top, rows = _covered_pixels(photo[1] * ratio, image[1], is_centred)
+
+        # The box is in the photo's own pixels again.
         box = (x / ratio, y / ratio, columns / ratio, rows / ratio)
         return cls(box, (left, top, columns, rows))
 
@@ -97,6 +101,7 @@ def _covered_pixels(
         where the first pixel begins in the photo, its number, and the number of pixels
     """
     start = (pixels - length) / 2 if is_centred else 0.0
+
     first = math.floor(start + 0.5)
     end = math.floor(start + length + 0.5)
     if end == first:
@@ -155,8 +160,10 @@ def _placed(pixels: Array, layout: ImageLayout, preprocess: Preprocess) -> Array
     size = layout.width, layout.height
     place = Placement.of((width, height), size, preprocess.fit)
     left, top, columns, rows = place.target
+
     inner = resize(pixels, place.box, (columns, rows), preprocess.filter)
 
+    # Only a letterbox leaves a border to fill.
     canvas = np.empty((layout.height, layout.width, 3), np.uint8)
     canvas[:] = preprocess.fit.fill
     canvas[top : top + rows, left : left + columns] = inner
@@ -170,6 +177,7 @@ def _levels(image: Array, color: str, channels: int) -> Array:
     # In 1/65536 and rounded, so that all machines have the same bits.
     weighted = image.astype(np.int32) @ np.array(_LUMA, np.int32)
     grey = (weighted + _LUMA_HALF) >> _LUMA_BITS
+
     one_channel = grey.astype(np.uint8)[..., None]
     return np.broadcast_to(one_channel, (*grey.shape, channels))
 
@@ -192,9 +200,12 @@ def value_table(values: Values, info: TensorInfo, channels: int) -> Array:
     mean = _per_channel(values.mean, channels)
     std = _per_channel(values.std, channels)
     in_range = level / 255 if values.range == "0_1" else level
+
     reals: Array = ((in_range - mean) / std).astype(np.float32)
     if info.quant is None or dtype == np.float32:
         return reals
+
+    # An input with several scales has been refused before.
     return quantized(reals, info.quant.scale[0], info.quant.zero_point[0], dtype)
 
 
@@ -203,6 +214,7 @@ def _per_channel(numbers: Tuple[float, ...], channels: int) -> Array:
     # Grey takes the mean of the colours' numbers.
     if channels == 1 and len(numbers) == 3:
         numbers = ((numbers[0] + numbers[1] + numbers[2]) / 3,)
+
     array = np.array(numbers, np.float64)
     return np.broadcast_to(array, (channels,))[:, None]
 
@@ -234,7 +246,10 @@ def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
     """Return whole reals plus the zero point, clipped to `dtype`; NaN counts as 0."""
     info = np.iinfo(dtype)
     numbers = np.where(np.isnan(rounded), np.float32(0), rounded)
+
+    # In float, since a sum of integers could wrap.
     steps = numbers + np.float32(zero_point)
+
     clipped: Array = np.clip(steps, info.min, info.max).astype(dtype)
     return clipped
 

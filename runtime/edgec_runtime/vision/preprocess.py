@@ -50,6 +50,7 @@ class Values:
         for name, values in PRESETS.items():
             if values == self:
                 return name
+
         words = [self.range]
         if self.mean != (0.0,):
             words.append(f"mean={_numbers(self.mean)}")
@@ -227,13 +228,9 @@ class Preprocess:
 
     def fault(self, info: TensorInfo) -> Optional[str]:
         """Return why it cannot make a tensor of this type; None if it can."""
-        fault = self.values.fault() or self.fit.fault()
+        fault = self.values.fault() or self.fit.fault() or self._word_fault()
         if fault is not None:
             return fault
-        if self.filter not in FILTERS:
-            return f"a filter is {', '.join(FILTERS)}"
-        if self.color not in COLORS:
-            return f"a colour order is {', '.join(COLORS)}"
 
         layout = ImageLayout.of(info, self.layout) if self.layout in LAYOUTS else None
         if layout is None:
@@ -241,9 +238,18 @@ class Preprocess:
                 f"the shape {list(info.shape)} is no image with 1 or 3 channels in "
                 f"{self.layout}"
             )
+
         if layout.channels == 1 and self.color != "gray":
             return f"an input of 1 channel takes gray, not {self.color}"
         return self._type_fault(info)
+
+    def _word_fault(self) -> Optional[str]:
+        """Return which word is unknown; None if all are known."""
+        if self.filter not in FILTERS:
+            return f"a filter is {', '.join(FILTERS)}"
+        if self.color not in COLORS:
+            return f"a colour order is {', '.join(COLORS)}"
+        return None
 
     def _type_fault(self, info: TensorInfo) -> Optional[str]:
         """Return why it does not suit the element type; None if it does."""
@@ -254,6 +260,7 @@ class Preprocess:
             return f"an input of {info.numpy_dtype.name} cannot take a photo"
         # One table of 256 elements serves all pixels, so there has to be one scale.
         has_scale = info.quant is not None and len(info.quant.scale) == 1
+
         if not is_raw and not has_scale:
             return "the input has no scale to quantize with; write raw"
         return self._contradiction()
@@ -363,6 +370,7 @@ def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Pre
     parts.update(statements)
     bound = Preprocess(**parts, given=given, stated=stated)
 
+    # Both statements may be right alone and contradict the input.
     fault = bound.fault(info)
     if fault is not None:
         raise InputError(
@@ -461,6 +469,7 @@ def _values(words: Mapping[str, Any], text: str) -> Optional[Values]:
             hint="write 0_1 or 0_255 before mean=…,std=…, "
             "the range of a pixel that they are for",
         )
+
     mean = words.get("=mean", base.mean)
     std = words.get("=std", base.std)
     return Values(base.range, mean, std)
@@ -478,6 +487,7 @@ def _fit(words: Mapping[str, Any], text: str) -> Optional[Fit]:
 
     fill = words.get("=letterbox", (float(LETTERBOX_FILL),))
     crop = words.get("=crop", (1.0,))
+
     if len(crop) != 1 or any(n != int(n) for n in fill):
         what = f'the preprocessing "{text}" has a crop or a fill that cannot be'
         raise InputError(
