@@ -10,7 +10,7 @@ which is worth 3 % of the instructions of MobileNet v2. There is no other global
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +22,7 @@ from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import (
     Array,
+    CStruct,
     Graph,
     Kernel,
     KernelCall,
@@ -29,10 +30,10 @@ from edgec.ir import (
     Pointer,
     Scratch,
     Share,
-    Struct,
     Table,
     Value,
 )
+from edgec.ir.c_struct import c_types
 from edgec.ir.graph import unique
 from edgec.ir.verify import lacks_scale
 from edgec.ops.opaque import Opaque
@@ -360,17 +361,17 @@ class Writer:
             case Kernel():
                 self.calls.add(x)
                 return x.name
-            case Struct():
+            case CStruct():
                 return self._struct(x)
             case list() | tuple():
                 return "{" + ", ".join(self._operand(v) for v in x) + "}"
         return _literal(x)
 
-    def _struct(self, x: Struct) -> str:
+    def _struct(self, x: CStruct) -> str:
         """A constant where all is known when the program is linked: code that fills it
         in at each call takes three times the room, and compilers see through both.
         """
-        fields = ", ".join(f".{k} = {self._operand(v)}" for k, v in x.fields.items())
+        fields = ", ".join(self._fields(x, "."))
         if not self._known_to_linkers(x):
             return f"&(const {x.ctype}){{{fields}}}"
         key = (x.ctype, fields.encode())
@@ -381,6 +382,20 @@ class Writer:
             self._known[key] = name
         return f"&{self._known[key]}"
 
+    def _fields(self, x: CStruct, prefix: str) -> Iterator[str]:
+        """Yield the initialisers of the fields that are given."""
+        types = c_types(type(x))
+        for name, value in x.given().items():
+            is_nested = isinstance(value, CStruct) and value.ctype == types[name]
+            if is_nested and value.is_complete:
+                # Without names, as an array.
+                elements = [self._operand(v) for v in value.given().values()]
+                yield f"{prefix}{name} = {{{', '.join(elements)}}}"
+            elif is_nested:
+                yield from self._fields(value, f"{prefix}{name}.")
+            else:
+                yield f"{prefix}{name} = {self._operand(value)}"
+
     def _known_to_linkers(self, x: object) -> bool:
         """Whether an operand's expression may initialize a constant of C."""
         match x:
@@ -388,8 +403,8 @@ class Writer:
                 return False
             case Table():
                 return self.const(x.array, x.hint).isidentifier()
-            case Struct():
-                return all(map(self._known_to_linkers, x.fields.values()))
+            case CStruct():
+                return all(map(self._known_to_linkers, x.given().values()))
             case list() | tuple():
                 return all(map(self._known_to_linkers, x))
         return True

@@ -3,6 +3,7 @@ their reference interpreter.
 """
 
 from edgec.ir.build import Builder
+from edgec.ir.c_struct import CStruct, Table
 from edgec.ir.channel_flow import ChannelFlow
 from edgec.ir.graph import Graph, State
 from edgec.ir.interp import Calls, Observe, Run, fold, interp
@@ -17,8 +18,6 @@ from edgec.ir.kernel import (
     Pointer,
     Scratch,
     Share,
-    Struct,
-    Table,
     constant,
 )
 from edgec.ir.opdef import (
@@ -44,6 +43,7 @@ __all__ = [
     "PARTS",
     "Array",
     "Builder",
+    "CStruct",
     "Calls",
     "ChannelFlow",
     "Elementwise",
@@ -66,7 +66,6 @@ __all__ = [
     "Scratch",
     "Share",
     "State",
-    "Struct",
     "Table",
     "TensorType",
     "TfliteCode",

@@ -6,11 +6,12 @@ computed; edgec/schedule chooses a variant of the kernel, and edgec/emit prints 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+from edgec.ir.c_struct import CStruct, Table
 from edgec.ir.types import Array
 from edgec.ir.value import Value
 
@@ -189,19 +190,6 @@ class Pointer:
     offset: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A constant array of any element type of the IR, or float64.
-
-    Attributes:
-        array: the elements
-        hint: beginning of the array's name in the C
-    """
-
-    array: Array
-    hint: str
-
-
 @dataclass(frozen=True)
 class Scratch:
     """Memory without content before and after the call.
@@ -211,47 +199,6 @@ class Scratch:
     """
 
     nbytes: int
-
-
-@dataclass(frozen=True, eq=False)
-class Struct:
-    """The address of a constant C struct.
-
-    Attributes:
-        ctype: name of the struct's type
-        fields: numbers, names of C enumerators, sequences of them, tables and pointers
-    """
-
-    ctype: str
-    fields: Mapping[str, object]
-
-    def __init__(self, ctype: str, **fields: object) -> None:
-        """Hold a struct of a type with the given fields."""
-        # The dataclass is frozen, and its fields come as keywords.
-        object.__setattr__(self, "ctype", ctype)
-        object.__setattr__(self, "fields", fields)
-
-    def number(self, name: str) -> int:
-        """Return a field that is an integer."""
-        value = self.fields[name]
-        assert isinstance(value, int), f"{self.ctype}.{name} is {value!r}"
-        return value
-
-    def numbers(self) -> dict[str, int]:
-        """Return all fields, which are integers."""
-        return {name: self.number(name) for name in self.fields}
-
-    def real(self, name: str) -> float:
-        """Return a field that is a number, as a float."""
-        value = self.fields[name]
-        assert isinstance(value, (int, float)), f"{self.ctype}.{name} is {value!r}"
-        return float(value)
-
-    def table(self, name: str) -> Array:
-        """Return the array of a field that is a table."""
-        value = self.fields[name]
-        assert isinstance(value, Table), f"{self.ctype}.{name} is {value!r}"
-        return value.array
 
 
 @dataclass(frozen=True)
@@ -280,12 +227,16 @@ def constant(x: object) -> Array | None:
     return x.array if isinstance(x, Table) else None
 
 
-Operand = Pointer | Table | Scratch | Struct | Share | Kernel | int | str
+Operand = Pointer | Table | Scratch | CStruct | Share | Kernel | int | str
 """An operand of a kernel.
 
 Numbers and names of C enumerators stand for themselves, a kernel for the address of its
 function.
 """
+
+
+S = TypeVar("S", bound=CStruct)
+"""The type of a struct."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,22 +266,33 @@ class KernelCall:
         """Whether several threads may share it."""
         return PARTS in self.operands
 
-    def struct(self, ctype: str) -> Struct:
-        """Return the operand that is a struct of this type."""
-        structs = (x for x in self.operands if isinstance(x, Struct))
-        return next(x for x in structs if x.ctype == ctype)
+    def struct(self, kind: type[S]) -> S:
+        """Return the operand that is a struct of this type.
+
+        Raises LookupError where there is none.
+        """
+        struct = self.optional_struct(kind)
+        if struct is None:
+            raise LookupError(f"{self.kernel} is passed no {kind.__name__}")
+
+        return struct
+
+    def optional_struct(self, kind: type[S]) -> S | None:
+        """Return the operand that is a struct of this type, if there is one."""
+        for operand in self.operands:
+            if isinstance(operand, kind):
+                return operand
+
+        return None
 
     def pointers(self) -> Iterator[Pointer]:
         """Yield the pointers to all tensors that it reads or writes.
 
-        They include those in structs and those of the calls that follow.
+        They include those of the calls that follow.
         """
         for operand in self.operands:
             if isinstance(operand, Pointer):
                 yield operand
-            elif isinstance(operand, Struct):
-                fields = operand.fields.values()
-                yield from (field for field in fields if isinstance(field, Pointer))
 
         # Fused calls read tensors of their own.
         for call in self.then:

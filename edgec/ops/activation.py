@@ -14,16 +14,17 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    CStruct,
     KernelCall,
     KernelFamily,
     OnnxNode,
     Op,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import BoundsParams, UnsignedBoundsParams
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
 from edgec.ops.arithmetic import Maximum, Minimum
@@ -102,8 +103,10 @@ class Clamp(Unary):
         else:
             high = f"{dtype.upper()}_MAX"
 
-        ctype = "ek_unsigned_bounds_t" if is_unsigned else "ek_bounds_t"
-        bounds = Struct(ctype, low=low, high=high)
+        bounds: CStruct = BoundsParams(low=low, high=high)
+        if is_unsigned:
+            bounds = UnsignedBoundsParams(low=low, high=high)
+
         kernel = self.kernels.of(plain_suffix(y.type))
 
         return KernelCall.of(kernel, x, y, x.type.size, bounds)

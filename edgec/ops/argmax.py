@@ -23,12 +23,12 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import ArgParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
 from edgec.ops.shape import Reshape
@@ -186,8 +186,7 @@ class _ArgExtreme(OpDef):
         """
         x = op.inputs[0].type
         y = op.output.type
-        dims = Struct(
-            "ek_arg_t",
+        dims = ArgParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),

@@ -14,10 +14,10 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    CStruct,
     OnnxNode,
     Op,
     QuantRule,
-    Struct,
     TensorType,
     TfliteCode,
     Value,
@@ -149,7 +149,7 @@ class SquaredDifference(Binary):
 
         return result
 
-    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
         """Return ek_add_t."""
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 

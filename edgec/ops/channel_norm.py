@@ -24,13 +24,13 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     Versions,
 )
+from edgec.ir.c_structs import L2NormParams, LrnParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, float_kernel, real_types, suffix
 from edgec.ops.composed import by_magnitudes
@@ -175,8 +175,7 @@ class L2Norm(OpDef):
         """Return ek_l2_norm_<type>."""
         x = op.inputs[0].type
         row = x.shape[-1]
-        spec = Struct(
-            "ek_l2_norm_t",
+        spec = L2NormParams(
             rows=x.size // max(1, row),
             n=row,
             eps=self.eps,
@@ -363,8 +362,7 @@ class LocalResponseNorm(OpDef):
         """Return ek_lrn_f32."""
         x = op.inputs[0].type
         channels = x.shape[-1]
-        spec = Struct(
-            "ek_lrn_t",
+        spec = LrnParams(
             rows=x.size // max(1, channels),
             c=channels,
             before=self.before,

@@ -11,6 +11,7 @@ from flatbuffers import flexbuffers
 from edgec.errors import UnsupportedError
 from edgec.ir import (
     Array,
+    CStruct,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -20,12 +21,12 @@ from edgec.ir import (
     Pointer,
     Quant,
     Rounding,
-    Struct,
     Table,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import ActivationParams, FloatRequantParams, RequantParams
 from edgec.ir.reading import ComputedError
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
@@ -274,7 +275,7 @@ def requantize_struct(
     act: str,
     rounding: Rounding,
     float_product: bool = False,
-) -> Struct:
+) -> CStruct:
     """Return the trailing struct of a kernel that multiplies by weights.
 
     It holds the clamp range, and in int8 zero points and a multiplier or float scale
@@ -298,13 +299,12 @@ def requantize_struct(
     channels = y.shape[-1]
     if rounding.is_onnxruntime:
         scale = np.broadcast_to(even_scales(x, w, y), channels).copy()
-        return Struct("ek_even_t", **common, scale=Table(scale, "s"))
+        return FloatRequantParams(**common, scale=Table(scale, "s"))
 
     # The kernels index them by channel, also for a per-tensor scale.
     multiplier, shift = multipliers(x, w, y, float_product)
 
-    return Struct(
-        "ek_requant_t",
+    return RequantParams(
         **common,
         multiplier=Table(np.broadcast_to(multiplier, channels).copy(), "m"),
         shift=Table(np.broadcast_to(shift, channels).copy(), "s"),
@@ -361,7 +361,7 @@ def scale_channels(op: Op, k: Table, b: Table) -> KernelCall:
     )
 
 
-def act_f32(act: str) -> Struct:
+def act_f32(act: str) -> ActivationParams:
     """Return the trailing struct of a float kernel: its clamp range."""
     low, high = ACTIVATIONS[act]
-    return Struct("ek_act_f32_t", low=low, high=high)
+    return ActivationParams(low=low, high=high)

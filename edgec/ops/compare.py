@@ -22,12 +22,12 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import WhereParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
 from edgec.ops.broadcast_dims import broadcast_strides
@@ -275,7 +275,7 @@ class Where(OpDef):
         # All three have strides of their own.
         shapes = [value.type.shape for value in op.inputs]
         dims, (condition, a, b) = broadcast_strides(y.shape, *shapes)
-        spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)
+        spec = WhereParams(dim=dims, c=condition, a=a, b=b)
 
         return KernelCall.of(_WHERE.of(suffix(y)), *op.inputs, op.output, spec)
 

@@ -25,7 +25,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -33,6 +32,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs_data import ConcatRescaleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
@@ -187,7 +187,9 @@ class Concat(OpDef):
             if unlike(value.type, y):
                 scale, bias = _affine(value.type, y)
                 zero = y.zero_point + 128
-                spec = Struct("ek_concat_t", scale=scale, bias=bias, zero=zero)
+                spec = ConcatRescaleParams(
+                    scale=float(scale), bias=float(bias), zero=zero
+                )
                 operands = (value, place, outer, row, pitch, spec)
                 calls.append(KernelCall.of(_CONCAT_RESCALE, *operands))
 

@@ -23,13 +23,13 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteOp,
     Value,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import Conv2DParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     bias_operand,
@@ -283,8 +283,7 @@ class ConvBase(OpDef):
         x = op.inputs[0].type
         weights = op.inputs[1].type
         y = op.output.type
-        shape = Struct(
-            "ek_conv2d_t",
+        shape = Conv2DParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],

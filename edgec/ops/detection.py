@@ -20,11 +20,11 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import DetectionParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import custom_options, float_kernel, real_types
@@ -179,8 +179,7 @@ class Detections(OpDef):
         """Return ek_detection_f32."""
         _, boxes, classes = op.inputs[1].type.shape
         y_scale, x_scale, h_scale, w_scale = self.scale
-        spec = Struct(
-            "ek_detection_t",
+        spec = DetectionParams(
             boxes=boxes,
             classes=classes,
             background=self.background,

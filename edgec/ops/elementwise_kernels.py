@@ -7,6 +7,7 @@ edgec/schedule reads these facts where it fuses calls and reuses memory.
 from __future__ import annotations
 
 from edgec.ir import Elementwise, Kernel, KernelFamily
+from edgec.ops.common import NUMBER_KERNELS
 
 
 def unary_kernels(
@@ -58,6 +59,12 @@ def binary_kernels(
     )
 
     return KernelFamily(template, types, even)
+
+
+def arithmetic_kernels(family: str) -> KernelFamily:
+    """Return the kernels of a sum, difference or product, for all types."""
+    types = (*NUMBER_KERNELS, "s8")
+    return binary_kernels(family, types, even=("s8",), vectorized=True)
 
 
 LUT = unary_kernels("lut", ("s8",)).of("s8")

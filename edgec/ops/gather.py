@@ -25,12 +25,12 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import TakeNdParams, TakeParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import axis_of, suffix
@@ -177,8 +177,7 @@ class Gather(_Picked):
         x = op.inputs[0].type
         index = op.inputs[1]
         row = prod(x.shape[self.axis + 1 :])
-        spec = Struct(
-            "ek_take_t",
+        spec = TakeParams(
             outer=prod(x.shape[: self.axis]),
             dim=x.shape[self.axis],
             n=index.type.size,
@@ -289,8 +288,7 @@ class GatherNd(_Picked):
         k = index.type.shape[-1]
         itemsize = x.np_dtype.itemsize
         strides = element_strides(x.shape)[:k]
-        spec = Struct(
-            "ek_take_nd_t",
+        spec = TakeNdParams(
             n=prod(index.type.shape[:-1]),
             k=k,
             dim=list(x.shape[:k]),

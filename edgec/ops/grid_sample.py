@@ -20,10 +20,10 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     Value,
 )
+from edgec.ir.c_structs_data import GridSampleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Mul, Sub
@@ -246,8 +246,7 @@ class GridSample(OpDef):
         """Return ek_grid_sample_f32."""
         n, height, width, channels = op.inputs[0].type.shape
         _, out_height, out_width, _ = op.inputs[1].type.shape
-        spec = Struct(
-            "ek_grid_sample_t",
+        spec = GridSampleParams(
             n=n,
             ih=height,
             iw=width,

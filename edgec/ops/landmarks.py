@@ -22,10 +22,10 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
 )
+from edgec.ir.c_structs_data import LandmarksToTransformParams, TransformTensorParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import custom_options, float_kernel, real_types
 from edgec.ops.window import Pair
@@ -175,8 +175,7 @@ class LandmarksToTransform(OpDef):
         """Return ek_landmarks_to_transform_f32."""
         x, index = op.inputs
         cosine, sine = self._turn
-        spec = Struct(
-            "ek_landmarks_to_transform_t",
+        spec = LandmarksToTransformParams(
             landmarks=x.type.shape[1],
             subset=index.type.size,
             left=self.left,
@@ -295,8 +294,7 @@ class TransformTensor(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_transform_tensor_f32."""
         _, height, width, channels = op.inputs[0].type.shape
-        spec = Struct(
-            "ek_transform_tensor_t",
+        spec = TransformTensorParams(
             ih=height,
             iw=width,
             c=channels,

@@ -22,12 +22,12 @@ from edgec.ir import (
     OpDef,
     Quant,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import LstmParams
 from edgec.ir.opdef import Arg
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
@@ -207,8 +207,7 @@ class LstmInt8(OpDef):
                 name = f"{source}_{ending}"
                 fields[name] = Table(np.array(numbers, np.int32), name)
 
-        spec = Struct(
-            "ek_lstm_t",
+        spec = LstmParams(
             steps=steps,
             batch=batch,
             inputs=inputs,

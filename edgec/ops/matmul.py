@@ -16,6 +16,7 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    CStruct,
     Kernel,
     KernelCall,
     KernelFamily,
@@ -26,7 +27,6 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -35,6 +35,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import BatchMatMulParams, DoubleRequantParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import (
@@ -267,7 +268,7 @@ class FullyConnected(OpDef):
             self._requantization(op),
         )
 
-    def _requantization(self, op: Op) -> Struct:
+    def _requantization(self, op: Op) -> CStruct:
         """Return the kernel's trailing struct: clamp range, zero points and scales."""
         x = op.inputs[0].type
         weights = op.inputs[1].type
@@ -281,8 +282,7 @@ class FullyConnected(OpDef):
         low, high = activation_range(self.act, y)
         assert weights.quant is not None
 
-        return Struct(
-            "ek_scale_f64_t",
+        return DoubleRequantParams(
             x_zero=x.zero_point,
             w_zero=weights.quant.zero_point[0],
             y_zero=y.zero_point,
@@ -553,8 +553,7 @@ class BatchMatMul(OpDef):
         a_row, a_column = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
         b_row, b_column = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
         missing = MAX_LEADING_DIMS + 2 - y.rank
-        shape = Struct(
-            "ek_batch_matmul_t",
+        shape = BatchMatMulParams(
             dim=(1,) * missing + y.shape[:-2],
             a=_lead_strides(a),
             b=_lead_strides(b),

@@ -23,11 +23,11 @@ from edgec.ir import (
     OpDef,
     Sample,
     Scratch,
-    Struct,
     Table,
     TensorType,
     Value,
 )
+from edgec.ir.c_structs import InstanceNormParams, LayerNormParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, float_kernel, real_types, scale_channels
 from edgec.ops.shape import transpose
@@ -247,8 +247,7 @@ class InstanceNorm(OpDef):
         three floats: 28 bytes at most.
         """
         n, *size, channels = op.inputs[0].type.shape
-        spec = Struct(
-            "ek_norm_t",
+        spec = InstanceNormParams(
             n=n,
             pixels=prod(size),
             c=channels,
@@ -376,8 +375,7 @@ class LayerNorm(OpDef):
         x, scale, *biases = op.inputs
         row = scale.type.size
         bias = biases[0] if biases else Table(np.zeros(row, _F), "zeros")
-        spec = Struct(
-            "ek_layer_norm_t",
+        spec = LayerNormParams(
             rows=x.type.size // max(1, row),
             n=row,
             eps=self.eps,

@@ -24,7 +24,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -32,6 +31,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs_data import PadFoldParams, PadParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.fixed_point import round_half_away
@@ -264,9 +264,8 @@ class Pad(OpDef):
         before = [0] * missing + [lo for lo, _ in self.pads]
         in_dims = [1] * missing + list(x.shape)
         if self.mode != "constant":
-            fold = Struct(
-                "ek_pad_fold_t",
-                **{"in": in_dims},
+            fold = PadFoldParams(
+                in_=in_dims,
                 out=[1] * missing + list(y.shape),
                 before=before,
                 mode=f"EK_PAD_{self.mode.upper()}",
@@ -276,8 +275,7 @@ class Pad(OpDef):
 
         strides = [0] * missing + element_strides(y.shape)
         starts = [lo * stride for lo, stride in zip(before, strides, strict=True)]
-        spec = Struct(
-            "ek_pad_t",
+        spec = PadParams(
             value=self.element(y),
             size=y.size,
             dim=in_dims,

@@ -21,13 +21,13 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import PoolParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import rounded_kernel
 from edgec.ops.fixed_point import (
@@ -223,8 +223,7 @@ class PoolOp(OpDef):
         else:
             low, high = ACTIVATIONS[self.act]
 
-        shape = Struct(
-            "ek_pool_t",
+        shape = PoolParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],
@@ -237,18 +236,18 @@ class PoolOp(OpDef):
             sw=self.stride[1],
             pt=self.pads[0],
             pl=self.pads[2],
-            **self.c_fields(y),
             low=low,
             high=high,
         )
         rounding = getattr(self, "rounding", Rounding.TFLITE)
         kernel = rounded_kernel(self.kernels, y, rounding)
 
+        shape = self.with_rounding(shape, y)
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 
-    def c_fields(self, y: TensorType) -> dict[str, int | float]:
-        """Return the fields of ek_pool_t that only one of the pools has."""
-        return {}
+    def with_rounding(self, p: PoolParams, y: TensorType) -> PoolParams:
+        """Return the parameters with the fields that only some pools have."""
+        return p
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

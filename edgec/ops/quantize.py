@@ -24,7 +24,6 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -32,6 +31,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import AffineParams, RescaleParams
 from edgec.ir.opdef import Arg
 from edgec.ops import linear_quantization as linear
 from edgec.ops.cast import Cast
@@ -186,7 +186,7 @@ class Quantize(OpDef):
         target = suffix(y.type)
         if x.type.dtype == "float32":
             scale = float(y.type.scale)
-            affine = Struct("ek_affine_t", scale=scale, zero=y.type.zero_point)
+            affine = AffineParams(scale=scale, zero=y.type.zero_point)
             is_even = self.rounding.is_onnxruntime
             rounding = KernelRounding.EVEN if is_even else KernelRounding.TFLITE
             kernel = QUANTIZE.of(target, rounding, "f32")
@@ -194,8 +194,7 @@ class Quantize(OpDef):
 
         # From one scale to another.
         multiplier, shift = quantize_multiplier(x.type.scale / y.type.scale)
-        rescale = Struct(
-            "ek_rescale_t",
+        rescale = RescaleParams(
             x_zero=x.type.zero_point,
             y_zero=y.type.zero_point,
             mul=multiplier,
@@ -344,7 +343,7 @@ class Dequantize(OpDef):
             return Cast("float32").c(op)
 
         scale = float(x.type.scale)
-        affine = Struct("ek_affine_t", scale=scale, zero=x.type.zero_point)
+        affine = AffineParams(scale=scale, zero=x.type.zero_point)
         kernel = DEQUANTIZE.of(suffix(x.type))
 
         return KernelCall.of(kernel, x, op.output, x.type.size, affine)

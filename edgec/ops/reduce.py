@@ -7,7 +7,7 @@ REDUCE_MIN, REDUCE_PROD, REDUCE_ANY and REDUCE_ALL (reference/reduce.h).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
@@ -200,18 +201,20 @@ class Mean(_SumReduction):
 
         return (multiplier << extra_bits) // count, shift - extra_bits
 
-    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+    def with_scales(
+        self, p: ReduceParams, x: TensorType, y: TensorType
+    ) -> ReduceParams:
         """Return the zero points, and the multiplier or the float scale."""
         if not y.is_quantized:
-            return {}
+            return p
 
-        zeros = {"x_zero": x.zero_point, "y_zero": y.zero_point}
+        zeros = replace(p, x_zero=x.zero_point, y_zero=y.zero_point)
         if self.rounding.is_onnxruntime:
-            return {**zeros, "scale": float(self.scale(x, y))}
+            return replace(zeros, scale=float(self.scale(x, y)))
 
         multiplier, shift = self.multiplier(x, y)
 
-        return {**zeros, "mul": multiplier, "shift": shift}
+        return replace(zeros, mul=multiplier, shift=shift)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -277,18 +280,16 @@ class Sum(_SumReduction):
 
         return round_half_away(real) + y.zero_point
 
-    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+    def with_scales(
+        self, p: ReduceParams, x: TensorType, y: TensorType
+    ) -> ReduceParams:
         """Return the zero point of the output, scale and offset."""
         if not y.is_quantized:
-            return {}
+            return p
 
         scale, offset = self.factors(x, y)
 
-        return {
-            "y_zero": y.zero_point,
-            "scale": float(scale),
-            "offset": float(offset),
-        }
+        return replace(p, y_zero=y.zero_point, scale=float(scale), offset=float(offset))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:

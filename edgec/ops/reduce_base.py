@@ -24,13 +24,13 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, rounded_kernel
 from edgec.ops.shape import Reshape
@@ -201,13 +201,11 @@ class Reduction(OpDef):
         # The kernel has a fixed number of loops: the outer ones run once.
         kept = [(1, 0)] * (MAX_GROUPS - len(kept)) + kept
         reduced = [(1, 0)] * (MAX_GROUPS - len(reduced)) + reduced
-        shape = Struct(
-            "ek_reduce_t",
+        shape = ReduceParams(
             keep=[size for size, _ in kept],
             keep_stride=[stride for _, stride in kept],
             red=[size for size, _ in reduced],
             red_stride=[stride for _, stride in reduced],
-            **self.c_fields(x, y),
         )
         if y.is_quantized:
             rounding = getattr(self, "rounding", Rounding.TFLITE)
@@ -215,11 +213,14 @@ class Reduction(OpDef):
         else:
             kernel = self.kernels.of(plain_suffix(y))
 
+        shape = self.with_scales(shape, x, y)
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 
-    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
-        """Return the fields of ek_reduce_t that a quantized reduction has."""
-        return {}
+    def with_scales(
+        self, p: ReduceParams, x: TensorType, y: TensorType
+    ) -> ReduceParams:
+        """Return the parameters with the fields that a quantized reduction has."""
+        return p
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -16,10 +16,10 @@ from edgec.ir import (
     KernelCall,
     Op,
     Sample,
-    Struct,
     Table,
     TensorType,
 )
+from edgec.ir.c_structs_data import ResizeCubicParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import float_kernel, real_types
 from edgec.ops.resampling import (
@@ -76,8 +76,7 @@ class ResizeCubic(Resize):
         (row_index, row_weight), (column_index, column_weight) = self._taps(
             op.inputs[0].type
         )
-        spec = Struct(
-            "ek_resize_cubic_t",
+        spec = ResizeCubicParams(
             **self.dims(op),
             iy=Table(row_index, "iy"),
             wy=Table(row_weight, "wy"),

@@ -18,10 +18,10 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     Value,
 )
+from edgec.ir.c_structs_data import RoiAlignParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import float_kernel, real_types
@@ -199,8 +199,7 @@ class RoiAlign(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_roi_align_f32."""
         n, height, width, channels = op.inputs[0].type.shape
-        spec = Struct(
-            "ek_roi_align_t",
+        spec = RoiAlignParams(
             n=n,
             ih=height,
             iw=width,

@@ -22,11 +22,11 @@ from edgec.ir import (
     OpDef,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import ScanParams, TopKParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import INTEGERS, NUMBER_KERNELS, axis_of, plain_suffix, suffix
@@ -133,8 +133,7 @@ class _Cumulative(OpDef):
         Each of outer * inner places is a run of `n` elements.
         """
         x = op.inputs[0].type
-        spec = Struct(
-            "ek_scan_t",
+        spec = ScanParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),
@@ -301,8 +300,7 @@ class TopK(OpDef):
         The kernel returns the values and their indices.
         """
         x = op.inputs[0].type
-        spec = Struct(
-            "ek_topk_t",
+        spec = TopKParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),

@@ -25,11 +25,11 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import ElementsParams, ScatterNdParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
 from edgec.ops.common import (
@@ -97,7 +97,7 @@ def _check_elements(x: TensorType, index: TensorType, axis: int) -> None:
         raise ValueError(f"indices {index} do not fit {x}")
 
 
-def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
+def _elements_struct(x: TensorType, index: TensorType, axis: int) -> ElementsParams:
     """Return ek_elements_t, which walks the indices of elements of `x`.
 
     dim: of the indices. stride: elements of x between neighbours, 0 along the axis,
@@ -108,8 +108,7 @@ def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
     strides[axis] = 0
     missing = MAX_RANK - x.rank
 
-    return Struct(
-        "ek_elements_t",
+    return ElementsParams(
         dim=[1] * missing + list(index.shape),
         stride=[0] * missing + strides,
         size=x.shape[axis],
@@ -477,8 +476,7 @@ class ScatterNd(_Scatter):
         x = op.inputs[0].type
         index = op.inputs[1].type
         k = index.shape[-1]
-        spec = Struct(
-            "ek_scatter_nd_t",
+        spec = ScatterNdParams(
             n=prod(index.shape[:-1]),
             k=k,
             dim=list(x.shape[:k]),

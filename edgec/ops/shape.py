@@ -26,7 +26,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -34,6 +33,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs_data import GatherParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.limits import size_evidence
@@ -503,7 +503,7 @@ def gather(
 
     # Fewer dimensions are longer inner loops.
     dim, stride = merge_dims(dims, strides)
-    spec = Struct("ek_gather_t", dim=dim, stride=stride)
+    spec = GatherParams(dim=dim, stride=stride)
     kernel = GATHER.of(suffix(x.type))
 
     return KernelCall.of(kernel, Pointer(x, offset), op.output, spec)

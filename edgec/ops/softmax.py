@@ -24,7 +24,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -33,6 +32,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import SoftmaxParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
@@ -220,7 +220,7 @@ class Softmax(_Softmax):
             table = Table(self.exponentials(x.type), "exps")
             return KernelCall.of(SOFTMAX.of("s8"), x, y, rows, row, table)
 
-        spec = Struct("ek_softmax_t", beta=self.beta)
+        spec = SoftmaxParams(beta=self.beta)
 
         return KernelCall.of(SOFTMAX.of("f32"), x, y, rows, row, spec)
 

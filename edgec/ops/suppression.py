@@ -18,10 +18,10 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
 )
+from edgec.ir.c_structs_data import SuppressionParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import float_kernel, real_types
 
@@ -138,8 +138,7 @@ class NonMaxSuppression(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """Return ek_suppression_f32."""
-        spec = Struct(
-            "ek_suppression_t",
+        spec = SuppressionParams(
             boxes=op.inputs[1].type.size,
             most=self.most,
             overlap=self.overlap,

@@ -25,7 +25,6 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -35,6 +34,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import TransposeConv2DParams
 from edgec.ops.common import (
     bias_operand,
     constant,
@@ -336,8 +336,7 @@ class TransposeConv2D(OpDef):
         out_channels, kernel_height, kernel_width, _ = op.inputs[1].type.shape
         packed = np.ascontiguousarray(constant(op, 1).transpose(1, 2, 3, 0))
         bias = bias_operand(op)
-        shape = Struct(
-            "ek_transpose_conv2d_t",
+        shape = TransposeConv2DParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],

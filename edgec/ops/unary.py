@@ -23,7 +23,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -33,6 +32,7 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import CoefficientParams
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
 from edgec.ops.common import INTEGERS, NUMBER_KERNELS, plain_suffix
@@ -156,7 +156,7 @@ class Unary(OpDef):
         if not fields:
             return KernelCall.of(kernel, x, y, x.type.size)
 
-        coefficients = Struct("ek_coef_t", **fields)
+        coefficients = CoefficientParams(**fields)
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
     def kernel_family(self) -> KernelFamily:

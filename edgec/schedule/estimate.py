@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+from edgec_devices.cores import cycles_file
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Graph, KernelCall, Op, Struct
+from edgec.ir import Array, Graph, KernelCall, Op
+from edgec.ir.c_structs import PoolParams
 from edgec.ir.verify import wants_scales
-from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.cores import Core
 from edgec.schedule.steps import plan_plain_steps
 from edgec.schedule.variant import choice, variants
 from edgec.schedule.views import copy_of
@@ -41,7 +42,7 @@ THEN = "+"
 
 def is_known(name: str) -> bool:
     """Whether a core, named as compilers do, was measured."""
-    return _file(name).is_file()
+    return cycles_file(name).is_file()
 
 
 def cycles(op: Op, on: Core) -> float:
@@ -146,17 +147,13 @@ def _is_sound(op: Op) -> bool:
 
 
 def _taps(op: Op) -> int:
-    """Elements of a pooling's window; 0 for all else."""
-    pools = (
-        x
-        for call in _calls(op) or ()
-        for x in call.operands
-        if isinstance(x, Struct) and x.ctype == _POOL
-    )
-    return next((x.number("kh") * x.number("kw") for x in pools), 0)
+    """Return the elements of a pooling's window; 0 for all other ops."""
+    for call in _calls(op) or ():
+        p = call.optional_struct(PoolParams)
+        if p is not None:
+            return p.kh * p.kw
 
-
-_POOL = "ek_pool_t"
+    return 0
 
 
 def rate(table: Rates, names: Sequence[str]) -> Array:
@@ -180,9 +177,5 @@ def rate(table: Rates, names: Sequence[str]) -> Array:
 @cache
 def rates(name: str) -> Rates:
     """Of a core that was measured."""
-    found: dict[str, list[float]] = json.loads(_file(name).read_text())
+    found: dict[str, list[float]] = json.loads(cycles_file(name).read_text())
     return {kernel: np.array(per) for kernel, per in found.items()}
-
-
-def _file(name: str) -> Path:
-    return TABLES / f"{name}.cycles.json"

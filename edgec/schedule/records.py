@@ -15,15 +15,16 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    CStruct,
     Kernel,
     KernelCall,
     Pointer,
     Scratch,
-    Struct,
     Table,
     TensorType,
     Value,
 )
+from edgec.ir.c_struct import python_name
 from edgec.ir.kernel import kernel_named
 
 Record = Mapping[str, Any]
@@ -99,10 +100,10 @@ class _CallWriter:
                 return x.name
             case Scratch():
                 return {"scratch": x.nbytes}
-            case Struct():
+            case CStruct():
                 return {
                     "struct": x.ctype,
-                    "fields": {n: self.field(n, v) for n, v in x.fields.items()},
+                    "fields": {n: self.field(n, v) for n, v in x.given().items()},
                 }
             case bool() | np.bool_() | int() | np.integer():
                 return int(x)
@@ -179,9 +180,10 @@ class _CallReader:
         if "scratch" in x:
             return Scratch(x["scratch"])
         if "struct" in x:
-            return Struct(
-                x["struct"], **{n: self.operand(v) for n, v in x["fields"].items()}
-            )
+            fields = {
+                python_name(name): self.operand(v) for name, v in x["fields"].items()
+            }
+            return CStruct.registry[x["struct"]](**fields)
         return float(x["float"])
 
     def table(self, made: Record) -> Array:

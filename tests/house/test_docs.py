@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,22 @@ def test_the_table_of_options_is_fresh(request: pytest.FixtureRequest) -> None:
     assert page.read_text() == fresh, (
         "run pytest --update-golden tests/house/test_docs.py"
     )
+
+
+def test_the_picture_of_the_rooms_is_fresh(request: pytest.FixtureRequest) -> None:
+    script = runpy.run_path(str(ARCHITECTURE.parents[1] / "tools" / "draw_rooms.py"))
+    drawn = script["picture"](script["rooms"]())
+    picture = ARCHITECTURE.with_name("rooms.svg")
+    if request.config.getoption("--update-golden"):
+        picture.write_text(drawn)
+    assert picture.read_text() == drawn, "run python tools/draw_rooms.py"
+
+
+def test_links_into_the_repository_lead_somewhere() -> None:
+    links = re.findall(r"\]\((\.\./[^)#]+)", ARCHITECTURE.read_text())
+    assert len(links) > 20
+    for link in links:
+        assert (ARCHITECTURE.parent / link).exists(), link
 
 
 def test_architecture_has_a_row_for_every_room() -> None:

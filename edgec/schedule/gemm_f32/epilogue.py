@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
-from edgec.ir import Array, Elementwise, Kernel, KernelCall, Pointer, Struct, Value
+from edgec.ir import Array, Elementwise, Kernel, KernelCall, Pointer, Value
+from edgec.ir.c_structs import ActivationParams, CoefficientParams
 from edgec.ops.activation import Clamp, HardSigmoid, LeakyRelu
 from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import CONCAT
@@ -161,10 +163,11 @@ class Epilogue:
         """Whether no other step can come after those that are there."""
         return self.todo >= _PRELU or self.after is not None
 
-    def fields(self) -> dict[str, object]:
+    def fields(self) -> dict[str, Any]:
         """Return the fields that the C structs of all float kernels have."""
         # -0 becomes 0: as an integer it would be less than all numbers.
         low, high, low_sum, high_sum = (bound + 0.0 for bound in self.bounds)
+        a, b = self.coefficients
         return {
             "todo": self.todo,
             "low": low,
@@ -172,7 +175,7 @@ class Epilogue:
             "low_sum": low_sum,
             "high_sum": high_sum,
             "after": self.after or 0,
-            "coef": self.coefficients,
+            "coef": CoefficientParams(a=a, b=b),
         }
 
 
@@ -184,8 +187,8 @@ def epilogue(call: KernelCall) -> Epilogue | None:
     """
     y = call.operands[3]
     assert isinstance(y, Pointer)
-    act = call.struct("ek_act_f32_t")
-    own = Epilogue(y).clamp(act.real("low"), act.real("high"))
+    act = call.struct(ActivationParams)
+    own = Epilogue(y).clamp(act.low, act.high)
     if own is None:
         return None
 
@@ -231,8 +234,8 @@ def _gated(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
         return None
 
     # A clamp of the product would come after all steps.
-    act = product.struct("ek_act_f32_t")
-    if (act.real("low"), act.real("high")) != (-inf, inf):
+    act = product.struct(ActivationParams)
+    if (act.low, act.high) != (-inf, inf):
         return None
 
     if function.kernel == _LOGISTIC:
@@ -311,8 +314,8 @@ def _add(e: Epilogue, call: KernelCall) -> Epilogue | None:
     if after is None:
         return None
 
-    act = call.struct("ek_act_f32_t")
-    return after.clamp(act.real("low"), act.real("high"))
+    act = call.struct(ActivationParams)
+    return after.clamp(act.low, act.high)
 
 
 def _prelu(e: Epilogue, call: KernelCall) -> Epilogue | None:
@@ -377,12 +380,8 @@ def _step_of(kernel: Kernel) -> Step | None:
 
 def _coefficients(call: KernelCall) -> tuple[float, float]:
     """Return the parameters a and b of a unary call; 0 for those that it lacks."""
-    for operand in call.operands:
-        if isinstance(operand, Struct) and operand.ctype == "ek_coef_t":
-            b = operand.real("b") if "b" in operand.fields else 0.0
-            return operand.real("a"), b
-
-    return 0.0, 0.0
+    p = call.optional_struct(CoefficientParams)
+    return (0.0, 0.0) if p is None else (p.a, p.b or 0.0)
 
 
 def _per_channel(value: Value, channels: int) -> Array | None:

@@ -1,12 +1,13 @@
-"""A camera's frame, in the form in which it comes."""
+"""Frames of a camera in the formats in which they come, and JPEG."""
 
 from __future__ import annotations
 
 import importlib
 import io
+import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +17,27 @@ from ..errors import InputError
 Array = NDArray[Any]
 
 QUALITY = 85
-"""Of JPEG that is made."""
+"""Quality of encoded JPEG, of 100."""
 
 FORMATS = ("rgb", "bgr", "gray", "rgba", "yuyv", "nv12")
-"""As csrc/ek_frame.h counts them."""
+"""Formats of frames, in the order of csrc/ek_frame.h."""
+
+_EVEN_SIDES = {"yuyv": (2, 1), "nv12": (2, 2)}
+"""Of formats with shared colours, the divisors of width and height."""
 
 
 @dataclass(frozen=True)
 class CameraFrame:
-    """uint8 planes: [H,W,3] ("rgb", "bgr"), [H,W] ("gray"), [H,W,4] ("rgba"), [H,W,2]
-    ("yuyv"), or [H,W] and [H/2,W] ("nv12").  Pixels of a row follow each other; rows
-    may be further apart.
+    """A frame of a camera.
 
-    YUV is that of BT.601 with Y in 16…235, which V4L2 cameras give.
+    The planes are uint8: [H, W, 3] ("rgb", "bgr"), [H, W] ("gray"), [H, W, 4] ("rgba"),
+    [H, W, 2] ("yuyv"), or [H, W] and [H/2, W] ("nv12"). Pixels of a row follow each
+    other; rows may be further apart. YUV is BT.601 with Y in 16…235, which V4L2 cameras
+    give.
+
+    Attributes:
+        format: one of `FORMATS`
+        planes: the planes
     """
 
     format: str
@@ -36,49 +45,50 @@ class CameraFrame:
 
     @classmethod
     def of(cls, array: Array) -> CameraFrame:
-        """Of a photo: [H,W,3] or [H,W,4], red first, or [H,W] or [H,W,1], gray."""
+        """Return the frame of a photo.
+
+        Args:
+            array: [H, W, 3] or [H, W, 4], red first, or [H, W] or [H, W, 1], gray
+        """
         if array.ndim == 2 or array.shape[2] == 1:
             return cls("gray", (array.reshape(array.shape[:2]),))
         return cls("rgb" if array.shape[2] == 3 else "rgba", (array,))
 
     @classmethod
     def packed(cls, format: str, data: Array, width: int, height: int) -> CameraFrame:
-        """Of the bytes of a frame, rows without gaps.
+        """Return the frame of bytes whose rows have no gaps.
 
-        Raises InputError where they are too many or too few.
+        Args:
+            format: one of `FORMATS`
+            data: the bytes
+            width: of the frame
+            height: of the frame
+
+        Raises:
+            InputError: they are too many or too few
         """
         if format not in FORMATS:
             raise InputError(
                 f'there is no frame format "{format}"', hint="use " + ", ".join(FORMATS)
             )
-        shapes = {
-            "gray": (height, width),
-            "rgba": (height, width, 4),
-            "yuyv": (height, width, 2),
-        }
         flat = np.ascontiguousarray(data, np.uint8).reshape(-1)
-        if format == "nv12":
-            wanted = height * width * 3 // 2
-        else:
-            wanted = int(np.prod(shapes.get(format, (height, width, 3))))
-        odd = format in ("yuyv", "nv12") and (
-            width % 2 or (format == "nv12" and height % 2)
-        )
-        if flat.size != wanted or odd or min(width, height) < 1:
+        shapes = _plane_shapes(format, width, height)
+        sizes = [math.prod(shape) for shape in shapes]
+        wanted = sum(sizes)
+
+        across, down = _EVEN_SIDES.get(format, (1, 1))
+        is_odd = width % across != 0 or height % down != 0
+        if flat.size != wanted or is_odd or min(width, height) < 1:
             what = f"{flat.size} bytes are no {format} frame of {width} x {height}"
-            raise InputError(
-                what, hint=f"it has {wanted}" if not odd else "its sides are even"
-            )
-        if format == "nv12":
-            luma = height * width
-            return cls(
-                format,
-                (
-                    flat[:luma].reshape(height, width),
-                    flat[luma:].reshape(height // 2, width),
-                ),
-            )
-        return cls(format, (flat.reshape(shapes.get(format, (height, width, 3))),))
+            hint = "its sides are even" if is_odd else f"it has {wanted}"
+            raise InputError(what, hint=hint)
+
+        planes: List[Array] = []
+        start = 0
+        for shape, size in zip(shapes, sizes):
+            planes.append(flat[start : start + size].reshape(shape))
+            start += size
+        return cls(format, tuple(planes))
 
     @property
     def size(self) -> Tuple[int, int]:
@@ -86,39 +96,78 @@ class CameraFrame:
         return self.planes[0].shape[1], self.planes[0].shape[0]
 
     def rgb(self) -> Array:
-        """uint8 [H,W,3], red first; the frame's own memory where it is that already."""
+        """Return the frame as uint8 [H, W, 3], red first.
+
+        It shares the frame's memory where it can.
+        """
         first = self.planes[0]
         if self.format == "rgb":
             return first
-        if self.format in ("bgr", "rgba"):
-            return np.asarray(
-                first[..., ::-1] if self.format == "bgr" else first[..., :3]
-            )
+        if self.format == "bgr":
+            return np.asarray(first[..., ::-1])
+        if self.format == "rgba":
+            return np.asarray(first[..., :3])
         if self.format == "gray":
             return np.asarray(np.broadcast_to(first[..., None], (*first.shape, 3)))
+
+        # Two pixels share their colours, and in NV12 those of two rows.
         if self.format == "yuyv":
-            chroma = np.repeat(first[..., 1].reshape(first.shape[0], -1, 2), 2, axis=1)
-            return _from_yuv(first[..., 0], chroma)
-        pairs = self.planes[1].reshape(self.planes[1].shape[0], -1, 2)
-        return _from_yuv(first, np.repeat(np.repeat(pairs, 2, axis=0), 2, axis=1))
+            pairs = first[..., 1].reshape(first.shape[0], -1, 2)
+            return _from_yuv(first[..., 0], np.repeat(pairs, 2, axis=1))
+        second = self.planes[1]
+
+        pairs = second.reshape(second.shape[0], -1, 2)
+        by_row = np.repeat(pairs, 2, axis=0)
+        return _from_yuv(first, np.repeat(by_row, 2, axis=1))
+
+
+def _plane_shapes(format: str, width: int, height: int) -> List[Tuple[int, ...]]:
+    """Return the shapes of a frame's planes."""
+    if format == "gray":
+        return [(height, width)]
+    if format == "rgba":
+        return [(height, width, 4)]
+    if format == "yuyv":
+        return [(height, width, 2)]
+    if format == "nv12":
+        return [(height, width), (height // 2, width)]
+    return [(height, width, 3)]
 
 
 def _from_yuv(luma: Array, chroma: Array) -> Array:
-    c = 298 * (luma.astype(np.int32) - 16) + 128
-    d = chroma[..., 0].astype(np.int32) - 128
-    e = chroma[..., 1].astype(np.int32) - 128
-    channels = [c + 409 * e, c - 100 * d - 208 * e, c + 516 * d]
-    return np.asarray(np.clip(np.stack(channels, -1) >> 8, 0, 255), np.uint8)
+    """Return BT.601 colours as uint8 [H, W, 3].
+
+    In 1/256: R = 298 (Y - 16) + 409 (V - 128), and so on, rounded; csrc/ek_frame.h
+    computes the same.
+
+    Args:
+        luma: Y [H, W]
+        chroma: U and V [H, W, 2]
+    """
+    # In 32 bits, which hold all products.
+    y = 298 * (luma.astype(np.int32) - 16) + 128
+    u = chroma[..., 0].astype(np.int32) - 128
+    v = chroma[..., 1].astype(np.int32) - 128
+    channels = [y + 409 * v, y - 100 * u - 208 * v, y + 516 * u]
+
+    levels = np.stack(channels, -1) >> 8
+    return np.asarray(np.clip(levels, 0, 255), np.uint8)
 
 
 def decode_jpeg(data: bytes) -> CameraFrame:
-    """A frame of JPEG bytes (MJPEG has one a frame), by OpenCV or Pillow, whichever is
-    there.  Raises InputError.
+    """Return the frame of JPEG bytes, by OpenCV or Pillow, whichever is there.
+
+    MJPEG is one such picture for each frame.
+
+    Raises:
+        InputError: the bytes are no JPEG, or neither library is there
     """
+    # OpenCV is several times as fast.
     try:
         cv2 = importlib.import_module("cv2")
     except ImportError:
         return _by_pillow(data)
+
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:
         raise InputError(
@@ -128,15 +177,18 @@ def decode_jpeg(data: bytes) -> CameraFrame:
 
 
 def _by_pillow(data: bytes) -> CameraFrame:
+    """Return the frame of JPEG bytes by Pillow."""
     try:
         from PIL import Image
     except ImportError:
         raise _neither("decode") from None
     try:
         with warnings.catch_warnings():
+            # Far larger pictures are an error.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(data)) as file:
-                return CameraFrame("rgb", (np.asarray(file.convert("RGB"), np.uint8),))
+                pixels = np.asarray(file.convert("RGB"), np.uint8)
+                return CameraFrame("rgb", (pixels,))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
         raise InputError(
             f"the frame is no JPEG picture: {e}", hint="check the camera's format"
@@ -144,28 +196,33 @@ def _by_pillow(data: bytes) -> CameraFrame:
 
 
 def encode_jpeg(picture: Array) -> bytes:
-    """uint8 [H,W,3], red first, by OpenCV or Pillow, whichever is there.
+    """Return a picture as JPEG, by OpenCV or Pillow, whichever is there.
 
-    Raises InputError where neither is.
+    Args:
+        picture: uint8 [H, W, 3], red first
+
+    Raises:
+        InputError: neither is there
     """
     try:
         cv2 = importlib.import_module("cv2")
-        return bytes(
-            cv2.imencode(
-                ".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
-            )[1]
-        )
+        options = [cv2.IMWRITE_JPEG_QUALITY, QUALITY]
+        # OpenCV has blue first.
+        _, encoded = cv2.imencode(".jpg", picture[..., ::-1], options)
+        return bytes(encoded)
     except ImportError:
         pass
+
     try:
         from PIL import Image
     except ImportError:
         raise _neither("encode") from None
-    into = io.BytesIO()
-    Image.fromarray(picture).save(into, "JPEG", quality=QUALITY)
-    return into.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
 
 
 def _neither(what: str) -> InputError:
+    """Return the error for a machine without either library."""
     text = f"OpenCV or Pillow is needed to {what} JPEG frames, and neither is there"
     return InputError(text, hint="pip install opencv-python-headless or pillow")

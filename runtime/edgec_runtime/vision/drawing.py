@@ -1,8 +1,7 @@
-"""Boxes, points, lines, tints and captions in a picture, with numpy alone: a device may
-have nothing else.
+"""Draws boxes, points, lines, tints and captions with numpy alone.
 
-All take uint8 [H,W,3], red first; those that end in `into` change it, the others return
-a copy.
+A device may have no other library. All functions take uint8 [H, W, 3], red first;
+those with names in `_into` change the picture, the others return a copy.
 """
 
 from __future__ import annotations
@@ -46,74 +45,118 @@ _GLYPHS = (
     "'04040800000000 (02040808080402 )08040202020408 +0004041f040400 _0000000000001f "
     "?0e110102040004 &0c12140815120d"
 )
-"""A letter and seven rows of five pixels each, in hexadecimal."""
+"""Each letter and its seven rows of five pixels in hexadecimal."""
+
+GLYPH_HEIGHT = 7
+GLYPH_WIDTH = 5
+PLATE_HEIGHT = GLYPH_HEIGHT + 2
+"""Pixels of a line of text, with a border above and below."""
+ADVANCE = GLYPH_WIDTH + 1
+"""Pixels from letter to letter."""
+
+LINE_SHARE = 240
+"""The shorter side of a picture in thicknesses of its lines."""
+
+MAX_COORDINATE = 1e6
+"""Coordinates are cut off there: a network can give any number, also infinity."""
+
+MAX_LINE_POINTS = 10_000
+"""The most discs that a line consists of."""
 
 
 @functools.lru_cache(maxsize=1)
 def _font() -> Dict[str, Array]:
-    """bool [7,5] by character."""
-    found = {" ": np.zeros((7, 5), bool)}
+    """Return the letters, bool [7, 5] by character."""
+    font = {" ": np.zeros((GLYPH_HEIGHT, GLYPH_WIDTH), bool)}
     for glyph in _GLYPHS.split():
-        rows = [int(glyph[i : i + 2], 16) for i in range(1, 15, 2)]
-        found[glyph[0]] = np.array(
-            [[row >> (4 - x) & 1 for x in range(5)] for row in rows], bool
-        )
-    return found
+        rows: List[List[int]] = []
+        for i in range(1, len(glyph), 2):
+            # The highest of five bits is the leftmost pixel.
+            row = int(glyph[i : i + 2], 16)
+            rows.append([row >> (4 - x) & 1 for x in range(GLYPH_WIDTH)])
+
+        font[glyph[0]] = np.array(rows, bool)
+    return font
 
 
 def thickness(frame: Array) -> int:
-    """Of lines, in pixels, for a picture of this size."""
-    return max(1, round(int(min(frame.shape[:2])) / 240))
+    """Return the thickness of lines in a picture of this size, in pixels."""
+    shorter = int(min(frame.shape[:2]))
+    return max(1, round(shorter / LINE_SHARE))
 
 
 def text_into(
     frame: Array, text: str, x: int, y: int, color: Color, below: Color = (0, 0, 0)
 ) -> None:
-    """Capital letters on a plate, its top left at x, y; what is beyond the picture is
-    cut off.
+    """Draw capital letters on a plate, as far as it lies in the picture.
+
+    Args:
+        frame: the picture
+        text: the letters
+        x: left of the plate
+        y: top of the plate
+        color: of the plate
+        below: of the letters
     """
     font = _font()
     unit = thickness(frame)
     glyphs = [font.get(c, font["?"]) for c in text.upper()]
-    plate = np.zeros((9, 6 * len(glyphs) + 1), bool)
+    plate = np.zeros((PLATE_HEIGHT, ADVANCE * len(glyphs) + 1), bool)
     for i, glyph in enumerate(glyphs):
-        plate[1:8, 6 * i + 1 : 6 * i + 6] = glyph
+        left = ADVANCE * i + 1
+        plate[1 : 1 + GLYPH_HEIGHT, left : left + GLYPH_WIDTH] = glyph
+
+    # A pixel of a letter is as thick as a line.
     large = np.repeat(np.repeat(plate, unit, 0), unit, 1)
-    place, part = _overlap(frame, x, y, large.shape[1], large.shape[0])
-    frame[place] = np.where(
-        large[part][..., None], np.array(below, np.uint8), np.array(color, np.uint8)
-    )
+    height, width = large.shape
+    place, part = _overlap(frame, x, y, width, height)
+
+    is_letter = large[part][..., None]
+    letters = np.array(below, np.uint8)
+    frame[place] = np.where(is_letter, letters, np.array(color, np.uint8))
 
 
 def _overlap(
     frame: Array, x: int, y: int, width: int, height: int
 ) -> Tuple[Tuple[slice, slice], Tuple[slice, slice]]:
-    """Of a rectangle, what lies in the picture: there, and in the rectangle."""
+    """Return the part of a rectangle in the picture: its slices there and in itself."""
     top = max(0, y)
     left = max(0, x)
+
+    # A rectangle outside has a part without pixels, not one of negative size.
     bottom = max(top, min(frame.shape[0], y + height))
     right = max(left, min(frame.shape[1], x + width))
-    return (slice(top, bottom), slice(left, right)), (
-        slice(top - y, bottom - y),
-        slice(left - x, right - x),
-    )
+
+    place = slice(top, bottom), slice(left, right)
+    part = slice(top - y, bottom - y), slice(left - x, right - x)
+    return place, part
 
 
 def caption(frame: Array, lines: Sequence[str]) -> Array:
-    """A copy with lines at the top left."""
+    """Return a copy with lines of text at the top left."""
     picture = frame.copy()
     unit = thickness(picture)
     for i, line in enumerate(lines):
-        text_into(picture, line, 2 * unit, (2 + 10 * i) * unit, PALETTE[3])
+        y = 2 + (PLATE_HEIGHT + 1) * i
+        text_into(picture, line, 2 * unit, y * unit, PALETTE[3])
     return picture
 
 
 def box_into(frame: Array, box: Sequence[float], color: Color, label: str = "") -> None:
-    """A frame around x1, y1, x2, y2, with a label above it, or inside where there is no
-    room.
+    """Draw the outline of a box, and a label.
+
+    Args:
+        frame: the picture
+        box: x1, y1, x2, y2
+        color: of the outline and the label's plate
+        label: a text above the box, or inside it where there is no room above
     """
     unit = thickness(frame)
-    x1, y1, x2, y2 = (round(max(-1e6, min(1e6, float(v)))) for v in box)
+    corners: List[int] = []
+    for v in box:
+        bounded = max(-MAX_COORDINATE, min(MAX_COORDINATE, float(v)))
+        corners.append(round(bounded))
+    x1, y1, x2, y2 = corners
     for x, y, w, h in (
         (x1, y1, x2 - x1, unit),
         (x1, y2 - unit, x2 - x1, unit),
@@ -122,47 +165,67 @@ def box_into(frame: Array, box: Sequence[float], color: Color, label: str = "") 
     ):
         place, _ = _overlap(frame, x, y, w, h)
         frame[place] = color
+
     if label:
-        high = 9 * unit
-        text_into(
-            frame, label, max(0, x1), y1 - high if y1 >= high else max(0, y1), color
-        )
+        height = PLATE_HEIGHT * unit
+
+        top = y1 - height if y1 >= height else max(0, y1)
+        text_into(frame, label, max(0, x1), top, color)
 
 
 def points_into(frame: Array, points: Array, color: Color, radius: int = 0) -> None:
-    """Discs at points [N,2], x and y."""
+    """Draw discs.
+
+    Args:
+        frame: the picture
+        points: x and y of their centres [N, 2]
+        color: of the discs
+        radius: in pixels; 0: the thickness of lines
+    """
     radius = radius or max(1, thickness(frame))
     span = np.arange(-radius, radius + 1)
-    dy, dx = (d.ravel() for d in np.meshgrid(span, span, indexing="ij"))
-    inside = dx * dx + dy * dy <= radius * radius
-    at = np.clip(points, -1e6, 1e6).astype(np.int64)
-    x, y = ((at[:, i, None] + d[inside]).ravel() for i, d in ((0, dx), (1, dy)))
-    there = (x >= 0) & (x < frame.shape[1]) & (y >= 0) & (y < frame.shape[0])
-    frame[y[there], x[there]] = color
+    dy, dx = np.meshgrid(span, span, indexing="ij")
+    is_disc = dx * dx + dy * dy <= radius * radius
+
+    # All pixels of all discs at once: a loop over a face's points takes milliseconds.
+    centres = np.clip(points, -MAX_COORDINATE, MAX_COORDINATE).astype(np.int64)
+    x = (centres[:, 0, None] + dx[is_disc]).ravel()
+    y = (centres[:, 1, None] + dy[is_disc]).ravel()
+    height, width = frame.shape[:2]
+    is_inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    frame[y[is_inside], x[is_inside]] = color
 
 
 def line_into(
     frame: Array, start: Sequence[float], end: Sequence[float], color: Color
 ) -> None:
-    """A straight line."""
-    steps = int(min(10_000, max(abs(end[0] - start[0]), abs(end[1] - start[1])))) + 1
+    """Draw a straight line, as discs side by side."""
+    longest = max(abs(end[0] - start[0]), abs(end[1] - start[1]))
+    steps = int(min(MAX_LINE_POINTS, longest)) + 1
+
+    # Discs a pixel apart leave no gap in any direction.
     t = np.linspace(0, 1, steps + 1)[:, None]
-    points_into(
-        frame,
-        np.asarray(start) * (1 - t) + np.asarray(end) * t,
-        color,
-        max(1, thickness(frame) // 2),
-    )
+    points = np.asarray(start) * (1 - t) + np.asarray(end) * t
+
+    points_into(frame, points, color, max(1, thickness(frame) // 2))
 
 
 def tinted(frame: Array, mask: Array, color: Color, strength: float = 0.5) -> Array:
-    """A copy with a colour over it where the mask [H,W], 0…1, says so."""
+    """Return a copy with a colour over it.
+
+    Args:
+        frame: the picture
+        mask: how much of the colour each pixel takes, 0…1, [H, W]
+        color: the colour
+        strength: its share where the mask is 1
+    """
+    # In 1/256, so that 16-bit integers hold the products.
     alpha = np.asarray(mask * (256 * strength), np.uint16)[..., None]
-    return np.asarray(
-        (frame * (256 - alpha) + np.array(color, np.uint16) * alpha) >> 8, np.uint8
-    )
+    tint = np.array(color, np.uint16) * alpha
+    mixed = frame * (256 - alpha) + tint
+    return np.asarray(mixed >> 8, np.uint8)
 
 
 def side_by_side(pictures: List[Array]) -> Array:
-    """In a row; all of one height."""
+    """Return pictures of one height in a row."""
     return np.concatenate(pictures, axis=1)

@@ -1,8 +1,7 @@
-"""What a network is for: the task that a manifest states, and how its outputs become a
-result (docs/tasks.md).
+"""Tasks: what a network is for, and how its outputs become a result (docs/tasks.md).
 
-A task is one file: its parameters as a row, how it decodes, and a result that can be
-told and drawn.
+A task is one file with its parameters as a row, its decoder, and its result, which can
+be printed and drawn.
 """
 
 from __future__ import annotations
@@ -19,15 +18,22 @@ from .points import Landmarks, Pose
 from .segmentation import Segmentation
 
 SCHEMA = 1
-TASKS: Mapping[str, Type[Any]] = {
-    row.kind: row
-    for row in (Classification, Detection, Segmentation, Landmarks, Pose, ImageOutput)
-}
-"""By the name that `--task` has for them."""
+"""The version of the parameters' format."""
+_ROWS = (Classification, Detection, Segmentation, Landmarks, Pose, ImageOutput)
+TASKS: Mapping[str, Type[Any]] = {row.kind: row for row in _ROWS}
+"""The classes of tasks by their names in `--task`."""
 
 
 def parse_task(value: Any, at: str = "the task") -> Task:
-    """Of a decoded JSON object.  Raises InputError."""
+    """Return the task of a decoded JSON object.
+
+    Args:
+        value: the object
+        at: its name in messages
+
+    Raises:
+        InputError: it is no task
+    """
     if not isinstance(value, Mapping):
         raise InputError(
             f"{at} is not an object: {value!r:.80}", hint="see docs/tasks.md"
@@ -35,6 +41,7 @@ def parse_task(value: Any, at: str = "the task") -> Task:
     rest = dict(value)
     version = rest.pop("schema", SCHEMA)
     kind = rest.pop("task", None)
+    # True equals 1 in Python.
     if version != SCHEMA or isinstance(version, bool):
         raise InputError(
             f"{at} has schema {version!r:.20}, this edgec reads {SCHEMA}",
@@ -48,16 +55,17 @@ def parse_task(value: Any, at: str = "the task") -> Task:
 
 
 def task_json(task: Task) -> Dict[str, Any]:
-    """As the manifest has it."""
+    """Return a task as the manifest has it."""
     return {"schema": SCHEMA, "task": task.kind, **plain(task)}
 
 
 def task_schema() -> Dict[str, Any]:
-    """The JSON schema of a manifest's task."""
+    """Return the JSON schema of a manifest's task."""
     return {"oneOf": [_schema_of(kind, row) for kind, row in TASKS.items()]}
 
 
 def _schema_of(kind: str, row: Type[Any]) -> Dict[str, Any]:
+    """Return the JSON schema of one task."""
     own = schema(row)
     own["properties"] = {
         "schema": {"const": SCHEMA},

@@ -27,7 +27,7 @@ from .base import (
 
 @dataclass(frozen=True)
 class Classification:
-    """The parameters of the task."""
+    """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "classification"
     output: Optional[str] = said(
@@ -43,16 +43,11 @@ class Classification:
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Classification:
         """See Task."""
-        name = output_for(
-            self.output,
-            "class scores",
-            outputs,
-            lambda shape: math.prod(shape) == max((0, *shape)) > 1,
-        )
+        name = output_for(self.output, "class scores", outputs, _is_vector)
         return replace(self, output=name)
 
     def files(self) -> Tuple[str, ...]:
-        """None."""
+        """Return no paths: the task has no files."""
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
@@ -60,25 +55,42 @@ class Classification:
 
         def decode(outputs: Outputs, view: View) -> Classes:
             scores = self._probabilities(outputs[str(self.output)].reshape(-1))
+            # Stable, so that equal scores keep the order of classes.
             best = np.argsort(-scores, kind="stable")[: self.top]
-            found = [
-                (int(i), float(scores[i])) for i in best if scores[i] >= self.threshold
-            ]
-            return Classes(
-                tuple(Class(i, setting.label(i), score) for i, score in found)
-            )
+
+            classes: List[Class] = []
+            for i in best:
+                if scores[i] >= self.threshold:
+                    label = setting.label(int(i))
+                    classes.append(Class(int(i), label, float(scores[i])))
+            return Classes(tuple(classes))
 
         return decode
 
     def _probabilities(self, scores: Array) -> Array:
+        """Return the probabilities of all classes."""
+
         if self.activation != "auto":
             return activated(scores, self.activation)
-        return scores if scores.min() >= 0 and scores.max() <= 1 else softmax(scores)
+        # Logits of a trained network hardly ever lie within 0…1 altogether.
+        is_probability = scores.min() >= 0 and scores.max() <= 1
+        return scores if is_probability else softmax(scores)
+
+
+def _is_vector(shape: Tuple[int, ...]) -> bool:
+    """Return whether only one axis of an output has several elements."""
+    return math.prod(shape) == max((0, *shape)) > 1
 
 
 @dataclass(frozen=True)
 class Class:
-    """One class and its probability."""
+    """One class.
+
+    Attributes:
+        index: its number
+        label: its name
+        score: its probability
+    """
 
     index: int
     label: str
@@ -87,7 +99,7 @@ class Class:
 
 @dataclass(frozen=True)
 class Classes:
-    """The most probable first."""
+    """The most probable classes of a frame, the best first."""
 
     classes: Tuple[Class, ...]
 
@@ -105,5 +117,6 @@ class Classes:
         return [f"{c.score:7.1%}  {c.label}" for c in self.classes] or ["nothing"]
 
     def draw(self, frame: Array) -> Array:
-        """The first three, at the top left."""
-        return caption(frame, [f"{c.score:.0%} {c.label}" for c in self.classes[:3]])
+        """Return the frame with the first three classes at the top left."""
+        lines = [f"{c.score:.0%} {c.label}" for c in self.classes[:3]]
+        return caption(frame, lines)

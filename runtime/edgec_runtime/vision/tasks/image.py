@@ -13,28 +13,34 @@ from ..resample import whole
 from .base import Array, Decode, DecoderSetting, Outputs, Size, View, output_for
 
 _RANGES = {"0_1": (255.0, 0.0), "0_255": (1.0, 0.0), "m1_1": (127.5, 127.5)}
-"""What a value is multiplied by, and what is added, to be a level of 0…255."""
+"""The factor and the offset that make levels of 0…255 of each range of values."""
 
 
 def levels(image: Array, range: str) -> Array:
-    """uint8 levels of an image of floats of a range."""
-    factor, more = _RANGES[range]
-    made: Array = np.clip(
-        np.rint(image * np.float32(factor) + np.float32(more)), 0, 255
-    ).astype(np.uint8)
-    return made
+    """Return the uint8 levels of an image of floats.
+
+    Args:
+        image: the values
+        range: their range, a key of `_RANGES`
+    """
+    factor, offset = _RANGES[range]
+    scaled = image * np.float32(factor) + np.float32(offset)
+
+    # Networks overshoot at sharp edges.
+    clipped: Array = np.clip(np.rint(scaled), 0, 255)
+    return clipped.astype(np.uint8)
 
 
 def _is_image(shape: Tuple[int, ...]) -> bool:
-    """Whether an output is one image of 1 or 3 channels, first or last."""
-    return (
-        len(shape) == 4 and shape[0] == 1 and (shape[3] in (1, 3) or shape[1] in (1, 3))
-    )
+    """Return whether an output is one image of 1 or 3 channels, first or last."""
+    if len(shape) != 4 or shape[0] != 1:
+        return False
+    return shape[3] in (1, 3) or shape[1] in (1, 3)
 
 
 @dataclass(frozen=True)
 class ImageOutput:
-    """The parameters of the task."""
+    """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "image"
     output: Optional[str] = said(
@@ -49,33 +55,40 @@ class ImageOutput:
         return replace(self, output=output)
 
     def files(self) -> Tuple[str, ...]:
-        """None."""
+        """Return no paths: the task has no files."""
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
 
         def decode(outputs: Outputs, view: View) -> Picture:
-            one = outputs[str(self.output)][0]
-            image = one if one.shape[2] in (1, 3) else one.transpose(1, 2, 0)
+            image = outputs[str(self.output)][0]
+            if image.shape[2] not in (1, 3):
+                image = image.transpose(1, 2, 0)
             pixels = levels(image, self.range)
             if self.color == "bgr":
                 pixels = pixels[..., ::-1]
-            return Picture(
-                np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3))),
-                view,
-            )
+
+            # Grey becomes a picture of three equal channels.
+            shape = (*pixels.shape[:2], 3)
+            in_color = np.broadcast_to(pixels, shape)
+
+            return Picture(np.ascontiguousarray(in_color), view)
 
         return decode
 
 
 Resized = Callable[[Array, Size, str], Array]
+"""Resizes a picture to a width and height by the filter of a name."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The picture that the network made, uint8 [H,W,3], of the part of the frame that
-    it saw.
+    """The picture that a network made of the visible part of a frame.
+
+    Attributes:
+        pixels: uint8 [H, W, 3]
+        view: where the frame is in the input
     """
 
     pixels: Array
@@ -92,36 +105,47 @@ class Picture:
         return [f"a picture of {self.pixels.shape[1]} x {self.pixels.shape[0]} pixels"]
 
     def of_frame(self, resized: Resized = whole) -> Array:
-        """Without a letterbox's borders, in the shape of what the network saw of the
-        frame, and no smaller.
+        """Return the picture in the shape of the visible part of the frame.
 
-        resized: makes a picture of another width and height, by a filter's name.
+        It has no letterbox, and is no smaller than the visible part.
+
+        Args:
+            resized: resizes a picture
         """
-        _, _, w, h = self._box()
-        _, _, *seen = self.view.seen()
-        factor = max(1.0, w / seen[0], h / seen[1])
-        size = max(1, round(seen[0] * factor)), max(1, round(seen[1] * factor))
+        _, _, width, height = self._box()
+        _, _, visible_width, visible_height = self.view.seen()
+
+        # A picture of a super-resolution network keeps its pixels.
+        factor = max(1.0, width / visible_width, height / visible_height)
+        size = (
+            max(1, round(visible_width * factor)),
+            max(1, round(visible_height * factor)),
+        )
         return resized(self.inside(), size, "bicubic")
 
     def inside(self) -> Array:
-        """The pixels without a letterbox's borders."""
+        """Return the pixels without a letterbox's borders."""
         x, y, w, h = self._box()
-        left, top, right, bottom = (round(v) for v in (x, y, x + w, y + h))
-        return self.pixels[top:bottom, left:right]
+
+        rows = slice(round(y), round(y + h))
+        columns = slice(round(x), round(x + w))
+        return self.pixels[rows, columns]
 
     def part(self, frame: Array) -> Array:
-        """What the network saw of the frame."""
+        """Return the visible part of the frame."""
         left, top, width, height = (round(v) for v in self.view.seen())
         return frame[top : top + height, left : left + width]
 
     def _box(self) -> Tuple[float, float, float, float]:
-        """Where that part is in the pixels: left, top, width, height."""
+        """Return where the visible part is in the pixels: left, top, width, height."""
         height, width = self.pixels.shape[:2]
         x, y, w, h = self.view.place.target
+
+        # A super-resolution network makes more pixels than its input has.
         per_x = width / self.view.image[0]
         per_y = height / self.view.image[1]
         return x * per_x, y * per_y, w * per_x, h * per_y
 
     def draw(self, frame: Array) -> Array:
-        """The picture itself."""
+        """Return the picture itself."""
         return self.of_frame()

@@ -1,6 +1,4 @@
-"""What a detection found: boxes in the frame's pixels, each perhaps with points, an
-angle or a mask of its own.
-"""
+"""The result of a detection: boxes, perhaps with points, an angle or a mask each."""
 
 from __future__ import annotations
 
@@ -10,19 +8,23 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ..drawing import PALETTE, box_into, line_into, points_into, tinted
+from ..drawing import PALETTE, Color, box_into, line_into, points_into, tinted
 from ..resample import sample
 from .base import Array, View
 
 Point = Tuple[float, float]
+"""x and y in the frame."""
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Which pixels of a box are of its object: those where `logits` is above 0.
+    """The pixels of a box that belong to its object: those with a positive logit.
 
-    logits: float32 [h,w], a part of a grid of `grid` (width, height) elements that
-    shows the whole input; its first element is that of column and row `start`.
+    Attributes:
+        logits: a part of a grid, float32 [h, w]
+        start: column and row of its first element in the grid
+        grid: width and height of the grid, which covers the whole input
+        view: where the frame is in the input
     """
 
     logits: Array
@@ -33,8 +35,10 @@ class Mask:
     def inside(
         self, corners: Tuple[float, float, float, float]
     ) -> Tuple[int, int, Array]:
-        """Of a box x1, y1, x2, y2 in the frame: left and top of its first pixel, and
-        bool [h,w].
+        """Return left and top of a box's first pixel, and its mask, bool [h, w].
+
+        Args:
+            corners: x1, y1, x2, y2 of the box in the frame
         """
         width, height = self.view.frame
         x1 = max(0, math.floor(corners[0]))
@@ -43,26 +47,35 @@ class Mask:
         y2 = min(height, math.ceil(corners[3]))
         if x2 <= x1 or y2 <= y1:
             return x1, y1, np.zeros((0, 0), bool)
-        left, top, wide, high = self.view.within(*self.grid)
-        per_x = wide / width
-        per_y = high / height
+
+        # The logits are interpolated at the pixels of the box alone.
+        left, top, grid_width, grid_height = self.view.within(*self.grid)
+        per_x = grid_width / width
+        per_y = grid_height / height
         part = (
             left + x1 * per_x - self.start[0],
             top + y1 * per_y - self.start[1],
             (x2 - x1) * per_x,
             (y2 - y1) * per_y,
         )
-        return x1, y1, sample(self.logits, part, (x2 - x1, y2 - y1)) > 0
+        logits = sample(self.logits, part, (x2 - x1, y2 - y1))
+        return x1, y1, logits > 0
 
 
 @dataclass(frozen=True)
 class Box:
-    """corners: x1, y1, x2, y2 in the frame; of a box that is turned, those of the
-    upright one around it.
+    """A box in the frame.
 
-    points: x and y; point_scores: how sure it is that each can be seen, where the
-    network says so.  polygon: the four corners of a box that is turned, by `angle` in
-    radians, clockwise from upright.
+    Attributes:
+        corners: x1, y1, x2, y2; for a turned box those of the upright one around it
+        score: its probability
+        index: its class
+        label: the name of the class
+        points: its points
+        point_scores: the probability that each point can be seen, if known
+        angle: angle of a turned box in radians, clockwise from upright
+        polygon: the four corners of a turned box
+        mask: its object's pixels
     """
 
     corners: Tuple[float, float, float, float]
@@ -76,7 +89,7 @@ class Box:
     mask: Optional[Mask] = None
 
     def line(self) -> str:
-        """For a table."""
+        """Return a line of a table."""
         x1, y1, x2, y2 = self.corners
         text = (
             f"{self.score:7.1%}  {self.label:20} x {x1:.0f}…{x2:.0f}, "
@@ -91,10 +104,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Boxes:
-    """The most certain first.
+    """The boxes of a frame.
 
-    point_names: of each box's points; joined: pairs of points with a line between them
-    in pictures; point_threshold: points below are not drawn.
+    Attributes:
+        boxes: the boxes, the best first
+        point_names: names of each box's points
+        joined: pairs of points that are joined in pictures
+        point_threshold: the least score of a point that is drawn
     """
 
     boxes: Tuple[Box, ...]
@@ -112,44 +128,63 @@ class Boxes:
         return [b.line() for b in self.boxes] or ["nothing"]
 
     def draw(self, frame: Array) -> Array:
-        """Boxes with their labels, the best on top; masks as tints of their colours."""
+        """Return the frame with labelled boxes, the best on top, and tinted masks."""
         picture = frame.copy()
         for n, b in reversed(list(enumerate(self.boxes))):
-            # objects of one class are told apart by their masks' colours
-            color = PALETTE[(n if b.mask is not None else b.index) % len(PALETTE)]
+            # Masks of one class have several colours, so that objects can be told apart.
+            number = n if b.mask is not None else b.index
+            color = PALETTE[number % len(PALETTE)]
             if b.mask is not None:
-                left, top, inside = b.mask.inside(b.corners)
-                part = picture[
-                    top : top + inside.shape[0], left : left + inside.shape[1]
-                ]
-                part[...] = tinted(part, inside.astype(np.float32), color)
-            if b.polygon:
-                for start, end in zip(b.polygon, b.polygon[1:] + b.polygon[:1]):
-                    line_into(picture, start, end, color)
-                box_into(
-                    picture,
-                    (*b.corners[:2], *b.corners[:2]),
-                    color,
-                    f"{b.label} {b.score:.0%}",
-                )
-            else:
-                box_into(picture, b.corners, color, f"{b.label} {b.score:.0%}")
+                _tint(picture, b.mask.inside(b.corners), color)
+            _draw_outline(picture, b, color)
             self._draw_points(picture, b, color)
         return picture
 
-    def _draw_points(self, picture: Array, b: Box, color: Tuple[int, int, int]) -> None:
-        seen = [score >= self.point_threshold for score in b.point_scores] or [
-            True
-        ] * len(b.points)
+    def _draw_points(self, picture: Array, b: Box, color: Color) -> None:
+        """Draw a box's points, and lines between joined ones."""
+        shown = [True] * len(b.points)
+        if b.point_scores:
+            shown = [score >= self.point_threshold for score in b.point_scores]
+
         for one, other in self.joined:
-            if max(one, other) < len(seen) and seen[one] and seen[other]:
+            # A manifest may join points that the boxes do not have.
+            if max(one, other) < len(shown) and shown[one] and shown[other]:
                 line_into(picture, b.points[one], b.points[other], color)
-        shown = [point for point, sure in zip(b.points, seen) if sure]
-        if shown:
-            points_into(picture, np.array(shown), color)
+
+        points = [point for point, is_shown in zip(b.points, shown) if is_shown]
+        if points:
+            points_into(picture, np.array(points), color)
+
+
+def _tint(picture: Array, inside: Tuple[int, int, Array], color: Color) -> None:
+    """Tint the pixels of a mask, as `Mask.inside` returns it."""
+    left, top, mask = inside
+    height, width = mask.shape
+
+    # A view of the picture, which the assignment changes.
+    part = picture[top : top + height, left : left + width]
+    part[...] = tinted(part, mask.astype(np.float32), color)
+
+
+def _draw_outline(picture: Array, b: Box, color: Color) -> None:
+    """Draw a box and its label."""
+    label = f"{b.label} {b.score:.0%}"
+    if not b.polygon:
+        box_into(picture, b.corners, color, label)
+        return
+
+    ends = b.polygon[1:] + b.polygon[:1]
+    for start, end in zip(b.polygon, ends):
+        line_into(picture, start, end, color)
+    # A box without extent puts the label at the top left.
+    x, y = b.corners[:2]
+    box_into(picture, (x, y, x, y), color, label)
 
 
 def _json(b: Box) -> Dict[str, Any]:
+    """Return a box in JSON's types."""
+
+    # Rounded: more digits would be noise, and results are sent over networks.
     found: Dict[str, Any] = {
         "label": b.label,
         "class": b.index,
@@ -160,6 +195,7 @@ def _json(b: Box) -> Dict[str, Any]:
         found["points"] = [[round(x, 2), round(y, 2)] for x, y in b.points]
     if b.point_scores:
         found["point_scores"] = [round(score, 4) for score in b.point_scores]
+
     if b.angle is not None:
         found["angle"] = round(b.angle, 4)
         found["polygon"] = [[round(x, 2), round(y, 2)] for x, y in b.polygon]
@@ -171,16 +207,26 @@ def _json(b: Box) -> Dict[str, Any]:
 def _run_lengths(
     inside: Tuple[int, int, Array], frame: Tuple[int, int]
 ) -> Dict[str, Any]:
-    """As COCO has a mask of the whole frame: lengths of runs down the columns, in turn
-    outside and inside.
+    """Return a mask of the whole frame as COCO's uncompressed run-length encoding.
+
+    These are lengths of runs down the columns, alternately outside and inside.
+
+    Args:
+        inside: left, top and pixels of the mask
+        frame: width and height of the frame
     """
     left, top, part = inside
+    height, width = part.shape
     whole = np.zeros((frame[1], frame[0]), bool)
-    whole[top : top + part.shape[0], left : left + part.shape[1]] = part
+    whole[top : top + height, left : left + width] = part
+
     flat = whole.T.reshape(-1)
-    ends = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    counts = np.diff(np.concatenate([[0], ends, [flat.size]])).tolist()
-    return {
-        "size": [frame[1], frame[0]],
-        "counts": [0, *counts] if flat[:1].any() else counts,
-    }
+
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    ends = np.concatenate([[0], changes, [flat.size]])
+    counts = np.diff(ends).tolist()
+
+    # The first run is outside by definition, perhaps of length 0.
+    if flat[:1].any():
+        counts = [0, *counts]
+    return {"size": [frame[1], frame[0]], "counts": counts}

@@ -44,6 +44,8 @@ COCO_POINTS = (
     "left ankle",
     "right ankle",
 )
+"""The 17 points of a person in the data set COCO, in order."""
+
 COCO_LINES = (
     (0, 1),
     (0, 2),
@@ -62,12 +64,18 @@ COCO_LINES = (
     (12, 14),
     (14, 16),
 )
+"""Pairs of these points that are joined in pictures."""
+
 _COLUMNS = ("x", "y", "z", "score")
+"""Numbers that a network can give of a point."""
+
+PEAK_SHIFT = 0.25
+"""Pixels by which the peak of a heatmap moves to its larger neighbour."""
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """The parameters of the task."""
+    """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "landmarks"
     output: Optional[str] = said(
@@ -108,68 +116,64 @@ class Landmarks:
                 at="lines",
                 hint="for example [[0, 1], [1, 2]]",
             )
-        each = len(self.columns)
         if self.units == "heatmaps":
-            name = output_for(
-                self.output,
-                "heatmaps",
-                outputs,
-                lambda shape: len(shape) == 4 and shape[0] == 1,
-            )
+            name = output_for(self.output, "heatmaps", outputs, _is_heatmaps)
             return replace(self, output=name)
-        score = output_name(self.score, outputs)
-        rest = {n: o for n, o in outputs.items() if n != score}
 
-        def fits(shape: Sequence[int]) -> bool:
+        each = len(self.columns)
+
+        def is_table(shape: Sequence[int]) -> bool:
+            # A single point would also be the shape of a box or of a score.
             numbers = math.prod(shape)
             return numbers % each == 0 and numbers >= 2 * each
 
+        score = output_name(self.score, outputs)
         if score is not None:
-            output_for(score, "score", outputs, lambda shape: math.prod(shape) == 1)
-        return replace(
-            self, score=score, output=output_for(self.output, "points", rest, fits)
-        )
+            output_for(score, "score", outputs, _is_number)
+        others = {n: o for n, o in outputs.items() if n != score}
+        output = output_for(self.output, "points", others, is_table)
+        return replace(self, score=score, output=output)
 
     def files(self) -> Tuple[str, ...]:
-        """None."""
+        """Return no paths: the task has no files."""
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
         """See Task."""
 
         def decode(outputs: Outputs, view: View) -> Points:
-            array = outputs[str(self.output)]
-            scores: Optional[Array]
-            depth: Optional[Array]
-            if self.units == "heatmaps":
-                inside, scores, depth = _peaks(array[0], setting.image)
+            read = self._read(outputs[str(self.output)], setting.image)
+            if read.scores is None:
+                scores = np.ones(len(read.xy), np.float32)
             else:
-                table = array.reshape(-1, len(self.columns))
-                column = {name: table[:, i] for i, name in enumerate(self.columns)}
-                inside = np.stack([column["x"], column["y"]], axis=-1).astype(
-                    np.float64
-                )
-                if self.units == "relative":
-                    inside = inside * np.array(setting.image)
-                else:
-                    inside = inside
-                scores = column.get("score")
-                depth = column.get("z")
-            if scores is None:
-                own = np.ones(len(inside), np.float32)
-            else:
-                own = activated(scores, self.activation)
-            sure = 1.0
+                scores = activated(read.scores, self.activation)
+
+            score = 1.0
             if self.score is not None:
-                sure = float(
-                    activated(outputs[self.score].reshape(-1), self.activation)[0]
-                )
-            shown = (own >= self.threshold) & (sure >= self.threshold)
+                number = outputs[self.score].reshape(-1)
+                score = float(activated(number, self.activation)[0])
+
+            # Points of a result that is not there are not shown, however sure they are.
+            shown = (scores >= self.threshold) & (score >= self.threshold)
+            points = view.to_frame(read.xy)
             return Points(
-                view.to_frame(inside), own, shown, sure, depth, self.lines, self.names
+                points, scores, shown, score, read.depth, self.lines, self.names
             )
 
         return decode
+
+    def _read(self, array: Array, image: Size) -> _ReadPoints:
+        """Return the points of an output in pixels of the input."""
+        if self.units == "heatmaps":
+            return _peaks(array[0], image)
+        table = array.reshape(-1, len(self.columns))
+
+        columns = {name: table[:, i] for i, name in enumerate(self.columns)}
+        xy = np.stack([columns["x"], columns["y"]], axis=-1).astype(np.float64)
+
+        if self.units == "relative":
+            xy = xy * np.array(image)
+        return _ReadPoints(xy, columns.get("score"), columns.get("z"))
 
 
 @dataclass(frozen=True)
@@ -193,43 +197,81 @@ class Pose(Landmarks):
     names: Tuple[str, ...] = said("of the points", COCO_POINTS)
 
 
-def _peaks(maps: Array, image: Size) -> Tuple[Array, Array, None]:
-    """Of [H,W,points] where each is largest, moved by a quarter to its larger
-    neighbours; in pixels of the input.
+@dataclass(frozen=True)
+class _ReadPoints:
+    """Points as an output has them.
+
+    Attributes:
+        xy: x and y in pixels of the input [N, 2]
+        scores: the score of each before the activation; None if there are none
+        depth: z of each; None if there is none
+    """
+
+    xy: Array
+    scores: Optional[Array]
+    depth: Optional[Array]
+
+
+def _is_heatmaps(shape: Tuple[int, ...]) -> bool:
+    """Return whether an output can be [1, H, W, points]."""
+    return len(shape) == 4 and shape[0] == 1
+
+
+def _is_number(shape: Tuple[int, ...]) -> bool:
+    """Return whether an output is a single number."""
+    return math.prod(shape) == 1
+
+
+def _peaks(maps: Array, image: Size) -> _ReadPoints:
+    """Return the peaks of heatmaps.
+
+    A peak moves a quarter of a pixel towards its larger neighbour in each direction,
+    since the true one lies between them.
+
+    Args:
+        maps: the heatmaps [H, W, points]
+        image: width and height of the input
     """
     height, width, count = maps.shape
     flat = maps.reshape(-1, count)
-    at = flat.argmax(axis=0)
-    y = at // width
-    x = at % width
-    every = np.arange(count)
+    peak = flat.argmax(axis=0)
+    y = peak // width
+    x = peak % width
+    numbers = np.arange(count)
 
-    def slope(dy: int, dx: int) -> Array:
-        back, ahead = (
-            (np.clip(y + s * dy, 0, height - 1), np.clip(x + s * dx, 0, width - 1))
-            for s in (-1, 1)
-        )
-        found: Array = (
-            np.sign(maps[ahead[0], ahead[1], every] - maps[back[0], back[1], every])
-            * 0.25
-        )
-        return found
+    # Beside a border the peak itself stands for the neighbour that is missing.
+    left = maps[y, np.maximum(x - 1, 0), numbers]
+    right = maps[y, np.minimum(x + 1, width - 1), numbers]
+    above = maps[np.maximum(y - 1, 0), x, numbers]
+    below = maps[np.minimum(y + 1, height - 1), x, numbers]
 
-    points = np.stack(
+    shift_x: Array = np.sign(right - left) * PEAK_SHIFT
+    shift_y: Array = np.sign(below - above) * PEAK_SHIFT
+
+    xy = np.stack(
         [
-            (x + 0.5 + slope(0, 1)) * image[0] / width,
-            (y + 0.5 + slope(1, 0)) * image[1] / height,
+            (x + 0.5 + shift_x) * image[0] / width,
+            (y + 0.5 + shift_y) * image[1] / height,
         ],
         -1,
     )
-    return points, flat.max(axis=0), None
+
+    # The height of a peak is the score of its point.
+    return _ReadPoints(xy, flat.max(axis=0), None)
 
 
 @dataclass(frozen=True)
 class Points:
-    """points: float32 [N,2], x and y in the frame.  scores: of each; shown: whether it
-    and all are sure enough; score: how sure it is that there is anything.  depth: z as
-    the network has it.
+    """The points of a frame.
+
+    Attributes:
+        points: x and y in the frame, float32 [N, 2]
+        scores: the score of each
+        shown: whether the score of each and that of the result reach the threshold
+        score: the probability that there is a result at all
+        depth: z as the network has it
+        joined: pairs of points that are joined in pictures
+        names: names of points
     """
 
     points: Array
@@ -242,45 +284,49 @@ class Points:
 
     def to_json(self) -> Dict[str, Any]:
         """See Result."""
-        points = [
-            {
-                **({"name": self.names[i]} if i < len(self.names) else {}),
-                "x": round(float(x), 2),
-                "y": round(float(y), 2),
-                "score": round(float(self.scores[i]), 4),
-                "shown": bool(self.shown[i]),
-            }
-            for i, (x, y) in enumerate(self.points)
-        ]
+        points: List[Dict[str, Any]] = []
+        for i, (x, y) in enumerate(self.points):
+            point: Dict[str, Any] = {}
+            if i < len(self.names):
+                point["name"] = self.names[i]
+
+            point["x"] = round(float(x), 2)
+            point["y"] = round(float(y), 2)
+            point["score"] = round(float(self.scores[i]), 4)
+            point["shown"] = bool(self.shown[i])
+            points.append(point)
         return {"score": round(self.score, 4), "points": points}
 
     def lines(self) -> List[str]:
         """See Result."""
         if not self.shown.any():
             return ["nothing"]
+
+        # Points without names are many: a line for each would say little.
         if not self.names:
             low = self.points[self.shown].min(axis=0)
             high = self.points[self.shown].max(axis=0)
             where = f"x {low[0]:.0f}…{high[0]:.0f}, y {low[1]:.0f}…{high[1]:.0f}"
             return [f"{self.score:7.1%}  {int(self.shown.sum())} points, {where}"]
-        rows = [
-            (self.scores[i], self.names[i], self.points[i])
-            for i in np.flatnonzero(self.shown)
-        ]
-        return [
-            f"{s:7.1%}  {name:15} x {p[0]:7.1f}  y {p[1]:7.1f}" for s, name, p in rows
-        ]
+
+        rows: List[str] = []
+        for i in np.flatnonzero(self.shown):
+            x, y = self.points[i]
+            name = self.names[i]
+
+            rows.append(f"{self.scores[i]:7.1%}  {name:15} x {x:7.1f}  y {y:7.1f}")
+        return rows
 
     def draw(self, frame: Array) -> Array:
-        """Points, and lines between those that are joined."""
+        """Return the frame with points, and lines between joined ones."""
         picture = frame.copy()
         for a, b in self.joined:
-            if max(a, b) < len(self.points) and self.shown[a] and self.shown[b]:
+            # A manifest may join points that this model does not have.
+            has_both = max(a, b) < len(self.points)
+            if has_both and self.shown[a] and self.shown[b]:
                 line_into(picture, self.points[a], self.points[b], PALETTE[1])
-        points_into(
-            picture,
-            self.points[self.shown],
-            PALETTE[3],
-            (2 if self.joined else 1) * thickness(picture),
-        )
+
+        # Joints are larger than the many points of a face.
+        radius = (2 if self.joined else 1) * thickness(picture)
+        points_into(picture, self.points[self.shown], PALETTE[3], radius)
         return picture

@@ -1,4 +1,4 @@
-"""Segmentation: a mask of one class, such as persons, or the class of each pixel."""
+"""Segmentation: a mask of one class, for example persons, or the class of each pixel."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from .base import (
     output_for,
 )
 
+EDGE_STEEPNESS = 8
+"""Rise of a drawn tint for each unit of probability, at the edge of a mask."""
+
 
 @dataclass(frozen=True)
 class Segmentation:
-    """The parameters of the task."""
+    """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "segmentation"
     output: Optional[str] = said(
@@ -54,25 +57,28 @@ class Segmentation:
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Segmentation:
         """See Task."""
-        name = output_for(
-            self.output,
-            "mask",
-            outputs,
-            lambda shape: _planes(shape, image) is not None,
-        )
+
+        def is_mask(shape: Tuple[int, ...]) -> bool:
+            return _planes(shape, image) is not None
+
+        name = output_for(self.output, "mask", outputs, is_mask)
         planes = _planes(outputs[name].shape, image)
         assert planes is not None
+        classes = planes[0]
         index = self.index
-        if index is None and planes[0] <= 2 and outputs[name].dtype[1] != "i":
-            index = planes[0] - 1
-        if index is not None and planes[0] > 1 and index >= planes[0]:
+        # Integers are classes, of which the model does not say how many there are.
+        has_scores = outputs[name].dtype[1] != "i"
+        if index is None and classes <= 2 and has_scores:
+            index = classes - 1
+
+        if index is not None and 1 < classes <= index:
             raise InputError(
-                f"the mask has {planes[0]} classes, none of them {index}", at="index"
+                f"the mask has {classes} classes, none of them {index}", at="index"
             )
         return replace(self, output=name, index=index)
 
     def files(self) -> Tuple[str, ...]:
-        """None."""
+        """Return no paths: the task has no files."""
         return ()
 
     def decoder(self, setting: DecoderSetting) -> Decode:
@@ -85,74 +91,93 @@ class Segmentation:
         def decode(outputs: Outputs, view: View) -> Segments:
             array = outputs[name]
             if planes[0] == 1:
+                # Integers are classes already, floats the scores of one.
                 flat = array.reshape(planes[1:])
                 if flat.dtype.kind in "iu":
-                    return self._of_classes(flat, view, setting)
-                return self._of_one(activated(flat, self.activation), view, setting)
-            if shape[-1] == planes[0]:
-                scores = array[0]
-            else:
-                scores = np.moveaxis(array[0], 0, -1)
+                    return self._class_segments(flat, view, setting)
+                probability = activated(flat, self.activation)
+                return self._mask_segments(probability, view, setting)
+
+            is_channels_last = shape[-1] == planes[0]
+            scores = array[0] if is_channels_last else np.moveaxis(array[0], 0, -1)
             if self.index is None:
-                return self._of_classes(scores.argmax(axis=-1), view, setting)
-            if self.activation == "softmax":
-                return self._of_one(
-                    activated(scores, "softmax")[..., self.index], view, setting
-                )
-            return self._of_one(
-                activated(scores[..., self.index], self.activation), view, setting
-            )
+                classes = scores.argmax(axis=-1)
+                return self._class_segments(classes, view, setting)
+            return self._mask_segments(self._probability(scores), view, setting)
 
         return decode
 
-    def _of_one(
+    def _probability(self, scores: Array) -> Array:
+        """Return the probability of the wanted class, [h, w].
+
+        Args:
+            scores: of all classes, [h, w, classes]
+        """
+        assert self.index is not None
+        # Softmax needs all classes; for the others one plane is less work.
+        if self.activation == "softmax":
+            return activated(scores, "softmax")[..., self.index]
+        return activated(scores[..., self.index], self.activation)
+
+    def _mask_segments(
         self, probability: Array, view: View, setting: DecoderSetting
     ) -> Segments:
-        index = self.index or 0
-        named = setting.labels is not None and index < len(setting.labels)
-        label = (index, setting.label(index) if named else "mask")
-        return Segments(
-            np.asarray(probability, np.float32), None, view, self.threshold, (label,)
-        )
+        """Return the result for the mask of one class."""
 
-    def _of_classes(
+        index = self.index or 0
+        has_label = setting.labels is not None and index < len(setting.labels)
+
+        label = setting.label(index) if has_label else "mask"
+        mask = np.asarray(probability, np.float32)
+        return Segments(mask, None, view, self.threshold, ((index, label),))
+
+    def _class_segments(
         self, classes: Array, view: View, setting: DecoderSetting
     ) -> Segments:
+        """Return the result for the classes of pixels, or the mask of the wanted one."""
         if self.index is not None:
-            return self._of_one(
-                (classes == self.index).astype(np.float32), view, setting
-            )
-        own = classes.astype(np.uint16)
-        labels = tuple((int(i), setting.label(int(i))) for i in np.unique(own))
-        return Segments(
-            (own != self.background).astype(np.float32),
-            own,
-            view,
-            self.threshold,
-            labels,
-        )
+            mask = (classes == self.index).astype(np.float32)
+            return self._mask_segments(mask, view, setting)
+
+        by_pixel = classes.astype(np.uint16)
+        # The mask for effects is everything but the background.
+        mask = (by_pixel != self.background).astype(np.float32)
+
+        present = [int(i) for i in np.unique(by_pixel)]
+
+        labels = tuple((i, setting.label(i)) for i in present)
+        return Segments(mask, by_pixel, view, self.threshold, labels)
 
 
 def _planes(shape: Tuple[int, ...], image: Size) -> Optional[Tuple[int, int, int]]:
-    """Classes, height and width of an output, None if it is no mask: also a flat one of
-    the input's size.
+    """Return classes, height and width of an output; None if it is no mask.
+
+    A mask can also be a flat one of the input's size.
     """
     inner = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
     if len(inner) == 3:
+        # There are fewer classes than rows or columns of pixels.
         classes_last = inner[2] <= inner[0]
         if classes_last:
-            return (inner[2], inner[0], inner[1])
-        return (inner[0], inner[1], inner[2])
+            return inner[2], inner[0], inner[1]
+        return inner[0], inner[1], inner[2]
     if len(inner) == 2 and min(inner) > 1:
         return 1, inner[0], inner[1]
-    return (1, image[1], image[0]) if math.prod(inner) == image[0] * image[1] else None
+    if math.prod(inner) == image[0] * image[1]:
+        return 1, image[1], image[0]
+    return None
 
 
 @dataclass(frozen=True)
 class Segments:
-    """probability: float32 [h,w] of the input, at the network's size.  classes: uint16
-    [h,w], where there are several. labels: of the classes that are there, or of the one
-    whose mask it is.
+    """The mask of a frame, or the classes of its pixels.
+
+    Attributes:
+        probability: float32 [h, w] of the input, in the network's size
+        classes: uint16 [h, w], where there are several
+        view: where the frame is in the input
+        threshold: the probability from which a pixel belongs to the mask
+        labels: the classes that are present, or the one of the mask
     """
 
     probability: Array
@@ -162,44 +187,41 @@ class Segments:
     labels: Tuple[Tuple[int, str], ...] = ()
 
     def mask(self) -> Array:
-        """The probability at the frame's size, float32 [H,W], between those of the
-        network's pixels.
-        """
+        """Return the probability in the frame's size, interpolated, float32 [H, W]."""
         height, width = self.probability.shape
-        return sample(
-            self.probability, self.view.within(width, height), self.view.frame
-        )
+
+        box = self.view.within(width, height)
+        return sample(self.probability, box, self.view.frame)
 
     def within(self) -> Array:
-        """Which of the frame's pixels are of the mask, bool [H,W]."""
+        """Return whether each pixel of the frame belongs to the mask, bool [H, W]."""
         return self.mask() >= self.threshold
 
     def classes_of_frame(self) -> Array:
-        """The class of each of the frame's pixels, uint16 [H,W], that of the nearest of
-        the network's.
-        """
+        """Return the class of each pixel of the frame, the nearest, uint16 [H, W]."""
         assert self.classes is not None
         height, width = self.classes.shape
         left, top, w, h = self.view.within(width, height)
-        x = np.clip(
-            left + (np.arange(self.view.frame[0]) + 0.5) * (w / self.view.frame[0]),
-            0,
-            width - 1,
-        )
-        y = np.clip(
-            top + (np.arange(self.view.frame[1]) + 0.5) * (h / self.view.frame[1]),
-            0,
-            height - 1,
-        )
-        return np.asarray(self.classes[y.astype(np.int64)][:, x.astype(np.int64)])
+
+        # Classes cannot be interpolated.
+        columns = _nearest(width, left, w, self.view.frame[0])
+        rows = _nearest(height, top, h, self.view.frame[1])
+        return np.asarray(self.classes[rows][:, columns])
 
     def shares(self) -> List[Tuple[str, float]]:
-        """Of what the network saw of the frame, by class, the largest first."""
+        """Return the share of each label in the frame, the largest first."""
         if self.classes is None:
-            return [(self.labels[0][1], float(self.within().mean()))]
-        seen = self.classes_of_frame()
-        found = [(label, float((seen == i).mean())) for i, label in self.labels]
-        return sorted((f for f in found if f[1]), key=lambda f: -f[1])
+            label = self.labels[0][1]
+            return [(label, float(self.within().mean()))]
+
+        by_pixel = self.classes_of_frame()
+        shares: List[Tuple[str, float]] = []
+        for i, label in self.labels:
+            share = float((by_pixel == i).mean())
+            # A class may lie in the letterbox alone.
+            if share:
+                shares.append((label, share))
+        return sorted(shares, key=lambda pair: -pair[1])
 
     def to_json(self) -> Dict[str, Any]:
         """See Result."""
@@ -217,16 +239,31 @@ class Segments:
         ]
 
     def draw(self, frame: Array) -> Array:
-        """The mask as a tint, or classes in their colours."""
+        """Return the frame with the mask as a tint, or classes in their colours."""
         if self.classes is None:
-            # steep, but without steps
-            mask = np.clip((self.mask() - self.threshold) * 8 + 0.5, 0, 1)
+            # Steep around the threshold, but without steps.
+            mask = np.clip((self.mask() - self.threshold) * EDGE_STEEPNESS + 0.5, 0, 1)
             return tinted(frame, mask, PALETTE[2])
+
         picture = frame
-        seen = self.classes_of_frame()
+        by_pixel = self.classes_of_frame()
         for n, (i, _) in enumerate(self.labels):
-            if i != 0:
-                picture = tinted(
-                    picture, (seen == i).astype(np.float32), PALETTE[n % len(PALETTE)]
-                )
+            if i == 0:
+                continue
+            mask = (by_pixel == i).astype(np.float32)
+
+            picture = tinted(picture, mask, PALETTE[n % len(PALETTE)])
         return picture
+
+
+def _nearest(length: int, start: float, extent: float, count: int) -> Array:
+    """Return the element nearest to the middle of each of `count` pixels.
+
+    Args:
+        length: number of elements
+        start: where the pixels begin, in elements
+        extent: the length of all of them, in elements
+        count: number of pixels
+    """
+    middles = start + (np.arange(count) + 0.5) * (extent / count)
+    return np.asarray(np.clip(middles, 0, length - 1), np.int64)
