@@ -14,15 +14,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+from edgec_devices.cores import cycles_file
 
 from edgec.errors import UnsupportedError
 from edgec.ir import Array, Graph, KernelCall, Op
 from edgec.ir.c_structs import PoolParams
 from edgec.ir.verify import wants_scales
-from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.cores import Core
 from edgec.schedule.steps import plan_plain_steps
 from edgec.schedule.variant import choice, variants
 from edgec.schedule.views import copy_of
@@ -47,7 +47,7 @@ WRITTEN_BYTES = 2
 
 def is_known(name: str) -> bool:
     """Return whether a core, by its compiler's name, was measured."""
-    return _file(name).is_file()
+    return cycles_file(name).is_file()
 
 
 def cycles(op: Op, on: Core) -> float:
@@ -208,10 +208,5 @@ def rate(table: Rates, names: Sequence[str]) -> Array:
 @cache
 def rates(name: str) -> Rates:
     """Return the rates of a measured core."""
-    table: dict[str, list[float]] = json.loads(_file(name).read_text())
+    table: dict[str, list[float]] = json.loads(cycles_file(name).read_text())
     return {kernel: np.array(per_work) for kernel, per_work in table.items()}
-
-
-def _file(name: str) -> Path:
-    """Return the path of a core's rates."""
-    return TABLES / f"{name}.cycles.json"

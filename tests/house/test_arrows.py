@@ -89,7 +89,7 @@ TABLE = {
     "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
     "edgec.comparing": {"edgec.analysis", "edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
-    "edgec.schedule": {"edgec_devices.boards", *MODEL},
+    "edgec.schedule": {"edgec_devices.boards", "edgec_devices.cores", *MODEL},
     "edgec.toolchain": {
         "edgec.frontends",
         "edgec_devices",
@@ -122,6 +122,7 @@ TABLE = {
     },
     "edgec_devices": {
         "edgec_devices.boards",
+        "edgec_devices.cores",
         "edgec_devices.decoding",
         "edgec_devices.temporary",
         "edgec_runtime",
@@ -129,6 +130,7 @@ TABLE = {
         *DEVICE_BASE,
     },
     "edgec_devices.boards": {"edgec_runtime", *DEVICE_BASE},
+    "edgec_devices.cores": set(),
     "edgec_devices.decoding": {"edgec_runtime", *DEVICE_BASE},
     "edgec_devices.temporary": set(),
     "edgec_runtime": {"edgec_runtime.device_end", *DEVICE_BASE},

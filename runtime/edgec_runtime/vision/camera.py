@@ -115,6 +115,7 @@ class CameraFrame:
             pairs = first[..., 1].reshape(first.shape[0], -1, 2)
             return _from_yuv(first[..., 0], np.repeat(pairs, 2, axis=1))
         second = self.planes[1]
+
         pairs = second.reshape(second.shape[0], -1, 2)
         by_row = np.repeat(pairs, 2, axis=0)
         return _from_yuv(first, np.repeat(by_row, 2, axis=1))
@@ -143,10 +144,12 @@ def _from_yuv(luma: Array, chroma: Array) -> Array:
         luma: Y [H, W]
         chroma: U and V [H, W, 2]
     """
+    # In 32 bits, which hold all products.
     y = 298 * (luma.astype(np.int32) - 16) + 128
     u = chroma[..., 0].astype(np.int32) - 128
     v = chroma[..., 1].astype(np.int32) - 128
     channels = [y + 409 * v, y - 100 * u - 208 * v, y + 516 * u]
+
     levels = np.stack(channels, -1) >> 8
     return np.asarray(np.clip(levels, 0, 255), np.uint8)
 
@@ -164,6 +167,7 @@ def decode_jpeg(data: bytes) -> CameraFrame:
         cv2 = importlib.import_module("cv2")
     except ImportError:
         return _by_pillow(data)
+
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:
         raise InputError(

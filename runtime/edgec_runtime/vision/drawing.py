@@ -74,6 +74,7 @@ def _font() -> Dict[str, Array]:
             # The highest of five bits is the leftmost pixel.
             row = int(glyph[i : i + 2], 16)
             rows.append([row >> (4 - x) & 1 for x in range(GLYPH_WIDTH)])
+
         font[glyph[0]] = np.array(rows, bool)
     return font
 
@@ -105,9 +106,11 @@ def text_into(
         left = ADVANCE * i + 1
         plate[1 : 1 + GLYPH_HEIGHT, left : left + GLYPH_WIDTH] = glyph
 
+    # A pixel of a letter is as thick as a line.
     large = np.repeat(np.repeat(plate, unit, 0), unit, 1)
     height, width = large.shape
     place, part = _overlap(frame, x, y, width, height)
+
     is_letter = large[part][..., None]
     letters = np.array(below, np.uint8)
     frame[place] = np.where(is_letter, letters, np.array(color, np.uint8))
@@ -123,6 +126,7 @@ def _overlap(
     # A rectangle outside has a part without pixels, not one of negative size.
     bottom = max(top, min(frame.shape[0], y + height))
     right = max(left, min(frame.shape[1], x + width))
+
     place = slice(top, bottom), slice(left, right)
     part = slice(top - y, bottom - y), slice(left - x, right - x)
     return place, part
@@ -164,6 +168,7 @@ def box_into(frame: Array, box: Sequence[float], color: Color, label: str = "") 
 
     if label:
         height = PLATE_HEIGHT * unit
+
         top = y1 - height if y1 >= height else max(0, y1)
         text_into(frame, label, max(0, x1), top, color)
 
@@ -197,8 +202,11 @@ def line_into(
     """Draw a straight line, as discs side by side."""
     longest = max(abs(end[0] - start[0]), abs(end[1] - start[1]))
     steps = int(min(MAX_LINE_POINTS, longest)) + 1
+
+    # Discs a pixel apart leave no gap in any direction.
     t = np.linspace(0, 1, steps + 1)[:, None]
     points = np.asarray(start) * (1 - t) + np.asarray(end) * t
+
     points_into(frame, points, color, max(1, thickness(frame) // 2))
 
 

@@ -1,7 +1,4 @@
-"""A photo made into a model's input by its preprocessing.
-
-The same code on the host and on the device.
-"""
+"""Makes a model's input of a photo by its preprocessing, on the host and on a device."""
 
 from __future__ import annotations
 
@@ -22,20 +19,25 @@ from .resample import resize
 Array = NDArray[Any]
 
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp")
-"""Files that are read as photos, lower case."""
+"""Endings of files that are read as photos, in lower case."""
 
 _LUMA = (19595, 38470, 7471)
-"""Of red, green and blue in grey, of 65536 (ITU-R BT.601)."""
+"""Shares of red, green and blue in grey, of 65536 (ITU-R BT.601)."""
+_LUMA_BITS = 16
+_LUMA_HALF = 1 << _LUMA_BITS - 1
 
 
 @dataclass(frozen=True)
 class Placement:
-    """box: the part of the photo that is used: left, top, width, height, in its pixels;
-    with a letterbox it may go beyond the photo by half a pixel of the input.
+    """Where a photo is in an input.
 
-    target: where it is in the input: left, top, width, height, in the input's.  To find
-    a point of the input in the photo: photo = box + (input - target) * box size /
-    target size.
+    A point of the input is in the photo at
+    box + (input - target) * box size / target size.
+
+    Attributes:
+        box: left, top, width and height of the used part of the photo, in its pixels;
+            with a letterbox it may exceed the photo by half a pixel of the input
+        target: the same of the part of the input that it fills, in the input's pixels
     """
 
     box: Tuple[float, float, float, float]
@@ -43,65 +45,95 @@ class Placement:
 
     @classmethod
     def of(cls, photo: Tuple[int, int], image: Tuple[int, int], fit: Fit) -> Placement:
-        """For a photo and an input of these widths and heights."""
-        (width, height), (w, h) = photo, image
+        """Return the placement of a photo.
+
+        Args:
+            photo: its width and height
+            image: width and height of the input
+            fit: how it fills the input
+        """
+        width, height = photo
+        w, h = image
+        whole_input = (0, 0, w, h)
         if fit.resize == "letterbox":
-            ratio = min(w / width, h / height)
-            middle = fit.position == "center"
-            across, down = (
-                _letterboxed(n * ratio, of, middle)
-                for n, of in ((width, w), (height, h))
-            )
-            box = (
-                across[0] / ratio,
-                down[0] / ratio,
-                across[2] / ratio,
-                down[2] / ratio,
-            )
-            return cls(box, (across[1], down[1], across[2], down[2]))
+            return cls._letterboxed(photo, image, fit)
         if fit.resize == "crop":
             ratio = min(width / w, height / h) * fit.crop
-            part = w * ratio, h * ratio
-            return cls(
-                ((width - part[0]) / 2, (height - part[1]) / 2, *part), (0, 0, w, h)
-            )
-        return cls((0.0, 0.0, float(width), float(height)), (0, 0, w, h))
+            used_width = w * ratio
+            used_height = h * ratio
+
+            left = (width - used_width) / 2
+            top = (height - used_height) / 2
+            return cls((left, top, used_width, used_height), whole_input)
+        return cls((0.0, 0.0, float(width), float(height)), whole_input)
+
+    @classmethod
+    def _letterboxed(
+        cls, photo: Tuple[int, int], image: Tuple[int, int], fit: Fit
+    ) -> Placement:
+        """Return the placement of a photo in a letterbox."""
+        ratio = min(image[0] / photo[0], image[1] / photo[1])
+        is_centred = fit.position == "center"
+        x, left, columns = _covered_pixels(photo[0] * ratio, image[0], is_centred)
+
+        y, top, rows = _covered_pixels(photo[1] * ratio, image[1], is_centred)
+
+        # The box is in the photo's own pixels again.
+        box = (x / ratio, y / ratio, columns / ratio, rows / ratio)
+        return cls(box, (left, top, columns, rows))
 
 
-def _letterboxed(length: float, of: int, middle: bool) -> Tuple[float, int, int]:
-    """Of a photo as long as that on one side of an input: where it begins in the pixels
-    it takes, the first of these, and how many.
+def _covered_pixels(
+    length: float, pixels: int, is_centred: bool
+) -> Tuple[float, int, int]:
+    """Return the pixels of an input that a photo covers along an axis.
 
-    These are the ones with their middle in it.  They are parted from it by fractions,
-    which the resizing keeps, so that what a network finds is where it is, not up to a
-    pixel of the input beside it.
+    They are the pixels with their middle in the photo. The fraction of a pixel between
+    the two is returned as well, and the resizing keeps it, so that a found box is not
+    up to a pixel beside its object.
+
+    Args:
+        length: the length of the photo in pixels of the input
+        pixels: the length of the input
+        is_centred: whether the photo is in the middle rather than at the beginning
+
+    Returns:
+        where the first pixel begins in the photo, its number, and the number of pixels
     """
-    start = (of - length) / 2 if middle else 0.0
+    start = (pixels - length) / 2 if is_centred else 0.0
+
     first = math.floor(start + 0.5)
     end = math.floor(start + length + 0.5)
-    if end == first:  # as thin as that: the pixel that it is in
+    if end == first:
+        # A photo thinner than a pixel takes the one that it lies in.
         first = math.floor(start)
-        end = math.floor(start) + 1
+        end = first + 1
     return first - start, first, end - first
 
 
 def is_photo(array: Array) -> bool:
-    """Whether an array for an image input is a photo, still to be prepared: uint8,
-    [H,W] or [H,W,1, 3 or 4].
+    """Return whether an array for an image input is a photo that is not prepared yet.
 
-    A prepared input has a batch axis, so that the two cannot be mistaken for each
-    other.
+    It is uint8, [H, W] or [H, W, 1, 3 or 4]. A prepared input has a batch axis, so that
+    the two cannot be mistaken for each other.
     """
-    return array.dtype == np.uint8 and (
-        array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3, 4))
-    )
+    if array.dtype != np.uint8:
+        return False
+    if array.ndim == 3:
+        return array.shape[2] in (1, 3, 4)
+    return array.ndim == 2
 
 
 def prepare(photo: Array, preprocess: Preprocess, info: TensorInfo) -> Array:
-    """The input `info` made of a photo: uint8 [H,W] or [H,W,C], red first; alpha is
-    dropped.
+    """Return an input made of a photo, repeated along the batch.
 
-    preprocess: one that suits `info`.  The image is repeated along the batch.
+    Args:
+        photo: uint8 [H, W] or [H, W, C], red first; alpha is dropped
+        preprocess: a preprocessing that suits the input
+        info: the input
+
+    Raises:
+        InputError: the photo has no pixels
     """
     layout = ImageLayout.of(info, preprocess.layout)
     assert layout is not None, "the preprocessing does not suit its input"
@@ -111,88 +143,124 @@ def prepare(photo: Array, preprocess: Preprocess, info: TensorInfo) -> Array:
             hint="give one with pixels",
         )
     pixels = photo[:, :, None] if photo.ndim == 2 else photo[:, :, :3]
-    levels = _levels(
-        _placed(pixels, layout, preprocess), preprocess.color, layout.channels
-    )
+    placed = _placed(pixels, layout, preprocess)
+    levels = _levels(placed, preprocess.color, layout.channels)
+
+    # There are 256 levels: a look-up spares the arithmetic of each pixel.
     table = value_table(preprocess.values, info, layout.channels)
     order = (2, 1, 0) if preprocess.color == "bgr" else range(layout.channels)
     planes = [table[c][levels[..., c]] for c in order]
-    one = np.stack(planes, axis=0 if layout.channels_first else -1)
-    return np.ascontiguousarray(np.broadcast_to(one, info.shape))
+    image = np.stack(planes, axis=0 if layout.channels_first else -1)
+    return np.ascontiguousarray(np.broadcast_to(image, info.shape))
 
 
 def _placed(pixels: Array, layout: ImageLayout, preprocess: Preprocess) -> Array:
-    """uint8 [H,W,3] of the input's size."""
+    """Return a photo in the input's size, uint8 [H, W, 3]."""
+    height, width = pixels.shape[:2]
     size = layout.width, layout.height
-    place = Placement.of((pixels.shape[1], pixels.shape[0]), size, preprocess.fit)
-    left, top, width, height = place.target
-    inner = resize(pixels, place.box, (width, height), preprocess.filter)
+    place = Placement.of((width, height), size, preprocess.fit)
+    left, top, columns, rows = place.target
+
+    inner = resize(pixels, place.box, (columns, rows), preprocess.filter)
+
+    # Only a letterbox leaves a border to fill.
     canvas = np.empty((layout.height, layout.width, 3), np.uint8)
     canvas[:] = preprocess.fit.fill
-    canvas[top : top + height, left : left + width] = inner
+    canvas[top : top + rows, left : left + columns] = inner
     return canvas
 
 
 def _levels(image: Array, color: str, channels: int) -> Array:
-    """uint8 [H,W,channels], red first, or grey in each channel."""
+    """Return levels [H, W, channels], red first, or grey in each channel."""
     if color != "gray":
         return image
-    grey = (image.astype(np.int32) @ np.array(_LUMA, np.int32) + 0x8000) >> 16
-    return np.broadcast_to(grey.astype(np.uint8)[..., None], (*grey.shape, channels))
+    # In 1/65536 and rounded, so that all machines have the same bits.
+    weighted = image.astype(np.int32) @ np.array(_LUMA, np.int32)
+    grey = (weighted + _LUMA_HALF) >> _LUMA_BITS
+
+    one_channel = grey.astype(np.uint8)[..., None]
+    return np.broadcast_to(one_channel, (*grey.shape, channels))
 
 
 def value_table(values: Values, info: TensorInfo, channels: int) -> Array:
-    """[channels, 256], red first: the element that each level becomes."""
+    """Return the element that each level becomes, [channels, 256], red first.
+
+    Args:
+        values: the values of pixels
+        info: the input
+        channels: its channels
+    """
     dtype = info.numpy_dtype
     level = np.arange(256, dtype=np.float64)
     if values.range == "raw":
-        bytes_: Array = (level + np.iinfo(dtype).min).astype(dtype)
-        return np.tile(bytes_, (channels, 1))
-    mean, std = (_per_channel(n, channels) for n in (values.mean, values.std))
-    reals: Array = (
-        ((level / 255 if values.range == "0_1" else level) - mean) / std
-    ).astype(np.float32)
+        # int8 elements are the bytes less 128.
+        elements: Array = (level + np.iinfo(dtype).min).astype(dtype)
+        return np.tile(elements, (channels, 1))
+
+    mean = _per_channel(values.mean, channels)
+    std = _per_channel(values.std, channels)
+    in_range = level / 255 if values.range == "0_1" else level
+
+    reals: Array = ((in_range - mean) / std).astype(np.float32)
     if info.quant is None or dtype == np.float32:
         return reals
+
+    # An input with several scales has been refused before.
     return quantized(reals, info.quant.scale[0], info.quant.zero_point[0], dtype)
 
 
 def _per_channel(numbers: Tuple[float, ...], channels: int) -> Array:
-    """[channels, 1]; one channel takes the mean of three."""
+    """Return a number for each channel, [channels, 1]."""
+    # Grey takes the mean of the colours' numbers.
     if channels == 1 and len(numbers) == 3:
         numbers = ((numbers[0] + numbers[1] + numbers[2]) / 3,)
-    return np.broadcast_to(np.array(numbers, np.float64), (channels,))[:, None]
+
+    array = np.array(numbers, np.float64)
+    return np.broadcast_to(array, (channels,))[:, None]
 
 
 def quantized(reals: Array, scale: float, zero_point: int, dtype: Any) -> Array:
-    """round(real / scale) + zero_point as TFLite's AffineQuantize: float32, ties away
-    from zero, clipped to `dtype`.
+    """Return round(real / scale) + zero_point as TFLite's AffineQuantize does it.
 
-    What is not a number becomes the zero point and infinities the ends of the range, as
-    TFLite's conversion to int32 has it on Arm; C leaves it open, and x86 makes the
-    lowest integer of both.
+    It computes in float32, rounds ties away from zero, and clips to `dtype`. NaN
+    becomes the zero point and infinities the ends of the range, as in TFLite's
+    conversion to int32 on Arm; C leaves them undefined, and x86 makes the lowest
+    integer of all.
+
+    Args:
+        reals: the reals
+        scale: the scale
+        zero_point: the zero point
+        dtype: the integer type
     """
     with np.errstate(all="ignore"):
         x = (reals / np.float32(scale)).astype(np.float32)
+        # x + 0.5 in float32 would round 0.49999997 up.
         whole = np.trunc(x)
-        rounded = whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), np.float32(0))
+        is_up = np.abs(x - whole) >= 0.5
+        rounded = whole + np.where(is_up, np.sign(x), np.float32(0))
         return saturated(rounded, zero_point, dtype)
 
 
 def saturated(rounded: Array, zero_point: int, dtype: Any) -> Array:
-    """Whole reals with the zero point added, in the range of `dtype`; what is not a
-    number is none.
-    """
+    """Return whole reals plus the zero point, clipped to `dtype`; NaN counts as 0."""
     info = np.iinfo(dtype)
-    whole = np.where(np.isnan(rounded), np.float32(0), rounded) + np.float32(zero_point)
-    clipped: Array = np.clip(whole, info.min, info.max).astype(dtype)
+    numbers = np.where(np.isnan(rounded), np.float32(0), rounded)
+
+    # In float, since a sum of integers could wrap.
+    steps = numbers + np.float32(zero_point)
+
+    clipped: Array = np.clip(steps, info.min, info.max).astype(dtype)
     return clipped
 
 
 def read_photo(path: Path) -> Array:
-    """uint8 [H,W,3] of a file, turned upright as EXIF says, red first.
+    """Return the pixels of a file, turned upright by its EXIF, uint8 [H, W, 3].
 
-    Needs Pillow, which a device may lack.
+    Red comes first. Needs Pillow, which a device may lack.
+
+    Raises:
+        InputError: the file is no photo that can be read, or Pillow is not there
     """
     try:
         from PIL import Image, ImageOps
@@ -208,7 +276,7 @@ def read_photo(path: Path) -> Array:
             hint=other,
         ) from None
     hint = "remove the file or save it again"
-    # Pillow would wait for a pipe's writer, and read a device for ever
+    # Pillow would wait for a pipe's writer, and read a device for ever.
     if path.exists() and not path.is_file():
         raise InputError(
             f"{path.name} cannot be read as a photo: it is no plain file",
@@ -217,24 +285,25 @@ def read_photo(path: Path) -> Array:
         )
     try:
         with warnings.catch_warnings():
-            # far larger ones are an error
+            # Far larger photos are an error.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             file = Image.open(path)
         with file:
             upright = ImageOps.exif_transpose(file) or file
-            # 16 bits of grey, which Pillow would cut off at 255
+            # 16 bits of grey, which Pillow would cut off at 255.
             if upright.mode.startswith("I"):
-                grey = np.clip(np.asarray(upright, np.int64) // 256, 0, 255).astype(
-                    np.uint8
-                )
+                high_bytes = np.asarray(upright, np.int64) // 256
+                grey = np.clip(high_bytes, 0, 255).astype(np.uint8)
                 return np.repeat(grey[:, :, None], 3, axis=2)
             return np.asarray(upright.convert("RGB"), np.uint8)
-    except MemoryError:  # Pillow's own for some damaged files
+    except MemoryError:
+        # Pillow's own for some damaged files.
         what = (
             f"{path.name} cannot be read as a photo: it asks for more memory than "
             "there is"
         )
         raise InputError(what, at=str(path), hint=hint) from None
-    except Exception as e:  # Pillow's decoders raise a dozen kinds for a damaged file
+    except Exception as e:
+        # Pillow's decoders raise a dozen kinds for a damaged file.
         what = f"{path.name} cannot be read as a photo: {e or type(e).__name__}"
         raise InputError(what, at=str(path), hint=hint) from e

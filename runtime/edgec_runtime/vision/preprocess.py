@@ -1,17 +1,16 @@
-"""How a photo becomes a model's input: the record that the manifest holds, and its text
-form (docs/preprocessing.md).
+"""How a photo becomes a model's input: the manifest's record and its text form.
 
     imagenet            0_255,mean=103.5,std=57.4,bgr,letterbox=114,bilinear
 
-`parse` reads that text, `str` writes it.  What the text leaves open is `bind`'s to fill
-in.
+`parse` reads the text, `str` writes it, and `bind` fills in the parts that a text leaves
+open (docs/preprocessing.md).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..errors import InputError, did_you_mean
 from ..tensors import TensorInfo
@@ -26,16 +25,21 @@ LETTERBOX_FILL = 114
 """The grey that detectors are usually trained with."""
 
 _SEE = "see docs/preprocessing.md"
-_FLOAT32_MOST = 3.4028234e38
+MAX_FLOAT32 = 3.4028234e38
+"""The largest finite float32."""
+MAX_WRITTEN_INTEGER = 1e9
+"""Larger numbers are written with an exponent."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """What a pixel of 0…255 becomes: in `range`, less `mean`, by `std`; each one
-    number, or three, red first.
+    """The values of pixels: (level - mean) / std, with levels of 0…255 in a range.
 
-    range: "0_1", "0_255", or "raw", the bytes as they are (int8: less 128), with no
-    mean and std.
+    Attributes:
+        range: "0_1", "0_255", or "raw", the bytes as they are (int8: less 128), without
+            mean and std
+        mean: one number, or three, red first
+        std: one number, or three, red first
     """
 
     range: str = "0_1"
@@ -43,35 +47,38 @@ class Values:
     std: Tuple[float, ...] = (1.0,)
 
     def __str__(self) -> str:
-        name = next((name for name, values in PRESETS.items() if values == self), None)
-        if name is not None:
-            return name
-        parts = [("mean", self.mean, (0.0,)), ("std", self.std, (1.0,))]
-        return ",".join(
-            [self.range, *(f"{k}={_numbers(v)}" for k, v, usual in parts if v != usual)]
-        )
+        for name, values in PRESETS.items():
+            if values == self:
+                return name
+
+        words = [self.range]
+        if self.mean != (0.0,):
+            words.append(f"mean={_numbers(self.mean)}")
+        if self.std != (1.0,):
+            words.append(f"std={_numbers(self.std)}")
+        return ",".join(words)
 
     def fault(self) -> Optional[str]:
-        """What is wrong with the numbers, if anything."""
+        """Return what is wrong with the numbers; None if nothing is."""
         if self.range not in RANGES:
             return f"a range is {', '.join(RANGES)}"
-        if not all(
-            len(n) in (1, 3) and all(map(math.isfinite, n))
-            for n in (self.mean, self.std)
-        ):
+        if not (_is_channel_value(self.mean) and _is_channel_value(self.std)):
             return "mean and std are one number, or three separated by /"
         if min(self.std) <= 0:
             return f"std={_numbers(self.std)} is not above 0"
         if self.range == "raw" and self != PRESETS["raw"]:
             return "raw pixels have no mean and std"
-        if self.range == "0_1" and max(map(abs, self.mean)) > 1:
+
+        # A mean of 103.5 in 0…1 is a mistake that no network survives.
+        largest_mean = max(map(abs, self.mean))
+        if self.range == "0_1" and largest_mean > 1:
             return (
                 f"mean={_numbers(self.mean)} is not in 0…1; "
                 "write "
                 "0_255,mean=…,std=… "
                 "for pixels of 0…255"
             )
-        if (255 + max(map(abs, self.mean))) / min(self.std) > _FLOAT32_MOST:
+        if (255 + largest_mean) / min(self.std) > MAX_FLOAT32:
             return (
                 f"by mean={_numbers(self.mean)} and std={_numbers(self.std)} a "
                 "pixel is beyond float32"
@@ -95,9 +102,13 @@ networks want them.
 class Fit:
     """How a photo of any shape fills the input.
 
-    stretch: all of it, whatever its shape.  crop: its middle of the input's shape, of
-    which the part `crop`. letterbox: all of it in its own shape, in the middle or at
-    the top left, and `fill` (0…255, red first) around it.
+    Attributes:
+        resize: "stretch": all of the photo, whatever its shape; "crop": the largest
+            middle part in the shape of the input; "letterbox": all of it in its own
+            shape, with a border
+        crop: the share of the middle part that is used, in each direction
+        fill: levels of the border, one number, or three, red first
+        position: of the photo in a letterbox, "center" or "topleft"
     """
 
     resize: str = "stretch"
@@ -109,13 +120,12 @@ class Fit:
         if self.resize == "crop" and self.crop != 1:
             return f"crop={_numbers((self.crop,))}"
         if self.resize == "letterbox":
-            return f"letterbox={_numbers(self.fill)}" + (
-                ",topleft" if self.position == "topleft" else ""
-            )
+            position = ",topleft" if self.position == "topleft" else ""
+            return f"letterbox={_numbers(self.fill)}{position}"
         return self.resize
 
     def fault(self) -> Optional[str]:
-        """What is wrong with it, if anything."""
+        """Return what is wrong with it; None if nothing is."""
         if self.resize not in RESIZES or self.position not in POSITIONS:
             return f"resizing is {', '.join(RESIZES)}, at {' or '.join(POSITIONS)}"
         if not 0 < self.crop <= 1:
@@ -125,16 +135,28 @@ class Fit:
                 f"letterbox={_numbers(self.fill)} is not one number of 0…255, "
                 "or three separated by /"
             )
-        if (self.crop != 1 and self.resize != "crop") or (
-            self.position != "center" and self.resize != "letterbox"
-        ):
+
+        # A manifest could have them, and nothing would read them.
+        has_crop = self.crop != 1
+        has_position = self.position != "center"
+        if has_crop and self.resize != "crop":
+            return f"{self.resize} has no crop or position"
+        if has_position and self.resize != "letterbox":
             return f"{self.resize} has no crop or position"
         return None
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody said of a preprocessing: the parts that are not None."""
+    """The parts of a preprocessing that a person or a file states; None: not stated.
+
+    Attributes:
+        values: values of pixels
+        color: order of colours
+        fit: how a photo fills the input
+        filter: of resizing
+        layout: order of the input's axes
+    """
 
     values: Optional[Values] = None
     color: Optional[str] = None
@@ -149,21 +171,31 @@ class Wish:
         return bool(self.parts())
 
     def parts(self) -> Dict[str, Any]:
-        """What is said, by field."""
-        return {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if getattr(self, f.name) is not None
-        }
+        """Return the parts that are stated, by field."""
+        parts: Dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not None:
+                parts[f.name] = value
+        return parts
 
 
 NOTHING = Wish()
+"""No part is stated."""
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """All of a preprocessing.  given, stated: what of it a person said, and what the
-    model's file did.
+    """A complete preprocessing.
+
+    Attributes:
+        values: values of pixels
+        color: order of colours, one of `COLORS`
+        fit: how a photo fills the input
+        filter: of resizing, one of `FILTERS`
+        layout: order of the input's axes, one of `LAYOUTS`
+        given: the parts that a person stated
+        stated: the parts that the model's file stated
     """
 
     values: Values
@@ -175,64 +207,74 @@ class Preprocess:
     stated: Wish = NOTHING
 
     def __str__(self) -> str:
-        return ",".join(
-            str(part)
-            for part in (self.values, self.color, self.fit, self.filter, self.layout)
-        )
+        parts = (self.values, self.color, self.fit, self.filter, self.layout)
+        return ",".join(map(str, parts))
 
     def explained(self) -> str:
-        """The text, and who said so."""
-        said = [f"given: {self.given}"] if self.given else []
-        said += [f"from the file's metadata: {self.stated}"] if self.stated else []
-        return f"{self} ({'; '.join(said) or 'assumed; --preprocess says otherwise'})"
+        """Return the text with the sources of its parts."""
+        sources: List[str] = []
+        if self.given:
+            sources.append(f"given: {self.given}")
+        if self.stated:
+            sources.append(f"from the file's metadata: {self.stated}")
+        if not sources:
+            sources.append("assumed; --preprocess says otherwise")
+        return f"{self} ({'; '.join(sources)})"
 
     @property
     def assumed(self) -> bool:
-        """Whether nobody said anything."""
+        """Whether neither a person nor the file stated any part."""
         return not self.given and not self.stated
 
     def fault(self, info: TensorInfo) -> Optional[str]:
-        """Why it cannot make a tensor of this type, if it cannot."""
-        own = self.values.fault() or self.fit.fault()
-        if own is not None:
-            return own
-        for kind, value, known in (
-            ("filter", self.filter, FILTERS),
-            ("colour order", self.color, COLORS),
-        ):
-            if value not in known:
-                return f"a {kind} is {', '.join(known)}"
+        """Return why it cannot make a tensor of this type; None if it can."""
+        fault = self.values.fault() or self.fit.fault() or self._word_fault()
+        if fault is not None:
+            return fault
+
         layout = ImageLayout.of(info, self.layout) if self.layout in LAYOUTS else None
         if layout is None:
             return (
                 f"the shape {list(info.shape)} is no image with 1 or 3 channels in "
                 f"{self.layout}"
             )
+
         if layout.channels == 1 and self.color != "gray":
             return f"an input of 1 channel takes gray, not {self.color}"
+        return self._type_fault(info)
+
+    def _word_fault(self) -> Optional[str]:
+        """Return which word is unknown; None if all are known."""
+        if self.filter not in FILTERS:
+            return f"a filter is {', '.join(FILTERS)}"
+        if self.color not in COLORS:
+            return f"a colour order is {', '.join(COLORS)}"
+        return None
+
+    def _type_fault(self, info: TensorInfo) -> Optional[str]:
+        """Return why it does not suit the element type; None if it does."""
+        is_raw = self.values.range == "raw"
         if info.dtype == "<f4":
-            if self.values.range == "raw":
-                return "raw is for int8 and uint8; write 0_255"
-            return None
+            return "raw is for int8 and uint8; write 0_255" if is_raw else None
         if info.dtype not in ("|i1", "|u1"):
             return f"an input of {info.numpy_dtype.name} cannot take a photo"
-        if self.values.range != "raw" and (
-            info.quant is None or len(info.quant.scale) != 1
-        ):
+        # One table of 256 elements serves all pixels, so there has to be one scale.
+        has_scale = info.quant is not None and len(info.quant.scale) == 1
+
+        if not is_raw and not has_scale:
             return "the input has no scale to quantize with; write raw"
         return self._contradiction()
 
     def _contradiction(self) -> Optional[str]:
-        """Where it is not what it says that somebody said."""
-        said = {**self.stated.parts(), **self.given.parts()}
-        wrong = next(
-            (str(part) for name, part in said.items() if getattr(self, name) != part),
-            None,
-        )
-        return None if wrong is None else f"it is not {wrong}, as it says it should be"
+        """Return a part that differs from the statement that it claims to follow."""
+        stated = {**self.stated.parts(), **self.given.parts()}
+        for name, part in stated.items():
+            if getattr(self, name) != part:
+                return f"it is not {part}, as it says it should be"
+        return None
 
     def to_json(self) -> Dict[str, Any]:
-        """For manifest.json; manifest.py reads it."""
+        """Return the record of manifest.json, which bundle/manifest.py reads."""
         values = self.values
         fit = self.fit
         return {
@@ -253,7 +295,15 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """How a tensor stores an image: [N,H,W,C] or [N,C,H,W] with one or three channels."""
+    """How a tensor stores an image: [N, H, W, C] or [N, C, H, W], C being 1 or 3.
+
+    Attributes:
+        batch: N
+        height: H
+        width: W
+        channels: C
+        channels_first: whether it is [N, C, H, W]
+    """
 
     batch: int
     height: int
@@ -265,11 +315,16 @@ class ImageLayout:
     def of(
         cls, info: TensorInfo, layout: Optional[str] = None
     ) -> Optional[ImageLayout]:
-        """As said, else by the shape: the last axis if it has 1 or 3 channels, then the
-        second.  None if no image.
+        """Return the layout of a tensor; None if it is no image.
+
+        Args:
+            info: the tensor
+            layout: "nhwc" or "nchw"; None: by the shape, the last axis before the second
         """
         if len(info.shape) != 4:
             return None
+
+        # Images of 1 or 3 columns are rarer than channels at the end.
         if info.shape[3] in (1, 3) and layout != "nchw":
             n, h, w, c = info.shape
             return cls(n, h, w, c, False)
@@ -283,33 +338,39 @@ class ImageLayout:
 
 
 def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Preprocess:
-    """All of the preprocessing of an image input: as given, else as its file states,
-    else as is usual.
+    """Return the complete preprocessing of an image input.
 
-    Usual is 0_1 for floats and raw for integers, the colours by the channels, stretch,
-    bilinear.  Raises InputError for an input that is no image, and for one that it does
-    not suit.
+    A part is as a person gave it, else as the file states it, else the usual one: 0_1
+    for floats and raw for integers, colours by the number of channels, stretch,
+    bilinear.
+
+    Args:
+        info: the input
+        given: the parts that a person stated
+        stated: the parts that the model's file stated
+
+    Raises:
+        InputError: the input is no image, or the preprocessing does not suit it
     """
-    said = {**stated.parts(), **given.parts()}
-    layout = ImageLayout.of(info, said.get("layout"))
+    statements = {**stated.parts(), **given.parts()}
+    layout = ImageLayout.of(info, statements.get("layout"))
     if layout is None:
-        what = f"input {info} is no image of 1 or 3 channels" + (
-            f" in {said['layout']}" if "layout" in said else ""
-        )
+        what = f"input {info} is no image of 1 or 3 channels"
+        if "layout" in statements:
+            what += f" in {statements['layout']}"
         raise InputError(what, hint="give an .npz file with an array of that shape")
-    usual = Preprocess(
-        values=PRESETS["0_1" if info.dtype == "<f4" else "raw"],
-        color="gray" if layout.channels == 1 else "rgb",
-        fit=Fit(),
-        filter=FILTERS[0],
-        layout=str(layout),
-    )
-    parts = {
-        name: said.get(name, getattr(usual, name))
-        for name in usual.__dict__
-        if name not in ("given", "stated")
+
+    parts: Dict[str, Any] = {
+        "values": PRESETS["0_1" if info.dtype == "<f4" else "raw"],
+        "color": "gray" if layout.channels == 1 else "rgb",
+        "fit": Fit(),
+        "filter": FILTERS[0],
+        "layout": str(layout),
     }
+    parts.update(statements)
     bound = Preprocess(**parts, given=given, stated=stated)
+
+    # Both statements may be right alone and contradict the input.
     fault = bound.fault(info)
     if fault is not None:
         raise InputError(
@@ -321,42 +382,43 @@ def bind(info: TensorInfo, given: Wish = NOTHING, stated: Wish = NOTHING) -> Pre
 # ---- the text form
 # --------------------------------------------------------------------------------------
 
-_WORDS: Dict[str, Tuple[str, Any]] = {
-    **{name: ("range", values) for name, values in PRESETS.items()},
-    **{name: ("color", name) for name in COLORS},
-    **{name: ("resize", name) for name in RESIZES},
-    "topleft": ("position", "topleft"),
-    **{name: ("filter", name) for name in FILTERS},
-    **{name: ("layout", name) for name in LAYOUTS},
-}
+
+def _subjects() -> Dict[str, Tuple[str, Any]]:
+    """Return for each word of the text its subject and its value."""
+    words: Dict[str, Tuple[str, Any]] = {}
+    for name, values in PRESETS.items():
+        words[name] = ("range", values)
+    for subject, names in (
+        ("color", COLORS),
+        ("resize", RESIZES),
+        ("position", ("topleft",)),
+        ("filter", FILTERS),
+        ("layout", LAYOUTS),
+    ):
+        for name in names:
+            words[name] = (subject, name)
+    return words
+
+
+_WORDS = _subjects()
+"""Words of the text; a suggestion for an unknown one is chosen in this order."""
 _NUMBERED = {"mean": "mean", "std": "std", "crop": "resize", "letterbox": "resize"}
+"""Words with numbers, as in mean=0.5, and their subjects."""
 
 
 def parse(text: str) -> Wish:
-    """Words separated by commas, in any order, each subject once.
+    """Return the parts in a text: words separated by commas, in any order.
 
-    Raises InputError with what is wrong.
+    Raises:
+        InputError: a word is unknown, or a subject has two
     """
-    found: Dict[str, Any] = {}
-    for item in text.split(","):
-        word, equals, number = item.strip().partition("=")
-        if not (word in _NUMBERED if equals else word in _WORDS):
-            raise _unknown(item.strip())
-        subject, value = (_NUMBERED[word], word) if equals else _WORDS[word]
-        if subject in found:
-            raise InputError(
-                f'the preprocessing "{text}" says its {subject} twice',
-                hint=f"leave out {item.strip()}",
-            )
-        found[subject] = value
-        if equals:
-            found[f"={word}"] = _read(item, number)
+    words = _read_words(text)
     wish = Wish(
-        _values(found, text),
-        found.get("color"),
-        _fit(found, text),
-        found.get("filter"),
-        found.get("layout"),
+        _values(words, text),
+        words.get("color"),
+        _fit(words, text),
+        words.get("filter"),
+        words.get("layout"),
     )
     for part in (wish.values, wish.fit):
         fault = part.fault() if part is not None else None
@@ -367,31 +429,65 @@ def parse(text: str) -> Wish:
     return wish
 
 
-def _values(found: Mapping[str, Any], text: str) -> Optional[Values]:
-    if not {"range", "mean", "std"} & set(found):
+def _read_words(text: str) -> Dict[str, Any]:
+    """Return the value of each subject in a text, and the numbers of "=" and a word."""
+    words: Dict[str, Any] = {}
+    for item in text.split(","):
+        word, equals, number = item.strip().partition("=")
+        if equals and word in _NUMBERED:
+            subject = _NUMBERED[word]
+            value: Any = word
+        elif not equals and word in _WORDS:
+            subject, value = _WORDS[word]
+        else:
+            raise _unknown(item.strip())
+
+        # Whatever the order is, the second word would win silently.
+        if subject in words:
+            raise InputError(
+                f'the preprocessing "{text}" says its {subject} twice',
+                hint=f"leave out {item.strip()}",
+            )
+        words[subject] = value
+        if equals:
+            words[f"={word}"] = _read_numbers(item, number)
+    return words
+
+
+def _values(words: Mapping[str, Any], text: str) -> Optional[Values]:
+    """Return the values of pixels in a text; None if it states none."""
+    if not {"range", "mean", "std"} & set(words):
         return None
-    base: Values = found.get("range", PRESETS["0_1"])
-    own = {"mean": found.get("=mean", base.mean), "std": found.get("=std", base.std)}
-    if {"mean", "std"} & set(found) and base not in (PRESETS["0_1"], PRESETS["0_255"]):
+    base: Values = words.get("range", PRESETS["0_1"])
+
+    # Presets other than plain ranges have a mean and a deviation already.
+    has_own = base not in (PRESETS["0_1"], PRESETS["0_255"])
+    if has_own and {"mean", "std"} & set(words):
         what = f'the preprocessing "{text}" says mean and std twice: {base} has its own'
         raise InputError(
             what,
             hint="write 0_1 or 0_255 before mean=…,std=…, "
             "the range of a pixel that they are for",
         )
-    return Values(base.range, **own)
+
+    mean = words.get("=mean", base.mean)
+    std = words.get("=std", base.std)
+    return Values(base.range, mean, std)
 
 
-def _fit(found: Mapping[str, Any], text: str) -> Optional[Fit]:
-    if "position" in found and found.get("resize") != "letterbox":
+def _fit(words: Mapping[str, Any], text: str) -> Optional[Fit]:
+    """Return how a photo fills the input by a text; None if it does not state it."""
+    if "position" in words and words.get("resize") != "letterbox":
         raise InputError(
             f'the preprocessing "{text}" has topleft without letterbox',
             hint="write letterbox,topleft",
         )
-    if "resize" not in found:
+    if "resize" not in words:
         return None
-    fill = found.get("=letterbox", (float(LETTERBOX_FILL),))
-    crop = found.get("=crop", (1.0,))
+
+    fill = words.get("=letterbox", (float(LETTERBOX_FILL),))
+    crop = words.get("=crop", (1.0,))
+
     if len(crop) != 1 or any(n != int(n) for n in fill):
         what = f'the preprocessing "{text}" has a crop or a fill that cannot be'
         raise InputError(
@@ -399,20 +495,22 @@ def _fit(found: Mapping[str, Any], text: str) -> Optional[Fit]:
             "--preprocess",
             "write for example crop=0.875, letterbox=114 or letterbox=124/116/104",
         )
-    return Fit(
-        found["resize"],
-        crop[0],
-        tuple(int(n) for n in fill),
-        found.get("position", "center"),
-    )
+    levels = tuple(int(n) for n in fill)
+    return Fit(words["resize"], crop[0], levels, words.get("position", "center"))
 
 
-def _read(item: str, text: str) -> Tuple[float, ...]:
+def _read_numbers(item: str, text: str) -> Tuple[float, ...]:
+    """Return the numbers behind an =.
+
+    Args:
+        item: the whole item, for messages
+        text: the numbers
+    """
     try:
         numbers = tuple(float(n) for n in text.split("/"))
     except ValueError:
         numbers = ()
-    if len(numbers) not in (1, 3) or not all(map(math.isfinite, numbers)):
+    if not _is_channel_value(numbers):
         raise InputError(
             f'"{item}" is not one number, or three separated by /',
             hint="for example mean=0.485/0.456/0.406",
@@ -420,23 +518,30 @@ def _read(item: str, text: str) -> Tuple[float, ...]:
     return numbers
 
 
+def _is_channel_value(numbers: Tuple[float, ...]) -> bool:
+    """Return whether there is one finite number, or one for each colour."""
+    return len(numbers) in (1, 3) and all(map(math.isfinite, numbers))
+
+
 def _numbers(numbers: Tuple[float, ...]) -> str:
-    return "/".join(
-        repr(int(n)) if n == int(n) and abs(n) < 1e9 else repr(float(n))
-        for n in numbers
-    )
+    """Return numbers as a text has them, integers without a point."""
+    texts: List[str] = []
+    for n in numbers:
+        is_integer = n == int(n) and abs(n) < MAX_WRITTEN_INTEGER
+        texts.append(repr(int(n)) if is_integer else repr(float(n)))
+    return "/".join(texts)
 
 
 def _unknown(word: str) -> InputError:
+    """Return the error for an unknown word, with a suggestion."""
     what = f'there is no preprocessing "{word}"'
-    if word.startswith("bgr_") and word[4:] in PRESETS:  # the spellings of 0.1.0
+    # The spellings of version 0.1.0.
+    if word.startswith("bgr_") and word[4:] in PRESETS:
         return InputError(what, "--preprocess", f"write {word[4:]},bgr")
     if "+" in word:
-        return InputError(
-            what,
-            "--preprocess",
-            f"separate by commas: {word.strip('+').replace('+', ',')}",
-        )
+        words = word.strip("+").replace("+", ",")
+        return InputError(what, "--preprocess", f"separate by commas: {words}")
+
     near = did_you_mean(word, [*_WORDS, *(f"{name}=…" for name in _NUMBERED)])
     hint = (
         f"use {', '.join(PRESETS)}, mean=…,std=…; {', '.join(COLORS)}; "

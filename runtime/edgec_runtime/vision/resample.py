@@ -60,6 +60,7 @@ def resize(
         return pixels
     if how == "nearest":
         rows = _nearest(height, box[1], box[3], size[1])
+
         columns = _nearest(width, box[0], box[2], size[0])
         return pixels[rows][:, columns]
 
@@ -137,6 +138,8 @@ def _sums(rows: Array, taps: Taps, dtype: Any) -> Array:
     sums = np.empty((len(taps), rows.shape[1]), dtype)
     for i, (first, weights) in enumerate(taps):
         part = rows[first : first + len(weights)]
+
+        # A product of a row and a matrix is faster than a sum of scaled rows.
         sums[i] = np.dot(weights.astype(dtype), part.astype(dtype))
     return sums
 
@@ -160,10 +163,13 @@ def _taps(how: str, length: int, start: float, extent: float, count: int) -> Tap
     for i in range(count):
         low = start + i * step
         centre = start + (i + 0.5) * step
+
+        # At the photo's border the taps are fewer, and their sum is still ONE.
         first = max(0, int(centre - radius + 0.5))
         end = min(length, int(centre + radius + 0.5))
         elements = np.arange(first, end, dtype=np.float64)
         if how == "area":
+            # An element counts by the part of it that lies in the result.
             covered_end = np.minimum(elements + 1, low + step)
             covered = covered_end - np.maximum(elements, low)
             weights = np.maximum(covered, 0.0)
@@ -182,6 +188,8 @@ def _kernel(how: str, x: Array) -> Array:
     """
     if how == "bilinear":
         return np.maximum(1.0 - x, 0.0)
+
+    # By Horner's rule, in one order on every machine.
     near = (1.5 * x - 2.5) * x * x + 1.0
     far = ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0
     return np.where(x < 1, near, np.where(x < 2, far, 0.0))

@@ -129,6 +129,7 @@ class Smoother:
         self._tracks: List[_Track] = []
         self._mask: Optional[Array] = None
         self._mask_at = 0.0
+
         self._rules: Dict[Type[Any], Callable[[Any, float], Result]] = {
             Points: self._of_points,
             Boxes: self._of_boxes,
@@ -158,6 +159,7 @@ class Smoother:
         # Without any visible point the next ones may be of another object.
         if self._points is None or not result.shown.any():
             self._points = OneEuro(self.strength, _side(result.points))
+
         smoothed = self._points(result.points, at)
         return replace(result, points=np.asarray(smoothed, np.float32))
 
@@ -187,11 +189,14 @@ class Smoother:
         last = self._mask
         seconds = at - self._mask_at
         new = result.probability
+
+        # Another model, or the first mask.
         if last is None or last.shape != new.shape:
             self._mask = new
             self._mask_at = at
         elif seconds > 0:
             share = 1 - math.exp(-seconds / self.strength.mask)
+
             self._mask = last + (new - last) * np.float32(share)
             self._mask_at = at
 
@@ -212,11 +217,14 @@ class _Track:
     def __init__(self, strength: Strength, box: Box) -> None:
         """Begin a track with a box."""
         self._box = box
+
+        # The unit of speeds is the box's larger side when the track begins.
         x1, y1, x2, y2 = box.corners
         self._filter = OneEuro(strength, max(1.0, x2 - x1, y2 - y1))
 
     def overlap(self, box: Box) -> float:
         """Return the intersection over union with a box, 0 for another class."""
+
         if box.index != self._box.index:
             return 0.0
         a = self._box.corners

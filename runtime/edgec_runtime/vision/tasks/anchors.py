@@ -73,6 +73,7 @@ class Anchors:
                     "anchors.sizes",
                 )
             centres = self._centres(stride, image)
+
             extents = np.array(sizes, np.float64) / np.array(image)
 
             # All anchors of a cell follow each other, as in the network's output.
@@ -89,11 +90,13 @@ class Anchors:
         # A cell at the border may lie beyond the image in part.
         columns = -(-image[0] // stride)
         rows = -(-image[1] // stride)
+
         y, x = np.meshgrid(
             np.arange(rows) + self.offset,
             np.arange(columns) + self.offset,
             indexing="ij",
         )
+
         relative = np.stack([x * stride / image[0], y * stride / image[1]], -1)
         return relative.reshape(-1, 2)
 
@@ -120,6 +123,8 @@ def _read(data: bytes, name: str) -> Array:
             at=name,
             hint="x and y of a centre, width and height, each 0…1 of the input",
         )
+
+    # One such anchor would make every overlap of its box NaN.
     if not np.isfinite(array).all():
         raise InputError("the anchors have numbers that are not finite", at=name)
     return np.asarray(array)

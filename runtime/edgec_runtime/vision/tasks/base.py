@@ -76,6 +76,8 @@ class View:
         """
         left, top, width, height = self.place.box
         _, _, w, h = self.place.target
+
+        # Axis by axis: a letterbox leaves a border along one of them only.
         x, visible_width = _whole_if_nearly(left, width, w, self.frame[0])
         y, visible_height = _whole_if_nearly(top, height, h, self.frame[1])
         return x, y, visible_width, visible_height
@@ -98,6 +100,7 @@ class View:
         # Pixels of the image for each pixel of the frame.
         scale_x = w / box_width * per_x
         scale_y = h / box_height * per_y
+
         return (
             x * per_x - left * scale_x,
             y * per_y - top * scale_y,
@@ -243,6 +246,7 @@ def output_name(
     # `isdigit` alone would accept digits of other scripts.
     if not (digits.isascii() and digits.isdigit()):
         return name
+
     by_position = dict(enumerate(outputs))
     return by_position.get(int(digits), name)
 
@@ -324,6 +328,7 @@ def softmax(x: Array) -> Array:
 
     # Less the largest, since exp overflows; the quotient is the same.
     e = np.exp(wide - np.max(x, axis=-1, keepdims=True))
+
     total = e.sum(axis=-1, keepdims=True)
     return np.asarray(e / total, np.float32)
 

@@ -69,6 +69,7 @@ class Classification:
 
     def _probabilities(self, scores: Array) -> Array:
         """Return the probabilities of all classes."""
+
         if self.activation != "auto":
             return activated(scores, self.activation)
         # Logits of a trained network hardly ever lie within 0…1 altogether.

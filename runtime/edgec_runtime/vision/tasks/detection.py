@@ -105,6 +105,7 @@ class Detection(DetectionParameters):
         for name, output in outputs.items():
             if name not in taken or name == scores:
                 free[name] = output
+
         return output_for(scores, "scores", free, has_scores)
 
     def _check_anchor_parameters(
@@ -133,6 +134,7 @@ class Detection(DetectionParameters):
         of_boxes = self.table(outputs[str(self.boxes)].shape)[1]
         of_scores = self.table(outputs[str(self.scores)].shape)[1]
         task = self._counted(of_boxes, of_scores)
+
         if task.several and task.class_column is not None:
             raise InputError(
                 "a row that says its class is of one alone",
@@ -143,6 +145,7 @@ class Detection(DetectionParameters):
             raise InputError(
                 "no column is left for scores", "score_column", "see docs/tasks.md"
             )
+
         if any(len(pair) != 2 for pair in task.lines):
             raise InputError(
                 "a line joins two points",
@@ -183,6 +186,7 @@ class Detection(DetectionParameters):
             if given is None or numbers == 0:
                 continue
             column = given + columns if given < 0 else given
+
             if not 0 <= column <= columns - numbers:
                 raise InputError(
                     f"{name} is {given}, and there are {columns} columns", at=name
@@ -192,6 +196,7 @@ class Detection(DetectionParameters):
 
     def files(self) -> Tuple[str, ...]:
         """Return the path of the anchors' file, if there is one."""
+
         if self.anchors is not None and self.anchors.file is not None:
             return (self.anchors.file,)
         return ()
@@ -207,6 +212,7 @@ class Detection(DetectionParameters):
         def decode(outputs: Outputs, view: View) -> Boxes:
             boxes = outputs[str(self.boxes)]
             scores = outputs[str(self.scores)]
+
             if not self.one_pass:
                 rows = self._finished(boxes, scores, outputs, setting.image)
             elif setting.detect is not None:
@@ -225,7 +231,9 @@ class Detection(DetectionParameters):
         It has a class for each box, and the best come first.
         """
         corners = box_corners(self, boxes.reshape(-1, 4), _NO_ANCHORS, image)
+
         score = scores.reshape(-1)
+
         classes = outputs[str(self.classes)].reshape(-1)
         numbers = np.arange(len(score))
         rows = np.stack([*corners.T, score, classes, numbers], -1)
@@ -234,6 +242,7 @@ class Detection(DetectionParameters):
             # What is behind the count is not initialized.
             count = int(outputs[self.count].reshape(-1)[0])
             rows = rows[: max(0, count)]
+
         is_sure = rows[:, 4] >= self.threshold
         return rows[is_sure][: self.limit].astype(np.float32)
 
@@ -251,6 +260,7 @@ class Detection(DetectionParameters):
         numbers = rows[:, 6].astype(np.int64)
         read = table_rows(self, outputs[str(self.boxes)])[numbers]
         xy = rows[:, ROW_COLUMNS:].reshape(len(rows), self.points, 2)
+
         points = view.to_frame(xy)
         seen = self._point_scores(read)
 
@@ -262,6 +272,8 @@ class Detection(DetectionParameters):
         quads = view.to_frame(quads)
 
         frame = np.array(view.frame)
+
+        # Objects at the border may reach beyond the frame, their boxes do not.
         low = np.clip(np.min(quads, axis=1), 0, frame)
         high = np.clip(np.max(quads, axis=1), 0, frame)
         boxes: List[Box] = []
@@ -276,6 +288,7 @@ class Detection(DetectionParameters):
                 tuple(map(float, seen[i])),
             )
             if angles is not None:
+                # The corners of a turned box are those of its upright frame.
                 box = replace(box, angle=float(angles[i]), polygon=_pairs(quads[i]))
             if self.mask_column is not None:
                 planes = outputs[str(self.masks)]
@@ -357,6 +370,7 @@ def _mask(factors: Array, planes: Array, corners: Array, view: View) -> Mask:
     # in the whole.
     low = np.clip(np.floor(elements[:2]) - 1, 0, size - 1).astype(np.int64)
     high = np.clip(np.ceil(elements[2:]) + 1, low + 1, grid).astype(np.int64)
+
     rows = slice(low[1], high[1])
     columns = slice(low[0], high[0])
 
@@ -364,6 +378,7 @@ def _mask(factors: Array, planes: Array, corners: Array, view: View) -> Mask:
         part = planes[0, :, rows, columns]
     else:
         part = np.moveaxis(planes[0, rows, columns], -1, 0)
+
     logits = np.tensordot(factors, part, 1).astype(np.float32)
     return Mask(logits, (int(low[0]), int(low[1])), grid, view)
 

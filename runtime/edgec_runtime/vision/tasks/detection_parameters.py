@@ -134,10 +134,14 @@ class DetectionParameters:
         Return 0, 0 for a shape that is no table.
         """
         inner = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+
         if len(inner) == 1:
             return inner[0], 1
+
+        # Images and masks are larger than any table of boxes.
         if len(inner) != 2 or max(inner) > MAX_BOXES:
             return 0, 0
+
         if self.transposed:
             return inner[1], inner[0]
         return inner[0], inner[1]
@@ -157,6 +161,8 @@ class DetectionParameters:
         others = [self.angle_column, self.mask_column]
         if self.points:
             others.append(self.point_column)
+
+        # The scores end where a column for something else begins.
         ends = [columns]
         for column in others:
             if column is not None and column > self.score_column:
@@ -165,6 +171,8 @@ class DetectionParameters:
 
     def most(self, outputs: Mapping[str, TensorInfo]) -> int:
         """Return how many boxes a bound task can find, before suppression."""
+
+        # Memory for candidates is allocated once, for the worst case.
         rows, columns = self.table(outputs[str(self.scores)].shape)
         return rows * (self.score_columns(columns) if self.several else 1)
 

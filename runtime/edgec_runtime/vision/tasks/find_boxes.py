@@ -75,6 +75,7 @@ def _by_score(found: _Candidates) -> _Candidates:
     """Return candidates sorted by score, the best first."""
     # Stable, so that equal scores keep the order of rows, as in C.
     order = np.argsort(-found.score, kind="stable")
+
     return _Candidates(found.score[order], found.label[order], found.row[order])
 
 
@@ -87,11 +88,15 @@ def _candidates(task: DetectionParameters, scores: Array) -> _Candidates:
         return _Candidates(probabilities[row, label], label, row)
 
     label = probabilities.argmax(axis=1)
+
     score = probabilities[np.arange(len(label)), label]
+
+    # Suppression is quadratic, so that rows below the threshold have to go first.
     row = np.flatnonzero(score >= threshold)
     if task.class_column is not None:
         # Not a number compares false, and so becomes class 0.
         given = scores[:, task.class_column]
+
         is_class = (given >= 0) & (given <= _MAX_CLASS)
         label = np.where(is_class, given, 0).astype(np.int64)
     return _Candidates(score[row], label[row], row)
@@ -156,6 +161,7 @@ def _points(
     """Return the points of boxes in pixels of the input, [K, 2 * points]."""
     if not task.points:
         return np.zeros((len(rows), 0), np.float32)
+
     end = task.point_column + task.point_columns
     numbers = rows[:, task.point_column : end]
 
@@ -173,6 +179,7 @@ def _points(
 def _pixels_per_unit(task: DetectionParameters, image: Size, pairs: int) -> Array:
     """Return what x and y of so many pairs are multiplied by to be pixels."""
     is_pixels = task.anchors is None and task.units == "pixels"
+
     unit = (1, 1) if is_pixels else image
     return np.array(unit * pairs, np.float32)
 
@@ -199,6 +206,7 @@ def _suppressed(task: DetectionParameters, rows: Array, boxes: Array) -> Array:
         same[0] = True
         if task.suppression == "weighted":
             first = _weighted_mean(rows[same])
+
         left.append(first)
         rows = rows[~same]
     return np.array(left, np.float32).reshape(len(left), rows.shape[1])
@@ -208,7 +216,10 @@ def _overlaps_of_first(task: DetectionParameters, rows: Array, boxes: Array) -> 
     """Return how much each box overlaps the first."""
     if task.angle_column is None:
         return overlaps(rows[0], rows)
+
+    # Rows hold upright corners; the angles are in the output itself.
     numbers = rows[:, 6].astype(np.int64)
+
     angles = boxes[numbers, task.angle_column]
     return turned_overlaps(rows[0], float(angles[0]), rows, angles)
 
@@ -219,5 +230,6 @@ def _weighted_mean(rows: Array) -> Array:
     Score, class and row are those of the first (as BlazeFace does it).
     """
     weights = rows[:, 4:5]
+
     mean = (rows * weights).sum(axis=0) / weights.sum()
     return np.concatenate([mean[:4], rows[0][4:ROW_COLUMNS], mean[ROW_COLUMNS:]])

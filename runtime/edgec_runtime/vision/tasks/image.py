@@ -72,6 +72,7 @@ class ImageOutput:
             # Grey becomes a picture of three equal channels.
             shape = (*pixels.shape[:2], 3)
             in_color = np.broadcast_to(pixels, shape)
+
             return Picture(np.ascontiguousarray(in_color), view)
 
         return decode
@@ -125,6 +126,7 @@ class Picture:
     def inside(self) -> Array:
         """Return the pixels without a letterbox's borders."""
         x, y, w, h = self._box()
+
         rows = slice(round(y), round(y + h))
         columns = slice(round(x), round(x + w))
         return self.pixels[rows, columns]
@@ -138,6 +140,8 @@ class Picture:
         """Return where the visible part is in the pixels: left, top, width, height."""
         height, width = self.pixels.shape[:2]
         x, y, w, h = self.view.place.target
+
+        # A super-resolution network makes more pixels than its input has.
         per_x = width / self.view.image[0]
         per_y = height / self.view.image[1]
         return x * per_x, y * per_y, w * per_x, h * per_y

@@ -160,6 +160,8 @@ def _tint(picture: Array, inside: Tuple[int, int, Array], color: Color) -> None:
     """Tint the pixels of a mask, as `Mask.inside` returns it."""
     left, top, mask = inside
     height, width = mask.shape
+
+    # A view of the picture, which the assignment changes.
     part = picture[top : top + height, left : left + width]
     part[...] = tinted(part, mask.astype(np.float32), color)
 
@@ -181,6 +183,8 @@ def _draw_outline(picture: Array, b: Box, color: Color) -> None:
 
 def _json(b: Box) -> Dict[str, Any]:
     """Return a box in JSON's types."""
+
+    # Rounded: more digits would be noise, and results are sent over networks.
     found: Dict[str, Any] = {
         "label": b.label,
         "class": b.index,
@@ -191,6 +195,7 @@ def _json(b: Box) -> Dict[str, Any]:
         found["points"] = [[round(x, 2), round(y, 2)] for x, y in b.points]
     if b.point_scores:
         found["point_scores"] = [round(score, 4) for score in b.point_scores]
+
     if b.angle is not None:
         found["angle"] = round(b.angle, 4)
         found["polygon"] = [[round(x, 2), round(y, 2)] for x, y in b.polygon]
@@ -216,6 +221,7 @@ def _run_lengths(
     whole[top : top + height, left : left + width] = part
 
     flat = whole.T.reshape(-1)
+
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     ends = np.concatenate([[0], changes, [flat.size]])
     counts = np.diff(ends).tolist()

@@ -28,6 +28,7 @@ def overlaps(one: Array, rows: Array) -> Array:
     # Sides of boxes that do not meet are negative.
     intersection = np.maximum(high - low, 0).prod(axis=1)
     areas = (rows[:, 2] - rows[:, 0]) * (rows[:, 3] - rows[:, 1])
+
     own_area = (one[2] - one[0]) * (one[3] - one[1])
     union = areas + own_area - intersection
 
@@ -61,6 +62,7 @@ def turned_overlaps(one: Array, angle: float, rows: Array, angles: Array) -> Arr
     xy = first.xy + second.xy
     determinant = xx * yy - xy * xy
 
+    # The inverse of a matrix of two rows, written out.
     squares = xx * (first.y - second.y) ** 2 + yy * (first.x - second.x) ** 2
     means = squares / (determinant + _TINY) / 4
     product = xy * (second.x - first.x) * (first.y - second.y)
@@ -100,6 +102,8 @@ class _Normal:
         # A twelfth of the squared side is the variance of a uniform distribution.
         wide = (rows[:, 2] - rows[:, 0]) ** 2 / 12
         high = (rows[:, 3] - rows[:, 1]) ** 2 / 12
+
+        # The covariance is R diag(wide, high) R' for the rotation R.
         cosine = np.cos(angles)
         sine = np.sin(angles)
         return cls(

@@ -167,8 +167,10 @@ class Landmarks:
         if self.units == "heatmaps":
             return _peaks(array[0], image)
         table = array.reshape(-1, len(self.columns))
+
         columns = {name: table[:, i] for i, name in enumerate(self.columns)}
         xy = np.stack([columns["x"], columns["y"]], axis=-1).astype(np.float64)
+
         if self.units == "relative":
             xy = xy * np.array(image)
         return _ReadPoints(xy, columns.get("score"), columns.get("z"))
@@ -242,6 +244,7 @@ def _peaks(maps: Array, image: Size) -> _ReadPoints:
     right = maps[y, np.minimum(x + 1, width - 1), numbers]
     above = maps[np.maximum(y - 1, 0), x, numbers]
     below = maps[np.minimum(y + 1, height - 1), x, numbers]
+
     shift_x: Array = np.sign(right - left) * PEAK_SHIFT
     shift_y: Array = np.sign(below - above) * PEAK_SHIFT
 
@@ -252,6 +255,8 @@ def _peaks(maps: Array, image: Size) -> _ReadPoints:
         ],
         -1,
     )
+
+    # The height of a peak is the score of its point.
     return _ReadPoints(xy, flat.max(axis=0), None)
 
 
@@ -284,6 +289,7 @@ class Points:
             point: Dict[str, Any] = {}
             if i < len(self.names):
                 point["name"] = self.names[i]
+
             point["x"] = round(float(x), 2)
             point["y"] = round(float(y), 2)
             point["score"] = round(float(self.scores[i]), 4)
@@ -307,6 +313,7 @@ class Points:
         for i in np.flatnonzero(self.shown):
             x, y = self.points[i]
             name = self.names[i]
+
             rows.append(f"{self.scores[i]:7.1%}  {name:15} x {x:7.1f}  y {y:7.1f}")
         return rows
 

@@ -91,6 +91,7 @@ class Segmentation:
         def decode(outputs: Outputs, view: View) -> Segments:
             array = outputs[name]
             if planes[0] == 1:
+                # Integers are classes already, floats the scores of one.
                 flat = array.reshape(planes[1:])
                 if flat.dtype.kind in "iu":
                     return self._class_segments(flat, view, setting)
@@ -122,8 +123,10 @@ class Segmentation:
         self, probability: Array, view: View, setting: DecoderSetting
     ) -> Segments:
         """Return the result for the mask of one class."""
+
         index = self.index or 0
         has_label = setting.labels is not None and index < len(setting.labels)
+
         label = setting.label(index) if has_label else "mask"
         mask = np.asarray(probability, np.float32)
         return Segments(mask, None, view, self.threshold, ((index, label),))
@@ -139,7 +142,9 @@ class Segmentation:
         by_pixel = classes.astype(np.uint16)
         # The mask for effects is everything but the background.
         mask = (by_pixel != self.background).astype(np.float32)
+
         present = [int(i) for i in np.unique(by_pixel)]
+
         labels = tuple((i, setting.label(i)) for i in present)
         return Segments(mask, by_pixel, view, self.threshold, labels)
 
@@ -184,6 +189,7 @@ class Segments:
     def mask(self) -> Array:
         """Return the probability in the frame's size, interpolated, float32 [H, W]."""
         height, width = self.probability.shape
+
         box = self.view.within(width, height)
         return sample(self.probability, box, self.view.frame)
 
@@ -196,6 +202,8 @@ class Segments:
         assert self.classes is not None
         height, width = self.classes.shape
         left, top, w, h = self.view.within(width, height)
+
+        # Classes cannot be interpolated.
         columns = _nearest(width, left, w, self.view.frame[0])
         rows = _nearest(height, top, h, self.view.frame[1])
         return np.asarray(self.classes[rows][:, columns])
@@ -243,6 +251,7 @@ class Segments:
             if i == 0:
                 continue
             mask = (by_pixel == i).astype(np.float32)
+
             picture = tinted(picture, mask, PALETTE[n % len(PALETTE)])
         return picture
 
