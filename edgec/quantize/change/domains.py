@@ -40,12 +40,22 @@ def int8_ops(
     able = [op for op in graph.ops if op not in in_float and _has_int8_form(op)]
     chosen = {op for op in able if op.spec.quant is not QuantRule.SAME}
     neutral = [op for op in able if op.spec.quant is QuantRule.SAME]
-    mixing = {op for op in _tail(graph, neutral) if _has_unlike_ranges(op, ranges)}
-    _follow(graph, [op for op in neutral if op not in mixing], chosen)
+    _follow(graph, _without_mixing(graph, neutral, ranges), chosen)
     _drop_idle_islands(graph, chosen)
     _drop_functions_of_floats(graph, chosen)
 
     return chosen
+
+
+def _without_mixing(
+    graph: Graph, neutral: list[Op], ranges: Mapping[Value, Range]
+) -> list[Op]:
+    """Return the neutral operations without those that would mix unlike ranges."""
+    # Only at the end of the graph, where no int8 operation reads the result.
+    tail = _tail(graph, neutral)
+    mixing = {op for op in tail if _has_unlike_ranges(op, ranges)}
+
+    return [op for op in neutral if op not in mixing]
 
 
 def _drop_idle_islands(graph: Graph, chosen: set[Op]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -350,14 +350,16 @@ def _named(
     _check_equal_counts(inputs, columns, path)
 
     # Sample k consists of the k-th part of every array.
-    samples: list[Sample] = []
-    for row in zip(*columns, strict=True):
-        sample: dict[str, Array] = {}
-        for part in row:
-            sample.update(part)
-        samples.append(sample)
+    return [_joined(row) for row in zip(*columns, strict=True)]
 
-    return samples
+
+def _joined(parts: Iterable[Mapping[str, Array]]) -> Sample:
+    """Return one sample of several inputs, each a part by its name."""
+    sample: dict[str, Array] = {}
+    for part in parts:
+        sample.update(part)
+
+    return sample
 
 
 def _check_equal_counts(
