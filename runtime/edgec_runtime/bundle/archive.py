@@ -375,20 +375,8 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
     end = 0
     limit = path.stat().st_size
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
-        mode = entry.external_attr >> 16
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            _refuse(
-                path,
-                f'"{entry.filename}" is a link or a device, not a file',
-                "do not use this file",
-            )
-        if entry.flag_bits & 1:
-            _refuse(path, f'"{entry.filename}" is encrypted')
-        if (
-            entry.compress_type != zipfile.ZIP_STORED
-            or entry.compress_size != entry.file_size
-        ):
-            _refuse(path, f'"{entry.filename}" is compressed; bundles store')
+        _check_stored(path, entry)
+        # Entries that overlap could hold more than the file has bytes.
         if entry.header_offset < end or entry.file_size > limit - entry.header_offset:
             _refuse(
                 path,
@@ -398,6 +386,22 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
         end = entry.header_offset + 30 + len(entry.filename) + entry.file_size
     if archive.getinfo(MANIFEST).file_size > MAX_MANIFEST_BYTES:
         _refuse(path, f"the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
+
+
+def _check_stored(path: Path, entry: zipfile.ZipInfo) -> None:
+    """Refuse an entry that is not a plain file, stored as it is."""
+    mode = entry.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        _refuse(
+            path,
+            f'"{entry.filename}" is a link or a device, not a file',
+            "do not use this file",
+        )
+    if entry.flag_bits & 1:
+        _refuse(path, f'"{entry.filename}" is encrypted')
+    is_stored = entry.compress_type == zipfile.ZIP_STORED
+    if not is_stored or entry.compress_size != entry.file_size:
+        _refuse(path, f'"{entry.filename}" is compressed; bundles store')
 
 
 def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:

@@ -376,16 +376,24 @@ def _quant(r: _JsonReader, shape: List[int]) -> QuantInfo:
     axis = r.get("axis", int, None)
     if axis is not None and not 0 <= axis < len(shape):
         r.bad('has an impossible "axis"', axis)
-    if len(scale) != (1 if axis is None else shape[axis]) or len(zero) != len(scale):
+
+    # One for the tensor, or one for each channel.
+    count = 1 if axis is None else shape[axis]
+    if len(scale) != count or len(zero) != count:
         r.bad(
             'has a "scale" and "zero_point" that do not fit the shape',
             [len(scale), len(zero)],
         )
-    if not all(type(s) in (float, int) and 0 < s < math.inf for s in scale):
+    if not all(map(_is_scale, scale)):
         r.bad('has an impossible "scale"', scale)
     if not all(type(z) is int for z in zero):
         r.bad('has an impossible "zero_point"', zero)
     return QuantInfo(tuple(float(s) for s in scale), tuple(zero), axis)
+
+
+def _is_scale(number: Any) -> bool:
+    """Return whether a number of JSON is finite and positive."""
+    return type(number) in (float, int) and 0 < number < math.inf
 
 
 def _preprocesses(top: _JsonReader) -> List[Tuple[str, _JsonReader]]:
@@ -481,43 +489,50 @@ def _paths(top: _JsonReader, key: str) -> Dict[str, str]:
 
 
 def _check_flow(m: Manifest, top: _JsonReader) -> None:
-    """Every tensor is written once, before it is read."""
-    ends = (n for s in m.state for n in (s.input, s.output))
-    for n in (
-        *m.inputs,
-        *m.outputs,
-        *ends,
-        *(n for s in m.segments for n in (*s.inputs, *s.outputs)),
-    ):
-        if n not in m.tensors:
-            top.bad("names a tensor that it does not describe", n)
+    """Refuse a manifest whose tensors are not written once, before they are read."""
+    _check_described(m, top)
     names = [s.name for s in m.segments]
     if len(set(names)) != len(names):
         top.bad("has two segments of one name", names)
     inputs = (*m.inputs, *m.kept)
     if len(set(inputs)) != len(inputs):
         top.bad("names an input twice", inputs)
-    ready: Set[str] = set(inputs)
+    written: Set[str] = set(inputs)
     for s in m.segments:
-        for n in s.inputs:
-            if n not in ready:
-                top.bad(
-                    f'has a segment "{s.name}" that reads a tensor before it is written',
-                    n,
-                )
-        for n in s.outputs:
-            if n in ready:
-                top.bad(
-                    f'has a segment "{s.name}" that writes a tensor a second time', n
-                )
-            ready.add(n)
+        _check_segment_flow(s, written, top)
     for n in (*m.outputs, *(s.output for s in m.state)):
-        if n not in ready:
+        if n not in written:
             top.bad("has an output that nothing writes", n)
 
 
+def _check_described(m: Manifest, top: _JsonReader) -> None:
+    """Refuse a manifest that names a tensor without its type."""
+    names = [*m.inputs, *m.outputs]
+    for state in m.state:
+        names += (state.input, state.output)
+    for s in m.segments:
+        names += (*s.inputs, *s.outputs)
+    for n in names:
+        if n not in m.tensors:
+            top.bad("names a tensor that it does not describe", n)
+
+
+def _check_segment_flow(s: SegmentInfo, written: Set[str], top: _JsonReader) -> None:
+    """Check the tensors of a segment, and add its outputs to the written ones."""
+    for n in s.inputs:
+        if n not in written:
+            top.bad(
+                f'has a segment "{s.name}" that reads a tensor before it is written', n
+            )
+    # A second writer would change a tensor under its readers.
+    for n in s.outputs:
+        if n in written:
+            top.bad(f'has a segment "{s.name}" that writes a tensor a second time', n)
+        written.add(n)
+
+
 def _check_state(m: Manifest, top: _JsonReader) -> None:
-    """What is kept has one form."""
+    """Refuse state whose tensors before and after an inference differ in type."""
     for s in m.state:
         before = m.tensors[s.input]
         after = m.tensors[s.output]

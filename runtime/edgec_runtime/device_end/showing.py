@@ -100,20 +100,25 @@ class Showing:
         return f"{name}={app.at(str(head['slot']), MODEL)}"
 
     def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
-        """Options for the program; a value is one word with its option, so that none
-        can be another option.
+        """Return the options for the program.
+
+        A value is one word with its option, so that none can be another option.
         """
-        given = {name: str(head[name]) for name in _WORDS if head.get(name) is not None}
+        given: Dict[str, str] = {}
+        for name in _WORDS:
+            if head.get(name) is not None:
+                given[name] = str(head[name])
         for name in ("source", "virtual_camera"):
-            place = given.get(name, "")
-            if place and "://" not in place and not place.isdigit():
-                given[name] = os.path.join(
-                    os.path.expanduser("~"), os.path.expanduser(place)
-                )
+            if _is_path(given.get(name, "")):
+                # A path on the device is relative to the home folder.
+                home = os.path.expanduser("~")
+                given[name] = os.path.join(home, os.path.expanduser(given[name]))
         if background:
-            given["effect"] = "replace=" + os.path.join(self._folder, "background")
-            with open(given["effect"].split("=", 1)[1], "wb") as f:
+            path = os.path.join(self._folder, "background")
+            given["effect"] = f"replace={path}"
+            with open(path, "wb") as f:
                 f.write(background)
+
         words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]
         if head.get("frames") is not None:
@@ -169,6 +174,11 @@ class Showing:
                 f"the webcam wrote more than {MOST_BYTES >> 10} KB",
                 "report it",
             )
+
+
+def _is_path(place: str) -> bool:
+    """Return whether a source or a camera is a path, not a URL or a number."""
+    return bool(place) and "://" not in place and not place.isdigit()
 
 
 def _label(name: Any) -> str:

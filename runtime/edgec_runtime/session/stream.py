@@ -200,24 +200,17 @@ class StreamPipeline:
             t.start()
 
     def stop(self) -> None:
-        """Ends all threads but the one that asks, and frees what they had."""
+        """End all threads except the current one, and free their memory."""
+        # A forked child has none of the threads.
         if os.getpid() != self.pid:
-            return  # a forked child has none of them
+            return
         self._stopped = True
         self._gate.shut()
         self._newest.shut()
         for queue in self._queues:
             queue.put(None)
-        end = time.monotonic() + ENDING_S
-        # a Ctrl-C may have come before all were started
-        others = [
-            t
-            for t in self._threads
-            if t is not threading.current_thread() and t.is_alive()
-        ]
-        for t in others:
-            t.join(max(0.0, end - time.monotonic()))
-        late = [t.name[len("edgec-") :] for t in others if t.is_alive()]
+
+        late = self._join_threads()
         if late:
             text = (
                 f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
@@ -230,6 +223,16 @@ class StreamPipeline:
             self._stages.clear()  # which hold this, and with it the weights
         while self._free:
             self._free.pop().let_go()
+
+    def _join_threads(self) -> List[str]:
+        """Wait for the other threads; return the names of those that do not end."""
+        # A Ctrl-C may have come before all were started.
+        current = threading.current_thread()
+        others = [t for t in self._threads if t is not current and t.is_alive()]
+        end = time.monotonic() + ENDING_S
+        for t in others:
+            t.join(max(0.0, end - time.monotonic()))
+        return [t.name[len("edgec-") :] for t in others if t.is_alive()]
 
     # ---- capture
     # ----------------------------------------------------------------------------------

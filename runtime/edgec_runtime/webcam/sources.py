@@ -1,7 +1,8 @@
-"""Where frames come from: cameras by V4L2 and picamera2, video files and streams by
-OpenCV, folders of pictures, and a clip of moving photos.
+"""Sources of frames.
 
-A camera that is unplugged is waited for; its frames go on when it is back.
+They are cameras by V4L2 and picamera2, video files and streams by OpenCV, folders of
+pictures, and a clip of moving photos. When a camera is unplugged its source waits, and
+goes on when it is back.
 """
 
 from __future__ import annotations
@@ -58,33 +59,48 @@ class Source:
 
 
 def open_source(text: Optional[str]) -> Source:
-    """By name: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a
-    video file, rtsp://… or http://…, a photo or a folder of photos.
+    """Return the source of a name.
 
-    Of a camera more may be asked for: /dev/video0?format=jpeg&size=1280x720&fps=30.
-    Default: the first camera. Raises InputError for what is none, DeviceError for a
-    camera that is not there.
+    Args:
+        text: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a
+            video file, rtsp://… or http://…, a photo or a folder of photos. A camera
+            can have options: /dev/video0?format=jpeg&size=1280x720&fps=30. None: the
+            first camera.
+
+    Raises:
+        InputError: it is no source
+        DeviceError: the camera is not there
     """
     if text is None:
         text = _first_camera()
     if re.fullmatch(r"[0-9]+(\?.*)?", text):
         text = f"/dev/video{text}"
     if text.startswith("/dev/") or re.fullmatch(rf"{PI_CAMERA}(:[0-9]+)?(\?.*)?", text):
-        opens = _camera_of(text)
-        camera = opens()
-        return Source(
-            text, True, camera.rate, lambda source: _live(source, opens, camera)
-        )
+        return _camera_source(text)
     if "://" in text:
-        capture, rate = _opened(text)
-        return Source(
-            text,
-            True,
-            rate,
-            lambda source: _live(
-                source, lambda: _Capture.again(text), _Capture(capture)
-            ),
-        )
+        return _stream_source(text)
+    return _file_source(text)
+
+
+def _camera_source(text: str) -> Source:
+    """Return the source of a camera."""
+    opens = _camera_of(text)
+    camera = opens()
+    return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
+
+
+def _stream_source(url: str) -> Source:
+    """Return the source of a network stream."""
+    capture, rate = _opened(url)
+
+    def frames(source: Source) -> Iterator[CameraFrame]:
+        return _live(source, lambda: _Capture.again(url), _Capture(capture))
+
+    return Source(url, True, rate, frames)
+
+
+def _file_source(text: str) -> Source:
+    """Return the source of a video, a photo or a folder of photos."""
     path = Path(text)
     if not path.exists():
         raise InputError(
@@ -92,7 +108,7 @@ def open_source(text: Optional[str]) -> Source:
             "--source",
             "give a video, a photo, a folder of photos or /dev/video0",
         )
-    # a pipe would be waited for where no Ctrl-C ends it
+    # A pipe would be waited for where no Ctrl-C ends it.
     if not (path.is_file() or path.is_dir()):
         raise InputError(
             f"{path} is neither a file nor a folder",
@@ -100,24 +116,30 @@ def open_source(text: Optional[str]) -> Source:
             "write it to a file first",
         )
     if path.is_dir():
-        photos = sorted(p for p in path.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES)
-    else:
-        photos = [path]
-    if path.is_dir() and not photos:
+        return _photos_source(path.name, _photos_in(path))
+    if path.suffix.lower() in PHOTO_SUFFIXES:
+        return _photos_source(path.name, [path])
+    capture, rate = _opened(text)
+    return Source(path.name, False, rate or FPS, lambda source: _video(text, capture))
+
+
+def _photos_in(folder: Path) -> List[Path]:
+    """Return the photos of a folder in the order of their names."""
+    photos = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES)
+    if not photos:
         raise InputError(
-            f"{path} holds no photos",
+            f"{folder} holds no photos",
             "--source",
             f"they end with {', '.join(PHOTO_SUFFIXES)}",
         )
-    if path.suffix.lower() in PHOTO_SUFFIXES or path.is_dir():
-        return Source(
-            path.name,
-            False,
-            FPS,
-            lambda _: (CameraFrame.of(read_photo(p)) for p in photos),
-        )
-    capture, rate = _opened(text)
-    return Source(path.name, False, rate or FPS, lambda source: _video(text, capture))
+    return photos
+
+
+def _photos_source(name: str, photos: List[Path]) -> Source:
+    """Return the source of photos, which are read one at a time."""
+    return Source(
+        name, False, FPS, lambda _: (CameraFrame.of(read_photo(p)) for p in photos)
+    )
 
 
 def clip(photos: List[Path]) -> Source:

@@ -265,11 +265,12 @@ class _Device:
 
 
 class Camera:
-    """A V4L2 capture device.  format: "yuyv", "nv12", "jpeg", "rgb", "bgr" or "gray";
-    size: width, height; rate: of frames per second.  What is not given is chosen;
-    `format`, `size` and `rate` say what it is.
+    """A V4L2 capture device that streams.
 
-    Raises DeviceError for what is no camera, InputError for a format that it has not.
+    Attributes:
+        format: "yuyv", "nv12", "jpeg", "rgb", "bgr" or "gray"
+        size: width and height
+        rate: frames a second
     """
 
     def __init__(
@@ -279,23 +280,22 @@ class Camera:
         size: Optional[Tuple[int, int]] = None,
         rate: Optional[float] = None,
     ) -> None:
+        """Open a camera, and let it stream.
+
+        Args:
+            path: the device
+            format: the format; None: the best
+            size: width and height; None: `SIZE`
+            rate: frames a second; None: `RATE`
+
+        Raises:
+            DeviceError: the device is no camera, or does not stream
+            InputError: the camera does not have the format
+        """
         self._device = _Device(path, _CAPTURE, _CAP_CAPTURE, "camera")
         self._damaged = 0
         try:
-            offered = [f for f in FORMATS if f in self._device.formats()]
-            wanted = [f for f in offered if format in (None, FORMATS[f])]
-            if not wanted:
-                has = (
-                    ", ".join(sorted({FORMATS[f] for f in offered}))
-                    or "nothing that can be read"
-                )
-                what = f"{path} gives {has}" + (f", not {format}" if format else "")
-                raise InputError(
-                    what,
-                    hint=""
-                    if offered
-                    else "a Raspberry Pi's own camera is --source picamera",
-                )
+            wanted = self._wanted_formats(path, format)
             self._choose(wanted, size or SIZE, rate or RATE)
             self._device.map_buffers()
             for i in range(len(self._device.buffers)):
@@ -303,14 +303,28 @@ class Camera:
             self._device.start()
         except OSError as e:
             self.close()
-            if e.errno == errno.EBUSY:
-                busy = "another program has it"
-            else:
-                busy = "plug it in again"
-            raise DeviceError(f"{path} does not stream: {e.strerror}", hint=busy) from e
+            is_busy = e.errno == errno.EBUSY
+            hint = "another program has it" if is_busy else "plug it in again"
+            raise DeviceError(f"{path} does not stream: {e.strerror}", hint=hint) from e
         except BaseException:
             self.close()
             raise
+
+    def _wanted_formats(self, path: str, format: Optional[str]) -> List[bytes]:
+        """Return the camera's formats with a name, the best first; None: with any."""
+        offered = [f for f in FORMATS if f in self._device.formats()]
+        wanted = [f for f in offered if format in (None, FORMATS[f])]
+        if wanted:
+            return wanted
+
+        names = sorted({FORMATS[f] for f in offered})
+        has = ", ".join(names) or "nothing that can be read"
+        what = f"{path} gives {has}"
+        if format:
+            what += f", not {format}"
+        # Raw Bayer data, which libcamera alone can turn into a picture.
+        pi_hint = "a Raspberry Pi's own camera is --source picamera"
+        raise InputError(what, hint="" if offered else pi_hint)
 
     def _choose(
         self, wanted: Sequence[bytes], size: Tuple[int, int], rate: float
