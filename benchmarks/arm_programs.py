@@ -16,7 +16,7 @@ from edgec_partitioner.segments import segment as split_off
 
 from edgec.benching.memory import sections
 from edgec.compiler.lower import Lowered, lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC, CSource
 from edgec.emit.sources import TargetSources, target_sources
 from edgec.emit.tflite import write_tflite
@@ -148,7 +148,7 @@ def alone(
 @lru_cache(maxsize=1)
 def lowered_for(model: Path, board_name: str) -> Lowered:
     """The model as the board's C computes it."""
-    return lower(model, Options(target=board_name))
+    return lower(model, CompileOptions(target=board_name))
 
 
 def _emitted(

@@ -3,7 +3,7 @@ fitted to ops that it computes.
 
 Takes ops of the data folder's networks, some for every kernel that a core uses for
 them, each alone; counts their cycles as bench-arm does (one program for a core, some
-minutes); writes edgec/schedule/cores/<core>.cycles.json; prints how well the rates say
+minutes); writes devices/edgec_devices/cores/<core>.cycles.json; prints how well the rates say
 what each op takes, by a fit to all and by one without it. --check instead compares
 networks: the sum of their ops' estimates beside the cycles of bench-arm
 (build/bench-arm.json: make bench-arm ARGS='--ops none').
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from edgec_devices.boards import Board
+from edgec_devices.cores import cycles_file
 
 from benchmarks.bench_arm import BOARDS, files, geo_mean, places
 from benchmarks.cost_fit import Matrix, nonnegative, relative
@@ -31,9 +32,9 @@ from benchmarks.networks import NETWORKS
 from benchmarks.picycles import ROOT, SHARED
 from benchmarks.single_ops import chosen, core_of, graphs_of, program
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
-from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.cores import Core
 from edgec.schedule.estimate import OTHER, THEN, Rates, following, in_graph, rate
 
 BUILD = ROOT / "build"
@@ -187,7 +188,7 @@ def quality(found: Mapping[str, Sequence[Measured]]) -> Iterator[str]:
 
 def write(core: str, table: Rates) -> Path:
     """The core's file."""
-    path = TABLES / f"{core}.cycles.json"
+    path = cycles_file(core)
     rows = (
         f" {json.dumps(name)}: {json.dumps([float(f'{x:.4g}') for x in per])}"
         for name, per in table.items()
@@ -200,7 +201,7 @@ def write(core: str, table: Rates) -> Path:
 # --------------------------------------------------------------------------------------
 def estimate(model: Path, on: Core) -> float:
     """Cycles of a network on the CPU: what the partitioner reckons with."""
-    return sum(in_graph(lower(model, Options("pi4")).graph, on).values())
+    return sum(in_graph(lower(model, CompileOptions("pi4")).graph, on).values())
 
 
 def check(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

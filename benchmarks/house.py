@@ -207,6 +207,59 @@ def tests_of_kind() -> int:
     return found
 
 
+AFFIXES = frozenset(
+    {"startswith", "endswith", "removeprefix", "removesuffix", "split", "replace"}
+)
+"""Methods of strings that look for parts of a name."""
+
+
+def tests_of_kernel_names() -> list[str]:
+    """Places of edgec that decide by the letters of a kernel's name.
+
+    They are comparisons of a kernel, its name or its family with a string, affixes that
+    are looked for in one, and comparisons with a string that begins as C functions do.
+    """
+    found = []
+    for path in files():
+        relative = path.relative_to(ROOT)
+        if relative.parts[0] != "edgec" or relative.parts[1] == "ir":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if _tests_kernel_name(node):
+                found.append(f"{relative}:{getattr(node, 'lineno', 0)}")
+    return found
+
+
+def _tests_kernel_name(node: ast.AST) -> bool:
+    """Whether a node is such a test."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        texts = [text for side in sides for text in _strings(side)]
+        is_of_kernel = any(map(_is_kernel_name, sides)) and bool(texts)
+        return is_of_kernel or any(text.startswith("ek_") for text in texts)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in AFFIXES and _is_kernel_name(node.func.value)
+    return False
+
+
+def _is_kernel_name(node: ast.AST) -> bool:
+    """Whether an expression is a kernel, its name or its family."""
+    if isinstance(node, ast.Attribute) and node.attr in ("name", "family"):
+        node = node.value
+    elif isinstance(node, ast.Name):
+        return False
+    return isinstance(node, (ast.Attribute, ast.Name)) and "kernel" in (
+        getattr(node, "attr", ""),
+        getattr(node, "id", ""),
+    )
+
+
+def _strings(node: ast.AST) -> list[str]:
+    """The strings in an expression, also in a list of them."""
+    constants = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+    return [value for value in constants if isinstance(value, str)]
+
+
 def main() -> int:
     """Print a row for each room, and one for all."""
     parser = argparse.ArgumentParser(prog="benchmarks.house")
@@ -243,7 +296,7 @@ def main() -> int:
     )
     print(
         f"isinstance of operations outside ops: {tests_of_kind()}; fmt: skip: "
-        f"{every.unformatted}"
+        f"{every.unformatted}; tests of kernels' names: {len(tests_of_kernel_names())}"
     )
     print(f"widest line: {every.widest_line}")
     if arguments.functions:

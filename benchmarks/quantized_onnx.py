@@ -57,7 +57,7 @@ import edgec
 from benchmarks.accuracy_rows import ROOT, SHARED
 from benchmarks.accuracy_ways import PREPROCESS
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph, Op, Value, interp
@@ -262,7 +262,9 @@ def compare(row: Row, graph: Graph, got: Outputs, peers: Mapping[str, Outputs]) 
 
 def share(model: Path, assume: bool = False) -> float:
     """The part of the multiply-accumulates that run on the Edge TPU."""
-    parts = lower(model, Options(target="pi4+coral"), assume=assume).partition.segments
+    parts = lower(
+        model, CompileOptions(target="pi4+coral"), assume=assume
+    ).partition.segments
     return sum(s.macs for s in parts if s.place == "edgetpu") / max(
         1, sum(s.macs for s in parts)
     )

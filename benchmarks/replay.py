@@ -34,7 +34,7 @@ from edgec_devices.boards import Board
 from edgec.compiler.emit import targets_of
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.compiler.tasking import bound, vision_texts
 from edgec.emit.sources import target_sources
 from edgec.emit.tflite import write_tflite
@@ -118,9 +118,9 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def generated(model: Path, options: Options) -> Iterator[tuple[str, bytes]]:
+def generated(model: Path, options: CompileOptions) -> Iterator[tuple[str, bytes]]:
     """Every file that a compile of the model generates, by a path that names it."""
-    job = Job(model, Path("unused.edgec"), options)
+    job = Job(model, options)
     lowered = lower(model, options)
     board = lowered.target.board
     segments = lowered.partition.segments
@@ -158,7 +158,7 @@ def replay(name: str) -> list[str]:
         recipes = ("fast", "best") if name in QUANTIZED_BEST else ("fast",)
         for target in TARGETS:
             for recipe in recipes:
-                options = Options(
+                options = CompileOptions(
                     target, calibrate=samples, quantize=recipe, min_cosine=-1
                 )
                 head = f"{name} {target} {recipe}"
@@ -169,7 +169,7 @@ def replay(name: str) -> list[str]:
                     ]
                 except InputError as e:
                     lines.append(f"{head} {e.what}")
-            options = Options(target, calibrate=samples, quantize="fast")
+            options = CompileOptions(target, calibrate=samples, quantize="fast")
             report = json.dumps(explain_model(model, options).to_json(), sort_keys=True)
             lines.append(f"{name} {target} explain.json {digest(report.encode())}")
     return [line.replace(str(samples.parent), "samples") for line in lines]

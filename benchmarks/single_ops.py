@@ -16,7 +16,7 @@ from edgec_partitioner.segments import Segment, segment
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
 from edgec.errors import EdgecError
@@ -72,8 +72,8 @@ def graphs_of(models: Iterable[Path]) -> Iterator[Graph]:
     """
     for path in models:
         for options, assume in (
-            (Options("pi4"), False),
-            (Options("pi4+coral", edgetpu="all"), True),
+            (CompileOptions("pi4"), False),
+            (CompileOptions("pi4+coral", edgetpu="all"), True),
         ):
             with contextlib.suppress(EdgecError):
                 yield lower(path, options, assume=assume).graph
@@ -86,7 +86,7 @@ def units(graph: Graph, on: Core) -> Iterator[tuple[str, Unit]]:
     for step in plan_plain_steps(graph, on, ROOM).plain_steps:
         ops = tuple(graph.ops[i] for i in step.ops)
         if len(step.calls) == len(ops[0].spec.calls(ops[0])):
-            then = tuple(call.kernel for call in step.calls[0].then)
+            then = tuple(call.kernel.name for call in step.calls[0].then)
             yield (
                 "".join(map(signature, step.calls)),
                 Unit("+".join(chosen_names(step.calls, on)), then, ops),

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 from edgec_devices.device import TIMEOUT_S as _TIMEOUT_S
 
 from edgec.checking import checked as _checked
-from edgec.diffing import about_inputs as _about_inputs
+from edgec.compiler.options import CompileCall as _CompileCall
+from edgec.compiler.options import Options as _Options
+from edgec.declared import takes as _takes
 from edgec.diffing import diff
 from edgec.version import VERSION as __version__
 from edgec.watching import webcam
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from edgec.benching.result import BenchReport
     from edgec.benching.tuning import Tuning
     from edgec.compiler.compile import Compiled
-    from edgec.compiler.options import Options
     from edgec.ir import Array
 
 __all__ = [
@@ -57,90 +58,21 @@ __all__ = [
 ]
 
 
-@_checked
-def compile(
-    model: str | Path | Callable[..., Any],
-    target: str = "host",
-    output: str | Path | None = None,
-    *,
-    calibrate: str | Path | None = None,
-    quantize: str | Path | None = None,
-    validate: str | Path | None = None,
-    allow_float: bool = False,
-    prune: str | None = None,
-    float_ops: Sequence[str] = (),
-    max_drop: str | None = None,
-    min_sqnr: float | None = None,
-    max_ms: float | None = None,
-    min_tpu_share: str | None = None,
-    max_slowdown: str | None = None,
-    preprocess: str | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    fix: Mapping[str, float | Sequence[float]] | None = None,
-    state: Mapping[str, str] | None = None,
-    min_cosine: float = 0.9,
-    disable: Sequence[str] = (),
-    edgetpu: str = "auto",
-    optimistic: bool = False,
-    keep_head: bool = False,
-    labels: str | Path | None = None,
-    task: str | None = None,
-    anchors: str | Path | None = None,
-    threads: int = 1,
-    also: Sequence[str] = (),
-    tuned: str | Path | None = None,
-    cc: str | None = None,
-    dump: Sequence[str] = (),
-    edgetpu_compiler: str | None = None,
-    example_inputs: Sequence[Any] | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> Compiled:
-    """Compile a model into one verified bundle: `output`, or MODEL.edgec in the working
-    folder.
+@_takes(_CompileCall)
+def compile(model: str | Path | Callable[..., Any], options: _CompileCall) -> Compiled:
+    """Compile a model into one verified bundle.
 
     Args:
         model: a .onnx, .tflite or .pt2 file; or a torch.nn.Module, with
             `example_inputs` of the shapes that it gets.
-        target: "host", "pi4", "pi4+coral", …. output: the bundle. progress: called with
-            each step's name.
-        calibrate: a folder of photos or an .npz; quantizes to int8. quantize: how:
-            "best" (default), "fast" or a .toml.
-        prune, float_ops, max_drop, min_sqnr, max_ms, min_tpu_share, max_slowdown: see
-            docs/quantization.md.
-        validate: others to verify with. allow_float: a float model without `calibrate`
-            may miss the target's Edge TPU.
-        preprocess: of photos (docs/preprocessing.md). input_shapes: freezes dynamic
-            inputs, by name.
-        task, anchors: what outputs mean, "detection", "yolox", … or a file
-            (docs/tasks.md); a file of boxes' anchors.
-        keep_head: a detector keeps the head that picks its boxes, also where int8
-            cannot hold it (docs/tasks.md).
-        fix, state: inputs that are constants; that are what these outputs were at the
-            last call (docs/state.md).
-        min_cosine: how like the float model int8 must be. disable: passes or rewrites
-            to leave out.
-        edgetpu: what it gets of what it can run: "auto" (what is faster) or "all";
-            optimistic: and of what it may have.
-        labels: a text file, one a line. threads: of its C, 1 to 4. also: code for
-            "armv7" or "host" too. cc: a compiler
-        of this machine. tuned: what `tune` found, or "none". dump: "after=PASS" writes
-            the graph beside the bundle.
-        edgetpu_compiler: a path, "ssh://host", "folder:DIR", "none".
     """
     from edgec.compiler.compile import compile_model
 
     return compile_model(
         model,
-        output=_path(output),
-        options=_options(locals()),
-        labels=_path(labels),
-        task=task,
-        anchors=_path(anchors),
-        cc=cc,
-        dump=tuple(dump),
-        edgetpu_compiler=edgetpu_compiler,
-        example_inputs=example_inputs,
-        progress=progress or _silent,
+        options,
+        options.progress or _silent,
+        options.example_inputs,
     )
 
 
@@ -160,42 +92,16 @@ def finish(
     return finish(Path(folder), progress or _silent)
 
 
-@_checked
-def explain(
-    model: str | Path,
-    target: str = "host",
-    *,
-    calibrate: str | Path | None = None,
-    quantize: str | Path | None = None,
-    allow_float: bool = False,
-    prune: str | None = None,
-    float_ops: Sequence[str] = (),
-    max_drop: str | None = None,
-    min_sqnr: float | None = None,
-    max_ms: float | None = None,
-    min_tpu_share: str | None = None,
-    max_slowdown: str | None = None,
-    preprocess: str | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    fix: Mapping[str, float | Sequence[float]] | None = None,
-    state: Mapping[str, str] | None = None,
-    min_cosine: float = 0.9,
-    disable: Sequence[str] = (),
-    edgetpu: str = "auto",
-    optimistic: bool = False,
-    keep_head: bool = False,
-) -> ExplainReport:
-    """Where each operation of a model runs, and why.
+@_takes(_Options)
+def explain(model: str | Path, options: _Options) -> ExplainReport:
+    """Explain for each operation of a model where it runs, and why.
 
     Args:
         model: a .onnx, .tflite or .pt2 file.
-        target: this and all others as in `compile`.
-        quantize: "fast" (default), which takes seconds, or "best", the default of
-            `compile`, which takes minutes.
     """
     from edgec.verbs.explain import explain_model
 
-    return explain_model(Path(model), _options(locals()))
+    return explain_model(Path(model), options)
 
 
 @_checked
@@ -539,31 +445,6 @@ def trust(
     from edgec_devices.signing import trust
 
     return trust(Path(key), _devices(on), ask=ask, timeout=timeout)
-
-
-def _options(given: Mapping[str, Any]) -> Options:
-    """Of all arguments of `compile` or `explain`, those that it has."""
-    from dataclasses import fields
-
-    from edgec.compiler.options import Options
-
-    found = {f.name: given[f.name] for f in fields(Options) if f.name in given}
-    found |= {
-        name: _path(found[name]) for name in ("calibrate", "validate") if name in found
-    }
-    found |= {
-        name: tuple(found[name])
-        for name in ("disable", "float_ops", "also")
-        if name in found
-    }
-    found |= {
-        name: str(found[name])
-        for name in ("quantize", "tuned")
-        if found.get(name) is not None
-    }
-    return Options(
-        **found | _about_inputs(found["input_shapes"], found["fix"], found["state"])
-    )
 
 
 def _workers(workers: str | int | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgec.checking import checked
 
@@ -45,35 +45,23 @@ def diff(
         cc: a compiler of this machine.
         progress: as in `compile`.
     """
+    from edgec.compiler.options import InputOptions, path_of
     from edgec.verbs.diff import Request, diff
 
+    model_inputs = InputOptions(
+        preprocess=preprocess,
+        input_shapes=input_shapes or {},
+        fix=fix or {},
+        state=state or {},
+    )
     request = Request(
         str(a),
         str(b),
         Path(inputs),
-        preprocess,
-        Path(calibrate) if calibrate is not None else None,
-        str(quantize),
-        samples,
-        cc,
-        **about_inputs(input_shapes, fix, state),
+        model_inputs,
+        calibrate=path_of(calibrate),
+        quantize=str(quantize),
+        samples=samples,
+        cc=cc,
     )
     return diff(request, progress or (lambda text: None))
-
-
-def about_inputs(
-    input_shapes: Mapping[str, Sequence[int]] | None,
-    fix: Mapping[str, float | Sequence[float]] | None,
-    state: Mapping[str, str] | None,
-) -> dict[str, Any]:
-    """As drive takes them."""
-    return {
-        "input_shapes": {
-            name: tuple(shape) for name, shape in (input_shapes or {}).items()
-        },
-        "fix": {
-            name: tuple(x) if isinstance(x, Sequence) else (float(x),)
-            for name, x in (fix or {}).items()
-        },
-        "state": dict(state or {}),
-    }

@@ -63,8 +63,19 @@ def webcam(
     url = resolve(on, Path.cwd()) if on is not None else None
     return run_webcam(
         WebcamRequest(
-            *(paths, source, effect, smooth, display, host, port, frames, demo),
-            *(Path(out) if out else None, virtual_camera, url, timeout),
+            bundles=paths,
+            source=source,
+            effect=effect,
+            smooth=smooth,
+            display=display,
+            host=host,
+            port=port,
+            frames=frames,
+            demo=demo,
+            out=Path(out) if out else None,
+            virtual_camera=virtual_camera,
+            on=url,
+            timeout=timeout,
         ),
         progress or (lambda text: None),
     )

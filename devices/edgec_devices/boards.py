@@ -68,7 +68,7 @@ class Board:
         clock_ghz: clock of the CPU, GHz
         coral: link of an Edge TPU, "usb2", "usb3" or "pcie"
         ipc: instructions per cycle of generated C, for code without a pipeline model
-        core: pipeline model of its 64-bit code, a file of pipeline/cores, or ""
+        core: pipeline model of its 64-bit code, a file of cores/, or ""
         caches: levels of cache, the nearest first
         optional: the code that a bundle has only on request
     """

@@ -109,7 +109,9 @@ def _timer_by_model(board: Board, core: str, counts: Counts) -> Timed:
         cycles += shared_cycles
 
         total = sum(parts, Estimate(0, 0.0, 0.0, 0.0, 0))
-        how = f"{total.instructions:,} instructions, {cycles:,.0f} cycles of a {core}"
+        # Arm writes the name with a hyphen, as people read it.
+        cpu = core.replace("_", "-")
+        how = f"{total.instructions:,} instructions, {cycles:,.0f} cycles of a {cpu}"
         if total.unknown > MAX_UNKNOWN * total.instructions:
             share = total.unknown / total.instructions
             how += f", {share:.0%} of them unknown to its model"

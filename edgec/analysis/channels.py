@@ -92,8 +92,9 @@ class ChannelClasses:
     def _tie(self, one: Array, two: Array) -> None:
         """Join the classes at equal places of two arrays that broadcast."""
         first, second = np.broadcast_arrays(one, two)
-        ends = [first.reshape(-1), second.reshape(-1)]
-        pairs = np.stack(ends)
+        left = first.reshape(-1)
+        right = second.reshape(-1)
+        pairs = np.stack([left, right])
 
         # Maps have thousands of pixels with the same pairs.
         distinct = np.unique(pairs, axis=1)
@@ -128,6 +129,7 @@ class ChannelGroups(ChannelClasses):
 
     def __init__(self, graph: Graph) -> None:
         """Join the groups that each op of the graph ties."""
+        # The base class visits the ops, which need the list.
         self.consumers: list[Op] = []
         super().__init__(graph)
 
@@ -319,8 +321,9 @@ class ChannelFactors(ChannelClasses):
         """Let computed terms share their factors; a constant term can take them on."""
         y = op.output
         first = terms[0]
+        shape = y.type.shape
         # A smaller term is added to many elements, whose factors may differ.
-        is_whole = all(v.type.shape == y.type.shape for v in terms)
+        is_whole = all(v.type.shape == shape for v in terms)
         has_constant = len(terms) == 1
         numbers = self.channels(first)
         if not is_whole or (has_constant and numbers is None):

@@ -108,7 +108,9 @@ def _pointwise_after(producer: Op, later: Sequence[Op]) -> list[Op]:
     for op in later:
         computed = {v for v in op.inputs if v.const is None}
         is_inside = bool(computed) and computed <= values
-        if is_inside and len(op.outputs) == 1 and is_pointwise(op):
+        if not is_inside or len(op.outputs) != 1:
+            continue
+        if is_pointwise(op):
             between.append(op)
             values.add(op.output)
     return between

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from edgec.cli.declared import given, options_of
 from edgec.cli.echo import echo
-from edgec.cli.inputs import about_inputs, input_options
+from edgec.compiler.options import InputOptions
 from edgec.report.diff.text import ORDERS, threshold, to_text
 from edgec.report.files import check_place, write_whole
 from edgec.report.terminal import progress
 
 _FILE = click.Path(path_type=Path)
-
-
-def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options about the model's inputs."""
-    for option in reversed(input_options()):
-        fn = option(fn)
-    return fn
 
 
 @click.command()
@@ -81,7 +74,7 @@ def _with_input_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     help="a page: error along the graph, ranges, images before and after",
 )
 @click.option("--cc", help="a C compiler of this machine, instead of zig")
-@_with_input_options
+@options_of(InputOptions)
 def diff(
     a: str,
     b: str,
@@ -113,11 +106,14 @@ def diff(
         check_place(json_file, "--json")
     order = options.pop("order")
     every = options.pop("every")
-    options |= about_inputs(
-        options.pop("input_shape"), options.pop("fix"), options.pop("state")
-    )
+    model_inputs = given(InputOptions, options)
+    others = {
+        name: options[name]
+        for name in ("inputs", "samples", "calibrate", "quantize", "cc")
+    }
+    request = Request(a, b, model_inputs=model_inputs, **others)
     with progress(lines=False) as say:
-        comparison = compare(Request(a, b, **options), say)
+        comparison = compare(request, say)
 
     if html is not None:
         write_whole(html, page(comparison))

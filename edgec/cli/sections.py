@@ -53,7 +53,10 @@ class SectionedCommand(click.Command):
             else:
                 sections.setdefault(title, []).append(record)
 
-        for title, records in sections.items():
+        # Options of a base class are declared after those of its subclass.
+        order = [*SECTIONS, *sections]
+        for title in sorted(sections, key=order.index):
+            records = sections[title]
             with formatter.section(title):
                 formatter.write_dl(records)
         if ctx.meta.get(_ALL):
@@ -66,6 +69,15 @@ class SectionedCommand(click.Command):
             )
 
 
+SECTIONS = (
+    "Where it runs",
+    "int8",
+    "What its inputs are",
+    "What its outputs mean",
+    "The report",
+    "Other",
+)
+"""Titles of sections, in the order in which --help has them."""
 _ALL = "edgec.cli.sections.all"
 """Key in the metadata of a click context: whether to show every option."""
 

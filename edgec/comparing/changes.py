@@ -14,9 +14,7 @@ import numpy as np
 
 from edgec.analysis.splittable import splittable_paths
 from edgec.comparing.channels import Weights
-from edgec.ir import Array, Graph, Op, Value
-from edgec.ops.binary import Mul
-from edgec.ops.concat import Concat
+from edgec.ir import Array, ChannelFlow, Graph, Op, Value
 from edgec.ops.slice import Slice
 from edgec.quantize.change.channel_groups import (
     Parts,
@@ -265,11 +263,11 @@ def _passed_factor(op: Op, factors: Factors) -> Array | None:
         no_change = np.ones(value.type.shape[-1:] or 1)
         input_factors.append(factors.get(value.name, no_change))
     channels = op.output.type.shape[-1:]
-    if isinstance(op.spec, Concat):
-        # The channels of the inputs stand beside each other.
-        joined = np.concatenate(input_factors)
-        if len(joined) == channels[0]:
-            return joined
+    # A concatenation puts the channels of its inputs beside each other.
+    if len(activations) == len(op.inputs):
+        moved = op.spec.move_channels(op, input_factors)
+        if moved is not None:
+            return moved
     if isinstance(op.spec, Slice):
         first = input_factors[0]
         # Only the slice of the last axis selects channels.
@@ -283,7 +281,7 @@ def _passed_factor(op: Op, factors: Factors) -> Array | None:
         return None
 
     # The factors of a product multiply.
-    if isinstance(op.spec, Mul):
+    if op.spec.channel_flow is ChannelFlow.MULTIPLIES:
         broadcast = np.broadcast_arrays(*input_factors)
         return np.asarray(np.prod(broadcast, axis=0))
     # The summands of an addition have the same factors, else they could not be added.

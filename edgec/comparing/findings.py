@@ -247,7 +247,7 @@ def _kernel(seen: ValueRecord, op: Op, runner: str) -> Iterator[LayerFinding]:
     else:
         kernels = op.kind
         if op.spec.has_kernel():
-            kernels = ", ".join(dict.fromkeys(call.kernel for call in op.calls()))
+            kernels = ", ".join(dict.fromkeys(call.kernel.name for call in op.calls()))
         fix = (
             f"a bug of the kernel ({kernels}, or what computes it here), "
             "not of the model"

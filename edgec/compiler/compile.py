@@ -18,7 +18,7 @@ from edgec.compiler.host import Dump, Host
 from edgec.compiler.job import Job
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.compiler.pack import PackedBundle, pack
 from edgec.compiler.tasking import bound
 from edgec.compiler.tuned import TuningDatabases
@@ -90,15 +90,7 @@ class Compiled:
 
 def compile_model(
     model: str | Path | Callable[..., Any],
-    *,
-    output: Path | None = None,
-    options: Options | None = None,
-    labels: Path | None = None,
-    task: str | None = None,
-    anchors: Path | None = None,
-    cc: str | None = None,
-    dump: Sequence[str] = (),
-    edgetpu_compiler: str | None = None,
+    options: CompileOptions,
     progress: Progress | None = None,
     example_inputs: Sequence[Any] | None = None,
 ) -> Compiled:
@@ -106,16 +98,7 @@ def compile_model(
 
     Args:
         model: the file, or the module.
-        output: the bundle; default: <model>.edgec in the working folder.
-        options: how the model is compiled.
-        labels: a text file with one label a line.
-        task: what outputs mean (docs/tasks.md).
-        anchors: a file of a detector's anchors.
-        cc: a compiler of this machine for this machine's own code.
-        dump: names of passes ("after=NAME", or "after=all") whose result is written as
-            text beside the bundle.
-        edgetpu_compiler: where that program is (docs/edgetpu-compiler.md); default: the
-            one on the PATH, if any.
+        options: what a person chose.
         progress: is told of each step.
         example_inputs: inputs of a module.
 
@@ -127,15 +110,18 @@ def compile_model(
         opened = saved(model, example_inputs)
     else:
         opened = nullcontext(Path(model))
+
     with opened as file:
-        bundle = output or Path(f"{file.stem}.edgec")
-        job = Job(file, bundle, options or Options(), labels, cc, task, anchors)
+        job = Job(file, options)
         job.check()
-        by_hand = (edgetpu_compiler or "").startswith("folder:")
-        runner = runner_for(edgetpu_compiler, job.recipe() if by_hand else {})
-        needed = edgetpu_compiler is not None
+
+        # A person who compiles by hand finishes the job later, from its recipe.
+        where = options.edgetpu_compiler
+        by_hand = (where or "").startswith("folder:")
+        runner = runner_for(where, job.recipe() if by_hand else {})
+        needed = where is not None
         say = Steps(progress)
-        return _Compile(job, say, runner, needed=needed, dump=dump).run()
+        return _Compile(job, say, runner, needed=needed, dump=options.dump).run()
 
 
 def finish(folder: Path, progress: Progress | None = None) -> Compiled:
@@ -178,9 +164,9 @@ class _Compile:
 
         task = bound(wanted, lowered)
         self.say("emit")
-        tuning = TuningDatabases.of(job.options.tuned)
+        tuning = TuningDatabases.of(job.tuned)
         emitted = emit(lowered, task, tuning, job.options.threads)
-        built = build_programs(emitted, lowered.target.board, job.cc, self.say)
+        built = build_programs(emitted, lowered.target.board, job.options.cc, self.say)
 
         self.say("pack")
         package = pack(lowered, emitted, built, asked, wanted, task)
@@ -206,10 +192,10 @@ class _Compile:
         """Bring the model to segments, and let the Edge TPU compiler have its say."""
         job = self.job
         preprocess = wanted.with_preprocess(job.options.preprocess)
-        options = replace(job.options, preprocess=preprocess, head=wanted.head)
+        options = replace(job.options, preprocess=preprocess)
         dump = _dumper(self.dump, job.output)
-        host = Host(native_compiler(job.cc), self.say, dump)
-        lowered = lower(job.model, options, host)
+        host = Host(native_compiler(job.options.cc), self.say, dump)
+        lowered = lower(job.model, options, host, head=wanted.head)
         on_edgetpu = [s for s in lowered.partition.segments if s.place == "edgetpu"]
         if self.runner is None or not on_edgetpu:
             return lowered, None

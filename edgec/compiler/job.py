@@ -1,43 +1,52 @@
-"""What a compile was asked to do, in a form that can be put down and taken up again
-(`edgec finish`).
-"""
+"""A compile that can be put down and taken up again (`edgec finish`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from edgec.compiler.options import COMPILE_RECIPE, Options
+from edgec.compiler.options import COMPILE_RECIPE, CompileOptions, path_of
 from edgec.compiler.tuned import NONE, TuningDatabases
+from edgec.declared import declared
 from edgec.errors import InputError
 from edgec.frontends.stated_task import stated_task
 from edgec.frontends.task_file import TaskFile, read_labels, task_file
 from edgec.quantize.change.recipe import Recipe, recipe_file
 from edgec.toolchain.edgetpu.handoff import sha256
 
+_NEW_FOLDER = "compile again"
+"""What to do with a hand-off folder that no longer fits."""
+
 
 @dataclass(frozen=True)
 class Job:
-    """One compile: the model file, the bundle to write, the options, a file of labels,
-    a C compiler of this machine; task, anchors: as task_file() takes them.
+    """One compile.
+
+    Attributes:
+        model: the model file.
+        options: what a person chose.
     """
 
     model: Path
-    output: Path
-    options: Options
-    labels: Path | None = None
-    cc: str | None = None
-    task: str | None = None
-    anchors: Path | None = None
+    options: CompileOptions
+
+    @property
+    def output(self) -> Path:
+        """The bundle to write."""
+        return path_of(self.options.output) or Path(f"{self.model.stem}.edgec")
+
+    @property
+    def tuned(self) -> str | None:
+        """The database of schedules, "none", or None for the default one."""
+        return _text(self.options.tuned)
 
     def check(self) -> None:
-        """Raises InputError where the bundle cannot be written, or what is named not be
-        read, before any work.
-        """
-        TuningDatabases.of(self.options.tuned)
-        Recipe.load(self.options.quantize or COMPILE_RECIPE)
+        """Raise InputError for a file that cannot be read or written, before any work."""
+        TuningDatabases.of(self.tuned)
+        Recipe.load(_text(self.options.quantize) or COMPILE_RECIPE)
+
         folder = self.output.parent
         if not folder.is_dir():
             raise InputError(
@@ -53,159 +62,116 @@ class Job:
             )
 
     def recipe(self) -> dict[str, Any]:
-        """As JSON: absolute paths, and the hashes of all that is read from them."""
-        o = self.options
-        tuned = None if self._tuned is None else str(self._tuned.absolute())
-        calibrate = _absolute(o.calibrate)
-        validate = _absolute(o.validate)
-        if self._quantize is None:
-            quantize = o.quantize
-        else:
-            quantize = str(self._quantize.absolute())
-        options = asdict(
-            replace(
-                o,
-                calibrate=calibrate,
-                validate=validate,
-                tuned=tuned or o.tuned,
-                quantize=quantize,
-            )
-        )
+        """Return the job as JSON: absolute paths, and the hashes of all files it reads.
+
+        Only options that were given are in it.
+        """
+        options: dict[str, Any] = {}
+        for name, value in asdict(self.options).items():
+            if value not in (None, (), {}):
+                options[name] = value
+
+        # The folder may be finished from anywhere.
+        for name, path in self._files().items():
+            options[name] = str(path.absolute())
+        options["output"] = str(self.output.absolute())
+
         return {
             "model": str(self.model.absolute()),
-            "output": str(self.output.absolute()),
-            "labels": _text(_absolute(self.labels)),
-            "cc": self.cc,
-            "task": self.task
-            if self.task is None or not self._task_file
-            else str(self._task_file.absolute()),
-            "anchors": _text(_absolute(self.anchors)),
-            "options": {
-                k: str(v) if isinstance(v, Path) else v for k, v in options.items()
-            },
-            "hashes": {str(p.absolute()): _hash(p) for p in self._read()},
+            "options": options,
+            "hashes": {str(path.absolute()): _hash(path) for path in self._read()},
         }
 
     @classmethod
     def again(cls, recipe: Mapping[str, Any], at: Path) -> Job:
-        """The job of a recipe.
+        """Return the job of a recipe, read from the folder `at`.
 
-        Raises InputError if what it reads has changed, or the recipe is of another
-        version.
+        Raises InputError if a file that it reads has changed, or the recipe is of
+        another version.
         """
         try:
-            options = dict(recipe["options"])
-            options |= {
-                k: Path(options[k])
-                for k in ("calibrate", "validate")
-                if options.get(k) is not None
-            }
-            options |= {
-                n: {k: tuple(v) for k, v in options[n].items()}
-                for n in ("input_shapes", "fix")
-            }
-            options |= {k: tuple(options[k]) for k in ("disable", "float_ops", "also")}
-            labels = recipe["labels"]
-            anchors = recipe["anchors"]
-            job = cls(
-                Path(recipe["model"]),
-                Path(recipe["output"]),
-                Options(**options),
-                None if labels is None else Path(labels),
-                recipe["cc"],
-                recipe["task"],
-                None if anchors is None else Path(anchors),
-            )
+            job = cls(Path(recipe["model"]), CompileOptions(**recipe["options"]))
             hashes = dict(recipe["hashes"])
+            job.options.check()
         except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise InputError(
-                f"the folder is of another edgec: {e}", str(at), "compile again"
-            ) from e
+            what = f"the folder is of another edgec: {e}"
+            raise InputError(what, str(at), _NEW_FOLDER) from e
+
         for path in job._read():
             if not path.exists():
-                raise InputError(
-                    f"{path} is gone", str(at), "put it back, or compile again"
-                )
+                hint = f"put it back, or {_NEW_FOLDER}"
+                raise InputError(f"{path} is gone", str(at), hint)
             if hashes.get(str(path)) != _hash(path):
-                raise InputError(
-                    f"{path} is not what it was when the folder was made",
-                    str(at),
-                    "compile again",
-                )
+                what = f"{path} is not what it was when the folder was made"
+                raise InputError(what, str(at), _NEW_FOLDER)
         return job
 
-    @property
-    def _tuned(self) -> Path | None:
-        """A database of schedules that was named."""
-        if self.options.tuned not in (None, NONE):
-            return Path(self.options.tuned)
-        return None
-
-    @property
-    def _quantize(self) -> Path | None:
-        """A recipe of a file."""
-        if self.options.quantize is None:
-            return None
-        return recipe_file(self.options.quantize)
-
-    @property
-    def _task_file(self) -> Path | None:
-        """A file that was named."""
-        if self.task is not None and self.task.endswith((".json", ".toml")):
-            return Path(self.task)
-        return None
-
     def wanted(self) -> TaskFile:
-        """The task, and what belongs to it. Raises InputError."""
-        found = task_file(self.model, self.task, self.anchors)
-        if found.task is None:
-            own = stated_task(self.model)
-            if own.task is not None:
-                found = replace(own, preprocess=found.preprocess)
-            else:
-                found = found
-        if self.labels is None:
-            return found
-        return replace(found, labels=tuple(read_labels(self.labels)))
+        """Return the task of the outputs with its labels; raises InputError.
 
-    def _read(self) -> list[Path]:
-        paths = (
-            self.model,
-            self.labels,
-            self.options.calibrate,
-            self.options.validate,
-            self._tuned,
-            self._quantize,
-            *task_file(self.model, self.task, self.anchors).read,
-        )
-        return [p for p in paths if p is not None]
+        Without a file beside the model or an option, it is what the model states.
+        """
+        wanted = task_file(self.model, self.options.task, path_of(self.options.anchors))
+        if wanted.task is None:
+            stated = stated_task(self.model)
+            if stated.task is not None:
+                wanted = replace(stated, preprocess=wanted.preprocess)
+
+        labels = path_of(self.options.labels)
+        if labels is None:
+            return wanted
+        return replace(wanted, labels=tuple(read_labels(labels)))
+
+    def _files(self) -> dict[str, Path]:
+        """Return the files and folders that options name, by the option.
+
+        The options `tuned`, `quantize` and `task` may also have a name that is no file.
+        """
+        files: dict[str, Path] = {}
+        for one in declared(CompileOptions):
+            value = getattr(self.options, one.name)
+            if value is not None and Path in get_args(one.type):
+                files[one.name] = Path(value)
+
+        files.pop("output", None)
+        if files.get("tuned") == Path(NONE):
+            del files["tuned"]
+
+        recipe = recipe_file(str(files.pop("quantize", "")))
+        if recipe is not None:
+            files["quantize"] = recipe
+
+        task = self.options.task
+        if task is not None and task.endswith((".json", ".toml")):
+            files["task"] = Path(task)
+        return files
+
+    def _read(self) -> Iterator[Path]:
+        """Yield every file and folder that the compile reads."""
+        files = self._files()
+        beside = task_file(self.model, self.options.task, path_of(self.options.anchors))
+        paths = [self.model, *files.values(), *beside.read]
+        yield from dict.fromkeys(paths)
 
 
-def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else path.absolute()
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def _text(file: str | Path | None) -> str | None:
+    """Return the text of an option that is a name or a file."""
+    return None if file is None else str(file)
 
 
 def _hash(path: Path) -> str:
-    """Of a file, or of all files of a folder with their names.
+    """Return the sha256 of a file, or of all files of a folder with their names.
 
     Raises InputError if it cannot be read.
     """
     try:
         if not path.is_dir():
             return sha256(path.read_bytes())
-        inside = sorted(p for p in path.rglob("*") if p.is_file())
-        return sha256(
-            "\n".join(
-                f"{p.relative_to(path)} {sha256(p.read_bytes())}" for p in inside
-            ).encode()
-        )
+
+        lines: list[str] = []
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            lines.append(f"{file.relative_to(path)} {sha256(file.read_bytes())}")
+        return sha256("\n".join(lines).encode())
     except OSError as e:
-        raise InputError(
-            f"cannot read {path}: {e.strerror}",
-            str(path),
-            "check the path and its permissions",
-        ) from e
+        what = f"cannot read {path}: {e.strerror}"
+        raise InputError(what, str(path), "check the path and its permissions") from e

@@ -16,11 +16,12 @@ from edgec.compiler import quantized_file
 from edgec.compiler.host import Host
 from edgec.compiler.native import native_compiler, runner
 from edgec.compiler.optimise import optimise
-from edgec.compiler.options import Options
-from edgec.compiler.place import left_in_float, place, pricer
-from edgec.compiler.quantize import Quantized, Quantizer
-from edgec.compiler.read import ReadModel, read
+from edgec.compiler.options import CompileOptions, path_of
+from edgec.compiler.place import left_in_float, place, pricer, wishes_of
+from edgec.compiler.quantize import Quantized, QuantizeOptions, Quantizer
+from edgec.compiler.read import ReadModel, ReadOptions, read
 from edgec.compiler.samples import SampleReader, Samples
+from edgec.frontends.ultralytics import Head
 from edgec.ir import Graph, Refusal
 from edgec.passes.recognize_quantized import described
 
@@ -75,12 +76,18 @@ class Lowered:
 # What is not finite in the file is reported where it is read, and stays so.
 @np.errstate(over="ignore", invalid="ignore")
 def lower(
-    model: Path, options: Options, host: Host | None = None, *, assume: bool = False
+    model: Path,
+    options: CompileOptions,
+    host: Host | None = None,
+    *,
+    head: Head | None = None,
+    assume: bool = False,
 ) -> Lowered:
     """Bring a model file to segments.
 
     host: the C compiler of this machine, and who is told of progress; default: zig, and
-    nobody.
+    nobody. head: where a network that picks its boxes itself may end; it does where
+    that cannot be int8, or cannot be read.
 
     assume: whether the model is only looked at: a float model without calibration gets
     made-up scales, and an operator of a .tflite file that edgec cannot read becomes
@@ -91,11 +98,11 @@ def lower(
     host = host or Host(native_compiler(None))
     target = Target.parse(options.target, options.also)
     options.check()
-    quantizing = options.quantizing(model.name, assume)
-    wishes = options.wishes()
+    quantizing = QuantizeOptions.of(options, model.name, assume)
+    wishes = wishes_of(options)
 
     host.say("read")
-    model_read = read(model, options.reading(assume))
+    model_read = read(model, ReadOptions.of(options, head, assume))
     host.dump("import", model_read.graph)
 
     host.say("optimise")
@@ -104,7 +111,7 @@ def lower(
     host.say("load samples")
     run = partial(runner, compiler=host.compiler, say=host.say)
     reader = SampleReader(canonical, model_read.preprocess, run)
-    samples = reader.read(options.calibrate, options.validate)
+    samples = reader.read(path_of(options.calibrate), path_of(options.validate))
 
     price = pricer(target, wishes, quantizing.passes_off)
     quantizer = Quantizer(target, quantizing, price, host)

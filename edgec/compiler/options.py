@@ -1,25 +1,20 @@
-"""What a person chose about a compile."""
+"""The options of a compile, each said once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from edgec_devices.boards import Target
-from edgec_partitioner.partition import Wishes
 from edgec_runtime.bundle.manifest import MAX_THREADS
+from edgec_runtime.vision.preprocess import COLORS, FILTERS, PRESETS, RESIZES
+from edgec_runtime.vision.tasks import TASKS
 
-from edgec.compiler.optimise import disabled
-from edgec.compiler.quantize import QuantizeOptions
-from edgec.compiler.read import ReadOptions
+from edgec.declared import option
 from edgec.errors import InputError
-from edgec.frontends.ultralytics import Head
-from edgec.quantize.change.recipe import Recipe
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, share
-from edgec.quantize.float_ops.plan import leave_in_float
 
-_SLOWDOWN = "--max-slowdown"
+FilePath = str | Path
 COMPILE_RECIPE = "best"
 EXPLAIN_RECIPE = "fast"
 """Where operations run hardly depends on the recipe, and a person who asks for it
@@ -28,161 +23,270 @@ should not wait for minutes.
 SHARES = ("auto", "all")
 """What the Edge TPU gets of what it can run: what is faster with it, or all."""
 
+_TARGET = "Where it runs"
+_INT8 = "int8"
+_INPUTS = "What its inputs are"
+_OUTPUTS = "What its outputs mean"
+"""Titles of the sections of --help."""
 
-@dataclass(frozen=True)
-class Options:
-    """What a person chose about a compile; the same for `explain`.
 
-    Attributes:
-        target: "host", "pi4", "pi4+coral", ….
-        calibrate: a folder of photos or an .npz, by which a float model becomes int8.
-        preprocess: how photos become inputs (docs/preprocessing.md).
-        input_shapes: the shapes of dynamic inputs, by name.
-        disable: names of passes, and of rewrites for the Edge TPU, to leave out.
-        min_cosine: a quantized model whose outputs are less like the float model's than
-            this is refused.
-        optimistic: whether the Edge TPU gets operations of which it is not known
-            whether they map.
-        validate: as calibrate, to verify with; default: samples held back from
-            calibration.
-        allow_float: whether a float model without calibration data runs on the CPU
-            though the target has an Edge TPU.
-        threads: the most threads that the C can use, 1 to 4.
-        tuned: a database of schedules (docs/tune.md), or "none" for no searches at all;
-            None: the default one, if it is there.
-        quantize: a recipe (docs/quantization.md): "best", "fast" or a .toml file; None:
-            COMPILE_RECIPE, or EXPLAIN_RECIPE where the model is only looked at.
-        edgetpu: what the Edge TPU gets of what it can run, one of SHARES.
-        prune: how far outputs may change when channels are taken out, as max_drop.
-        float_ops: names of operations that stay float.
-        max_drop, min_sqnr: see `AccuracyGoal.of`.
-        max_ms, min_tpu_share: see `CostBudget.of`.
-        max_slowdown: how much more time operations in float may cost where there are no
-            such limits; None: what the recipe says.
-        fix: the values of inputs that are constants, by name.
-        state: the outputs that come back as inputs at the next call, by input.
-        also: code that the bundle has beside the board's, see `Board.with_optional`.
-        head: where a network that picks its boxes itself may end: it does where that
-            cannot be int8, or cannot be read.
-        keep_head: whether it does not.
-    """
+def path_of(file: FilePath | None) -> Path | None:
+    """Return the path of a file that may not have been given."""
+    return None if file is None else Path(file)
 
-    target: str = "host"
-    calibrate: Path | None = None
-    preprocess: str | None = None
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    disable: Sequence[str] = ()
-    min_cosine: float = 0.9
-    optimistic: bool = False
-    validate: Path | None = None
-    allow_float: bool = False
-    threads: int = 1
-    tuned: str | None = None
-    quantize: str | None = None
-    edgetpu: str = "auto"
-    prune: str | None = None
-    float_ops: Sequence[str] = ()
-    max_drop: str | None = None
-    min_sqnr: float | None = None
-    max_ms: float | None = None
-    min_tpu_share: str | None = None
-    max_slowdown: str | None = None
-    fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    state: Mapping[str, str] = field(default_factory=dict)
-    also: Sequence[str] = ()
-    head: Head | None = None
-    keep_head: bool = False
 
-    @property
-    def goal(self) -> AccuracyGoal:
-        """The accuracy for which operations are left in float.
-
-        Raises InputError for values that no goal has.
-        """
-        return AccuracyGoal.of(self.max_drop, self.min_sqnr)
-
-    @property
-    def cost_budget(self) -> CostBudget:
-        """The cost that operations in float may have.
-
-        Raises InputError for values that no budget has.
-        """
-        return CostBudget.of(self.max_ms, self.min_tpu_share)
-
-    @property
-    def precision_options(self) -> str:
-        """The options about precision that were given, with commas."""
-        limits = {**self.goal.to_json(), **self.cost_budget.to_json()}
-        names = ["prune", "float_ops", *limits, "max_slowdown"]
-        given = [n for n in names if getattr(self, n) not in (None, ())]
-        return ", ".join(f"--{n.replace('_', '-')}" for n in given)
-
-    def reading(self, assume: bool) -> ReadOptions:
-        """Return how the model file is read. assume: see `quantizing`."""
-        return ReadOptions(
-            preprocess=self.preprocess,
-            input_shapes=self.input_shapes,
-            fix=self.fix,
-            state=self.state,
-            head=None if self.keep_head else self.head,
-            becomes_int8=self.calibrate is not None
-            or (assume and not self.allow_float),
-            opaque=assume,
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Parse NAME=1x3x224x224; raises InputError."""
+    # Names of inputs may have "=" in them, sizes have not.
+    name, equals, dims = text.rpartition("=")
+    try:
+        shape = tuple(int(d) for d in dims.split("x"))
+    except ValueError:
+        shape = ()
+    if not equals or not name or not shape or min(shape) < 1:
+        raise InputError(
+            f"--input-shape {text} is not NAME=1x3x224x224",
+            hint="give positive sizes separated by x",
         )
+    return name, shape
 
-    def quantizing(self, file_name: str, assume: bool) -> QuantizeOptions:
-        """Return how a float model becomes int8.
 
-        assume: whether the model is only looked at: made-up scales do then.
-        """
-        passes_off, rewrites_off = disabled(self.disable)
-        return QuantizeOptions(
-            file_name=file_name,
-            recipe=self._recipe(EXPLAIN_RECIPE if assume else COMPILE_RECIPE),
-            recipe_name=self.quantize,
-            calibrate=self.calibrate is not None,
-            assume=assume,
-            allow_float=self.allow_float,
-            goal=self.goal,
-            budget=self.cost_budget,
-            prune=share("--prune", self.prune),
-            precision_options=self.precision_options,
-            passes_off=frozenset(passes_off),
-            rewrites_off=frozenset(rewrites_off),
-            optimistic=self.optimistic,
+def parse_fixed(text: str) -> tuple[str, tuple[float, ...]]:
+    """Parse NAME=16000 or NAME=1,2,3; raises InputError."""
+    name, equals, numbers = text.rpartition("=")
+    try:
+        values = tuple(float(n) for n in numbers.split(","))
+    except ValueError:
+        values = ()
+    if not equals or not name or not values:
+        raise InputError(
+            f"--fix {text} is not NAME=16000",
+            hint="give one number, or one for each element: 1,2,3",
         )
+    return name, values
 
-    def wishes(self) -> Wishes:
-        """Return what the Edge TPU is to get."""
-        _, rewrites_off = disabled(self.disable)
-        everything = self.edgetpu == "all"
-        return Wishes(self.optimistic, rewrites_off, everything=everything)
 
-    def _recipe(self, default: str) -> Recipe:
-        """Return the recipe that was named, with what is to be left in float."""
-        recipe = Recipe.load(self.quantize or default)
-        slowdown = share(_SLOWDOWN, self.max_slowdown)
-        if slowdown is not None:
-            recipe = replace(recipe, slowdown=slowdown)
-        names = tuple(self.float_ops)
-        candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
-        return replace(recipe, candidates=candidates)
+def parse_state(text: str) -> tuple[str, str]:
+    """Parse INPUT=OUTPUT; raises InputError."""
+    name, equals, output = text.partition("=")
+    if not equals or not name or not output:
+        raise InputError(
+            f"--state {text} is not INPUT=OUTPUT",
+            hint="name an input and the output that comes back",
+        )
+    return name, output
+
+
+def _pairs(parse: Callable[[str], tuple[str, Any]]) -> Callable[[Any], dict[str, Any]]:
+    """Return a parser of texts that are a name and a value each."""
+    return lambda texts: dict(map(parse, texts))
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Parse NAME,NAME,…."""
+    names = (name.strip() for name in (text or "").split(","))
+    return tuple(name for name in names if name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """What a model's inputs are."""
+
+    preprocess: str | None = field(
+        default=None,
+        metadata=option(
+            "how photos become inputs, for example imagenet,crop=0.875 or "
+            f"0_255,bgr,letterbox=114: {', '.join(PRESETS)} or mean=…,std=…; "
+            f"{', '.join(COLORS)}; {', '.join(RESIZES)}; {', '.join(FILTERS)} "
+            "(docs/preprocessing.md; default: what the file states, else 0_1, "
+            "or raw for integer inputs)",
+            section=_INPUTS,
+            metavar="SPEC",
+        ),
+    )
+    input_shapes: Mapping[str, Sequence[int]] = field(
+        default_factory=dict,
+        metadata=option(
+            "freeze a dynamic input",
+            section=_INPUTS,
+            flags=("--input-shape",),
+            metavar="NAME=1x3x224x224",
+            parse=_pairs(parse_shape),
+        ),
+    )
+    fix: Mapping[str, float | Sequence[float]] = field(
+        default_factory=dict,
+        metadata=option(
+            "an input that is a constant",
+            metavar="NAME=16000",
+            parse=_pairs(parse_fixed),
+        ),
+    )
+    state: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=option(
+            "an input that is, at each call, what this output was at the last one; zeros at "
+            "first (docs/state.md)",
+            metavar="INPUT=OUTPUT",
+            parse=_pairs(parse_state),
+        ),
+    )
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of dynamic inputs, by name."""
+        return {name: tuple(shape) for name, shape in self.input_shapes.items()}
+
+    @property
+    def constants(self) -> dict[str, tuple[float, ...]]:
+        """The elements of inputs that are constants, by name."""
+        constants: dict[str, tuple[float, ...]] = {}
+        for name, x in self.fix.items():
+            constants[name] = tuple(x) if isinstance(x, Sequence) else (float(x),)
+        return constants
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(InputOptions):
+    """What a person chose about a compile; the same for `explain`."""
+
+    target: str = field(
+        default="host",
+        kw_only=False,
+        metadata=option(
+            "host, pi4, pi4+coral, …",
+            section=_TARGET,
+            show_default=True,
+        ),
+    )
+    calibrate: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "folder of photos or .npz: quantize to int8",
+            section=_INT8,
+        ),
+    )
+    quantize: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "how --calibrate makes it int8: best (ranges, weights and biases corrected; a "
+            "minute or more), fast (min and max alone; seconds), or a .toml file; a "
+            "quantized model is taken as it is "
+            f"[default: {COMPILE_RECIPE}; of explain: {EXPLAIN_RECIPE}]",
+            section=_INT8,
+            metavar="RECIPE",
+        ),
+    )
+    accuracy: str | None = field(
+        default=None,
+        metadata=option(
+            "leave operations in float32 until every output has this SQNR (20dB), or until "
+            "int8 changes the top class of at most so many samples (1%); of outputs that are "
+            "no classes, until the noise has at most this part of their power",
+            section=_INT8,
+            metavar="GOAL",
+        ),
+    )
+    budget: str | None = field(
+        default=None,
+        metadata=option(
+            "what may be spent on it: no inference estimated to take longer than this "
+            "(12.5ms), or by so much longer than in int8 alone (10%), and this part of the "
+            "MACs stays on the Edge TPU (tpu=90%); without --accuracy, a percentage is spent "
+            "if it buys 1 dB (best: 10%; 0% for int8 alone)",
+            section=_INT8,
+            metavar="COST",
+        ),
+    )
+    float_ops: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "operations that stay float32, as explain calls them, or their nodes; * and ? "
+            "for any characters",
+            metavar="NAME,NAME,…",
+            parse=_names,
+        ),
+    )
+    prune: str | None = field(
+        default=None,
+        metadata=option(
+            "take out channels that add little, where that is faster, as long as the float "
+            "model's outputs change by no more than this: as a percentage of --accuracy",
+            metavar="PERCENT",
+        ),
+    )
+    min_cosine: float = field(
+        default=0.9,
+        metadata=option(
+            "how like the float model int8 must be",
+            show_default=True,
+        ),
+    )
+    disable: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "switch a pass or a rewrite off",
+            flags=("--disable-pass",),
+            metavar="NAME",
+        ),
+    )
+    edgetpu: str = field(
+        default="auto",
+        metadata=option(
+            "of what it can run, the Edge TPU gets what is faster with it, or all: the CPU "
+            "is left free",
+            metavar="auto|all",
+            show_default=True,
+        ),
+    )
+    optimistic: bool = field(
+        default=False,
+        metadata=option(
+            "try ops on the Edge TPU that it may or may not have",
+        ),
+    )
+    allow_float: bool = field(
+        default=False,
+        metadata=option(
+            "a float model without --calibrate: all of it on the CPU",
+        ),
+    )
+    keep_head: bool = field(
+        default=False,
+        metadata=option(
+            "a detector keeps the head that picks its boxes, also where int8 cannot hold it",
+        ),
+    )
+    max_drop: str | None = field(
+        default=None,
+        metadata=option("as --accuracy 1%", metavar="PERCENT", hidden=True),
+    )
+    min_sqnr: float | None = field(
+        default=None,
+        metadata=option("as --accuracy 20dB", metavar="DB", hidden=True),
+    )
+    max_ms: float | None = field(
+        default=None,
+        metadata=option("as --budget 12.5ms", metavar="MS", hidden=True),
+    )
+    min_tpu_share: str | None = field(
+        default=None,
+        metadata=option("as --budget tpu=90%", metavar="PERCENT", hidden=True),
+    )
+    max_slowdown: str | None = field(
+        default=None,
+        metadata=option(
+            "as --budget 10%, without a goal", metavar="PERCENT", hidden=True
+        ),
+    )
 
     def check(self) -> None:
         """Raise InputError for values that cannot be."""
-        share("--prune", self.prune)
-        self._check_precision()
         if not -1 <= self.min_cosine <= 1:
             raise InputError(
                 f"no cosine can be {self.min_cosine:g} or more",
                 "--min-cosine",
                 "give one of -1 to 1: 0.9",
-            )
-        if not 1 <= self.threads <= MAX_THREADS:
-            raise InputError(
-                f"no code is for {self.threads} threads",
-                "--threads",
-                f"give 1 to {MAX_THREADS}",
             )
         if self.edgetpu not in SHARES:
             raise InputError(
@@ -191,23 +295,121 @@ class Options:
                 f"give {' or '.join(SHARES)}",
             )
 
-    def _check_precision(self) -> None:
-        """Raise InputError for options about precision that do not fit together."""
-        if self.calibrate is None and self.precision_options:
-            what = f"{self.precision_options} is for a float model that becomes int8"
-            hint = "give a folder of photos or an .npz file"
-            raise InputError(what, "--calibrate", hint)
-        has_limits = bool(self.goal) or bool(self.cost_budget)
-        if share(_SLOWDOWN, self.max_slowdown) is not None and has_limits:
-            what = (
-                "what stays float is either as little as a limit wants, "
-                "or what a slowdown allows"
-            )
-            hint = "leave it out, or the limits; a budget beside a goal is --max-ms"
-            raise InputError(what, _SLOWDOWN, hint)
-        if self.min_tpu_share is not None and not Target.parse(self.target).coral:
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(Options):
+    """What a person chose about a compile that ends in a bundle."""
+
+    output: FilePath | None = field(
+        default=None,
+        kw_only=False,
+        metadata=option(
+            "the bundle (default: MODEL.edgec)",
+            section=_TARGET,
+            flags=("-o", "--output"),
+        ),
+    )
+    task: str | None = field(
+        default=None,
+        metadata=option(
+            f"what its outputs mean: {', '.join(TASKS)}; a family such as yolox; or a .json "
+            "or .toml file (docs/tasks.md; default: MODEL.edgec-task.json, if it is there)",
+            section=_OUTPUTS,
+            metavar="NAME|FILE",
+        ),
+    )
+    labels: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "text file, one label a line",
+            section=_OUTPUTS,
+        ),
+    )
+    anchors: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "of a detection: .npy, .csv or .json, [N,4]",
+        ),
+    )
+    validate: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "as --calibrate, to verify with (default: a quarter of those)",
+            section=_INT8,
+        ),
+    )
+    threads: int = field(
+        default=1,
+        metadata=option(
+            "the most that its C can use, 1 to 4",
+            section=_TARGET,
+            metavar="N",
+            show_default=True,
+        ),
+    )
+    also: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "code for this too: 32-bit systems of the board, or this machine, where the "
+            "bundle is only tried otherwise",
+            metavar="armv7|host",
+        ),
+    )
+    edgetpu_compiler: str | None = field(
+        default=None,
+        metadata=option(
+            "a path (default: PATH), ssh://[user@]host[:port], folder:DIR, none",
+            section=_TARGET,
+            metavar="WHERE",
+        ),
+    )
+    tuned: FilePath | None = field(
+        default=None,
+        metadata=option(
+            "schedules that edgec tune found (default: its default file), or none",
+            metavar="FILE",
+        ),
+    )
+    cc: str | None = field(
+        default=None,
+        metadata=option(
+            "a C compiler of this machine for its own code, instead of zig",
+        ),
+    )
+    dump: Sequence[str] = field(
+        default=(),
+        metadata=option(
+            "write the graph after a pass (or after=all) beside the bundle",
+            metavar="after=PASS",
+        ),
+    )
+
+    def check(self) -> None:
+        """Raise InputError for values that cannot be."""
+        super().check()
+        if not 1 <= self.threads <= MAX_THREADS:
             raise InputError(
-                f"{self.target} has no Edge TPU",
-                "--min-tpu-share",
-                "give a target with one: pi4+coral",
+                f"no code is for {self.threads} threads",
+                "--threads",
+                f"give 1 to {MAX_THREADS}",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileCall(CompileOptions):
+    """A compile through Python, which can give objects too."""
+
+    example_inputs: Sequence[Any] | None = field(
+        default=None,
+        metadata=option(
+            "tensors of the shapes that a torch.nn.Module gets",
+            python_only=True,
+        ),
+    )
+    progress: Callable[[str], None] | None = field(
+        default=None,
+        metadata=option(
+            "is called with the name of each step",
+            python_only=True,
+        ),
+    )

@@ -9,7 +9,8 @@ from edgec_partitioner.comparison import column
 from edgec_partitioner.cpu_cost import CpuCost
 from edgec_partitioner.partition import Partition, Wishes, partition
 
-from edgec.compiler.optimise import simplify
+from edgec.compiler.optimise import disabled, simplify
+from edgec.compiler.options import Options
 from edgec.ir import Graph, Refusal
 from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.select.apply import QuantizedModel
@@ -25,6 +26,13 @@ def place(graph: Graph, target: Target, wishes: Wishes) -> Partition:
     return partition(
         graph, target.board.coral if target.coral else None, cpu_cost(target), wishes
     )
+
+
+def wishes_of(options: Options) -> Wishes:
+    """Return the share of the Edge TPU that a person wants."""
+    _, rewrites_off = disabled(options.disable)
+    everything = options.edgetpu == "all"
+    return Wishes(options.optimistic, rewrites_off, everything=everything)
 
 
 def cpu_cost(target: Target) -> CpuCost:
@@ -78,9 +86,7 @@ def left_in_float(found: QuantizedModel) -> Mapping[str, Refusal]:
     wanted in float, by their results.
     """
     why = "left in float32, so that the model keeps its accuracy"
-    fix = (
-        "allow it to lose more (--max-drop, --min-sqnr), or leave it out of --float-ops"
-    )
+    fix = "allow it to lose more (--accuracy), or leave it out of --float-ops"
     return {
         n: Refusal("precision", "what int8 would hurt too much stays float32", why, fix)
         for n in found.floating

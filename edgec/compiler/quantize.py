@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from edgec_devices.boards import Target
 from edgec_partitioner.legalize import Applied, legalize
@@ -13,7 +13,8 @@ from edgec.comparing.changes import Changes, channel_changes
 from edgec.compiler import finite
 from edgec.compiler.host import Host
 from edgec.compiler.native import NativeGraph, least_ms, runner
-from edgec.compiler.optimise import simplify
+from edgec.compiler.optimise import disabled, simplify
+from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
 from edgec.compiler.place import costs
 from edgec.compiler.samples import Samples
 from edgec.errors import InputError
@@ -22,16 +23,30 @@ from edgec.passes._int16 import without_bounds
 from edgec.quantize.change.convert import assumed, evenly, is_quantized
 from edgec.quantize.change.recipe import Recipe
 from edgec.quantize.change.state import QuantizationState
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer, share
+from edgec.quantize.float_ops.plan import leave_in_float
+from edgec.quantize.float_ops.planner import FloatPlanner
 from edgec.quantize.float_ops.pruning import Pruned, prune
 from edgec.quantize.observe.calibration import CachedSamples, Sample, label
 from edgec.quantize.select.apply import (
-    FloatWishes,
     QuantizedModel,
     apply_recipe,
     held_out_parts,
 )
 
+_SLOWDOWN = "--max-slowdown"
+_PRECISION = (
+    "prune",
+    "float_ops",
+    "accuracy",
+    "budget",
+    "max_drop",
+    "min_sqnr",
+    "max_ms",
+    "min_tpu_share",
+    "max_slowdown",
+)
+"""The options about precision, for a float model that becomes int8."""
 _COMPILED_SAMPLES = 10**9
 """So many runs are announced for graphs that are timed: they are compiled then."""
 
@@ -43,19 +58,19 @@ class QuantizeOptions:
     Attributes:
         file_name: the name of the model file, for messages.
         recipe: the recipe.
-        recipe_name: the recipe that a person named; None: the default one.
+        recipe_name: the name of the recipe, as given; None: the default one.
         calibrate: whether there are samples to calibrate with.
         assume: whether made-up scales do, since the model is only looked at.
         allow_float: whether a model without samples may stay float on a target with an
             Edge TPU.
-        goal: the accuracy for which operations are left in float.
-        budget: the cost that they may have.
+        goal: the accuracy to keep by leaving operations in float.
+        budget: the most that they may cost.
         prune: how far outputs may change when channels are taken out, as a part.
-        precision_options: the options about precision that a person gave, in words.
+        precision_options: the given options about precision, in words.
         passes_off: the passes to leave out.
         rewrites_off: the rewrites for the Edge TPU to leave out.
-        optimistic: whether rewrites count on operations of which it is not known
-            whether the Edge TPU has them.
+        optimistic: whether rewrites count on operations with which nobody has tried the
+            Edge TPU.
     """
 
     file_name: str
@@ -72,6 +87,119 @@ class QuantizeOptions:
     rewrites_off: frozenset[str] = frozenset()
     optimistic: bool = False
 
+    @classmethod
+    def of(cls, options: Options, file_name: str, assume: bool) -> QuantizeOptions:
+        """Return how a compile quantizes the model of a file.
+
+        assume: whether the model is only looked at, and made-up scales do.
+
+        Raises InputError for impossible values, and options in contradiction.
+        """
+        passes_off, rewrites_off = disabled(options.disable)
+        _check_precision(options)
+        name = None if options.quantize is None else str(options.quantize)
+        default = EXPLAIN_RECIPE if assume else COMPILE_RECIPE
+        return cls(
+            file_name=file_name,
+            recipe=_recipe(options, name or default),
+            recipe_name=name,
+            calibrate=options.calibrate is not None,
+            assume=assume,
+            allow_float=options.allow_float,
+            goal=_goal(options),
+            budget=CostBudget() if _is_slowdown_alone(options) else _budget(options),
+            prune=share("--prune", options.prune),
+            precision_options=_precision_options(options),
+            passes_off=frozenset(passes_off),
+            rewrites_off=frozenset(rewrites_off),
+            optimistic=options.optimistic,
+        )
+
+
+def _goal(options: Options) -> AccuracyGoal:
+    """Return the accuracy to keep by leaving operations in float.
+
+    Raises InputError where the options are impossible, or give it twice.
+    """
+    older = AccuracyGoal.of(options.max_drop, options.min_sqnr)
+    if options.accuracy is None:
+        return older
+    if older:
+        hint = "leave out --max-drop and --min-sqnr"
+        raise InputError("the accuracy is given twice", "--accuracy", hint)
+    return AccuracyGoal.parse(options.accuracy)
+
+
+def _budget(options: Options) -> CostBudget:
+    """Return the most that operations in float may cost.
+
+    Raises InputError where the options are impossible, or give it twice.
+    """
+    older = CostBudget.of(options.max_ms, options.min_tpu_share)
+    slowdown = share(_SLOWDOWN, options.max_slowdown)
+    older = replace(older, max_slowdown=slowdown)
+    if options.budget is None:
+        return older
+    if older:
+        hint = "leave out --max-ms, --min-tpu-share and --max-slowdown"
+        raise InputError("the budget is given twice", "--budget", hint)
+    return CostBudget.parse(options.budget)
+
+
+def _precision_options(options: Options) -> str:
+    """Return the given options about precision, with commas."""
+    given = [n for n in _PRECISION if getattr(options, n) not in (None, ())]
+    return ", ".join(f"--{n.replace('_', '-')}" for n in given)
+
+
+def _recipe(options: Options, name: str) -> Recipe:
+    """Return a recipe, with operations to leave in float.
+
+    A slowdown without a goal takes the place of the recipe's own.
+    """
+    recipe = Recipe.load(name)
+    slowdown = _budget(options).max_slowdown
+    if slowdown is not None and _is_slowdown_alone(options):
+        recipe = replace(recipe, slowdown=slowdown)
+    names = tuple(options.float_ops)
+    candidates = tuple(leave_in_float(c, names) for c in recipe.candidates)
+    return replace(recipe, candidates=candidates)
+
+
+def _is_slowdown_alone(options: Options) -> bool:
+    """Return whether a slowdown is the only limit, as recipes have one."""
+    return _budget(options).is_relative and not _goal(options)
+
+
+def _check_precision(options: Options) -> None:
+    """Raise InputError for options about precision in contradiction."""
+    share("--prune", options.prune)
+    # Both are read first: an impossible value goes before all other errors.
+    _goal(options)
+    budget = _budget(options)
+    given = _precision_options(options)
+    if options.calibrate is None and given:
+        what = f"{given} is for a float model that becomes int8"
+        hint = "give a folder of photos or an .npz file"
+        raise InputError(what, "--calibrate", hint)
+
+    # The older option never went with a goal; a slowdown in --budget does.
+    if options.max_slowdown is not None and not _is_slowdown_alone(options):
+        what = (
+            "what stays float is either as little as a limit wants, "
+            "or what a slowdown allows"
+        )
+        hint = "leave it out, or give both by --accuracy and --budget"
+        raise InputError(what, _SLOWDOWN, hint)
+
+    has_share = budget.min_tpu_share is not None
+    if has_share and not Target.parse(options.target).coral:
+        raise InputError(
+            f"{options.target} has no Edge TPU",
+            "--budget" if options.min_tpu_share is None else "--min-tpu-share",
+            "give a target with one: pi4+coral",
+        )
+
 
 @dataclass(frozen=True)
 class FloatModel:
@@ -82,9 +210,9 @@ class FloatModel:
         run: runs it.
         reference: runs the model as it was before rewrites for the Edge TPU and pruning.
         samples: the number of calibration samples.
-        found: what the recipe made.
-        before: the graph that the recipe was given.
-        pruned: what pruning did; None where nobody asked for it.
+        found: the result of the recipe.
+        before: the graph before the recipe.
+        pruned: the result of pruning; None where nobody asked for it.
         pruned_ms: the times before and after pruning, measured here.
     """
 
@@ -114,7 +242,7 @@ class Quantized:
         float_on_cpu: whether nothing of it can run on the target's Edge TPU, since it
             was left in float.
         taken_as_it_is: whether the file was quantized already.
-        notes: what there is to say of its precision.
+        notes: remarks on its precision.
     """
 
     graph: Graph
@@ -224,7 +352,7 @@ class Quantizer:
                 samples.calibrate,
                 self.host.runners(),
                 self.host.say,
-                FloatWishes(self.options.goal, self.options.budget, self.price),
+                FloatPlanner(self.options.goal, self.options.budget, self.price),
             )
         reference: Run
         if plain is None and isinstance(found.run, NativeGraph):

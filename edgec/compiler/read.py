@@ -10,6 +10,7 @@ from pathlib import Path
 from edgec_runtime import Preprocess
 
 from edgec.compiler import finite
+from edgec.compiler.options import Options
 from edgec.errors import UnsupportedError
 from edgec.frontends import read_model
 from edgec.frontends.asked import likely_state
@@ -43,6 +44,23 @@ class ReadOptions:
     head: Head | None = None
     becomes_int8: bool = False
     opaque: bool = False
+
+    @classmethod
+    def of(cls, options: Options, head: Head | None, assume: bool) -> ReadOptions:
+        """Return how a compile reads its file.
+
+        head: where the network may end. assume: whether the model is only looked at.
+        """
+        is_calibrated = options.calibrate is not None
+        return cls(
+            preprocess=options.preprocess,
+            input_shapes=options.shapes,
+            fix=options.constants,
+            state=options.state,
+            head=None if options.keep_head else head,
+            becomes_int8=is_calibrated or (assume and not options.allow_float),
+            opaque=assume,
+        )
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ which is worth 3 % of the instructions of MobileNet v2. There is no other global
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -23,16 +22,18 @@ from edgec.emit.weights import WeightsFile
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import (
     Array,
+    CStruct,
     Graph,
+    Kernel,
     KernelCall,
     Op,
     Pointer,
     Scratch,
     Share,
-    Struct,
     Table,
     Value,
 )
+from edgec.ir.c_struct import c_types
 from edgec.ir.graph import unique
 from edgec.ir.verify import lacks_scale
 from edgec.ops.opaque import Opaque
@@ -99,28 +100,6 @@ class CSource:
     spans: Mapping[int, tuple[int, int]]
 
 
-_SIGNED = ("i8", "s16", "s32", "s64")
-_UNSIGNED = ("u8", "u16", "u32", "u64")
-_SETS = {"SIGNED": _SIGNED, "UNSIGNED": _UNSIGNED, "INTEGERS": (*_SIGNED, *_UNSIGNED)}
-"""The suffixes of the kernels that ek_base.h's EK_OF_… define."""
-
-
-@cache
-def kernel_headers() -> dict[str, str]:
-    """The header that defines each kernel, found by reading csrc."""
-    found: dict[str, str] = {}
-    for path in sorted(CSRC.rglob("ek_*.h")):
-        text = path.read_text()
-        header = path.relative_to(CSRC).as_posix()
-        for name in re.findall(r"\b(ek_\w+)\s*\(|\b(?:EK_[A-Z0-9_]+)\((ek_\w+),", text):
-            found.setdefault(name[0] or name[1], header)
-        for types, name in re.findall(
-            r"^EK_OF_([A-Z]+)\((ek_\w+),", text, re.MULTILINE
-        ):
-            found.update({f"{name}_{suffix}": header for suffix in _SETS[types]})
-    return found
-
-
 def segment_source(
     graph: Graph,
     name: str,
@@ -156,7 +135,7 @@ def segment_source(
         *(("ek_share.h",) if core.threads > 1 else ()),
         *(("ek_denormals.h",) if flushed else ()),
     }
-    headers = sorted({header_of(call) for call in writer.calls} | always)
+    headers = sorted({kernel.header for kernel in writer.calls} | always)
     functions = tuple(f"op{i}_{graph.ops[i].kind}" for i in made.ops)
     marks = [called.get(i, ()) for i in made.ops]
     code = text_of(writer, plan, headers, name) + entry_functions(
@@ -235,16 +214,8 @@ def check_types(graph: Graph) -> None:
 
 
 def _check_kernel(call: KernelCall, op: Op) -> None:
-    if call.kernel not in kernel_headers():
+    if not call.kernel.is_defined:
         raise _no_kernel(op)
-
-
-def header_of(kernel: str) -> str:
-    """The header of csrc that defines a kernel."""
-    header = kernel_headers().get(kernel)
-    if header is None:
-        raise InternalError(f"no header of csrc defines the kernel {kernel}")
-    return header
 
 
 def text_of(writer: Writer, plan: ArenaPlan, headers: Sequence[str], name: str) -> str:
@@ -287,7 +258,7 @@ class Writer:
     constants: list[str] = field(default_factory=list)
     table: list[str] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)
-    calls: set[str] = field(default_factory=set)
+    calls: set[Kernel] = field(default_factory=set)
     scratches: list[Lifetime] = field(default_factory=list)
     symbols: dict[str, str] = field(default_factory=dict)
     constant_bytes: int = 0
@@ -387,19 +358,20 @@ class Writer:
                 return self.scratch(x.nbytes)
             case Share():
                 return x.alone if self._parts == 1 else x.shared
-            case Struct():
+            case Kernel():
+                self.calls.add(x)
+                return x.name
+            case CStruct():
                 return self._struct(x)
             case list() | tuple():
                 return "{" + ", ".join(self._operand(v) for v in x) + "}"
-        if isinstance(x, str) and x in kernel_headers():
-            self.calls.add(x)
         return _literal(x)
 
-    def _struct(self, x: Struct) -> str:
+    def _struct(self, x: CStruct) -> str:
         """A constant where all is known when the program is linked: code that fills it
         in at each call takes three times the room, and compilers see through both.
         """
-        fields = ", ".join(f".{k} = {self._operand(v)}" for k, v in x.fields.items())
+        fields = ", ".join(self._fields(x, "."))
         if not self._known_to_linkers(x):
             return f"&(const {x.ctype}){{{fields}}}"
         key = (x.ctype, fields.encode())
@@ -410,6 +382,20 @@ class Writer:
             self._known[key] = name
         return f"&{self._known[key]}"
 
+    def _fields(self, x: CStruct, prefix: str) -> Iterator[str]:
+        """Yield the initialisers of the fields that are given."""
+        types = c_types(type(x))
+        for name, value in x.given().items():
+            is_nested = isinstance(value, CStruct) and value.ctype == types[name]
+            if is_nested and value.is_complete:
+                # Without names, as an array.
+                elements = [self._operand(v) for v in value.given().values()]
+                yield f"{prefix}{name} = {{{', '.join(elements)}}}"
+            elif is_nested:
+                yield from self._fields(value, f"{prefix}{name}.")
+            else:
+                yield f"{prefix}{name} = {self._operand(value)}"
+
     def _known_to_linkers(self, x: object) -> bool:
         """Whether an operand's expression may initialize a constant of C."""
         match x:
@@ -417,8 +403,8 @@ class Writer:
                 return False
             case Table():
                 return self.const(x.array, x.hint).isidentifier()
-            case Struct():
-                return all(map(self._known_to_linkers, x.fields.values()))
+            case CStruct():
+                return all(map(self._known_to_linkers, x.given().values()))
             case list() | tuple():
                 return all(map(self._known_to_linkers, x))
         return True

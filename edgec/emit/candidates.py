@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edgec.emit.c import Writer, header_of, text_of
+from edgec.emit.c import Writer, text_of
 from edgec.emit.entries import entry_functions
 from edgec.emit.memory import plan_offsets
 from edgec.emit.program import SegmentEntry, model_source
@@ -117,7 +117,7 @@ def trial_source(
         for v in dict.fromkeys((*written, want))
     ]
     plan = plan_offsets(lives + writer.scratches)
-    headers = sorted({header_of(c) for c in writer.calls} | {"ek_base.h"})
+    headers = sorted({c.header for c in writer.calls} | {"ek_base.h"})
     writer.bodies.insert(
         0, "#define EK_NO_INLINE __attribute__((noinline, unused))\n" + _CHECKS
     )

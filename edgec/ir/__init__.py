@@ -3,18 +3,21 @@ their reference interpreter.
 """
 
 from edgec.ir.build import Builder
+from edgec.ir.c_struct import CStruct, Table
 from edgec.ir.channel_flow import ChannelFlow
 from edgec.ir.graph import Graph, State
 from edgec.ir.interp import Calls, Observe, Run, fold, interp
 from edgec.ir.kernel import (
     PART,
     PARTS,
+    Elementwise,
+    Kernel,
     KernelCall,
+    KernelFamily,
+    KernelRounding,
     Pointer,
     Scratch,
     Share,
-    Struct,
-    Table,
     constant,
 )
 from edgec.ir.opdef import (
@@ -40,10 +43,15 @@ __all__ = [
     "PARTS",
     "Array",
     "Builder",
+    "CStruct",
     "Calls",
     "ChannelFlow",
+    "Elementwise",
     "Graph",
+    "Kernel",
     "KernelCall",
+    "KernelFamily",
+    "KernelRounding",
     "Observe",
     "OnnxNode",
     "Op",
@@ -58,7 +66,6 @@ __all__ = [
     "Scratch",
     "Share",
     "State",
-    "Struct",
     "Table",
     "TensorType",
     "TfliteCode",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from edgec.ir import Array, Graph, Op, OpDef, Quant, TensorType, Value
 from edgec.ir.graph import Names
+
+S = TypeVar("S", bound=OpDef)
+"""A type of spec that a pass looks for."""
 
 
 class Rewriter:
@@ -41,6 +45,27 @@ class Rewriter:
         for op in list(self.graph.ops):
             if op in self._live and (not kinds or op.kind in kinds):
                 yield op
+
+    def matches(self, *types: type[S]) -> Iterator[tuple[Op, S]]:
+        """Yield the ops whose spec is of one of these types, each with its spec.
+
+        They are those of the graph at the start of the loop that are still in it when
+        their turn comes.
+        """
+        for op in self.ops():
+            if isinstance(op.spec, types):
+                yield op, op.spec
+
+    def producer_of(self, value: Value, *types: type[S]) -> tuple[Op, S] | None:
+        """Return the op that writes a value, with its spec of one of these types.
+
+        None where no op writes it, or an op of another type.
+        """
+        op = self.producer.get(value)
+        if op is None or not isinstance(op.spec, types):
+            return None
+
+        return op, op.spec
 
     def users(self, value: Value) -> list[Op]:
         """Return the ops that read a value."""

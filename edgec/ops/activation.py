@@ -14,20 +14,26 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    CStruct,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import BoundsParams, UnsignedBoundsParams
 from edgec.ir.opdef import Arg
 from edgec.ops import lut
 from edgec.ops.arithmetic import Maximum, Minimum
-from edgec.ops.common import INTEGERS, UNSIGNED, plain_suffix
+from edgec.ops.common import INTEGERS, NUMBER_KERNELS, UNSIGNED, plain_suffix
+from edgec.ops.elementwise_kernels import unary_kernels
 from edgec.ops.unary import ERF, Relu, Relu6, ReluN1To1, Unary
+
+# The class has the kernels of the exact form; the approximation has its own.
+_GELU_TANH = unary_kernels("gelu_tanh", vectorized=True)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Clamp(Unary):
     high: float | None = None
 
     kind = "clamp"
+    kernels = unary_kernels("clamp", NUMBER_KERNELS)
     onnx = ("Clip",)
     tflite = ("RELU_0_TO_1",)
     fn = staticmethod(
@@ -96,9 +103,11 @@ class Clamp(Unary):
         else:
             high = f"{dtype.upper()}_MAX"
 
-        ctype = "ek_unsigned_bounds_t" if is_unsigned else "ek_bounds_t"
-        bounds = Struct(ctype, low=low, high=high)
-        kernel = f"ek_clamp_{plain_suffix(y.type)}"
+        bounds: CStruct = BoundsParams(low=low, high=high)
+        if is_unsigned:
+            bounds = UnsignedBoundsParams(low=low, high=high)
+
+        kernel = self.kernels.of(plain_suffix(y.type))
 
         return KernelCall.of(kernel, x, y, x.type.size, bounds)
 
@@ -237,6 +246,7 @@ class LeakyRelu(Unary):
     alpha: float = 0.01
 
     kind = "leaky_relu"
+    kernels = unary_kernels("leaky_relu")
     homogeneous: ClassVar[bool] = True
     onnx = ("LeakyRelu",)
     tflite = ("LEAKY_RELU",)
@@ -284,6 +294,7 @@ class Elu(Unary):
     rate: float = 1.0
 
     kind = "elu"
+    kernels = unary_kernels("elu", vectorized=True)
     onnx = ("Elu", "Celu")
     tflite = ("ELU",)
     versions: ClassVar[tuple[int, int | None]] = (1, 1)
@@ -335,6 +346,7 @@ class HardSigmoid(Unary):
     beta: float = 0.5
 
     kind = "hard_sigmoid"
+    kernels = unary_kernels("hard_sigmoid")
     onnx = ("HardSigmoid",)
     fn = staticmethod(
         lambda x, alpha, beta: np.clip(
@@ -371,6 +383,7 @@ class Selu(Unary):
     gamma: float = 1.05070102214813232421875
 
     kind = "selu"
+    kernels = unary_kernels("selu", vectorized=True)
     onnx = ("Selu",)
 
     @staticmethod
@@ -405,6 +418,7 @@ class Gelu(Unary):
     approximate: bool = False
 
     kind = "gelu"
+    kernels = unary_kernels("gelu", vectorized=True)
     onnx = ("Gelu",)
     tflite = ("GELU",)
     versions: ClassVar[tuple[int, int | None]] = (1, 1)
@@ -443,9 +457,9 @@ class Gelu(Unary):
         """Return GeluOptions with the approximation."""
         return ("GeluOptions", {"approximate": self.approximate})
 
-    def kernel(self) -> str:
-        """Return the kernel of the form."""
-        return "gelu_tanh" if self.approximate else "gelu"
+    def kernel_family(self) -> KernelFamily:
+        """Return the kernels of the form."""
+        return _GELU_TANH if self.approximate else self.kernels
 
     def coefficients(self) -> tuple[float, ...]:
         """Return nothing: each form has a kernel of its own."""

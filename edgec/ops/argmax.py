@@ -14,22 +14,37 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import ArgParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, suffix
 from edgec.ops.shape import Reshape
+
+_ARG_TYPES = (
+    "f32_s32",
+    "s8_s32",
+    "f32_s64",
+    "s8_s64",
+    "u8_s64",
+    "s32_s64",
+    "s64_s64",
+)
+
+ARG = KernelFamily(Kernel("arg", "ek_arg.h"), _ARG_TYPES)
+"""The index of the largest or smallest element of a run."""
 
 _TFLITE_TYPES = {"int32": 2, "int64": 4}
 """TFLite's TensorType of each index type."""
@@ -171,15 +186,14 @@ class _ArgExtreme(OpDef):
         """
         x = op.inputs[0].type
         y = op.output.type
-        dims = Struct(
-            "ek_arg_t",
+        dims = ArgParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),
             sign=self.sign,
             last=self.last,
         )
-        kernel = f"ek_arg_{suffix(x)}_{suffix(y)}"
+        kernel = ARG.of(suffix(y), source=suffix(x))
 
         return KernelCall.of(kernel, op.inputs[0], op.output, dims)
 

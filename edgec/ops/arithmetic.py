@@ -14,10 +14,10 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    CStruct,
     OnnxNode,
     Op,
     QuantRule,
-    Struct,
     TensorType,
     TfliteCode,
     Value,
@@ -27,7 +27,8 @@ from edgec.ir import (
 from edgec.ops.binary import Binary, Division
 from edgec.ops.binary_scales import fits_litert, scaled_struct
 from edgec.ops.cast import Cast
-from edgec.ops.common import real_types
+from edgec.ops.common import NUMBER_KERNELS, real_types
+from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 SQUARE_HEADROOM = 7
@@ -73,6 +74,7 @@ class Maximum(_Extremum):
     """y = max(a, b)."""
 
     kind = "maximum"
+    kernels = binary_kernels("maximum", (*NUMBER_KERNELS, "s8"))
     onnx = ("Max",)
     tflite = ("MAXIMUM",)
     edgetpu_versions = {"MAXIMUM": Versions(2)}
@@ -84,6 +86,7 @@ class Minimum(_Extremum):
     """y = min(a, b)."""
 
     kind = "minimum"
+    kernels = binary_kernels("minimum", (*NUMBER_KERNELS, "s8"))
     onnx = ("Min",)
     tflite = ("MINIMUM",)
     edgetpu_versions = {"MINIMUM": Versions(2)}
@@ -95,6 +98,7 @@ class SquaredDifference(Binary):
     """y = (a - b)²."""
 
     kind = "squared_difference"
+    kernels = binary_kernels("squared_difference", (*NUMBER_KERNELS, "s8"))
     edgetpu: ClassVar[bool] = True
     tflite = ("SQUARED_DIFFERENCE",)
     edgetpu_versions = {"SQUARED_DIFFERENCE": Versions(2)}
@@ -145,7 +149,7 @@ class SquaredDifference(Binary):
 
         return result
 
-    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
         """Return ek_add_t."""
         return scaled_struct(self._scales(a, b, y), (a, b, y), self.clamp(y))
 
@@ -179,6 +183,7 @@ class Pow(Binary):
     """y = a^b, in floats or plain integers."""
 
     kind = "pow"
+    kernels = binary_kernels("pow", NUMBER_KERNELS)
     onnx = ("Pow",)
     tflite = ("POW",)
     options = "PowOptions"
@@ -234,6 +239,7 @@ class Atan2(Binary):
     """The angle of the point (x = b, y = a), in radians."""
 
     kind = "atan2"
+    kernels = binary_kernels("atan2", ("f32",))
     tflite = ("ATAN2",)
     options = "ATan2Options"
     tflite_types: ClassVar[tuple[str, ...]] = ("float32",)
@@ -260,6 +266,7 @@ class FloorDiv(Division):
     """y = floor(a / b)."""
 
     kind = "floor_div"
+    kernels = binary_kernels("floor_div", NUMBER_KERNELS)
     tflite = ("FLOOR_DIV",)
     options = "FloorDivOptions"
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32")
@@ -273,6 +280,7 @@ class FloorMod(Division):
     """y = a - b * floor(a / b), with the sign of b."""
 
     kind = "floor_mod"
+    kernels = binary_kernels("floor_mod", NUMBER_KERNELS)
     onnx = ("Mod",)
     tflite = ("FLOOR_MOD",)
     options = "FloorModOptions"
@@ -305,6 +313,7 @@ class Remainder(Division):
     """y = a - b * trunc(a / b), with the sign of a, as C's fmod."""
 
     kind = "fmod"
+    kernels = binary_kernels("fmod", NUMBER_KERNELS)
     options: ClassVar[str] = ""
     fn = staticmethod(_remainder)
     quant: ClassVar[QuantRule] = QuantRule.FLOAT

@@ -16,7 +16,9 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    CStruct,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -24,13 +26,17 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     Versions,
     edgetpu_rule,
+)
+from edgec.ir.c_structs import (
+    FixedPointProductParams,
+    FloatProductParams,
+    FloatSumParams,
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary_scales import (
@@ -41,7 +47,14 @@ from edgec.ops.binary_scales import (
     scaled_struct,
 )
 from edgec.ops.broadcast_dims import broadcast, broadcast_strides
-from edgec.ops.common import INTEGERS, act_f32, kernel_suffix, plain_suffix
+from edgec.ops.common import (
+    INTEGERS,
+    NUMBER_KERNELS,
+    act_f32,
+    plain_suffix,
+    rounded_kernel,
+)
+from edgec.ops.elementwise_kernels import arithmetic_kernels, binary_kernels
 from edgec.ops.fixed_point import (
     TFLITE_ACTIVATIONS,
     activation_range,
@@ -60,7 +73,10 @@ brought to one scale.
 
 @dataclass(frozen=True)
 class Binary(OpDef):
-    """y = fn(a, b), broadcast as numpy does; the kernel is `ek_<kind>_<type>`."""
+    """y = fn(a, b), broadcast as numpy does."""
+
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, as `binary_kernels` returns them."""
 
     fn: ClassVar[Callable[..., Any]]
     """The function in numpy."""
@@ -187,24 +203,25 @@ class Binary(OpDef):
 
         # Comparisons have a bool output of operands of any type.
         if y.is_quantized:
-            type_name = kernel_suffix(a, getattr(self, "rounding", Rounding.TFLITE))
+            kernel = rounded_kernel(
+                self.kernels, a, getattr(self, "rounding", Rounding.TFLITE)
+            )
             last = self.c_requant(a, b, y)
         else:
-            type_name = plain_suffix(a)
+            kernel = self.kernels.of(plain_suffix(a))
             last = self.c_plain(a)
 
-        kernel = f"ek_{self.kind}_{type_name}"
-        dims = broadcast(y, a=a, b=b)
+        dims = broadcast(y, a, b)
         if last is None:
             return KernelCall.of(kernel, *op.inputs, op.output, dims)
 
         return KernelCall.of(kernel, *op.inputs, op.output, dims, last)
 
-    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct | None:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct | None:
         """Return the trailing struct of the int8 kernel, None when it has none."""
         return None
 
-    def c_plain(self, a: TensorType) -> Struct | None:
+    def c_plain(self, a: TensorType) -> CStruct | None:
         """Return the trailing struct of the other kernels, None when they have none."""
         return None
 
@@ -283,7 +300,7 @@ class Fused(Binary):
         """Return the field of the fused activation."""
         return {"fusedActivationFunction": tflite_activation(self.act, op.output.type)}
 
-    def c_plain(self, a: TensorType) -> Struct | None:
+    def c_plain(self, a: TensorType) -> CStruct | None:
         """Return the clamp range of floats."""
         return act_f32(self.act) if a.dtype == "float32" else None
 
@@ -390,7 +407,7 @@ class Additive(OrtBinary):
         sign = -1 if self.kind == "sub" else 1
         return Linear.of_scales(a, b, y, sign, self.rounding.offset)
 
-    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
         """Return ek_add_t, or ek_linear_t for onnxruntime's rounding.
 
         Both structs also have the range of the output's elements.
@@ -398,7 +415,7 @@ class Additive(OrtBinary):
         low, high = self.clamp(y)
         if self.rounding.is_onnxruntime:
             fields = asdict(self._linear(a, b, y))
-            return Struct("ek_linear_t", **fields, low=low, high=high)
+            return FloatSumParams(**fields, low=low, high=high)
 
         return scaled_struct(self._scales(a, b, y), (a, b, y), (low, high))
 
@@ -412,6 +429,7 @@ class Add(Additive):
     """y = a + b."""
 
     kind = "add"
+    kernels = arithmetic_kernels("add")
     onnx = ("Add", "Sum")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
     homogeneous: ClassVar[bool] = True
@@ -443,6 +461,7 @@ class Sub(Additive):
     """y = a - b."""
 
     kind = "sub"
+    kernels = arithmetic_kernels("sub")
     onnx = ("Sub",)
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.ADDS
     homogeneous: ClassVar[bool] = True
@@ -457,6 +476,7 @@ class Mul(OrtBinary):
     """y = a * b."""
 
     kind = "mul"
+    kernels = arithmetic_kernels("mul")
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.MULTIPLIES
     homogeneous: ClassVar[bool] = True
     onnx = ("Mul",)
@@ -507,7 +527,7 @@ class Mul(OrtBinary):
 
         return size_evidence(y.size, ONE_ROW_MAPPED, None, evidence)
 
-    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
         """Return ek_mul_t, or ek_real_mul_t for onnxruntime's rounding."""
         low, high = self.clamp(y)
         common = {
@@ -520,11 +540,11 @@ class Mul(OrtBinary):
         if self.rounding.is_onnxruntime:
             scale = float(even_factor(a, b, y))
             offset = self.rounding.offset
-            return Struct("ek_real_mul_t", **common, scale=scale, shift=offset)
+            return FloatProductParams(**common, scale=scale, shift=offset)
 
         multiplier, shift = product_multiplier(a, b, y)
 
-        return Struct("ek_mul_t", **common, mul=multiplier, shift=shift)
+        return FixedPointProductParams(**common, mul=multiplier, shift=shift)
 
 
 def _div(a: Array, b: Array) -> Array:
@@ -566,6 +586,7 @@ class Div(Division, Fused):
     """y = a / b; integers towards zero."""
 
     kind = "div"
+    kernels = binary_kernels("div", NUMBER_KERNELS)
     onnx = ("Div",)
     tflite = ("DIV",)
     options = "DivOptions"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, Op, Struct, TensorType
+from edgec.ir import Array, Op, TensorType
+from edgec.ir.c_structs import FixedPointSumParams
 from edgec.ops.fixed_point import quantize_multiplier
 
 
@@ -98,7 +99,7 @@ def scaled_struct(
     scales: Sequence[tuple[int, int]],
     types: Sequence[TensorType],
     clamp: tuple[int, int],
-) -> Struct:
+) -> FixedPointSumParams:
     """Return ek_add_t: zero points, clamp range and three fixed-point multipliers.
 
     scales: (multiplier, shift) of both inputs and of the result. types: of both inputs
@@ -108,8 +109,7 @@ def scaled_struct(
     a, b, y = types
     low, high = clamp
 
-    return Struct(
-        "ek_add_t",
+    return FixedPointSumParams(
         a_zero=a.zero_point,
         b_zero=b.zero_point,
         y_zero=y.zero_point,

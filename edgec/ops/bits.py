@@ -15,7 +15,8 @@ import numpy as np
 from edgec.ir import Array, OnnxNode, QuantRule, Sample, TensorType, Value
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
-from edgec.ops.common import INTEGERS
+from edgec.ops.common import INTEGER_KERNELS, INTEGERS
+from edgec.ops.elementwise_kernels import binary_kernels, unary_kernels
 from edgec.ops.unary import Unary
 
 
@@ -43,6 +44,7 @@ class BitwiseAnd(_OfIntegers):
     """a & b."""
 
     kind = "bitwise_and"
+    kernels = binary_kernels("bitwise_and", INTEGER_KERNELS)
     onnx = ("BitwiseAnd",)
     fn = staticmethod(np.bitwise_and)
 
@@ -52,6 +54,7 @@ class BitwiseOr(_OfIntegers):
     """a | b."""
 
     kind = "bitwise_or"
+    kernels = binary_kernels("bitwise_or", INTEGER_KERNELS)
     onnx = ("BitwiseOr",)
     fn = staticmethod(np.bitwise_or)
 
@@ -61,6 +64,7 @@ class BitwiseXor(_OfIntegers):
     """a ^ b."""
 
     kind = "bitwise_xor"
+    kernels = binary_kernels("bitwise_xor", INTEGER_KERNELS)
     onnx = ("BitwiseXor",)
     tflite = ("BITWISE_XOR",)
     tflite_types: ClassVar[tuple[str, ...]] = ()
@@ -90,6 +94,7 @@ class ShiftLeft(_OfIntegers):
     """a * 2^b."""
 
     kind = "shift_left"
+    kernels = binary_kernels("shift_left", INTEGER_KERNELS)
     onnx = ("BitShift",)
     fn = staticmethod(lambda a, b: _shifted(a, b, np.left_shift))
 
@@ -110,6 +115,7 @@ class ShiftRight(_OfIntegers):
     """a / 2^b, rounded down."""
 
     kind = "shift_right"
+    kernels = binary_kernels("shift_right", INTEGER_KERNELS)
     fn = staticmethod(lambda a, b: _shifted(a, b, np.right_shift))
 
 
@@ -118,6 +124,7 @@ class BitwiseNot(Unary):
     """~x: every bit inverted."""
 
     kind = "bitwise_not"
+    kernels = unary_kernels("bitwise_not", INTEGER_KERNELS)
     onnx = ("BitwiseNot",)
     fn = staticmethod(np.invert)
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
@@ -163,6 +170,7 @@ class IsNan(_Predicate):
     """Whether an element is not a number."""
 
     kind = "is_nan"
+    kernels = unary_kernels("is_nan")
     onnx = ("IsNaN",)
     fn = staticmethod(np.isnan)
 
@@ -179,6 +187,7 @@ class IsInf(_Predicate):
     negative: bool = True
 
     kind = "is_inf"
+    kernels = unary_kernels("is_inf")
     onnx = ("IsInf",)
     fn = staticmethod(
         lambda x, positive, negative: (

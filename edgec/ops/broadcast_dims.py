@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from math import prod
 
 from edgec.ir import (
-    Struct,
     TensorType,
 )
+from edgec.ir.c_structs import BroadcastParams
 
 MAX_DIMS = 6
 """Dimensions of the struct ek_nd_t."""
@@ -85,13 +85,7 @@ def _element_strides(shape: tuple[int, ...], rank: int) -> list[int]:
     return strides
 
 
-def broadcast(y: TensorType, **inputs: TensorType) -> Struct:
-    """Return ek_nd_t: the output's dimensions, and the element strides of each input.
-
-    inputs: types by the name of the struct's field.
-    """
-    shapes = [t.shape for t in inputs.values()]
-    dims, strides = broadcast_strides(y.shape, *shapes)
-    fields = dict(zip(inputs, strides, strict=True))
-
-    return Struct("ek_nd_t", dim=dims, **fields)
+def broadcast(y: TensorType, a: TensorType, b: TensorType) -> BroadcastParams:
+    """Return the output's dimensions, and the element strides of both operands."""
+    dims, (a_strides, b_strides) = broadcast_strides(y.shape, a.shape, b.shape)
+    return BroadcastParams(dim=dims, a=a_strides, b=b_strides)

@@ -14,7 +14,9 @@ from onnx import TensorProto
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -26,6 +28,8 @@ from edgec.ir import (
 )
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add
+
+_CAST = KernelFamily(Kernel("cast", "ek_cast.h"), ("",)).of()
 
 ONNX_TYPES = {
     TensorProto.FLOAT: "float32",
@@ -154,7 +158,7 @@ class Cast(OpDef):
         y = op.output
 
         return KernelCall.of(
-            "ek_cast",
+            _CAST,
             x,
             _type_code(x.type),
             y,

@@ -14,7 +14,9 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -22,15 +24,15 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     Versions,
 )
+from edgec.ir.c_structs import L2NormParams, LrnParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, real_types, suffix
+from edgec.ops.common import axis_of, float_kernel, real_types, suffix
 from edgec.ops.composed import by_magnitudes
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
@@ -38,6 +40,11 @@ from edgec.ops.fixed_point import (
 )
 from edgec.ops.norm import channels_last
 from edgec.ops.shape import transpose
+
+_L2_NORM = KernelFamily(Kernel("l2_norm", "ek_channel_norm.h"), ("f32", "s8"))
+
+LRN = float_kernel("lrn", "ek_channel_norm.h")
+"""Local response normalization."""
 
 _F = np.float32
 _ONE_AND_A_HALF = (1 << 28) + (1 << 27)
@@ -168,8 +175,7 @@ class L2Norm(OpDef):
         """Return ek_l2_norm_<type>."""
         x = op.inputs[0].type
         row = x.shape[-1]
-        spec = Struct(
-            "ek_l2_norm_t",
+        spec = L2NormParams(
             rows=x.size // max(1, row),
             n=row,
             eps=self.eps,
@@ -177,7 +183,7 @@ class L2Norm(OpDef):
             bits=self._operand_bits(),
         )
 
-        return KernelCall.of(f"ek_l2_norm_{suffix(x)}", op.inputs[0], op.output, spec)
+        return KernelCall.of(_L2_NORM.of(suffix(x)), op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -356,8 +362,7 @@ class LocalResponseNorm(OpDef):
         """Return ek_lrn_f32."""
         x = op.inputs[0].type
         channels = x.shape[-1]
-        spec = Struct(
-            "ek_lrn_t",
+        spec = LrnParams(
             rows=x.size // max(1, channels),
             c=channels,
             before=self.before,
@@ -367,7 +372,7 @@ class LocalResponseNorm(OpDef):
             bias=self.bias,
         )
 
-        return KernelCall.of("ek_lrn_f32", op.inputs[0], op.output, spec)
+        return KernelCall.of(LRN, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -11,18 +11,22 @@ from flatbuffers import flexbuffers
 from edgec.errors import UnsupportedError
 from edgec.ir import (
     Array,
+    CStruct,
+    Kernel,
     KernelCall,
+    KernelFamily,
+    KernelRounding,
     Op,
     OpDef,
     Pointer,
     Quant,
     Rounding,
-    Struct,
     Table,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import ActivationParams, FloatRequantParams, RequantParams
 from edgec.ir.reading import ComputedError
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
@@ -69,6 +73,17 @@ INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uin
 """Element types of the kernels that EK_OF_INTEGERS of ek_base.h defines."""
 UNSIGNED = INTEGERS[1::2]
 """The unsigned types among them."""
+
+INTEGER_KERNELS = ("i8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
+"""Suffixes of the kernels for `INTEGERS`; int8 with a scale has "s8" instead."""
+NUMBER_KERNELS = ("f32", *INTEGER_KERNELS)
+"""Suffixes of the kernels for float32 and `INTEGERS`."""
+
+# The factors are tables, so that only x can have the memory of the result.
+SCALE_CHANNELS = KernelFamily(
+    Kernel("scale_channels", "ek_norm.h", in_place=(0,)), ("f32",)
+).of("f32")
+"""x * k + b, with a k and a b for each channel, the last axis."""
 
 
 def real_types(spec: OpDef, *x: TensorType, int8: bool = True) -> None:
@@ -249,12 +264,18 @@ def requantize(
     return np.clip(out, *clamp).astype(y.np_dtype)
 
 
+def float_kernel(family: str, header: str) -> Kernel:
+    """Return the kernel of an op that has one for float32 alone."""
+    # A family of one kernel still registers itself, to be found by its name.
+    return KernelFamily(Kernel(family, header), ("f32",)).of("f32")
+
+
 def requantize_struct(
     op: Op,
     act: str,
     rounding: Rounding,
     float_product: bool = False,
-) -> Struct:
+) -> CStruct:
     """Return the trailing struct of a kernel that multiplies by weights.
 
     It holds the clamp range, and in int8 zero points and a multiplier or float scale
@@ -278,28 +299,27 @@ def requantize_struct(
     channels = y.shape[-1]
     if rounding.is_onnxruntime:
         scale = np.broadcast_to(even_scales(x, w, y), channels).copy()
-        return Struct("ek_even_t", **common, scale=Table(scale, "s"))
+        return FloatRequantParams(**common, scale=Table(scale, "s"))
 
     # The kernels index them by channel, also for a per-tensor scale.
     multiplier, shift = multipliers(x, w, y, float_product)
 
-    return Struct(
-        "ek_requant_t",
+    return RequantParams(
         **common,
         multiplier=Table(np.broadcast_to(multiplier, channels).copy(), "m"),
         shift=Table(np.broadcast_to(shift, channels).copy(), "s"),
     )
 
 
-def kernel_suffix(x: TensorType, rounding: Rounding) -> str:
-    """Return the kernel suffix of an op on `x`.
+def rounded_kernel(family: KernelFamily, x: TensorType, rounding: Rounding) -> Kernel:
+    """Return the kernel of a family for an op on `x`.
 
     int8 has another kernel where the op rounds as onnxruntime does, half to even.
     """
     if rounding.is_onnxruntime and x.dtype == "int8":
-        return f"even_{suffix(x)}"
+        return family.of(suffix(x), KernelRounding.EVEN)
 
-    return suffix(x)
+    return family.of(suffix(x))
 
 
 def quantize_bias(bias: Array, x_scale: float, w: Quant) -> tuple[Array, Quant]:
@@ -331,7 +351,7 @@ def scale_channels(op: Op, k: Table, b: Table) -> KernelCall:
     pixels = x.type.size // max(1, channels)
 
     return KernelCall.of(
-        "ek_scale_channels_f32",
+        SCALE_CHANNELS,
         x,
         k,
         b,
@@ -341,7 +361,7 @@ def scale_channels(op: Op, k: Table, b: Table) -> KernelCall:
     )
 
 
-def act_f32(act: str) -> Struct:
+def act_f32(act: str) -> ActivationParams:
     """Return the trailing struct of a float kernel: its clamp range."""
     low, high = ACTIVATIONS[act]
-    return Struct("ek_act_f32_t", low=low, high=high)
+    return ActivationParams(low=low, high=high)

@@ -13,24 +13,29 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import WhereParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Binary
 from edgec.ops.broadcast_dims import broadcast_strides
-from edgec.ops.common import INTEGERS, suffix
+from edgec.ops.common import INTEGERS, NUMBER_KERNELS, suffix
+from edgec.ops.elementwise_kernels import binary_kernels, unary_kernels
 from edgec.ops.unary import Unary
+
+_WHERE = KernelFamily(Kernel("where", "ek_compare.h"), (*NUMBER_KERNELS, "s8"))
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Compare(Binary):
     """A bool for each pair of elements."""
 
     quant: ClassVar[QuantRule] = QuantRule.FLOAT
+    kernel_types: ClassVar[tuple[str, ...]] = NUMBER_KERNELS
+    """Suffixes of the types with a kernel."""
     sampled: ClassVar[tuple[str, ...]] = ("float32", *INTEGERS)
     tflite_types: ClassVar[tuple[str, ...]] = ("float32", "int32", "int64", "bool")
 
@@ -63,7 +70,7 @@ class _CompareRow(TypedDict, total=False):
 
 
 def _row(
-    base: type[Binary],
+    base: type[Compare],
     kind: str,
     fn: Callable[..., Any],
     doc: str,
@@ -76,6 +83,7 @@ def _row(
     name = kind.title().replace("_", "")
     body = {
         "kind": kind,
+        "kernels": binary_kernels(kind, base.kernel_types, header="ek_compare.h"),
         "fn": staticmethod(fn),
         "options": f"{name}Options",
         "__doc__": doc,
@@ -119,6 +127,7 @@ GreaterEqual = _row(
 class Logical(Compare):
     """A connective of bools."""
 
+    kernel_types: ClassVar[tuple[str, ...]] = ("u8",)
     sampled: ClassVar[tuple[str, ...]] = ("bool",)
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -162,6 +171,7 @@ class LogicalNot(Unary):
     """y = not x."""
 
     kind = "logical_not"
+    kernels = unary_kernels("logical_not", ("u8",), header="ek_compare.h")
     onnx = ("Not",)
     tflite = ("LOGICAL_NOT",)
     options: ClassVar[str] = "LogicalNotOptions"
@@ -265,9 +275,9 @@ class Where(OpDef):
         # All three have strides of their own.
         shapes = [value.type.shape for value in op.inputs]
         dims, (condition, a, b) = broadcast_strides(y.shape, *shapes)
-        spec = Struct("ek_where_t", dim=dims, c=condition, a=a, b=b)
+        spec = WhereParams(dim=dims, c=condition, a=a, b=b)
 
-        return KernelCall.of(f"ek_where_{suffix(y)}", *op.inputs, op.output, spec)
+        return KernelCall.of(_WHERE.of(suffix(y)), *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

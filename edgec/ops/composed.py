@@ -33,7 +33,7 @@ from edgec.ops.compare import Equal, Less, Where
 from edgec.ops.matmul import BatchMatMul
 from edgec.ops.reduce import Sum
 from edgec.ops.scatter import GatherElements, ScatterElements
-from edgec.ops.shape import Reshape
+from edgec.ops.shape import COPY, Reshape
 from edgec.ops.unary import Abs
 
 
@@ -404,7 +404,7 @@ class BitCast(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """Return a copy."""
-        return KernelCall.of("ek_copy", op.inputs[0], op.output, op.output.type.nbytes)
+        return KernelCall.of(COPY, op.inputs[0], op.output, op.output.type.nbytes)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -15,7 +15,9 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -23,7 +25,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -31,11 +32,18 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs_data import ConcatRescaleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of
 from edgec.ops.fixed_point import round_half_away
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 from edgec.ops.shape import Reshape
+
+# Bytes are copied whatever their type, so that the kernels have no types.
+CONCAT = KernelFamily(Kernel("concat", "ek_concat.h"), ("",)).of()
+"""Copies rows of bytes to a part of the rows of the result."""
+
+_CONCAT_RESCALE = KernelFamily(Kernel("concat_rescale", "ek_concat.h"), ("",)).of()
 
 
 @dataclass(frozen=True)
@@ -179,14 +187,16 @@ class Concat(OpDef):
             if unlike(value.type, y):
                 scale, bias = _affine(value.type, y)
                 zero = y.zero_point + 128
-                spec = Struct("ek_concat_t", scale=scale, bias=bias, zero=zero)
+                spec = ConcatRescaleParams(
+                    scale=float(scale), bias=float(bias), zero=zero
+                )
                 operands = (value, place, outer, row, pitch, spec)
-                calls.append(KernelCall.of("ek_concat_rescale", *operands))
+                calls.append(KernelCall.of(_CONCAT_RESCALE, *operands))
 
             # An input without elements adds nothing.
             elif row:
                 bytes_ = (row * itemsize, pitch * itemsize)
-                calls.append(KernelCall.of("ek_concat", value, place, outer, *bytes_))
+                calls.append(KernelCall.of(CONCAT, value, place, outer, *bytes_))
 
         return tuple(calls)
 

@@ -15,7 +15,9 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -49,6 +51,12 @@ from edgec.ops.window import (
 )
 from edgec.ops.windows_nd import conv_by_taps
 
+CONV2D = KernelFamily(Kernel("conv2d", "ek_conv2d.h"), ("f32", "s8"), even=("s8",))
+
+DEPTHWISE_CONV2D = KernelFamily(
+    Kernel("dwconv2d", "ek_conv2d.h"), ("f32", "s8"), even=("s8",)
+)
+
 MAX_IM2COL_ELEMENTS = 1 << 22
 """Elements of im2col columns at a time in the reference.
 
@@ -65,7 +73,7 @@ class Conv2D(ConvBase):
     """
 
     kind = "conv2d"
-    table = "ek_conv2d"
+    kernels = CONV2D
     onnx = ("Conv",)
     tflite = ("CONV_2D",)
     edgetpu_versions = {"CONV_2D": Versions(3, aborts=6)}
@@ -238,7 +246,7 @@ class DepthwiseConv2D(ConvBase):
     """
 
     kind = "depthwise_conv2d"
-    table = "ek_dwconv2d"
+    kernels = DEPTHWISE_CONV2D
     tflite = ("DEPTHWISE_CONV_2D",)
     edgetpu_versions = {"DEPTHWISE_CONV_2D": Versions(3)}
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.DEPTHWISE

@@ -16,27 +16,28 @@ import numpy as np
 from edgec.ir import (
     Array,
     KernelCall,
+    KernelFamily,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteOp,
     Value,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import Conv2DParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import (
     bias_operand,
     constant,
-    kernel_suffix,
     real_types,
     requantize,
     requantize_struct,
+    rounded_kernel,
     with_float_weights,
 )
 from edgec.ops.fixed_point import TFLITE_ACTIVATIONS, clamp_float, tflite_activation
@@ -78,8 +79,8 @@ class ConvBase(OpDef):
     roles: ClassVar[tuple[str, ...]] = ("act", "weight", "bias")
     quant: ClassVar[QuantRule] = QuantRule.FREE
     edgetpu: ClassVar[bool] = True
-    table: ClassVar[str]
-    """Name of the C kernel without its type suffix."""
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, by the element type."""
 
     def channels(self, x: TensorType, w: TensorType) -> int:
         """Return the output channels; raises ValueError when the weights do not fit."""
@@ -282,8 +283,7 @@ class ConvBase(OpDef):
         x = op.inputs[0].type
         weights = op.inputs[1].type
         y = op.output.type
-        shape = Struct(
-            "ek_conv2d_t",
+        shape = Conv2DParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],
@@ -308,7 +308,7 @@ class ConvBase(OpDef):
         requantization = requantize_struct(op, self.act, self.rounding, float_product)
 
         return KernelCall.of(
-            f"{self.table}_{kernel_suffix(x, self.rounding)}",
+            rounded_kernel(self.kernels, x, self.rounding),
             op.inputs[0],
             packed,
             bias_operand(op),

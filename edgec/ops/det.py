@@ -22,7 +22,9 @@ from edgec.ir import (
     Value,
 )
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
+
+_DET = float_kernel("det", "ek_det.h")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Det(OpDef):
         matrix_bytes = max(1, n * n) * 8
 
         return KernelCall.of(
-            "ek_det_f32",
+            _DET,
             x,
             y,
             Scratch(matrix_bytes),

@@ -20,16 +20,18 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import DetectionParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
-from edgec.ops.common import custom_options, real_types
+from edgec.ops.common import custom_options, float_kernel, real_types
 from edgec.ops.quantize import Dequantize
 from edgec.ops.suppression import overlap
+
+_DETECTION = float_kernel("detection", "ek_detection.h")
 
 _F = np.float32
 MAX_DETECTIONS = 1 << 16
@@ -177,8 +179,7 @@ class Detections(OpDef):
         """Return ek_detection_f32."""
         _, boxes, classes = op.inputs[1].type.shape
         y_scale, x_scale, h_scale, w_scale = self.scale
-        spec = Struct(
-            "ek_detection_t",
+        spec = DetectionParams(
             boxes=boxes,
             classes=classes,
             background=self.background,
@@ -191,7 +192,7 @@ class Detections(OpDef):
             overlap=self.overlap,
         )
 
-        return KernelCall.of("ek_detection_f32", *op.inputs, *op.outputs, spec)
+        return KernelCall.of(_DETECTION, *op.inputs, *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

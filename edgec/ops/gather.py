@@ -16,25 +16,31 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import TakeNdParams, TakeParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.common import axis_of, suffix
 from edgec.ops.concat import Concat
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, take_range
+
+_TAKE = KernelFamily(Kernel("take", "ek_take.h"), ("s32", "s64"))
+
+_TAKE_ND = KernelFamily(Kernel("take_nd", "ek_take.h"), ("s32", "s64"))
 
 
 @dataclass(frozen=True)
@@ -171,14 +177,13 @@ class Gather(_Picked):
         x = op.inputs[0].type
         index = op.inputs[1]
         row = prod(x.shape[self.axis + 1 :])
-        spec = Struct(
-            "ek_take_t",
+        spec = TakeParams(
             outer=prod(x.shape[: self.axis]),
             dim=x.shape[self.axis],
             n=index.type.size,
             bytes=row * x.np_dtype.itemsize,
         )
-        kernel = f"ek_take_{suffix(index.type)}"
+        kernel = _TAKE.of(suffix(index.type))
 
         return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 
@@ -283,15 +288,14 @@ class GatherNd(_Picked):
         k = index.type.shape[-1]
         itemsize = x.np_dtype.itemsize
         strides = element_strides(x.shape)[:k]
-        spec = Struct(
-            "ek_take_nd_t",
+        spec = TakeNdParams(
             n=prod(index.type.shape[:-1]),
             k=k,
             dim=list(x.shape[:k]),
             pitch=[stride * itemsize for stride in strides],
             bytes=prod(x.shape[k:]) * itemsize,
         )
-        kernel = f"ek_take_nd_{suffix(index.type)}"
+        kernel = _TAKE_ND.of(suffix(index.type))
 
         return KernelCall.of(kernel, op.inputs[0], index, op.output, spec)
 

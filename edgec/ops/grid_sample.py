@@ -20,18 +20,20 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     Value,
 )
+from edgec.ir.c_structs_data import GridSampleParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Mul, Sub
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
 from edgec.ops.resampling import cubic_weight
 from edgec.ops.shape import Reshape, from_nhwc, to_nhwc
 from edgec.ops.slice import Slice
 from edgec.ops.unary import Abs, Round
+
+_GRID_SAMPLE = float_kernel("grid_sample", "ek_grid_sample.h")
 
 TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 """Pixels along each axis that a sample is computed from."""
@@ -244,8 +246,7 @@ class GridSample(OpDef):
         """Return ek_grid_sample_f32."""
         n, height, width, channels = op.inputs[0].type.shape
         _, out_height, out_width, _ = op.inputs[1].type.shape
-        spec = Struct(
-            "ek_grid_sample_t",
+        spec = GridSampleParams(
             n=n,
             ih=height,
             iw=width,
@@ -256,7 +257,7 @@ class GridSample(OpDef):
             align=self.align_corners,
         )
 
-        return KernelCall.of("ek_grid_sample_f32", *op.inputs, op.output, spec)
+        return KernelCall.of(_GRID_SAMPLE, *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -16,10 +16,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Op, OpDef, Sample, Struct, TensorType, TfliteOp
+from edgec.ir import (
+    Array,
+    KernelCall,
+    Op,
+    OpDef,
+    Sample,
+    TensorType,
+    TfliteOp,
+)
+from edgec.ir.c_structs_data import LandmarksToTransformParams, TransformTensorParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import custom_options, real_types
+from edgec.ops.common import custom_options, float_kernel, real_types
 from edgec.ops.window import Pair
+
+_LANDMARKS_TO_TRANSFORM = float_kernel("landmarks_to_transform", "ek_landmarks.h")
+
+_TRANSFORM_TENSOR = float_kernel("transform_tensor", "ek_landmarks.h")
+
+_TRANSFORM_LANDMARKS = float_kernel("transform_landmarks", "ek_landmarks.h")
 
 _F = np.float32
 _MATRIX = (1, 4, 4)
@@ -160,8 +175,7 @@ class LandmarksToTransform(OpDef):
         """Return ek_landmarks_to_transform_f32."""
         x, index = op.inputs
         cosine, sine = self._turn
-        spec = Struct(
-            "ek_landmarks_to_transform_t",
+        spec = LandmarksToTransformParams(
             landmarks=x.type.shape[1],
             subset=index.type.size,
             left=self.left,
@@ -173,9 +187,8 @@ class LandmarksToTransform(OpDef):
             cosine=float(cosine),
             sine=float(sine),
         )
-        kernel = "ek_landmarks_to_transform_f32"
 
-        return KernelCall.of(kernel, x, index, op.output, spec)
+        return KernelCall.of(_LANDMARKS_TO_TRANSFORM, x, index, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -281,8 +294,7 @@ class TransformTensor(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_transform_tensor_f32."""
         _, height, width, channels = op.inputs[0].type.shape
-        spec = Struct(
-            "ek_transform_tensor_t",
+        spec = TransformTensorParams(
             ih=height,
             iw=width,
             c=channels,
@@ -290,7 +302,7 @@ class TransformTensor(OpDef):
             ow=self.size[1],
         )
 
-        return KernelCall.of("ek_transform_tensor_f32", *op.inputs, op.output, spec)
+        return KernelCall.of(_TRANSFORM_TENSOR, *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -364,7 +376,7 @@ class TransformLandmarks(OpDef):
         The kernel takes the number of landmarks and that of their coordinates.
         """
         _, count, dims = op.inputs[0].type.shape
-        kernel = "ek_transform_landmarks_f32"
+        kernel = _TRANSFORM_LANDMARKS
         return KernelCall.of(kernel, *op.inputs, op.output, count, dims)
 
     @classmethod

@@ -15,17 +15,19 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     Op,
     OpDef,
     Quant,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import LstmParams
 from edgec.ir.opdef import Arg
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
@@ -34,6 +36,8 @@ from edgec.ops.fixed_point import (
 )
 from edgec.ops.gemmlowp import logistic_16, tanh_16
 from edgec.ops.shape import Transpose, transpose
+
+_LSTM = KernelFamily(Kernel("lstm", "ek_lstm.h"), ("s8",)).of("s8")
 
 Scale = tuple[int, int]
 """A fixed-point multiplier and its shift."""
@@ -203,8 +207,7 @@ class LstmInt8(OpDef):
                 name = f"{source}_{ending}"
                 fields[name] = Table(np.array(numbers, np.int32), name)
 
-        spec = Struct(
-            "ek_lstm_t",
+        spec = LstmParams(
             steps=steps,
             batch=batch,
             inputs=inputs,
@@ -220,7 +223,7 @@ class LstmInt8(OpDef):
             clip=self.clip,
         )
 
-        return KernelCall.of("ek_lstm_s8", *op.inputs, *op.outputs, spec)
+        return KernelCall.of(_LSTM, *op.inputs, *op.outputs, spec)
 
     @classmethod
     def of(cls, op: TfliteOp) -> None:

@@ -16,7 +16,10 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    CStruct,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -24,7 +27,6 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -33,14 +35,16 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import BatchMatMulParams, DoubleRequantParams
 from edgec.ir.opdef import Arg
 from edgec.ops.binary import Add, Mul
 from edgec.ops.common import (
     act_f32,
-    kernel_suffix,
+    float_kernel,
     real_types,
     requantize,
     requantize_struct,
+    rounded_kernel,
     with_float_weights,
 )
 from edgec.ops.fixed_point import (
@@ -51,6 +55,13 @@ from edgec.ops.fixed_point import (
     tflite_activation,
 )
 from edgec.ops.shape import Reshape, transpose
+
+FULLY_CONNECTED = KernelFamily(
+    Kernel("fully_connected", "ek_matmul.h"), ("f32", "s8"), even=("s8",)
+)
+
+BATCH_MATMUL = float_kernel("batch_matmul", "ek_matmul.h")
+"""A product of two computed matrices."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +257,7 @@ class FullyConnected(OpDef):
             bias = Table(np.zeros(out_channels, dtype), "b")
 
         return KernelCall.of(
-            f"ek_fully_connected_{kernel_suffix(x, self.rounding)}",
+            rounded_kernel(FULLY_CONNECTED, x, self.rounding),
             op.inputs[0],
             weights,
             bias,
@@ -257,7 +268,7 @@ class FullyConnected(OpDef):
             self._requantization(op),
         )
 
-    def _requantization(self, op: Op) -> Struct:
+    def _requantization(self, op: Op) -> CStruct:
         """Return the kernel's trailing struct: clamp range, zero points and scales."""
         x = op.inputs[0].type
         weights = op.inputs[1].type
@@ -271,8 +282,7 @@ class FullyConnected(OpDef):
         low, high = activation_range(self.act, y)
         assert weights.quant is not None
 
-        return Struct(
-            "ek_scale_f64_t",
+        return DoubleRequantParams(
             x_zero=x.zero_point,
             w_zero=weights.quant.zero_point[0],
             y_zero=y.zero_point,
@@ -543,8 +553,7 @@ class BatchMatMul(OpDef):
         a_row, a_column = (1, a.shape[-1]) if self.adj_x else (a.shape[-1], 1)
         b_row, b_column = (1, b.shape[-1]) if self.adj_y else (b.shape[-1], 1)
         missing = MAX_LEADING_DIMS + 2 - y.rank
-        shape = Struct(
-            "ek_batch_matmul_t",
+        shape = BatchMatMulParams(
             dim=(1,) * missing + y.shape[:-2],
             a=_lead_strides(a),
             b=_lead_strides(b),
@@ -557,7 +566,7 @@ class BatchMatMul(OpDef):
             bc=b_column,
         )
 
-        return KernelCall.of("ek_batch_matmul_f32", *op.inputs, op.output, shape)
+        return KernelCall.of(BATCH_MATMUL, *op.inputs, op.output, shape)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

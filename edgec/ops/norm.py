@@ -23,14 +23,18 @@ from edgec.ir import (
     OpDef,
     Sample,
     Scratch,
-    Struct,
     Table,
     TensorType,
     Value,
 )
+from edgec.ir.c_structs import InstanceNormParams, LayerNormParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import axis_of, real_types, scale_channels
+from edgec.ops.common import axis_of, float_kernel, real_types, scale_channels
 from edgec.ops.shape import transpose
+
+INSTANCE_NORM = float_kernel("instance_norm", "ek_norm.h")
+
+_LAYER_NORM = float_kernel("layer_norm", "ek_norm.h")
 
 _F = np.float32
 
@@ -243,8 +247,7 @@ class InstanceNorm(OpDef):
         three floats: 28 bytes at most.
         """
         n, *size, channels = op.inputs[0].type.shape
-        spec = Struct(
-            "ek_norm_t",
+        spec = InstanceNormParams(
             n=n,
             pixels=prod(size),
             c=channels,
@@ -253,7 +256,7 @@ class InstanceNorm(OpDef):
         )
 
         return KernelCall.of(
-            "ek_instance_norm_f32",
+            INSTANCE_NORM,
             *op.inputs,
             op.output,
             Scratch(28 * channels),
@@ -372,14 +375,13 @@ class LayerNorm(OpDef):
         x, scale, *biases = op.inputs
         row = scale.type.size
         bias = biases[0] if biases else Table(np.zeros(row, _F), "zeros")
-        spec = Struct(
-            "ek_layer_norm_t",
+        spec = LayerNormParams(
             rows=x.type.size // max(1, row),
             n=row,
             eps=self.eps,
         )
 
-        return KernelCall.of("ek_layer_norm_f32", x, scale, bias, op.output, spec)
+        return KernelCall.of(_LAYER_NORM, x, scale, bias, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -15,14 +15,15 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -30,11 +31,18 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs_data import PadFoldParams, PadParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.fixed_point import round_half_away
 from edgec.ops.shape import element_strides
 from edgec.ops.slice import Range, slice_axes
+
+_PAD = KernelFamily(Kernel("pad", "ek_pad.h"), ("f32", "s8", "u8", "s16", "s32", "s64"))
+
+_PAD_FOLD = KernelFamily(
+    Kernel("pad_fold", "ek_pad.h"), ("f32", "s8", "u8", "s32", "s64")
+)
 
 MODES = ("constant", "reflect", "symmetric", "edge", "wrap")
 """Names of the borders as numpy.pad has them: reflect does not repeat the edge element,
@@ -256,20 +264,18 @@ class Pad(OpDef):
         before = [0] * missing + [lo for lo, _ in self.pads]
         in_dims = [1] * missing + list(x.shape)
         if self.mode != "constant":
-            fold = Struct(
-                "ek_pad_fold_t",
-                **{"in": in_dims},
+            fold = PadFoldParams(
+                in_=in_dims,
                 out=[1] * missing + list(y.shape),
                 before=before,
                 mode=f"EK_PAD_{self.mode.upper()}",
             )
-            kernel = f"ek_pad_fold_{suffix(x)}"
+            kernel = _PAD_FOLD.of(suffix(x))
             return KernelCall.of(kernel, op.inputs[0], op.output, fold)
 
         strides = [0] * missing + element_strides(y.shape)
         starts = [lo * stride for lo, stride in zip(before, strides, strict=True)]
-        spec = Struct(
-            "ek_pad_t",
+        spec = PadParams(
             value=self.element(y),
             size=y.size,
             dim=in_dims,
@@ -277,7 +283,7 @@ class Pad(OpDef):
             offset=sum(starts),
         )
 
-        return KernelCall.of(f"ek_pad_{suffix(x)}", op.inputs[0], op.output, spec)
+        return KernelCall.of(_PAD.of(suffix(x)), op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -14,7 +14,9 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     Quant,
@@ -25,6 +27,7 @@ from edgec.ir import (
     Value,
     Versions,
 )
+from edgec.ir.c_structs import PoolParams
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
 from edgec.ops.fixed_point import (
@@ -46,6 +49,7 @@ class MaxPool2D(PoolOp):
     """The largest element of each window: y = max x[i], clamped by the activation."""
 
     kind = "max_pool2d"
+    kernels = KernelFamily(Kernel("max_pool2d", "ek_pool.h"), ("f32", "s8"))
     onnx = ("MaxPool",)
     tflite = ("MAX_POOL_2D",)
     edgetpu_versions = {"MAX_POOL_2D": Versions(2)}
@@ -117,6 +121,9 @@ class AveragePool2D(PoolOp):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "average_pool2d"
+    kernels = KernelFamily(
+        Kernel("average_pool2d", "ek_pool.h"), ("f32", "s8"), even=("s8",)
+    )
     onnx = ("AveragePool",)
     tflite = ("AVERAGE_POOL_2D",)
     edgetpu_versions = {"AVERAGE_POOL_2D": Versions(2)}
@@ -250,28 +257,30 @@ class AveragePool2D(PoolOp):
             return _IMAGE_MEAN.c(op)
         return super().c(op)
 
-    def c_fields(self, y: TensorType) -> dict[str, int | float]:
-        """Return whether padding counts, its element, and the rounding.
+    def with_rounding(self, p: PoolParams, y: TensorType) -> PoolParams:
+        """Return the parameters with the counting of padding, and the rounding.
 
         Half to even takes the scale and the shift to the file's zero point instead of
         the direction of ties.
         """
         count_pads = int(self.count_pads)
         if self.rounding.is_onnxruntime and y.is_quantized:
-            return {
-                "count_pads": count_pads,
-                "pad": y.zero_point,
-                "scale": float(y.scale),
-                "shift": self.rounding.offset,
-            }
+            return replace(
+                p,
+                count_pads=count_pads,
+                pad=y.zero_point,
+                scale=float(y.scale),
+                shift=self.rounding.offset,
+            )
 
         is_zero_point = self.count_pads and y.is_quantized
 
-        return {
-            "count_pads": count_pads,
-            "round_up": int(self.rounding is Rounding.TFLITE_UINT8),
-            "pad": y.zero_point if is_zero_point else 0,
-        }
+        return replace(
+            p,
+            count_pads=count_pads,
+            round_up=int(self.rounding is Rounding.TFLITE_UINT8),
+            pad=y.zero_point if is_zero_point else 0,
+        )
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

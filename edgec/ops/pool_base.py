@@ -13,6 +13,7 @@ from edgec.ir import (
     Array,
     ChannelFlow,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -20,15 +21,15 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import PoolParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import kernel_suffix
+from edgec.ops.common import rounded_kernel
 from edgec.ops.fixed_point import (
     ACTIVATIONS,
     TFLITE_ACTIVATIONS,
@@ -66,6 +67,9 @@ class PoolOp(OpDef):
     stride: Pair = (2, 2)
     pads: Pads = (0, 0, 0, 0)
     act: str = "none"
+
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, by the element type."""
 
     quant: ClassVar[QuantRule] = QuantRule.SAME
     edgetpu: ClassVar[bool] = True
@@ -219,8 +223,7 @@ class PoolOp(OpDef):
         else:
             low, high = ACTIVATIONS[self.act]
 
-        shape = Struct(
-            "ek_pool_t",
+        shape = PoolParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],
@@ -233,18 +236,18 @@ class PoolOp(OpDef):
             sw=self.stride[1],
             pt=self.pads[0],
             pl=self.pads[2],
-            **self.c_fields(y),
             low=low,
             high=high,
         )
-        type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
-        kernel = f"ek_{self.kind}_{type_name}"
+        rounding = getattr(self, "rounding", Rounding.TFLITE)
+        kernel = rounded_kernel(self.kernels, y, rounding)
 
+        shape = self.with_rounding(shape, y)
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 
-    def c_fields(self, y: TensorType) -> dict[str, int | float]:
-        """Return the fields of ek_pool_t that only one of the pools has."""
-        return {}
+    def with_rounding(self, p: PoolParams, y: TensorType) -> PoolParams:
+        """Return the parameters with the fields that only some pools have."""
+        return p
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, Op, Struct, TensorType, TfliteCode, Versions, edgetpu_rule
+from edgec.ir import Array, CStruct, Op, TensorType, TfliteCode, Versions, edgetpu_rule
 from edgec.ops.binary import Binary
 from edgec.ops.binary_scales import product_multiplier, scaled_struct
+from edgec.ops.elementwise_kernels import binary_kernels
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 
 
@@ -22,6 +23,7 @@ class PRelu(Binary):
     """y = x where x >= 0, else alpha * x; alpha is broadcast to x."""
 
     kind = "prelu"
+    kernels = binary_kernels("prelu", ("f32", "s8"), vectorized=True)
     homogeneous: ClassVar[bool] = True
     onnx = ("PRelu",)
     tflite = ("PRELU",)
@@ -77,7 +79,7 @@ class PRelu(Binary):
 
         return np.where(x >= 0, positive, negative) + np.int32(yt.zero_point)
 
-    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> Struct:
+    def c_requant(self, a: TensorType, b: TensorType, y: TensorType) -> CStruct:
         """Return ek_add_t, whose second multiplier is not used.
 
         Its last multiplier is that of alpha * x.

@@ -16,6 +16,7 @@ from edgec_runtime.vision.photo import quantized, saturated
 from edgec.ir import (
     Array,
     KernelCall,
+    KernelRounding,
     OnnxNode,
     Op,
     OpDef,
@@ -23,7 +24,6 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -31,12 +31,30 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import AffineParams, RescaleParams
 from edgec.ir.opdef import Arg
 from edgec.ops import linear_quantization as linear
 from edgec.ops.cast import Cast
 from edgec.ops.common import suffix
+from edgec.ops.elementwise_kernels import unary_kernels
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from edgec.ops.shape import Reshape
+
+_QUANTIZE_TYPES = (
+    "f32_s8",
+    "f32_u8",
+    "f32_s16",
+    "s8_s8",
+    "s8_u8",
+    "u8_s8",
+    "u8_u8",
+)
+QUANTIZE = unary_kernels(
+    "quantize", _QUANTIZE_TYPES, even=("f32_s8", "f32_u8"), header="ek_quantize.h"
+)
+"""From floats to integers, and from one scale to another."""
+DEQUANTIZE = unary_kernels("dequantize", ("s8", "u8", "s16"), header="ek_quantize.h")
+"""From integers to floats."""
 
 
 @dataclass(frozen=True)
@@ -168,21 +186,21 @@ class Quantize(OpDef):
         target = suffix(y.type)
         if x.type.dtype == "float32":
             scale = float(y.type.scale)
-            affine = Struct("ek_affine_t", scale=scale, zero=y.type.zero_point)
-            source = "even_f32" if self.rounding.is_onnxruntime else "f32"
-            kernel = f"ek_quantize_{source}_{target}"
+            affine = AffineParams(scale=scale, zero=y.type.zero_point)
+            is_even = self.rounding.is_onnxruntime
+            rounding = KernelRounding.EVEN if is_even else KernelRounding.TFLITE
+            kernel = QUANTIZE.of(target, rounding, "f32")
             return KernelCall.of(kernel, x, y, x.type.size, affine)
 
         # From one scale to another.
         multiplier, shift = quantize_multiplier(x.type.scale / y.type.scale)
-        rescale = Struct(
-            "ek_rescale_t",
+        rescale = RescaleParams(
             x_zero=x.type.zero_point,
             y_zero=y.type.zero_point,
             mul=multiplier,
             shift=shift,
         )
-        kernel = f"ek_quantize_{suffix(x.type)}_{target}"
+        kernel = QUANTIZE.of(target, source=suffix(x.type))
 
         return KernelCall.of(kernel, x, y, x.type.size, rescale)
 
@@ -325,8 +343,8 @@ class Dequantize(OpDef):
             return Cast("float32").c(op)
 
         scale = float(x.type.scale)
-        affine = Struct("ek_affine_t", scale=scale, zero=x.type.zero_point)
-        kernel = f"ek_dequantize_{suffix(x.type)}"
+        affine = AffineParams(scale=scale, zero=x.type.zero_point)
+        kernel = DEQUANTIZE.of(suffix(x.type))
 
         return KernelCall.of(kernel, x, op.output, x.type.size, affine)
 

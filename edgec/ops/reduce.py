@@ -7,7 +7,7 @@ REDUCE_MIN, REDUCE_PROD, REDUCE_ANY and REDUCE_ALL (reference/reduce.h).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
@@ -17,6 +17,8 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    Kernel,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -29,9 +31,11 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
 from edgec.ops.activation import Clamp
 from edgec.ops.binary import Add, Sub
+from edgec.ops.common import NUMBER_KERNELS
 from edgec.ops.fixed_point import (
     multiply_by_quantized_multiplier,
     quantize_multiplier,
@@ -147,6 +151,9 @@ class Mean(_SumReduction):
     rounding: Rounding = Rounding.TFLITE
 
     kind = "mean"
+    kernels = KernelFamily(
+        Kernel("mean", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"), even=("s8",)
+    )
     channel_flow: ClassVar[ChannelFlow] = ChannelFlow.KEEPS
     homogeneous: ClassVar[bool] = True
     onnx = ("ReduceMean", "GlobalAveragePool")
@@ -194,18 +201,20 @@ class Mean(_SumReduction):
 
         return (multiplier << extra_bits) // count, shift - extra_bits
 
-    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+    def with_scales(
+        self, p: ReduceParams, x: TensorType, y: TensorType
+    ) -> ReduceParams:
         """Return the zero points, and the multiplier or the float scale."""
         if not y.is_quantized:
-            return {}
+            return p
 
-        zeros = {"x_zero": x.zero_point, "y_zero": y.zero_point}
+        zeros = replace(p, x_zero=x.zero_point, y_zero=y.zero_point)
         if self.rounding.is_onnxruntime:
-            return {**zeros, "scale": float(self.scale(x, y))}
+            return replace(zeros, scale=float(self.scale(x, y)))
 
         multiplier, shift = self.multiplier(x, y)
 
-        return {**zeros, "mul": multiplier, "shift": shift}
+        return replace(zeros, mul=multiplier, shift=shift)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -244,6 +253,7 @@ class Sum(_SumReduction):
     """
 
     kind = "sum"
+    kernels = KernelFamily(Kernel("sum", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum")
     tflite = ("SUM",)
     edgetpu_versions = {"SUM": Versions(2)}
@@ -270,18 +280,16 @@ class Sum(_SumReduction):
 
         return round_half_away(real) + y.zero_point
 
-    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
+    def with_scales(
+        self, p: ReduceParams, x: TensorType, y: TensorType
+    ) -> ReduceParams:
         """Return the zero point of the output, scale and offset."""
         if not y.is_quantized:
-            return {}
+            return p
 
         scale, offset = self.factors(x, y)
 
-        return {
-            "y_zero": y.zero_point,
-            "scale": float(scale),
-            "offset": float(offset),
-        }
+        return replace(p, y_zero=y.zero_point, scale=float(scale), offset=float(offset))
 
     @classmethod
     def from_onnx(cls, node: OnnxNode) -> Value:
@@ -356,6 +364,7 @@ class ReduceMax(Reduction):
     """The largest element; of bools whether any is true (TFLite REDUCE_ANY)."""
 
     kind = "reduce_max"
+    kernels = KernelFamily(Kernel("reduce_max", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceMax", "GlobalMaxPool")
     tflite = ("REDUCE_MAX", "REDUCE_ANY")
     edgetpu_versions = {"REDUCE_MAX": Versions(2)}
@@ -368,6 +377,7 @@ class ReduceMin(Reduction):
     """The smallest element; of bools whether all are true (TFLite REDUCE_ALL)."""
 
     kind = "reduce_min"
+    kernels = KernelFamily(Kernel("reduce_min", "ek_reduce.h"), (*NUMBER_KERNELS, "s8"))
     onnx = ("ReduceMin",)
     tflite = ("REDUCE_MIN", "REDUCE_ALL")
     edgetpu_versions = {"REDUCE_MIN": Versions(2)}
@@ -380,6 +390,7 @@ class ReduceProd(Reduction):
     """The product Π x, in floats and plain integers."""
 
     kind = "reduce_prod"
+    kernels = KernelFamily(Kernel("reduce_prod", "ek_reduce.h"), NUMBER_KERNELS)
     onnx = ("ReduceProd",)
     tflite = ("REDUCE_PROD",)
     fn = staticmethod(np.prod)

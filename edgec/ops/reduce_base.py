@@ -16,6 +16,7 @@ from edgec.ir import (
     Array,
     Builder,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -23,15 +24,15 @@ from edgec.ir import (
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
     Value,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import ReduceParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import INTEGERS, axis_of, ints, kernel_suffix, plain_suffix
+from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, rounded_kernel
 from edgec.ops.shape import Reshape
 
 MAX_GROUPS = 3
@@ -55,6 +56,8 @@ class Reduction(OpDef):
     keep_dims: bool = True
 
     fn: ClassVar[Callable[..., Any]]
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, by the element type."""
     integers: ClassVar[bool] = True
     """Whether there are kernels for plain integers too; their sums and products wrap as
     two's complement does.
@@ -198,26 +201,26 @@ class Reduction(OpDef):
         # The kernel has a fixed number of loops: the outer ones run once.
         kept = [(1, 0)] * (MAX_GROUPS - len(kept)) + kept
         reduced = [(1, 0)] * (MAX_GROUPS - len(reduced)) + reduced
-        shape = Struct(
-            "ek_reduce_t",
+        shape = ReduceParams(
             keep=[size for size, _ in kept],
             keep_stride=[stride for _, stride in kept],
             red=[size for size, _ in reduced],
             red_stride=[stride for _, stride in reduced],
-            **self.c_fields(x, y),
         )
         if y.is_quantized:
-            type_name = kernel_suffix(y, getattr(self, "rounding", Rounding.TFLITE))
+            rounding = getattr(self, "rounding", Rounding.TFLITE)
+            kernel = rounded_kernel(self.kernels, y, rounding)
         else:
-            type_name = plain_suffix(y)
+            kernel = self.kernels.of(plain_suffix(y))
 
-        kernel = f"ek_{self.kind}_{type_name}"
-
+        shape = self.with_scales(shape, x, y)
         return KernelCall.of(kernel, op.inputs[0], op.output, shape)
 
-    def c_fields(self, x: TensorType, y: TensorType) -> dict[str, float]:
-        """Return the fields of ek_reduce_t that a quantized reduction has."""
-        return {}
+    def with_scales(
+        self, p: ReduceParams, x: TensorType, y: TensorType
+    ) -> ReduceParams:
+        """Return the parameters with the fields that a quantized reduction has."""
+        return p
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -10,21 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from edgec.ir import (
     Array,
     ChannelFlow,
+    CStruct,
+    Kernel,
     KernelCall,
+    KernelFamily,
+    KernelRounding,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -32,6 +35,12 @@ from edgec.ir import (
     Uncertain,
     Versions,
     edgetpu_rule,
+)
+from edgec.ir.c_structs_data import (
+    ResizeBilinearEvenParams,
+    ResizeBilinearFixedParams,
+    ResizeBilinearFloatParams,
+    ResizeNearestParams,
 )
 from edgec.ir.opdef import Arg
 from edgec.ir.types import dequantize
@@ -54,6 +63,15 @@ from edgec.ops.resampling import (
     overshoots,
 )
 from edgec.ops.window import Pair
+
+_RESIZE_NEAREST = KernelFamily(Kernel("resize_nearest", "ek_resize.h"), ("",)).of()
+
+RESIZE_BILINEAR = KernelFamily(
+    Kernel("resize_bilinear", "ek_resize.h"),
+    ("f32", "s8", "u8"),
+    even=("s8",),
+    cut=("s8", "u8"),
+)
 
 
 @dataclass(frozen=True)
@@ -228,14 +246,13 @@ class ResizeNearest(_TfliteResize):
 
         # A pixel is copied as bytes, whatever its type.
         dims["c"] *= x.np_dtype.itemsize
-        spec = Struct(
-            "ek_resize_nearest_t",
+        spec = ResizeNearestParams(
             **dims,
             rows=Table(rows, "rows"),
             columns=Table(columns, "columns"),
         )
 
-        return KernelCall.of("ek_resize_nearest", op.inputs[0], op.output, spec)
+        return KernelCall.of(_RESIZE_NEAREST, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -407,7 +424,8 @@ class ResizeBilinear(_TfliteResize):
         """
         x = op.inputs[0].type
         rows, columns = self.tables(x)
-        tables = {
+        fields: dict[str, Any] = {
+            **self.dims(op),
             "y0": Table(rows.low, "y0"),
             "y1": Table(rows.high, "y1"),
             "fy": Table(rows.weight, "fy"),
@@ -417,23 +435,26 @@ class ResizeBilinear(_TfliteResize):
         }
         is_int8 = x.dtype == "int8"
         if is_int8 and self.rounding.is_onnxruntime and not self.of_integers:
-            spec = Struct(
-                "ek_resize_bilinear_even_t",
-                **self.dims(op),
-                **tables,
+            scaled = ResizeBilinearEvenParams(
+                **fields,
                 zero=x.zero_point,
                 scale=float(x.scale),
             )
-            kernel = "ek_resize_bilinear_even_s8"
-            return KernelCall.of(kernel, op.inputs[0], op.output, spec)
+            kernel = RESIZE_BILINEAR.of("s8", KernelRounding.EVEN)
+            return KernelCall.of(kernel, op.inputs[0], op.output, scaled)
 
         type_name = "u8" if self.rounding.is_uint8 and is_int8 else suffix(x)
-        if is_int8 and self.of_integers:
-            type_name = f"cut_{type_name}"
+        is_cut = is_int8 and self.of_integers
+        rounding = KernelRounding.CUT if is_cut else KernelRounding.TFLITE
 
-        weights = "fixed" if rows.weight.dtype == np.int32 else "f32"
-        spec = Struct(f"ek_resize_bilinear_{weights}_t", **self.dims(op), **tables)
-        kernel = f"ek_resize_bilinear_{type_name}"
+        # The type of the weights decides the struct.
+        spec: CStruct
+        if rows.weight.dtype == np.int32:
+            spec = ResizeBilinearFixedParams(**fields)
+        else:
+            spec = ResizeBilinearFloatParams(**fields)
+
+        kernel = RESIZE_BILINEAR.of(type_name, rounding)
 
         return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 

@@ -16,16 +16,18 @@ from edgec.ir import (
     KernelCall,
     Op,
     Sample,
-    Struct,
     Table,
     TensorType,
 )
+from edgec.ir.c_structs_data import ResizeCubicParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
 from edgec.ops.resampling import (
     cubic,
 )
 from edgec.ops.resize import Resize
+
+_RESIZE_CUBIC = float_kernel("resize_cubic", "ek_resize.h")
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class ResizeCubic(Resize):
         (row_index, row_weight), (column_index, column_weight) = self._taps(
             op.inputs[0].type
         )
-        spec = Struct(
-            "ek_resize_cubic_t",
+        spec = ResizeCubicParams(
             **self.dims(op),
             iy=Table(row_index, "iy"),
             wy=Table(row_weight, "wy"),
@@ -83,7 +84,7 @@ class ResizeCubic(Resize):
             wx=Table(column_weight, "wx"),
         )
 
-        return KernelCall.of("ek_resize_cubic_f32", op.inputs[0], op.output, spec)
+        return KernelCall.of(_RESIZE_CUBIC, op.inputs[0], op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

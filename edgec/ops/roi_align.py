@@ -18,14 +18,16 @@ from edgec.ir import (
     Op,
     OpDef,
     Sample,
-    Struct,
     TensorType,
     Value,
 )
+from edgec.ir.c_structs_data import RoiAlignParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
 from edgec.ops.shape import from_nhwc, to_nhwc
+
+_ROI_ALIGN = float_kernel("roi_align", "ek_roi_align.h")
 
 _F = np.float32
 
@@ -197,8 +199,7 @@ class RoiAlign(OpDef):
     def c(self, op: Op) -> KernelCall:
         """Return ek_roi_align_f32."""
         n, height, width, channels = op.inputs[0].type.shape
-        spec = Struct(
-            "ek_roi_align_t",
+        spec = RoiAlignParams(
             n=n,
             ih=height,
             iw=width,
@@ -212,7 +213,7 @@ class RoiAlign(OpDef):
             scale=self.scale,
         )
 
-        return KernelCall.of("ek_roi_align_f32", *op.inputs, op.output, spec)
+        return KernelCall.of(_ROI_ALIGN, *op.inputs, op.output, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -24,6 +24,7 @@ from edgec.ir import (
     TensorType,
 )
 from edgec.ir.opdef import Arg
+from edgec.ops.elementwise_kernels import LUT
 from edgec.ops.lut import INPUTS, clamp8
 from edgec.ops.quantize import Quantize
 from edgec.ops.unary import Unary
@@ -106,7 +107,7 @@ class Rounded(OpDef):
         x = op.inputs[0]
         y = op.output
         table = Table(self.table(x.type, y.type), "lut")
-        return KernelCall.of("ek_lut_s8", x, y, x.type.size, table)
+        return KernelCall.of(LUT, x, y, x.type.size, table)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -14,20 +14,24 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs import ScanParams, TopKParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
-from edgec.ops.common import INTEGERS, axis_of, plain_suffix, suffix
+from edgec.ops.common import INTEGERS, NUMBER_KERNELS, axis_of, plain_suffix, suffix
+
+_TOPK = KernelFamily(Kernel("topk", "ek_scan.h"), (*NUMBER_KERNELS, "s8"))
 
 
 def _check_axis(axis: int, x: TensorType) -> None:
@@ -54,6 +58,8 @@ class _Cumulative(OpDef):
     """numpy's cumulative function."""
     neutral: ClassVar[int]
     """The result of no elements."""
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels, by the element type."""
     plain_int8: ClassVar[bool] = True
 
     def infer(self, *x: TensorType) -> tuple[TensorType, ...]:
@@ -127,15 +133,14 @@ class _Cumulative(OpDef):
         Each of outer * inner places is a run of `n` elements.
         """
         x = op.inputs[0].type
-        spec = Struct(
-            "ek_scan_t",
+        spec = ScanParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),
             exclusive=self.exclusive,
             reverse=self.reverse,
         )
-        kernel = f"ek_{self.kind}_{plain_suffix(x)}"
+        kernel = self.kernels.of(plain_suffix(x))
 
         return KernelCall.of(kernel, op.inputs[0], op.output, spec)
 
@@ -156,6 +161,7 @@ class CumSum(_Cumulative):
     """The running sum: y[i] = Σ x[j] over j <= i."""
 
     kind = "cum_sum"
+    kernels = KernelFamily(Kernel("cum_sum", "ek_scan.h"), NUMBER_KERNELS)
     onnx = ("CumSum",)
     tflite = ("CUMSUM",)
     fn = staticmethod(np.cumsum)
@@ -182,6 +188,7 @@ class CumProd(_Cumulative):
     """The running product: y[i] = Π x[j] over j <= i."""
 
     kind = "cum_prod"
+    kernels = KernelFamily(Kernel("cum_prod", "ek_scan.h"), NUMBER_KERNELS)
     onnx = ("CumProd",)
     fn = staticmethod(np.cumprod)
     neutral = 1
@@ -293,8 +300,7 @@ class TopK(OpDef):
         The kernel returns the values and their indices.
         """
         x = op.inputs[0].type
-        spec = Struct(
-            "ek_topk_t",
+        spec = TopKParams(
             outer=prod(x.shape[: self.axis]),
             n=x.shape[self.axis],
             inner=prod(x.shape[self.axis + 1 :]),
@@ -303,7 +309,7 @@ class TopK(OpDef):
         )
         type_name = suffix(x) if x.is_quantized else plain_suffix(x)
 
-        return KernelCall.of(f"ek_topk_{type_name}", op.inputs[0], *op.outputs, spec)
+        return KernelCall.of(_TOPK.of(type_name), op.inputs[0], *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -16,22 +16,49 @@ import numpy as np
 from edgec.ir import (
     Array,
     Builder,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteOp,
     Value,
 )
+from edgec.ir.c_structs_data import ElementsParams, ScatterNdParams
 from edgec.ir.opdef import Arg
 from edgec.ops.cast import Cast
-from edgec.ops.common import INTEGERS, axis_of, ints, plain_suffix, suffix
+from edgec.ops.common import (
+    INTEGERS,
+    NUMBER_KERNELS,
+    axis_of,
+    ints,
+    plain_suffix,
+    suffix,
+)
 from edgec.ops.shape import Reshape, element_strides
+
+
+def _scatter_kernels(name: str) -> dict[str, KernelFamily]:
+    """Return the kernels of a scatter by its reduction."""
+    families: dict[str, KernelFamily] = {}
+    for reduction in ("none", "add", "mul", "max", "min"):
+        template = Kernel(f"{name}_{reduction}", "ek_scatter.h")
+        families[reduction] = KernelFamily(template, NUMBER_KERNELS)
+
+    return families
+
+
+_SCATTER_ELEMENTS = _scatter_kernels("scatter_elements")
+_SCATTER_ND = _scatter_kernels("scatter_nd")
+
+_GATHER_ELEMENTS = KernelFamily(
+    Kernel("gather_elements", "ek_scatter.h"), ("s32", "s64")
+)
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -70,7 +97,7 @@ def _check_elements(x: TensorType, index: TensorType, axis: int) -> None:
         raise ValueError(f"indices {index} do not fit {x}")
 
 
-def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
+def _elements_struct(x: TensorType, index: TensorType, axis: int) -> ElementsParams:
     """Return ek_elements_t, which walks the indices of elements of `x`.
 
     dim: of the indices. stride: elements of x between neighbours, 0 along the axis,
@@ -81,8 +108,7 @@ def _elements_struct(x: TensorType, index: TensorType, axis: int) -> Struct:
     strides[axis] = 0
     missing = MAX_RANK - x.rank
 
-    return Struct(
-        "ek_elements_t",
+    return ElementsParams(
         dim=[1] * missing + list(index.shape),
         stride=[0] * missing + strides,
         size=x.shape[axis],
@@ -185,7 +211,7 @@ class GatherElements(OpDef):
         """
         x, index = op.inputs
         elements = _elements_struct(x.type, index.type, self.axis)
-        kernel = f"ek_gather_elements_{suffix(index.type)}"
+        kernel = _GATHER_ELEMENTS.of(suffix(index.type))
         return KernelCall.of(kernel, x, index, op.output, elements)
 
     @classmethod
@@ -329,7 +355,7 @@ class ScatterElements(_Scatter):
         """
         x = op.inputs[0].type
         elements = _elements_struct(x, op.inputs[1].type, self.axis)
-        kernel = f"ek_scatter_elements_{self.reduction}_{plain_suffix(x)}"
+        kernel = _SCATTER_ELEMENTS[self.reduction].of(plain_suffix(x))
         return KernelCall.of(kernel, *op.inputs, op.output, elements)
 
     @classmethod
@@ -450,8 +476,7 @@ class ScatterNd(_Scatter):
         x = op.inputs[0].type
         index = op.inputs[1].type
         k = index.shape[-1]
-        spec = Struct(
-            "ek_scatter_nd_t",
+        spec = ScatterNdParams(
             n=prod(index.shape[:-1]),
             k=k,
             dim=list(x.shape[:k]),
@@ -459,7 +484,7 @@ class ScatterNd(_Scatter):
             row=prod(x.shape[k:]),
             total=x.size,
         )
-        kernel = f"ek_scatter_nd_{self.reduction}_{plain_suffix(x)}"
+        kernel = _SCATTER_ND[self.reduction].of(plain_suffix(x))
 
         return KernelCall.of(kernel, *op.inputs, op.output, spec)
 

@@ -16,7 +16,9 @@ from edgec.ir import (
     Array,
     Builder,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
@@ -24,7 +26,6 @@ from edgec.ir import (
     Quant,
     QuantRule,
     Sample,
-    Struct,
     TensorType,
     TfliteCode,
     TfliteOp,
@@ -32,9 +33,30 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs_data import GatherParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, ints, suffix
 from edgec.ops.limits import size_evidence
+
+COPY = KernelFamily(Kernel("copy", "ek_shape.h"), ("",)).of()
+"""Copies bytes."""
+
+_GATHER_TYPES = (
+    "f16",
+    "f32",
+    "f64",
+    "s8",
+    "u8",
+    "s16",
+    "u16",
+    "s32",
+    "u32",
+    "s64",
+    "u64",
+)
+
+GATHER = KernelFamily(Kernel("gather", "ek_shape.h"), _GATHER_TYPES)
+"""Copies elements by strides of the operand."""
 
 MAX_GATHER_RANK = 6
 """Dimensions of the struct ek_gather_t."""
@@ -172,7 +194,7 @@ class Reshape(OpDef):
         The memory planner usually makes the output a view, and then drops this call.
         """
         x = op.inputs[0]
-        return KernelCall.of("ek_copy", x, op.output, x.type.nbytes)
+        return KernelCall.of(COPY, x, op.output, x.type.nbytes)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -481,8 +503,8 @@ def gather(
 
     # Fewer dimensions are longer inner loops.
     dim, stride = merge_dims(dims, strides)
-    spec = Struct("ek_gather_t", dim=dim, stride=stride)
-    kernel = f"ek_gather_{suffix(x.type)}"
+    spec = GatherParams(dim=dim, stride=stride)
+    kernel = GATHER.of(suffix(x.type))
 
     return KernelCall.of(kernel, Pointer(x, offset), op.output, spec)
 

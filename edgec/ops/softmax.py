@@ -15,14 +15,15 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -31,12 +32,17 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import SoftmaxParams
 from edgec.ir.opdef import Arg
 from edgec.ops.common import axis_of, real_types, suffix
 from edgec.ops.fixed_point import saturating_rounding_doubling_high_mul
 from edgec.ops.gemmlowp import exp_on_negative_values, reciprocal_of_one_plus
 from edgec.ops.limits import size_evidence
 from edgec.ops.shape import Reshape, transpose
+
+_LOG_SOFTMAX = KernelFamily(Kernel("log_softmax", "ek_softmax.h"), ("f32",))
+
+SOFTMAX = KernelFamily(Kernel("softmax", "ek_softmax.h"), ("f32", "s8"))
 
 SOFTMAX_QUANT = Quant.per_tensor(1 / 256, -128)
 """Output scale of SOFTMAX in TFLite's quantization specification."""
@@ -212,11 +218,11 @@ class Softmax(_Softmax):
         rows = x.type.size // row
         if y.type.is_quantized:
             table = Table(self.exponentials(x.type), "exps")
-            return KernelCall.of("ek_softmax_s8", x, y, rows, row, table)
+            return KernelCall.of(SOFTMAX.of("s8"), x, y, rows, row, table)
 
-        spec = Struct("ek_softmax_t", beta=self.beta)
+        spec = SoftmaxParams(beta=self.beta)
 
-        return KernelCall.of("ek_softmax_f32", x, y, rows, row, spec)
+        return KernelCall.of(SOFTMAX.of("f32"), x, y, rows, row, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -281,7 +287,7 @@ class LogSoftmax(_Softmax):
         x = op.inputs[0]
         y = op.output
         row = x.type.shape[-1]
-        kernel = f"ek_log_softmax_{suffix(y.type)}"
+        kernel = _LOG_SOFTMAX.of(suffix(y.type))
 
         return KernelCall.of(kernel, x, y, x.type.size // row, row)
 

@@ -12,9 +12,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Op, OpDef, Sample, Struct, TensorType, TfliteOp
+from edgec.ir import (
+    Array,
+    KernelCall,
+    Op,
+    OpDef,
+    Sample,
+    TensorType,
+    TfliteOp,
+)
+from edgec.ir.c_structs_data import SuppressionParams
 from edgec.ir.opdef import Arg
-from edgec.ops.common import real_types
+from edgec.ops.common import float_kernel, real_types
+
+_SUPPRESSION = float_kernel("suppression", "ek_detection.h")
 
 _F = np.float32
 MAX_BOXES = 1 << 16
@@ -127,14 +138,13 @@ class NonMaxSuppression(OpDef):
 
     def c(self, op: Op) -> KernelCall:
         """Return ek_suppression_f32."""
-        spec = Struct(
-            "ek_suppression_t",
+        spec = SuppressionParams(
             boxes=op.inputs[1].type.size,
             most=self.most,
             overlap=self.overlap,
             score=self.score,
         )
-        return KernelCall.of("ek_suppression_f32", *op.inputs, *op.outputs, spec)
+        return KernelCall.of(_SUPPRESSION, *op.inputs, *op.outputs, spec)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -16,14 +16,15 @@ import numpy as np
 from edgec.ir import (
     Array,
     ChannelFlow,
+    Kernel,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     QuantRule,
     Rounding,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -33,13 +34,14 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import TransposeConv2DParams
 from edgec.ops.common import (
     bias_operand,
     constant,
-    kernel_suffix,
     real_types,
     requantize,
     requantize_struct,
+    rounded_kernel,
     with_float_weights,
 )
 from edgec.ops.conv import Conv2D
@@ -49,6 +51,10 @@ from edgec.ops.limits import size_evidence
 from edgec.ops.ranks import transposed_conv
 from edgec.ops.shape import from_nhwc, to_nhwc, transpose
 from edgec.ops.window import Pads, Pair, check_steps, kernel_of, pair, same_pads
+
+TRANSPOSE_CONV2D = KernelFamily(
+    Kernel("transpose_conv2d", "ek_transpose_conv.h"), ("f32", "s8"), even=("s8",)
+)
 
 MEDIAPIPE = "custom Convolution2DTransposeBias"
 """MediaPipe's operator, always with a bias. Its options are a C struct of int32:
@@ -330,8 +336,7 @@ class TransposeConv2D(OpDef):
         out_channels, kernel_height, kernel_width, _ = op.inputs[1].type.shape
         packed = np.ascontiguousarray(constant(op, 1).transpose(1, 2, 3, 0))
         bias = bias_operand(op)
-        shape = Struct(
-            "ek_transpose_conv2d_t",
+        shape = TransposeConv2DParams(
             n=x.shape[0],
             ih=x.shape[1],
             iw=x.shape[2],
@@ -350,7 +355,7 @@ class TransposeConv2D(OpDef):
         requantization = requantize_struct(op, self.act, self.rounding, is_uint8)
 
         return KernelCall.of(
-            f"ek_transpose_conv2d_{kernel_suffix(x, self.rounding)}",
+            rounded_kernel(TRANSPOSE_CONV2D, x, self.rounding),
             op.inputs[0],
             Table(packed, "w"),
             bias,

@@ -16,13 +16,13 @@ import numpy as np
 from edgec.ir import (
     Array,
     KernelCall,
+    KernelFamily,
     OnnxNode,
     Op,
     OpDef,
     Quant,
     QuantRule,
     Sample,
-    Struct,
     Table,
     TensorType,
     TfliteCode,
@@ -32,9 +32,12 @@ from edgec.ir import (
     Versions,
     edgetpu_rule,
 )
+from edgec.ir.c_structs import CoefficientParams
 from edgec.ir.opdef import Arg, Rule
 from edgec.ops import lut
-from edgec.ops.common import INTEGERS, plain_suffix
+from edgec.ops.common import INTEGERS, NUMBER_KERNELS, plain_suffix
+from edgec.ops.elementwise_kernels import LUT, unary_kernels
+from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.limits import ONE_ROW_MAPPED, one_row, size_evidence
 
 LOGISTIC_QUANT = Quant.per_tensor(1 / 256, -128)
@@ -45,10 +48,10 @@ TANH_QUANT = Quant.per_tensor(1 / 128, 0)
 
 @dataclass(frozen=True)
 class Unary(OpDef):
-    """y[i] = fn(x[i], attributes…).
+    """y[i] = fn(x[i], attributes…); all int8 functions share one look-up kernel."""
 
-    The float kernel is `ek_<kind>_f32`; all int8 functions share one look-up kernel.
-    """
+    kernels: ClassVar[KernelFamily]
+    """The plain kernels of the other types, as `unary_kernels` returns them."""
 
     fn: ClassVar[Callable[..., Any]]
     """The function in numpy, for float32 and float64."""
@@ -137,7 +140,7 @@ class Unary(OpDef):
         return (self.options, {}) if self.options else None
 
     def c(self, op: Op) -> KernelCall:
-        """Return ek_lut_s8 or ek_<kind>_<type>.
+        """Return ek_lut_s8, or the kernel for another type.
 
         The attributes are the fields a and b of ek_coef_t.
         """
@@ -145,21 +148,20 @@ class Unary(OpDef):
         y = op.output
         if y.type.is_quantized:
             table = Table(self.table(x.type, y.type), "lut")
-            return KernelCall.of("ek_lut_s8", x, y, x.type.size, table)
+            return KernelCall.of(LUT, x, y, x.type.size, table)
 
         # Kernels of functions without attributes take no struct.
-        kernel = f"ek_{self.kernel()}_{plain_suffix(x.type)}"
+        kernel = self.kernel_family().of(plain_suffix(x.type))
         fields = dict(zip("ab", self.coefficients(), strict=False))
         if not fields:
             return KernelCall.of(kernel, x, y, x.type.size)
 
-        coefficients = Struct("ek_coef_t", **fields)
-
+        coefficients = CoefficientParams(**fields)
         return KernelCall.of(kernel, x, y, x.type.size, coefficients)
 
-    def kernel(self) -> str:
-        """Return the C kernel's name without its type."""
-        return self.kind
+    def kernel_family(self) -> KernelFamily:
+        """Return the plain kernels of the op with its attributes."""
+        return self.kernels
 
     def coefficients(self) -> tuple[float, ...]:
         """Return the attributes as the C kernel takes them, at most two."""
@@ -230,6 +232,7 @@ class _UnaryRow(TypedDict, total=False):
     quant: QuantRule
     prescribed: Quant
     table: Callable[[Unary, TensorType, TensorType], Array]
+    kernels: KernelFamily
     edgetpu: bool
     edgetpu_versions: Mapping[str, Versions]
 
@@ -250,9 +253,14 @@ def _row(
 ) -> type[Unary]:
     """Return the op class of a function without attributes.
 
-    rules: support rules of the Edge TPU, beside those of every op.
+    rules: support rules of the Edge TPU, beside those of every op. Without a field
+    `kernels` there is a kernel for float32, and with `integers` for all integers.
     """
     name = kind.title().replace("_", "")
+    if "kernels" not in fields:
+        types = NUMBER_KERNELS if fields.get("integers") else ("f32",)
+        fields["kernels"] = unary_kernels(kind, types)
+
     body = {
         "kind": kind,
         "fn": staticmethod(fn),
@@ -343,6 +351,7 @@ Relu = _row(
     tflite=("RELU",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, None, x, y),
+    kernels=unary_kernels("relu", NUMBER_KERNELS, bounds=ACTIVATIONS["relu"]),
     **_mapped("RELU"),
 )
 Relu6 = _row(
@@ -355,6 +364,7 @@ Relu6 = _row(
     tflite=("RELU6",),
     versions=(1, 2),
     table=lambda self, x, y: lut.clamp_table(0.0, 6.0, x, y),
+    kernels=unary_kernels("relu6", NUMBER_KERNELS, bounds=ACTIVATIONS["relu6"]),
     **_mapped("RELU6"),
 )
 ReluN1To1 = _row(
@@ -365,6 +375,9 @@ ReluN1To1 = _row(
     tflite=("RELU_N1_TO_1",),
     versions=(1, 1),
     table=lambda self, x, y: lut.clamp_table(-1.0, 1.0, x, y),
+    kernels=unary_kernels(
+        "relu_n1_to_1", NUMBER_KERNELS, bounds=ACTIVATIONS["relu_n1_to_1"]
+    ),
     **_mapped("RELU_N1_TO_1", 1),
 )
 Logistic = _row(
@@ -378,6 +391,7 @@ Logistic = _row(
     quant=QuantRule.FIXED,
     prescribed=LOGISTIC_QUANT,
     domain=(-8.0, 8.0),
+    kernels=unary_kernels("logistic", vectorized=True),
     **_mapped("LOGISTIC"),
 )
 Tanh = _row(
@@ -389,6 +403,7 @@ Tanh = _row(
     versions=(1, 2),
     quant=QuantRule.FIXED,
     prescribed=TANH_QUANT,
+    kernels=unary_kernels("tanh", vectorized=True),
     **_mapped("TANH"),
 )
 HardSwish = _row(
@@ -400,6 +415,7 @@ HardSwish = _row(
     options="HardSwishOptions",
     versions=(1, 1),
     table=lambda self, x, y: lut.hard_swish_table(x, y),
+    kernels=unary_kernels("hard_swish", vectorized=True),
 )
 Exp = _row(
     "exp",
@@ -410,6 +426,7 @@ Exp = _row(
     options="ExpOptions",
     versions=(1, 2),
     edgetpu_versions={"EXP": Versions(0, refused=1, aborts=2)},
+    kernels=unary_kernels("exp", vectorized=True),
 )
 Log = _row(
     "log",
@@ -554,8 +571,20 @@ Atanh = _row(
     onnx=("Atanh",),
     domain=(-0.9, 0.9),
 )
-Erf = _row("erf", ERF, "The error function.", onnx=("Erf",))
-Softplus = _row("softplus", _softplus, "log(1 + e^x).", onnx=("Softplus",))
+Erf = _row(
+    "erf",
+    ERF,
+    "The error function.",
+    onnx=("Erf",),
+    kernels=unary_kernels("erf", vectorized=True),
+)
+Softplus = _row(
+    "softplus",
+    _softplus,
+    "log(1 + e^x).",
+    onnx=("Softplus",),
+    kernels=unary_kernels("softplus", vectorized=True),
+)
 Softsign = _row(
     "softsign",
     lambda x: x / (1 + np.abs(x)),
@@ -567,4 +596,5 @@ Mish = _row(
     lambda x: x * np.tanh(_softplus(x)),
     "x * tanh(softplus(x)).",
     onnx=("Mish",),
+    kernels=unary_kernels("mish", vectorized=True),
 )

@@ -14,7 +14,7 @@ def without_bounds(graph: Graph) -> bool:
     the place of the clamps.
     """
     rw = Rewriter(graph)
-    for op in rw.ops("clamp"):
-        if isinstance(op.spec, Clamp) and op.spec.is_of_int16:
+    for op, clamp in rw.matches(Clamp):
+        if clamp.is_of_int16:
             rw.forward(op, op.inputs[0])
     return rw.changed

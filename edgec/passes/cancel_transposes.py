@@ -5,7 +5,7 @@ A transpose followed by its inverse thereby disappears.
 
 from __future__ import annotations
 
-from edgec.ir import Graph, Op
+from edgec.ir import Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.shape import Transpose
 
@@ -16,20 +16,22 @@ def run(graph: Graph) -> bool:
     A chain of any length thereby becomes at most one transpose.
     """
     rw = Rewriter(graph)
-    for op in rw.ops("transpose"):
-        before = rw.made_by(op.inputs[0], "transpose")
+    for op, transpose in rw.matches(Transpose):
+        before = rw.producer_of(op.inputs[0], Transpose)
         if before is not None:
-            _merge(rw, before, op)
-        elif _trivial(_perm(op)):
+            first, earlier = before
+            _merge(rw, op, first.inputs[0], compose(earlier.perm, transpose.perm))
+        elif _trivial(transpose.perm):
             rw.forward(op, op.inputs[0])
     return rw.changed
 
 
-def _merge(rw: Rewriter, before: Op, op: Op) -> None:
-    """Let `op` do the work of both transposes, or forward the input if that is none."""
-    x = before.inputs[0]
+def _merge(rw: Rewriter, op: Op, x: Value, composed: tuple[int, ...]) -> None:
+    """Let `op` transpose the input of the transpose before it, x, by both permutations.
+
+    Without an effect it is removed.
+    """
     # The earlier transpose stays if others read it.
-    composed = compose(_perm(before), _perm(op))
     # An input that the graph returns under another name cannot be forwarded.
     forwarded = _trivial(composed) and rw.forward(op, x)
     if not forwarded:
@@ -39,11 +41,6 @@ def _merge(rw: Rewriter, before: Op, op: Op) -> None:
 def compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """Return the permutation that applies `first` and then `second`."""
     return tuple(first[i] for i in second)
-
-
-def _perm(op: Op) -> tuple[int, ...]:
-    assert isinstance(op.spec, Transpose)
-    return op.spec.perm
 
 
 def _trivial(perm: tuple[int, ...]) -> bool:

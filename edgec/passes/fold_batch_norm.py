@@ -24,11 +24,10 @@ def run(graph: Graph) -> bool:
     Weights are multiplied in double and rounded once.
     """
     rw = Rewriter(graph)
-    for op in rw.ops("batch_norm", "mul"):
-        if isinstance(op.spec, BatchNorm):
-            _fold_norm(rw, op, op.spec)
-        else:
-            _fold_factor(rw, op)
+    for op, norm in rw.matches(BatchNorm):
+        _fold_norm(rw, op, norm)
+    for op in rw.ops("mul"):
+        _fold_factor(rw, op)
     return rw.changed
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from edgec.ir import Graph
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.conv_base import ConvBase
 from edgec.ops.slice import Slice
 from edgec.ops.window import Pads
 
@@ -17,21 +18,19 @@ def run(graph: Graph) -> bool:
     The pads of the convolution must be at least as large as the cut.
     """
     rw = Rewriter(graph)
-    for op in rw.ops("slice"):
-        conv = rw.private(op.inputs[0])
-        if conv is None or not isinstance(op.spec, Slice):
+    for op, cut in rw.matches(Slice):
+        x = op.inputs[0]
+        producer = rw.producer_of(x, Conv2D, DepthwiseConv2D)
+        if producer is None or rw.sole_user(x) is None:
             continue
-        if not isinstance(conv.spec, Conv2D | DepthwiseConv2D):
-            continue
-        pads = _remaining_pads(conv.spec, conv.output.type.shape, op.spec)
-        if pads is not None and conv.output.type.quant == op.output.type.quant:
-            rw.absorb(conv, op, replace(conv.spec, pads=pads))
+        conv, spec = producer
+        pads = _remaining_pads(spec, x.type.shape, cut)
+        if pads is not None and x.type.quant == op.output.type.quant:
+            rw.absorb(conv, op, replace(spec, pads=pads))
     return rw.changed
 
 
-def _remaining_pads(
-    conv: Conv2D | DepthwiseConv2D, shape: tuple[int, ...], cut: Slice
-) -> Pads | None:
+def _remaining_pads(conv: ConvBase, shape: tuple[int, ...], cut: Slice) -> Pads | None:
     """Return the pads with which a convolution computes only the slice.
 
     `shape` is the output shape of the convolution, [N, H, W, C]. None if the slice

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from edgec.ir import Graph, Op, Value
+from edgec.ir import ChannelFlow, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.pad import Pad
 from edgec.ops.pool import AveragePool2D, MaxPool2D
@@ -16,15 +15,15 @@ from edgec.ops.pool import AveragePool2D, MaxPool2D
 def run(graph: Graph) -> bool:
     """Fold each pad op into those of its users whose pads stand for the same value."""
     rw = Rewriter(graph)
-    for op in rw.ops("pad"):
-        if not isinstance(op.spec, Pad) or not _spatial(op.spec):
+    for op, pad in rw.matches(Pad):
+        if not _spatial(pad):
             continue
         if op.inputs[0].type.quant != op.output.type.quant:
             continue
         # Users without pads of the right value keep the pad op.
         for user in list(rw.users(op.output)):
-            if _accepts(rw, op, op.spec, user):
-                _fold(rw, op, op.spec, user)
+            if _accepts(rw, op, pad, user):
+                _fold(rw, op, pad, user)
     return rw.changed
 
 
@@ -61,7 +60,7 @@ def _accepts(rw: Rewriter, op: Op, pad: Pad, user: Op) -> bool:
     # The padded tensor must be the image, not a filter or a second operand.
     if user.inputs[0] is not op.output or op.output in user.inputs[1:]:
         return False
-    if isinstance(user.spec, (Conv2D, DepthwiseConv2D)):
+    if user.spec.channel_flow in (ChannelFlow.SUMS, ChannelFlow.DEPTHWISE):
         return pad.value == 0
     # Without `count_pads` the mean is over the elements of the image alone.
     if isinstance(user.spec, AveragePool2D):

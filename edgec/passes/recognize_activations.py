@@ -158,10 +158,11 @@ def _hard_sigmoid_argument(rw: Rewriter, value: Value) -> Value | None:
 
     ONNX has other values of alpha as well.
     """
-    op = rw.private(value, "hard_sigmoid")
-    if op is None or not isinstance(op.spec, HardSigmoid):
+    producer = rw.producer_of(value, HardSigmoid)
+    if producer is None or rw.sole_user(value) is None:
         return None
-    if _near(op.spec.alpha, 1 / 6) and _near(op.spec.beta, 0.5):
+    op, spec = producer
+    if _near(spec.alpha, 1 / 6) and _near(spec.beta, 0.5):
         return op.inputs[0]
     return None
 

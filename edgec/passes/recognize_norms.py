@@ -118,15 +118,16 @@ def _mean_square_axes(
 
     The mean must keep its axes, so that it broadcasts against `centred`.
     """
-    mean = rw.private(variance, "mean")
-    if mean is None or not isinstance(mean.spec, Mean):
+    producer = rw.producer_of(variance, Mean)
+    if producer is None or rw.sole_user(variance) is None:
         return None
-    if not mean.spec.keep_dims:
+    mean, spec = producer
+    if not spec.keep_dims:
         return None
     square = rw.private(mean.inputs[0], "square", "mul")
     if square is None or set(square.inputs) != {centred}:
         return None
-    return mean.spec.axes
+    return spec.axes
 
 
 def _uncentred(rw: Rewriter, centred: Value, axes: tuple[int, ...]) -> Value | None:
@@ -139,12 +140,13 @@ def _uncentred(rw: Rewriter, centred: Value, axes: tuple[int, ...]) -> Value | N
         return None
     x, subtracted = difference.inputs
     # The variance may share x and the mean, so neither must be private.
-    mean = rw.made_by(subtracted, "mean")
-    if mean is None or not isinstance(mean.spec, Mean):
+    producer = rw.producer_of(subtracted, Mean)
+    if producer is None:
         return None
+    mean, spec = producer
     if mean.inputs[0] is not x:
         return None
-    if mean.spec.axes != axes or not mean.spec.keep_dims:
+    if spec.axes != axes or not spec.keep_dims:
         return None
     return x
 

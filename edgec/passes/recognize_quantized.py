@@ -29,16 +29,14 @@ from edgec.ir import (
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
 from edgec.ops.common import quantize_bias
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.conv import DepthwiseConv2D
 from edgec.ops.fixed_point import ACTIVATIONS
 from edgec.ops.linear_quantization import integers, quantized_weights
-from edgec.ops.matmul import FullyConnected
 from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.reduce import Mean
 from edgec.ops.rounded import IDENTITY
 from edgec.ops.rounded import Rounded as Function
-from edgec.ops.transpose_conv import TransposeConv2D
 from edgec.ops.unary import Unary
 
 MAX_SCALE_RATIO = 2.0
@@ -486,9 +484,10 @@ def _has_weights(op: Op) -> bool:
 
     It does so for convolutions, and for products with a bias.
     """
-    if isinstance(op.spec, (Conv2D, DepthwiseConv2D, TransposeConv2D)):
-        return True
-    return isinstance(op.spec, FullyConnected) and len(op.inputs) > 2
+    if not op.spec.channel_flow.has_weights:
+        return False
+    is_convolution = op.inputs[1].type.rank == 4
+    return is_convolution or len(op.inputs) > 2
 
 
 def _range(t: TensorType) -> tuple[float, float]:

@@ -18,12 +18,11 @@ def run(graph: Graph) -> bool:
     No element changes its place in memory, so this is exact for every type.
     """
     rw = Rewriter(graph)
-    for op in rw.ops("transpose", "reshape"):
-        shape = op.inputs[0].type.shape
-        if isinstance(op.spec, Transpose) and only_moves_ones(op.spec.perm, shape):
+    for op, transpose in rw.matches(Transpose):
+        if only_moves_ones(transpose.perm, op.inputs[0].type.shape):
             rw.update(op, Reshape(op.output.type.shape))
-        if op.kind == "reshape":
-            _simplify(rw, op)
+    for op in rw.ops("reshape"):
+        _simplify(rw, op)
     return rw.changed
 
 

@@ -30,19 +30,19 @@ def run(graph: Graph) -> bool:
     """Move each transpose whose only user is a reshape."""
     rw = Rewriter(graph)
     for op in rw.ops("reshape"):
-        transpose = rw.private(op.inputs[0], "transpose")
-        if transpose is None:
+        producer = rw.producer_of(op.inputs[0], Transpose)
+        if producer is None or rw.sole_user(op.inputs[0]) is None:
             continue
-        if not _fold_into_weights(rw, transpose, op):
-            _sink(rw, transpose, op)
+        transpose, spec = producer
+        if not _fold_into_weights(rw, transpose, spec, op):
+            _sink(rw, transpose, spec, op)
     return rw.changed
 
 
-def _sink(rw: Rewriter, transpose: Op, op: Op) -> None:
+def _sink(rw: Rewriter, transpose: Op, spec: Transpose, op: Op) -> None:
     """Move a transpose behind the reshape `op`, as far as that is possible."""
-    assert isinstance(transpose.spec, Transpose)
     x = transpose.inputs[0]
-    perm = transpose.spec.perm
+    perm = spec.perm
     plan = through_reshape(x.type.shape, perm, op.output.type.shape)
     if plan is None:
         return
@@ -55,13 +55,14 @@ def _sink(rw: Rewriter, transpose: Op, op: Op) -> None:
     rw.update(op, Transpose(plan.outer), [y])
 
 
-def _fold_into_weights(rw: Rewriter, transpose: Op, reshape: Op) -> bool:
+def _fold_into_weights(
+    rw: Rewriter, transpose: Op, spec: Transpose, reshape: Op
+) -> bool:
     """Sort the weights of a fully connected layer that reads a flattened image.
 
     The layer must be the only user. This is exact for integers too. Return whether the
     transpose was removed.
     """
-    assert isinstance(transpose.spec, Transpose)
     layer = rw.sole_user(reshape.output)
     if layer is None or layer.kind != "fully_connected":
         return False
@@ -75,10 +76,10 @@ def _fold_into_weights(rw: Rewriter, transpose: Op, reshape: Op) -> bool:
 
     image_shape = transpose.output.type.shape
     first = _flattened(image_shape, flat_size)
-    if first is None or not _keeps_leading(transpose.spec.perm, first):
+    if first is None or not _keeps_leading(spec.perm, first):
         return False
 
-    axis_order = transpose.spec.perm[first:]
+    axis_order = spec.perm[first:]
     weights = _sorted_weights(w.const, image_shape[first:], axis_order)
     constant = rw.const(weights, w.name, w.type.quant)
     rw.update(layer, inputs=[reshape.output, constant, *layer.inputs[2:]])

@@ -5,65 +5,60 @@ A layer is a call with what its band function needs to compute a few rows alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
-from edgec.ir import KernelCall, Pointer, Scratch, Struct, Table
-from edgec.ir.kernel import Operand
+from edgec.ir import Kernel, KernelCall, Pointer, Scratch, Table
+from edgec.schedule.c_structs import (
+    DepthwiseF32Params,
+    DepthwiseS8Params,
+    DepthwiseTapsParams,
+    GemmF32Params,
+    GemmS8Params,
+)
+from edgec.schedule.c_structs_fused import (
+    BandDepthwiseF32Params,
+    BandDepthwiseS8Params,
+    BandDepthwiseTapsParams,
+    BandGemmF32Params,
+    BandGemmS8Params,
+)
 from edgec.schedule.gemm_s8.walk import with_row_length
 
+DepthwiseParams = DepthwiseF32Params | DepthwiseS8Params | DepthwiseTapsParams
+"""The parameters of the kernels of depthwise convolutions."""
 
-@dataclass(frozen=True)
-class _BandFunction:
-    """A C function that computes rows of a layer.
+BandParams = (
+    BandGemmF32Params
+    | BandGemmS8Params
+    | BandDepthwiseF32Params
+    | BandDepthwiseS8Params
+    | BandDepthwiseTapsParams
+)
+"""The parameters of the functions that compute rows of a layer."""
 
-    Attributes:
-        name: its name; the struct of its parameters is <name>_t
-        operands: the operands of the kernel that it follows, by name
-    """
+P = TypeVar("P", bound=GemmF32Params | GemmS8Params | DepthwiseParams, covariant=True)
+"""The parameters of the kernel of a layer."""
 
-    name: str
-    operands: tuple[str, ...]
-
-
-_F32_OPERANDS = ("x", "w", "bias", "slope", "added", "y", "scratch", "p", "tile")
-
-POINTWISE = {
-    "ek_gemm_f32_t": _BandFunction("ek_band_gemm_f32", (*_F32_OPERANDS, "tail")),
-    "ek_gemm_s8_t": _BandFunction("ek_band_gemm_s8", ("x", "w", "y", "p", "scratch")),
-}
-"""Functions for 1x1 convolutions, by the struct of the kernel's parameters."""
-
-DEPTHWISE = {
-    "ek_dwconv2d_f32_t": _BandFunction("ek_band_dwconv2d_f32", _F32_OPERANDS),
-    "ek_dw_s8_t": _BandFunction("ek_band_dwconv2d_s8", ("x", "y", "p", "scratch")),
-    "ek_dw_taps_s8_t": _BandFunction("ek_band_dwconv2d_taps_s8", ("x", "w", "y", "p")),
-}
-"""Functions for depthwise convolutions, by the struct of the kernel's parameters."""
-
-POINTWISE_ONES = {
-    "ek_gemm_f32_t": ("n", "ih", "oh", "kh", "kw", "sh", "sw"),
-    "ek_gemm_s8_t": ("n", "taps", "kh", "kw", "sh", "phase_h", "phase_w"),
-}
-"""Fields that are 1 where each window is one pixel."""
-
-DEPTHWISE_PITCH = {
-    "ek_dwconv2d_f32_t": "yx",
-    "ek_dw_s8_t": "oc",
-    "ek_dw_taps_s8_t": "c",
-}
-"""Fields with the elements from pixel to pixel of the result."""
+_HEADER_F32 = "simd/ek_row_bands_f32_simd.h"
+_HEADER_S8 = "ek_row_bands_s8.h"
+_GEMM_F32 = Kernel("band_gemm", _HEADER_F32, "f32")
+_GEMM_S8 = Kernel("band_gemm", _HEADER_S8, "s8")
+_DEPTHWISE_F32 = Kernel("band_dwconv2d", _HEADER_F32, "f32")
+_DEPTHWISE_S8 = Kernel("band_dwconv2d", _HEADER_S8, "s8")
+_DEPTHWISE_TAPS_S8 = Kernel("band_dwconv2d_taps", _HEADER_S8, "s8")
 
 
-@dataclass(frozen=True)
-class CascadeLayer:
+@dataclass(frozen=True, eq=False)
+class CascadeLayer(Generic[P]):
     """A convolution of a cascade.
 
     Attributes:
         x: its input
         y: its result
         added: a tensor that it adds to its result
-        weights: bytes of its weights and tables
+        p: the parameters of its kernel
         scratch: bytes of its scratch
         function: the C function that computes rows of it
         struct: the parameters of that function
@@ -72,19 +67,19 @@ class CascadeLayer:
     x: Pointer
     y: Pointer
     added: Pointer | None
-    weights: int
+    p: P
     scratch: int
-    function: str
-    struct: Struct
+    function: Kernel
+    struct: BandParams
 
     @property
-    def p(self) -> Struct:
-        """The parameters of its kernel."""
-        p = self.struct.fields["p"]
-        assert isinstance(p, Struct)
-        return p
+    def weights(self) -> int:
+        """Bytes of its weights and tables."""
+        return _table_bytes(self.struct.given().values()) + _table_bytes(
+            self.p.given().values()
+        )
 
-    def parameters(self, reads_tensor: bool, writes_tensor: bool) -> Struct:
+    def parameters(self, reads_tensor: bool, writes_tensor: bool) -> BandParams:
         """Return the parameters of its function.
 
         The field `touch` makes it fetch what it reads (bit 0) or writes (bit 1) ahead,
@@ -94,14 +89,21 @@ class CascadeLayer:
             reads_tensor: whether it reads a tensor rather than a band
             writes_tensor: whether it writes a tensor rather than a band
         """
-        if "touch" not in self.p.fields:
-            return self.struct
-        touch = self.p.number("touch") & (reads_tensor + 2 * writes_tensor)
-        p = Struct(self.p.ctype, **{**self.p.fields, "touch": touch})
-        return Struct(self.struct.ctype, **{**self.struct.fields, "p": p})
+        mask = reads_tensor + 2 * writes_tensor
+        if isinstance(self.struct, BandGemmF32Params):
+            gemm = self.struct.p
+            return replace(self.struct, p=replace(gemm, touch=gemm.touch & mask))
+        if isinstance(self.struct, BandDepthwiseF32Params):
+            deep = self.struct.p
+            return replace(self.struct, p=replace(deep, touch=deep.touch & mask))
+        return self.struct
 
 
-def pointwise(call: KernelCall, width: int) -> CascadeLayer | None:
+PointwiseLayer = CascadeLayer[GemmF32Params | GemmS8Params]
+DepthwiseLayer = CascadeLayer[DepthwiseParams]
+
+
+def pointwise(call: KernelCall, width: int) -> PointwiseLayer | None:
     """Return the layer of a scheduled 1x1 convolution of whole tensors.
 
     Args:
@@ -111,91 +113,134 @@ def pointwise(call: KernelCall, width: int) -> CascadeLayer | None:
     Returns:
         None for any other call
     """
-    p = _kernel_parameters(call, POINTWISE)
-    if p is None or any(p.number(name) != 1 for name in POINTWISE_ONES[p.ctype]):
-        return None
-    function = POINTWISE[p.ctype]
-    if p.ctype == "ek_gemm_f32_t":
-        if p.number("group_ic") != p.number("ic"):
+    layer = _pointwise_f32(call)
+    if layer is not None:
+        return layer
+    return _pointwise_s8(call, width)
+
+
+def _pointwise_f32(call: KernelCall) -> CascadeLayer[GemmF32Params] | None:
+    """Return the layer of a float 1x1 convolution."""
+    match call.operands:
+        case (
+            Pointer() as x,
+            Table() as w,
+            Table() as bias,
+            (Table() | int()) as slope,
+            added,
+            Pointer() as y,
+            _,
+            GemmF32Params() as p,
+            str() as tile,
+            str() as tail,
+            *_,
+        ):
+            pass
+        case _:
             return None
-        # The scratch holds the windows of the last tile of a row.
-        scratch = 4 * p.number("tile") * p.number("ic")
-        return _layer(call, function, p, "yx", scratch)
 
-    # The int8 tile needs rows of MR pixels, and all channels in one group.
-    has_groups = p.number("panels") != p.number("group_panels")
-    if has_groups or width < p.number("mr"):
+    # Each window is one pixel, in one image of one row.
+    ones = (p.n, p.ih, p.oh, p.kh, p.kw, p.sh, p.sw)
+    if any(size != 1 for size in ones) or p.group_ic != p.ic:
         return None
-    rows = with_row_length(p, width)
-    return _layer(call, function, rows, "y_step", rows.number("scratch_bytes"))
-
-
-def depthwise(call: KernelCall) -> CascadeLayer | None:
-    """Return the layer of a scheduled depthwise convolution of whole tensors.
-
-    None for any other call.
-    """
-    p = _kernel_parameters(call, DEPTHWISE)
-    if p is None:
+    if not _is_whole(x, y, p.yx):
         return None
 
-    # A band needs the kernel's own scratch, whatever its rows are.
-    scratch = sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
-    pitch = DEPTHWISE_PITCH[p.ctype]
-    return _layer(call, DEPTHWISE[p.ctype], p, pitch, scratch)
-
-
-def _kernel_parameters(
-    call: KernelCall, functions: Mapping[str, _BandFunction]
-) -> Struct | None:
-    """Return the parameters of a call whose kernel has one of these functions."""
-    for x in call.operands:
-        if isinstance(x, Struct) and x.ctype in functions:
-            return x
-    return None
-
-
-def _layer(
-    call: KernelCall, function: _BandFunction, p: Struct, pitch: str, scratch: int
-) -> CascadeLayer | None:
-    """Return the layer of a call.
-
-    Args:
-        call: the scheduled call
-        function: the function that computes rows of it
-        p: the parameters of its kernel, in rows of the image
-        pitch: the field with the elements from pixel to pixel of the result
-        scratch: bytes
-
-    Returns:
-        None if it reads or writes a part of a tensor
-    """
-    operands: dict[str, Operand] = dict(
-        zip(function.operands, call.operands, strict=False)
-    )
-    # The cascade passes these itself, band by band.
-    x = operands.pop("x")
-    y = operands.pop("y")
-    added = operands.pop("added", 0)
-    operands.pop("scratch", None)
-    assert isinstance(x, Pointer)
-    assert isinstance(y, Pointer)
-    if x.offset or y.offset or p.number(pitch) != y.value.type.shape[-1]:
-        return None
-
-    # Float kernels differ in their tile, which is an operand, the others in themselves.
-    kernel = {} if "tile" in operands else {"kernel": call.kernel}
-    fields = {**operands, "p": p, **kernel}
-    weights = _table_bytes(operands.values()) + _table_bytes(p.fields.values())
     return CascadeLayer(
         x=x,
         y=y,
         added=added if isinstance(added, Pointer) else None,
-        weights=weights,
-        scratch=scratch,
-        function=function.name,
-        struct=Struct(f"{function.name}_t", **fields),
+        p=p,
+        # The scratch holds the windows of the last tile of a row.
+        scratch=4 * p.tile * p.ic,
+        function=_GEMM_F32,
+        struct=BandGemmF32Params(
+            w=w, bias=bias, slope=slope, p=p, tile=tile, tail=tail
+        ),
     )
+
+
+def _pointwise_s8(call: KernelCall, width: int) -> CascadeLayer[GemmS8Params] | None:
+    """Return the layer of an int8 1x1 convolution with rows of `width` pixels."""
+    match call.operands:
+        case (Pointer() as x, Table() as w, Pointer() as y, GemmS8Params() as p, *_):
+            pass
+        case _:
+            return None
+
+    ones = (p.n, p.taps, p.kh, p.kw, p.sh, p.phase_h, p.phase_w)
+    if any(size != 1 for size in ones):
+        return None
+
+    # The int8 tile needs rows of MR pixels, and all channels in one group.
+    if p.panels != p.group_panels or width < p.mr:
+        return None
+    rows = with_row_length(p, width)
+    if not _is_whole(x, y, rows.y_step):
+        return None
+
+    return CascadeLayer(
+        x=x,
+        y=y,
+        added=None,
+        p=rows,
+        scratch=rows.scratch_bytes,
+        function=_GEMM_S8,
+        struct=BandGemmS8Params(w=w, p=rows, kernel=call.kernel),
+    )
+
+
+def depthwise(call: KernelCall) -> DepthwiseLayer | None:
+    """Return the layer of a scheduled depthwise convolution of whole tensors.
+
+    None for any other call.
+    """
+    # A band needs the kernel's own scratch, whatever its rows are.
+    scratch = sum(x.nbytes for x in call.operands if isinstance(x, Scratch))
+    layer: DepthwiseLayer
+    match call.operands:
+        case (
+            Pointer() as x,
+            Table() as w,
+            Table() as bias,
+            (Table() | int()) as slope,
+            added,
+            Pointer() as y,
+            _,
+            DepthwiseF32Params() as p,
+            (str() | Kernel()) as tile,
+            *_,
+        ):
+            f32 = BandDepthwiseF32Params(w=w, bias=bias, slope=slope, p=p, tile=tile)
+            tensor = added if isinstance(added, Pointer) else None
+            layer = CascadeLayer(x, y, tensor, p, scratch, _DEPTHWISE_F32, f32)
+            pitch = p.yx
+        case (Pointer() as x, Pointer() as y, DepthwiseS8Params() as blocks, *_):
+            s8 = BandDepthwiseS8Params(p=blocks, kernel=call.kernel)
+            layer = CascadeLayer(x, y, None, blocks, scratch, _DEPTHWISE_S8, s8)
+            pitch = blocks.oc
+        case (
+            Pointer() as x,
+            Table() as w,
+            Pointer() as y,
+            DepthwiseTapsParams() as taps,
+            *_,
+        ):
+            units = BandDepthwiseTapsParams(w=w, p=taps, kernel=call.kernel)
+            layer = CascadeLayer(x, y, None, taps, scratch, _DEPTHWISE_TAPS_S8, units)
+            pitch = taps.c
+        case _:
+            return None
+
+    return layer if _is_whole(x, y, pitch) else None
+
+
+def _is_whole(x: Pointer, y: Pointer, pitch: int) -> bool:
+    """Return whether a layer reads and writes whole tensors.
+
+    pitch: elements from pixel to pixel of the result.
+    """
+    return not x.offset and not y.offset and pitch == y.value.type.shape[-1]
 
 
 def _table_bytes(operands: Iterable[object]) -> int:

@@ -9,9 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic
 
-from edgec.ir import PART, PARTS, Graph, KernelCall, Scratch, Struct, Value
-from edgec.schedule.band_layers import CascadeLayer, depthwise, pointwise
+from edgec.ir import PART, PARTS, Graph, Kernel, KernelCall, Scratch, Value
+from edgec.schedule.band_layers import (
+    CascadeLayer,
+    DepthwiseLayer,
+    DepthwiseParams,
+    P,
+    PointwiseLayer,
+    depthwise,
+    pointwise,
+)
+from edgec.schedule.c_structs import DepthwiseF32Params, GemmF32Params, GemmS8Params
+from edgec.schedule.c_structs_fused import RowBandsParams
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
 from edgec.schedule.liveness import (
@@ -24,6 +35,8 @@ from edgec.schedule.liveness import (
     tensors,
 )
 from edgec.schedule.views import Places
+
+_KERNEL = Kernel("row_bands", "ek_row_bands.h")
 
 MAX_BAND_ROWS = 4
 """Rows of results in a band, unless dilated taps lie further apart."""
@@ -41,7 +54,7 @@ SLACK_BYTES = ALIGNMENT
 
 
 @dataclass(frozen=True)
-class _CascadePart:
+class _CascadePart(Generic[P]):
     """A scheduled step that is one convolution.
 
     Attributes:
@@ -50,7 +63,12 @@ class _CascadePart:
     """
 
     step: FusedStep
-    layer: CascadeLayer
+    layer: CascadeLayer[P]
+
+
+_PointwisePart = _CascadePart[GemmF32Params | GemmS8Params]
+_DepthwisePart = _CascadePart[DepthwiseParams]
+_Layer = PointwiseLayer | DepthwiseLayer
 
 
 @dataclass(frozen=True)
@@ -113,7 +131,7 @@ class _CascadeJoiner:
 
     def run(self) -> None:
         """Join all that pays."""
-        parts: list[_CascadePart] = []
+        parts: list[_DepthwisePart] = []
         for step in self.steps:
             layer = depthwise(step.calls[0]) if len(step.calls) == 1 else None
             if layer is not None:
@@ -127,7 +145,7 @@ class _CascadeJoiner:
         while any(self._join_for_arena(part) for part in parts):
             pass
 
-    def _join_for_cache(self, deep: _CascadePart) -> None:
+    def _join_for_cache(self, deep: _DepthwisePart) -> None:
         """Join a depthwise convolution with its neighbours where that spares the cache.
 
         The second cache does not keep the values between them.
@@ -141,7 +159,7 @@ class _CascadeJoiner:
                 self.steps = joined
                 return
 
-    def _join_for_arena(self, deep: _CascadePart) -> bool:
+    def _join_for_arena(self, deep: _DepthwisePart) -> bool:
         """Join it where that clearly lowers a peak beyond the second cache.
 
         Return whether it did.
@@ -160,7 +178,7 @@ class _CascadeJoiner:
                 return True
         return False
 
-    def _candidates(self, deep: _CascadePart) -> Iterator[_CascadeCandidate]:
+    def _candidates(self, deep: _DepthwisePart) -> Iterator[_CascadeCandidate]:
         """Yield the cascades around a depthwise convolution, the longest first.
 
         The second cache keeps their bands and weights.
@@ -178,9 +196,9 @@ class _CascadeJoiner:
 
     def _candidate(
         self,
-        first: _CascadePart | None,
-        deep: _CascadePart,
-        last: _CascadePart | None,
+        first: _PointwisePart | None,
+        deep: _DepthwisePart,
+        last: _PointwisePart | None,
     ) -> _CascadeCandidate | None:
         """Return the cascade of these convolutions, unless it exceeds the cache."""
         before = first.layer if first else None
@@ -198,7 +216,7 @@ class _CascadeJoiner:
         between = [part.layer.y.value for part in parts[:-1]]
         return _CascadeCandidate(steps, between, call)
 
-    def _expansion(self, deep: _CascadePart) -> _CascadePart | None:
+    def _expansion(self, deep: _DepthwisePart) -> _PointwisePart | None:
         """Return the 1x1 convolution that writes the input of a depthwise one."""
         between = deep.layer.x.value
         writers = self.writers.get(between, [])
@@ -213,7 +231,7 @@ class _CascadeJoiner:
             return None
         return before
 
-    def _projection(self, deep: _CascadePart) -> _CascadePart | None:
+    def _projection(self, deep: _DepthwisePart) -> _PointwisePart | None:
         """Return the 1x1 convolution that reads the result of a depthwise one."""
         # The kernel adds a tensor to the last result only.
         if deep.layer.added is not None:
@@ -221,7 +239,7 @@ class _CascadeJoiner:
         between = deep.layer.y.value
         return self._pointwise(self.readers.get(between, []), between)
 
-    def _recomputed_share(self, deep: CascadeLayer) -> float:
+    def _recomputed_share(self, deep: DepthwiseLayer) -> float:
         """Return the share of a thread's expanded rows that another expands, too.
 
         Threads share the rows of the result, and the windows of the first rows of a
@@ -229,17 +247,17 @@ class _CascadeJoiner:
         """
         p = deep.p
         threads = self.core.threads
-        image_rows = p.number("n") * p.number("oh") * p.number("sh")
+        image_rows = p.n * p.oh * p.sh
         own_rows = image_rows / threads
-        window_rows = (p.number("kh") - 1) * p.number("dh") + 1
-        overlap = max(window_rows - p.number("sh"), 0)
+        window_rows = (p.kh - 1) * p.dh + 1
+        overlap = max(window_rows - p.sh, 0)
 
         # The first share has no share before it.
         return (threads - 1) / threads * overlap / own_rows
 
     def _pointwise(
         self, steps: Sequence[FusedStep], between: Value
-    ) -> _CascadePart | None:
+    ) -> _PointwisePart | None:
         """Return the only step of `steps` if it is a 1x1 convolution still alone.
 
         Nothing else may have to do with the value between: a concat has a writer for
@@ -320,7 +338,7 @@ class _CascadeJoiner:
         return lives
 
 
-def _surrounding_bytes(deep: _CascadePart) -> int:
+def _surrounding_bytes(deep: _DepthwisePart) -> int:
     """Return the bytes that a depthwise convolution reads and writes."""
     return deep.layer.x.value.type.nbytes + deep.layer.y.value.type.nbytes
 
@@ -348,9 +366,9 @@ class _Band:
 
 
 def _cascade_call(
-    before: CascadeLayer | None,
-    deep: CascadeLayer,
-    after: CascadeLayer | None,
+    before: PointwiseLayer | None,
+    deep: DepthwiseLayer,
+    after: PointwiseLayer | None,
     core: Core,
 ) -> KernelCall:
     """Return the call that computes a cascade.
@@ -361,54 +379,58 @@ def _cascade_call(
         after: the 1x1 convolution that projects the channels
         core: the core that runs it
     """
-    names = ("n", "ih", "iw", "oh", "ow", "kh", "sh", "dh", "pt")
-    shape = {name: deep.p.number(name) for name in names}
     band = _largest_band(deep, before is not None, after is not None, core)
 
-    layers = {"depthwise": deep}
-    if before is not None:
-        layers = {"before": before, **layers}
-    if after is not None:
-        layers["after"] = after
+    first: _Layer = before or deep
+    last: _Layer = after or deep
+    candidates: tuple[_Layer | None, ...] = (before, deep, after)
+    layers = [layer for layer in candidates if layer is not None]
 
-    first = before or deep
-    last = after or deep
-    functions: dict[str, str] = {}
-    parameters: dict[str, Struct] = {}
-    for name, layer in layers.items():
-        functions[name] = layer.function
-        # The other layers read or write a band, which is in the cache already.
-        parameters[f"{name}_layer"] = layer.parameters(layer is first, layer is last)
+    # The other layers read or write a band, which is in the cache already.
+    parameters = {
+        layer: layer.parameters(layer is first, layer is last) for layer in layers
+    }
 
     # Layers run one after the other, so they share their scratch.
-    layer_scratch = max(layer.scratch for layer in layers.values())
-    p = Struct(
-        "ek_row_bands_t",
-        **shape,
+    layer_scratch = max(layer.scratch for layer in layers)
+    p = RowBandsParams(
+        n=deep.p.n,
+        ih=deep.p.ih,
+        iw=deep.p.iw,
+        oh=deep.p.oh,
+        ow=deep.p.ow,
+        kh=deep.p.kh,
+        sh=deep.p.sh,
+        dh=deep.p.dh,
+        pt=deep.p.pt,
         x_row=_row_bytes(first.x.value),
         wide_row=_row_bytes(deep.x.value),
         y_row=_row_bytes(last.y.value),
         rows=band.rows,
-        ring=band.kept if "ring" in deep.p.fields else 0,
+        ring=band.kept if isinstance(deep.p, DepthwiseF32Params) else 0,
         kept=band.kept_bytes,
         between=band.between_bytes,
-        **functions,
-        **parameters,
+        before=None if before is None else before.function,
+        depthwise=deep.function,
+        after=None if after is None else after.function,
+        before_layer=None if before is None else parameters[before],
+        depthwise_layer=parameters[deep],
+        after_layer=None if after is None else parameters[after],
     )
     scratch = Scratch(aligned(band.kept_bytes + band.between_bytes + layer_scratch))
     operands = (first.x, last.added or 0, last.y, scratch, p, PART, PARTS)
-    return KernelCall("ek_row_bands", operands)
+    return KernelCall(_KERNEL, operands)
 
 
 def _largest_band(
-    deep: CascadeLayer, expands: bool, projects: bool, core: Core
+    deep: DepthwiseLayer, expands: bool, projects: bool, core: Core
 ) -> _Band:
     """Return the largest band whose buffers fit a quarter of the second cache.
 
     The rest is for the weights, the image and the result.
     """
     # Only rows `dh` apart read the same image rows: a band has at least two of each.
-    unit = 2 * deep.p.number("dh")
+    unit = 2 * deep.p.dh
     best = _band(deep, unit, expands, projects)
     for rows in range(unit, max(unit, MAX_BAND_ROWS) + 1, unit):
         band = _band(deep, rows, expands, projects)
@@ -417,7 +439,7 @@ def _largest_band(
     return best
 
 
-def _band(deep: CascadeLayer, rows: int, expands: bool, projects: bool) -> _Band:
+def _band(deep: DepthwiseLayer, rows: int, expands: bool, projects: bool) -> _Band:
     """Return the sizes of a band of `rows` rows of a depthwise convolution.
 
     Args:
@@ -429,8 +451,8 @@ def _band(deep: CascadeLayer, rows: int, expands: bool, projects: bool) -> _Band
     p = deep.p
     kept = 0
     if expands:
-        window_rows = (p.number("kh") - 1) * p.number("dh") + 1
-        kept = min((rows - 1) * p.number("sh") + window_rows, p.number("ih"))
+        window_rows = (p.kh - 1) * p.dh + 1
+        kept = min((rows - 1) * p.sh + window_rows, p.ih)
     between_bytes = 0
     if projects:
         between_bytes = aligned(rows * _row_bytes(deep.y.value)) + SLACK_BYTES

@@ -1,8 +1,8 @@
-"""What ops on bytes do, as numbers: the output for every input of a function, and for
-every pair of inputs.
+"""The results of int8 kernels for all inputs: tables of functions and of pairs of bytes.
 
-A variant may replace arithmetic by any other that gives the same bytes for all of them;
-here that is tried.
+A variant may replace the arithmetic of a plain kernel by any other that gives the same
+bytes for all inputs. There are only 256 bytes and 65,536 pairs of them, so that this is
+tried here at compile time.
 """
 
 from __future__ import annotations
@@ -12,23 +12,42 @@ from functools import lru_cache
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct
-from edgec.ops.arithmetic import SQUARE_HEADROOM
-from edgec.ops.binary import HEADROOM
+from edgec.ir import Array, Kernel, KernelCall, KernelRounding
+from edgec.ir.c_structs import (
+    FixedPointProductParams,
+    FixedPointSumParams,
+    FloatProductParams,
+    FloatSumParams,
+    RescaleParams,
+)
+from edgec.ops.arithmetic import (
+    SQUARE_HEADROOM,
+    Maximum,
+    Minimum,
+    SquaredDifference,
+)
+from edgec.ops.binary import HEADROOM, Add, Mul, Sub
 from edgec.ops.binary_scales import Linear
 from edgec.ops.fixed_point import multiply_by_quantized_multiplier as multiply
+from edgec.ops.prelu import PRelu
+from edgec.schedule.c_structs import ScaledSumParams
 
 BYTES = np.arange(-128, 128, dtype=np.int64)
 """Every byte, in the order of the entries of a table."""
 
-_HEADROOM = {"add": HEADROOM, "sub": HEADROOM, "squared_difference": SQUARE_HEADROOM}
-_FRACTION = 27
-_TRIES = 50
+FRACTION_BITS = 27
+"""Bits of the factors of a scaled sum behind the point."""
+
+MAX_FACTOR = 1 << 30
+"""Larger factors do not fit into the two 16-bit parts of `ScaledSumParams`."""
+
+MAX_CORRECTIONS = 50
+"""Steps of the search for the factors of a scaled sum."""
 
 
 @dataclass(frozen=True)
 class Offset:
-    """min(max(saturated((x ^ flip) + add), low), high)."""
+    """A function of bytes: min(max(saturate((x ^ flip) + add), low), high)."""
 
     flip: int
     add: int
@@ -38,215 +57,288 @@ class Offset:
 
 @dataclass(frozen=True)
 class ScaledSum:
-    """(a * u + b * v + bias) / 2^27 downwards, then clamped."""
+    """A function of two bytes u and v: (a * u + b * v + bias) >> 27, then clamped."""
 
     a: int
     b: int
     bias: int
 
-    def parts(self) -> tuple[int, ...]:
-        """ek_scaled_sum_t: the low 15 bits of the factors apart, and the low 11 of the
-        bias.
+    def parts(self) -> ScaledSumParams:
+        """Return the numbers as vectors of 16 bits multiply them.
+
+        The low 15 bits of the factors and the low 11 of the bias are apart.
         """
-        halves = (self.a >> 15, self.a & 0x7FFF, self.b >> 15, self.b & 0x7FFF)
-        return (*halves, self.bias >> 11, self.bias & 0x7FF)
+        return ScaledSumParams(
+            a_high=self.a >> 15,
+            a_low=self.a & 0x7FFF,
+            b_high=self.b >> 15,
+            b_low=self.b & 0x7FFF,
+            bias=self.bias >> 11,
+            rest=self.bias & 0x7FF,
+        )
 
     def pairs(self) -> Array:
-        """The results for all pairs, as the vectors compute them, before the clamp."""
-        a, a_low, b, b_low, bias, rest = self.parts()
+        """Return the results [256, 256] as the vectors compute them, without the clamp.
+
+        The products of the low parts are shifted before they are added, which loses
+        bits that a sum of exact products has.
+        """
+        parts = self.parts()
         u = 16 * BYTES[:, None]
         v = 16 * BYTES[None, :]
-        carried: Array = (u * a_low + v * b_low + 16 * rest) >> 15
-        result: Array = (u * a + v * b + bias + carried) >> 16
+        low = u * parts.a_low + v * parts.b_low + 16 * parts.rest
+        carried: Array = low >> 15
+
+        high = u * parts.a_high + v * parts.b_high + parts.bias
+        result: Array = (high + carried) >> 16
         return result
 
 
-def offset(table: Array) -> Offset | None:
-    """The same as a table of 256 bytes, if there is one."""
+def offset_of_table(table: Array) -> Offset | None:
+    """Return the addition and clamp that do the same as a table of 256 bytes, if any."""
     low = int(table.min())
     high = int(table.max())
     inside = np.flatnonzero((table > low) & (table < high))
     if not inside.size:
         return None
+
+    # With the highest bit flipped, signed addition saturates as unsigned does.
     for flip in (0, -128):
         base = BYTES ^ flip
         add = int(table[inside[0]] - base[inside[0]])
-        moved = np.clip(np.clip(base + add, -128, 127), low, high)
-        if abs(add) < 128 and np.array_equal(moved, table):
+        saturated = np.clip(base + add, -128, 127)
+        if abs(add) < 128 and np.array_equal(np.clip(saturated, low, high), table):
             return Offset(flip, add, low, high)
+
     return None
 
 
-def rescaled(call: KernelCall) -> Array:
-    """The table of ek_quantize_{s8,u8}_{s8,u8}, from bytes to bytes."""
-    q = call.struct("ek_rescale_t")
-    _, _, x, y = call.kernel.split("_")
-    integers = BYTES if x == "s8" else BYTES & 255
-    low = -128 if y == "s8" else 0
-    v = multiply(
-        integers - q.number("x_zero"), q.number("mul"), q.number("shift")
-    ).astype(np.int64)
-    return (
-        np.clip(v + q.number("y_zero"), low, low + 255).astype(np.uint8).view(np.int8)
-    )
+def rescale_table(call: KernelCall) -> Array:
+    """Return the table of ek_quantize_{s8,u8}_{s8,u8}, from bytes to bytes."""
+    p = call.struct(RescaleParams)
+    is_signed_source = call.kernel.source == "s8"
+    integers = BYTES if is_signed_source else BYTES & 255
+    low = -128 if call.kernel.dtype == "s8" else 0
+
+    scaled = multiply(integers - p.x_zero, p.mul, p.shift).astype(np.int64)
+    outputs = np.clip(scaled + p.y_zero, low, low + 255)
+    return outputs.astype(np.uint8).view(np.int8)
 
 
 def pairs(call: KernelCall) -> Array:
-    """The result of a binary kernel for all pairs of bytes, [256, 256]:
-    ek_{add,sub,mul,squared_difference,…}_s8.
-    """
-    kind = call.kernel.removeprefix("ek_").removesuffix("_s8")
-    if kind in ("maximum", "minimum"):
-        return np.asarray(
-            (np.maximum if kind == "maximum" else np.minimum)(
-                BYTES[:, None], BYTES[None, :]
-            )
-        )
-    if kind.endswith("_even"):
-        return _even_pairs(call, kind)
-    q = call.struct("ek_mul_t" if kind == "mul" else "ek_add_t")
-    u = BYTES[:, None] - q.number("a_zero")
-    v = BYTES[None, :] - q.number("b_zero")
-    if kind == "mul":
-        r = multiply(u * v, q.number("mul"), q.number("shift"))
-    elif kind == "prelu":
-        r = np.where(
-            u >= 0, multiply(u, *_scale(q, "a")), multiply(u * v, *_scale(q, "y"))
-        )
-    else:
-        bits = _HEADROOM[kind]
-        a = multiply(u << bits, *_scale(q, "a"))
-        b = multiply(v << bits, *_scale(q, "b"))
-        total = a + b if kind == "add" else a - b
-        r = multiply(
-            total * total if kind == "squared_difference" else total, *_scale(q, "y")
-        )
-    return np.clip(
-        r.astype(np.int64) + q.number("y_zero"), q.number("low"), q.number("high")
-    )
-
-
-def _even_pairs(call: KernelCall, kind: str) -> Array:
-    """Of ek_{add,sub,mul}_even_s8."""
+    """Return the results [256, 256] of an int8 kernel of two operands, for all pairs."""
+    kernel = call.kernel
     u = BYTES[:, None]
     v = BYTES[None, :]
-    q = call.struct("ek_real_mul_t" if kind == "mul_even" else "ek_linear_t")
-    if kind == "mul_even":
-        shift = q.number("shift")
-        product = (u - q.number("a_zero")) * (v - q.number("b_zero"))
-        real = product.astype(np.float32) * _real(q, "scale") + np.float32(
-            q.number("y_zero") + shift
-        )
-        r = np.rint(real).astype(np.int64) - shift
+    if kernel in Maximum.kernels:
+        return np.asarray(np.maximum(u, v))
+    if kernel in Minimum.kernels:
+        return np.asarray(np.minimum(u, v))
+
+    is_float = kernel.rounding is KernelRounding.EVEN
+    if kernel in Mul.kernels:
+        return _float_products(call) if is_float else _products(call)
+
+    return _float_sums(call) if is_float else _fixed_point_pairs(call)
+
+
+def _products(call: KernelCall) -> Array:
+    """Return the products in TFLite's fixed point."""
+    p = call.struct(FixedPointProductParams)
+    u = BYTES[:, None] - p.a_zero
+    v = BYTES[None, :] - p.b_zero
+    product = multiply(u * v, p.mul, p.shift).astype(np.int64)
+    return np.clip(product + p.y_zero, p.low, p.high)
+
+
+def _fixed_point_pairs(call: KernelCall) -> Array:
+    """Return the results of a kernel with a multiplier for each tensor.
+
+    These are sums, differences, squared differences and PReLUs.
+    """
+    kernel = call.kernel
+    p = call.struct(FixedPointSumParams)
+    u = BYTES[:, None] - p.a_zero
+    v = BYTES[None, :] - p.b_zero
+
+    if kernel in PRelu.kernels:
+        positive = multiply(u, p.a_mul, p.a_shift)
+        negative = multiply(u * v, p.y_mul, p.y_shift)
+        result = np.where(u >= 0, positive, negative)
     else:
-        form = Linear(
-            float(_real(q, "a")),
-            float(_real(q, "b")),
-            float(_real(q, "rest")),
-            q.number("shift"),
-        )
-        r = np.rint(form.of(u, v)).astype(np.int64) - form.shift
-    return np.asarray(np.clip(r, q.number("low"), q.number("high")))
+        is_squared = kernel in SquaredDifference.kernels
+        headroom = SQUARE_HEADROOM if is_squared else HEADROOM
+        a = multiply(u << headroom, p.a_mul, p.a_shift)
+        b = multiply(v << headroom, p.b_mul, p.b_shift)
+        total = a + b if kernel in Add.kernels else a - b
+        if is_squared:
+            total = total * total
+        result = multiply(total, p.y_mul, p.y_shift)
+
+    return np.clip(result.astype(np.int64) + p.y_zero, p.low, p.high)
 
 
-def _real(q: Struct, name: str) -> np.float32:
-    value = q.fields[name]
-    assert isinstance(value, float)
-    return np.float32(value)
+def _float_products(call: KernelCall) -> Array:
+    """Return the products as onnxruntime computes them in float32."""
+    p = call.struct(FloatProductParams)
+    product = (BYTES[:, None] - p.a_zero) * (BYTES[None, :] - p.b_zero)
+
+    # onnxruntime adds the zero point of the file, which may be unsigned, before it
+    # rounds: ties fall as they do there.
+    zero_point = np.float32(p.y_zero + p.shift)
+    real = product.astype(np.float32) * np.float32(p.scale) + zero_point
+    rounded = np.rint(real).astype(np.int64) - p.shift
+    return np.asarray(np.clip(rounded, p.low, p.high))
+
+
+def _float_sums(call: KernelCall) -> Array:
+    """Return the sums or differences as onnxruntime computes them in float32."""
+    p = call.struct(FloatSumParams)
+    a, b, rest = _float32_factors(p)
+    form = Linear(a, b, rest, p.shift)
+    sums = np.rint(form.of(BYTES[:, None], BYTES[None, :]))
+    return np.asarray(np.clip(sums.astype(np.int64) - p.shift, p.low, p.high))
+
+
+def _float32_factors(p: FloatSumParams) -> tuple[float, float, float]:
+    """Return a, b and rest as the C has them, rounded to float32."""
+    return float(np.float32(p.a)), float(np.float32(p.b)), float(np.float32(p.rest))
 
 
 def scaled_sum(call: KernelCall) -> ScaledSum | None:
-    """The same as ek_add_s8 or ek_sub_s8 for all pairs of bytes, if one is found."""
-    q = call.struct("ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t")
-    return _scaled_sum(call.kernel, q.ctype, tuple(q.fields.items()))
+    """Return the scaled sum that equals an int8 sum or difference for all pairs.
+
+    None where the search finds none.
+    """
+    p: FixedPointSumParams | FloatSumParams
+    if call.kernel.rounding is KernelRounding.EVEN:
+        p = call.struct(FloatSumParams)
+    else:
+        p = call.struct(FixedPointSumParams)
+
+    return _scaled_sum(call.kernel, p)
 
 
 @lru_cache(1024)
 def _scaled_sum(
-    kernel: str, ctype: str, fields: tuple[tuple[str, object], ...]
+    kernel: Kernel, p: FixedPointSumParams | FloatSumParams
 ) -> ScaledSum | None:
-    q = Struct(ctype, **dict(fields))
-    want = pairs(KernelCall.of(kernel, q))
-    if int(np.ptp(want)) == 0:
-        return None
-    if ctype == "ek_linear_t":
-        start = _even_sum(q)
-    else:
-        start = _real_sum(q, -1 if kernel == "ek_sub_s8" else 1)
-    found = start and _solved(start, want, q.number("low"), q.number("high"))
-    if found and np.array_equal(
-        np.clip(found.pairs(), q.number("low"), q.number("high")), want
-    ):
-        return found
-    return None
+    """Return the same by the parameters alone.
 
-
-def no_overflow(call: KernelCall) -> bool:
-    """Whether ek_law_s8_simd computes ek_add_s8 or ek_sub_s8: nothing is shifted to the
-    left, so that nothing leaves the 32 bits.
+    The schedule asks for it again whenever it compares variants of the call.
     """
-    q = call.struct("ek_add_t")
-    return all(-31 <= _scale(q, k)[1] <= 0 for k in "aby")
-
-
-def _real_sum(q: Struct, sign: int) -> ScaledSum | None:
-    """The factors of the reals, rounded."""
-    a, b, y = (m * 2.0 ** (s - 31) for m, s in (_scale(q, k) for k in "aby"))
-    a, b = (round(f * y * 2.0 ** (HEADROOM + _FRACTION)) for f in (a, sign * b))
-    if max(abs(a), abs(b)) >= 1 << 30:
+    wanted = pairs(KernelCall.of(kernel, p))
+    if int(np.ptp(wanted)) == 0:
         return None
-    zero = (
-        (2 * q.number("y_zero") + 1 << _FRACTION - 1)
-        - q.number("a_zero") * a
-        - q.number("b_zero") * b
-    )
-    return ScaledSum(a, b, zero)
 
-
-def _even_sum(q: Struct) -> ScaledSum | None:
-    """The same of a Linear."""
-    a, b, rest = (float(_real(q, k)) for k in ("a", "b", "rest"))
-    shift = q.number("shift")
-    if max(abs(a), abs(b)) >= 1 << 30 - _FRACTION:
+    if isinstance(p, FloatSumParams):
+        start = _start_of_float_sum(p)
+    else:
+        start = _start_of_fixed_point_sum(p, -1 if kernel in Sub.kernels else 1)
+    if start is None:
         return None
-    zero = rest + (a + b - 1) * shift + 0.5
-    return ScaledSum(*(round(f * 2.0**_FRACTION) for f in (a, b, zero)))
+
+    solution = _corrected(start, wanted, p.low, p.high)
+    results = np.clip(solution.pairs(), p.low, p.high)
+    return solution if np.array_equal(results, wanted) else None
 
 
-def _solved(start: ScaledSum, want: Array, low: int, high: int) -> ScaledSum:
-    """The law rounds three times, ties away from zero.
+def fits_fixed_point(call: KernelCall) -> bool:
+    """Return whether ek_law_s8_simd can compute a sum or difference.
 
-    Each pair bounds a * u + b * v + bias from both sides, where its result is not a
-    clamped one; while a bound is broken, the sum moves to the other side of the one
-    broken most.
+    It can where no multiplier shifts to the left, so that nothing leaves 32 bits.
+    """
+    p = call.struct(FixedPointSumParams)
+    return all(-31 <= shift <= 0 for shift in (p.a_shift, p.b_shift, p.y_shift))
+
+
+def _start_of_fixed_point_sum(p: FixedPointSumParams, sign: int) -> ScaledSum | None:
+    """Return the rounded factors of the reals behind three fixed-point multipliers.
+
+    sign: -1 for a difference.
+    """
+    # A multiplier stands for mul * 2^(shift - 31).
+    a_scale = p.a_mul * 2.0 ** (p.a_shift - 31)
+    b_scale = p.b_mul * 2.0 ** (p.b_shift - 31)
+    y_scale = p.y_mul * 2.0 ** (p.y_shift - 31)
+    unit = 2.0 ** (HEADROOM + FRACTION_BITS)
+    a = round(a_scale * y_scale * unit)
+    b = round(sign * b_scale * y_scale * unit)
+    if max(abs(a), abs(b)) >= MAX_FACTOR:
+        return None
+
+    # Half a step makes rounding down round to the nearest.
+    half = (2 * p.y_zero + 1) << (FRACTION_BITS - 1)
+    return ScaledSum(a, b, half - p.a_zero * a - p.b_zero * b)
+
+
+def _start_of_float_sum(p: FloatSumParams) -> ScaledSum | None:
+    """Return the rounded factors of a float sum."""
+    a, b, rest = _float32_factors(p)
+    if max(abs(a), abs(b)) >= MAX_FACTOR >> FRACTION_BITS:
+        return None
+
+    # The elements of the C are those of the file less `shift`.
+    bias = rest + (a + b - 1) * p.shift + 0.5
+    factors = [round(factor * 2.0**FRACTION_BITS) for factor in (a, b, bias)]
+    return ScaledSum(*factors)
+
+
+def _corrected(start: ScaledSum, wanted: Array, low: int, high: int) -> ScaledSum:
+    """Return factors near `start` that give the wanted results, as far as possible.
+
+    The plain kernel rounds three times, ties away from zero, which one rounding of
+    exact factors does not reproduce. Each pair with a result that is not clamped bounds
+    a * u + b * v + bias from both sides. While a bound is broken, the factors move along
+    (u, v, 64²) so that the sum comes to the other side of the bound that is broken
+    most: the perceptron's rule for linear inequalities.
     """
     u, v = (x.ravel() for x in np.meshgrid(BYTES, BYTES, indexing="ij"))
-    never = 1 << 60
-    least = np.where(want > low, want << _FRACTION, -never).ravel()
-    most = np.where(want < high, (want + 1 << _FRACTION) - 1, never).ravel()
+    unbounded = 1 << 60
+    lowest = np.where(wanted > low, wanted << FRACTION_BITS, -unbounded).ravel()
+    next_step = (wanted + 1) << FRACTION_BITS
+    highest = np.where(wanted < high, next_step - 1, unbounded).ravel()
+
+    # Only pairs near a bound can break it after small corrections.
     total = start.a * u + start.b * v + start.bias
-    near = np.minimum(total - least, most - total) < 1 << _FRACTION - 9
+    distance = np.minimum(total - lowest, highest - total)
+    near = distance < 1 << (FRACTION_BITS - 9)
+    if not near.any():
+        return start
+
     u = u[near]
     v = v[near]
-    least = least[near]
-    most = most[near]
-    found = start
-    for _ in range(_TRIES if near.any() else 0):
-        total = found.a * u + found.b * v + found.bias
-        off = np.where(total < least, least - total, np.minimum(most - total, 0))
-        worst = int(np.abs(off).argmax())
-        if off[worst] == 0:
+    lowest = lowest[near]
+    highest = highest[near]
+    current = start
+    for _ in range(MAX_CORRECTIONS):
+        total = current.a * u + current.b * v + current.bias
+        missing = np.where(
+            total < lowest, lowest - total, np.minimum(highest - total, 0)
+        )
+        worst = int(np.abs(missing).argmax())
+        if missing[worst] == 0:
             break
-        move = (off[worst] + np.sign(off[worst])) / (
-            u[worst] ** 2 + v[worst] ** 2 + 64**2
-        )
-        a, b, bias = (
-            int(np.copysign(np.ceil(abs(move * by)), move * by))
-            for by in (u[worst], v[worst], 64**2)
-        )
-        found = ScaledSum(found.a + a, found.b + b, found.bias + bias)
-    return found
+
+        current = _moved(current, int(missing[worst]), int(u[worst]), int(v[worst]))
+
+    return current
 
 
-def _scale(q: Struct, name: str) -> tuple[int, int]:
-    return q.number(f"{name}_mul"), q.number(f"{name}_shift")
+def _moved(current: ScaledSum, missing: int, u: int, v: int) -> ScaledSum:
+    """Return factors whose sum for a pair is larger by what it misses, and a bit more.
+
+    bias / 64 counts as the factor of an input of 64, about the size of a byte.
+    """
+    length = u**2 + v**2 + 64**2
+    step = (missing + np.sign(missing)) / length
+    return ScaledSum(
+        current.a + _away_from_zero(step * u),
+        current.b + _away_from_zero(step * v),
+        current.bias + _away_from_zero(step * 64**2),
+    )
+
+
+def _away_from_zero(x: float) -> int:
+    """Return the next integer that is not nearer to zero."""
+    return int(np.copysign(np.ceil(abs(x)), x))

@@ -1,5 +1,9 @@
-"""Chains: elementwise float calls that follow each other, block by block in one loop,
-so that what lies between them stays in the first cache and out of the arena.
+"""Chains: elementwise float calls that follow each other, as one loop over blocks.
+
+A chain computes all of its calls for a block of elements before the next block, so that
+the values between them stay in the first cache and out of the arena. Whether a kernel
+can be a link of a chain is said by its facts: unary and binary kernels that are
+`vectorized`, clamps to constants (`Kernel.bounds`), and the few that `_link` names.
 """
 
 from __future__ import annotations
@@ -15,40 +19,63 @@ from edgec.ir import (
     PART,
     PARTS,
     Array,
+    Elementwise,
     Graph,
+    Kernel,
     KernelCall,
     Pointer,
-    Struct,
     Table,
     Value,
 )
+from edgec.ir.c_structs import ActivationParams, CoefficientParams
+from edgec.ops.activation import Clamp, LeakyRelu
+from edgec.ops.binary import Add, Mul
+from edgec.ops.common import SCALE_CHANNELS
+from edgec.schedule.c_structs_fused import ChainParams, ChainStepParams
 from edgec.schedule.cores import Core
 from edgec.schedule.fuse import FusedStep
-from edgec.schedule.gemm_f32.epilogue import BOUNDS
-from edgec.schedule.kernels import binary
-from edgec.schedule.kernels.elementwise import FLOATS
 from edgec.schedule.liveness import LiveBytes, tensors
-from edgec.schedule.views import Places
+from edgec.schedule.simd import on_vectors
+from edgec.schedule.views import Place, Places
 
-_INPUTS = 4
-_OUTPUTS = 2
-_SLOTS = 3
-_STEPS = 8
-_BLOCK = 1024
-"""EK_CHAIN_*, as ek_chain_f32_simd.h has them."""
+_CHAIN = Kernel(
+    "chain", "simd/ek_chain_f32_simd.h", "f32", isa="simd", in_place=(0, 1, 2, 3)
+)
+"""Each block of its operands is read whole before the results of the block are written."""
 
-_ABOUT = 512
-"""Elements of a block, rather more than fewer: its tensors share the first cache.
+MAX_INPUTS = 4
+"""Tensors that a chain reads."""
+MAX_OUTPUTS = 2
+"""Tensors that it writes."""
+BUFFERS = 3
+"""Blocks on the stack for values that only the chain reads."""
+MAX_LINKS = 8
+"""EK_CHAIN_STEPS."""
+MAX_BLOCK = 1024
+"""Elements of the largest block: EK_CHAIN_BLOCK."""
 
-Smaller ones are there anyway, and a step's own call for each is rather less than a loop
-over steps.
+BLOCK_ELEMENTS = 512
+"""Elements of a usual block: several of them fit into the first cache.
+
+Tensors of no more elements are there anyway, and a call for each link takes less time
+than the loop over links.
 """
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A step of ek_chain_f32_simd. op: EK_CHAIN_*. b: none where k is a constant
-    [channels] or of one element.
+    """A call as a step of ek_chain_f32_simd.
+
+    Attributes:
+        op: the step, EK_CHAIN_*
+        a: the tensor that it reads
+        y: its result
+        b: another tensor that it reads
+        k: the constant in place of b: [channels], or of one element
+        bias: [channels], of a scale
+        bounds: (low, high) of the result
+        function: the function for vectors that is applied
+        coefficients: the parameters of that function
     """
 
     op: str
@@ -58,12 +85,12 @@ class _Link:
     k: Array | None = None
     bias: Array | None = None
     bounds: tuple[float, float] = (-inf, inf)
-    function: str = ""
+    function: Kernel | None = None
     coefficients: tuple[float, float] = (0.0, 0.0)
 
     @property
-    def reads(self) -> tuple[Value, ...]:
-        """Computed tensors."""
+    def operands(self) -> tuple[Value, ...]:
+        """The tensors that it reads."""
         return (self.a,) if self.b is None else (self.a, self.b)
 
 
@@ -74,263 +101,315 @@ def in_chains(
     core: Core,
     where: Places,
 ) -> list[FusedStep]:
-    """Join scheduled steps that are elementwise, two at least, to one step each; asked:
-    the same with plain calls.
+    """Return the steps after elementwise ones that follow each other were joined.
 
-    Each reads what the one before makes; what others read of that is stored too. No
-    more bytes live then.
+    Each link reads what a link before it writes; results that other steps read are
+    stored too. Chains that let more bytes live at once are not made.
+
+    Args:
+        graph: the graph
+        asked: the steps with calls of plain kernels
+        steps: the same with the chosen variants
+        core: the core, which needs vectors
+        where: the places of the values
     """
     chains = _Chains(graph, steps, where)
-    if core.isa:
-        for plain in asked:
-            link = _link(plain.calls[0]) if len(plain.calls) == 1 else None
-            if link is not None and link.y.type.size > _ABOUT:
-                chains.add(plain, link)
+    if not core.isa:
+        return chains.result
+
+    for plain in asked:
+        if len(plain.calls) != 1:
+            continue
+
+        link = _link(plain.calls[0])
+        if link is not None and link.y.type.size > BLOCK_ELEMENTS:
+            chains.add(plain, link)
+
     return chains.result
 
 
 class _Chains:
-    """The steps as they are joined. links: of the steps that are elementwise, or
-    chains; by their ops.
+    """The steps while they are joined.
+
+    Attributes:
+        owned: values with bytes that the caller owns
+        steps: the steps by their ops
+        links: the links of steps that are elementwise or chains, by their ops
+        producers: the ops of the step that writes each result of a link
+        used: the positions of the steps that read or write a value's bytes, in order
+        living: the bytes that live at each step
     """
 
     def __init__(self, graph: Graph, steps: Sequence[FusedStep], where: Places) -> None:
         border = {*graph.inputs, *graph.outputs}
         self.where = where
         self.owned = {where[v].root for v in border if v.const is None}
-        self.steps = {s.ops: s for s in steps}
+        self.steps = {step.ops: step for step in steps}
         self.links: dict[tuple[int, ...], tuple[_Link, ...]] = {}
-        self.written: dict[Value, tuple[int, ...]] = {}
+        self.producers: dict[Value, tuple[int, ...]] = {}
         self.used: dict[Value, list[int]] = {}
-        """Where steps read or write a value's bytes, in order."""
         self.living = LiveBytes(len(graph.ops), where, border)
         for step in steps:
             self._put(step)
 
     @property
     def result(self) -> list[FusedStep]:
-        """In order."""
-        return sorted(self.steps.values(), key=lambda s: s.at)
+        """The steps in the order in which they run."""
+        return sorted(self.steps.values(), key=lambda step: step.at)
 
     def add(self, plain: FusedStep, link: _Link) -> None:
-        """Join a step with those that make what it reads, where that can be."""
-        self.links[plain.ops], self.written[link.y] = (link,), plain.ops
+        """Join a step with the chains that write its operands, where possible."""
+        self.links[plain.ops] = (link,)
+        self.producers[link.y] = plain.ops
         ops = plain.ops
-        for v in link.reads:
-            before = self.written.get(v)
+        for value in link.operands:
+            before = self.producers.get(value)
             if before is not None and before in self.links and before != ops:
                 ops = self._join(before, ops)
 
     def _join(self, before: tuple[int, ...], ops: tuple[int, ...]) -> tuple[int, ...]:
-        """The ops of the chain that both are then; `ops` where they stay apart."""
+        """Return the ops of the chain of two steps; `ops` where they stay apart."""
         first = self.steps[before]
         last = self.steps[ops]
         links = (*self.links[before], *self.links[ops])
-        if any(
-            self._between(self.where[link.y].root, first.at, last.at)
-            for link in self.links[before]
-        ):
-            return ops
-        apart = {first.at, last.at}
-        call = _call(
-            links,
-            [link.y for link in links if self._is_read(self.where[link.y].root, apart)],
-        )
+
+        # The first step moves to the place of the last, so that nobody in between may
+        # need its results.
+        for link in self.links[before]:
+            if self._is_used_between(self.where[link.y].root, first.at, last.at):
+                return ops
+
+        joining = {first.at, last.at}
+        stored = [
+            link.y for link in links if self._has_readers(self.where[link.y], joining)
+        ]
+        call = _chain_call(links, stored)
         if call is None:
             return ops
+
         joined = FusedStep(tuple(sorted((*before, *ops))), (call,), last.at)
-        least = self.living.peak()
-        self._change((first, last), (joined,))
-        if self.living.peak() > least:
-            self._change((joined,), (first, last))
+        peak = self.living.peak()
+        self._replace((first, last), (joined,))
+
+        # The operands of the first step live longer now.
+        if self.living.peak() > peak:
+            self._replace((joined,), (first, last))
             return ops
+
         self.links[joined.ops] = links
-        self.written.update({link.y: joined.ops for link in links})
+        for link in links:
+            self.producers[link.y] = joined.ops
+
         return joined.ops
 
-    def _between(self, root: Value, first: int, last: int) -> bool:
-        """Whether a step between two reads or writes a value's bytes: it may call it by
-        the name of a view.
+    def _is_used_between(self, root: Value, first: int, last: int) -> bool:
+        """Return whether a step between two others reads or writes a value's bytes.
+
+        It may know them by the name of a view.
         """
-        places = self.used.get(root, [])
-        return bisect_right(places, first) < bisect_left(places, last)
+        positions = self.used.get(root, [])
+        return bisect_right(positions, first) < bisect_left(positions, last)
 
-    def _is_read(self, root: Value, apart: Collection[int]) -> bool:
-        """Whether the caller, or a step that is not among these, reads a value's bytes."""
-        return root in self.owned or any(
-            at not in apart for at in self.used.get(root, [])
-        )
+    def _has_readers(self, place: Place, joining: Collection[int]) -> bool:
+        """Return whether the caller or a step other than `joining` reads the bytes."""
+        if place.root in self.owned:
+            return True
 
-    def _change(self, old: Sequence[FusedStep], new: Sequence[FusedStep]) -> None:
+        return any(at not in joining for at in self.used.get(place.root, []))
+
+    def _replace(self, old: Sequence[FusedStep], new: Sequence[FusedStep]) -> None:
+        """Replace steps by others."""
         for step in old:
             del self.steps[step.ops]
             self.living.remove(step.at, tensors(step.calls))
             for root in self._roots(step):
                 self.used[root].remove(step.at)
+
         for step in new:
             self.steps[step.ops] = step
             self._put(step)
 
     def _put(self, step: FusedStep) -> None:
+        """Note the values that a step uses."""
         self.living.add(step.at, tensors(step.calls))
         for root in self._roots(step):
             insort(self.used.setdefault(root, []), step.at)
 
     def _roots(self, step: FusedStep) -> set[Value]:
-        """The values in whose bytes lies what it reads and writes."""
+        """Return the values in whose bytes the tensors of a step lie."""
         return {self.where[v].root for v in tensors(step.calls)}
 
 
-def _call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
-    """The call of a chain; None where it has too many parts."""
-    made = {link.y for link in links}
-    inputs = list(
-        dict.fromkeys(v for link in links for v in link.reads if v not in made)
-    )
+def _chain_call(links: Sequence[_Link], stored: Sequence[Value]) -> KernelCall | None:
+    """Return the call of a chain; None where it has too many parts.
+
+    stored: the results that are written to memory.
+    """
+    results = {link.y for link in links}
+    operands = [v for link in links for v in link.operands]
+    inputs = list(dict.fromkeys(v for v in operands if v not in results))
     channels = _channels(links)
-    if (
-        max(
-            len(inputs) - _INPUTS,
-            len(stored) - _OUTPUTS,
-            len(links) - _STEPS,
-            channels - _BLOCK,
-        )
-        > 0
-    ):
+    if len(inputs) > MAX_INPUTS or len(stored) > MAX_OUTPUTS:
         return None
-    block = max(channels, _ABOUT // channels * channels)
-    place = {v: i for i, v in enumerate(inputs)} | {
-        v: _INPUTS + i for i, v in enumerate(stored)
-    }
-    last = {v: i for i, link in enumerate(links) for v in link.reads}
-    free = list(range(_SLOTS))
-    told = list[Struct]()
+    if len(links) > MAX_LINKS or channels > MAX_BLOCK:
+        return None
+
+    # A block is whole pixels, so that constants begin anew with each block.
+    block = max(channels, BLOCK_ELEMENTS // channels * channels)
+    steps = _steps(links, inputs, stored, block)
+    if steps is None:
+        return None
+
+    # Places that the chain does not need repeat the last tensor.
+    read = [Pointer(inputs[min(i, len(inputs) - 1)]) for i in range(MAX_INPUTS)]
+    written = [Pointer(stored[min(i, len(stored) - 1)]) for i in range(MAX_OUTPUTS)]
+    p = ChainParams(n=links[0].y.type.size, block=block, steps=len(links), step=steps)
+    return KernelCall(_CHAIN, (*read, *written, p, PART, PARTS))
+
+
+def _steps(
+    links: Sequence[_Link], inputs: Sequence[Value], stored: Sequence[Value], block: int
+) -> list[ChainStepParams] | None:
+    """Return the parameters of each link; None where the buffers do not suffice.
+
+    Places are numbered: inputs, outputs, buffers. A buffer is free again after the last
+    link that reads it, also for the result of that link.
+    """
+    first_buffer = MAX_INPUTS + MAX_OUTPUTS
+    places = {value: i for i, value in enumerate(inputs)}
+    for i, value in enumerate(stored):
+        places[value] = MAX_INPUTS + i
+
+    last_reader = {v: i for i, link in enumerate(links) for v in link.operands}
+    free = list(range(BUFFERS))
+    steps: list[ChainStepParams] = []
     for i, link in enumerate(links):
-        at = {v: place[v] for v in link.reads}
-        for v in at:  # each once, though a square reads it twice
-            if place[v] >= _INPUTS + _OUTPUTS and last[v] == i:
-                free.insert(0, place[v] - _INPUTS - _OUTPUTS)
-        if link.y not in place:
+        # By value, as a square reads one operand twice.
+        at = {value: places[value] for value in link.operands}
+        for value, place in at.items():
+            if place >= first_buffer and last_reader[value] == i:
+                free.insert(0, place - first_buffer)
+
+        if link.y not in places:
             if not free:
                 return None
-            place[link.y] = _INPUTS + _OUTPUTS + free.pop(0)
-        told.append(_told(link, at, place[link.y], block))
-    pointers = [Pointer(inputs[min(i, len(inputs) - 1)]) for i in range(_INPUTS)]
-    results = [Pointer(stored[min(i, len(stored) - 1)]) for i in range(_OUTPUTS)]
-    p = Struct(
-        "ek_chain_f32_t",
-        n=links[0].y.type.size,
-        block=block,
-        steps=len(links),
-        step=told,
-    )
-    return KernelCall("ek_chain_f32_simd", (*pointers, *results, p, PART, PARTS))
+            places[link.y] = first_buffer + free.pop(0)
+
+        steps.append(_step(link, at, places[link.y], block))
+
+    return steps
 
 
 def _channels(links: Sequence[_Link]) -> int:
-    """Elements after which constants begin again."""
-    shape = links[0].y.type.shape
-    if any(link.k is not None and link.k.size > 1 for link in links):
-        return shape[-1]
-    return 1
+    """Return the number of elements after which the constants of a chain repeat."""
+    has_channels = any(link.k is not None and link.k.size > 1 for link in links)
+    return links[0].y.type.shape[-1] if has_channels else 1
 
 
-def _told(link: _Link, at: Mapping[Value, int], y: int, block: int) -> Struct:
-    """One ek_chain_step_t."""
-    constants = {
-        name: Table(np.resize(array.reshape(-1), block).astype(np.float32), name)
-        for name, array in (("k", link.k), ("bias", link.bias))
-        if array is not None
-    }
-    if link.function:
-        function = {"function": link.function, "coef": link.coefficients}
-    else:
-        function = {}
-    return Struct(
-        "ek_chain_step_t",
+def _step(link: _Link, at: Mapping[Value, int], y: int, block: int) -> ChainStepParams:
+    """Return the parameters of a link.
+
+    at: the places of its operands. y: the place of its result. block: elements, as
+    often as which constants are repeated.
+    """
+    low, high = link.bounds
+    coefficients: CoefficientParams | None = None
+    if link.function is not None:
+        a, b = link.coefficients
+        coefficients = CoefficientParams(a=a, b=b)
+
+    return ChainStepParams(
         op=link.op,
         a=at[link.a],
         b=-1 if link.b is None else at[link.b],
         y=y,
-        low=link.bounds[0],
-        high=link.bounds[1],
-        **constants,
-        **function,
+        low=low,
+        high=high,
+        k=_repeated(link.k, "k", block),
+        bias=_repeated(link.bias, "bias", block),
+        function=link.function,
+        coef=coefficients,
     )
+
+
+def _repeated(array: Array | None, name: str, block: int) -> Table | None:
+    """Return a constant of a link for each element of a block."""
+    if array is None:
+        return None
+
+    return Table(np.resize(array.reshape(-1), block).astype(np.float32), name)
 
 
 def _link(call: KernelCall) -> _Link | None:
-    """A call of a plain kernel as a step; None where it is none."""
-    if call.then:
-        return None
-    kind = call.kernel.removeprefix("ek_").removesuffix("_f32")
+    """Return a call of a plain kernel as a link; None where it cannot be one."""
+    kernel = call.kernel
     pointers = [x for x in call.operands if isinstance(x, Pointer)]
-    if (
-        not call.kernel.endswith("_f32")
-        or any(x.offset for x in pointers)
-        or not pointers
-    ):
+    if call.then or kernel.dtype != "f32" or not pointers:
         return None
+
+    # A chain has one position in all tensors.
+    if any(x.offset for x in pointers):
+        return None
+
     y = pointers[-1].value
-    if kind == "scale_channels":
+    if kernel == SCALE_CHANNELS:
         _, k, bias, *_ = call.operands
         assert isinstance(k, Table)
         assert isinstance(bias, Table)
-        return _Link("EK_CHAIN_SCALE", pointers[0].value, y, k=k.array, bias=bias.array)
-    if kind in binary.FLOATS:
-        return _binary(kind, call, pointers[0].value, pointers[1].value, y)
-    return _unary(kind, call, pointers[0].value, y) if len(pointers) == 2 else None
+        x = pointers[0].value
+        return _Link("EK_CHAIN_SCALE", x, y, k=k.array, bias=bias.array)
+
+    if kernel.elementwise is Elementwise.BINARY and kernel.vectorized:
+        return _binary_link(call, pointers[0].value, pointers[1].value, y)
+    if kernel.elementwise is Elementwise.UNARY:
+        return _unary_link(call, pointers[0].value, y)
+
+    return None
 
 
-def _binary(kind: str, call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
-    act = next(
-        (
-            x
-            for x in call.operands
-            if isinstance(x, Struct) and x.ctype == "ek_act_f32_t"
-        ),
-        None,
-    )
-    bounds = (act.real("low"), act.real("high")) if act else (-inf, inf)
-    step = f"EK_CHAIN_{kind.upper()}"
-    if a.const is not None and kind in ("add", "mul"):
+def _binary_link(call: KernelCall, a: Value, b: Value, y: Value) -> _Link | None:
+    """Return the link of a sum, difference, product or PReLU.
+
+    None where an operand is broadcast, other than a constant along the channels.
+    """
+    is_commutative = call.kernel in Add.kernels or call.kernel in Mul.kernels
+    if a.const is not None and is_commutative:
         a, b = b, a
     if a.const is not None or a.type.shape != y.type.shape or not y.type.shape:
         return None
+
+    step = f"EK_CHAIN_{call.kernel.family.upper()}"
+    act = call.optional_struct(ActivationParams)
+    bounds = (-inf, inf) if act is None else (act.low, act.high)
     if b.const is None:
-        if b.type.shape == y.type.shape:
-            return _Link(step, a, y, b, bounds=bounds)
+        if b.type.shape != y.type.shape:
+            return None
+        return _Link(step, a, y, b, bounds=bounds)
+
+    # All elements of the constant must lie along the channels, or be one.
+    last = b.type.shape[-1] if b.type.shape else 1
+    if b.type.size not in (1, last) or b.type.size not in (1, y.type.shape[-1]):
         return None
-    if b.type.size not in (
-        1,
-        b.type.shape[-1] if b.type.shape else 1,
-    ) or b.type.size not in (1, y.type.shape[-1]):
-        return None
+
     return _Link(step, a, y, k=b.const, bounds=bounds)
 
 
-def _unary(kind: str, call: KernelCall, x: Value, y: Value) -> _Link | None:
-    known = next(
-        (s for s in call.operands if isinstance(s, Struct) and s.ctype == "ek_coef_t"),
-        None,
-    )
-    a, b = (
-        known.real(name) if known and name in known.fields else 0.0 for name in "ab"
-    )
+def _unary_link(call: KernelCall, x: Value, y: Value) -> _Link | None:
+    """Return the link of a function of one float; None where chains have no such step."""
     if x.const is not None or x.type.shape != y.type.shape:
         return None
-    if call.kernel in BOUNDS:
-        return _Link("EK_CHAIN_CLAMP", x, y, bounds=BOUNDS[call.kernel])
-    if kind == "clamp":
+
+    kernel = call.kernel
+    p = call.optional_struct(CoefficientParams)
+    a, b = (0.0, 0.0) if p is None else (p.a, p.b or 0.0)
+    if kernel.bounds is not None:
+        return _Link("EK_CHAIN_CLAMP", x, y, bounds=kernel.bounds)
+    if kernel in Clamp.kernels:
         return _Link("EK_CHAIN_CLAMP", x, y, bounds=(a, b))
-    if kind == "leaky_relu":
+    if kernel in LeakyRelu.kernels:
         return _Link("EK_CHAIN_PRELU", x, y, k=np.array([a], np.float32))
-    if kind in FLOATS:
-        return _Link(
-            "EK_CHAIN_FUNCTION",
-            x,
-            y,
-            function=f"{call.kernel}_simd",
-            coefficients=(a, b),
-        )
-    return None
+    if not kernel.vectorized:
+        return None
+
+    function = on_vectors(kernel)
+    return _Link("EK_CHAIN_FUNCTION", x, y, function=function, coefficients=(a, b))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from edgec.ir import Struct
+from edgec.ir.c_structs import Conv2DParams, TransposeConv2DParams
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Conv:
     group_ic: int = 0
 
     @classmethod
-    def of(cls, struct: Struct) -> Self:
-        """Return the shape in one of those structs."""
-        return cls(**struct.numbers())
+    def of(cls, p: Conv2DParams | TransposeConv2DParams) -> Self:
+        """Return the shape in the parameters of a plain kernel."""
+        # Transposed convolutions lack dilations and groups.
+        return cls(**p.given())

@@ -1,23 +1,18 @@
-"""CPU cores: the features of kernel variants, and the facts that schedules depend on.
+"""CPU cores as schedules see them: features of kernel variants, and facts of the core.
 
-Each core is a TOML file in cores/, named as the compiler's -mcpu names it; there is no
-list to extend.
+The facts come from the core's file in edgec_devices/cores.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 
 from edgec_devices.boards import ArchTarget, Board, Cache
+from edgec_devices.cores import core_facts
 
 from edgec.schedule.database import Table, shipped
-
-TABLES = Path(__file__).parent / "cores"
-"""The folder of the cores' files."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +93,12 @@ def cores_of(board: Board, target: ArchTarget, threads: int = 1) -> tuple[Core, 
 @cache
 def core(name: str) -> Core:
     """Return the core of this name; a core without a file gets plain kernels."""
-    path = TABLES / f"{name}.toml"
-    if not path.is_file():
+    facts = core_facts(name)
+    if not facts:
         return replace(PLAIN, name=name)
 
-    with path.open("rb") as f:
-        facts = tomllib.load(f)
+    # How instructions are issued matters to estimates alone.
+    facts.pop("pipeline", None)
 
     # The file has the units of data sheets, and TOML has no sets.
     facts["isa"] = frozenset(facts["isa"])

@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+from edgec_devices.cores import cycles_file
 
 from edgec.errors import UnsupportedError
-from edgec.ir import Array, Graph, KernelCall, Op, Struct
+from edgec.ir import Array, Graph, KernelCall, Op
+from edgec.ir.c_structs import PoolParams
 from edgec.ir.verify import wants_scales
-from edgec.schedule.cores import TABLES, Core
+from edgec.schedule.cores import Core
 from edgec.schedule.steps import plan_plain_steps
 from edgec.schedule.variant import choice, variants
 from edgec.schedule.views import copy_of
@@ -41,7 +42,7 @@ THEN = "+"
 
 def is_known(name: str) -> bool:
     """Whether a core, named as compilers do, was measured."""
-    return _file(name).is_file()
+    return cycles_file(name).is_file()
 
 
 def cycles(op: Op, on: Core) -> float:
@@ -72,7 +73,9 @@ def in_graph(graph: Graph, on: Core) -> dict[Op, float]:
             rate(table, chosen_names(step.calls, here)) @ work(head)
         )
         for op, call in zip(others, step.calls[0].then, strict=True):
-            found[op] += following(table, call.kernel) * head.outputs[0].type.nbytes
+            found[op] += (
+                following(table, call.kernel.name) * head.outputs[0].type.nbytes
+            )
     return found
 
 
@@ -103,7 +106,7 @@ def kernels(op: Op, on: Core) -> tuple[str, ...]:
 
 def chosen_names(calls: Iterable[KernelCall], on: Core) -> tuple[str, ...]:
     """The kernels that compute calls on a core."""
-    best = ((call.kernel, choice(call, on)) for call in calls)
+    best = ((call.kernel.name, choice(call, on)) for call in calls)
     return tuple(
         dict.fromkeys(found[0].name if found else plain for plain, found in best)
     )
@@ -144,17 +147,13 @@ def _is_sound(op: Op) -> bool:
 
 
 def _taps(op: Op) -> int:
-    """Elements of a pooling's window; 0 for all else."""
-    pools = (
-        x
-        for call in _calls(op) or ()
-        for x in call.operands
-        if isinstance(x, Struct) and x.ctype == _POOL
-    )
-    return next((x.number("kh") * x.number("kw") for x in pools), 0)
+    """Return the elements of a pooling's window; 0 for all other ops."""
+    for call in _calls(op) or ():
+        p = call.optional_struct(PoolParams)
+        if p is not None:
+            return p.kh * p.kw
 
-
-_POOL = "ek_pool_t"
+    return 0
 
 
 def rate(table: Rates, names: Sequence[str]) -> Array:
@@ -164,10 +163,12 @@ def rate(table: Rates, names: Sequence[str]) -> Array:
     key = "+".join(names)
     if key in table:
         return table[key]
-    of = {
-        v.of for several in variants().values() for v in several if v.name == names[0]
-    } | {names[0]}
-    same = [v.name for plain in of for v in variants().get(plain, ())]
+    same = [
+        v.name
+        for plain, several in variants().items()
+        if plain.name == names[0] or any(v.name == names[0] for v in several)
+        for v in several
+    ]
     return next(
         (table[name] for name in (names[0], *same) if name in table), table[OTHER]
     )
@@ -176,9 +177,5 @@ def rate(table: Rates, names: Sequence[str]) -> Array:
 @cache
 def rates(name: str) -> Rates:
     """Of a core that was measured."""
-    found: dict[str, list[float]] = json.loads(_file(name).read_text())
+    found: dict[str, list[float]] = json.loads(cycles_file(name).read_text())
     return {kernel: np.array(per) for kernel, per in found.items()}
-
-
-def _file(name: str) -> Path:
-    return TABLES / f"{name}.cycles.json"

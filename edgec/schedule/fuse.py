@@ -1,5 +1,9 @@
-"""Fusion: calls on the elements of a result that its producer does before it writes
-them.
+"""Fusion: elementwise calls that the producer of their operand computes.
+
+The producer then applies them to each element while it is in a register, before it
+writes the element. Which calls a kernel can apply is decided by its variant
+(`Variant.fuses`); this module only looks for producers, and for the order in which the
+fused steps run.
 """
 
 from __future__ import annotations
@@ -9,22 +13,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from edgec.ir import Graph, KernelCall, Value
+from edgec.ops.concat import CONCAT
 from edgec.schedule.cores import Core
 from edgec.schedule.liveness import LiveBytes, tensors
 from edgec.schedule.variant import Choose, preferred
 from edgec.schedule.views import Places
 
-_CONCAT = "ek_concat"
-"""Of its calls, each can become a part of what makes its operand."""
-
 
 @dataclass(frozen=True)
 class FusedStep:
-    """One function: the ops that it computes, by their position in the graph, and the
-    calls that do it.
+    """One function of the generated C.
 
-    at: the op in whose turn it runs: one of its own. shared: by several threads, those
-    calls that can be.
+    Attributes:
+        ops: the ops that it computes, by their position in the graph
+        calls: the kernel calls that do so
+        at: the op in whose turn it runs, one of `ops`
+        shared: whether several threads share the calls that are divisible
     """
 
     ops: tuple[int, ...]
@@ -35,7 +39,7 @@ class FusedStep:
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """Steps that go, and those that come in their place."""
+    """A replacement of steps by others."""
 
     old: Sequence[FusedStep]
     new: Sequence[FusedStep]
@@ -48,21 +52,28 @@ def fuse(
     where: Places,
     choose: Choose = preferred,
 ) -> list[FusedStep]:
-    """Let steps that compute elements of one result become parts of the step that makes
-    it.
+    """Return the steps after elementwise ones joined the producers of their operands.
 
-    Where the result has no other reader, and the variant that is chosen for its maker
-    can do it. No fusion that lets more bytes live is taken.
+    A step joins where the operand has no other consumer, and where the variant that is
+    chosen for the producer can apply it. Fusions that let more bytes live at once are
+    not taken.
     """
     fusion = _Fusion(graph, steps, core, where, choose)
     for step in steps:
         fusion.join(step)
+
     return fusion.result()
 
 
 class _Fusion:
-    """The steps as they are joined. ending: by their last op, in the order in which
-    they run.
+    """The steps while they are joined.
+
+    Attributes:
+        consumers: positions of the ops that read each value; -1 for the caller
+        producers: the position of the op that writes each value
+        ending: the steps by their last op, in the order in which they run
+        living: the bytes that live at each step
+        peak: the most bytes that lived at once, which no change may exceed
     """
 
     def __init__(
@@ -75,147 +86,203 @@ class _Fusion:
     ) -> None:
         self.core = core
         self.choose = choose
-        self.readers: dict[Value, list[int]] = {v: [-1] for v in graph.outputs}
-        self.writer = {v: i for i, op in enumerate(graph.ops) for v in op.outputs}
+        self.consumers: dict[Value, list[int]] = {v: [-1] for v in graph.outputs}
+        self.producers: dict[Value, int] = {}
         for i, op in enumerate(graph.ops):
-            for v in op.inputs:
-                self.readers.setdefault(v, []).append(i)
+            for value in op.inputs:
+                self.consumers.setdefault(value, []).append(i)
+            for value in op.outputs:
+                self.producers[value] = i
+
         self.ending: dict[int, list[FusedStep]] = {}
         self.living = LiveBytes(len(graph.ops), where, {*graph.inputs, *graph.outputs})
         self._apply(_Change([], steps))
         self.peak = self.living.peak()
 
     def result(self) -> list[FusedStep]:
-        """The steps as they run."""
-        return sorted(
-            (s for some in self.ending.values() for s in some),
-            key=lambda s: (s.at, s.ops[-1]),
-        )
+        """Return the steps in the order in which they run."""
+        steps = [step for ending in self.ending.values() for step in ending]
+        return sorted(steps, key=lambda step: (step.at, step.ops[-1]))
 
     def join(self, step: FusedStep) -> None:
-        """Join the calls of a step with the makers of what they read, where that can
-        be: all, or as many as may.
+        """Join the calls of a step with the producers of their operands.
+
+        All calls join that can, or, where they need too much memory together, as many
+        of them as fit.
         """
-        calls = [c for c in step.calls if c.kernel == _CONCAT or len(step.calls) == 1]
-        taken = list[_Change]()
+        # Each call of a concat copies another operand, and can join its producer.
+        calls = [c for c in step.calls if c.kernel == CONCAT or len(step.calls) == 1]
+
+        # All at once first: the result of a concat lives from its first part on, which
+        # may pay only when the other operands are no longer apart from it.
+        taken: list[_Change] = []
         left = step
         for call in calls:
             change = next(self._ways(left, call), None)
             if change is not None:
                 self._apply(change)
                 taken.append(change)
-            left = self._left(left)
+            left = self._remainder(left)
+
         if not taken or self._settle():
             return
+
         for change in reversed(taken):
             self._undo(change)
+
+        self._join_each(step, calls)
+
+    def _join_each(self, step: FusedStep, calls: Sequence[KernelCall]) -> None:
+        """Join the calls one by one, each in the first way that fits into memory."""
         left = step
         for call in calls:
+            # The ways are listed first, as a trial changes the steps.
             for change in list(self._ways(left, call)):
                 self._apply(change)
                 if self._settle():
                     break
                 self._undo(change)
-            left = self._left(left)
+            left = self._remainder(left)
 
     def _apply(self, change: _Change) -> None:
-        for s in change.old:
-            self.ending[s.ops[-1]].remove(s)
-            self.living.remove(s.at, outer(s.calls))
-        for s in change.new:
-            insort(self.ending.setdefault(s.ops[-1], []), s, key=lambda s: s.at)
-            self.living.add(s.at, outer(s.calls))
+        """Replace the old steps of a change by the new ones."""
+        for step in change.old:
+            self.ending[step.ops[-1]].remove(step)
+            self.living.remove(step.at, outer(step.calls))
+
+        for step in change.new:
+            ending = self.ending.setdefault(step.ops[-1], [])
+            insort(ending, step, key=lambda s: s.at)
+            self.living.add(step.at, outer(step.calls))
 
     def _undo(self, change: _Change) -> None:
+        """Put the old steps of a change back."""
         self._apply(_Change(change.new, change.old))
 
-    def _left(self, step: FusedStep) -> FusedStep:
-        """What is left of a step."""
-        return next(
-            (s for s in self.ending.get(step.ops[-1], ()) if s.ops == step.ops), step
-        )
+    def _remainder(self, step: FusedStep) -> FusedStep:
+        """Return the step with the calls that have not joined others."""
+        for ending in self.ending.get(step.ops[-1], ()):
+            if ending.ops == step.ops:
+                return ending
+
+        return step
 
     def _settle(self) -> bool:
-        """Whether no more bytes live than before."""
-        now = self.living.peak()
-        if now > self.peak:
+        """Return whether no more bytes live than before, and remember how many do."""
+        peak = self.living.peak()
+        if peak > self.peak:
             return False
-        self.peak = now
+
+        self.peak = peak
         return True
 
     def _ways(self, step: FusedStep, call: KernelCall) -> Iterator[_Change]:
-        """The ways in which the call can join one of the makers of its operands, the
-        last of them first.
-        """
-        *reads, _ = tensors([call])
-        makers = [
-            (v, made)
-            for v in dict.fromkeys(reads)
-            if (made := self._maker(v)) is not None
-        ]
-        for v, made in sorted(makers, key=lambda pair: -pair[1].at):
-            gate = self._gate(v, reads, step)
-            ops = [*(gate.ops if gate else ()), step.at]
-            more = (*(gate.calls if gate else ()), call)
-            if self.readers.get(v) == ops and self._takes(made.calls[0], more):
-                yield self._joined(
-                    made, ops, more, [s for s in (made, gate, step) if s]
-                )
+        """Yield the ways in which a call can join the producer of an operand.
 
-    def _maker(self, v: Value) -> FusedStep | None:
-        """The step that makes the whole of a value by one call, and nothing else."""
-        for s in self.ending.get(self.writer.get(v, -1), ()):
-            if len(s.calls) == 1:
-                if all(c.kernel != _CONCAT for c in (*s.calls, *s.calls[0].then)):
-                    return s
-                return None
+        The producer that runs last comes first, so that the fused step moves least.
+        """
+        *operands, _ = tensors([call])
+        producing: list[tuple[Value, FusedStep]] = []
+        for value in dict.fromkeys(operands):
+            producer = self._producer(value)
+            if producer is not None:
+                producing.append((value, producer))
+
+        producing.sort(key=lambda pair: -pair[1].at)
+        for value, producer in producing:
+            gate = self._gate(value, operands, step)
+            if gate is None:
+                ops = [step.at]
+                calls: tuple[KernelCall, ...] = (call,)
+                old = [producer, step]
+            else:
+                ops = [*gate.ops, step.at]
+                calls = (*gate.calls, call)
+                old = [producer, gate, step]
+
+            has_others = self.consumers.get(value) != ops
+            if not has_others and self._takes(producer.calls[0], calls):
+                yield self._joined(producer, ops, calls, old)
+
+    def _producer(self, value: Value) -> FusedStep | None:
+        """Return the step that computes all of a value by one call, and nothing else.
+
+        A concat is none: it has a call for each of its operands.
+        """
+        for step in self.ending.get(self.producers.get(value, -1), ()):
+            if len(step.calls) == 1:
+                calls = (*step.calls, *step.calls[0].then)
+                is_concat = any(call.kernel == CONCAT for call in calls)
+                return None if is_concat else step
+
         return None
 
     def _gate(
-        self, v: Value, reads: Sequence[Value], step: FusedStep
+        self, value: Value, operands: Sequence[Value], step: FusedStep
     ) -> FusedStep | None:
-        """The step of f where a step reads v and f(v), and no other reads f(v)."""
-        for y in reads:
-            if y is not v and self.readers.get(y) == [step.at]:
-                made = self._maker(y)
-            else:
-                made = None
-            if (
-                made is not None
-                and len(made.ops) == 1
-                and tensors(made.calls) == [v, y]
-            ):
-                return made
+        """Return the step of f where a step reads v and f(v), as in v * sigmoid(v).
+
+        f(v) must have no other consumer: both steps can then join the producer of v.
+        """
+        for operand in operands:
+            if operand is value or self.consumers.get(operand) != [step.at]:
+                continue
+
+            producer = self._producer(operand)
+            if producer is None or len(producer.ops) != 1:
+                continue
+            if tensors(producer.calls) == [value, operand]:
+                return producer
+
         return None
 
-    def _takes(self, head: KernelCall, more: tuple[KernelCall, ...]) -> bool:
-        """Whether the variant that is chosen for a call can do more calls too."""
-        alone = self.choose(head, self.core)
-        both = self.choose(replace(head, then=(*head.then, *more)), self.core)
-        return both is not None and (alone is None or alone[0].name == both[0].name)
+    def _takes(self, call: KernelCall, calls: tuple[KernelCall, ...]) -> bool:
+        """Return whether the variant that is chosen for a call can do others with it.
+
+        A fusion does not change the variant: the loss could exceed the gain.
+        """
+        alone = self.choose(call, self.core)
+        fused = self.choose(replace(call, then=(*call.then, *calls)), self.core)
+        if fused is None:
+            return False
+
+        return alone is None or alone[0].name == fused[0].name
 
     def _joined(
         self,
-        made: FusedStep,
+        producer: FusedStep,
         ops: Sequence[int],
-        more: tuple[KernelCall, ...],
+        calls: tuple[KernelCall, ...],
         old: Sequence[FusedStep],
     ) -> _Change:
-        """More calls in `made`, which runs later if it needs what is not there yet."""
-        ops = (*made.ops, *ops)
-        writers = (self.writer.get(v, -1) for v in tensors(more))
-        at = made.at if all(i < made.at or i in ops for i in writers) else ops[-1]
-        head = replace(made.calls[0], then=(*made.calls[0].then, *more))
-        rest = tuple(c for c in old[-1].calls if c not in more)
-        left = [replace(old[-1], calls=rest)] if rest else []
-        return _Change(old, [*left, FusedStep(ops, (head,), at)])
+        """Return the change by which calls become a part of their producer.
+
+        It runs later if it now reads values that are not there yet.
+        """
+        all_ops = (*producer.ops, *ops)
+        writers = [self.producers.get(v, -1) for v in tensors(calls)]
+        is_ready = all(i < producer.at or i in all_ops for i in writers)
+        at = producer.at if is_ready else all_ops[-1]
+
+        # The last of the old steps may have calls that stay behind.
+        first = producer.calls[0]
+        fused = replace(first, then=(*first.then, *calls))
+        new = [FusedStep(all_ops, (fused,), at)]
+        others = tuple(call for call in old[-1].calls if call not in calls)
+        if others:
+            new.insert(0, replace(old[-1], calls=others))
+
+        return _Change(old, new)
 
 
 def outer(calls: Sequence[KernelCall]) -> list[Value]:
-    """What calls read and write but results that other calls follow on."""
-    inner = {
-        tensors([replace(c, then=())])[-1]
-        for call in calls
-        for c in (call, *call.then)[:-1]
-    }
-    return [v for v in tensors(calls) if v not in inner]
+    """Return the tensors that calls read and write.
+
+    Results that only a fused call reads are left out: they are never in memory.
+    """
+    inner: set[Value] = set()
+    for call in calls:
+        for fused in (call, *call.then)[:-1]:
+            inner.add(tensors([replace(fused, then=())])[-1])
+
+    return [value for value in tensors(calls) if value not in inner]

@@ -15,14 +15,17 @@ import numpy as np
 
 from edgec.ir import (
     Array,
+    CStruct,
+    Kernel,
     KernelCall,
     Pointer,
     Scratch,
-    Struct,
     Table,
     TensorType,
     Value,
 )
+from edgec.ir.c_struct import python_name
+from edgec.ir.kernel import kernel_named
 
 Record = Mapping[str, Any]
 """A call as JSON's own types."""
@@ -50,7 +53,7 @@ def signature(call: KernelCall) -> str:
     of its sizes and types.
     """
     text = json.dumps(_CallWriter(values=False).call(call), sort_keys=True)
-    kernels = "+".join(c.kernel for c in (call, *call.then))
+    kernels = "+".join(c.kernel.name for c in (call, *call.then))
     return f"{kernels}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -72,7 +75,7 @@ class _CallWriter:
     def call(self, call: KernelCall) -> dict[str, Any]:
         then = {"then": [self.call(c) for c in call.then]} if call.then else {}
         return {
-            "kernel": call.kernel,
+            "kernel": call.kernel.name,
             "operands": [self.operand(x) for x in call.operands],
             **then,
         }
@@ -93,12 +96,14 @@ class _CallWriter:
                     "table": self.table(x.array),
                     **({"hint": x.hint} if self.values else {}),
                 }
+            case Kernel():
+                return x.name
             case Scratch():
                 return {"scratch": x.nbytes}
-            case Struct():
+            case CStruct():
                 return {
                     "struct": x.ctype,
-                    "fields": {n: self.field(n, v) for n, v in x.fields.items()},
+                    "fields": {n: self.field(n, v) for n, v in x.given().items()},
                 }
             case bool() | np.bool_() | int() | np.integer():
                 return int(x)
@@ -147,7 +152,7 @@ class _CallReader:
     def call(self, made: Record) -> KernelCall:
         operands = tuple(self.operand(x) for x in made["operands"])
         return KernelCall(
-            str(made["kernel"]),
+            kernel_named(made["kernel"]),
             operands,
             tuple(self.call(c) for c in made.get("then", ())),
         )
@@ -175,9 +180,10 @@ class _CallReader:
         if "scratch" in x:
             return Scratch(x["scratch"])
         if "struct" in x:
-            return Struct(
-                x["struct"], **{n: self.operand(v) for n, v in x["fields"].items()}
-            )
+            fields = {
+                python_name(name): self.operand(v) for name, v in x["fields"].items()
+            }
+            return CStruct.registry[x["struct"]](**fields)
         return float(x["float"])
 
     def table(self, made: Record) -> Array:

@@ -1,60 +1,80 @@
-"""Rows for kernels that are one text for the vectors of every CPU (csrc/simd)."""
+"""Variants that are one C text for the vectors of every CPU (csrc/simd/ek_simd.h)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 import edgec_runtime
 
-from edgec.ir import KernelCall
+from edgec.ir import Elementwise, Kernel, KernelCall, KernelFamily
 from edgec.schedule.cores import Core
 from edgec.schedule.variant import Schedule, Variant
 
 ISAS = (frozenset({"neon"}), frozenset({"avx2"}))
-"""What ek_simd.h is written for; AVX-512 is taken where the compiler may."""
+"""The instruction sets of ek_simd.h; AVX-512 is used where the compiler may."""
 
 WHOLE = (0, 1)
-"""part and parts of a call that computes all of its result."""
+"""The operands `part` and `parts` of a call that computes all of its result."""
 
 CSRC = Path(edgec_runtime.__file__).parent / "csrc"
 """The C that generated code includes."""
 
 Rewrite = Callable[[KernelCall], KernelCall | None]
+"""Makes the call of a variant from that of a plain kernel; None where it cannot."""
+
+_VECTOR_HEADERS = {
+    Elementwise.UNARY: "simd/ek_unary_simd.h",
+    Elementwise.BINARY: "simd/ek_binary_simd.h",
+}
+"""The headers of the kernels for vectors of floats."""
 
 
-def defined(header: str, pattern: str) -> tuple[str, ...]:
-    """The names that lines of a header of csrc begin to define: what the only group of
-    `pattern` matches there.
+def vectorized(elementwise: Elementwise) -> list[Kernel]:
+    """Return the plain kernels that csrc/simd also has for vectors of floats.
+
+    elementwise: the kind of kernels that are wanted.
     """
-    return tuple(
-        re.findall(
-            f"^{pattern}", (CSRC / header).read_text(encoding="utf-8"), re.MULTILINE
-        )
-    )
+    kernels: list[Kernel] = []
+    for family in KernelFamily.registry.values():
+        for kernel in family.kernels():
+            if kernel.vectorized and kernel.elementwise is elementwise:
+                kernels.append(kernel)
+
+    return kernels
+
+
+def on_vectors(kernel: Kernel) -> Kernel:
+    """Return the kernel for vectors that belongs to a vectorized plain kernel."""
+    header = _VECTOR_HEADERS[kernel.elementwise]
+    return replace(kernel, header=header, isa="simd")
 
 
 def simd(
-    of: str,
-    name: str,
+    of: Kernel,
+    kernel: Kernel,
     rewrite: Rewrite,
     slower_on: Collection[str] = (),
     fuses: bool = False,
 ) -> list[Variant]:
-    """The variant `name` of a plain kernel: `rewrite` makes the call of it, or None
-    where it cannot take the call.
+    """Return the variant of a plain kernel, once for each instruction set.
 
-    slower_on: cores on which the plain kernel was faster. fuses: whether `rewrite`
-    looks at the calls that follow.
+    of: the plain kernel. kernel: the one that computes its calls. rewrite: makes the
+    call. slower_on: cores on which the plain kernel was faster. fuses: whether
+    `rewrite` handles the calls that follow.
     """
 
     def schedules(call: KernelCall, core: Core) -> list[Schedule]:
-        return [] if core.name in slower_on or rewrite(call) is None else [{}]
+        if core.name in slower_on or rewrite(call) is None:
+            return []
+
+        # There is nothing to choose.
+        return [{}]
 
     def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-        made = rewrite(call)
-        assert made is not None, f"{name} cannot take this call of {of}"
-        return made
+        rewritten = rewrite(call)
+        assert rewritten is not None, f"{kernel} cannot take this call of {of}"
+        return rewritten
 
-    return [Variant(of, name, isa, schedules, apply, fuses) for isa in ISAS]
+    return [Variant(of, kernel.name, isa, schedules, apply, fuses) for isa in ISAS]

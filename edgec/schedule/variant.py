@@ -1,5 +1,4 @@
-"""Kernel variants: other ways to do what a plain kernel does, each for cores with
-certain features.
+"""Kernel variants: other kernels for the calls of a plain one, each for certain cores.
 
 The variants of a family of kernels are the list VARIANTS of its module in kernels/, the
 preferred first. A new variant is a C file of csrc and a row of such a list.
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from edgec.ir import KernelCall
+from edgec.ir import Kernel, KernelCall
 from edgec.schedule import kernels
 from edgec.schedule.cores import Core
 from edgec.schedule.records import signature
@@ -24,19 +23,24 @@ Schedule = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to compute the calls of the plain kernel `of`, by the C function `name`, on
-    cores that have all of `isa`.
+    """A way to compute the calls of a plain kernel.
 
-    schedules: the legal parameters for a call on a core, what analysis says is best
-    first; none where it cannot take the call. apply: the call of the variant with such
-    parameters; it packs the weights. The C function computes a part of its result: the
-    last two operands are which, and of how many, and apply gives 0, 1. fuses: whether
-    `schedules` says for the calls that follow a call (`KernelCall.then`) whether it can
-    take them; else it takes none. leads: whether analysis prefers it to all that do not
-    lead.
+    The C function computes a part of its result: its last two operands are the number
+    of the part and that of all parts, for which `apply` gives 0 and 1.
+
+    Attributes:
+        of: the plain kernel
+        name: name of the variant in records and tables, often that of its C function
+        isa: features that a core must have
+        schedules: returns the legal parameters for a call on a core, the best by
+            analysis first; none where the variant cannot take the call
+        apply: returns the call of the variant with such parameters; packs the weights
+        fuses: whether `schedules` and `apply` handle the calls that follow a call
+            (`KernelCall.then`); else the variant takes no call with any
+        leads: returns whether analysis prefers the variant to those that do not lead
     """
 
-    of: str
+    of: Kernel
     name: str
     isa: frozenset[str]
     schedules: Callable[[KernelCall, Core], Sequence[Schedule]]
@@ -46,62 +50,79 @@ class Variant:
 
 
 @cache
-def variants() -> Mapping[str, tuple[Variant, ...]]:
-    """All variants, by the plain kernel that they replace."""
-    found: dict[str, tuple[Variant, ...]] = {}
+def variants() -> Mapping[Kernel, tuple[Variant, ...]]:
+    """Return all variants by the plain kernel that they replace."""
+    by_kernel: dict[Kernel, tuple[Variant, ...]] = {}
+
+    # The modules import this one, so that they are found when variants are asked for.
     for module in pkgutil.iter_modules(kernels.__path__):
-        for v in importlib.import_module(f"{kernels.__name__}.{module.name}").VARIANTS:
-            found[v.of] = (*found.get(v.of, ()), v)
-    return found
+        path = f"{kernels.__name__}.{module.name}"
+        for variant in importlib.import_module(path).VARIANTS:
+            others = by_kernel.get(variant.of, ())
+            by_kernel[variant.of] = (*others, variant)
+
+    return by_kernel
 
 
 def legal(call: KernelCall, core: Core) -> list[tuple[Variant, Schedule]]:
-    """Every way to compute a call on a core but the plain one, the default first."""
+    """Return every way to compute a call on a core, the default first.
+
+    The plain kernel is not among them.
+    """
     return list(_legal(call, core))
 
 
 def preferred(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
-    """What analysis says is the best way; None where there is but the plain one."""
+    """Return the best way by analysis; None where only the plain kernel is left."""
     return next(_legal(call, core), None)
 
 
 def choice(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
-    """How the core computes a call: as a search found, where that is legal, else as
-    analysis says.
+    """Return the way in which the core computes a call.
+
+    The result of a search comes before analysis, where it is legal.
     """
     return tuned(call, core) or preferred(call, core)
 
 
 def tuned(call: KernelCall, core: Core) -> tuple[Variant, Schedule] | None:
-    """What a search found; None where none has, and where that is no longer legal."""
-    if core.tuned and call.kernel in variants():
-        found = core.tuned.get(signature(call))
-    else:
-        found = None
-    if found is None:
+    """Return the result of a search for this call.
+
+    None where there was no search, or where its result is no longer legal.
+    """
+    # A signature costs a hash of the whole call: most cores have no results at all.
+    if not core.tuned or call.kernel not in variants():
         return None
-    return next(
-        (
-            (v, s)
-            for v, s in _legal(call, core)
-            if (v.name, s) == (found.variant, found.schedule)
-        ),
-        None,
-    )
+
+    result = core.tuned.get(signature(call))
+    if result is None:
+        return None
+
+    for variant, schedule in _legal(call, core):
+        if variant.name == result.variant and schedule == result.schedule:
+            return variant, schedule
+
+    return None
 
 
 Choose = Callable[[KernelCall, Core], tuple[Variant, Schedule] | None]
-"""How to compute a call: one of the legal ways; None for the plain kernel, which does
-no calls that follow.
+"""Chooses one of the legal ways to compute a call.
+
+None stands for the plain kernel, which does no calls that follow.
 """
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a schedule may do. fusion: whether calls that follow another are done with
-    it; views: values in others; bands: convolutions a few rows at a time; chains:
-    elementwise calls that follow each other in one loop; spare: whether scratch is to
-    fit where no more bytes of the arena live by it.
+    """The parts of a schedule that are allowed; tests and ablations switch them off.
+
+    Attributes:
+        choose: chooses the variant of each call
+        fusion: whether calls that follow another are computed together with it
+        views: whether values lie in the bytes of others
+        bands: whether convolutions that follow each other run a few rows at a time
+        chains: whether elementwise calls that follow each other share one loop
+        spare: whether scratch memory must fit into what tensors leave of the arena
     """
 
     choose: Choose = choice
@@ -113,10 +134,18 @@ class Rules:
 
 
 def _legal(call: KernelCall, core: Core) -> Iterator[tuple[Variant, Schedule]]:
-    able = (
-        v
-        for v in variants().get(call.kernel, ())
-        if v.isa <= core.isa and (v.fuses or not call.then)
-    )
-    for v in sorted(able, key=lambda v: not v.leads(call, core)):
-        yield from ((v, s) for s in v.schedules(call, core))
+    """Yield the legal ways, those of leading variants first.
+
+    The generator stops early where only the first way is wanted, as schedules cost time
+    to enumerate.
+    """
+    able: list[Variant] = []
+    for variant in variants().get(call.kernel, ()):
+        if variant.isa <= core.isa and (variant.fuses or not call.then):
+            able.append(variant)
+
+    # The sort keeps the order of the lists among equals.
+    able.sort(key=lambda variant: not variant.leads(call, core))
+    for variant in able:
+        for schedule in variant.schedules(call, core):
+            yield variant, schedule

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from edgec.ir import Graph, KernelCall, Pointer, Struct, Value
+from edgec.ir import Graph, KernelCall, Pointer, Value
+from edgec.ir.c_structs_data import GatherParams
+from edgec.ops.concat import CONCAT
+from edgec.ops.shape import COPY, GATHER
 
 Calls = Sequence[tuple[KernelCall, ...]]
 """The calls of each op of a graph."""
@@ -57,11 +60,11 @@ def copy_of(call: KernelCall) -> Copy | None:
     if source.value.const is not None:
         return None
 
-    if call.kernel == "ek_concat":
+    if call.kernel == CONCAT:
         nbytes = _concat_bytes(rest)
-    elif call.kernel == "ek_copy":
+    elif call.kernel == COPY:
         nbytes = source.value.type.nbytes
-    elif call.kernel.startswith("ek_gather_") and isinstance(rest[0], Struct):
+    elif call.kernel in GATHER and isinstance(rest[0], GatherParams):
         nbytes = target.value.type.nbytes if _is_dense(rest[0]) else None
     else:
         nbytes = None
@@ -80,15 +83,10 @@ def _concat_bytes(operands: Sequence[object]) -> int | None:
     return rows * row if is_dense else None
 
 
-def _is_dense(gather: Struct) -> bool:
-    """Return whether an ek_gather_t reads one run of adjacent elements."""
-    dims = gather.fields["dim"]
-    strides = gather.fields["stride"]
-    assert isinstance(dims, Sequence)
-    assert isinstance(strides, Sequence)
-
+def _is_dense(p: GatherParams) -> bool:
+    """Return whether a gather reads one run of adjacent elements."""
     # Dimensions of 1 take no steps, whatever their stride is.
-    loops = [(d, s) for d, s in zip(dims, strides, strict=True) if d != 1]
+    loops = [(d, s) for d, s in zip(p.dim, p.stride, strict=True) if d != 1]
     if not loops:
         return True
     return len(loops) == 1 and loops[0][1] == 1
@@ -102,7 +100,7 @@ def concat_slot(call: KernelCall, v: Value) -> tuple[Pointer, int] | None:
         pixel there; None if the call does not join all channels of each pixel of `v`
         with others
     """
-    if call.kernel != "ek_concat":
+    if call.kernel != CONCAT:
         return None
     source, target, rows, row, pitch = call.operands
     assert isinstance(source, Pointer)

@@ -1,4 +1,7 @@
-"""One bench from a request to a verdict: measure or estimate, compare, judge, write."""
+"""`bench`: takes one request to its verdict.
+
+It measures or estimates, compares with a baseline, judges budgets, and writes files.
+"""
 
 from __future__ import annotations
 
@@ -24,40 +27,58 @@ from edgec.report.bench.text import to_markdown
 from edgec.report.bench.trace import to_trace
 from edgec.report.files import check_place, write_whole
 
+SETTINGS = (
+    "runs",
+    "seconds",
+    "threads",
+    "accept_estimates",
+    "accept_throttling",
+    "frames",
+    "source",
+)
+"""The fields of a request that its report repeats."""
+
 
 def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
-    """Do it, and write the files that were asked for, each as a whole.
+    """Measure a bundle, and write the files of the request, each as a whole.
 
     Raises EdgecError.
     """
-    places = {
-        name: path for name in FILES if (path := getattr(request, name)) is not None
-    }
+    places: dict[str, Path] = {}
+    for name in FILES:
+        path = getattr(request, name)
+        if path is not None:
+            places[name] = path
+    # Everything that can be wrong with the request is an error before the measuring.
     _check_places(places)
+    baseline = None
     if request.compare:
-        baseline = (request.compare, BenchReport.load_file(request.compare))
-    else:
-        baseline = None
+        baseline = BenchReport.load_file(request.compare)
+
     with Bundle.open(request.bundle) as bundle:
-        wanted = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
+        budgets = parse_budgets(request.budgets, bundle, streams=request.streams > 0)
         bundle.manifest.check_threads(request.threads, str(request.bundle))
         plan = MeasuringPlan.of(request.runs, request.seconds, request.threads)
-        plan = replace(plan, frames=request.streams, source=_found(request.source))
+        source = _absolute(request.source)
+        plan = replace(plan, frames=request.streams, source=source)
         device = device_for(request.on, request.timeout)
         measurement = device.measure(bundle, plan, say)
         report = build_report(bundle, measurement, _settings(request, plan))
+        # An emulated machine's own times say nothing about the board.
         if report.emulated:
-            report = replace(
-                report, notes=(*report.notes, *_estimate(report, bundle, plan, say))
-            )
+            notes = _board_estimate(report, bundle, plan, say)
+            report = replace(report, notes=(*report.notes, *notes))
         graph = read_graph(bundle)
-    if baseline is not None:
-        report = replace(
-            report, comparison=compare_with(*baseline, report, request.max_regress)
+
+    if baseline is not None and request.compare:
+        comparison = compare_with(
+            request.compare, baseline, report, request.max_regress
         )
-    report = replace(
-        report, budgets=check_budgets(wanted, report, request.accept_estimates)
-    )
+        report = replace(report, comparison=comparison)
+    checked = check_budgets(budgets, report, request.accept_estimates)
+    report = replace(report, budgets=checked)
+
+    # Functions, since a page takes time and is not always asked for.
     writers: dict[str, Callable[[], str]] = {
         "json": lambda: json.dumps(report.to_json(), indent=1) + "\n",
         "junit": lambda: to_junit(report),
@@ -67,66 +88,65 @@ def run_bench(request: Bench, say: Progress = lambda text: None) -> BenchReport:
     }
     for name, path in places.items():
         write_whole(path, writers[name]())
+
     return report
 
 
-def _found(source: str | None) -> str | None:
-    """Files by their whole path: programs are run in folders of their own."""
+def _absolute(source: str | None) -> str | None:
+    """Return the source of a stream, a file by its absolute path.
+
+    Programs run in folders of their own.
+    """
     if source is not None and Path(source).exists():
         return str(Path(source).resolve())
     return source
 
 
-def _estimate(
+def _board_estimate(
     report: BenchReport, bundle: Bundle, plan: MeasuringPlan, say: Progress
 ) -> Iterator[str]:
-    """What there is to say of the board that an emulated machine stands for: by its
-    models, not by that machine.
+    """Yield the estimate for the board that an emulated machine stands for.
+
+    It is that of the board's models, not of the machine that emulates.
     """
     if report.board is None:
         return
+
     url = f"emulated:{report.board}"
+    latency = None
+    why = "a part of it has no estimate"
     try:
-        found = build_report(
-            bundle, device_for(url).measure(bundle, plan, say), {}
-        ).latency.summary()
+        measurement = device_for(url).measure(bundle, plan, say)
+        latency = build_report(bundle, measurement, {}).latency.summary()
     except EdgecError as e:
-        found = None
+        # The measurement itself is there: a note says why the estimate is not.
         why = e.what
+    if latency is None:
+        estimate = f"No estimate of the board here ({why})"
     else:
-        why = "a part of it has no estimate"
-    if found is None:
-        told = f"No estimate of the board here ({why})"
-    else:
-        told = f"The board itself: est. {found.p50:.2f} ms"
-    yield f"{told}, more by edgec bench {bundle.path.name} --on {url}."
+        estimate = f"The board itself: est. {latency.p50:.2f} ms"
+
+    yield f"{estimate}, more by edgec bench {bundle.path.name} --on {url}."
 
 
 def _settings(request: Bench, plan: MeasuringPlan) -> dict[str, Any]:
-    asked = (
-        "runs",
-        "seconds",
-        "threads",
-        "accept_estimates",
-        "accept_throttling",
-        "frames",
-        "source",
-    )
-    return {**{name: getattr(request, name) for name in asked}, "launches": plan.rounds}
+    """Return the settings that the report repeats."""
+    settings = {name: getattr(request, name) for name in SETTINGS}
+    return {**settings, "launches": plan.rounds}
 
 
 def _check_places(places: Mapping[str, Path]) -> None:
-    """Before minutes of work: it must be possible to write there."""
+    """Raise InputError where a file cannot be written, before minutes of work."""
     for name, path in places.items():
         check_place(path, f"--{name}")
-    twice = [
-        f"--{name}"
-        for name, path in places.items()
-        if list(places.values()).count(path) > 1
-    ]
-    if twice:
+
+    # The second file would replace the first.
+    paths = [*places.values()]
+    repeated = [name for name, path in places.items() if paths.count(path) > 1]
+    if repeated:
+        options = " and ".join(f"--{name}" for name in repeated)
         raise InputError(
-            f"{' and '.join(twice)} name one file",
-            at=str(places[twice[0][2:]]),
+            f"{options} name one file",
+            at=str(places[repeated[0]]),
             hint="give each its own",
         )

@@ -1,5 +1,6 @@
-"""`demo`: the cartoon network from a file to a picture on an emulated board, with every
-step shown.
+"""`demo`: takes the cartoon network from a file to a picture on an emulated board.
+
+Every step is shown.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from PIL import Image
 
 from edgec.benching.request import Bench
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
 from edgec.report.bench.text import to_markdown
 from edgec.report.explain.text import to_text
@@ -24,58 +25,78 @@ _PLACES = (
     Path(__file__).parents[2] / "fixtures",
 )
 """Where the wheel, and where a checkout, has the demo's network and photos."""
+GAP_PIXELS = 8
+"""The gap between the two pictures of before_after.png."""
 
 
 def run_demo(
     target: str, out: Path, photo: Path | None, say: Callable[[str], None]
 ) -> None:
-    """Compile for `target`, explain, run and time on that board emulated; results go to
-    the folder `out`.
+    """Compile for `target`, explain, run and time on that board emulated.
+
+    out: the folder for the results.
+    photo: the photo to run on; None: one of the fixtures.
+    say: prints.
     """
-    made = fixtures()
-    photo = photo or made / "photos" / "astronaut.jpg"
+    folder = fixtures()
+    photo = photo or folder / "photos" / "astronaut.jpg"
     if not photo.is_file():
         raise InputError(f"no such photo: {photo}", hint="check the path")
+
     out.mkdir(parents=True, exist_ok=True)
-    model = made / "cartoon" / "cartoon.onnx"
+    model = folder / "cartoon" / "cartoon.onnx"
     bundle = out / "cartoon.edgec"
-    say(f"1. compile {model.name} for {target}, calibrated on {made.name}/photos\n")
-    options = Options(target, made / "photos", "0_1", quantize="fast")
-    done = compile_model(model, output=bundle, options=options)
-    say(done.summary())
+    say(f"1. compile {model.name} for {target}, calibrated on {folder.name}/photos\n")
+    # The fast recipe: a demo should not take a minute before it shows anything.
+    options = CompileOptions(
+        target,
+        bundle,
+        calibrate=folder / "photos",
+        preprocess="0_1",
+        quantize="fast",
+    )
+    compiled = compile_model(model, options)
+    say(compiled.summary())
+
     say("\n2. where each operation runs, and why\n")
-    say(to_text(report(done.lowered)))
-    device = f"emulated:{done.lowered.target.board.name}"
+    say(to_text(report(compiled.lowered)))
+
+    device = f"emulated:{compiled.lowered.target.board.name}"
     after = out / "after.png"
     say(f"\n3. run it on {device}: the generated C, executed as that board's code\n")
     say(run_bundle(RunRequest(bundle, photo, after, device)).text())
     say(_side_by_side(photo, after, out / "before_after.png"))
+
     say("\n4. latency, segment by segment (a board that is not there is estimated)\n")
     say(to_markdown(run_bench(Bench(bundle, device))))
 
 
 def fixtures() -> Path:
-    """The folder with the demo's network and photos.
+    """Return the folder with the demo's network and photos.
 
     Raises InputError where it is not installed.
     """
-    found = next(
-        (p for p in _PLACES if (p / "cartoon" / "cartoon.onnx").is_file()), None
+    for place in _PLACES:
+        if (place / "cartoon" / "cartoon.onnx").is_file():
+            return place
+
+    raise InputError(
+        "the demo's network is not installed",
+        hint="run it from a checkout of edgec: make demo",
     )
-    if found is None:
-        raise InputError(
-            "the demo's network is not installed",
-            hint="run it from a checkout of edgec: make demo",
-        )
-    return found
 
 
 def _side_by_side(before: Path, after: Path, path: Path) -> str:
-    """Both pictures in one, at the size of the network's."""
+    """Write both pictures as one, each at the size of the network's.
+
+    Return what was written, for people.
+    """
     with Image.open(after) as right, Image.open(before) as photo:
         left = photo.convert("RGB").resize(right.size, Image.Resampling.BILINEAR)
-        both = Image.new("RGB", (2 * right.width + 8, right.height), "white")
+        size = (2 * right.width + GAP_PIXELS, right.height)
+        both = Image.new("RGB", size, "white")
         both.paste(left, (0, 0))
-        both.paste(right.convert("RGB"), (right.width + 8, 0))
+        both.paste(right.convert("RGB"), (right.width + GAP_PIXELS, 0))
     both.save(path)
+
     return f"{path}: before and after"

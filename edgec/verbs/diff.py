@@ -1,4 +1,4 @@
-"""`diff`: two ways to run a network on the same inputs, layer by layer."""
+"""`diff`: compares two ways to run a network on the same inputs, layer by layer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from edgec.compiler.bundle_side import BundleSide
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions, InputOptions
 from edgec.errors import InputError, UnsupportedError, did_you_mean
 from edgec.frontends import SUFFIXES, read_model
-from edgec.ir import Array, Graph
+from edgec.ir import Array, Graph, Value
 from edgec.quantize.observe.calibration import Photos, load_calibration
 from edgec.schedule.cores import cores_of
 from edgec.steps import Progress
@@ -40,39 +40,52 @@ WAYS: Mapping[str, str] = {
     "edgetpu": "a bundle with its Edge TPU segments on the stick, "
     "or by their C where there is none",
 }
-"""What can stand before a path, and what it means.
+"""The executors that can stand before a path, and what each runs.
 
 Without one: a model by plain C, a bundle by its own C.
 """
 
+BUNDLE_WAYS: Mapping[str, str] = {
+    "": "c",
+    "c": "c",
+    "litert": "interpreter",
+    "edgetpu": "auto",
+}
+"""How a bundle runs its Edge TPU segments, by the executor before its path."""
+
 _WANTED = f"give a model ({', '.join(SUFFIXES)}) or a bundle (.edgec)"
-_EXACT = 1
-_HEAVY = 3e9
-"""Multiply-accumulates: interp takes minutes for more."""
+INTERP_SAMPLES = 1
+"""The samples on which kernels are compared with `interp`."""
+MAX_INTERP_MACS = 3e9
+"""`interp` takes minutes for more multiply-accumulates."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked to compare. a, b: [way:]path. inputs: photos or an .npz, of
-    which `samples` are taken, spread over all. preprocess: how photos become inputs.
-    calibrate, quantize: for int8:, by default with the inputs. cc: a compiler of this
-    machine. input_shapes, fix, state: of a model's inputs, as for compile.
+    """The comparison that a person asks for.
+
+    Attributes:
+        a: the first side, [way:]path.
+        b: the second side.
+        inputs: photos or an .npz.
+        model_inputs: what a model's inputs are, as for compile.
+        calibrate: the samples for int8:, by default the inputs.
+        quantize: the recipe for int8:.
+        samples: the number of inputs, spread over all.
+        cc: a C compiler of this machine.
     """
 
     a: str
     b: str
     inputs: Path
-    preprocess: str | None = None
+    model_inputs: InputOptions = field(default_factory=InputOptions)
     calibrate: Path | None = None
     quantize: str = "fast"
     samples: int = 8
     cc: str | None = None
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    fix: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    state: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises InputError for what cannot be."""
+        """Raise InputError for impossible values."""
         if self.samples < 1:
             raise InputError(
                 f"nothing can be compared on {self.samples} inputs",
@@ -82,51 +95,68 @@ class Request:
 
 
 def diff(request: Request, say: Progress = lambda text: None) -> Diff:
-    """Compare.
+    """Compare two sides.
 
-    Raises InputError where the two cannot be compared, and what reading and running
-    them raises.
+    Raises InputError where they cannot be compared, and what reading and running them
+    raises.
     """
     request.check()
     with ExitStack() as stack:
-        opened = _Opener(request, say)
-        a = opened(request.a)
-        b = opened(request.b)
+        opener = _SideOpener(request, say)
+        a = opener.open(request.a)
+        b = opener.open(request.b)
         for side in (a, b):
             stack.callback(side.close)
-        notes = [*opened.notes, *(_scaled_note(s) for s in (a, b) if s.changes)]
-        given, names = _samples(request, a, opened.preprocess)
-        pairs = _pairs(a, b, given)
-        if b.complete:
-            macs = sum(op.spec.macs(op) for g in b.parts.values() for op in g.ops)
-        else:
-            macs = 0
-        exact = 0 if isinstance(b, InterpSide) and b.how == "interp" else _EXACT
-        if macs > _HEAVY and exact:
-            exact = 0
+
+        # Sides are closed even where the comparison fails: a bundle holds a session.
+        notes = [*opener.notes]
+        notes += [_channel_note(side) for side in (a, b) if side.changes]
+        samples, names = _samples(request, a, opener.preprocess)
+        pairs = _pairs(a, b, samples)
+        interp_samples = INTERP_SAMPLES
+        if isinstance(b, InterpSide) and b.how == "interp":
+            # The other side is interp itself.
+            interp_samples = 0
+        elif _macs(b) > MAX_INTERP_MACS:
+            interp_samples = 0
             notes.append("too large for interp: kernels were not compared with it")
-        meaning = opened.meaning
-        measured = measure(a, b, pairs, exact, say, meaning)
-    if not measured.outputs and not any(s.whole.samples for s in measured.seen):
+
+        meaning = opener.meaning
+        measured = measure(a, b, pairs, interp_samples, say, meaning)
+
+    has_common_value = any(s.whole.samples for s in measured.seen)
+    if not measured.outputs and not has_common_value:
         what = (
             "the two have no value in common: no name and shape of one is in the other"
         )
         raise InputError(
             what, f"{request.a}, {request.b}", "compare two forms of one model"
         )
-    name = f"{request.inputs.name}/" if request.inputs.is_dir() else request.inputs.name
+
+    inputs = request.inputs
+    name = f"{inputs.name}/" if inputs.is_dir() else inputs.name
     kind = meaning.kind if meaning is not None else ""
-    return replace(
-        result(a, b, name, measured, notes),
-        names=names,
-        labels=opened.labels,
-        kind=kind,
-    )
+    comparison = result(a, b, name, measured, notes)
+
+    return replace(comparison, names=names, labels=opener.labels, kind=kind)
 
 
-class _Opener:
-    """Makes sides. preprocess: of the input that is an image, by the first that knows
-    it; a bundle's goes first.
+def _macs(side: Side) -> int:
+    """Return the multiply-accumulates of a side, 0 where its constants are unknown."""
+    if not side.complete:
+        return 0
+    return sum(op.spec.macs(op) for graph in side.parts.values() for op in graph.ops)
+
+
+class _SideOpener:
+    """Opens the sides of a comparison.
+
+    Attributes:
+        preprocess: the preprocessing of the image input, from the first side that knows
+            it; a bundle's goes before a model's.
+        notes: remarks for people.
+        labels: the names of the classes, from the first side with any.
+        meaning: what the outputs mean, from the first side that knows it.
     """
 
     def __init__(self, request: Request, say: Progress) -> None:
@@ -136,16 +166,21 @@ class _Opener:
         self.notes: list[str] = []
         self.labels: Sequence[str] = ()
         self.meaning: Meaning | None = None
-        self._certain = request.preprocess is not None
+        # A person's own preprocessing is never replaced by a bundle's.
+        self._is_certain = request.model_inputs.preprocess is not None
         self._lowered: dict[str, Lowered] = {}
 
-    def __call__(self, spec: str) -> Side:
+    def open(self, spec: str) -> Side:
+        """Return the side of [way:]path. Raises InputError where it cannot run."""
         way, path = parsed(spec)
         if not path.exists():
             raise InputError(f"no such file: {path}", spec, _WANTED)
+
         self.say(f"read {path.name}")
+        # A bundle knows more than a model, and has executors of its own.
         if path.suffix == ".edgec":
             return self._bundle(spec, way, path)
+
         if path.suffix not in SUFFIXES:
             raise InputError(
                 f"{path.name} is neither a model nor a bundle", spec, _WANTED
@@ -159,169 +194,215 @@ class _Opener:
         return self._model(spec, way, path)
 
     def _bundle(self, spec: str, way: str, path: Path) -> Side:
-        if way not in ("", "c", "litert", "edgetpu"):
+        if way not in BUNDLE_WAYS:
             raise InputError(
                 f"{way} does not run bundles",
                 spec,
                 "give the bundle alone, litert: or edgetpu:",
             )
-        side = BundleSide(
-            spec, path, {"litert": "interpreter", "edgetpu": "auto"}.get(way, "c")
-        )
+
+        side = BundleSide(spec, path, BUNDLE_WAYS[way])
         self.labels = self.labels or side.labels
         self.meaning = self.meaning or side.meaning
         known = [*side.preprocess.values()]
-        if len(known) == 1 and not self._certain:
+        if len(known) == 1 and not self._is_certain:
             self.preprocess = known[0]
-            self._certain = True
+            self._is_certain = True
+
         return side
 
     def _model(self, spec: str, way: str, path: Path) -> Side:
         if way in ("litert", "litert-opt"):
-            if path.suffix != ".tflite":
-                raise InputError(
-                    "LiteRT runs .tflite files",
-                    spec,
-                    "give interp:, c: or onnxruntime:",
-                )
-            if self.request.fix or self.request.state:
-                raise InputError(
-                    "LiteRT takes a file with all its inputs",
-                    spec,
-                    "without --fix and --state, or by c:",
-                )
-            return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
+            return self._litert(spec, way, path)
         if way == "onnxruntime":
-            if path.suffix != ".onnx":
-                raise InputError(
-                    "onnxruntime runs .onnx files", spec, "give interp:, c: or litert:"
-                )
-            return OnnxRuntimeSide(spec, path, self._read(path), self.request.fix)
+            return self._onnxruntime(spec, path)
+
+        # edgec's own executors run the graph after the passes.
         lowered = self._lower(path, way == "int8")
-        side = self._ours(spec, way, lowered)
-        side.changes = (
-            lowered.model.floats.changes() if lowered.model.floats is not None else {}
-        )
+        side = self._own(spec, way, lowered)
+        floats = lowered.model.floats
+        side.changes = floats.changes() if floats is not None else {}
+
         return side
 
-    def _ours(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
+    def _litert(self, spec: str, way: str, path: Path) -> Side:
+        """Open a .tflite file by LiteRT, which reads the file itself."""
+        if path.suffix != ".tflite":
+            raise InputError(
+                "LiteRT runs .tflite files",
+                spec,
+                "give interp:, c: or onnxruntime:",
+            )
+        # LiteRT could not be told of inputs that edgec removed.
+        inputs = self.request.model_inputs
+        if inputs.fix or inputs.state:
+            raise InputError(
+                "LiteRT takes a file with all its inputs",
+                spec,
+                "without --fix and --state, or by c:",
+            )
+        return LiteRtSide(spec, path, self._read(path), way == "litert-opt")
+
+    def _onnxruntime(self, spec: str, path: Path) -> Side:
+        """Open an .onnx file by onnxruntime."""
+        if path.suffix != ".onnx":
+            raise InputError(
+                "onnxruntime runs .onnx files", spec, "give interp:, c: or litert:"
+            )
+        constants = self.request.model_inputs.constants
+        return OnnxRuntimeSide(spec, path, self._read(path), constants)
+
+    def _own(self, spec: str, way: str, lowered: Lowered) -> InterpSide:
+        """Open a model by edgec's interp or C; interp where there is no C for it."""
         graph = lowered.graph
         if way == "interp":
             return InterpSide(spec, graph)
-        here = Board.load("host")
-        core = cores_of(here, here.targets[0])[-1] if way in ("c", "int8") else None
+
+        # Without a way the kernels are plain C; c: and int8: take this machine's best.
+        core = None
+        if way in ("c", "int8"):
+            here = Board.load("host")
+            core = cores_of(here, here.targets[0])[-1]
         try:
             return NativeSide(spec, graph, native_compiler(self.request.cc), core)
         except (NotImplementedError, UnsupportedError):
+            # Only a person who asks for C must know that there is none.
             if way == "c":
                 raise
             return InterpSide(spec, graph)
 
     def _read(self, path: Path) -> Graph:
-        self._lower(path, False)  # for what the file states about its inputs
-        r = self.request
-        return read_model(path, r.input_shapes, fixed=r.fix, state=r.state)
+        """Return the graph of a file as it is, without any pass."""
+        # Lowering finds what the file states about the preprocessing of its inputs.
+        self._lower(path, False)
+        inputs = self.request.model_inputs
+        return read_model(
+            path, inputs.shapes, fixed=inputs.constants, state=inputs.state
+        )
 
     def _lower(self, path: Path, quantized: bool) -> Lowered:
-        r = self.request
+        """Return a model as compile lowers it for this machine, once for each file.
+
+        quantized: whether a float model becomes int8.
+        """
         key = f"{path}:{quantized}"
-        if key not in self._lowered:
-            options = Options(
-                preprocess=r.preprocess,
-                input_shapes=r.input_shapes,
-                fix=r.fix,
-                state=r.state,
+        if key in self._lowered:
+            return self._lowered[key]
+
+        request = self.request
+        options = CompileOptions(**vars(request.model_inputs))
+        if quantized:
+            calibrate = request.calibrate or request.inputs
+            options = replace(options, calibrate=calibrate, quantize=request.quantize)
+        host = Host(native_compiler(request.cc), self.say)
+        lowered = lower(path, options, host)
+        self._lowered[key] = lowered
+        if quantized:
+            self._check_quantized(path, lowered)
+
+        if self.preprocess is None and len(lowered.read.preprocess) == 1:
+            (self.preprocess,) = lowered.read.preprocess.values()
+
+        return lowered
+
+    def _check_quantized(self, path: Path, lowered: Lowered) -> None:
+        """Raise InputError for int8: of a quantized model; note its calibration."""
+        if lowered.model.floats is None:
+            raise InputError(
+                f"{path.name} is quantized already",
+                f"int8:{path}",
+                "leave int8: out",
             )
-            if quantized:
-                options = replace(
-                    options, calibrate=r.calibrate or r.inputs, quantize=r.quantize
-                )
-            host = Host(native_compiler(r.cc), self.say)
-            made = lower(path, options, host)
-            self._lowered[key] = made
-            if quantized and made.model.floats is None:
-                raise InputError(
-                    f"{path.name} is quantized already",
-                    f"int8:{path}",
-                    "leave int8: out",
-                )
-            if quantized and r.calibrate is None:
-                self.notes.append(
-                    "int8 was calibrated on the inputs that it is compared on: "
-                    "give --calibrate others"
-                )
-            if self.preprocess is None and len(made.read.preprocess) == 1:
-                (self.preprocess,) = made.read.preprocess.values()
-        return self._lowered[key]
+        if self.request.calibrate is None:
+            self.notes.append(
+                "int8 was calibrated on the inputs that it is compared on: "
+                "give --calibrate others"
+            )
 
 
-def _scaled_note(side: Side) -> str:
+def _channel_note(side: Side) -> str:
+    """Return that a recipe changed channels, and what that means for the comparison."""
     what = f"scaled, moved or ordered channels of {len(side.changes)} values"
     return f"the recipe of {side.name} {what}: they are compared as it has them"
 
 
 def parsed(spec: str) -> tuple[str, Path]:
-    """The way and the path of a side. Raises InputError for a way that is none."""
+    """Return the way and the path of a side.
+
+    Raises InputError for an unknown way.
+    """
     way, colon, rest = spec.partition(":")
+    # The name of an existing file may hold a colon.
     if not colon or Path(spec).exists():
         return "", Path(spec)
+
     if way not in WAYS:
         what = f"there is no way {way}: to run it{did_you_mean(way, WAYS)}"
-        raise InputError(
-            what, spec, f"give a path, or one after {', '.join(f'{w}:' for w in WAYS)}"
-        )
+        known = ", ".join(f"{w}:" for w in WAYS)
+        raise InputError(what, spec, f"give a path, or one after {known}")
+
     return way, Path(rest)
 
 
 def _samples(
     request: Request, a: Side, preprocess: Preprocess | None
 ) -> tuple[list[Sample], list[str]]:
-    """Those that are compared, spread over all that there are, and what they are
-    called.
-    """
+    """Return the samples that are compared, and their names for people."""
     every = load_calibration(request.inputs, a.inputs, preprocess)
-    picked = (
-        np.linspace(0, len(every) - 1, min(len(every), request.samples))
-        .round()
-        .astype(int)
-    )
-    names = [
-        every.paths[int(i)].name if isinstance(every, Photos) else f"sample {i}"
-        for i in picked
-    ]
-    return [every[int(i)] for i in picked], names
+    count = min(len(every), request.samples)
+
+    # The first photos of a folder may be all alike.
+    numbers = np.linspace(0, len(every) - 1, count).round().astype(int).tolist()
+    samples = []
+    names = []
+    for i in numbers:
+        samples.append(every[i])
+        names.append(
+            every.paths[i].name if isinstance(every, Photos) else f"sample {i}"
+        )
+
+    return samples, names
 
 
 def _pairs(a: Side, b: Side, samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
-    """A's inputs, and the same as B takes them.
+    """Return the inputs of A, each with the same inputs as B takes them.
 
     Raises InputError where B takes others.
     """
     if len(a.inputs) != len(b.inputs):
         what = f"{a.name} has {len(a.inputs)} inputs, {b.name} {len(b.inputs)}"
         raise InputError(what, "--inputs", "compare two forms of one model")
-    return [(s, dict(_as_taken(s, a, b))) for s in samples]
+
+    return [(sample, dict(_as_taken(sample, a, b))) for sample in samples]
 
 
 def _as_taken(sample: Sample, a: Side, b: Side) -> Iterator[tuple[str, Array]]:
-    theirs = {v.name: v for v in a.inputs}
+    """Yield the inputs of B, by name, from a sample of A.
+
+    Raises InputError where neither the layout nor the rounding explains the difference.
+    """
+    by_name = {v.name: v for v in a.inputs}
     for i, v in enumerate(b.inputs):
-        other = theirs.get(v.name, a.inputs[i])
+        # Converters rename inputs; their order stays.
+        other = by_name.get(v.name, a.inputs[i])
         array = sample[other.name]
         if v.type == other.type:
             yield v.name, array
-            continue
-        perm = next(layouts(other.type.shape, v.type.shape), None)
-        if perm is None:
-            what = (
-                f"input {v.name} of {b.name} is {v.type}, "
-                f"{other.name} of "
-                f"{a.name} {other.type}"
-            )
-            raise InputError(what, "--inputs", "compare two forms of one model")
-        yield (
-            v.name,
-            rounded(
-                np.ascontiguousarray(reals(array, other.type).transpose(perm)), v.type
-            ),
+        else:
+            yield v.name, _converted(array, other, v, a, b)
+
+
+def _converted(array: Array, other: Value, v: Value, a: Side, b: Side) -> Array:
+    """Return an array of A's input `other` in the layout and type of B's input `v`."""
+    # The same shape in another order, as NCHW and NHWC.
+    perm = next(layouts(other.type.shape, v.type.shape), None)
+    if perm is None:
+        what = (
+            f"input {v.name} of {b.name} is {v.type}, "
+            f"{other.name} of {a.name} {other.type}"
         )
+        raise InputError(what, "--inputs", "compare two forms of one model")
+
+    moved = np.ascontiguousarray(reals(array, other.type).transpose(perm))
+
+    return rounded(moved, v.type)

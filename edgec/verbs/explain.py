@@ -1,6 +1,4 @@
-"""`explain`: where each operation of a model runs, and why, before anything is
-compiled.
-"""
+"""`explain`: where each operation of a model runs, and why, before it is compiled."""
 
 from __future__ import annotations
 
@@ -25,7 +23,12 @@ from edgec_partitioner.source import judge
 from edgec.compiler.host import Host
 from edgec.compiler.lower import Lowered, lower
 from edgec.compiler.native import native_compiler
-from edgec.compiler.options import COMPILE_RECIPE, EXPLAIN_RECIPE, Options
+from edgec.compiler.options import (
+    COMPILE_RECIPE,
+    EXPLAIN_RECIPE,
+    CompileOptions,
+    Options,
+)
 from edgec.compiler.place import cpu_cost
 from edgec.errors import UnsupportedError
 from edgec.frontends.operators import read_operators
@@ -39,32 +42,43 @@ from edgec.passes.pipeline import available, optimize
 from edgec.quantize.change.convert import assumed, evenly
 from edgec.steps import Progress
 
+_QUANTIZER = "the file as TFLite's int8 quantizer writes it"
+_ONNX2TF = "the file as onnx2tf and TFLite's int8 quantizer write it"
+"""The file that the stock compiler would be given, where it cannot take this one."""
 
-@np.errstate(over="ignore", invalid="ignore")  # as in `lower`
+
+# As in `lower`: constants are folded whose elements may overflow.
+@np.errstate(over="ignore", invalid="ignore")
 def explain_model(
     model: Path, options: Options, progress: Progress = lambda text: None
 ) -> ExplainReport:
-    """The report on a model file, next to what the stock compiler would make of it.
+    """Return the report on a model file, beside what the stock compiler would do.
 
     A float model without calibration data is judged with assumed scales. A .tflite file
-    is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle` says
-    what.
+    is explained even if it holds what edgec cannot compile; `ExplainReport.obstacle`
+    names it.
     """
+    # As a compile reads the model: a task file states preprocessing and head.
     given = task_file(model)
     head = stated_task(model).head if given.task is None else None
-    options = replace(
-        options, preprocess=given.with_preprocess(options.preprocess), head=head
-    )
+    preprocess = given.with_preprocess(options.preprocess)
+    options = replace(options, preprocess=preprocess)
+    is_tflite = model.suffix.lower() == ".tflite"
     try:
         host = Host(native_compiler(None), progress)
-        lowered = lower(model, options, host, assume=True)
+        whole_options = CompileOptions(**vars(options))
+        lowered = lower(model, whole_options, host, head=head, assume=True)
     except UnsupportedError as e:
-        if model.suffix.lower() != ".tflite" or options.input_shapes:
+        if not is_tflite or options.input_shapes:
             raise
+        # The file itself can still be judged, without edgec's own rewrites.
         return _of_operators(model, options, e.what)
+
     progress("compare")
-    operators = read_operators(model) if model.suffix.lower() == ".tflite" else ()
-    target, cpu = lowered.target, cpu_cost(lowered.target)
+    operators = read_operators(model) if is_tflite else ()
+    target = lowered.target
+    cpu = cpu_cost(target)
+    # The baseline is the CPU alone, without what was done for the Edge TPU.
     plain = _without_rewrites(lowered, options)
     stock = _stock(lowered, operators, options)
     origin = Origin(
@@ -78,13 +92,12 @@ def explain_model(
         rewritten=lowered.model.rewritten,
         remarks=(*_remarks(lowered), *_recipe_remark(lowered, options)),
     )
+
     return explain(lowered.partition, cpu, origin)
 
 
 def report(lowered: Lowered) -> ExplainReport:
-    """The report on a model that is already lowered; it says nothing of the stock
-    compiler.
-    """
+    """Return the report on a lowered model, without the stock compiler."""
     origin = Origin(
         lowered.graph.name,
         lowered.target.name,
@@ -96,33 +109,25 @@ def report(lowered: Lowered) -> ExplainReport:
 
 
 def _remarks(lowered: Lowered) -> tuple[str, ...]:
-    """How calibration photos became inputs, what of the file was left out, and what a
-    person asked for.
-    """
-    asked = lowered.wishes.everything and lowered.partition.link is not None
-    return (
-        *(
-            lowered.read.preprocess_notes()
-            if (lowered.model.floats is not None)
-            else ()
-        ),
-        *lowered.notes,
-        *(
-            [
-                "--edgetpu all: what the Edge TPU can run is there, "
-                "also what the CPU is faster at"
-            ]
-            if asked
-            else []
-        ),
-    )
+    """Return remarks on preprocessing, on parts of the file, and on --edgetpu all."""
+    remarks: list[str] = []
+    # Only calibration has photos that became inputs.
+    if lowered.model.floats is not None:
+        remarks += lowered.read.preprocess_notes()
+    remarks += lowered.notes
+    has_stick = lowered.partition.link is not None
+    if lowered.wishes.everything and has_stick:
+        remarks.append(
+            "--edgetpu all: what the Edge TPU can run is there, "
+            "also what the CPU is faster at"
+        )
+
+    return tuple(remarks)
 
 
 def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
-    """Which recipe made the model int8, where nobody chose one and a compile would use
-    another.
-    """
-    if not (lowered.model.floats is not None) or options.quantize is not None:
+    """Return the remark that a compile would use another recipe by default."""
+    if lowered.model.floats is None or options.quantize is not None:
         return ()
     return (
         f"quantized by --quantize {EXPLAIN_RECIPE}, in seconds; "
@@ -131,18 +136,25 @@ def _recipe_remark(lowered: Lowered, options: Options) -> tuple[str, ...]:
     )
 
 
+def _is_int8(lowered: Lowered) -> bool:
+    """Return whether edgec made the model int8, by calibration or by assumption."""
+    return lowered.model.floats is not None or lowered.model.assumed
+
+
 def _without_rewrites(lowered: Lowered, options: Options) -> Graph:
-    """The graph that would be partitioned if there were no rewrites for the Edge TPU;
-    int8 if that one is.
-    """
-    if not ((lowered.model.floats is not None) or lowered.model.assumed):
+    """Return the graph without rewrites for the Edge TPU, int8 if the other one is."""
+    if not _is_int8(lowered):
         return lowered.graph
+
+    # The rewrites cannot be undone: the file's graph goes the same way without them.
     passes_off = set(options.disable) & set(available())
-    return optimize(assumed(optimize(_to_scale(lowered), passes_off)), passes_off)
+    plain = optimize(_before_scales(lowered), passes_off)
+
+    return optimize(assumed(plain), passes_off)
 
 
-def _to_scale(lowered: Lowered) -> Graph:
-    """The graph of the file, to be given scales of int8."""
+def _before_scales(lowered: Lowered) -> Graph:
+    """Return the graph of the file, to be given scales of int8."""
     graph = lowered.read.graph.copy()
     without_bounds(graph)
     return graph
@@ -151,38 +163,41 @@ def _to_scale(lowered: Lowered) -> Graph:
 def _stock(
     lowered: Lowered, operators: tuple[SourceOperator, ...], options: Options
 ) -> Stock | None:
-    """Of the file if the stock compiler can take it, else of the one that the usual
-    converter would make of it.
+    """Return what the stock compiler makes of the file.
+
+    Of a file that it cannot take it is what it makes of the usual converter's result.
+    None for a target without an Edge TPU.
+
+    operators: those of a .tflite file.
     """
     if not lowered.target.coral:
         return None
+
     cpu = cpu_cost(lowered.target)
     link = LINKS[lowered.target.board.coral]
-    if operators and not ((lowered.model.floats is not None) or lowered.model.assumed):
+    if operators and not _is_int8(lowered):
         return stock_of_file(operators, cpu, link)
+
+    # Converters do not know edgec's own rewrites.
     passes_off = (set(options.disable) & set(available())) | converter.UNDONE
-    plain = converter.float_form(optimize(_to_scale(lowered), passes_off))
-    return stock_of_graph(
-        converter.int8_form(evenly(plain)),
-        cpu,
-        link,
-        _QUANTIZER if operators else _ONNX2TF,
-    )
+    plain = converter.float_form(optimize(_before_scales(lowered), passes_off))
+    converted = converter.int8_form(evenly(plain))
 
-
-_QUANTIZER = "the file as TFLite's int8 quantizer writes it"
-_ONNX2TF = "the file as onnx2tf and TFLite's int8 quantizer write it"
+    return stock_of_graph(converted, cpu, link, _QUANTIZER if operators else _ONNX2TF)
 
 
 def _obstacle(graph: Graph) -> str | None:
-    unread = dict.fromkeys(
-        op.spec.name for op in graph.ops if isinstance(op.spec, Opaque)
-    )
+    """Return which operations of the file edgec cannot read, if there are any."""
+    names = [op.spec.name for op in graph.ops if isinstance(op.spec, Opaque)]
+    unread = dict.fromkeys(names)
     return f"it cannot read {', '.join(unread)}" if unread else None
 
 
 def _of_operators(model: Path, options: Options, obstacle: str) -> ExplainReport:
-    """Of a file that edgec can only look at, operator by operator."""
+    """Return the report on a file that edgec can only look at, operator by operator.
+
+    obstacle: why it cannot be lowered.
+    """
     operators = read_operators(model)
     target = Target.parse(options.target)
     cpu = cpu_cost(target)
@@ -191,4 +206,5 @@ def _of_operators(model: Path, options: Options, obstacle: str) -> ExplainReport
     baseline = cpu_only(whole(operators)[0], cpu)
     judged = judge(operators, calibrated=options.calibrate is not None)
     origin = Origin(model.stem, target.name, False, obstacle, baseline, stock, judged)
+
     return unplaced(origin, baseline, link)

@@ -1,4 +1,7 @@
-"""The figures of a partition report that `edgec explain --require` can ask for."""
+"""The figures of a partition report that `edgec explain --require` can ask for.
+
+Each has a culprit: the operation or segment that is most in the way of the requirement.
+"""
 
 from __future__ import annotations
 
@@ -19,56 +22,75 @@ from edgec.report.explain.text import in_words
 
 
 def _worst(r: ExplainReport, weight: Callable[[OpRow], float]) -> str:
-    """The op on the CPU that weighs most, and why it is there; of equals the first.
+    """Return the op on the CPU with the largest weight, and why it is there.
 
-    Without ops, the obstacle.
+    Of equals it is the first. Without ops, as in a file that edgec cannot read, it is
+    the obstacle.
     """
     rows = [row for row in r.ops if row.place == "cpu"]
     if not rows:
         return r.obstacle or ""
+
     row = max(rows, key=weight)
+    why = ""
     if row.refusals:
-        why = f", {in_words(row.refusals[0].rule)}: {row.refusals[0].seen}"
-    else:
-        why = ""
-    return f"op {row.index} {row.kind} ({row.source or row.name}){why}"
+        # One reason is enough: the others are in the report.
+        refusal = row.refusals[0]
+        why = f", {in_words(refusal.rule)}: {refusal.seen}"
+
+    return f"{_op_text(row)}{why}"
 
 
-def _macs(r: ExplainReport) -> str:
+def _op_text(row: OpRow) -> str:
+    """Return an op for people: its number, kind and nodes."""
+    return f"op {row.index} {row.kind} ({row.source or row.name})"
+
+
+def _most_macs(r: ExplainReport) -> str:
+    """Return the op on the CPU with the most multiply-accumulates."""
     return _worst(r, lambda row: row.macs)
 
 
-def _slow(r: ExplainReport) -> str:
+def _slowest(r: ExplainReport) -> str:
+    """Return the op on the CPU that takes longest."""
     return _worst(r, lambda row: row.cpu_ms)
 
 
-def _unsure(r: ExplainReport) -> str:
-    rows = (row for row in r.ops if row.verdict == "uncertain")
-    return next(
-        (f"op {row.index} {row.kind} ({row.source or row.name})" for row in rows), ""
-    )
+def _first_uncertain(r: ExplainReport) -> str:
+    """Return the first op of which it is not known whether it maps."""
+    for row in r.ops:
+        if row.verdict == "uncertain":
+            return _op_text(row)
+    return ""
 
 
 def _longest_on_tpu(r: ExplainReport) -> str:
-    """The segment on the Edge TPU that takes longest, and what of it."""
-    s = max(
-        (s for s in r.segments if s.place == "edgetpu"),
-        key=lambda s: s.est_ms,
-        default=None,
-    )
-    if s is None:
+    """Return the segment on the Edge TPU that takes longest, and its largest part."""
+    segments = [s for s in r.segments if s.place == "edgetpu"]
+    if not segments:
         return ""
-    parts = s.est_parts.parts() if s.est_parts else {}
-    most = max(parts, key=parts.__getitem__, default="")
-    return f"{s.name}, {s.est_ms:.2f} ms" + (
-        f", of which {most} {parts[most]:.2f} ms" if most else ""
-    )
+
+    longest = max(segments, key=lambda s: s.est_ms)
+    text = f"{longest.name}, {longest.est_ms:.2f} ms"
+    # A large part of it may be the way to the stick and not the computing.
+    parts = longest.est_parts.parts() if longest.est_parts else {}
+    if parts:
+        largest = max(parts, key=parts.__getitem__)
+        text += f", of which {largest} {parts[largest]:.2f} ms"
+
+    return text
 
 
 @dataclass(frozen=True)
 class RequiredQuantity:
-    """How a figure is made of a report. culprit: what is in the way. whole: what it is
-    a part of. share: see Kind.
+    """A figure of a report.
+
+    Attributes:
+        value: returns the figure.
+        culprit: returns what is most in its way, for people.
+        whole: returns the figure that it is a part of; None: of nothing.
+        unit: its unit; "" for a number.
+        share: whether a requirement is usually a percentage, see `Kind`.
     """
 
     value: Callable[[ExplainReport], float]
@@ -78,12 +100,14 @@ class RequiredQuantity:
     share: bool = False
 
     def kind(self) -> Kind:
-        """What is known of it without a report."""
+        """Return what is known of the figure without a report."""
         return Kind(self.unit, self.whole is not None, self.share)
 
     def figure(self, r: ExplainReport) -> Figure:
-        """It, of a report. Times of a partition are estimates."""
+        """Return the figure of a report."""
         whole = self.whole(r) if self.whole else None
+
+        # Nothing has run yet: all times of a partition are estimates.
         return Figure(
             self.value(r),
             self.unit,
@@ -94,29 +118,31 @@ class RequiredQuantity:
 
 
 def _total(name: str) -> Callable[[ExplainReport], float]:
+    """Return a function to the total of this name."""
     return lambda r: r.totals()[name]
 
 
-def _ours(column: Callable[[Column], float]) -> Callable[[ExplainReport], float]:
+def _edgec(column: Callable[[Column], float]) -> Callable[[ExplainReport], float]:
+    """Return a function to a figure of edgec's column, not the stock compiler's."""
     return lambda r: column(r.comparison.edgec)
 
 
-_ALL_MACS = _ours(lambda c: c.macs)
-_ALL_OPS = _ours(lambda c: c.ops)
-_ALL_MS = _ours(lambda c: c.est_ms)
+_ALL_MACS = _edgec(lambda c: c.macs)
+_ALL_OPS = _edgec(lambda c: c.ops)
+_ALL_MS = _edgec(lambda c: c.est_ms)
 
 FIGURES: Mapping[str, RequiredQuantity] = {
     "tpu.macs": RequiredQuantity(
-        _ours(lambda c: c.tpu_macs), _macs, _ALL_MACS, share=True
+        _edgec(lambda c: c.tpu_macs), _most_macs, _ALL_MACS, share=True
     ),
     "tpu.ops": RequiredQuantity(
-        _ours(lambda c: c.tpu_ops), _slow, _ALL_OPS, share=True
+        _edgec(lambda c: c.tpu_ops), _slowest, _ALL_OPS, share=True
     ),
     "tpu.segments": RequiredQuantity(
-        _ours(lambda c: c.tpu_segments), _slow, lambda r: len(r.segments)
+        _edgec(lambda c: c.tpu_segments), _slowest, lambda r: len(r.segments)
     ),
     "tpu.ms": RequiredQuantity(
-        _ours(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"
+        _edgec(lambda c: c.tpu_ms), _longest_on_tpu, _ALL_MS, "ms"
     ),
     "tpu.parameters": RequiredQuantity(
         _total("tpu_parameter_bytes"), _longest_on_tpu, _total("on_chip_bytes"), "B"
@@ -128,33 +154,39 @@ FIGURES: Mapping[str, RequiredQuantity] = {
         "B",
     ),
     "cpu.macs": RequiredQuantity(
-        _ours(lambda c: c.macs - c.tpu_macs), _macs, _ALL_MACS, share=True
+        _edgec(lambda c: c.macs - c.tpu_macs), _most_macs, _ALL_MACS, share=True
     ),
-    "cpu.ops": RequiredQuantity(_ours(lambda c: c.ops - c.tpu_ops), _slow, _ALL_OPS),
-    "cpu.ms": RequiredQuantity(_ours(lambda c: c.cpu_ms), _slow, _ALL_MS, "ms"),
+    "cpu.ops": RequiredQuantity(
+        _edgec(lambda c: c.ops - c.tpu_ops), _slowest, _ALL_OPS
+    ),
+    "cpu.ms": RequiredQuantity(_edgec(lambda c: c.cpu_ms), _slowest, _ALL_MS, "ms"),
     "uncertain.ops": RequiredQuantity(
-        _ours(lambda c: c.uncertain_ops), _unsure, _ALL_OPS
+        _edgec(lambda c: c.uncertain_ops), _first_uncertain, _ALL_OPS
     ),
-    "segments": RequiredQuantity(lambda r: len(r.segments), _slow),
+    "segments": RequiredQuantity(lambda r: len(r.segments), _slowest),
     "ms": RequiredQuantity(
-        _ALL_MS, lambda r: _slow(r) or _longest_on_tpu(r), unit="ms"
+        _ALL_MS, lambda r: _slowest(r) or _longest_on_tpu(r), unit="ms"
     ),
 }
-"""Parameters are bytes; their share is of the on-chip memory."""
+"""The figures by name. Parameters are bytes; their share is of the on-chip memory."""
 
 _VOCABULARY = Vocabulary(
     {name: quantity.kind() for name, quantity in FIGURES.items()},
     "--require",
     "tpu.macs>=95%, cpu.ops<=3 or ms<=12.5ms",
-    {"tpu": "tpu.ops"},  # `tpu=100%`: every op
+    # `tpu=100%`: every op is on the Edge TPU.
+    {"tpu": "tpu.ops"},
 )
 
 
 def requirements(texts: Sequence[str]) -> list[Requirement]:
-    """What `--require` was given, read before any work is done. Raises InputError."""
+    """Return the requirements of `--require`, read before any work is done.
+
+    Raises InputError for unknown figures.
+    """
     return _VOCABULARY.parse_all(texts)
 
 
 def check(wanted: Iterable[Requirement], r: ExplainReport) -> list[RequirementOutcome]:
-    """Whether each holds."""
+    """Return for each requirement whether it holds."""
     return [w.check(FIGURES[w.figure].figure(r)) for w in wanted]

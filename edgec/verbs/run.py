@@ -108,6 +108,7 @@ def run_bundle(request: RunRequest) -> RunResult:
 
     Raises EdgecError.
     """
+    # A file that cannot be written is an error before the inference, not after it.
     suffix = _output_suffix(request.output)
     with Bundle.open(request.bundle) as bundle:
         manifest = bundle.manifest
@@ -116,6 +117,7 @@ def run_bundle(request: RunRequest) -> RunResult:
         device = device_for(request.device, request.timeout)
         outputs = device.run(bundle, prepared, request.threads)
 
+        # An .npz gets the outputs as they are, whatever they mean.
         result = None
         picture = None
         if manifest.task is not None and not request.raw and suffix != ".npz":
@@ -249,6 +251,7 @@ def _by_name(
     They are named as the inputs, or in0_0, in0_1, … (sample 0 of calibration data); the
     only array goes to the only input.
     """
+    # State that is kept between calls can be given too.
     known = (*manifest.inputs, *manifest.kept)
     if any(name in known for name in arrays):
         return {name: arrays[name] for name in arrays if name in known}
@@ -289,6 +292,7 @@ def save_image(path: Path, array: Array, info: TensorInfo) -> str:
             "give an .npz file",
         )
     image = array[0].transpose(1, 2, 0) if layout.channels_first else array[0]
+    # uint8 without a scale is a picture already.
     image_range = ""
     if info.quant is not None or image.dtype == np.float32:
         real = image

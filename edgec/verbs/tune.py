@@ -1,12 +1,13 @@
-"""`tune`: search the legal schedules of a bundle's calls on a device, and keep the
-best.
+"""`tune`: searches the legal schedules of a bundle's calls on a device.
+
+The best schedules go into a database, which later compiles read.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from edgec.verbs.trial import ScheduleTrial, TrialOutcome, is_model, try_out
 from edgec.verbs.workers import Workers
 from edgec.version import VERSION
 
-BETTER = 1.01
+MIN_SPEEDUP = 1.01
 """How many times as fast as the default a schedule must be to be taken: less is noise,
 or not worth another choice.
 """
@@ -42,10 +43,17 @@ or not worth another choice.
 
 @dataclass(frozen=True)
 class Search:
-    """What `edgec tune` was asked for. on: a URL. workers: a number of threads, or the
-    URL of a cluster; None: as many threads as the processor has cores where times are
-    estimates, else one. ops: at most so many calls, the largest first. output: the
-    database. executor: runs the trials instead.
+    """The search that a person asks for.
+
+    Attributes:
+        bundle: the .edgec file.
+        on: the URL of the device.
+        workers: a number of threads, or the URL of a cluster; None: as many threads as
+            the processor has cores where times are estimates, else one.
+        ops: the most calls, the largest first; None: all.
+        output: the database; None: the default one.
+        timeout: seconds for which nothing may move on the way to the device.
+        executor: runs the trials instead of the workers.
     """
 
     bundle: Path
@@ -69,9 +77,34 @@ class Search:
                 hint="use --on emulated:<board>, or leave out --workers",
             )
 
+    def trial_executor(self) -> AbstractContextManager[Executor]:
+        """Return the executor of the trials; one of its own is not closed."""
+        if self.executor:
+            return nullcontext(self.executor)
+
+        # Measurements on one device would disturb each other.
+        threads = (os.cpu_count() or 1) if is_model(self.on) else 1
+
+        return Workers.of(self.workers).executor(threads, self.timeout)
+
+
+@dataclass(frozen=True)
+class _BundleCalls:
+    """The calls of a bundle's code for one target.
+
+    Attributes:
+        board: the board of the bundle.
+        target: the target.
+        calls: the calls for each core, the preferred core first.
+    """
+
+    board: Board
+    target: ArchTarget
+    calls: Mapping[Core, Sequence[AskedCall]]
+
 
 def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
-    """Try what is not yet in the database, and write it after each call.
+    """Try the calls that are not in the database yet, and write it after each.
 
     Raises EdgecError.
     """
@@ -80,38 +113,38 @@ def tune(search: Search, say: Progress = lambda text: None) -> Tuning:
         path.parent.mkdir(parents=True, exist_ok=True)
     check_place(path, "--output")
     database = Database.load(path) if path.is_file() else Database()
-    device_for(search.on, search.timeout)  # an error now, not after minutes
+    # A device that is not there is an error now, not after minutes.
+    device_for(search.on, search.timeout)
+
     say("read")
     with Bundle.open(search.bundle) as bundle:
-        board, target, cores = _cores(bundle, search)
-        asked = {
-            core: _largest(bundle, calls)[: search.ops] for core, calls in cores.items()
-        }
-    threads = (os.cpu_count() or 1) if is_model(search.on) else 1
-    asked_for = Workers.of(search.workers)
-    own: AbstractContextManager[Executor]
-    if search.executor:
-        own = nullcontext(search.executor)
-    else:
-        own = asked_for.executor(threads, search.timeout)
-    with own as executor:
-        # the first that the device is; it never runs what is for another
-        for core, calls in asked.items():
-            one = _OnCore(search, path, core, calls, database)
-            if one.search(executor, board, target, say):
-                return Tuning(
-                    path, search.on, is_model(search.on), core.name, tuple(one.found)
-                )
-    what = f"{search.on} is none of {', '.join(core.name for core in asked)}"
+        asked = _bundle_calls(bundle, search)
+        by_core = {}
+        for core, calls in asked.calls.items():
+            by_core[core] = _largest(bundle, calls)[: search.ops]
+
+    with search.trial_executor() as executor:
+        # A device has one of the cores: the code for another one never runs there.
+        for core, calls in by_core.items():
+            on_core = _CoreSearch(search, path, core, calls, database)
+            if on_core.run(executor, asked, say):
+                found = tuple(on_core.tuned_calls)
+                return Tuning(path, search.on, is_model(search.on), core.name, found)
+
+    names = ", ".join(core.name for core in by_core)
     raise InputError(
-        what,
+        f"{search.on} is none of {names}",
         at=str(search.bundle),
         hint="compile for the device's board, or tune on that board",
     )
 
 
-class _OnCore:
-    """The search for one core."""
+class _CoreSearch:
+    """The search for one core.
+
+    Attributes:
+        tuned_calls: the schedules so far, those of the database first.
+    """
 
     def __init__(
         self,
@@ -121,92 +154,114 @@ class _OnCore:
         calls: Sequence[AskedCall],
         database: Database,
     ) -> None:
+        """Look the calls up in the database.
+
+        path: the file of the database.
+        """
         self._on = search.on
         self._timeout = search.timeout
         self._path = path
+        # Without schedules of its own: every candidate is compared with the default.
         self._core = replace(core, tuned={})
         self._database = database
         self._calls = {c.signature: c for c in calls}
-        known = {
-            key: f
-            for key, c in self._calls.items()
-            if (f := self._known(c)) is not None
-        }
-        self._left = [c for key, c in self._calls.items() if key not in known]
-        self.found = [self._choice(key, f, new=False) for key, f in known.items()]
+        self._untried: list[AskedCall] = []
+        self.tuned_calls: list[TunedCall] = []
+        # An interrupted search goes on where it ended.
+        for signature, asked in self._calls.items():
+            known = self._known(asked)
+            if known is None:
+                self._untried.append(asked)
+            else:
+                self.tuned_calls.append(self._tuned_call(signature, known, new=False))
 
     def _known(self, asked: AskedCall) -> TunedSchedule | None:
-        """What was found before on this device, by this edgec, if it can still be done."""
-        found = self._database.of(self._core.name).get(asked.signature)
-        if found is None or (found.device, found.edgec) != (self._on, VERSION):
-            return None
-        if tuned(
-            again(asked.call), replace(self._core, tuned={asked.signature: found})
-        ):
-            return found
-        return None
+        """Return the database's schedule of a call, if it is still valid.
 
-    def search(
-        self, executor: Executor, board: Board, target: ArchTarget, say: Progress
-    ) -> bool:
-        """Try what is left; False where the device is not of this core."""
-        trials = [
-            ScheduleTrial(
-                c.signature,
-                c.call,
-                self._core,
-                board.name,
-                target,
-                self._on,
-                self._timeout,
-            )
-            for c in self._left
-        ]
-        say(f"try 1/{len(trials)}" if trials else "")
+        It must be of this device and this edgec, and legal.
+        """
+        entry = self._database.of(self._core.name).get(asked.signature)
+        if entry is None or (entry.device, entry.edgec) != (self._on, VERSION):
+            return None
+
+        core = replace(self._core, tuned={asked.signature: entry})
+
+        return entry if tuned(again(asked.call), core) else None
+
+    def run(self, executor: Executor, asked: _BundleCalls, say: Progress) -> bool:
+        """Try the other calls. Return whether the device has this core."""
+        trials = [self._trial(call, asked) for call in self._untried]
+        count = len(trials)
+        say(f"try 1/{count}" if trials else "")
+        # Closed at once where the device has another core: the other trials are void.
         with closing(each_done(executor, try_out, trials)) as done:
             for i, (trial, outcome) in enumerate(done, 2):
                 if not outcome.ms:
                     return False
                 self._keep(trial, outcome)
-                say(f"try {min(i, len(trials))}/{len(trials)}")
+                say(f"try {min(i, count)}/{count}")
         say("")
+
         return True
 
+    def _trial(self, call: AskedCall, asked: _BundleCalls) -> ScheduleTrial:
+        return ScheduleTrial(
+            signature=call.signature,
+            call=call.call,
+            core=self._core,
+            board=asked.board.name,
+            target=asked.target,
+            url=self._on,
+            timeout=self._timeout,
+        )
+
     def _keep(self, trial: ScheduleTrial, outcome: TrialOutcome) -> None:
+        """Put the best schedule of a trial into the database, and write it."""
         call = again(trial.call)
+        candidates = legal(call, trial.core)
+        # Chosen by some launches, and compared with the default by the others.
+        best = min(range(len(candidates)), key=outcome.ms.__getitem__)
         ms = outcome.again
-        ways = legal(call, trial.core)
-        best = min(range(len(ways)), key=outcome.ms.__getitem__)
-        best = best if ms[0] > BETTER * ms[best] else 0
-        variant, schedule = ways[best]
-        found = TunedSchedule(
-            variant.name,
-            dict(schedule),
-            ms[best],
-            ms[0],
-            len(ms),
-            self._on,
-            outcome.estimated,
-            VERSION,
-            _what(call),
+        if not ms[0] > MIN_SPEEDUP * ms[best]:
+            best = 0
+
+        variant, schedule = candidates[best]
+        entry = TunedSchedule(
+            variant=variant.name,
+            schedule=dict(schedule),
+            ms=ms[best],
+            default_ms=ms[0],
+            tried=len(ms),
+            device=self._on,
+            estimated=outcome.estimated,
+            edgec=VERSION,
+            what=_types_text(call),
         )
         self._database = self._database.with_entry(
-            self._core.name, trial.signature, found
+            self._core.name, trial.signature, entry
         )
+        # After each call: a search that ends early has not been in vain.
         write_whole(self._path, json.dumps(self._database.to_json(), indent=1) + "\n")
-        self.found.append(self._choice(trial.signature, found, new=True))
+        self.tuned_calls.append(self._tuned_call(trial.signature, entry, new=True))
 
-    def _choice(self, key: str, f: TunedSchedule, *, new: bool) -> TunedCall:
-        functions = self._calls[key].functions
+    def _tuned_call(
+        self, signature: str, entry: TunedSchedule, *, new: bool
+    ) -> TunedCall:
+        """Return a row of the report. new: whether it was tried now."""
         return TunedCall(
-            functions, f.what, f.variant, f.schedule, f.ms, f.default_ms, f.tried, new
+            self._calls[signature].functions,
+            entry.what,
+            entry.variant,
+            entry.schedule,
+            entry.ms,
+            entry.default_ms,
+            entry.tried,
+            new,
         )
 
 
-def _cores(
-    bundle: Bundle, search: Search
-) -> tuple[Board, ArchTarget, Mapping[Core, tuple[AskedCall, ...]]]:
-    """What the bundle asks of each core, the preferred first.
+def _bundle_calls(bundle: Bundle, search: Search) -> _BundleCalls:
+    """Return the calls of the bundle's first target that fits the device.
 
     Raises InputError where there is nothing to choose.
     """
@@ -218,27 +273,26 @@ def _cores(
             at=at,
             hint="compile the model again",
         )
-    read = from_json(
+    # The file comes from a bundle, which may come from anywhere.
+    calls_file = from_json(
         bundle.read(CALLS_FILE), CallsFile, CALLS_FILE, at, "compile the model again"
     )
-    kind, _, rest = search.on.partition(":")
-    there, _, wanted = ("host", "", "") if kind == "local" else rest.partition("/")
-    if kind in ("local", "emulated") and there != board.name:
-        hint = f"compile it with --target {there}, or tune it on emulated:{board.name}"
-        raise InputError(
-            f"the bundle is for {board.name}, {search.on} is not", at=at, hint=hint
-        )
+    target_name = _device_target(board, search, at)
     for target in board.targets:
-        if wanted in ("", target.name) and (calls := read.targets.get(target.name)):
-            _check_calls(read, at)
-            return (
-                board,
-                target,
-                {c: calls[c.name] for c in cores_of(board, target) if c.name in calls},
-            )
+        calls = calls_file.targets.get(target.name)
+        if target_name not in ("", target.name) or not calls:
+            continue
+        # A damaged call would else be found after minutes.
+        _check_calls(calls_file, at)
+        by_core = {}
+        for core in cores_of(board, target):
+            if core.name in calls:
+                by_core[core] = calls[core.name]
+        return _BundleCalls(board, target, by_core)
+
     what = (
         "nothing that the bundle computes can be done in more than one way on "
-        f"{wanted or board.name}"
+        f"{target_name or board.name}"
     )
     raise InputError(
         what,
@@ -247,11 +301,34 @@ def _cores(
     )
 
 
-def _check_calls(read: CallsFile, at: str) -> None:
-    """Raise InputError for calls that are none."""
-    for asked in (
-        a for cores in read.targets.values() for calls in cores.values() for a in calls
-    ):
+def _device_target(board: Board, search: Search, at: str) -> str:
+    """Return the target that the device's URL names, "" where it names none.
+
+    Raises InputError for a device of another board.
+
+    board: the board of the bundle.
+    at: the bundle, for messages.
+    """
+    kind, _, rest = search.on.partition(":")
+    device_board = "host"
+    target_name = ""
+    if kind != "local":
+        device_board, _, target_name = rest.partition("/")
+    # The URLs of other devices do not name their board.
+    if kind in ("local", "emulated") and device_board != board.name:
+        hint = (
+            f"compile it with --target {device_board}, "
+            f"or tune it on emulated:{board.name}"
+        )
+        raise InputError(
+            f"the bundle is for {board.name}, {search.on} is not", at=at, hint=hint
+        )
+    return target_name
+
+
+def _check_calls(calls_file: CallsFile, at: str) -> None:
+    """Raise InputError for calls that cannot be read. at: the bundle."""
+    for asked in _all_calls(calls_file):
         try:
             again(asked.call)
         except (KeyError, TypeError, ValueError, IndexError) as e:
@@ -259,23 +336,33 @@ def _check_calls(read: CallsFile, at: str) -> None:
             raise InputError(what, at=at, hint="compile the model again") from e
 
 
+def _all_calls(calls_file: CallsFile) -> Iterator[AskedCall]:
+    """Yield the calls of all targets and cores."""
+    for cores in calls_file.targets.values():
+        for calls in cores.values():
+            yield from calls
+
+
 def _largest(bundle: Bundle, calls: Sequence[AskedCall]) -> list[AskedCall]:
-    """By the multiply-accumulates of the ops that make them, the most first."""
+    """Return the calls, those with the most multiply-accumulates first."""
     graph = read_graph(bundle)
-    macs = {
-        f"{row.segment}.{graph.segment(row.segment).functions[row.call]}": row.macs
-        for row in graph.ops
-        if row.call is not None
-    }
-    return sorted(calls, key=lambda c: -sum(macs.get(f, 0) for f in c.functions))
+    macs = {}
+    for row in graph.ops:
+        if row.call is not None:
+            function = graph.segment(row.segment).functions[row.call]
+            macs[f"{row.segment}.{function}"] = row.macs
+
+    # One call can serve several functions of the code.
+    def total(call: AskedCall) -> int:
+        return sum(macs.get(function, 0) for function in call.functions)
+
+    return sorted(calls, key=lambda call: -total(call))
 
 
-def _what(call: KernelCall) -> str:
-    """For people: what a call reads first, and what comes out."""
-    values = [
-        p.value.type
-        for c in (call, *call.then)
-        for p in c.pointers()
-        if p.value.const is None
-    ]
-    return f"{values[0]} -> {values[-1]}"
+def _types_text(call: KernelCall) -> str:
+    """Return the types of a call's first input and its result, for people."""
+    types = []
+    for c in (call, *call.then):
+        types += [p.value.type for p in c.pointers() if p.value.const is None]
+
+    return f"{types[0]} -> {types[-1]}"

@@ -1,5 +1,6 @@
-"""`webcam`: a live picture through a bundle, on a page of this machine, or without one
-and as figures.
+"""`webcam`: runs a bundle on a live picture.
+
+The picture is on a page of this machine, or it is left out and figures remain.
 """
 
 from __future__ import annotations
@@ -27,20 +28,37 @@ from edgec_runtime.webcam.sources import Source, clip, open_source
 from PIL import Image
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError
 from edgec.verbs.demo import fixtures
+
+WHITE = 255
+"""The pixels of a mask that belong to the object."""
+DEVICE_FIELDS = ("source", "effect", "smooth", "frames", "virtual_camera")
+"""The fields of a request that a device is told."""
 
 
 @dataclass(frozen=True)
 class WebcamRequest:
-    """What to show, and where. bundles: the first is on at the start; the page switches
-    to the others. source: default, the first camera. effect: see docs/webcam.md.
-    smooth: results over time. display: a page at host and port; without, a file is read
-    once and as fast as it goes. frames: after so many it ends. out: a folder for what
-    was shown. virtual_camera: the V4L2 output that shows it as a camera. on: the URL of
-    the device where it runs, with what --source and --virtual-camera name there; the
-    page is here. timeout: seconds for which nothing may move on the way.
+    """The picture that a person asks for.
+
+    Attributes:
+        bundles: the .edgec files. The first is on at the start; the page switches to
+            the others.
+        source: the camera, file or stream; None: the first camera.
+        effect: see docs/webcam.md.
+        smooth: whether results are smoothed over time.
+        display: whether there is a page at host and port. Without one a file is read
+            once and as fast as it goes.
+        host: the address of the page.
+        port: the port of the page.
+        frames: the number of frames after which it ends; None: it goes on.
+        demo: whether the demo's bundle and clip are shown.
+        out: a folder for the shown pictures.
+        virtual_camera: a V4L2 output that shows the picture as a camera.
+        on: the URL of the device where it runs. The source and the virtual camera are
+            there, the page is here.
+        timeout: seconds for which nothing may move on the way to the device.
     """
 
     bundles: Sequence[Path] = ()
@@ -58,28 +76,10 @@ class WebcamRequest:
     timeout: float = TIMEOUT_S
 
     def check(self) -> None:
-        """Raise InputError for what contradicts itself."""
-        if self.demo and (self.bundles or self.source is not None):
-            raise InputError(
-                "--demo has a bundle and a clip of its own",
-                hint="leave out BUNDLE and --source, or --demo",
-            )
-        if not self.demo and not self.bundles:
-            raise InputError(
-                "no bundle to show",
-                hint="edgec webcam net.edgec, or edgec webcam --demo",
-            )
-        own = {
-            "--demo": self.demo,
-            "--out": self.out is not None,
-            "--host": self.host != LOOPBACK,
-        }
-        if self.on is not None and any(own.values()):
-            here = next(name for name, there in own.items() if there)
-            raise InputError(
-                f"{here} is for this machine, and --on for another",
-                hint=f"leave out {here}, or --on",
-            )
+        """Raise InputError for a request that contradicts itself."""
+        # Nothing is opened before: a camera's light should not go on for an error.
+        self._check_bundles()
+        self._check_place()
         if self.frames is not None and self.frames < 1:
             raise InputError(
                 f"--frames {self.frames} shows nothing", hint="give 1 or more"
@@ -91,117 +91,173 @@ class WebcamRequest:
                 "give a folder, or a name that is free",
             )
 
+    def _check_bundles(self) -> None:
+        """Raise InputError unless there are bundles, or the demo alone."""
+        if self.demo and (self.bundles or self.source is not None):
+            raise InputError(
+                "--demo has a bundle and a clip of its own",
+                hint="leave out BUNDLE and --source, or --demo",
+            )
+        if not self.demo and not self.bundles:
+            raise InputError(
+                "no bundle to show",
+                hint="edgec webcam net.edgec, or edgec webcam --demo",
+            )
+
+    def _check_place(self) -> None:
+        """Raise InputError for options of this machine beside --on."""
+        local = {
+            "--demo": self.demo,
+            "--out": self.out is not None,
+            "--host": self.host != LOOPBACK,
+        }
+        # The page is always here, but at this machine's own address.
+        if self.on is not None and any(local.values()):
+            option = next(name for name, is_given in local.items() if is_given)
+            raise InputError(
+                f"{option} is for this machine, and --on for another",
+                hint=f"leave out {option}, or --on",
+            )
+
 
 @dataclass(frozen=True)
 class WebcamResult:
-    """What was shown. found: of the last frame, as the task's result says it."""
+    """What was shown.
+
+    Attributes:
+        figures: frames, times and latencies.
+        lines: remarks for people.
+        found: the last frame's result, as its task has it in JSON.
+    """
 
     figures: StreamFigures
     lines: Sequence[str]
     found: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the figures and the last result for machines."""
         return {**self.figures.as_dict(), "result": dict(self.found)}
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the figures for a terminal."""
         f = self.figures
+        latency = "no latency"
         if f.latency:
-            late = f"latency {f.latency.p50:.1f} ms (p95 {f.latency.p95:.1f})"
-        else:
-            late = "no latency"
+            latency = f"latency {f.latency.p50:.1f} ms (p95 {f.latency.p95:.1f})"
         rows = [
-            f"{f.delivered} frames, {f.dropped} dropped, {f.fps:.1f} frames/s, {late}"
+            f"{f.delivered} frames, {f.dropped} dropped, {f.fps:.1f} frames/s, "
+            f"{latency}"
         ]
         for s in f.stages:
+            # A stage that no frame went through has no times.
+            if not s.ms:
+                continue
             on = f"  on {', '.join(s.backends)}" if s.backends else ""
-            rows += (
-                [f"  {s.name:12} {s.ms.p50:8.2f} ms  (p95 {s.ms.p95:.2f}){on}"]
-                if s.ms
-                else []
-            )
+            rows.append(f"  {s.name:12} {s.ms.p50:8.2f} ms  (p95 {s.ms.p95:.2f}){on}")
+
         return "\n".join([*rows, *self.lines])
 
 
-def run_webcam(wanted: WebcamRequest, say: Callable[[str], None]) -> WebcamResult:
-    """Show until the source ends, so many frames were shown, or Ctrl-C. say: gets the
-    page's address.
+def run_webcam(request: WebcamRequest, say: Callable[[str], None]) -> WebcamResult:
+    """Show pictures until the source ends, the last frame was shown, or Ctrl-C.
+
+    say: is given the page's address.
     """
-    wanted.check()
-    if wanted.on is not None:
-        return _on_device(wanted, wanted.on, say)
-    with _what(wanted) as (source, bundles):
-        watched = wanted.display or wanted.virtual_camera is not None
-        show = Show(source, bundles, wanted.effect, wanted.smooth, watched, watched)
-        page = (wanted.host, wanted.port) if wanted.display else None
-        keep = partial(_keep, wanted.out) if wanted.out is not None else None
-        told = lambda url: say(f"watch at {url} (Ctrl-C ends it)")  # noqa: E731
-        figures = play(show, page, wanted.frames, told, keep, wanted.virtual_camera)
+    request.check()
+    if request.on is not None:
+        return _on_device(request, request.on, say)
+
+    with _source_and_bundles(request) as (source, bundles):
+        # Where someone watches, a file begins anew at its end, and goes at its own rate.
+        is_watched = request.display or request.virtual_camera is not None
+        show = Show(
+            source, bundles, request.effect, request.smooth, is_watched, is_watched
+        )
+        page = (request.host, request.port) if request.display else None
+        keep = partial(_keep, request.out) if request.out is not None else None
+
+        def say_address(url: str) -> None:
+            say(f"watch at {url} (Ctrl-C ends it)")
+
+        figures = play(
+            show, page, request.frames, say_address, keep, request.virtual_camera
+        )
+
     return WebcamResult(figures, *show.found())
 
 
 def _on_device(
-    wanted: WebcamRequest, url: str, say: Callable[[str], None]
+    request: WebcamRequest, url: str, say: Callable[[str], None]
 ) -> WebcamResult:
-    fields = {
-        name: getattr(wanted, name)
-        for name in ("source", "effect", "smooth", "frames", "virtual_camera")
-    }
-    how, _, path = wanted.effect.partition("=")
-    background = b""
-    if how == "replace" and path:
-        try:
-            background = given(Path(path), MAX_PICTURE_BYTES)
-        except OSError as e:
-            raise InputError(
-                f"cannot read {path}: {e.strerror}",
-                "--effect",
-                "give a photo of this machine",
-            ) from e
-    port = wanted.port if wanted.display else None
-    told = show_on(url, wanted.bundles, fields, background, port, say, wanted.timeout)
-    assert told.figures is not None
-    return WebcamResult(told.figures, told.lines, told.result)
+    """Show pictures of a device, on a page of this machine."""
+    fields = {name: getattr(request, name) for name in DEVICE_FIELDS}
+    background = _background(request.effect)
+    port = request.port if request.display else None
+    end = show_on(url, request.bundles, fields, background, port, say, request.timeout)
+    assert end.figures is not None
+
+    return WebcamResult(end.figures, end.lines, end.result)
+
+
+def _background(effect: str) -> bytes:
+    """Return the file of the effect replace=FILE, empty for other effects.
+
+    The device does not have it. Raises InputError where it cannot be read.
+    """
+    kind, _, path = effect.partition("=")
+    if kind != "replace" or not path:
+        return b""
+    try:
+        return given(Path(path), MAX_PICTURE_BYTES)
+    except OSError as e:
+        raise InputError(
+            f"cannot read {path}: {e.strerror}",
+            "--effect",
+            "give a photo of this machine",
+        ) from e
 
 
 def _keep(folder: Path, shown: ShownFrame) -> None:
-    """The picture, its result as JSON, and of a segmentation the mask (255, or the
-    class of each pixel).
+    """Write a picture and its result, and the mask of a segmentation.
+
+    A mask is 255 inside the object, or the class of each pixel.
     """
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{shown.number:05}"
+    # Fast compression: pictures come as fast as the network runs.
     Image.fromarray(shown.after).save(place.with_suffix(".png"), compress_level=1)
-    place.with_suffix(".json").write_text(
-        json.dumps(shown.result.to_json(), indent=1) + "\n"
-    )
-    found = shown.result
-    if isinstance(found, Segments):
-        if found.classes is None:
-            mask = found.within().astype(np.uint8) * 255
+    text = json.dumps(shown.result.to_json(), indent=1) + "\n"
+    place.with_suffix(".json").write_text(text)
+
+    result = shown.result
+    if isinstance(result, Segments):
+        if result.classes is None:
+            mask = result.within().astype(np.uint8) * WHITE
         else:
-            mask = found.classes_of_frame()
+            mask = result.classes_of_frame()
         Image.fromarray(mask).save(place.with_suffix(".mask.png"))
 
 
 @contextmanager
-def _what(wanted: WebcamRequest) -> Iterator[tuple[Source, Mapping[str, str]]]:
-    """The source, and bundles by the names that the page has for them."""
-    if not wanted.demo:
-        names = [p.stem for p in wanted.bundles]
-        named = {
-            p.stem if names.count(p.stem) == 1 else str(p): str(p)
-            for p in wanted.bundles
-        }
-        yield open_source(wanted.source), named
+def _source_and_bundles(
+    request: WebcamRequest,
+) -> Iterator[tuple[Source, Mapping[str, str]]]:
+    """Yield the source, and the bundles by their names on the page."""
+    if not request.demo:
+        stems = [path.stem for path in request.bundles]
+        named = {}
+        for path in request.bundles:
+            # Two bundles of one name are told apart by their paths.
+            name = path.stem if stems.count(path.stem) == 1 else str(path)
+            named[name] = str(path)
+        yield open_source(request.source), named
         return
-    with temporary_folder("webcam") as folder:
-        bundle = folder / "cartoon.edgec"
-        made = fixtures()
-        compile_model(
-            made / "cartoon" / "cartoon.onnx",
-            output=bundle,
-            options=Options(preprocess="0_1"),
-            task="image",
-        )
-        yield clip(sorted((made / "photos").glob("*.jpg"))), {"cartoon": str(bundle)}
+
+    with temporary_folder("webcam") as temporary:
+        bundle = temporary / "cartoon.edgec"
+        folder = fixtures()
+        # In float, which needs no calibration.
+        options = CompileOptions(output=bundle, preprocess="0_1", task="image")
+        compile_model(folder / "cartoon" / "cartoon.onnx", options)
+        photos = sorted((folder / "photos").glob("*.jpg"))
+        yield clip(photos), {"cartoon": str(bundle)}

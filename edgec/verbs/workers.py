@@ -1,5 +1,6 @@
-"""Where the trials of a search run: threads of this process, or the workers of a Dask
-cluster (`--workers`).
+"""The executors of a search's trials (`--workers`).
+
+They are threads of this process, or the workers of a Dask cluster.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 from edgec.errors import DeviceError, InputError, ToolError
 from edgec.executors import TIMES
 
-_DASK = re.compile(r"dask://([^/\s]+:\d+)/?")
-
-B = TypeVar("B")
+_DASK_URL = re.compile(r"dask://([^/\s]+:\d+)/?")
 
 
 @dataclass(frozen=True)
 class Workers:
-    """What `--workers` asks for. threads: of this process, None: as many as usual.
-    address: of a Dask scheduler.
+    """The workers that a person asks for.
+
+    Attributes:
+        threads: the number of threads of this process; None: the usual number.
+        address: host and port of a Dask scheduler; "": threads do it.
     """
 
     threads: int | None = None
@@ -30,19 +31,28 @@ class Workers:
 
     @classmethod
     def of(cls, given: str | None) -> Workers:
-        """A number, or "dask://host:port". Raises InputError for anything else."""
+        """Return the workers of a number, or of "dask://host:port".
+
+        Raises InputError for anything else.
+        """
         text = (given or "").strip()
-        address = _DASK.fullmatch(text)
+        address = _DASK_URL.fullmatch(text)
         if address is not None:
             return cls(address=address[1])
-        if given is None or (text.isdecimal() and int(text) > 0):
-            return cls(int(text) if given is not None else None)
+        if given is None:
+            return cls()
+        if text.isdecimal() and int(text) > 0:
+            return cls(int(text))
+
         hint = "give how many threads, or for example dask://192.168.1.5:8786"
         raise InputError(f'"{given}" names no workers', at="--workers", hint=hint)
 
     @contextlib.contextmanager
     def executor(self, threads: int, timeout: float) -> Iterator[Executor]:
-        """The cluster, or as many threads as were asked for, by default `threads`.
+        """Yield the executor: the cluster, or a pool of threads.
+
+        threads: the usual number of threads.
+        timeout: seconds to wait for the cluster.
 
         Raises ToolError where Dask is not installed, DeviceError where no cluster
         answers.
@@ -52,8 +62,10 @@ class Workers:
             try:
                 yield pool
             finally:
+                # An error must not wait for trials that nobody needs any more.
                 pool.shutdown(wait=False, cancel_futures=True)
             return
+
         try:
             from distributed import Client
         except ImportError as e:
@@ -73,5 +85,7 @@ class Workers:
                 at="--workers",
                 hint=hint,
             ) from e
+
         with client:
+            # Trials are not pure: the same one may have another time.
             yield client.get_executor(pure=False, retries=TIMES)

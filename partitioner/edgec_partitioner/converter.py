@@ -34,8 +34,7 @@ from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import Clamp
 from edgec.ops.arithmetic import Maximum, Minimum
 from edgec.ops.concat import Concat
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.pool import AveragePool2D
 from edgec.ops.quantize import Dequantize, Quantize
 from edgec.ops.shape import Transpose
 from edgec.ops.slice import Slice
@@ -78,15 +77,14 @@ def int8_form(graph: Graph) -> Graph:
     disabled = rewrites().keys() - _INT8
     result, _ = legalize(graph, exact=True, disabled=disabled)
     r = Rewriter(result)
-    for op in r.ops(*odd_pads.KINDS):
+    for op in r.ops():
         spec = op.spec
+        if not isinstance(spec, odd_pads.OPS):
+            continue
         # A PAD is not the same where the mean leaves its zeros out.
-        if isinstance(spec, AveragePool2D) and not spec.count_pads:
-            continue
-        if not isinstance(spec, Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D):
-            continue
-        if spec.tflite_padding(op) is None:
-            odd_pads.pad_apart(r, op)
+        leaves_out = isinstance(spec, AveragePool2D) and not spec.count_pads
+        if not leaves_out and spec.tflite_padding(op) is None:
+            odd_pads.pad_apart(r, op, spec)
     return result
 
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from edgec.ir import Op, Value
-from edgec.ops.conv import DepthwiseConv2D
-from edgec.ops.matmul import FullyConnected
+from edgec.ir import ChannelFlow, Op, Value
 
 _MB = 1e6
 
@@ -234,8 +232,8 @@ def op_work(op: Op) -> OpWork:
     Constants count for each operation that reads them.
     """
     # The compiler counts no cycles for fully connected layers.
-    macs = 0 if isinstance(op.spec, FullyConnected) else op.spec.macs(op)
-    depthwise = macs if isinstance(op.spec, DepthwiseConv2D) else 0
+    macs = 0 if op.kind == "fully_connected" else op.spec.macs(op)
+    depthwise = macs if op.spec.channel_flow is ChannelFlow.DEPTHWISE else 0
 
     touched = sum(v.type.nbytes for v in op.outputs)
     constants = 0

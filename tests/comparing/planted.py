@@ -210,8 +210,8 @@ def _kernel(graph: Graph, rng: np.random.Generator, folder: Path) -> Planted:
     users: dict[str, list[Op]] = {}
     for op in graph.ops:
         for call in op.spec.calls(op):
-            if call.kernel in KERNELS:
-                users.setdefault(call.kernel, []).append(op)
+            if call.kernel.name in KERNELS:
+                users.setdefault(call.kernel.name, []).append(op)
     kernel = str(rng.choice(sorted(users)))
     csrc = folder / f"csrc-{kernel}"
     if not csrc.exists():

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 import edgec
 from edgec.cli.main import run_verb
+from edgec.compiler.options import InputOptions
 from edgec.errors import InputError
 from edgec.verbs.diff import Request, diff
 
@@ -110,7 +111,7 @@ def test_litert_cannot(folder: Path) -> None:
         f"litert:{folder / 'm.tflite'}",
         f"c:{folder / 'm.tflite'}",
         folder / "x.npz",
-        fix={"k": (2.0,)},
+        model_inputs=InputOptions(fix={"k": (2.0,)}),
     )
     with pytest.raises(InputError, match="all its inputs"):
         diff(request)

@@ -15,7 +15,7 @@ from edgec.comparing.changes import channel_changes
 from edgec.comparing.result import Diff
 from edgec.comparing.side import Sample
 from edgec.compiler.lower import Lowered, lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.ir import Graph
 from edgec.passes.pipeline import optimize
 from edgec.quantize.change.convert import is_quantized
@@ -68,11 +68,11 @@ class Model:
 @cache
 def model(name: str) -> Model:
     path = SHARED / "models" / name / f"{name}.tflite"
-    came = lower(path, Options())
+    came = lower(path, CompileOptions())
     if is_quantized(came.graph):
         int8 = came
     else:
-        int8 = lower(path, Options(calibrate=PHOTOS, quantize="fast"))
+        int8 = lower(path, CompileOptions(calibrate=PHOTOS, quantize="fast"))
     (preprocess,) = came.read.preprocess.values()
     photos = load_calibration(PHOTOS, came.read.graph.inputs, preprocess)
     return Model(came.graph, int8.graph, [photos[i] for i in range(SAMPLES)])
@@ -184,8 +184,8 @@ def changed_model(recipe: Path) -> tuple[Graph, Lowered]:
     moved.
     """
     path = SHARED / "models" / CHANGED / f"{CHANGED}.tflite"
-    return lower(path, Options()).graph, lower(
-        path, Options(calibrate=PHOTOS, quantize=str(recipe))
+    return lower(path, CompileOptions()).graph, lower(
+        path, CompileOptions(calibrate=PHOTOS, quantize=str(recipe))
     )
 
 

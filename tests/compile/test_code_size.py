@@ -10,7 +10,7 @@ from edgec_devices.boards import Board
 from benchmarks.arm_programs import compile_for
 from edgec.benching.memory import sections
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC
 from edgec.emit.sources import target_sources
 from edgec.schedule.cores import cores_of
@@ -40,7 +40,9 @@ def test_code_stays_small_on_a_laptop(name: str, core: str, shared: Path) -> Non
     host = Board.load("host")
     target = next(t for t in host.targets if t.mcpu == "x86_64_v3")
     on = next(c for c in cores_of(host, target) if c.name == core)
-    lowered = lower(shared / "models" / name / f"{name}.tflite", Options(target="host"))
+    lowered = lower(
+        shared / "models" / name / f"{name}.tflite", CompileOptions(target="host")
+    )
     sources = target_sources(lowered.graph, lowered.partition.segments, [on])
     flags = {file: on.flags for file in sources.texts if file != "model.c"}
     compiler = Compiler.zig(target.library, target.program, target.mcpu)

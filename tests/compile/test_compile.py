@@ -17,7 +17,7 @@ from edgec_runtime import Bundle, Session
 
 import edgec
 from edgec.compiler import compile as compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit import sources
 from edgec.emit.c import CSource, segment_source
 from edgec.emit.weights import WeightsFile
@@ -158,11 +158,17 @@ def test_a_wrong_kernel_leaves_no_bundle(
 
 
 def test_a_quantized_model_too_unlike_its_original_is_refused(tmp_path: Path) -> None:
-    options = Options("pi4+coral", CALIBRATION, min_cosine=0.9999999, quantize="fast")
+    options = CompileOptions(
+        "pi4+coral",
+        tmp_path / "d.edgec",
+        calibrate=CALIBRATION,
+        min_cosine=0.9999999,
+        quantize="fast",
+    )
     with pytest.raises(
         EdgecError, match=r"cosine 0\.\d+ with the float model, 0.9999999 needed"
     ):
-        compiler.compile_model(DIGITS, output=tmp_path / "d.edgec", options=options)
+        compiler.compile_model(DIGITS, options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,15 +192,11 @@ def test_edgetpu_compiler_on_the_path_is_run(
 
 def test_passes_can_be_switched_off_and_dumped(tmp_path: Path) -> None:
     path = tmp_path / "d.edgec"
-    everything = compiler.compile_model(
-        DIGITS, output=path, dump=["after=fold_batch_norm"]
-    )
+    options = CompileOptions(output=path, dump=["after=fold_batch_norm"])
+    everything = compiler.compile_model(DIGITS, options)
     assert len(list(tmp_path.glob("d.*-fold_batch_norm.txt"))) >= 1
-    less = compiler.compile_model(
-        DIGITS,
-        output=path,
-        options=Options(disable=["fold_batch_norm", "fuse_activation"]),
-    )
+    disabled = ["fold_batch_norm", "fuse_activation"]
+    less = compiler.compile_model(DIGITS, CompileOptions(output=path, disable=disabled))
     assert len(less.lowered.graph.ops) > len(everything.lowered.graph.ops)
     assert not less.verification.failures
 

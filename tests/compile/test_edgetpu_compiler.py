@@ -17,7 +17,7 @@ from edgec_runtime import Bundle, Session
 
 from edgec.cli.main import cli
 from edgec.compiler import compile as compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import EdgecError, InputError
 from tests.toolchain.stand_in_edgetpu_compiler import Rules, StandInEdgetpuCompiler
 
@@ -41,13 +41,15 @@ def model(tmp_path: Path) -> Path:
 
 
 def compile_it(model: Path, where: str) -> compiler.Compiled:
-    options = Options("pi4+coral", CALIBRATION, edgetpu="all", quantize="fast")
-    return compiler.compile_model(
-        model,
-        output=model.with_suffix(".edgec"),
-        options=options,
+    options = CompileOptions(
+        "pi4+coral",
+        model.with_suffix(".edgec"),
+        calibrate=CALIBRATION,
+        edgetpu="all",
+        quantize="fast",
         edgetpu_compiler=where,
     )
+    return compiler.compile_model(model, options)
 
 
 def outputs(bundle: Path) -> np.ndarray:
@@ -167,14 +169,19 @@ def test_a_folder_whose_model_changed(model: Path, tmp_path: Path) -> None:
 def test_a_recipe_of_another_edgec(model: Path, tmp_path: Path) -> None:
     from edgec.compiler.job import Job
 
-    recipe = Job(
-        model,
+    options = CompileOptions(
+        "pi4",
         tmp_path / "o.edgec",
-        Options("pi4", input_shapes={"x": (1, 2)}, disable=("fold_pad",)),
-    ).recipe()
-    assert Job.again(json.loads(json.dumps(recipe)), tmp_path).options == Options(
-        "pi4", input_shapes={"x": (1, 2)}, disable=("fold_pad",)
+        input_shapes={"x": (1, 2)},
+        disable=("fold_pad",),
+        calibrate=CALIBRATION,
     )
+    recipe = Job(model, options).recipe()
+    again = Job.again(json.loads(json.dumps(recipe)), tmp_path)
+    assert again.recipe() == recipe
+    assert again.options.shapes == options.shapes
+    assert list(again.options.disable) == ["fold_pad"]
+    assert again.options.calibrate == str(Path(CALIBRATION).absolute())
     recipe["options"]["unheard_of"] = 1
     with pytest.raises(InputError, match="is of another edgec"):
         Job.again(recipe, tmp_path)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ import pytest
 from edgec_runtime import Bundle, Session
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions, Options
+from edgec.compiler.quantize import QuantizeOptions
 from edgec.quantize.change.recipe import Recipe
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget
 from tests.cli.verbs import edgec
 
 pytestmark = pytest.mark.slow
@@ -114,8 +117,10 @@ QUANTIZED = "resnet8_i8,vww96_i8,mnv1_025_128_u8,mnv2_tf2_i8,omv_blazeface_i8,pe
 def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
     """Calibration and recipes change nothing of it, and the compile says so."""
     (path,) = (shared / "models" / name).glob(f"{name}.*")
-    plain = lower(path, Options())
-    best = lower(path, Options(calibrate=shared / "data" / "photos", quantize="best"))
+    plain = lower(path, CompileOptions())
+    best = lower(
+        path, CompileOptions(calibrate=shared / "data" / "photos", quantize="best")
+    )
     assert best.graph == plain.graph
     assert best.model.floats is None
     assert [n for n in plain.notes if "quantized already" in n] == []
@@ -126,11 +131,11 @@ def test_a_quantized_model_is_taken_as_it_is(shared: Path, name: str) -> None:
 
 
 def test_a_recipe_without_calibration_is_told_of() -> None:
-    other = "fast" if Options().quantize == "best" else "best"
+    other = "fast" if CompileOptions().quantize == "best" else "best"
     assert f"--quantize {other} wants --calibrate" in " ".join(
-        lower(MODEL, Options(quantize=other)).notes
+        lower(MODEL, CompileOptions(quantize=other)).notes
     )
-    assert not lower(MODEL, Options()).notes
+    assert not lower(MODEL, CompileOptions()).notes
 
 
 def test_named_operations_stay_float_and_the_edge_tpu_gets_the_rest(
@@ -203,6 +208,33 @@ def test_limits_say_what_float_buys(tmp_path: Path) -> None:
     assert "the accuracy that was asked for is not reached" in never.err
 
 
+def test_accuracy_and_budget_are_the_older_options_in_two() -> None:
+    """The same limits, and the same recipe where a slowdown is the only one."""
+    same = {"calibrate": CALIBRATION, "target": "pi4+coral"}
+    for newer, older in (
+        ({"accuracy": "20dB"}, {"min_sqnr": 20.0}),
+        ({"accuracy": "1%"}, {"max_drop": "1%"}),
+        (
+            {"accuracy": "20dB", "budget": "12.5ms,tpu=90%"},
+            {"min_sqnr": 20.0, "max_ms": 12.5, "min_tpu_share": "90%"},
+        ),
+        ({"budget": "5%"}, {"max_slowdown": "5%"}),
+        ({"budget": "0%"}, {"max_slowdown": "0%"}),
+    ):
+        made = [
+            QuantizeOptions.of(Options(**same, **given), MODEL.name, assume=False)  # type: ignore[arg-type]
+            for given in (newer, older)
+        ]
+        new, old = (replace(m, precision_options="") for m in made)
+        assert new == old
+
+    both = Options(**same, accuracy="20dB", budget="10%")  # type: ignore[arg-type]
+    quantizing = QuantizeOptions.of(both, MODEL.name, assume=False)
+    assert quantizing.goal == AccuracyGoal(min_sqnr=20.0)
+    assert quantizing.budget == CostBudget(max_slowdown=0.1)
+    assert quantizing.precision_options == "--accuracy, --budget"
+
+
 def test_a_slowdown_is_said_and_can_be_forbidden(tmp_path: Path) -> None:
     """Of any recipe; `best` has one of its own."""
     (tmp_path / "mine.toml").write_text(
@@ -239,6 +271,12 @@ def test_a_slowdown_is_said_and_can_be_forbidden(tmp_path: Path) -> None:
         (("--min-tpu-share", "90%"), "host has no Edge TPU"),
         (("--max-ms", "-1"), "no inference can take -1 ms"),
         (("--max-slowdown", "5"), "5 is no part of a whole"),
+        (("--accuracy", "20"), "20 is no part of a whole"),
+        (("--accuracy", "20dB,30dB"), "--accuracy cannot be 20dB,30dB"),
+        (("--accuracy", "20dB", "--min-sqnr", "20"), "the accuracy is given twice"),
+        (("--budget", "tpu=90%"), "host has no Edge TPU"),
+        (("--budget", "-1ms"), "no inference can take -1 ms"),
+        (("--budget", "9ms", "--max-slowdown", "5%"), "the budget is given twice"),
         (
             ("--max-slowdown", "5%", "--min-sqnr", "20"),
             "what stays float is either as little as a limit wants",

@@ -28,6 +28,7 @@ from edgec.compiler.tuned import default_path
 from edgec.emit.calls_file import CALLS_FILE
 from edgec.errors import DeviceError, EdgecError, InputError
 from edgec.ir import KernelCall, Table, constant
+from edgec.ops.conv import CONV2D
 from edgec.report.tuning import to_text
 from edgec.schedule import variant
 from edgec.schedule.cores import Core, cores_of
@@ -227,7 +228,7 @@ def test_a_wrong_candidate_is_an_error_that_names_it(
         return replace(v, apply=apply)
 
     changed = {
-        of: tuple(map(spoilt, vs)) if of == "ek_conv2d_s8" else vs
+        of: tuple(map(spoilt, vs)) if of == CONV2D.of("s8") else vs
         for of, vs in right.items()
     }
     model = bundle("pi4")  # made of what is right

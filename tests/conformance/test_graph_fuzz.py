@@ -16,7 +16,7 @@ from benchmarks.fuzzing.graphs import random_graph, samples
 from benchmarks.fuzzing.ways import PLAIN, Manner
 from benchmarks.graph_fuzz import ALL, Tally, again, fuzz, manner_of, table
 from edgec.ir import KernelCall, Op, parse, print_graph
-from edgec.ops.arithmetic import Maximum
+from edgec.ops.arithmetic import Maximum, Minimum
 from edgec.ops.binary import Binary
 from tests import builds
 from tests.harness import has
@@ -123,7 +123,7 @@ def test_a_fault_is_found_shrunk_and_kept(
 
     def wrong(self: Binary, op: Op) -> KernelCall:
         call = whole(self, op)
-        return KernelCall.of(call.kernel.replace("maximum", "minimum"), *call.operands)
+        return KernelCall.of(Minimum.kernels.of(call.kernel.dtype), *call.operands)
 
     with monkeypatch.context() as patched:
         patched.setattr(Maximum, "c", wrong)

@@ -27,7 +27,7 @@ from edgec_devices.machine import (
     start,
 )
 from edgec_devices.machine.image import Image
-from edgec_devices.machine.initramfs import Kernel, cpio
+from edgec_devices.machine.initramfs import LinuxKernel, cpio
 from edgec_devices.machine.processes import end, runs
 from edgec_devices.machine.programs import require, run
 from edgec_devices.machine.qemu import arguments
@@ -110,7 +110,7 @@ def test_modules_come_after_what_they_need() -> None:
         "virtio": module(""),
         "unused": module(""),
     }
-    assert list(Kernel(b"", "6.1", found).ordered(["virtio_net"])) == [
+    assert list(LinuxKernel(b"", "6.1", found).ordered(["virtio_net"])) == [
         "failover.ko",
         "virtio.ko",
         "net_failover.ko",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import segment_source
 from edgec.errors import UnsupportedError
 from edgec.frontends.onnx import read_onnx
@@ -43,7 +43,9 @@ def test_a_constant_and_a_scalar(
         tmp_path / "m.onnx", nodes, {"x": shape}, ["y"], {"c": TWO, "w": MATRIX}
     )
     agree(path)
-    for s in lower(path, Options(target=target, allow_float=True)).partition.segments:
+    for s in lower(
+        path, CompileOptions(target=target, allow_float=True)
+    ).partition.segments:
         segment_source(s.graph, s.name)
 
 
@@ -81,7 +83,7 @@ def test_refused_by_name(tmp_path: Path, nodes: Any, text: str) -> None:
     )
     for call in (lower, explain_model):
         with pytest.raises(UnsupportedError) as caught:
-            call(path, Options())
+            call(path, CompileOptions())
         assert text in caught.value.what
         assert caught.value.exit_code == 2
         assert "n_" in str(caught.value.at)

@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.tflite import write_tflite
 from edgec.errors import InputError, UnsupportedError
 from edgec.frontends import read_model
@@ -139,7 +139,7 @@ def test_tensors_of_one_name(tmp_path: Path) -> None:
         plain, dict(zip((v.name for v in plain.inputs), inputs.values(), strict=True))
     )
     np.testing.assert_array_equal(next(iter(got.values())), next(iter(want.values())))
-    explain_model(path, Options(target="pi4+coral"))
+    explain_model(path, CompileOptions(target="pi4+coral"))
 
 
 def test_what_follows_from_an_open_dimension_is_open(tmp_path: Path) -> None:
@@ -205,4 +205,4 @@ def test_files_that_ended_as_a_bug(shared: Path) -> None:
     for path in files:
         for call in (explain_model, lambda p, o: lower(p, o).partition):
             with contextlib.suppress(InputError, UnsupportedError):
-                call(path, Options(target="pi4+coral"))
+                call(path, CompileOptions(target="pi4+coral"))

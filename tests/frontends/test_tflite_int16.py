@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 import edgec
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.frontends import read_model
 from edgec.ir import interp
 from edgec.passes.pipeline import optimize
@@ -201,7 +201,9 @@ def test_a_file_of_16_bits_can_become_int8(tmp_path: Path) -> None:
         tmp_path / "c.npz",
         x0=_RNG.integers(-20000, 20000, (8, 1, 5, 6, 3)).astype(_S16),
     )
-    graph = lower(path, Options(calibrate=tmp_path / "c.npz", quantize="fast")).graph
+    graph = lower(
+        path, CompileOptions(calibrate=tmp_path / "c.npz", quantize="fast")
+    ).graph
     assert {op.output.type.dtype for op in graph.ops if op.kind == "conv2d"} == {"int8"}
     assert "clamp" not in {op.kind for op in graph.ops}
     assert (graph.inputs[0].type.dtype, graph.outputs[0].type.dtype) == (

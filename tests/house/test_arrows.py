@@ -39,6 +39,7 @@ WORK = {
 TABLE = {
     "edgec.cli": {
         "edgec",
+        "edgec.declared",
         "edgec.compiler",
         "edgec.verbs",
         "edgec.report",
@@ -49,6 +50,7 @@ TABLE = {
     "edgec.__main__": {"edgec.cli"},
     "edgec": {
         "edgec.checking",
+        "edgec.declared",
         "edgec.compiler",
         "edgec.verbs",
         "edgec.benching",
@@ -56,6 +58,7 @@ TABLE = {
         *WORK,
     },
     "edgec.checking": {"edgec.errors"},
+    "edgec.declared": {"edgec.checking"},
     "edgec.verbs": {
         "edgec.compiler",
         "edgec.report",
@@ -65,6 +68,7 @@ TABLE = {
         *WORK,
     },
     "edgec.compiler": {
+        "edgec.declared",
         "edgec.report",
         "edgec.benching",
         "edgec.comparing",
@@ -72,6 +76,7 @@ TABLE = {
         *WORK,
     },
     "edgec.report": {
+        "edgec.declared",
         "edgec.benching",
         "edgec.comparing",
         "edgec_partitioner",
@@ -84,7 +89,7 @@ TABLE = {
     "edgec.benching": {"edgec_devices", "edgec_devices.decoding", "edgec.emit", *BASE},
     "edgec.comparing": {"edgec.analysis", "edgec.quantize", *MODEL},
     "edgec.emit": {"edgec_partitioner", "edgec.schedule", *MODEL},
-    "edgec.schedule": {"edgec_devices.boards", *MODEL},
+    "edgec.schedule": {"edgec_devices.boards", "edgec_devices.cores", *MODEL},
     "edgec.toolchain": {
         "edgec.frontends",
         "edgec_devices",
@@ -117,6 +122,7 @@ TABLE = {
     },
     "edgec_devices": {
         "edgec_devices.boards",
+        "edgec_devices.cores",
         "edgec_devices.decoding",
         "edgec_devices.temporary",
         "edgec_runtime",
@@ -124,6 +130,7 @@ TABLE = {
         *DEVICE_BASE,
     },
     "edgec_devices.boards": {"edgec_runtime", *DEVICE_BASE},
+    "edgec_devices.cores": set(),
     "edgec_devices.decoding": {"edgec_runtime", *DEVICE_BASE},
     "edgec_devices.temporary": set(),
     "edgec_runtime": {"edgec_runtime.device_end", *DEVICE_BASE},

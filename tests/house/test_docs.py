@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ import click
 import pytest
 
 from edgec.cli.main import cli
+from edgec.compiler.options import CompileCall
 from edgec.emit.c import CSRC
+from edgec.report.option_table import option_table
 from edgec.report.supported_ops import supported_ops
 from tests.house.test_arrows import TABLE, _files
 
@@ -43,6 +46,35 @@ def test_the_table_of_imports_is_fresh(request: pytest.FixtureRequest) -> None:
     assert ARCHITECTURE.read_text() == fresh, (
         "run pytest --update-golden tests/house/test_docs.py"
     )
+
+
+def test_the_table_of_options_is_fresh(request: pytest.FixtureRequest) -> None:
+    page = ARCHITECTURE.parent / "api.md"
+    head, rest = page.read_text().split("<!-- options -->\n")
+    tail = rest.split("<!-- /options -->")[1]
+    table = option_table(CompileCall)
+    fresh = f"{head}<!-- options -->\n\n{table}\n\n<!-- /options -->{tail}"
+    if request.config.getoption("--update-golden"):
+        page.write_text(fresh)
+    assert page.read_text() == fresh, (
+        "run pytest --update-golden tests/house/test_docs.py"
+    )
+
+
+def test_the_picture_of_the_rooms_is_fresh(request: pytest.FixtureRequest) -> None:
+    script = runpy.run_path(str(ARCHITECTURE.parents[1] / "tools" / "draw_rooms.py"))
+    drawn = script["picture"](script["rooms"]())
+    picture = ARCHITECTURE.with_name("rooms.svg")
+    if request.config.getoption("--update-golden"):
+        picture.write_text(drawn)
+    assert picture.read_text() == drawn, "run python tools/draw_rooms.py"
+
+
+def test_links_into_the_repository_lead_somewhere() -> None:
+    links = re.findall(r"\]\((\.\./[^)#]+)", ARCHITECTURE.read_text())
+    assert len(links) > 20
+    for link in links:
+        assert (ARCHITECTURE.parent / link).exists(), link
 
 
 def test_architecture_has_a_row_for_every_room() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.house import Room, class_names, files, rooms
+from benchmarks.house import Room, class_names, files, rooms, tests_of_kernel_names
 
 MAX_DENSITY = 8.0
 """Syntax nodes a line, the median over the functions of a room: httpx and onnx-ir have 5."""
@@ -88,3 +88,7 @@ def test_nothing_is_kept_from_the_formatter() -> None:
 def test_a_class_name_means_one_thing() -> None:
     shared = [name for name, count in class_names().items() if count > 1]
     assert shared == []
+
+
+def test_kernels_are_compared_as_objects() -> None:
+    assert tests_of_kernel_names() == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
-from edgec.ir import KernelCall, Op, OpDef, QuantRule, Sample, TensorType
+from edgec.ir import Kernel, KernelCall, Op, OpDef, QuantRule, Sample, TensorType
 from edgec.ir.opdef import Arg
 from edgec.ops import unary
 from edgec.ops.arithmetic import Maximum
@@ -26,7 +26,7 @@ def registry() -> Iterator[None]:
 
 
 def _call(self: OpDef, op: Op) -> KernelCall:
-    return KernelCall.of("ek_none", op.inputs[0], op.output)
+    return KernelCall.of(Kernel("none", ""), op.inputs[0], op.output)
 
 
 def test_a_kernel_without_samples_is_refused() -> None:

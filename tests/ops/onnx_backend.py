@@ -20,7 +20,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import CSRC, segment_source
 from edgec.errors import EdgecError
 from edgec.frontends import read_model
@@ -172,7 +172,7 @@ def compiled(model: ModelProto, syntax: bool = False) -> str:
         path = Path(tmp) / "m.onnx"
         path.write_bytes(model.SerializeToString())
         try:
-            segments = lower(path, Options()).partition.segments
+            segments = lower(path, CompileOptions()).partition.segments
             sources = [segment_source(s.graph, s.name).text for s in segments]
         except EdgecError as e:
             if e.exit_code != 2:

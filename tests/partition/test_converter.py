@@ -21,7 +21,7 @@ from edgec_partitioner.stock import gives_up, stock_places
 from edgec_partitioner.verdicts import Verdict, refusals
 
 from benchmarks import stock_table
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.frontends import read_model
 from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType, interp
 from edgec.ops.activation import Clamp, Gelu
@@ -142,7 +142,7 @@ def test_both_columns_say_what_was_assumed(
     all.
     """
     path = MAKERS[name](tmp_path / f"{name}.onnx")
-    report = explain_model(path, Options("pi4+coral"))
+    report = explain_model(path, CompileOptions("pi4+coral"))
     text = to_text(report, each_op=False)
     stock = report.comparison.stock
     first = text.splitlines()[0]
@@ -168,7 +168,9 @@ def test_both_columns_say_what_was_assumed(
     ]
     # what the CPU is faster at is left there
     assert gain["tpu_ops_share"] > -len(left) / stock.column.ops - 1e-9
-    everything = explain_model(path, Options("pi4+coral", edgetpu="all")).comparison
+    everything = explain_model(
+        path, CompileOptions("pi4+coral", edgetpu="all")
+    ).comparison
     assert report.comparison.edgec.est_ms <= min(
         everything.edgec.est_ms, report.comparison.cpu_only.est_ms
     )

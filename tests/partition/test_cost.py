@@ -32,8 +32,8 @@ from benchmarks.cost_table import coefficients, sizes
 from benchmarks.published import predictions
 from edgec.ir import Builder, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
-from edgec.ops.matmul import FullyConnected
+from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D, Conv2D, DepthwiseConv2D
+from edgec.ops.matmul import FULLY_CONNECTED, FullyConnected
 from edgec.ops.shape import Reshape
 from edgec.ops.unary import Logistic
 from edgec.schedule.cores import core
@@ -176,11 +176,11 @@ def test_what_networks_spend_their_time_with_was_measured(name: str) -> None:
     table = rates(name)
     on = core(name)
     for plain in (
-        "ek_conv2d_s8",
-        "ek_dwconv2d_s8",
-        "ek_fully_connected_s8",
-        "ek_conv2d_f32",
-        "ek_dwconv2d_f32",
+        CONV2D.of("s8"),
+        DEPTHWISE_CONV2D.of("s8"),
+        FULLY_CONNECTED.of("s8"),
+        CONV2D.of("f32"),
+        DEPTHWISE_CONV2D.of("f32"),
     ):
         chosen = [v.name for v in variants()[plain] if v.isa <= on.isa]
         assert chosen

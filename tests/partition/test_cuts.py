@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.compiler.place import cpu_cost
 from edgec.ir import Builder, Graph, Op, Quant, TensorType, Value
 from edgec.ops.binary import Add
@@ -246,7 +246,7 @@ REAL = (
 @pytest.mark.shared
 @pytest.mark.parametrize("file", REAL)
 def test_real_models_are_cut_better_than_by_greed(shared: Path, file: str) -> None:
-    lowered = lower(shared / "models" / file, Options(target="pi4+coral"))
+    lowered = lower(shared / "models" / file, CompileOptions(target="pi4+coral"))
     parts = lowered.partition
     assert parts.cuts is not None
     assert parts.link is not None

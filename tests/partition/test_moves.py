@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
@@ -250,7 +250,7 @@ def _read(net: Net, rng: np.random.Generator, x: Value) -> Value:
 )
 def test_real_models_become_one_region(shared: Path, file: str, rewrite: str) -> None:
     parts = lower(
-        shared / "models" / file, Options(target="pi4+coral"), assume=True
+        shared / "models" / file, CompileOptions(target="pi4+coral"), assume=True
     ).partition
     assert rewrite in {a.rewrite for a in parts.applied}
     assert sum(s.place == "edgetpu" for s in parts.segments) == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.errors import InputError, InternalError
 from edgec.frontends import read_model
 from edgec.ir import Graph, interp, parse, print_graph
@@ -50,7 +50,7 @@ def test_passes_can_be_switched_off() -> None:
 
 def test_an_unknown_pass(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        lower(tmp_path / "model.onnx", Options(disable=["fuse_activations"]))
+        lower(tmp_path / "model.onnx", CompileOptions(disable=["fuse_activations"]))
     text = str(caught.value)
     assert (
         "error: there is no pass or rewrite fuse_activations; "

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.compiler.place import costs
 from edgec.emit.tflite import write_tflite
 from edgec.quantize.change.recipe import Candidate, Recipe
@@ -40,7 +40,7 @@ NETWORKS: dict[str, Callable[[Path], Path]] = {
 
 def share(model: Path, samples: Path, quantize: str) -> float:
     """Of MACs on the Edge TPU, where it is given all that it can run."""
-    options = Options(
+    options = CompileOptions(
         "pi4+coral",
         calibrate=samples,
         quantize=quantize,
@@ -76,7 +76,7 @@ def test_candidates_of_best_keep_the_share_of_min_max(
     rule asks for.
     """
     model = NETWORKS[name](tmp_path / "net.onnx")
-    shape = lower(model, Options(allow_float=True)).graph.inputs[0].type.shape
+    shape = lower(model, CompileOptions(allow_float=True)).graph.inputs[0].type.shape
     samples = tmp_path / "x.npz"
     np.savez(
         samples,
@@ -118,7 +118,7 @@ def test_a_lost_share_is_told_with_what_it_costs_and_buys(tmp_path: Path) -> Non
             '{ step = "ranges", method = "p99.9" }]\n'
             f'[[candidate]]\nname = "{name}"\nsteps = [{{ step = "lower" }}, {steps}]\n'
         )
-        options = Options(
+        options = CompileOptions(
             "pi4+coral",
             calibrate=samples,
             quantize=str(recipe),

@@ -25,9 +25,10 @@ from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price
 from edgec.quantize.float_ops.noise import FloatCandidates
 from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs, op_groups
 from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
-from edgec.quantize.float_ops.planner import HeldOutFold, Planner
+from edgec.quantize.float_ops.planner import FloatPlanner
+from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
 from edgec.quantize.observe.accuracy import Agreement, tally
-from edgec.quantize.select.apply import FloatWishes, QuantizedModel, apply_recipe
+from edgec.quantize.select.apply import QuantizedModel, apply_recipe
 from tests.quantize.nets import NETS, Net, random_net, samples
 
 FAST = Recipe.load("fast")
@@ -234,14 +235,14 @@ def planned(
     goal: AccuracyGoal | None = None,
     budget: CostBudget | None = None,
 ) -> QuantizedModel:
-    wishes = FloatWishes(goal or AccuracyGoal(), budget or CostBudget(), priced())
-    return apply_recipe(FAST, graph, samples(graph, 12), wishes=wishes)
+    planner = FloatPlanner(goal or AccuracyGoal(), budget or CostBudget(), priced())
+    return apply_recipe(FAST, graph, samples(graph, 12), planner=planner)
 
 
 def test_without_limits_nothing_is_left_in_float() -> None:
     graph = NETS["chain"]()
-    for wishes in (None, FloatWishes(price=priced())):
-        found = apply_recipe(FAST, graph, samples(graph), wishes=wishes)
+    for planner in (None, FloatPlanner(price=priced())):
+        found = apply_recipe(FAST, graph, samples(graph), planner=planner)
         assert found.plan is None
         assert found.floating == ()
         assert print_graph(found.graph) == print_graph(quantize(graph, samples(graph)))
@@ -302,6 +303,27 @@ def test_a_goal_out_of_reach_is_an_error_that_says_how_far_it_got() -> None:
     assert len(found.floating) == 7, "all of it in float"
 
 
+def test_a_goal_may_have_a_budget_relative_to_int8_alone() -> None:
+    graph = planted()
+    goal = AccuracyGoal(min_sqnr=20)
+    found = apply_recipe(
+        FAST,
+        graph,
+        samples(graph, 12),
+        planner=FloatPlanner(goal, CostBudget(max_slowdown=4.0), dear(0.5)),
+    )
+    assert found.plan is not None
+    assert {*names(graph.ops[2:4])} <= {*found.floating}
+    assert found.plan.budget == CostBudget(max_ms=35.0)
+    with pytest.raises(EdgecError, match="not reached"):
+        apply_recipe(
+            FAST,
+            graph,
+            samples(graph, 12),
+            planner=FloatPlanner(goal, CostBudget(max_slowdown=0.01), dear(0.5)),
+        )
+
+
 def test_a_plan_says_what_each_row_bought() -> None:
     plan = planned(planted(), budget=CostBudget(max_ms=2.6)).plan
     assert plan is not None
@@ -322,7 +344,7 @@ def spent(
 ) -> QuantizedModel:
     recipe = replace(FAST, slowdown=slowdown, **fields)  # type: ignore[arg-type]
     return apply_recipe(
-        recipe, graph, samples(graph, 12), wishes=FloatWishes(price=price)
+        recipe, graph, samples(graph, 12), planner=FloatPlanner(price=price)
     )
 
 
@@ -393,7 +415,7 @@ def test_limits_take_the_place_of_a_slowdown() -> None:
         recipe,
         graph,
         samples(graph, 12),
-        wishes=FloatWishes(AccuracyGoal(min_sqnr=1), price=dear(0.5)),
+        planner=FloatPlanner(AccuracyGoal(min_sqnr=1), price=dear(0.5)),
     )
     assert found.plan is not None
     assert found.plan.goal == AccuracyGoal(min_sqnr=1)
@@ -433,6 +455,34 @@ def test_a_budget_has_room_or_not() -> None:
     assert not AccuracyGoal()
 
 
+def test_limits_are_texts_of_terms() -> None:
+    assert AccuracyGoal.parse("20dB") == AccuracyGoal(min_sqnr=20.0)
+    assert AccuracyGoal.parse("1%, 20 db") == AccuracyGoal(0.01, 20.0)
+    assert CostBudget.parse("12.5ms") == CostBudget(max_ms=12.5)
+    assert CostBudget.parse("10%,tpu=90%") == CostBudget(None, 0.9, 0.1)
+
+
+@pytest.mark.parametrize("text", ["", "20", "20dB,", "x dB", "nandB", "1%,2%", "12ms"])
+def test_what_no_goal_is(text: str) -> None:
+    with pytest.raises(InputError):
+        AccuracyGoal.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "5", "infms", "0ms", "1ms,2ms", "cpu=5%", "tpu="])
+def test_what_no_budget_is(text: str) -> None:
+    with pytest.raises(InputError):
+        CostBudget.parse(text)
+
+
+def test_a_slowdown_is_relative_to_int8_alone() -> None:
+    slowdown = CostBudget(max_slowdown=0.5)
+    assert slowdown.is_relative
+    assert slowdown.relative_to(Price(4.0, 0.8)) == CostBudget(6.0, 0.8)
+    both = CostBudget(max_ms=5.0, min_tpu_share=0.9, max_slowdown=0.5)
+    assert not both.is_relative
+    assert both.relative_to(Price(4.0, 0.8)) == CostBudget(5.0, 0.9)
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -460,7 +510,7 @@ def test_a_candidate_of_a_recipe_may_have_its_own_names() -> None:
         replace(FAST, candidates=(mine,)),
         graph,
         samples(graph, 12),
-        wishes=FloatWishes(budget=CostBudget(max_ms=3.5), price=priced()),
+        planner=FloatPlanner(budget=CostBudget(max_ms=3.5), price=priced()),
     )
     assert graph.ops[0].output.name in found.floating
     assert graph.ops[2].output.name in found.floating
@@ -471,7 +521,7 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
     graph = planted()
     tries = samples(graph, 8)
     line = StepPipeline(QuantizationState(graph, tries))
-    planner = Planner(
+    search = ThoroughSearch(
         [
             HeldOutFold(
                 lambda names: line.of(leave_in_float(FAST.candidates[0], names)), tries
@@ -481,15 +531,15 @@ def test_what_the_goal_does_not_need_is_int8_again() -> None:
         AccuracyGoal(min_sqnr=20),
         price=priced(),
     )
-    candidates = FloatCandidates.of(planner.rough, tries)
-    every = OpGroup(tuple(planner.rough.graph.ops))
-    rows = [planner.measured((), OpGroup(())), planner.measured(every.names, every)]
-    back = [*planner.returned(candidates, rows)]
+    candidates = FloatCandidates.of(search.rough, tries)
+    every = OpGroup(tuple(search.rough.graph.ops))
+    rows = [search.measured((), OpGroup(())), search.measured(every.names, every)]
+    back = [*search.returned(candidates, rows)]
     assert all(row.back for row in back)
     assert back[-1].outputs[graph.outputs[0].name].sqnr_db >= 20
     prices = [row.price.ms for row in (rows[-1], *back) if row.price is not None]
     assert prices == sorted(prices, reverse=True)
     assert prices[-1] == pytest.approx(2.5)
-    assert {*PrecisionPlan(planner.goal, planner.budget, (*rows, *back), 8).floats} == {
+    assert {*PrecisionPlan(search.goal, search.budget, (*rows, *back), 8).floats} == {
         *names(graph.ops[2:4])
     }

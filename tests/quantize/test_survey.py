@@ -14,7 +14,7 @@ from PIL import Image
 
 from edgec.compiler.compile import compile_model
 from edgec.compiler.native import HostRunners, native_compiler
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.frontends import read_model
 from edgec.ir import Array, Graph
 from edgec.passes.pipeline import optimize
@@ -226,10 +226,14 @@ def test_a_compile_says_what_it_left_out(tmp_path: Path, shared: Path) -> None:
     for i in range(2):  # either may be held back to verify with
         mask.resize((128 - i, 128)).save(folder / f"mask{i}.png")
     model = shared / "models" / BLAZEFACE / f"{BLAZEFACE}.tflite"
-    options = Options(
-        calibrate=folder, preprocess="m1_1", quantize=str(recipe), min_cosine=-1
+    options = CompileOptions(
+        output=tmp_path / "m.edgec",
+        calibrate=folder,
+        preprocess="m1_1",
+        quantize=str(recipe),
+        min_cosine=-1,
     )
-    text = compile_model(model, output=tmp_path / "m.edgec", options=options).summary()
+    text = compile_model(model, options).summary()
     text = " ".join(text.split())
     assert "note: unlike the other calibration samples: mask" in text
     assert "left out" in text

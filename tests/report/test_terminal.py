@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgec.compiler.compile import compile_model
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.report.terminal import progress, where_the_time_went
 from edgec.steps import COMPILE_C, Step, Steps, counted, each
 
@@ -165,12 +165,12 @@ def test_where_the_time_went_tells_the_c_compiler_apart() -> None:
 @pytest.mark.cc
 def test_a_compile_names_its_steps(tmp_path: Path) -> None:
     told: list[str] = []
-    options = Options(
-        calibrate=DIGITS.with_name("digits_calibration.npz"), quantize="fast"
+    options = CompileOptions(
+        output=tmp_path / "d.edgec",
+        calibrate=DIGITS.with_name("digits_calibration.npz"),
+        quantize="fast",
     )
-    done = compile_model(
-        DIGITS, output=tmp_path / "d.edgec", options=options, progress=told.append
-    )
+    done = compile_model(DIGITS, options, told.append)
     names = [s.name for s in done.steps]
     for name in (
         "read",

@@ -53,7 +53,7 @@ class Chance:
 
         def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
             made = variant.apply(call, core, schedule)
-            self.used.append((variant.name, made.kernel))
+            self.used.append((variant.name, made.kernel.name))
             return made
 
         return replace(variant, apply=apply), self._beyond(schedule)

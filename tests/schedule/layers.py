@@ -14,12 +14,12 @@ from edgec.ir import Array, Builder, Graph, OpDef, Quant, Rounding, TensorType
 from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.matmul import FullyConnected
 from edgec.ops.transpose_conv import TransposeConv2D
-from edgec.schedule.kernels.gemm_s8 import ISAS
+from edgec.schedule.kernels.gemm_s8 import TILE_SETS
 
 T = TypeVar("T")
 
 _SPECIAL = sorted(
-    {t.depth for tiles in ISAS for t in (*tiles.tiles, *tiles.zero) if t.depth}
+    {t.depth for tiles in TILE_SETS for t in (*tiles.tiles, *tiles.zero) if t.depth}
 )
 """Depths that have tiles of their own."""
 _DEPTHS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 24, 31, 32, 40, 52, 64, 100)

@@ -20,6 +20,7 @@ from edgec_runtime.bundle.manifest import MAX_THREADS
 
 from edgec.emit.c import CSRC, CSource, Text, segment_source
 from edgec.ir import Array, Graph, KernelCall, Scratch
+from edgec.schedule.c_structs import GemmS8Params
 from edgec.schedule.cores import Core, core
 from edgec.schedule.steps import DEFAULT
 from edgec.schedule.variant import Choose, Rules, Schedule, Variant
@@ -346,7 +347,7 @@ def _in_arena(choose: Choose) -> Choose:
 
 def _with_scratch(call: KernelCall) -> KernelCall:
     x, w, y, params, _, *rest = call.operands
-    scratch = Scratch(call.struct("ek_gemm_s8_t").number("scratch_bytes"))
+    scratch = Scratch(call.struct(GemmS8Params).scratch_bytes)
     return replace(call, operands=(x, w, y, params, scratch, *rest))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import segment_source
 from edgec.errors import EdgecError
 from edgec.ir import Builder, Graph, TensorType, interp
@@ -31,7 +31,7 @@ def _larger(model: Path, cores: Sequence[str] = CORES) -> list[str]:
     cannot read.
     """
     try:
-        segments = lower(model, Options(target="pi5")).partition.segments
+        segments = lower(model, CompileOptions(target="pi5")).partition.segments
     except EdgecError:
         return []
     found = []

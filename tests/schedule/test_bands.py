@@ -13,7 +13,7 @@ import pytest
 from edgec_devices.boards import Board
 
 from edgec.compiler.lower import lower
-from edgec.compiler.options import Options
+from edgec.compiler.options import CompileOptions
 from edgec.emit.c import segment_source
 from edgec.ir import Builder, Graph, Quant, TensorType, Value, interp
 from edgec.ops.activation import Clamp
@@ -277,7 +277,8 @@ def test_bands_lower_the_peak_of_the_arena_where_the_cache_does_not_keep_it() ->
 def test_arena_of_mobilenet_v2(board: str, shared: Path) -> None:
     """1,505,280 bytes are two of its tensors, of which one is now never whole."""
     (s,) = lower(
-        shared / "models" / "mnv2_tf2_i8" / "mnv2_tf2_i8.tflite", Options(target=board)
+        shared / "models" / "mnv2_tf2_i8" / "mnv2_tf2_i8.tflite",
+        CompileOptions(target=board),
     ).partition.segments
     plan = segment_source(
         s.graph, "s", cores_of(Board.load(board), Board.load(board).targets[0])[-1]

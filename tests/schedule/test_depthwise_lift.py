@@ -15,7 +15,7 @@ from edgec.schedule.kernels.dwconv2d import (
     NEON,
     DepthwiseShape,
     Loops,
-    blocks,
+    depthwise_call,
 )
 
 SHAPE = DepthwiseShape(1, 9, 9, BLOCK, 9, 9, BLOCK, 3, 3, 1, 1, 1, 1, 1, 1)
@@ -24,15 +24,15 @@ SHAPE = DepthwiseShape(1, 9, 9, BLOCK, 9, 9, BLOCK, 3, 3, 1, 1, 1, 1, 1, 1)
 def function(w: Array, w_zero: int, loops: Loops) -> str:
     """That for a layer with weights [3, 3, BLOCK]."""
     some = np.full(BLOCK, 1 << 30), np.full(BLOCK, -7)
-    name, described = blocks(
+    kernel, p = depthwise_call(
         SHAPE,
         w,
         np.zeros(BLOCK, np.int64),
         Requant(3, w_zero, -128, -128, 127, *some),
         loops,
     )
-    assert described["slide"] == 1 or name == f"ek_dwconv2d_s8_{loops.suffix}"
-    return name
+    assert p.slide == 1 or kernel.name == f"ek_dwconv2d_s8_{loops.suffix}"
+    return kernel.name
 
 
 @pytest.mark.parametrize("loops", [NEON, DOT])

@@ -12,7 +12,9 @@ import pytest
 
 import edgec.ops  # noqa: F401 (registers all operations)
 from edgec.errors import InputError
-from edgec.ir import KernelCall, OpDef, Struct, Table
+from edgec.ir import CStruct, KernelCall, OpDef, Table
+from edgec.ir.c_structs import Conv2DParams, RequantParams
+from edgec.ops.conv import CONV2D
 from edgec.report.tuning import WORTH_SHOWING
 from edgec.schedule.cores import Core, core
 from edgec.schedule.database import SHIPPED, Database, TunedSchedule
@@ -34,19 +36,14 @@ def calls() -> Iterator[KernelCall]:
 def convolution() -> KernelCall:
     """One of int8 with several schedules."""
     return next(
-        c for c in calls() if c.kernel == "ek_conv2d_s8" and len(legal(c, A72)) > 2
+        c for c in calls() if c.kernel == CONV2D.of("s8") and len(legal(c, A72)) > 2
     )
 
 
-def with_fields(call: KernelCall, ctype: str, **fields: object) -> KernelCall:
-    """The call with other fields of a struct."""
-    operands = [
-        Struct(ctype, **{**x.fields, **fields})
-        if isinstance(x, Struct) and x.ctype == ctype
-        else x
-        for x in call.operands
-    ]
-    return replace(call, operands=tuple(operands))
+def with_struct(call: KernelCall, old: CStruct, new: CStruct) -> KernelCall:
+    """The call with another struct."""
+    operands = tuple(new if x is old else x for x in call.operands)
+    return replace(call, operands=operands)
 
 
 def found(call: KernelCall, at: int) -> tuple[Core, TunedSchedule]:
@@ -73,7 +70,7 @@ def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
     some = [
         (c, len(ways))
         for c in calls()
-        if c.kernel.startswith("ek_conv2d") and len(ways := legal(c, A72)) > 1
+        if c.kernel in CONV2D and len(ways := legal(c, A72)) > 1
     ]
     same = [len(legal(again(record(c)), A72)) == n for c, n in some]
     assert len(same) > 10
@@ -82,10 +79,12 @@ def test_calls_made_again_can_be_computed_in_as_many_ways() -> None:
 
 def test_constants_are_like_those_that_were_there() -> None:
     call = convolution()
-    was, back = (c.struct("ek_requant_t") for c in (call, again(record(call))))
-    for name in ("multiplier", "shift"):
-        a = was.table(name)
-        b = back.table(name)
+    was = call.struct(RequantParams)
+    back = again(record(call)).struct(RequantParams)
+    for a, b in (
+        (was.multiplier.array, back.multiplier.array),
+        (was.shift.array, back.shift.array),
+    ):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert set(b.tolist()) <= set(a.tolist())
     assert json.dumps(record(again(record(call)))) == json.dumps(
@@ -95,15 +94,12 @@ def test_constants_are_like_those_that_were_there() -> None:
 
 def test_a_signature_tells_sizes_and_not_levels() -> None:
     call = convolution()
-    shape = next(x for x in call.operands if isinstance(x, Struct) and "kh" in x.fields)
-    last = call.operands[-1]
-    assert isinstance(last, Struct)
-    assert signature(
-        with_fields(call, last.ctype, x_zero=last.number("x_zero") + 1)
-    ) == signature(call)
-    assert signature(
-        with_fields(call, shape.ctype, ih=shape.number("ih") + 1)
-    ) != signature(call)
+    shape = call.struct(Conv2DParams)
+    q = call.struct(RequantParams)
+    other_zero = with_struct(call, q, replace(q, x_zero=q.x_zero + 1))
+    assert signature(other_zero) == signature(call)
+    larger = with_struct(call, shape, replace(shape, ih=shape.ih + 1))
+    assert signature(larger) != signature(call)
     wider = replace(
         call,
         operands=(

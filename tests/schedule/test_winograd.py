@@ -56,7 +56,9 @@ def _leads(graph: Graph, on: Core = A72) -> bool:
 
 def _kernels(graph: Graph, rules: Rules = DEFAULT) -> list[str]:
     return [
-        call.kernel for step in schedule(graph, A72, rules).steps for call in step.calls
+        call.kernel.name
+        for step in schedule(graph, A72, rules).steps
+        for call in step.calls
     ]
 
 

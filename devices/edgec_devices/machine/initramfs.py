@@ -64,7 +64,7 @@ def cpio(entries: Mapping[str, tuple[int, bytes]]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class LinuxKernel:
     """Of a Debian kernel package.  modules: all it has, by name, as files.  version: of
     the folder that they are in.
     """
@@ -98,7 +98,7 @@ class Kernel:
         return []
 
 
-def read_kernel(package: Path) -> Kernel:
+def read_kernel(package: Path) -> LinuxKernel:
     """Raises ToolError for a package that is none for QEMU's machine."""
     kernel = b""
     version = ""
@@ -118,4 +118,4 @@ def read_kernel(package: Path) -> Kernel:
         raise ToolError(
             f"{package.name} has no kernel for QEMU's machine", hint="report it"
         )
-    return Kernel(kernel, version, found)
+    return LinuxKernel(kernel, version, found)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import accounts
-from .initramfs import GUEST, Kernel
+from .initramfs import GUEST, LinuxKernel
 from .programs import run
 from .tree import MERGED, Tree
 
@@ -88,7 +88,7 @@ def root_tree(folder: Path, packages: Iterable[Path]) -> Tree:
     return tree
 
 
-def add_modules(tree: Tree, kernel: Kernel, names: Iterable[str]) -> None:
+def add_modules(tree: Tree, kernel: LinuxKernel, names: Iterable[str]) -> None:
     """Modules of the kernel, and what they depend on, for `busybox modprobe`; nothing
     loads them by itself.
     """

@@ -1,16 +1,17 @@
-"""CPU cores: one TOML file each in cores/, found by name.
+"""The pipeline model of a CPU core: the table `pipeline` of its file (edgec_devices.cores).
 
+    [pipeline]
     in_order = false
     width = 3            # instructions decoded a cycle
     dispatch = 5         # micro-operations handed to the pipes a cycle
     window = 128         # micro-operations between the oldest unfinished one and the newest
     mispredicted = 15    # cycles lost by a wrongly predicted branch
 
-    [pipes]              # a name for each set of equal pipes
+    [pipeline.pipes]     # a name for each set of equal pipes
     V = ["F0", "F1"]
     F0 = ["F0"]
 
-    [times]              # by kind of instruction (decode*.py)
+    [pipeline.times]     # by kind of instruction (decode*.py)
     fp_fma_q = "7 +4 V V"
 
 A time is: the cycles until the result can be used; `+4`: the accumulator, or the data
@@ -24,16 +25,13 @@ its own has that of the kind without.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from edgec_runtime.errors import InputError, did_you_mean
 
+from edgec_devices.cores import core_facts, pipelined_cores
 from edgec_devices.pipeline.insn import UNKNOWN
-
-CORES = Path(__file__).parent / "cores"
 
 
 @dataclass(frozen=True)
@@ -67,17 +65,17 @@ class PipelineCore:
     @staticmethod
     @cache
     def load(name: str) -> PipelineCore:
-        """The core of cores/<name>.toml.
+        """The pipeline model of a core.
 
         Raises InputError with the nearest name for any other.
         """
-        known = sorted(p.stem for p in CORES.glob("*.toml"))
+        known = pipelined_cores()
         if name not in known:
             raise InputError(
                 f'there is no pipeline model of "{name}"{did_you_mean(name, known)}',
                 hint=f"use {', '.join(known)}",
             )
-        facts = tomllib.loads((CORES / f"{name}.toml").read_text())
+        facts = core_facts(name)["pipeline"]
         pipes: dict[str, list[str]] = facts.pop("pipes")
         numbers = {
             p: i

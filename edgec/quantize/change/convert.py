@@ -71,19 +71,26 @@ def random_sample(graph: Graph, seed: int = 0) -> dict[str, Array]:
     They are reals in [0, 1), all integers of int8 and uint8, and index 0.
     """
     rng = np.random.default_rng(seed)
+
     return {v.name: _random(v.type, rng) for v in graph.inputs}
 
 
 def _random(t: TensorType, rng: np.random.Generator) -> Array:
+    """Return one random input of a type."""
     if t.np_dtype.kind == "f":
         return rng.random(t.shape, np.float32).astype(t.np_dtype)
+
+    # A mask of zeros would leave nothing to compute.
     if t.dtype == "bool":
         return np.ones(t.shape, bool)
+
     is_tensor_data = t.dtype in ("int8", "uint8") or t.is_quantized
     if t.np_dtype.kind not in "iu" or not is_tensor_data:
         # An index: zero is legal for every dimension.
         return np.zeros(t.shape, t.np_dtype)
+
     info = np.iinfo(t.np_dtype)
+
     return rng.integers(info.min, info.max, t.shape, t.np_dtype, endpoint=True)
 
 

@@ -44,6 +44,7 @@ def int8_ops(
     _follow(graph, [op for op in neutral if op not in mixing], chosen)
     _drop_idle_islands(graph, chosen)
     _drop_functions_of_floats(graph, chosen)
+
     return chosen
 
 
@@ -75,9 +76,12 @@ def _drop_functions_of_floats(graph: Graph, chosen: set[Op]) -> None:
 def _is_function_of_one_element(op: Op) -> bool:
     """Return whether each element of the result depends on one element and constants."""
     x, *others = op.inputs
+    # A product with weights gains from int8 in any case.
     if op.spec.quant is not QuantRule.FREE or "weight" in op.spec.roles:
         return False
+
     all_constant = all(v.const is not None for v in others)
+
     return all_constant and x.type.shape == op.output.type.shape
 
 
@@ -86,8 +90,10 @@ def _has_int8_form(op: Op) -> bool:
     acts = activations(op)
     if op.spec.quant is QuantRule.FLOAT or all(v.const is not None for v in acts):
         return False
+
     if any(v.type.dtype != "float32" for v in acts):
         return False
+
     if any(v.type.is_quantized for v in op.outputs):
         return False
 
@@ -100,11 +106,13 @@ def _has_int8_form(op: Op) -> bool:
             types.append(int8_type(v.type, _ANY_SCALE))
         else:
             types.append(v.type)
+
     # The op itself knows which types it computes on.
     try:
         op.spec.infer(*types)
     except ValueError:
         return False
+
     return True
 
 
@@ -112,21 +120,27 @@ def _tail(graph: Graph, neutral: list[Op]) -> set[Op]:
     """Return the neutral operations that only neutral ones follow up to the outputs."""
     users = graph.users()
     tail: set[Op] = set()
+    # Backwards: the consumers of an operation are decided before it.
     for op in reversed(neutral):
         consumers = [u for v in op.outputs for u in users.get(v, [])]
         if all(u in tail for u in consumers):
             tail.add(op)
+
     return tail
 
 
 def _has_unlike_ranges(op: Op, ranges: Mapping[Value, Range]) -> bool:
-    """Return whether one scale for all inputs would cost some of them two bits."""
+    """Return whether one scale for all inputs would cost some of them two bits.
+
+    ranges: of the computed values.
+    """
     spans = []
     for v in activations(op):
         if v.const is None:
             low, high = ranges[v]
             # A scale always holds zero.
             spans.append(max(high, 0.0) - min(low, 0.0))
+
     return max(spans) > MAX_SHARED_RANGE_RATIO * min(spans)
 
 
@@ -143,8 +157,10 @@ def _follow(graph: Graph, neutral: list[Op], chosen: set[Op]) -> None:
         return any(producer.get(v) in chosen for v in computed)
 
     def has_chosen_consumers(op: Op) -> bool:
+        # Outputs of the model are float: they count as a float consumer.
         if any(v in graph.outputs for v in op.outputs):
             return False
+
         consumers = [u for v in op.outputs for u in users.get(v, [])]
         return bool(consumers) and all(u in chosen for u in consumers)
 
@@ -166,6 +182,7 @@ class _Neighbours:
 
     def of(self, op: Op) -> list[Op]:
         """Return the operations that write an input or read an output of `op`."""
+        # Inputs of the graph and constants have no producer.
         above = [self._producer[v] for v in op.inputs if v in self._producer]
         below = [u for v in op.outputs for u in self._users.get(v, [])]
         return [*above, *below]
@@ -179,6 +196,8 @@ def _islands(graph: Graph, chosen: set[Op]) -> Iterator[set[Op]]:
     for start in starts:
         if start in seen:
             continue
+
+        # A depth-first search from the first operation that is in no island yet.
         island = {start}
         stack = [start]
         while stack:

@@ -27,6 +27,7 @@ def functions(
     users: the users of each value.
     outputs: the outputs of the graph.
     """
+    # Everything that is computed from `v` and scalars alone, breadth first.
     known = {v}
     ops: list[Op] = []
     waiting = [v]
@@ -43,6 +44,7 @@ def functions(
         has_other_user = any(u not in ops for u in users.get(op.output, []))
         if op.output in outputs or has_other_user:
             last_ops.append(op)
+
     return [_function(v, op, ops) for op in last_ops], {
         op for op in ops if v in op.inputs
     }
@@ -52,12 +54,15 @@ def _is_function_of(op: Op, known: set[Value]) -> bool:
     """Return whether an op computes each element from one element of known values."""
     if not op.spec.elementwise or len(op.outputs) != 1:
         return False
+
     if op.output.type.dtype != "float32":
         return False
+
     for v in op.inputs:
         is_scalar = v.const is not None and v.const.size == 1
         if v not in known and not is_scalar:
             return False
+
     return True
 
 
@@ -70,6 +75,7 @@ def _function(v: Value, last: Op, ops: Sequence[Op]) -> Function:
         remaining = list(ops)
         # The ops are in the order in which they were reached, which is not always one
         # in which they can run.
+
         while last.output not in env:
             op = next(op for op in remaining if _is_ready(op, env))
             remaining.remove(op)
@@ -80,9 +86,11 @@ def _function(v: Value, last: Op, ops: Sequence[Op]) -> Function:
                     args.append(env[i])
                     types.append(t)
                 else:
+                    # A scalar broadcasts to any number of elements.
                     args.append(i.const.reshape(()))
                     types.append(TensorType((), i.type.dtype))
             env[op.output] = op.spec.ref(args, types, [t])[0]
+
         return env[last.output]
 
     return run

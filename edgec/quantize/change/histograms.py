@@ -55,8 +55,10 @@ class Histogram:
         x = finite(array).reshape(-1)
         if not high > low:
             return np.zeros(BINS, np.int64)
+
         per_unit = np.float32(BINS / (high - low))
         numbers = ((x - np.float32(low)) * per_unit).astype(np.int32)
+
         # The largest element lies on the end of the last bin.
         return np.bincount(numbers.clip(0, BINS - 1), minlength=BINS)
 
@@ -83,9 +85,11 @@ def histograms(state: QuantizationState) -> dict[Value, Histogram]:
 
             return counts, observe
 
+        # Counts are integers: their sum is the same in any order.
         for counts in state.observe_samples(of_sample, "count"):
             for v, n in counts.items():
                 by_value[v].counts += n
+
         return by_value
 
     return state.cached("histograms", make)
@@ -100,13 +104,18 @@ def percentile(h: Histogram, percent: float) -> Range:
     total = cumulative[-1]
     if not total:
         return h.range
+
     low, high = h.range
     width = (high - low) / BINS
+
+    # Half of the share at either end.
     outside = (1 - percent / 100) / 2 * total
     first = int(np.searchsorted(cumulative, outside, "right"))
     last = int(np.searchsorted(cumulative, total - outside, "left"))
+    # All elements are in one bin, or nearly.
     if first > last:
         return h.range
+
     return low + first * width, low + (last + 1) * width
 
 
@@ -130,6 +139,7 @@ def noise(h: Histogram, r: Range, clipping: float = 1.0) -> float:
         h.centres <= (127 - zero) * scale
     )
     error = np.where(is_inside, rounding_error, clipping_error)
+
     return float((h.counts * error).sum() / max(1, h.counts.sum()))
 
 
@@ -149,12 +159,14 @@ def search(h: Histogram, cost: Callable[[Range], float]) -> Range:
             best = min(((low * s, best[1]) for s in TRIED_FACTORS), key=cost)
         if high > 0:
             best = min(((best[0], high * s) for s in TRIED_FACTORS), key=cost)
+
     return best
 
 
 def entropy(h: Histogram) -> Range:
     """Return the range with the least Kullback-Leibler divergence."""
     low, high = h.range
+    # Both ends by one factor, as in TensorRT, whose ranges are symmetric.
     tries = [(low * s, high * s) for s in TRIED_FACTORS]
     return min(tries, key=lambda r: _divergence(h, r))
 
@@ -170,10 +182,11 @@ def _divergence(h: Histogram, r: Range) -> float:
     scale = q.scale[0]
     zero = q.zero_point[0]
     steps = np.clip(np.rint(h.centres / scale) + zero, -128, 127).astype(np.int64)
-    # From 0, as indices of a bincount.
+    # Integers from 0, as indices of a bincount.
     steps = steps + 128
     inside = (h.centres >= r[0]) & (h.centres <= r[1])
 
+    # TensorRT counts clipped elements at the ends of the reference distribution.
     first = np.argmax(inside)
     last = BINS - 1 - np.argmax(inside[::-1])
     outside_bin = np.where(h.centres < r[0], first, last)
@@ -192,6 +205,7 @@ def _divergence(h: Histogram, r: Range) -> float:
     spread = spread / max(spread.sum(), 1e-30)
     positive = p > 0
     ratio = p[positive] / np.maximum(spread[positive], EPSILON)
+
     return float((p[positive] * np.log(ratio)).sum())
 
 

@@ -50,13 +50,18 @@ def _is_image(op: Op) -> bool:
     """Return whether an op reads a float image NHWC, and else constants alone."""
     if not op.inputs:
         return False
+
     x, *constants = op.inputs
     is_float_image = x.type.rank == 4 and x.type.dtype == "float32"
+
     return is_float_image and all(v.const is not None for v in constants)
 
 
 def _lower_batch_norm(graph: Graph, op: Op, spec: BatchNorm) -> None:
-    """Make a batch normalisation a depthwise 1x1 convolution."""
+    """Make a batch normalisation a depthwise 1x1 convolution.
+
+    Its line y = factor * x + offset gives weights and bias of each channel.
+    """
     channels = op.inputs[0].type.shape[3]
     factor, offset = spec.line([v.const for v in op.inputs[1:] if v.const is not None])
     shape = (1, 1, 1, channels)
@@ -66,6 +71,7 @@ def _lower_batch_norm(graph: Graph, op: Op, spec: BatchNorm) -> None:
     bias_name = graph.unique_name(f"{name}_offset")
     bias = Value(bias_name, TensorType((channels,)), offset)
 
+    # The activation is free of cost inside the convolution.
     readers = graph.users().get(op.output, [])
     act = "none"
     is_only_reader = len(readers) == 1 and op.output not in graph.outputs
@@ -73,6 +79,7 @@ def _lower_batch_norm(graph: Graph, op: Op, spec: BatchNorm) -> None:
         act = readers[0].kind
         op.outputs = readers[0].outputs
         graph.ops.remove(readers[0])
+
     op.spec = DepthwiseConv2D(act=act)
     op.inputs = [op.inputs[0], weight, bias]
 
@@ -90,18 +97,30 @@ def _removes_bias(spec: OpDef) -> bool:
     return isinstance(spec, InstanceNorm) and not spec.groups
 
 
-def _lower_transpose_conv(graph: Graph, op: Op, spec: TransposeConv2D) -> None:
-    """Move bias and activation of a transposed convolution into an op behind it."""
-    bias = op.inputs[2] if len(op.inputs) > 2 and np.any(op.inputs[2].const) else None
+def _needed_bias(graph: Graph, op: Op, spec: TransposeConv2D) -> Value | None:
+    """Return the bias of a transposed convolution, None where it changes nothing."""
+    if len(op.inputs) < 3 or not np.any(op.inputs[2].const):
+        return None
+
+    # Only readers of the plain sum remove a constant: not those behind an activation.
     readers = [r.spec for r in graph.users().get(op.output, [])]
     is_inner = op.output not in graph.outputs and bool(readers)
     if spec.act == "none" and is_inner and all(map(_removes_bias, readers)):
-        bias = None
+        return None
 
+    return op.inputs[2]
+
+
+def _lower_transpose_conv(graph: Graph, op: Op, spec: TransposeConv2D) -> None:
+    """Move bias and activation of a transposed convolution into an op behind it."""
+    bias = _needed_bias(graph, op, spec)
     op.spec = replace(spec, act="none")
     op.inputs = op.inputs[:2]
     if bias is None and spec.act == "none":
         return
+
+    # The op behind writes the old result, so that its readers stay as they are.
+
     y = op.output
     product = Value(graph.unique_name(f"{y.name}_sum"), y.type)
     op.outputs = [product]
@@ -109,4 +128,5 @@ def _lower_transpose_conv(graph: Graph, op: Op, spec: TransposeConv2D) -> None:
         behind = Op(OpDef.registry[spec.act](), [product], [y], op.source)
     else:
         behind = Op(Add(spec.act), [product, bias], [y], op.source)
+
     graph.ops.insert(graph.ops.index(op) + 1, behind)

@@ -33,12 +33,15 @@ def activation_quant(r: Range, floor: float = MIN_SCALE) -> Quant:
     low = min(r[0], 0.0)
     high = max(r[1], 0.0)
     scale = float(np.float32(max((high - low) / 255, floor, MIN_SCALE)))
+
+    # The real zero must be an integer exactly: padding and relu would be off otherwise.
     from_low = -128 - low / scale
     from_high = 127 - high / scale
     low_error = 128 + abs(low / scale)
     high_error = 127 + abs(high / scale)
     zero = from_low if low_error < high_error else from_high
     nudged = int(np.clip(round_half_away(np.array(zero)), -128, 127))
+
     return Quant.per_tensor(scale, nudged)
 
 
@@ -46,7 +49,9 @@ def holds(q: Quant, r: Range) -> bool:
     """Return whether an int8 quantization represents a whole range, within half a step."""
     scale = q.scale[0]
     zero = q.zero_point[0]
-    return (-128.5 - zero) * scale <= r[0] and r[1] <= (127.5 - zero) * scale
+    low = (-128.5 - zero) * scale
+    high = (127.5 - zero) * scale
+    return low <= r[0] and r[1] <= high
 
 
 def weight_quant(
@@ -58,6 +63,11 @@ def weight_quant(
     takes the tensor's scale; elements that are infinite saturate. Where the bias would
     not fit int32 at the scale x_scale * w_scale, the weight's scale is raised until it
     does.
+
+    w: the weight.
+    axis: its axis of output channels; None: one scale for all.
+    x_scale: the scale of the input.
+    bias: the bias, [output channels].
     """
     magnitude = _finite_sizes(w)
     whole = float(magnitude.max(initial=0.0)) / 127 or 1.0
@@ -67,11 +77,15 @@ def weight_quant(
         others = tuple(i for i in range(w.ndim) if i != axis)
         scale = magnitude.max(axis=others) / 127
         scale[scale == 0] = whole
+
     if bias is not None and bias.size:
         least = _finite_sizes(bias) / (x_scale * MAX_BIAS)
         scale = np.maximum(scale, least.max() if axis is None else least)
+
+    # A scale of 0, as of a tensor of denormals, could not be divided by.
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
     stored = tuple(float(s) for s in scale.astype(np.float32))
+
     return Quant(stored, (0,) * len(stored), axis if len(stored) > 1 else None)
 
 
@@ -81,7 +95,10 @@ def _finite_sizes(a: Array) -> Array:
 
 
 def quantize_weight(w: Array, q: Quant) -> Array:
-    """Return the nearest integers of a weight, int8 in [-127, 127]."""
+    """Return the nearest integers of a weight, int8 in [-127, 127].
+
+    -128 is left out, as the specification demands.
+    """
     scale, _ = q.broadcast(w.ndim)
     steps = round_half_away(np.nan_to_num(w.astype(np.float64) / scale))
     return np.clip(steps, -127, 127).astype(np.int8)
@@ -96,6 +113,7 @@ def quantize_activation(x: Array, q: Quant) -> Array:
     scale = q.scale[0]
     zero = q.zero_point[0]
     result = np.empty(flat.size, np.int8)
+    # In blocks, since float64 of a whole image would not stay in the cache.
     for start in range(0, flat.size, BLOCK_ELEMENTS):
         scaled = flat[start : start + BLOCK_ELEMENTS].astype(np.float64)
         scaled /= scale
@@ -108,6 +126,7 @@ def quantize_activation(x: Array, q: Quant) -> Array:
                 # are not finite.
                 steps = np.nan_to_num(round_half_away(scaled) + zero)
         result[start : start + BLOCK_ELEMENTS] = np.clip(steps, -128, 127, out=steps)
+
     return result.reshape(x.shape)
 
 

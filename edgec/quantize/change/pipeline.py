@@ -25,8 +25,10 @@ class StepPipeline:
         """Return the model after these steps."""
         if not steps:
             return self.state
+
         # Steps are frozen dataclasses: those with the same options are equal.
         if steps not in self._done:
             before = self.after(steps[:-1])
             self._done[steps] = before.after(steps[-1])
+
         return self._done[steps]

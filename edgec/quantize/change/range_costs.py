@@ -67,9 +67,14 @@ class SampledWindows:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Array, Array]]) -> SampledWindows:
-        """Return the windows of all samples. parts: rows and weights of each sample."""
+        """Return the windows of all samples.
+
+        parts: the rows and the weights of each sample.
+        """
         rows, weights = zip(*parts, strict=True)
-        numbers = np.repeat(np.arange(len(parts)), [len(w) for w in weights])
+        counts = [len(w) for w in weights]
+        numbers = np.repeat(np.arange(len(parts)), counts)
+
         return cls(np.concatenate(rows), np.concatenate(weights), numbers)
 
     def total(self, x: Array) -> float:
@@ -121,6 +126,7 @@ class CostModel:
         """Return the costs of one value's consumers. h: its histogram."""
         consumers = self.users.get(v, [])
         layers = [op for op in consumers if op in self.windows and op.inputs[0] is v]
+        # A softmax sees whole rows; other layers are products of weights.
         of_products: list[RangeCost] = []
         of_rows: list[RangeCost] = []
         for op in layers:
@@ -135,10 +141,12 @@ class CostModel:
 
         element_functions, covered = functions(v, self.users, self.graph.outputs)
         of_functions = [_function_cost(f, h, self.clipping) for f in element_functions]
+        # Consumers without a cost of their own see the value as it is.
         accounted = covered | self.same | {*layers}
         others = [op for op in consumers if op not in accounted]
         needs_own = others or v in self.graph.outputs
         own = _own_cost(h, self.clipping) if needs_own else None
+
         return RangeCosts(of_products, of_rows, of_functions, own)
 
 
@@ -147,20 +155,25 @@ def _rounded(x: Array, r: Range) -> Array:
     q = activation_quant(r)
     scale = np.float32(q.scale[0])
     zero = q.zero_point[0]
+
+    # A product with the inverse is faster than a division.
     steps = np.rint(x * (np.float32(1) / scale)).clip(-128 - zero, 127 - zero)
+
     return np.asarray(steps * scale)
 
 
 def _int8_ends(r: Range) -> Range:
     """Return the smallest and the largest real of int8 in a range."""
     q = activation_quant(r)
-    low, high = ((end - q.zero_point[0]) * q.scale[0] for end in (-128, 127))
-    return low, high
+    scale = q.scale[0]
+    zero = q.zero_point[0]
+    return (-128 - zero) * scale, (127 - zero) * scale
 
 
 def _product_cost(
     layer: LinearLayer, drawn: SampledWindows, clipping: float
 ) -> RangeCost:
+    """Return the cost for a linear layer, on windows of its input."""
     w = layer.op.inputs[1].const
     assert w is not None
     matrix = layer.matrix(w)
@@ -176,14 +189,19 @@ def _product_cost(
         error = relative_error(_rounded(drawn.rows, r) - drawn.rows)
         if clipping == 1:
             return error
+
+        # The part of the error that is clipping counts once more or several times.
+
         low, high = _int8_ends(r)
         clipped = drawn.rows.clip(np.float32(low), np.float32(high))
+
         return error + (clipping - 1) * relative_error(clipped - drawn.rows)
 
     return cost
 
 
 def _row_cost(function: Function, drawn: SampledWindows) -> RangeCost:
+    """Return the cost for a softmax, on rows of its input."""
     want = function(drawn.rows)
     power = drawn.total(want) or 1.0
 
@@ -195,6 +213,7 @@ def _row_cost(function: Function, drawn: SampledWindows) -> RangeCost:
 
 
 def _function_cost(function: Function, h: Histogram, clipping: float) -> RangeCost:
+    """Return the cost for a function of the value, on its histogram."""
     centres = h.centres.astype(np.float32)
     want = function(centres).astype(np.float64)
     power = float((h.counts * want**2).sum()) or 1.0
@@ -207,14 +226,18 @@ def _function_cost(function: Function, h: Histogram, clipping: float) -> RangeCo
         half = np.float32(activation_quant(r).scale[0] / 2)
         difference = function(centres + half) - function(centres - half)
         rounding_error = difference.astype(np.float64) ** 2 / 12
+
+        # Outside of the range the function sees its nearest end.
         ends = np.clip(centres, low, high).astype(np.float32)
         clipping_error = clipping * (function(ends) - want) ** 2
         error = np.where(inside, rounding_error, clipping_error)
+
         return float((h.counts * error).sum()) / power
 
     return cost
 
 
 def _own_cost(h: Histogram, clipping: float) -> RangeCost:
+    """Return the cost for consumers that see the value itself."""
     power = float((h.counts * h.centres**2).sum() / max(1, h.counts.sum())) or 1.0
     return lambda r: noise(h, r, clipping) / power

@@ -47,8 +47,11 @@ class Candidate:
         It comes after all steps that change the same field or an earlier one.
         """
         last = CHANGE_ORDER.index(step.changes)
+
+        # The steps are in this order already, so that `before` is a prefix.
         before = [s for s in self.steps if CHANGE_ORDER.index(s.changes) <= last]
         after = self.steps[len(before) :]
+
         return replace(self, steps=(*before, step, *after))
 
     def to_json(self) -> dict[str, Any]:
@@ -109,6 +112,7 @@ class Recipe:
 
         Raises InputError where there is no such recipe, or its file cannot be read.
         """
+        # A name without .toml is never a file, even if there is one in this folder.
         path = recipe_file(name) or RECIPE_FOLDER / f"{name}.toml"
         if not path.is_file():
             known = sorted(p.stem for p in RECIPE_FOLDER.glob("*.toml"))
@@ -116,6 +120,7 @@ class Recipe:
             raise InputError(
                 what, "--quantize", f"give one of {', '.join(known)}, or a .toml file"
             )
+
         try:
             return cls.of(from_toml(path, dict[str, Any], _DOCS), path.stem)
         except (OSError, ValueError) as e:
@@ -131,14 +136,17 @@ class Recipe:
         """
         if unknown := decoded.keys() - _KEYS:
             raise ValueError(f'"{min(unknown)}" is none of {", ".join(sorted(_KEYS))}')
+
         candidates = _candidates(decoded.get("candidate"))
         seed = decoded.get("seed", 0)
         # type(), since True is an instance of int.
         if type(seed) is not int or seed < 0:
             raise ValueError(f'"seed" is {seed!r}, not an integer of at least 0')
+
         numbers = {}
         for key in _NUMBERS:
             numbers[key] = _number(key, decoded.get(key, getattr(cls, key)))
+
         return cls(str(decoded.get("name", name)), candidates, seed, **numbers)
 
 
@@ -151,15 +159,18 @@ def _candidates(rows: object) -> tuple[Candidate, ...]:
     """Return the candidates of a file: one, or a guard and the one to use."""
     if not isinstance(rows, list) or not rows:
         raise ValueError("it has no [[candidate]]")
+
     candidates = tuple(_candidate(row) for row in rows)
     if len(candidates) > 2:
         raise ValueError(
             f"it has {len(candidates)} candidates; a recipe has one, or a plain one that "
             "guards against losses and the one to use"
         )
+
     names = [c.name for c in candidates]
     if repeated := [n for n in names if names.count(n) > 1]:
         raise ValueError(f'two candidates are named "{repeated[0]}"')
+
     return candidates
 
 
@@ -170,6 +181,7 @@ def _candidate(row: object) -> Candidate:
         or not isinstance(row["steps"], list)
     ):
         raise ValueError(f'a [[candidate]] has "name" and "steps", not {row!r}')
+
     decoded = tuple(_step(s) for s in row["steps"])
     places = [CHANGE_ORDER.index(s.changes) for s in decoded]
     # A later change of an earlier field would make what was computed from it stale.
@@ -178,8 +190,10 @@ def _candidate(row: object) -> Candidate:
             f"{row['name']}: steps must change {', then '.join(CHANGE_ORDER)}; "
             f"{_order_text(decoded)} do not"
         )
+
     if "ranges" not in {s.changes for s in decoded}:
         raise ValueError(f"{row['name']}: no step finds the ranges")
+
     return Candidate(str(row["name"]), decoded)
 
 
@@ -189,9 +203,11 @@ def _order_text(decoded: Sequence[RecipeStep]) -> str:
 
 def _step(decoded: object) -> RecipeStep:
     """Return the step of a name, or of {step = name, option = value, …}."""
+    # A name alone is short for a step with default options.
     row = {"step": decoded} if isinstance(decoded, str) else decoded
     if not isinstance(row, dict) or not isinstance(row.get("step"), str):
         raise ValueError(f"a step is a name or {{step = name, …}}, not {decoded!r}")
+
     name = row["step"]
     options = {k: v for k, v in row.items() if k != "step"}
     known = steps()
@@ -201,25 +217,35 @@ def _step(decoded: object) -> RecipeStep:
             f"there are {', '.join(known)}"
         )
 
+    return known[name](**_options(name, known[name], options))
+
+
+def _options(
+    name: str, step: type[RecipeStep], options: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return the options of a step in the types that they have."""
     # The type of an option is that of its default.
-    kinds = {f.name: type(f.default) for f in fields(known[name])}
+    kinds = {f.name: type(f.default) for f in fields(step)}
     if unknown := options.keys() - kinds:
         raise ValueError(
             f'step {name} has no "{min(unknown)}"; '
             f"it has {', '.join(kinds) or 'no options'}"
         )
-    values = {k: _option(f"{name}.{k}", v, kinds[k]) for k, v in options.items()}
-    return known[name](**values)
+
+    return {k: _option(f"{name}.{k}", v, kinds[k]) for k, v in options.items()}
 
 
 def _option(name: str, value: object, kind: type) -> object:
     """Return a step's option in the type that it has. name: for messages."""
     if kind is float:
         return _number(name, value)
+
     if kind is tuple and isinstance(value, list):
         return tuple(value)
+
     if type(value) is not kind:
         raise ValueError(f'"{name}" is {value!r}, not of type {kind.__name__}')
+
     return value
 
 
@@ -240,4 +266,5 @@ def _step_to_json(step: RecipeStep) -> dict[str, Any]:
     for f in fields(step):
         value = getattr(step, f.name)
         options[f.name] = list(value) if isinstance(value, tuple) else value
+
     return options

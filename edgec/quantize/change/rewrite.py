@@ -107,18 +107,27 @@ def integers(op: Op, x_scale: float, rounded: RoundedParameters) -> Integers:
     axis = op.spec.weight_axis if op.spec.per_channel else None
     # The scale is of the model's own bias, so that corrections of it change no weight.
     quant = weight_quant(weight, axis, x_scale, given_bias if bias is None else bias)
+
     int8_weight = rounded.weights.get(op)
     if int8_weight is None:
         int8_weight = quantize_weight(weight, quant)
+
+    # Bias correction can give an op a bias that the model does not have.
     real_bias = bias if given_bias is None else given_bias
     if real_bias is None:
         return Integers(int8_weight, quant, None, None)
+
     int32_bias, bias_quant = quantize_bias(real_bias, x_scale, quant)
+
     return Integers(int8_weight, quant, int32_bias, bias_quant)
 
 
 def renew(op: Op, twin: Op, rounded: RoundedParameters) -> None:
-    """Give the int8 twin of an op the constants that `rounded` has for it."""
+    """Give the int8 twin of an op the constants that `rounded` has for it.
+
+    op: the float op.
+    twin: its int8 form, which is changed.
+    """
     at = _positions(op)
     constants = integers(op, twin.inputs[at["act"]].type.scale, rounded)
     weight = twin.inputs[at["weight"]]
@@ -178,8 +187,10 @@ class _Rewriter:
 
     def run(self) -> Graph:
         """Return the copy."""
+        # Inputs keep their names and types: their int8 form is a conversion.
         for v in self.graph.inputs:
             self.declared[v] = self.build.input(v.name, v.type)
+
         self._reserve_output_names()
         for op in self.graph.ops:
             self.build.source = op.source
@@ -187,8 +198,10 @@ class _Rewriter:
                 self._write_int8(op)
             else:
                 self._write_as_declared(op)
+
         self.build.graph.outputs = [self._declared(v) for v in self.graph.outputs]
         self.build.graph.state = [*self.graph.state]
+
         return self.build.graph
 
     def _reserve_output_names(self) -> None:
@@ -208,10 +221,12 @@ class _Rewriter:
             if type_.dtype == v.type.dtype:
                 return Value(self.output_name[v], type_)
             return self.build.value(f"{v.name}_int8", type_)
+
         return self.build.value(v.name, type_)
 
     def _write_as_declared(self, op: Op) -> None:
         """Copy an op that stays float."""
+        # What only int8 ops wrote is dequantized here.
         inputs = [self._declared(v) for v in op.inputs]
         outputs = [self._result(v, v.type) for v in op.outputs]
         self.build.write(op.spec, inputs, outputs)
@@ -236,6 +251,7 @@ class _Rewriter:
                 out = self._result(v, v.type)
                 self.declared[v] = out
             outputs.append(out)
+
         self.build.write(op.spec, inputs, outputs)
         self.twins[op] = self.build.graph.ops[-1]
 
@@ -246,8 +262,10 @@ class _Rewriter:
         """
         if role(op, i) != "act":
             return self._declared(v)
+
         if v.const is None:
             return self._quantized(v, same or self.scales[v])
+
         quant = same or activation_quant(constant_range(v.const))
 
         def make() -> Value:
@@ -271,6 +289,7 @@ class _Rewriter:
             inputs[at["weight"]] = form()
         else:
             inputs[at["weight"]] = self._shared(weight, constants.weight_quant, form)
+
         if constants.bias is None or constants.bias_quant is None:
             return
 
@@ -280,6 +299,7 @@ class _Rewriter:
             bias = self.build.const(constants.bias, name, constants.bias_quant)
             inputs.append(bias)
             return
+
         bias = op.inputs[at["bias"]]
         form = partial(
             self.build.const, constants.bias, bias.name, constants.bias_quant
@@ -290,23 +310,34 @@ class _Rewriter:
             inputs[at["bias"]] = self._shared(bias, constants.bias_quant, form)
 
     def _declared(self, v: Value) -> Value:
-        """Return the form as declared; it is dequantized if only the int8 form exists."""
+        """Return the form as declared.
+
+        It is dequantized if only the int8 form exists.
+        """
         if v in self.declared:
             return self.declared[v]
+
         if v.const is not None:
             self.declared[v] = self.build.const(v.const, v.name, v.type.quant)
             return self.declared[v]
+
+        # An output of the model has its own name reserved for this form.
         name = self.output_name.get(v)
         out = Value(name, v.type) if name else self.build.value(f"{v.name}_f32", v.type)
         self.build.write(Dequantize(), [self.int8[v]], [out])
         self.declared[v] = out
+
         return out
 
     def _quantized(self, v: Value, quant: Quant) -> Value:
-        """Return an int8 form with this scale: that of its producer, or a conversion."""
+        """Return an int8 form with this scale: that of its producer, or a conversion.
+
+        A conversion from another int8 form requantizes it.
+        """
         written = self.int8.get(v)
         if written is not None and written.type.quant == quant:
             return written
+
         source = written or self.declared[v]
 
         def make() -> Value:
@@ -315,7 +346,10 @@ class _Rewriter:
         return self._shared(v, quant, make)
 
     def _shared(self, v: Value, quant: Quant, make: Callable[[], Value]) -> Value:
-        """Return the result of `make`, made once for each value and scale."""
+        """Return the result of `make`, made once for each value and scale.
+
+        make: makes a conversion or a constant.
+        """
         key = (v, quant)
         if key not in self.shared:
             self.shared[key] = make()

@@ -64,7 +64,9 @@ def _have_one_prescribed_scale(
     prescribed = {g.fixed for g in groups}
     if len(prescribed) != 1:
         return False
+
     (only,) = prescribed
+
     return only is not None and all(holds(only, r) for r in constants)
 
 
@@ -76,6 +78,7 @@ class _Grouping:
         self.of: dict[Value, _Group] = {}
 
     def group(self, v: Value) -> _Group:
+        """Return the group of a value, by default one of its own."""
         if v not in self.of:
             self.put([v], _Group(self.ranges[v]))
         return self.of[v]
@@ -87,12 +90,15 @@ class _Grouping:
 
     def add(self, op: Op) -> None:
         """Let the op's rule act on its values."""
+        # Other results, such as the indices of an argmax, have no scale.
         results = [v for v in op.outputs if v.type.dtype == "float32"]
         if op.spec.quant is QuantRule.FIXED:
             for v in results:
                 self.put([v], _Group(self.ranges[v], op.spec.fixed_quant()))
         elif op.spec.quant is QuantRule.SAME:
             self._share(op, results)
+
+        # Every other value gets a group of its own, with the scale of its range.
         for v in (*activations(op), *results):
             if v.const is None:
                 self.group(v)
@@ -116,6 +122,7 @@ class _Grouping:
         ranges += [self.ranges[v] for v in results]
         for r in ranges:
             home.widen(r)
+
         self.put(results, home)
 
     def _merged(self, groups: Sequence[_Group]) -> _Group:
@@ -126,6 +133,7 @@ class _Grouping:
         for group in distinct:
             if group is not home:
                 self.put(group.members, home)
+
         return home
 
     def raise_floors(self, ops: Sequence[Op]) -> None:
@@ -139,7 +147,8 @@ class _Grouping:
                 if v.const is None:
                     consumers.setdefault(self.of[v], []).append(i)
 
-        # A heap, since the first op in the graph's order is next.
+        # A heap, since the first op in the graph's order is next: a floor that rises
+        # early settles the ops behind it in one round.
         waiting = list(range(len(ops)))
         queued = set(waiting)
         while waiting:
@@ -160,6 +169,7 @@ class _Grouping:
         """
         if op.spec.quant is not QuantRule.FREE:
             return False
+
         least = min(self._scale(v) for v in activations(op))
         changed = False
         for v in op.outputs:
@@ -172,9 +182,11 @@ class _Grouping:
             if group.fixed is None and group.quant().scale[0] < floor * (1 - 1e-6):
                 group.floor = floor
                 changed = True
+
         return changed
 
     def _scale(self, v: Value) -> float:
+        """Return the scale of an activation, constants among them."""
         if v.const is not None:
             return activation_quant(constant_range(v.const)).scale[0]
         return self.of[v].quant().scale[0]

@@ -40,18 +40,23 @@ class Simulation:
     def graph(self, int8: Collection[Op]) -> Graph:
         """Return the quantized graph with all ops but these in float."""
         left = [op for op in self._state.graph.ops if op not in int8]
+
+        # Weights and biases of the other operations stay as the steps rounded them.
         partly = replace(self._state, precision=dict.fromkeys(left, FLOAT))
         return partly.int8().graph
 
     def run(self, int8: Collection[Op]) -> Run:
         """Return a runner with these ops in int8 and all others in float."""
+        # The copy gets other constants; the values keep their names.
         graph = self._state.graph.copy()
         scales: dict[str, Quant] = {}
         for op, copy in zip(self._state.graph.ops, graph.ops, strict=True):
             if op in int8:
                 _put_real_constants(copy, self._twins[op], graph)
                 scales |= _scales(op, self._twins[op], scales)
+
         run = self._state.runners.floats(graph, MANY_RUNS)
+
         return rounding(run, scales)
 
 
@@ -66,6 +71,7 @@ def _put_real_constants(op: Op, twin: Op, graph: Graph) -> None:
         else:
             # Bias correction gave the twin a bias that the model does not have.
             name = graph.unique_name(f"{op.output.name}_bias")
+
         constant = Value(name, v.type.with_quant(None, "float32"), real)
         op.inputs[i : i + 1] = [constant]
 
@@ -73,6 +79,8 @@ def _put_real_constants(op: Op, twin: Op, graph: Graph) -> None:
 def _scales(op: Op, twin: Op, known: Mapping[str, Quant]) -> dict[str, Quant]:
     """Return the scales of what an op's twin reads and writes, by name.
 
+    op: the float op.
+    twin: its int8 form.
     known: the scales of values that were written before; those keep them.
     """
     scales: dict[str, Quant] = {}
@@ -82,9 +90,12 @@ def _scales(op: Op, twin: Op, known: Mapping[str, Quant]) -> dict[str, Quant]:
             continue
         if quant is not None and v.name not in known:
             scales[v.name] = quant
+
+    # The consumers of a result read it in the scale in which it was written.
     for v, y in zip(op.outputs, twin.outputs, strict=True):
         if y.type.dtype == "int8" and y.type.quant is not None:
             scales[v.name] = y.type.quant
+
     return scales
 
 
@@ -122,7 +133,10 @@ def _round(x: Array, q: Quant) -> Array:
     """Round an array to the steps of a scale, in place."""
     scale = np.float32(q.scale[0])
     zero = q.zero_point[0]
+
+    # Each step in place: arrays are large, and several samples run at once.
     np.multiply(x, np.float32(1 / q.scale[0]), out=x)
     np.rint(x, out=x)
     np.clip(x, -128 - zero, 127 - zero, out=x)
+
     return np.multiply(x, scale, out=x)

@@ -27,6 +27,8 @@ ChannelExtremes = tuple[Array, Array]
 def over_samples(each_sample: Sequence[ChannelExtremes]) -> ChannelExtremes:
     """Return the extremes of each channel over all samples, float64."""
     lows, highs = zip(*each_sample, strict=True)
+
+    # float64, since the differences of such extremes are computed.
     low = np.stack(lows).astype(np.float64).min(0)
     high = np.stack(highs).astype(np.float64).max(0)
     return low, high
@@ -136,6 +138,7 @@ class QuantizationState:
                 raise InternalError(
                     f"the step {step.name} changed {f.name}; it may change {step.changes}"
                 )
+
         return result
 
     def cached(self, name: Hashable, make: Callable[[], T]) -> T:
@@ -144,7 +147,9 @@ class QuantizationState:
         if key not in self._cache:
             # The graph is kept beside it: no other graph can get its id then.
             self._cache[key] = (self.graph, make())
+
         result: T = self._cache[key][1]
+
         return result
 
     def float_run(self) -> Run:
@@ -191,6 +196,7 @@ class QuantizationState:
         def of_sample(i: int) -> tuple[dict[Value, ChannelExtremes], Observe]:
             extremes: dict[Value, ChannelExtremes] = {}
 
+            # Only the extremes are kept: the arrays belong to the run.
             def observe(v: Value, array: Array) -> None:
                 if v.name in names and v.type.dtype == "float32":
                     rows = array.reshape(-1, array.shape[-1])
@@ -198,10 +204,12 @@ class QuantizationState:
 
             return extremes, observe
 
+        # Values by those of this graph, in the order of the samples.
         by_value: dict[Value, list[ChannelExtremes]] = {}
         for extremes in self.observe_samples(of_sample, "measure channels"):
             for v, of_channels in extremes.items():
                 by_value.setdefault(v, []).append(of_channels)
+
         return by_value
 
     def survey(self) -> Survey:

@@ -59,6 +59,22 @@ class AccuracyGoal:
             raise InputError(f"no ratio can be {min_sqnr}", "--min-sqnr", "give dB: 20")
         return cls(share("--max-drop", max_drop), min_sqnr)
 
+    @classmethod
+    def parse(cls, text: str) -> AccuracyGoal:
+        """Return the goal of a text such as "20dB", "1%" or "20dB,1%".
+
+        A percentage is the greatest drop. Raises InputError for any other text.
+        """
+        return cls(**_parsed("--accuracy", text, cls._term))
+
+    @staticmethod
+    def _term(term: str) -> tuple[str, float | None]:
+        """Return the field of one term, and its value."""
+        number = _without_unit(term, "db")
+        if number is not None:
+            return "min_sqnr", _number("--accuracy", term, number)
+        return "max_drop", share("--accuracy", term)
+
     def __bool__(self) -> bool:
         return self.max_drop is not None or self.min_sqnr is not None
 
@@ -71,11 +87,13 @@ class AccuracyGoal:
         if self.max_drop is not None and a.top1 is None:
             drop_db = -10 * math.log10(self.max_drop) if self.max_drop else math.inf
             needed = max(needed, drop_db)
+
         return needed
 
     def misses(self, outputs: Mapping[str, Agreement]) -> Iterator[str]:
         """Yield the outputs that do not reach the goal, as text for people."""
         for name, a in outputs.items():
+            # An output that ranks classes is judged by the first one alone.
             if self.max_drop is not None and a.top1 is not None:
                 drop = 1 - a.top1
                 if drop > self.max_drop + ROUNDING_ERROR:
@@ -123,6 +141,31 @@ class CostBudget:
             )
         return cls(max_ms, share("--min-tpu-share", min_tpu_share))
 
+    @classmethod
+    def parse(cls, text: str) -> CostBudget:
+        """Return the budget of a text such as "12.5ms", "10%" or "12.5ms,tpu=90%".
+
+        A percentage is the greatest slowdown, one after "tpu=" the least share on the
+        Edge TPU. Raises InputError for any other text.
+        """
+        return cls(**_parsed("--budget", text, cls._term))
+
+    @staticmethod
+    def _term(term: str) -> tuple[str, float | None]:
+        """Return the field of one term, and its value."""
+        number = _without_unit(term, "ms")
+        if number is not None:
+            max_ms = _number("--budget", term, number)
+            if max_ms <= 0:
+                what = f"no inference can take {max_ms:g} ms"
+                raise InputError(what, "--budget", HINTS["--budget"])
+            return "max_ms", max_ms
+
+        name, equals, percentage = term.partition("=")
+        if equals and name.strip() == "tpu":
+            return "min_tpu_share", share("--budget", percentage.strip())
+        return "max_slowdown", share("--budget", term)
+
     def __bool__(self) -> bool:
         return any(v is not None for v in asdict(self).values())
 
@@ -138,20 +181,27 @@ class CostBudget:
         """
         if self.max_slowdown is None or int8 is None:
             return self
+
+        # Beside other limits the narrower one counts.
         max_ms = int8.ms * (1 + self.max_slowdown)
         if self.max_ms is not None:
             max_ms = min(max_ms, self.max_ms)
+
         shares = [s for s in (self.min_tpu_share, int8.tpu_share) if s is not None]
+
         return CostBudget(max_ms, max(shares, default=None))
 
     def affords(self, price: Price | None) -> bool:
         """Return whether a cost is within the budget; an unknown one is."""
         if price is None:
             return True
+
         if self.max_ms is not None and price.ms > self.max_ms:
             return False
+
         if self.min_tpu_share is None:
             return True
+
         return (price.tpu_share or 0.0) >= self.min_tpu_share - ROUNDING_ERROR
 
     def to_json(self) -> dict[str, Any]:
@@ -162,6 +212,48 @@ class CostBudget:
 def decibels(a: Agreement) -> float:
     """Return the signal-to-noise ratio, about the mean of a nearly constant output."""
     return a.sqnr_db if a.centred_sqnr_db is None else a.centred_sqnr_db
+
+
+HINTS: Mapping[str, str] = {
+    "--accuracy": "give dB, a percentage, or both: 20dB,1%",
+    "--budget": "give a time, a percentage of it, or tpu=PERCENT: 12.5ms,tpu=90%",
+}
+"""Examples of the texts that the options take."""
+
+
+def _parsed(
+    option: str, text: str, parse: Callable[[str], tuple[str, float | None]]
+) -> dict[str, float | None]:
+    """Return the fields of a text of terms with commas.
+
+    parse: returns the field of one term, and its value.
+
+    Raises InputError where a field is given twice, and what `parse` raises.
+    """
+    values: dict[str, float | None] = {}
+    for term in text.split(","):
+        name, value = parse(term.strip())
+        if name in values:
+            raise InputError(f"{option} cannot be {text}", option, HINTS[option])
+        values[name] = value
+    return values
+
+
+def _without_unit(term: str, unit: str) -> str | None:
+    """Return the number of a term with a unit, in any case; None without that unit."""
+    has_unit = term.lower().endswith(unit)
+    return term[: -len(unit)].strip() if has_unit else None
+
+
+def _number(option: str, term: str, number: str) -> float:
+    """Return a finite number. Raises InputError for any other text, by its whole term."""
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{option} cannot be {term}", option, HINTS[option])
+    return value
 
 
 def share(option: str, text: str | None) -> float | None:
@@ -178,7 +270,6 @@ def share(option: str, text: str | None) -> float | None:
         part = math.nan
     # NaN is refused by the comparison.
     if not sign or rest.strip() or not 0 <= part <= 1:
-        raise InputError(
-            f"{text} is no part of a whole", option, "give a percentage: 0.5%"
-        )
+        hint = HINTS.get(option, "give a percentage: 0.5%")
+        raise InputError(f"{text} is no part of a whole", option, hint)
     return part

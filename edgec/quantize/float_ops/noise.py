@@ -26,6 +26,12 @@ SENSITIVITY_SAMPLES = 8
 EQUAL_DB = 100.0
 """The ratio that equal outputs count as."""
 LEAST_NOISE = 10 ** (-EQUAL_DB / 10)
+TINY_NOISE = 1e-30
+"""The least sum of noises: its logarithm is taken."""
+LEAST_TIME_SHARE = 0.005
+"""A run of groups whose cost is a smaller share of the model's time counts with this
+share.
+"""
 
 
 def decibels_of(noise: Array) -> Array:
@@ -52,6 +58,7 @@ def compare_outputs(
         noises.append(noise_of(decibels(tally(y, got[name]).result())))
         if tallies is not None:
             tallies.setdefault(name, Tally()).add(y, got[name])
+
     return noises
 
 
@@ -83,10 +90,14 @@ class FloatCandidates:
         run = state.float_run()
         groups = op_groups(state.graph, simulation.ops)
         candidates = cls(simulation, samples, [*outputs(run, samples)], groups)
+
+        # One simulation for each group: the others are exact, so that noises add up.
         alone = {}
         for group in each(groups, len(groups), "measure sensitivity", state.say):
             alone[group] = candidates.noise(group.ops, SENSITIVITY_SAMPLES)
+
         candidates.alone = alone
+
         return candidates
 
     @property
@@ -110,6 +121,8 @@ class FloatCandidates:
         tallies: sums for each output, to which the samples are added.
         """
         run = self.simulation.run(int8)
+
+        # Several samples run at once, and come back in order.
         got = outputs(run, self.samples[:samples])
         noises: list[float] = []
         for want, result in zip(self.want[:samples], got, strict=True):

@@ -62,6 +62,8 @@ def op_groups(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
     """
     producer = graph.producers()
     tail = _without_later_products(graph)
+
+    # The number of each operation's group, and of each name before channels were split.
     groups: list[list[Op]] = []
     number: dict[Op, int] = {}
     number_of_name: dict[str, int] = {}
@@ -84,6 +86,7 @@ def op_groups(graph: Graph, ops: Collection[Op]) -> list[OpGroup]:
         number_of_name[original] = home
         number[op] = home
         groups[home].append(op)
+
     return [OpGroup(tuple(group)) for group in groups]
 
 
@@ -96,6 +99,7 @@ def _without_later_products(graph: Graph) -> set[Op]:
         consumers = [u for v in op.outputs for u in users.get(v, [])]
         if all(not u.spec.macs(u) and u in tail for u in consumers):
             tail.add(op)
+
     return tail
 
 

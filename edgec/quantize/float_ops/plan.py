@@ -94,6 +94,7 @@ def float_names(rows: Sequence[PlanRow]) -> Names:
             names = {name: None for name in names if name not in row.ops}
         else:
             names |= dict.fromkeys(row.ops)
+
     return tuple(names)
 
 
@@ -101,6 +102,7 @@ def leave_in_float(candidate: Candidate, names: Names) -> Candidate:
     """Return the candidate with these operations in float too."""
     if not names:
         return candidate
+
     steps = [*candidate.steps]
     for i, step in enumerate(steps):
         if isinstance(step, Precision):
@@ -108,4 +110,5 @@ def leave_in_float(candidate: Candidate, names: Names) -> Candidate:
             both = dict.fromkeys((*step.floats, *names))
             steps[i] = Precision(tuple(both))
             return replace(candidate, steps=tuple(steps))
+
     return candidate.with_step(Precision(names))

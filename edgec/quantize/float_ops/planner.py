@@ -1,559 +1,117 @@
 """Plans which operations stay in float32, for a goal of accuracy within a budget of cost.
 
 The error of a quantized model is distributed: the worst few operations alone gain
-little. So the planner looks at whole runs of neighbours, and takes one after the other
-by
-
-    gain in dB / share of the model's time
-
-until the goal is reached or the budget is spent. There are two searches:
-
-`Planner` is thorough. The noise that each group adds alone ranks the runs. The best are
-measured with all other operations in int8, and priced on the target. The one with the
-largest quotient is made, corrected and measured as the int8 model that it becomes.
-
-`plan_quickly` is for a budget relative to int8 alone without a goal, as recipes have by
-default. It trusts the noise that each group adds alone, and makes one model at the end,
-which must gain enough on held-back samples.
+little. So the planner looks at whole runs of neighbours, and leaves one after the other
+in float until the goal is reached or the budget is spent.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from edgec.errors import EdgecError
-from edgec.ir import Array, Op
 from edgec.quantize.change.pipeline import StepPipeline
-from edgec.quantize.change.recipe import Candidate
+from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import QuantizationState
 from edgec.quantize.change.steps.bias import BiasCorrection
-from edgec.quantize.float_ops.limits import (
-    AccuracyGoal,
-    CostBudget,
-    Price,
-    Pricer,
-    decibels,
-)
-from edgec.quantize.float_ops.noise import (
-    LEAST_NOISE,
-    SENSITIVITY_SAMPLES,
-    FloatCandidates,
-    compare_outputs,
-    decibels_of,
-    noise_of,
-)
-from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
-from edgec.quantize.float_ops.plan import (
-    Names,
-    PlanRow,
-    PrecisionPlan,
-    float_names,
-    leave_in_float,
-)
-from edgec.quantize.observe.accuracy import Agreement, Tally
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Pricer
+from edgec.quantize.float_ops.plan import PrecisionPlan, leave_in_float
+from edgec.quantize.float_ops.quick_search import ScoredModel, search_quickly
+from edgec.quantize.float_ops.thorough_search import HeldOutFold, ThoroughSearch
 from edgec.quantize.observe.calibration import Sample
 
-LEAST_TIME_SHARE = 0.005
-"""A run whose cost is a smaller share of the model's time counts with this share."""
-MAX_ROWS = 32
-"""The most runs that the thorough search leaves in float."""
-PROMISED_PARTS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.1)
-"""Parts of the missing dB. For each the cheapest run that should gain so much is
-measured and priced.
-"""
-MAX_ROUNDS = 4
-"""How often other runs are looked for where none of these kept its promise; after that
-all remaining groups are tried together.
-"""
-MIN_GAIN_DB = 0.1
-"""The least gain of a run in the thorough search."""
-UNKNOWN_GAIN_DB = 3.0
-"""The dB that count as missing where the goal does not tell how many are."""
-MAX_MEASURED_RETURNS = 8
-"""The runs that are measured to find one that may be int8 again."""
-MAX_QUICK_RUNS = 6
-"""The most runs that the quick search leaves in float."""
-MAX_PRICED_RUNS = 12
-"""The runs that the quick search prices to find one of them."""
-MIN_QUICK_GAIN_DB = 0.3
-"""The least gain of a run in the quick search."""
-MAX_QUICK_MACS_SHARE = 1 / 3
-"""The most multiply-accumulates that the quick search leaves in float, as a share: a
-model that is to be int8 stays int8.
-"""
-TINY_NOISE = 1e-30
-"""The least noise: its logarithm is taken."""
 
-
-# ---- the thorough search
-# --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class HeldOutFold:
-    """Held-back samples, and the model as it is made of the others.
+class ModelToPlan:
+    """A candidate of which operations may be left in float.
 
     Attributes:
-        make: returns the model after all steps, with operations of these names in float.
-        held: the samples that were held back.
+        candidate: the steps that quantize the model.
+        parts: for each fold, the model before any step with the samples to make it of,
+            and the samples to measure it on.
+        scored: the quantized model with its figures on held-back samples; None where
+            they are unknown, or good enough as they are.
     """
 
-    make: Callable[[Names], QuantizationState]
-    held: Sequence[Sample]
+    candidate: Candidate
+    parts: Sequence[tuple[QuantizationState, Sequence[Sample]]]
+    scored: ScoredModel | None = None
 
 
-@dataclass
-class Planner:
-    """Leaves runs in float until the goal is reached or the budget is spent.
+@dataclass(frozen=True)
+class FloatPlanner:
+    """Leaves operations in float for a goal of accuracy within a budget of cost.
+
+    With a goal it leaves as little as the goal needs. Without one it spends the budget.
 
     Attributes:
-        folds: the models to measure, and the samples to measure them on.
-        rough: the first fold's model, all int8, without steps that take long.
         goal: the accuracy that is wanted.
         budget: the cost that is allowed.
-        price: estimates the cost of a quantized graph.
+        price: estimates the cost of a quantized graph on the target; None: unknown.
     """
 
-    folds: Sequence[HeldOutFold]
-    rough: QuantizationState
     goal: AccuracyGoal = field(default=AccuracyGoal())
     budget: CostBudget = field(default=CostBudget())
     price: Pricer | None = None
 
-    def plan(self) -> PrecisionPlan:
-        """Return the plan; without a goal it spends the budget.
+    def with_default(self, recipe: Recipe) -> FloatPlanner:
+        """Return the planner with the recipe's slowdown where it has no limits at all."""
+        if self.goal or self.budget or not recipe.slowdown:
+            return self
+        return replace(self, budget=CostBudget(max_slowdown=recipe.slowdown))
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the quick search plans: for a slowdown alone."""
+        return not self.goal and self.budget.is_relative
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether it needs the figures of the candidate (`ModelToPlan.scored`)."""
+        # A slowdown without prices buys nothing.
+        return self.is_quick and self.price is not None
+
+    def plan(self, model: ModelToPlan) -> PrecisionPlan | None:
+        """Return the operations to leave in float, None where nobody asked for any.
 
         Raises EdgecError where the budget does not reach the goal.
         """
-        rows = [self.measured((), OpGroup(()))]
-        # A slowdown is relative to int8 alone, whose cost is known from now on.
-        self.budget = self.budget.relative_to(rows[0].price)
-        if not self._is_reached(rows[0]):
-            held = [sample for fold in self.folds for sample in fold.held]
-            candidates = FloatCandidates.of(self.rough, held)
-            self._leave_in_float(candidates, rows)
-            rows += self.returned(candidates, rows)
-        if self.goal and not self._is_reached(rows[-1]):
-            raise self._out_of_reach(rows[-1])
-        count = sum(len(fold.held) for fold in self.folds)
-        return PrecisionPlan(self.goal, self.budget, tuple(rows), count)
-
-    def _leave_in_float(self, candidates: FloatCandidates, rows: list[PlanRow]) -> None:
-        """Append a row for each run that stays in float."""
-        for _ in range(MAX_ROWS):
-            run = self._best(candidates, rows)
-            if run is None:
-                return
-            row = self.measured((*float_names(rows), *run.names), run)
-            falls_short = row.db < rows[-1].db + MIN_GAIN_DB
-            if falls_short and not self._is_reached(row):
-                # It promised more in the simulation than the int8 model kept.
-                candidates.refused.add(run)
-                continue
-            rows.append(row)
-            if self._is_reached(row):
-                return
-
-    def _is_reached(self, row: PlanRow) -> bool:
-        return bool(self.goal) and not any(self.goal.misses(row.outputs))
-
-    def measured(self, floats: Names, group: OpGroup, *, back: bool = False) -> PlanRow:
-        """Make the model with operations of these names in float, and measure it.
-
-        group: the operations that the row is about.
-        back: whether they become int8 again.
-        """
-        tallies: dict[str, Tally] = {}
-        noises: list[float] = []
-        price = None
-        for fold in self.folds:
-            state = fold.make(floats)
-            int8 = state.int8().graph
-            float_run = state.float_run()
-            state.say("measure int8")
-            int8_run = state.runners.int8(int8, state.passes * len(fold.held))
-            for sample in fold.held:
-                want = float_run(sample, None)
-                got = int8_run(sample, None)
-                noises += compare_outputs(want, got, tallies)
-            # The folds differ in their integers alone: one price is that of all.
-            if self.price is not None and price is None:
-                price = self.price(int8)
-        db = float(np.mean(decibels_of(np.array(noises))))
-        outputs = {name: t.result() for name, t in tallies.items()}
-        return PlanRow(group, db, price, outputs, back)
-
-    def _best(
-        self, candidates: FloatCandidates, rows: Sequence[PlanRow]
-    ) -> OpGroup | None:
-        """Return the run within the budget with the largest gain for its time."""
-        floats = float_names(rows)
-        missing = self._missing_db(rows[-1])
-        int8 = _int8_ops(candidates, floats)
-        base = decibels_of(candidates.noise(int8))
-        for attempt in range(MAX_ROUNDS + 1):
-            is_last = attempt == MAX_ROUNDS
-            runs = promising(candidates, floats, 0.0 if is_last else missing)
-            best = None
-            most = 0.0
-            for run in runs:
-                remaining = int8 - {*run.ops}
-                price = self._price(candidates, remaining)
-                gain = 0.0
-                if self.budget.affords(price):
-                    noise = candidates.noise(remaining)
-                    gain = float(np.mean(decibels_of(noise) - base))
-                if gain < MIN_GAIN_DB:
-                    candidates.refused.add(run)
-                    continue
-                # More than is missing is worth nothing.
-                time_share = self._time_share(candidates, run, price, rows[-1])
-                value = min(gain, missing) / time_share
-                if value > most:
-                    best = run
-                    most = value
-            if best is not None:
-                return best
-        return None
-
-    def _price(self, candidates: FloatCandidates, int8: Collection[Op]) -> Price | None:
-        if self.price is None:
+        if not self.goal and not self.budget:
             return None
-        return self.price(candidates.simulation.graph(int8))
 
-    def _time_share(
-        self,
-        candidates: FloatCandidates,
-        run: OpGroup,
-        price: Price | None,
-        now: PlanRow,
-    ) -> float:
-        """Return the time that a run costs, as a share of the model's.
+        if not self.is_quick:
+            return self._search_thoroughly(model)
 
-        Without prices its share of the work stands for it.
-        """
-        if price is None or now.price is None:
-            return run.work / candidates.work
-        return max(price.ms / now.price.ms - 1, LEAST_TIME_SHARE)
+        if self.price is None or model.scored is None:
+            return None
 
-    def _missing_db(self, row: PlanRow) -> float:
-        """Return the dB that the worst output lacks.
+        return search_quickly(self.budget, self.price, model.scored)
 
-        It is `UNKNOWN_GAIN_DB` where the goal is about classes, or there is none.
-        """
-        lacks = [self.goal.needed_db(a) - decibels(a) for a in row.outputs.values()]
-        most = max(lacks, default=0.0)
-        return most if 0 < most < math.inf else UNKNOWN_GAIN_DB
+    def _search_thoroughly(self, model: ModelToPlan) -> PrecisionPlan:
+        """Return the plan of the thorough search."""
+        candidate = model.candidate
 
-    def returned(
-        self, candidates: FloatCandidates, rows: Sequence[PlanRow]
-    ) -> Iterator[PlanRow]:
-        """Yield a row for each run that the goal does not need in float after all.
+        def fold(state: QuantizationState, held: Sequence[Sample]) -> HeldOutFold:
+            """Return a fold whose steps before the precision run once."""
+            pipeline = StepPipeline(state)
+            return HeldOutFold(
+                lambda names: pipeline.of(leave_in_float(candidate, names)), held
+            )
 
-        Now that later runs are in float, an earlier one may be superfluous. Runs of much
-        work are tried first.
-        """
-        if not self._is_reached(rows[-1]):
-            return
-        all_rows = [*rows]
-        tried: set[OpGroup] = set()
-        for _ in range(MAX_ROWS):
-            floats = float_names(all_rows)
-            run = self._superfluous(candidates, all_rows[-1], floats, tried)
-            if run is None:
-                return
-            tried.add(run)
-            remaining = tuple(name for name in floats if name not in run.names)
-            row = self.measured(remaining, run, back=True)
-            is_allowed = self._is_reached(row) and self.budget.affords(row.price)
-            if is_allowed and _is_cheaper(row, all_rows[-1]):
-                all_rows.append(row)
-                yield row
+        folds = [fold(*part) for part in model.parts]
 
-    def _superfluous(
-        self,
-        candidates: FloatCandidates,
-        now: PlanRow,
-        floats: Names,
-        tried: set[OpGroup],
-    ) -> OpGroup | None:
-        """Return the run of most work without which the goal should be reached.
+        # The rough model only ranks runs: corrections in order take long.
+        first_state = model.parts[0][0]
+        rough = StepPipeline(first_state).of(_without_lockstep(candidate))
+        search = ThoroughSearch(folds, rough, self.goal, self.budget, self.price)
 
-        tried: runs that are not looked at again; those that fail are added.
-        """
-        int8 = _int8_ops(candidates, floats)
-        likely = self._likely_superfluous(candidates, now, floats, int8)
-        runs = [run for run in likely if run not in tried]
-        runs.sort(key=lambda run: -run.work)
-        for run in runs[:MAX_MEASURED_RETURNS]:
-            tallies: dict[str, Tally] = {}
-            candidates.noise(int8 | {*run.ops}, tallies=tallies)
-            agreements = {name: t.result() for name, t in tallies.items()}
-            if not any(self.goal.misses(agreements)):
-                return run
-            tried.add(run)
-        return None
-
-    def _likely_superfluous(
-        self,
-        candidates: FloatCandidates,
-        now: PlanRow,
-        floats: Names,
-        int8: Collection[Op],
-    ) -> list[OpGroup]:
-        """Return the runs in float whose noise alone leaves the goal in reach.
-
-        The noise of the model is taken to grow as the sum of the groups' noise does.
-        """
-        count = len(now.outputs)
-        agreements = now.outputs.values()
-        noises = np.array([noise_of(decibels(a)) for a in agreements])
-        allowed = np.array([10 ** (-self.goal.needed_db(a) / 10) for a in agreements])
-        base = candidates.noise(int8, SENSITIVITY_SAMPLES)
-        base = np.maximum(_mean_by_output(base, count), LEAST_NOISE)
-        present = [g for g in candidates.groups if {*g.names} & {*floats}]
-        likely: dict[OpGroup, None] = {}
-        for groups in neighbour_runs(candidates.groups, present):
-            run = OpGroup.of(groups)
-            added = candidates.alone_sum(groups)
-            growth = _mean_by_output(added, count) / base
-            if np.all(noises * (1 + growth) <= allowed):
-                likely[run] = None
-        return [*likely]
-
-    def _out_of_reach(self, last: PlanRow) -> EdgecError:
-        misses = "; ".join(self.goal.misses(last.outputs))
-        cost = ""
-        if last.price is not None:
-            cost = f" with an estimated {last.price.ms:.2f} ms"
-        what = f"the accuracy that was asked for is not reached{cost}: {misses}"
-        hint = (
-            "ask for less (--max-drop, --min-sqnr), allow more (--max-ms, "
-            "--min-tpu-share), "
-            "or try --quantize best"
-        )
-        return EdgecError(what, "on samples held back from calibration", hint)
+        return search.plan()
 
 
-def promising(
-    candidates: FloatCandidates, floats: Names, missing: float
-) -> list[OpGroup]:
-    """Return the runs of least work that should gain all missing dB, 0.7 of them, …
-
-    For 0 missing dB it is all groups that are left together.
-
-    floats: the names of the operations that are float already.
-    """
-    present = [g for g in candidates.groups if not {*g.names} & {*floats}]
-    if not present:
-        return []
-    if not missing:
-        everything = OpGroup.of(present)
-        return [] if everything in candidates.refused else [everything]
-
-    whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
-    before = decibels_of(whole)
-    cheapest: dict[float, OpGroup] = {}
-    for groups in neighbour_runs(candidates.groups, present):
-        run = OpGroup.of(groups)
-        if run in candidates.refused:
-            continue
-        after = decibels_of(whole - candidates.alone_sum(groups))
-        gain = float(np.mean(-before + after))
-        for part in PROMISED_PARTS:
-            is_cheaper = part not in cheapest or run.work < cheapest[part].work
-            if gain >= part * missing and is_cheaper:
-                cheapest[part] = run
-    return [*dict.fromkeys(cheapest.values())]
-
-
-def _int8_ops(candidates: FloatCandidates, floats: Names) -> set[Op]:
-    """Return the operations that are int8 with these names in float."""
-    ops = candidates.simulation.ops
-    return {op for op in ops if op.outputs[0].name not in floats}
-
-
-def _mean_by_output(noise: Array, outputs: int) -> Array:
-    """Return the mean over samples of [samples x outputs], [outputs]."""
-    return np.asarray(noise.reshape(-1, outputs).mean(0))
-
-
-def _is_cheaper(row: PlanRow, old: PlanRow) -> bool:
-    if row.price is None or old.price is None:
-        return True
-    return row.price.ms < old.price.ms
-
-
-def plan_thoroughly(
-    goal: AccuracyGoal,
-    budget: CostBudget,
-    price: Pricer | None,
-    candidate: Candidate,
-    parts: Sequence[tuple[QuantizationState, Sequence[Sample]]],
-) -> PrecisionPlan:
-    """Return the operations of a candidate to leave in float.
-
-    parts: for each fold, the model before any step with the samples to make it of, and
-        the samples to measure it on.
-
-    Raises EdgecError where the goal is out of reach.
-    """
-
-    def fold(state: QuantizationState, held: Sequence[Sample]) -> HeldOutFold:
-        pipeline = StepPipeline(state)
-        return HeldOutFold(
-            lambda names: pipeline.of(leave_in_float(candidate, names)), held
-        )
-
-    # The rough model only ranks runs: corrections that wait for each other take long.
-    quick_steps = tuple(
+def _without_lockstep(candidate: Candidate) -> Candidate:
+    """Return the candidate with biases that are corrected each for itself."""
+    steps = tuple(
         replace(s, inherited=False) if isinstance(s, BiasCorrection) else s
         for s in candidate.steps
     )
-    first_state = parts[0][0]
-    rough = StepPipeline(first_state).of(replace(candidate, steps=quick_steps))
-    folds = [fold(*part) for part in parts]
-    return Planner(folds, rough, goal, budget, price).plan()
-
-
-# ---- the quick search
-# --------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class MeasuredCandidate:
-    """A candidate on held-back samples: the mean ratio, and the agreement of each output."""
-
-    db: float
-    outputs: Mapping[str, Agreement]
-
-
-@dataclass(frozen=True)
-class QuickPlanning:
-    """What the quick search is given.
-
-    Attributes:
-        state: the model after all steps, all int8.
-        before: the figures of that model on held-back samples.
-        measure: returns the figures with operations of these names in float.
-        samples: the number of held-back samples.
-        worth_db: the ratio that all runs together must gain.
-    """
-
-    state: QuantizationState
-    before: MeasuredCandidate
-    measure: Callable[[Names], MeasuredCandidate]
-    samples: int
-    worth_db: float
-
-
-def plan_quickly(
-    budget: CostBudget, price: Pricer, planning: QuickPlanning
-) -> PrecisionPlan:
-    """Return the runs with the largest gains for a slowdown of int8 alone.
-
-    The plan leaves nothing in float where these runs together gain too little.
-    """
-    state = planning.state
-    candidates = FloatCandidates.of(state, state.samples[:SENSITIVITY_SAMPLES])
-    int8_price = price(candidates.simulation.graph(candidates.simulation.ops))
-    budget = budget.relative_to(int8_price)
-    search = _QuickSearch(candidates, budget, price, int8_price)
-    for _ in range(MAX_QUICK_RUNS):
-        if not search.leave_one():
-            break
-
-    ops = search.float_ops
-    group = OpGroup(tuple(op for op in state.graph.ops if op in ops))
-    before = planning.before
-    rows = [PlanRow(OpGroup(()), before.db, int8_price, before.outputs)]
-    if group.ops:
-        after = planning.measure(group.names)
-        if after.db - before.db >= planning.worth_db:
-            rows.append(PlanRow(group, after.db, search.now, after.outputs))
-    goal = AccuracyGoal()
-    return PrecisionPlan(goal, budget, tuple(rows), planning.samples, planning.worth_db)
-
-
-@dataclass
-class _QuickSearch:
-    """A greedy choice of runs by the noise that each group adds alone.
-
-    Attributes:
-        candidates: the groups and their noise.
-        budget: the cost that is allowed.
-        price: estimates the cost of a quantized graph.
-        now: the cost with the runs so far in float.
-        floats: the runs in float.
-    """
-
-    candidates: FloatCandidates
-    budget: CostBudget
-    price: Pricer
-    now: Price
-    floats: list[OpGroup] = field(default_factory=list)
-
-    @property
-    def float_ops(self) -> set[Op]:
-        """All operations of the runs in float."""
-        return {op for run in self.floats for op in run.ops}
-
-    def leave_one(self) -> bool:
-        """Leave the run with the largest gain for its time in float.
-
-        Return whether there is one within the budget.
-        """
-        gains = self._gains()
-        best = None
-        best_price = self.now
-        most = 0.0
-        for run in self._likely(gains):
-            price = self._price(run)
-            time_share = max(price.ms / self.now.ms - 1, LEAST_TIME_SHARE)
-            value = gains[run] / time_share
-            if self.budget.affords(price) and value > most:
-                best = run
-                best_price = price
-                most = value
-        if best is None:
-            return False
-        self.floats.append(best)
-        self.now = best_price
-        return True
-
-    def _likely(self, gains: Mapping[OpGroup, float]) -> list[OpGroup]:
-        """Return the runs with the largest gains for their work; these are priced."""
-        least_work = self.candidates.work * LEAST_TIME_SHARE
-
-        def key(run: OpGroup) -> float:
-            return -gains[run] / (run.work + least_work)
-
-        return sorted(gains, key=key)[:MAX_PRICED_RUNS]
-
-    def _gains(self) -> dict[OpGroup, float]:
-        """Return the gain of every run that may stay in float, in dB."""
-        candidates = self.candidates
-        float_ops = self.float_ops
-        present = [g for g in candidates.groups if not float_ops & {*g.ops}]
-        allowed_macs = MAX_QUICK_MACS_SHARE * sum(g.macs for g in candidates.groups)
-        room = allowed_macs - sum(run.macs for run in self.floats)
-        whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
-        before = decibels_of(whole)
-        gains: dict[OpGroup, float] = {}
-        for groups in neighbour_runs(candidates.groups, present):
-            run = OpGroup.of(groups)
-            if run in gains or run.macs > room:
-                continue
-            rest = np.maximum(whole - candidates.alone_sum(groups), 0.0)
-            gain = float(np.mean(decibels_of(rest) - before))
-            if gain >= MIN_QUICK_GAIN_DB:
-                gains[run] = gain
-        return gains
-
-    def _price(self, run: OpGroup) -> Price:
-        """Return the cost with one more run in float."""
-        simulation = self.candidates.simulation
-        gone = self.float_ops | {*run.ops}
-        return self.price(
-            simulation.graph({op for op in simulation.ops if op not in gone})
-        )
+    return replace(candidate, steps=steps)

@@ -58,6 +58,7 @@ class Pruning:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures for the bundle's report."""
+        # Infinite ratios are no JSON.
         outputs = {name: a.as_dict() for name, a in self.outputs.items()}
         return {**asdict(self), "outputs": outputs}
 
@@ -109,6 +110,7 @@ def prune(
     goal = AccuracyGoal(max_drop=drop)
 
     def pruned(count: int, block: int = 1) -> tuple[Graph, Pruning]:
+        """Take out `count` groups of channels, and measure the result."""
         smaller = _without(graph, order[:count], means, block)
         outputs = _agreement(runners.floats(smaller, len(held)), want, held)
         pruning = Pruning(
@@ -118,11 +120,13 @@ def prune(
             price=price(evenly(smaller)),
             outputs=outputs,
         )
+
         return smaller, pruning
 
     def is_allowed(pruning: Pruning) -> bool:
         return not any(goal.misses(pruning.outputs))
 
+    # The order is fixed: more channels only lose more accuracy, nearly.
     _, before = pruned(0)
     count = _largest(len(order), lambda n: is_allowed(pruned(n)[1]))
     ways = []
@@ -136,10 +140,12 @@ def prune(
     best = before
     if ways:
         best_graph, best = min(ways, key=lambda way: way[1].price.ms)
+
     prunings = [pruning for _, pruning in ways]
     most = max(prunings, key=lambda p: p.channels, default=None)
     if best.price.ms <= MAX_TIME_RATIO * before.price.ms:
         return Pruned(best_graph, before, most, best, len(held))
+
     return Pruned(graph, before, most, None, len(held))
 
 
@@ -154,6 +160,7 @@ def _largest(most: int, is_allowed: Callable[[int], bool]) -> int:
             low = middle
         else:
             high = middle
+
     return low
 
 
@@ -171,6 +178,7 @@ def _order(
     counts = dict.fromkeys(values, 0)
 
     def observe(v: Value, array: Array) -> None:
+        """Add the elements of a value that layers read to its sums."""
         if v in values:
             x = array.reshape(-1, array.shape[-1]).astype(np.float64)
             sums[v] += np.stack([x.sum(0), np.square(x).sum(0)])
@@ -194,7 +202,10 @@ def _order(
         shares = power / (power.sum() or 1.0)
         for group, part in zip(channels.groups(x).tolist(), shares, strict=True):
             lost[group] = lost.get(group, 0.0) + float(part)
+
+    # Channels of outputs and of operations that mix them must stay.
     removable = [group for group in lost if group != FIXED]
+
     return sorted(removable, key=lambda g: (lost[g], g)), means
 
 
@@ -202,6 +213,7 @@ def _weight_power(op: Op) -> Array:
     """Return the power of each input channel's weights, [C]."""
     w = op.inputs[1].const
     assert w is not None
+    # Input channels are the last axis of every layer's weights.
     axes = tuple(range(w.ndim - 1))
     return np.asarray(np.square(w.astype(np.float64)).sum(axes))
 
@@ -212,6 +224,9 @@ def _without(
     """Return a copy without these groups of channels, the last ones of which may stay.
 
     Each value keeps as many more as make a multiple of `block`.
+
+    groups: those that add least first.
+    means: of the channels that go, which move into biases.
     """
     smaller = graph.copy()
     channels = ChannelGroups(smaller)
@@ -226,9 +241,11 @@ def _without(
             count = min(len(gone), -left % block)
             gone.sort(key=lambda g: -rank[g])
             removed -= {*gone[:count]}
+
     by_name = {v.name: array for v, array in means.items()}
     copied_means = {v: by_name[v.name] for v in smaller.values() if v.name in by_name}
     without(channels, removed, copied_means)
+
     return smaller
 
 
@@ -236,11 +253,13 @@ def _agreement(
     run: Run, want: Sequence[Mapping[str, Array]], samples: Sequence[Sample]
 ) -> dict[str, Agreement]:
     """Return the agreement of each output with the outputs that are wanted."""
+    # One sample at a time: outputs of all would not fit in memory.
     tallies: dict[str, Tally] = {}
     for outputs, sample in zip(want, samples, strict=True):
         got = run(sample, None)
         for name, y in outputs.items():
             tallies.setdefault(name, Tally()).add(y, got[name])
+
     return {name: t.result() for name, t in tallies.items()}
 
 

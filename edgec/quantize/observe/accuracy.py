@@ -69,8 +69,10 @@ class Agreement:
         texts = []
         if not ratio >= LOW_SQNR_DB:
             texts.append(f"SQNR {ratio:.1f} dB, below {LOW_SQNR_DB:g}")
+
         if not cos >= LOW_COSINE:
             texts.append(f"cosine {cos:.5f}, below {LOW_COSINE:g}")
+
         return texts
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,6 +88,7 @@ class Agreement:
             centred = ""
         else:
             centred = f" ({self.centred_sqnr_db:.1f} dB about its mean)"
+
         return f"SQNR {self.sqnr_db:.1f} dB{centred}, cosine {self.cosine:.5f}{top1}"
 
 
@@ -125,11 +128,13 @@ class Tally:
         """
         x = want.reshape(-1).astype(np.float64)
         y = got.reshape(-1).astype(np.float64)
+        # An output may hold infinities by design (a mask before a softmax).
         finite = np.isfinite(x)
         if not finite.all():
             same = ~finite & ((x == y) | (np.isnan(x) & np.isnan(y)))
             x = np.where(same, 0.0, x)
             y = np.where(same, 0.0, y)
+
         error = x - y
 
         self.samples += 1
@@ -140,10 +145,12 @@ class Tally:
         self._yy += _dot(y, y)
         self._xy += _dot(x, y)
         self._ee += _dot(error, error)
+
         self._add_channels(x, want.shape)
         largest = float(np.abs(error).max(initial=0.0))
         self.max_error = max(self.max_error, largest)
 
+        # Top-1 has a meaning only if every sample is one row of classes.
         is_row = x.size >= 2 and want.ndim > 0 and want.shape[-1] == x.size
         self._ranked = self._ranked and is_row
         if self._ranked:
@@ -159,7 +166,10 @@ class Tally:
         return signal, self._ee
 
     def state(self) -> dict[str, Any]:
-        """Return the sums for JSON; `of` reads them back."""
+        """Return the sums for JSON; `of` reads them back.
+
+        Child processes report their samples so.
+        """
         return {
             k: v.tolist() if isinstance(v, np.ndarray) else v
             for k, v in vars(self).items()
@@ -173,6 +183,7 @@ class Tally:
             for name, part in state.items():
                 old = getattr(merged, name)
                 setattr(merged, name, _merged(name, old, part))
+
         return merged
 
     def cosine(self) -> float:
@@ -203,20 +214,25 @@ class Tally:
         sums = self._channel_sums
         if sums is None or not sums.size or self.elements <= sums.size:
             return self.centred_sqnr_db()
+
         per_channel = self.elements / sums.size
         variance = self._xx - float(np.square(sums).sum()) / per_channel
         varies = variance > CONSTANT_SHARE * self._xx
+
         return _decibels(variance if varies else self._xx, self._ee)
 
     def _add_channels(self, x: Array, shape: tuple[int, ...]) -> None:
         """Add a reference of this shape to the sums of the channels."""
         channels = shape[-1] if shape else 1
+        # The first sample gives the number of channels.
         if self._channel_sums is None and self.samples == 1:
             self._channel_sums = np.zeros(channels)
+
         sums = self._channel_sums
         if sums is not None and len(sums) == channels:
             self._channel_sums = sums + x.reshape(-1, channels).sum(0)
         else:
+            # Channels of two numbers have no means: the figure is that of the tensor.
             self._channel_sums = np.zeros(0)
 
     def rms_error(self) -> float:
@@ -253,26 +269,38 @@ class Tally:
         if not self._is_nearly_constant(variance):
             return Agreement(cosine, sqnr_db, top1, self.samples)
 
+        # Sums of squares about the means, as Σ x² - (Σ x)² / n.
         n = self.elements
         output_variance = self._yy - self._y * self._y / n
         covariance = self._xy - self._x * self._y / n
         # Rounding can make the variance of a constant output negative.
         centred_cosine = _cosine(variance, max(0.0, output_variance), covariance)
         centred_db = _decibels(variance, self._ee)
+
         return Agreement(
             cosine, sqnr_db, top1, self.samples, centred_cosine, centred_db
         )
 
 
 def _merged(name: str, old: Any, part: Any) -> object:
-    """Return what a field of `Tally` is for both sets of samples."""
+    """Return what a field of `Tally` is for both sets of samples.
+
+    name: the name of the field.
+    old: its value for the first set.
+    part: its value for the second one.
+    """
     if name == "max_error":
         return max(old, part)
+
+    # Sets with unlike numbers of channels have no sums together.
     if name == "_channel_sums":
         unlike = part is None or (old is not None and len(old) != len(part))
         return np.zeros(0) if unlike else np.add(part, 0 if old is None else old)
+
+    # Every other field is a sum, but for whether all samples are rows of classes.
     if isinstance(part, bool):
         return old and part
+
     return old + part
 
 
@@ -284,13 +312,18 @@ def _dot(a: Array, b: Array) -> float:
 
 
 def _cosine(xx: float, yy: float, xy: float) -> float:
+    """Return the cosine from <x, x>, <y, y> and <x, y>."""
+    # The product of the squares would underflow before that of the roots.
     norms = math.sqrt(xx) * math.sqrt(yy)
     if norms == 0.0:
         return 1.0 if xx == yy == 0.0 else 0.0
+
+    # Rounding can lead beyond 1.
     return float(np.clip(xy / norms, -1.0, 1.0))
 
 
 def _decibels(power: float, noise: float) -> float:
+    """Return 10 log10(power / noise): inf without noise, -inf without a signal."""
     if noise == 0.0:
         return math.inf
     return 10 * math.log10(power / noise) if power else -math.inf
@@ -328,4 +361,5 @@ def compare(
     for want, got in pairs:
         for name, array in want.items():
             tallies.setdefault(name, Tally()).add(array, got[name])
+
     return {name: t.result() for name, t in tallies.items()}

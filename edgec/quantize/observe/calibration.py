@@ -62,6 +62,7 @@ class Photos(Sequence[Sample]):
     def __getitem__(self, i: int | slice) -> Sample | Sequence[Sample]:
         if isinstance(i, slice):
             return Photos(self.paths[i], self.input, self.preprocess)
+
         name = self.input.name
         photo = photo_input(self.paths[i], name, self.input.type, self.preprocess)
         return {name: photo}
@@ -69,6 +70,7 @@ class Photos(Sequence[Sample]):
 
 def ahead(samples: Sequence[Sample]) -> Iterator[Sample]:
     """Yield the samples in order, and read photos while those before are used."""
+    # Arrays are in memory already: threads would only cost time.
     if not isinstance(samples, (Photos, CachedSamples)):
         yield from samples
         return
@@ -123,6 +125,7 @@ class _SampleCache:
         """Return sample `i` of `of`, read if it is not in the cache."""
         if i in self._samples:
             return self._samples[i]
+
         sample = of[i]
         nbytes = sum(array.nbytes for array in sample.values())
         # A sample once kept stays: samples are read in turn, and a cache that drops the
@@ -130,11 +133,13 @@ class _SampleCache:
         if self._bytes + nbytes <= CACHE_BYTES:
             self._samples[i] = sample
             self._bytes += nbytes
+
         return sample
 
 
 def label(samples: Sequence[Sample], i: int) -> str:
     """Return a sample's name for people: that of its photo, else its number."""
+    # The cache renumbers the samples that it was made of.
     if isinstance(samples, CachedSamples):
         return label(samples.of, samples.numbers[i])
     return samples.paths[i].name if isinstance(samples, Photos) else f"sample {i}"
@@ -144,9 +149,11 @@ def chosen(samples: Sequence[Sample], numbers: Sequence[int]) -> Sequence[Sample
     """Return the samples of these numbers; photos stay unread."""
     if isinstance(samples, CachedSamples):
         return samples.subset([samples.numbers[i] for i in numbers])
+
     if isinstance(samples, Photos):
         paths = [samples.paths[i] for i in numbers]
         return Photos(paths, samples.input, samples.preprocess)
+
     return [samples[i] for i in numbers]
 
 
@@ -171,6 +178,7 @@ def split(
     held = min(count // HELD_BACK_PART, HELD_BACK) if hold else 0
     to_calibrate = sorted(order[held : held + limit])
     to_verify = sorted(order[:held])
+
     return chosen(samples, to_calibrate), chosen(samples, to_verify)
 
 
@@ -242,6 +250,7 @@ def _distinct(photos: list[Path]) -> list[Path]:
         if sizes[path.stat().st_size] > 1:
             key = sha256(path.read_bytes()).digest()
         first.setdefault(key, path)
+
     return list(first.values())
 
 
@@ -267,13 +276,17 @@ def _from_photos(
 # ---- arrays
 # --------------------------------------------------------------------------------------
 def _from_npz(path: Path, inputs: Sequence[Value]) -> list[Sample]:
+    """Return the samples of an .npz file. Raises InputError where it holds none."""
     arrays = read_arrays(path)
+    # One numbered array decides: a file with both forms is refused for the missing ones.
     if any(NUMBERED_ARRAY.fullmatch(name) for name in arrays):
         samples = _numbered(arrays, path, inputs)
     else:
         samples = _named(arrays, path, inputs)
+
     if not samples:
         raise InputError(f"{path.name} holds no sample", str(path), _expected(inputs))
+
     return samples
 
 
@@ -281,6 +294,7 @@ def _numbered(
     arrays: Mapping[str, Array], path: Path, inputs: Sequence[Value]
 ) -> list[Sample]:
     """Return the samples of arrays in<k>_<j>, in the order of k, each with every input."""
+    # Numbers may have gaps, and more digits than one: they are sorted as integers.
     matches = map(NUMBERED_ARRAY.fullmatch, arrays)
     numbers = sorted({int(match[1]) for match in matches if match})
     samples: list[Sample] = []
@@ -303,6 +317,7 @@ def _numbered(
                 raise InputError(what, str(path), _expected(inputs))
             sample.update(parts[0])
         samples.append(sample)
+
     return samples
 
 
@@ -313,8 +328,10 @@ def _named(
 
     A single array of any name does for a single input.
     """
+    # A single array can belong to no other input.
     if len(inputs) == 1 and len(arrays) == 1 and inputs[0].name not in arrays:
         arrays = {inputs[0].name: next(iter(arrays.values()))}
+
     missing = [v.name for v in inputs if v.name not in arrays]
     if missing:
         present = ", ".join(arrays) or "nothing"
@@ -325,6 +342,23 @@ def _named(
         )
 
     columns = [_split_array(arrays[v.name], v, v.name, path) for v in inputs]
+    _check_equal_counts(inputs, columns, path)
+
+    # Sample k consists of the k-th part of every array.
+    samples: list[Sample] = []
+    for row in zip(*columns, strict=True):
+        sample: dict[str, Array] = {}
+        for part in row:
+            sample.update(part)
+        samples.append(sample)
+
+    return samples
+
+
+def _check_equal_counts(
+    inputs: Sequence[Value], columns: Sequence[Sequence[object]], path: Path
+) -> None:
+    """Raise InputError unless every input has as many samples (`columns`)."""
     counts = {v.name: len(c) for v, c in zip(inputs, columns, strict=True)}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{n} of {name}" for name, n in counts.items())
@@ -333,14 +367,6 @@ def _named(
             str(path),
             "give as many for each input",
         )
-
-    samples: list[Sample] = []
-    for row in zip(*columns, strict=True):
-        sample: dict[str, Array] = {}
-        for part in row:
-            sample.update(part)
-        samples.append(sample)
-    return samples
 
 
 def _split_array(
@@ -368,6 +394,7 @@ def _split_array(
             str(path),
             f"give {list(shape)}, or [samples, {', '.join(map(str, shape))}]",
         )
+
     return [{v.name: _checked(a, v.type, key, path)} for a in parts]
 
 
@@ -377,6 +404,8 @@ def _checked(array: Array, t: TensorType, key: str, path: Path) -> Array:
         # Elements beyond float32 become infinite and are refused below.
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(array, np.float32)
+
+    # One NaN would spread to every value behind it.
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         count = array.size - int(np.isfinite(array).sum())
         what = (
@@ -384,8 +413,11 @@ def _checked(array: Array, t: TensorType, key: str, path: Path) -> Array:
             f"{count} of {array.size} in one sample"
         )
         raise InputError(what, str(path), "leave such samples out")
+
     if array.dtype == t.np_dtype:
         return np.ascontiguousarray(array)
+
+    # Integers are not cast: nobody knows whether they should be divided by 255.
     hint = f"convert it after your preprocessing: array.astype('{t.dtype}')"
     raise InputError(
         f"array {key} is {array.dtype}, but the input is {t}", str(path), hint

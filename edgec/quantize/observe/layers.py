@@ -84,12 +84,16 @@ def worst_layer(
 
 
 def _int8_ops(parts: Mapping[str, Graph]) -> list[tuple[str, Op]]:
-    """Return the operations with one int8 result, each with the name of its part."""
+    """Return the operations with one int8 result, each with the name of its part.
+
+    parts: the quantized graph in pieces, by name.
+    """
     ops = []
     for part, graph in parts.items():
         for op in graph.ops:
             if len(op.outputs) == 1 and _is_int8(op.output):
                 ops.append((part, op))
+
     return ops
 
 
@@ -106,10 +110,12 @@ def _noise(part: str, op: Op, floats: Mapping[str, Array], result: Array) -> Lay
         if v.const is None:
             env[v] = _as_read(floats[v.name], v)
 
+    # The operation alone, and the operation behind all those before it.
     own = dequantize(run_op(op, env)[0], y.type)
     whole = dequantize(result, y.type)
     own_db = tally(want, own).centred_sqnr_db()
     whole_db = tally(want, whole).centred_sqnr_db()
+
     return LayerNoise(y.name, op.kind, op.source, part, own_db, whole_db)
 
 
@@ -134,6 +140,7 @@ class _WaitingOps:
         # How many values each operation lacks yet.
         self._missing: list[int] = []
         for part, op in ops:
+            # An operation that reads a value without a float twin cannot be judged.
             names = _names(op)
             if not names <= twins.keys():
                 continue
@@ -147,15 +154,18 @@ class _WaitingOps:
         """Take in a float value, and yield the operations that lack no other."""
         if v not in self._readers:
             return
+
         # The graph's arena overwrites the array later.
         self.floats[v] = array.copy()
         for i in self._readers[v]:
+            # Each needed value arrives once.
             self._missing[i] -= 1
             if not self._missing[i]:
                 yield self._ops[i]
 
     def clean(self) -> None:
         """Forget the values that no operation waits for."""
+        # Values of a large model would not all fit in memory.
         for v in list(self.floats):
             if not any(self._missing[i] for i in self._readers[v]):
                 del self.floats[v]
@@ -178,19 +188,24 @@ def _float_twins(parts: Mapping[str, Graph], reference: Graph) -> dict[str, Valu
     twins: dict[str, Value] = {}
     for graph in parts.values():
         for v in graph.values():
-            if v.const is not None:
-                continue
             twin = floats.get(v.name) or floats.get(v.name.removesuffix("_int8"))
-            if twin is None or twin.type.shape != v.type.shape:
-                continue
-            if _is_int8(v) or v.type.dtype == "float32":
+            if twin is not None and _is_form_of(v, twin):
                 twins[v.name] = twin
+
     return twins
+
+
+def _is_form_of(v: Value, twin: Value) -> bool:
+    """Return whether a computed value is the int8 or float form of a float value."""
+    if v.const is not None or twin.type.shape != v.type.shape:
+        return False
+    return _is_int8(v) or v.type.dtype == "float32"
 
 
 def _as_read(real: Array, v: Value) -> Array:
     """Return a float value as an operation reads it: rounded where `v` is int8."""
     if not _is_int8(v):
         return real
+    # With the rounding of the model's own quantize operation.
     rounding = Quantize(v.type.dtype)
     return rounding.ref([real], [TensorType(real.shape)], [v.type])[0]

@@ -78,6 +78,7 @@ def _raise_first(futures: Sequence[Future[None]]) -> None:
 
 def living(graph: Graph) -> int:
     """Return the largest number of bytes of values that are alive at once."""
+    # Outputs live until the end.
     last_use = {v: i for i, op in enumerate(graph.ops) for v in op.inputs}
     last_use |= dict.fromkeys(graph.outputs, len(graph.ops))
     alive = sum(v.type.nbytes for v in graph.inputs)
@@ -86,7 +87,9 @@ def living(graph: Graph) -> int:
         # Results live beside the inputs that they are computed from.
         alive += sum(v.type.nbytes for v in op.outputs)
         most = max(most, alive)
+        # A result that nothing reads dies at once.
         for v in {*op.inputs, *op.outputs}:
             if v.const is None and last_use.get(v, i) == i:
                 alive -= v.type.nbytes
+
     return most

@@ -70,11 +70,15 @@ class ObservedRange:
 def wider(
     ranges: Mapping[Value, Range], others: Mapping[Value, Range]
 ) -> dict[Value, Range]:
-    """Return for every value the smallest range that holds both."""
+    """Return for every value the smallest range that holds both.
+
+    ranges, others: the ranges of two sets of samples, by value.
+    """
     united = dict(ranges)
     for v, (low, high) in others.items():
         old_low, old_high = united.get(v, EMPTY_RANGE)
         united[v] = (min(old_low, low), max(old_high, high))
+
     return united
 
 

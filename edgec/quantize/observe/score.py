@@ -37,17 +37,24 @@ class Score:
     def of(cls, pairs: Iterable[tuple[Outputs, Outputs]]) -> Score:
         """Return the score of outputs: for each sample, the float model's and the int8 model's."""
         score = cls()
+        # One pair of outputs at a time: those of all samples would not fit in memory.
         sums: dict[str, Tally] = {}
         for reference, outputs in pairs:
             for name, y in reference.items():
                 sums.setdefault(name, Tally()).add(y, outputs[name])
+                # Each sample has a ratio of its own beside that of all together.
                 signal, noise = tally(y, outputs[name]).powers()
                 score.powers.setdefault(name, []).append((float(signal), float(noise)))
+
         score.tallies = {name: [total.state()] for name, total in sums.items()}
+
         return score
 
     def add(self, other: Score) -> None:
-        """Take in a score on other samples."""
+        """Take in a score on other samples, of another fold.
+
+        other: a score of the same outputs.
+        """
         for name in other.powers:
             self.powers.setdefault(name, []).extend(other.powers[name])
             self.tallies.setdefault(name, []).extend(other.tallies[name])
@@ -67,12 +74,17 @@ class Score:
             own = _decibels(floored, noise)
             together = _decibels(signal.sum(), noise.sum())
             ratios[name] = float((own.mean() + together) / 2)
+
         return ratios
 
 
 def _decibels(signal: Array, noise: Array) -> Array:
-    """Return 10 log10(signal / noise), within ±`EQUAL_DB`."""
+    """Return 10 log10(signal / noise), within ±`EQUAL_DB`.
+
+    An output without noise has `EQUAL_DB`, one that is not finite has -`EQUAL_DB`.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         db = 10 * np.log10(signal / noise)
+    # An infinite ratio would decide the mean of all samples alone.
     bounded = np.nan_to_num(db, nan=-EQUAL_DB).clip(-EQUAL_DB, EQUAL_DB)
     return np.where(noise > 0, bounded, EQUAL_DB)

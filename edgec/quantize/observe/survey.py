@@ -120,6 +120,7 @@ class SampleReport:
         effects = []
         if self.widened >= NOTABLE_WIDENING:
             effects.append(f"{they} made the ranges {self.widened:.1f} times as wide")
+
         if self.without_db is not None and self.with_db is not None:
             change = self.without_db - self.with_db
             effects.append(f"SQNR on held-back samples is {change:+.1f} dB without")
@@ -132,6 +133,7 @@ class SampleReport:
         hint = ""
         if self.without_db is None:
             hint = "; leave out what is no such picture as the model will see"
+
         return f"unlike the other calibration samples: {names}: {fate}{colon}{effect}{hint}"
 
 
@@ -190,10 +192,14 @@ class Survey:
         return sample, observe
 
     def add(self, sample: _ObservedSample) -> None:
-        """Add the next sample."""
+        """Add the next sample.
+
+        Samples are added in order, so that the sums do not depend on threads.
+        """
         self.sample_ranges.append(sample.ranges)
         self.contrast.append(0.0)
         for v, array in sample.inputs.items():
+            # An infinite pixel says nothing about the contrast of the rest.
             x = np.where(np.isfinite(array), array, 0).astype(np.float64)
             sums = self._inputs.setdefault(v, _InputSums(np.zeros(x.shape)))
             sums.total += x
@@ -213,16 +219,22 @@ class Survey:
         rows = []
         for ranges in self.sample_ranges:
             rows.append([_width(ranges[v]) for v in ranges])
+
         widths = np.array(rows)
+
         outliers = self._outliers(widths, names)
         if len(outliers) * MIN_SAMPLES_PER_OUTLIER > len(self.sample_ranges):
             outliers = []
+
+        # How much wider the ranges of all samples are than those of the others.
         usual = np.delete(widths, [outlier.sample for outlier in outliers], 0)
         widened = 2 ** _mean_log2_ratio(widths.max(0), usual.max(0))
+
         return SampleReport(tuple(outliers), widened, self._are_alike())
 
     def _outliers(self, widths: Array, names: Sequence[str]) -> list[Outlier]:
         """Return the samples with wide ranges or flat inputs. widths: [samples, values]."""
+        # Medians: a few outliers do not move them.
         usual_widths = np.median(widths, 0)
         usual_contrast = float(np.median(self.contrast)) or 1.0
         # A model without float inputs has no contrast at all.
@@ -234,6 +246,7 @@ class Survey:
             is_flat = has_contrast and contrast < FLAT_CONTRAST
             if ratio > OUTLIER_WIDTH_RATIO or is_flat:
                 outliers.append(Outlier(i, names[i], ratio, contrast))
+
         return outliers
 
     def _are_alike(self) -> bool:
@@ -247,6 +260,7 @@ class Survey:
             for sums in self._inputs.values()
         )
         within = sum(sums.within for sums in self._inputs.values())
+
         return n > 1 and between < ALIKE_VARIANCE_RATIO * within
 
 
@@ -257,6 +271,7 @@ def _width(r: Range) -> float:
 
 def _mean_log2_ratio(a: Array, b: Array) -> float:
     """Return the mean of log2(a / b), over the elements where both are positive."""
+    # A value that is always zero has no width to compare.
     positive = (a > 0) & (b > 0)
     if not positive.any():
         return 0.0

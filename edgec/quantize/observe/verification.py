@@ -98,7 +98,9 @@ class Verification:
         """
         if not self.quantized:
             return {}
+
         all_misses = {name: a.misses() for name, a in self.whole.items()}
+
         return {name: misses for name, misses in all_misses.items() if misses}
 
     def to_json(self) -> dict[str, Any]:

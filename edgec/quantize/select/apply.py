@@ -20,14 +20,10 @@ from edgec.quantize.change.channel_groups import Parts
 from edgec.quantize.change.pipeline import StepPipeline
 from edgec.quantize.change.recipe import Candidate, Recipe
 from edgec.quantize.change.state import InterpRunners, QuantizationState, Runners
-from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price, Pricer
+from edgec.quantize.float_ops.limits import Price, Pricer
 from edgec.quantize.float_ops.plan import Names, PrecisionPlan, leave_in_float
-from edgec.quantize.float_ops.planner import (
-    MeasuredCandidate,
-    QuickPlanning,
-    plan_quickly,
-    plan_thoroughly,
-)
+from edgec.quantize.float_ops.planner import FloatPlanner, ModelToPlan
+from edgec.quantize.float_ops.quick_search import MeasuredCandidate, ScoredModel
 from edgec.quantize.observe.accuracy import Agreement, Tally
 from edgec.quantize.observe.calibration import CachedSamples, Sample, chosen, label
 from edgec.quantize.observe.score import Score
@@ -55,6 +51,7 @@ class Tried:
     @classmethod
     def of(cls, candidate: Candidate, score: Score) -> Tried:
         """Return the figures of a candidate's score."""
+        # The states of all folds make one tally of each output.
         tallies = score.tallies.items()
         outputs = {name: Tally.of(states).result() for name, states in tallies}
         return cls(candidate.name, outputs, score.db())
@@ -75,6 +72,7 @@ class Tried:
             for name, a in self.outputs.items()
         }
         db = round(self.db, 3)
+
         return {"name": self.name, "db": db, "refused": self.refused, "outputs": rows}
 
 
@@ -136,32 +134,6 @@ class QuantizedModel:
 
 
 @dataclass(frozen=True)
-class FloatWishes:
-    """The accuracy that a person wants of int8, and the cost of float in its place.
-
-    Attributes:
-        goal: the accuracy.
-        budget: the cost.
-        price: estimates the cost of a quantized graph on the target; None: unknown.
-    """
-
-    goal: AccuracyGoal = field(default=AccuracyGoal())
-    budget: CostBudget = field(default=CostBudget())
-    price: Pricer | None = None
-
-    @property
-    def is_thorough(self) -> bool:
-        """Whether the thorough search plans (`edgec.quantize.float_ops.planner`)."""
-        return bool(self.goal) or bool(self.budget)
-
-    def quick_budget(self, recipe: Recipe) -> CostBudget | None:
-        """Return the budget of the quick search: the recipe's slowdown, if it has one."""
-        if self.is_thorough or self.price is None or not recipe.slowdown:
-            return None
-        return CostBudget(max_slowdown=recipe.slowdown)
-
-
-@dataclass(frozen=True)
 class _Selected:
     """What held-back samples decided.
 
@@ -171,7 +143,6 @@ class _Selected:
         pipeline: the model with the samples to calibrate with.
         held: the number of samples that were held back.
         tried: the figures of the guard and the way.
-        plan: the operations that a slowdown is spent on.
     """
 
     candidate: Candidate
@@ -179,7 +150,6 @@ class _Selected:
     pipeline: StepPipeline
     held: int = 0
     tried: tuple[Tried, ...] = ()
-    plan: PrecisionPlan | None = None
 
 
 def apply_recipe(
@@ -188,7 +158,7 @@ def apply_recipe(
     samples: Sequence[Sample],
     runners: Runners | None = None,
     say: Progress = lambda text: None,
-    wishes: FloatWishes | None = None,
+    planner: FloatPlanner | None = None,
 ) -> QuantizedModel:
     """Quantize a float graph by a recipe.
 
@@ -196,8 +166,8 @@ def apply_recipe(
     most 16, or, where that is too few to tell, on thirds in turn. The model is then made
     of all samples.
 
-    wishes: the accuracy that is wanted, and its cost; by default the recipe's slowdown
-        without a price, so that nothing stays in float.
+    planner: leaves operations in float, by default for the recipe's slowdown; None: no
+        operation but those that the recipe names.
 
     Raises InputError when there is no sample, EdgecError where the budget does not reach
     the goal.
@@ -207,22 +177,23 @@ def apply_recipe(
             "there is no calibration sample",
             hint="give a folder of photos or an .npz file",
         )
-    wishes = wishes or FloatWishes()
+    planner = (planner or FloatPlanner()).with_default(recipe)
     cached = CachedSamples(samples)
     passes = sum(len(c.steps) for c in recipe.candidates)
     state = QuantizationState(
         graph, cached, runners or InterpRunners(), say, recipe.seed, passes
     )
 
-    selected = _select(recipe, StepPipeline(state), wishes)
+    # Candidates are compared first, then operations are left in float, then the model
+    # is made of all samples.
+    selected, scored = _select(recipe, StepPipeline(state), planner)
     pipeline = selected.pipeline
     candidate = selected.candidate
-    plan = selected.plan
-    if wishes.is_thorough:
-        parts = [*held_out_parts(pipeline.state)]
-        plan = plan_thoroughly(
-            wishes.goal, wishes.budget, wishes.price, candidate, parts
-        )
+    parts = [*held_out_parts(pipeline.state)]
+    plan = planner.plan(ModelToPlan(candidate, parts, scored))
+
+    # The folds of the scores take hundreds of MB.
+    del scored
     guard = recipe.guard
     if plan is not None:
         # The recipe in the report makes the same model again, without a plan.
@@ -247,22 +218,26 @@ def apply_recipe(
         sample_report=selected.sample_report,
         plan=plan,
         floating=tuple(op.outputs[0].name for op in quantized.precision),
-        prices=_prices(pipeline, guard, int8, wishes.price),
+        prices=_prices(pipeline, guard, int8, planner.price),
         parts=quantized.parts,
     )
 
 
-def _select(recipe: Recipe, pipeline: StepPipeline, wishes: FloatWishes) -> _Selected:
-    """Decide on held-back samples between guard and way, and how to spend a slowdown."""
+def _select(
+    recipe: Recipe, pipeline: StepPipeline, planner: FloatPlanner
+) -> tuple[_Selected, ScoredModel | None]:
+    """Decide on held-back samples between guard and way.
+
+    Also return the kept model with its figures, if the planner needs them.
+    """
     state = pipeline.state
     plainest = recipe.candidates[0]
     names = [label(state.samples, i) for i in range(len(state.samples))]
     report = pipeline.after(plainest.rewrites).survey().report(names)
-    quick_budget = wishes.quick_budget(recipe)
-    needs_holdout = recipe.guard is not None or quick_budget is not None
+    needs_holdout = recipe.guard is not None or planner.needs_scores
     if not needs_holdout or len(state.samples) < MIN_SAMPLES:
         # Nothing can be held back: the plain way is the safe one.
-        return _Selected(plainest, report, pipeline)
+        return _Selected(plainest, report, pipeline), None
 
     report, used = _without_outliers(recipe, state, report)
     holdout = Holdout(state, plainest, folds(used, recipe.seed))
@@ -273,24 +248,25 @@ def _select(recipe: Recipe, pipeline: StepPipeline, wishes: FloatWishes) -> _Sel
     if report.left_out:
         pipeline = StepPipeline(state.with_samples(chosen(state.samples, used)))
     selected = _Selected(candidate, report, pipeline, holdout.count, tried)
-    is_enough = tried[number].db >= recipe.enough_db
-    if quick_budget is None or wishes.price is None or is_enough:
-        return selected
+
+    # A model that is accurate enough needs nothing in float.
+    if not planner.needs_scores or tried[number].db >= recipe.enough_db:
+        return selected, None
 
     def measure(floats: Names) -> MeasuredCandidate:
+        """Score the candidate with operations of these names in float."""
         partly_float = leave_in_float(candidate, floats)
         (score,) = holdout.scores([partly_float])
         return Tried.of(partly_float, score).measured()
 
-    planning = QuickPlanning(
+    scored = ScoredModel(
         state=pipeline.of(candidate),
         before=tried[number].measured(),
         measure=measure,
         samples=holdout.count,
         worth_db=recipe.worth_db,
     )
-    plan = plan_quickly(quick_budget, wishes.price, planning)
-    return replace(selected, plan=plan)
+    return selected, scored
 
 
 def _prices(
@@ -299,7 +275,10 @@ def _prices(
     """Return the costs of guard and way, if a guard was compared and they differ."""
     if price is None or guard is None or len(pipeline.state.samples) < MIN_SAMPLES:
         return None
+
+    # The same operations in the same types cost the same.
     plain = pipeline.of(guard).int8().graph
+
     return None if _have_same_ops(plain, int8) else (price(plain), price(int8))
 
 
@@ -310,6 +289,7 @@ def _have_same_ops(a: Graph, b: Graph) -> bool:
     """
 
     def kinds(graph: Graph) -> list[tuple[str, list[str]]]:
+        """Return the kind of each operation, and the types that it computes on."""
         rows = []
         for op in graph.ops:
             dtypes = [v.type.dtype for v in (*op.inputs, *op.outputs)]
@@ -329,6 +309,7 @@ def held_out_parts(
     if len(state.samples) < MIN_SAMPLES:
         yield state, state.samples
         return
+
     for fit, held in folds(range(len(state.samples)), state.seed):
         fit_state = state.with_samples(chosen(state.samples, fit))
         yield fit_state, chosen(state.samples, held)
@@ -359,6 +340,7 @@ def _without_outliers(
         with_db=round(with_db, 3),
         left_out=left_out,
     )
+
     return report, usual if left_out else every
 
 
@@ -373,8 +355,11 @@ def compared(recipe: Recipe, scores: Sequence[Score]) -> tuple[Tried, ...]:
     """
     pairs = zip(recipe.candidates, scores, strict=True)
     tried = [Tried.of(candidate, score) for candidate, score in pairs]
+
+    # A recipe of one candidate is compared with itself.
     below = tried[0].db - tried[-1].db
     if below > recipe.within_db:
         refused = f"{below:.1f} dB below the first"
         tried[-1] = replace(tried[-1], refused=refused)
+
     return tuple(tried)

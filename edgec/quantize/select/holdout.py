@@ -35,15 +35,18 @@ def folds(numbers: Sequence[int], seed: int) -> list[Fold]:
     order = np.random.default_rng((seed, SHUFFLE_SEED)).permutation(len(numbers))
     # Neighbouring photos are alike: the samples of a part come from all of the folder.
     shuffled = [numbers[i] for i in order.tolist()]
+
     held = min(len(shuffled) // HELD_PART, MAX_HELD)
     if held >= ENOUGH_HELD:
         parts = [shuffled[:held]]
     else:
         parts = [shuffled[i::THIRDS] for i in range(THIRDS)]
+
     divided = []
     for part in parts:
         fit = tuple(sorted({*shuffled} - {*part}))
         divided.append((fit, tuple(sorted(part))))
+
     return divided
 
 
@@ -74,6 +77,7 @@ class Holdout:
 
         more: the numbers of samples that are added to those a candidate is made of.
         """
+        # Fold by fold, so that one pipeline serves all candidates.
         totals = [Score() for _ in candidates]
         count = len(self.folds) * len(candidates)
         done = 0
@@ -83,6 +87,7 @@ class Holdout:
                 done += 1
                 self.state.say(f"try {done}/{count}")
                 total.add(self._score(pipeline, candidate, held))
+
         return totals
 
     def _score(
@@ -95,9 +100,11 @@ class Holdout:
         wanted = base.cached(
             ("outputs", held), lambda: [*_outputs(base.float_run(), samples)]
         )
+
         made = pipeline.of(candidate)
         runs = made.passes * len(samples)
         run = self.state.runners.int8(made.int8().graph, runs)
+
         return Score.of(zip(wanted, _outputs(run, samples), strict=True))
 
     def _pipeline(self, fit: tuple[int, ...]) -> StepPipeline:
@@ -108,6 +115,7 @@ class Holdout:
         if self._latest is None or self._latest[0] != fit:
             state = self.state.with_samples(chosen(self.state.samples, fit))
             self._latest = (fit, StepPipeline(state))
+
         return self._latest[1]
 
 

@@ -1,19 +1,38 @@
-"""What the float kernels do to a sum: clamp, add, clamp, PReLU, hard-swish or another
-function of it, in this order.
+"""The epilogue of float kernels: what they do to a sum before they write it.
+
+The kernels of convolutions, fully connected layers and instance norms apply the ops
+that follow them to sums in registers, always in this order:
+
+    v = min(max(v, low), high)          clamp of the sum
+    v = v + added                       another tensor of the result's shape
+    v = min(max(v, low_sum), high_sum)  clamp of that
+    v = v < 0 ? slope * v : v           PReLU, with a slope for each channel
+    v = v * clamp(v + 3, 0, 6) / 6      hard-swish
+    v = after(v)                        any function of csrc/simd/ek_unary_simd.h
+
+A call that follows is fused where its step comes after all steps before it. Whether a
+kernel is such a step is said by its facts (`Kernel.bounds`, `Kernel.vectorized`) or, for
+the few kernels with a step of their own, by `_STEPS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Struct, Value
-from edgec.ops.fixed_point import ACTIVATIONS
-from edgec.schedule.kernels.elementwise import FLOATS
+from edgec.ir import Array, Elementwise, Kernel, KernelCall, Pointer, Value
+from edgec.ir.c_structs import ActivationParams, CoefficientParams
+from edgec.ops.activation import Clamp, HardSigmoid, LeakyRelu
+from edgec.ops.binary import Add, Mul
+from edgec.ops.concat import CONCAT
+from edgec.ops.prelu import PRelu
+from edgec.ops.unary import HardSwish, Logistic
 from edgec.schedule.liveness import tensors
+from edgec.schedule.simd import on_vectors
 from edgec.schedule.views import concat_slot
 
 _LOW = 1
@@ -23,27 +42,31 @@ _LOW_SUM = 8
 _HIGH_SUM = 16
 _PRELU = 32
 _HARD_SWISH = 64
-"""EK_DO_* of ek_tile_f32_simd.h; also the order in which they are done."""
+"""The steps as bits: EK_DO_* of ek_tile_f32_simd.h. A later step has a higher bit."""
 CLAMPS = _LOW | _HIGH
-"""Of the sum itself."""
+"""The clamp of the sum itself."""
 
-BOUNDS = {
-    f"ek_{name}_f32": bounds for name, bounds in ACTIVATIONS.items() if name != "none"
-}
+MIN_FUNCTION_FLOATS = 32
+"""Adjacent floats from which on it pays to call a function for them."""
 
-
-APART = 32
-"""Floats from which on it pays to call a function for them alone."""
+_SILU = Kernel("silu", "simd/ek_unary_simd.h", "f32", isa="simd")
+"""v * logistic(v), for which there is no plain kernel."""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """todo: the steps, as bits. bounds: of the sum and of what the addition gives.
-    slope: [oc] of a PReLU.
+    """The steps that a kernel does to its sums.
 
-    added: the tensor that is added, of the result's shape. after: the C function of
-    what is stored, with its coefficients. y: where the result goes. pitch: floats from
-    pixel to pixel there, where these do not lie side by side; else 0.
+    Attributes:
+        y: where the result goes
+        todo: the steps, as bits
+        bounds: (low, high) of the sum, and of what the addition gives
+        slope: [oc] of a PReLU
+        added: the tensor that is added, of the result's shape
+        after: the function for vectors that is applied last
+        coefficients: the parameters a and b of that function
+        pitch: floats from pixel to pixel of the result, where pixels do not lie side by
+            side because the result is a part of a concat; else 0
     """
 
     y: Pointer
@@ -51,202 +74,325 @@ class Epilogue:
     bounds: tuple[float, float, float, float] = (-inf, inf, -inf, inf)
     slope: Array | None = None
     added: Pointer | None = None
-    after: str = ""
+    after: Kernel | None = None
     coefficients: tuple[float, float] = (0.0, 0.0)
     pitch: int = 0
 
     def clamp(self, low: float, high: float) -> Epilogue | None:
-        """After a clamp to [low, high]; None where a step before it forbids."""
+        """Return the epilogue with a clamp to [low, high].
+
+        None where a step that comes after clamps is there already.
+        """
         if low == -inf and high == inf:
             return self
-        at = 2 if self.todo & _ADD else 0
-        low = max(low, self.bounds[at])
-        high = min(high, self.bounds[at + 1])
-        if self._last or low > high:
+
+        # Two clamps in a row are one to the narrower bounds.
+        first = 2 if self.todo & _ADD else 0
+        low = max(low, self.bounds[first])
+        high = min(high, self.bounds[first + 1])
+        if self._is_complete or low > high:
             return None
-        ends = _LOW * (low > -inf) + _HIGH * (high < inf)
-        if at:
-            return replace(
-                self,
-                todo=self.todo | ends * _LOW_SUM,
-                bounds=(*self.bounds[:2], low, high),
-            )
-        return replace(
-            self, todo=self.todo | ends, bounds=(low, high, *self.bounds[2:])
-        )
+
+        steps = 0
+        if low > -inf:
+            steps |= _LOW
+        if high < inf:
+            steps |= _HIGH
+
+        if self.todo & _ADD:
+            # The bits of the second clamp are those of the first, moved.
+            todo = self.todo | steps * _LOW_SUM
+            return replace(self, todo=todo, bounds=(*self.bounds[:2], low, high))
+
+        bounds = (low, high, *self.bounds[2:])
+        return replace(self, todo=self.todo | steps, bounds=bounds)
 
     def add(self, other: Pointer) -> Epilogue | None:
-        """After another tensor is added."""
-        if self.todo >= _ADD or self.after:
+        """Return the epilogue with the addition of a tensor; None where it is late."""
+        if self.todo >= _ADD or self.after is not None:
             return None
+
         return replace(self, todo=self.todo | _ADD, added=other)
 
     def prelu(self, slope: Array) -> Epilogue | None:
-        """After a PReLU with one slope for each channel."""
-        if self._last:
+        """Return the epilogue with a PReLU of one slope for each channel."""
+        if self._is_complete:
             return None
+
         return replace(self, todo=self.todo | _PRELU, slope=slope)
 
     def hard_swish(self) -> Epilogue | None:
-        """After x * clamp(x + 3, 0, 6) / 6."""
-        return None if self._last else replace(self, todo=self.todo | _HARD_SWISH)
+        """Return the epilogue with v * clamp(v + 3, 0, 6) / 6."""
+        if self._is_complete:
+            return None
+
+        return replace(self, todo=self.todo | _HARD_SWISH)
 
     def function(
-        self, name: str, coefficients: Sequence[float] = ()
+        self, kernel: Kernel, coefficients: tuple[float, float] = (0.0, 0.0)
     ) -> Epilogue | None:
-        """After a function of ek_unary_simd.h."""
-        a, b = (*coefficients, 0.0, 0.0)[:2]
-        if self._last:
+        """Return the epilogue with a function of ek_unary_simd.h."""
+        if self._is_complete:
             return None
-        return replace(self, after=f"ek_{name}_f32_simd", coefficients=(a, b))
+
+        return replace(self, after=kernel, coefficients=coefficients)
 
     @property
-    def clamps(self) -> bool:
-        """Whether there is nothing but clamps and a sum, and the result is as it would
-        be alone.
-        """
-        return not self._last and not self.pitch
+    def is_clamps_and_sum(self) -> bool:
+        """Whether there are only clamps and a sum, and the result lies by itself."""
+        return not self._is_complete and not self.pitch
 
     @property
-    def end(self) -> str:
-        """What tiles that do nothing else with a sum have in their names; "" where it
-        takes those that do anything.
+    def tile_suffix(self) -> str:
+        """The part of a tile's name for an epilogue that the tile has built in.
+
+        "" stands for the tiles that look at `todo`.
         """
-        if self.todo & ~(_LOW | _HIGH) or self.bounds[0] < 0 < self.todo:
+        # The built-in clamps compare floats as integers, whose order is the same for
+        # numbers from 0 on.
+        has_other_steps = self.todo & ~CLAMPS
+        is_below_zero = self.bounds[0] < 0 < self.todo
+        if has_other_steps or is_below_zero:
             return ""
-        return {0: "_sum", _LOW: "_low", _LOW | _HIGH: "_both"}.get(self.todo, "")
+
+        suffixes = {0: "_sum", _LOW: "_low", _LOW | _HIGH: "_both"}
+        return suffixes.get(self.todo, "")
 
     @property
-    def _last(self) -> bool:
-        """Whether nothing more can be done."""
-        return self.todo >= _PRELU or bool(self.after)
+    def _is_complete(self) -> bool:
+        """Whether no other step can come after those that are there."""
+        return self.todo >= _PRELU or self.after is not None
 
-    def fields(self) -> dict[str, object]:
-        """Those of the C structs."""
-        # no -0, which is less than 0 to integers
+    def fields(self) -> dict[str, Any]:
+        """Return the fields that the C structs of all float kernels have."""
+        # -0 becomes 0: as an integer it would be less than all numbers.
         low, high, low_sum, high_sum = (bound + 0.0 for bound in self.bounds)
-        bounds = {"low": low, "high": high, "low_sum": low_sum, "high_sum": high_sum}
+        a, b = self.coefficients
         return {
             "todo": self.todo,
-            **bounds,
+            "low": low,
+            "high": high,
+            "low_sum": low_sum,
+            "high_sum": high_sum,
             "after": self.after or 0,
-            "coef": self.coefficients,
+            "coef": CoefficientParams(a=a, b=b),
         }
 
 
 def epilogue(call: KernelCall) -> Epilogue | None:
-    """What a float convolution or fully connected layer does to its sums, and the calls
-    that follow it; None when the kernels cannot.
+    """Return the epilogue of a float convolution or fully connected layer.
+
+    It consists of the layer's own activation and the calls that follow; None where the
+    kernels cannot do one of these.
     """
     y = call.operands[3]
     assert isinstance(y, Pointer)
-    act = call.struct("ek_act_f32_t")
-    done = Epilogue(y).clamp(act.real("low"), act.real("high"))
-    return done and following(done, call.then)
+    act = call.struct(ActivationParams)
+    own = Epilogue(y).clamp(act.low, act.high)
+    if own is None:
+        return None
+
+    return following(own, call.then)
 
 
 def following(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
-    """The epilogue with calls more; None when there is none."""
-    done: Epilogue | None = e
-    then = list(calls)
-    while then and done is not None:
-        gate = _gate(done, then[:2])
-        done = gate or _after(done, then[0])
-        del then[: 2 if gate else 1]
-    return done
-
-
-def _gate(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
-    """The epilogue with a function that two calls are: v * f(v)."""
-    if [c.kernel for c in calls] not in (
-        ["ek_logistic_f32", "ek_mul_f32"],
-        ["ek_hard_sigmoid_f32", "ek_mul_f32"],
-    ):
-        return None
-    f, product = calls
-    # a constant factor is no tensor
-    (v, fv), (*factors, y) = (tensors([c]) for c in calls)
-    act = product.struct("ek_act_f32_t").fields
-    if (
-        e.pitch
-        or v is not e.y.value
-        or set(factors) != {v, fv}
-        or y.type.shape != v.type.shape
-    ):
-        return None
-    if (act["low"], act["high"]) != (-inf, inf):
-        return None
-    if f.kernel == "ek_logistic_f32":
-        after = e.function("silu")
-    else:
-        k = f.struct("ek_coef_t")
-        if np.allclose([k.real("a"), k.real("b")], [1 / 6, 0.5], 1e-6, 0):
-            after = e.hard_swish()
+    """Return the epilogue with more calls; None where one of them is no step of it."""
+    current: Epilogue | None = e
+    left = list(calls)
+    while left and current is not None:
+        # v * f(v) is two calls, and one step.
+        gated = _gated(current, left[:2])
+        if gated is not None:
+            current = gated
+            del left[:2]
         else:
-            after = None
-    return after and replace(after, y=Pointer(y))
+            current = _with_call(current, left.pop(0))
+
+    return current
 
 
-def _after(e: Epilogue, call: KernelCall) -> Epilogue | None:
-    """The epilogue with one call more."""
+_MUL = Mul.kernels.of("f32")
+_LOGISTIC = Logistic.kernels.of("f32")
+_HARD_SIGMOID = HardSigmoid.kernels.of("f32")
+
+
+def _gated(e: Epilogue, calls: Sequence[KernelCall]) -> Epilogue | None:
+    """Return the epilogue with v * f(v), for the calls of f and of the product.
+
+    None where the calls are others. f: logistic, or the hard sigmoid of hard-swish.
+    """
+    kernels = [call.kernel for call in calls]
+    if kernels not in ([_LOGISTIC, _MUL], [_HARD_SIGMOID, _MUL]) or e.pitch:
+        return None
+
+    # A constant factor is no tensor.
+    function, product = calls
+    v, gate = tensors([function])
+    *factors, y = tensors([product])
+    is_product = v is e.y.value and set(factors) == {v, gate}
+    if not is_product or y.type.shape != v.type.shape:
+        return None
+
+    # A clamp of the product would come after all steps.
+    act = product.struct(ActivationParams)
+    if (act.low, act.high) != (-inf, inf):
+        return None
+
+    if function.kernel == _LOGISTIC:
+        after = e.function(_SILU)
+    else:
+        # The step divides by 6 where the op multiplies by a rounded 1 / 6.
+        line = _coefficients(function)
+        if not np.allclose(line, [1 / 6, 0.5], 1e-6, 0):
+            return None
+        after = e.hard_swish()
+
+    if after is None:
+        return None
+
+    return replace(after, y=Pointer(y))
+
+
+def _with_call(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Return the epilogue with one more call; None where the call is no step of it."""
+    # Nothing can follow the copy to a concat.
     if e.pitch:
         return None
-    if call.kernel == "ek_concat":
-        few = e.after and e.y.value.type.shape[-1] < APART
-        place = None if e.added or few else concat_slot(call, e.y.value)
-        return place and replace(e, y=place[0], pitch=place[1])
-    shape = e.y.value.type.shape
-    places = [x for x in call.operands if isinstance(x, Pointer)]
-    y = places[-1]
-    if y.value.type.shape != shape or y.offset:
+    if call.kernel == CONCAT:
+        return _in_concat(e, call)
+    if call.kernel.dtype != "f32":
         return None
-    if call.kernel == "ek_add_f32":
-        other = places[1] if places[0].value is e.y.value else places[0]
-        act = call.struct("ek_act_f32_t")
-        if other.value.type.shape != shape or other.value is e.y.value:
-            return None
-        after = e.add(other)
-        after = after and after.clamp(act.real("low"), act.real("high"))
-    elif call.kernel == "ek_prelu_f32":
-        if places[0].value is e.y.value:
-            slope = _per_channel(places[1].value, shape[-1])
-        else:
-            slope = None
-        after = None if slope is None else e.prelu(slope)
-    elif call.kernel == "ek_leaky_relu_f32":
-        factor = call.struct("ek_coef_t").real("a")
-        after = e.prelu(np.full(shape[-1], factor, np.float32))
-    elif call.kernel == "ek_clamp_f32":
-        ends = call.struct("ek_coef_t")
-        after = e.clamp(ends.real("a"), ends.real("b"))
-    elif call.kernel in BOUNDS:
-        after = e.clamp(*BOUNDS[call.kernel])
-    elif call.kernel == "ek_hard_swish_f32":
-        after = e.hard_swish()
-    else:
-        after = _function(e, call)
-    return after and replace(after, y=y)
+
+    pointers = [x for x in call.operands if isinstance(x, Pointer)]
+    y = pointers[-1]
+    if y.value.type.shape != e.y.value.type.shape or y.offset:
+        return None
+
+    step = _step_of(call.kernel)
+    after = None if step is None else step(e, call)
+    if after is None:
+        return None
+
+    return replace(after, y=y)
+
+
+def _in_concat(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Return the epilogue that writes into a part of a concat's rows.
+
+    None where the call copies something else, or a step needs adjacent pixels.
+    """
+    channels = e.y.value.type.shape[-1]
+    has_short_rows = e.after is not None and channels < MIN_FUNCTION_FLOATS
+
+    # The kernels read the tensor that is added with the pitch of the result.
+    if e.added is not None or has_short_rows:
+        return None
+
+    slot = concat_slot(call, e.y.value)
+    if slot is None:
+        return None
+
+    place, pitch = slot
+    return replace(e, y=place, pitch=pitch)
+
+
+Step = Callable[[Epilogue, KernelCall], Epilogue | None]
+"""Returns the epilogue with a call of a certain kernel."""
+
+
+def _add(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Add another tensor, and clamp the sum as the op's activation does."""
+    a, b = (x for x in call.operands[:2] if isinstance(x, Pointer))
+    other = b if a.value is e.y.value else a
+
+    # A tensor that is broadcast, or the sum itself, cannot be read beside it.
+    y = e.y.value
+    if other.value.type.shape != y.type.shape or other.value is y:
+        return None
+
+    after = e.add(other)
+    if after is None:
+        return None
+
+    act = call.struct(ActivationParams)
+    return after.clamp(act.low, act.high)
+
+
+def _prelu(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Apply a PReLU whose slopes are constant."""
+    x, alpha = (x for x in call.operands[:2] if isinstance(x, Pointer))
+    if x.value is not e.y.value:
+        return None
+
+    slope = _per_channel(alpha.value, e.y.value.type.shape[-1])
+    return None if slope is None else e.prelu(slope)
+
+
+def _leaky_relu(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Apply a leaky ReLU as a PReLU with one slope for all channels."""
+    alpha, _ = _coefficients(call)
+    channels = e.y.value.type.shape[-1]
+    return e.prelu(np.full(channels, alpha, np.float32))
+
+
+def _clamp(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Clamp to the bounds of an op."""
+    return e.clamp(*_coefficients(call))
+
+
+def _clamp_to_constants(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Clamp to the bounds of a kernel, e.g. of ReLU6."""
+    assert call.kernel.bounds is not None
+    return e.clamp(*call.kernel.bounds)
+
+
+def _hard_swish(e: Epilogue, call: KernelCall) -> Epilogue | None:
+    """Apply hard-swish, which tiles compute themselves."""
+    return e.hard_swish()
 
 
 def _function(e: Epilogue, call: KernelCall) -> Epilogue | None:
-    """The epilogue with a function of one number more."""
-    name = call.kernel.removeprefix("ek_").removesuffix("_f32")
-    if name not in FLOATS:
-        return None
-    known = [
-        x for x in call.operands if isinstance(x, Struct) and x.ctype == "ek_coef_t"
-    ]
-    return e.function(
-        name, [k.real(at) for k in known for at in "ab" if at in k.fields]
-    )
+    """Apply a function that csrc/simd has for vectors."""
+    return e.function(on_vectors(call.kernel), _coefficients(call))
 
 
-def _per_channel(v: Value, channels: int) -> Array | None:
-    """A constant with one value for each channel, or for all."""
-    if (
-        v.const is None
-        or v.type.size not in (1, v.type.shape[-1])
-        or v.type.size not in (1, channels)
-    ):
+_STEPS: dict[Kernel, Step] = {
+    Add.kernels.of("f32"): _add,
+    PRelu.kernels.of("f32"): _prelu,
+    LeakyRelu.kernels.of("f32"): _leaky_relu,
+    Clamp.kernels.of("f32"): _clamp,
+    HardSwish.kernels.of("f32"): _hard_swish,
+}
+"""The kernels that have a step of their own."""
+
+
+def _step_of(kernel: Kernel) -> Step | None:
+    """Return the step for a kernel; None where it is none."""
+    if kernel in _STEPS:
+        return _STEPS[kernel]
+    if kernel.bounds is not None:
+        return _clamp_to_constants
+    if kernel.elementwise is Elementwise.UNARY and kernel.vectorized:
+        return _function
+
+    return None
+
+
+def _coefficients(call: KernelCall) -> tuple[float, float]:
+    """Return the parameters a and b of a unary call; 0 for those that it lacks."""
+    p = call.optional_struct(CoefficientParams)
+    return (0.0, 0.0) if p is None else (p.a, p.b or 0.0)
+
+
+def _per_channel(value: Value, channels: int) -> Array | None:
+    """Return a constant as one number for each channel; None where it is no such."""
+    if value.const is None:
         return None
-    return np.broadcast_to(v.const.reshape(-1), channels).astype(np.float32)
+
+    # All elements must lie along the last axis, or be one.
+    size = value.type.size
+    if size not in (1, value.type.shape[-1]) or size not in (1, channels):
+        return None
+
+    slope = np.broadcast_to(value.const.reshape(-1), channels)
+    return slope.astype(np.float32)

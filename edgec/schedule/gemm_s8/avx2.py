@@ -35,6 +35,7 @@ def _tiles() -> tuple[GemmTile, ...]:
 
 AVX2 = GemmTileSet(
     "avx2",
+    "avx2/ek_gemm_s8_avx2.h",
     frozenset({"avx2"}),
     _tiles(),
     weights,

@@ -85,6 +85,7 @@ def _tiles_of_one_depth(
 
 DOT = GemmTileSet(
     "dot",
+    "dot/ek_gemm_s8_dot.h",
     frozenset({"neon", "dotprod"}),
     (
         *_tiles_of_one_depth(5, 8, 16, 24, 28, 32, 64),

@@ -275,6 +275,7 @@ def _tiles(suffix: str, pack: Callable[[Array], Array], in_order: bool) -> GemmT
     )
     return GemmTileSet(
         suffix,
+        "neon/ek_gemm_s8_neon.h",
         frozenset({"neon"}),
         tiles,
         pack,
@@ -323,6 +324,7 @@ def _is_short(c: GemmS8Shape, q: Requant, core: Core) -> bool:
 
 LANES = GemmTileSet(
     "lanes_neon",
+    "neon/ek_gemm_s8_lanes_neon.h",
     frozenset({"neon"}),
     (_LANES_TILE,),
     by_channel,

@@ -161,6 +161,7 @@ class GemmTileSet:
     """
 
     suffix: str
+    header: str
     isa: frozenset[str]
     tiles: tuple[GemmTile, ...]
     pack_weights: Callable[[Array], Array]

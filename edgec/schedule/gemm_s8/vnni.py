@@ -71,6 +71,7 @@ def _tiles(heights_by_width: Mapping[int, Sequence[int]]) -> tuple[GemmTile, ...
 
 VNNI = GemmTileSet(
     "vnni",
+    "vnni/ek_gemm_s8_vnni.h",
     frozenset({"vnni"}),
     _tiles(
         {

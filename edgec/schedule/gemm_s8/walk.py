@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
-from edgec.ir import Struct
+from edgec.schedule.c_structs import GemmS8Params
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import GATHERED, LINE, GemmTile, Panels, Requant
 from edgec.schedule.gemm_s8.windows import GemmS8Shape
@@ -274,7 +274,7 @@ def kernel_parameters(
     walk: GemmSchedule,
     panels: Panels,
     pitch: int = 0,
-) -> Struct:
+) -> GemmS8Params:
     """Return the ek_gemm_s8_t of a layer.
 
     Args:
@@ -309,8 +309,7 @@ def kernel_parameters(
     gather_bytes = _ceil(c.ow * gather + GATHERED, LINE) * LINE if gather else 0
     pointers = walk.band * taps + (part.kh if gather else 0)
     scratch_bytes = _scratch_bytes(pointers, buffers) + walk.band * gather_bytes
-    return Struct(
-        "ek_gemm_s8_t",
+    return GemmS8Params(
         taps=taps,
         run=t.padded(run),
         step=gather or c.sw * c.ic * e,
@@ -369,7 +368,7 @@ def _in_rows(c: GemmS8Shape, rows: int, row: int) -> GemmS8Shape:
     return replace(c, n=1, ih=rows, iw=row, oh=rows, ow=row, dh=1, dw=1)
 
 
-def with_row_length(p: Struct, width: int) -> Struct:
+def with_row_length(p: GemmS8Params, width: int) -> GemmS8Params:
     """Return the ek_gemm_s8_t of a 1x1 convolution with rows of `width` pixels.
 
     A block has about as many pixels as before. How many pixels there are is for the
@@ -379,30 +378,28 @@ def with_row_length(p: Struct, width: int) -> Struct:
         p: the parameters
         width: pixels in a row, MR at least
     """
-    mr = p.number("mr")
-    ow = p.number("ow")
-    band = max(1, ow // width)
-    columns = width if band > 1 else min(ow, width)
+    band = max(1, p.ow // width)
+    columns = width if band > 1 else min(p.ow, width)
 
-    reach = (width - 1) * p.number("ic") + p.number("run")
+    reach = (width - 1) * p.ic + p.run
     buffers = _LineBuffers(
-        slots=band if p.number("slots") else 0,
+        slots=band if p.slots else 0,
         slot_rows=1,
         zero_rows=0,
-        slot_bytes=_slot_bytes(reach, p.number("element")),
+        slot_bytes=_slot_bytes(reach, p.element),
         holds_all_rows=False,
     )
-    changed = {
-        "iw": width,
-        "ow": width,
-        "y_row": width * p.number("y_step"),
-        "band": band,
-        "cols": _ceil(columns, mr) * mr,
-        "slots": buffers.slots,
-        "slot_bytes": buffers.slot_bytes,
-        "scratch_bytes": _scratch_bytes(band, buffers),
-    }
-    return Struct(p.ctype, **{**p.fields, **changed})
+    return replace(
+        p,
+        iw=width,
+        ow=width,
+        y_row=width * p.y_step,
+        band=band,
+        cols=_ceil(columns, p.mr) * p.mr,
+        slots=buffers.slots,
+        slot_bytes=buffers.slot_bytes,
+        scratch_bytes=_scratch_bytes(band, buffers),
+    )
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,36 @@
-"""The index of the extreme along the channels."""
+"""The index of the largest or smallest of the channels (csrc/simd/ek_arg_simd.h)."""
 
 from __future__ import annotations
 
-from edgec.ir import KernelCall
+from dataclasses import replace
+
+from edgec.ir import Kernel, KernelCall
+from edgec.ir.c_structs import ArgParams
+from edgec.ops.argmax import ARG
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
 
-_ROW = range(16, 33)
-"""Bytes of a row: two vectors of 16 that overlap."""
+ROW_BYTES = range(16, 33)
+"""Channels of a row that two overlapping vectors of 16 bytes cover."""
 
 
-def _rows(call: KernelCall) -> KernelCall | None:
-    spec = call.struct("ek_arg_t")
-    if (
-        spec.number("inner") != 1
-        or spec.number("sign") < 0
-        or spec.number("n") not in _ROW
-    ):
+def _on_vectors(kernel: Kernel) -> Kernel:
+    """Return the kernel for vectors of a plain kernel."""
+    return replace(kernel, header="simd/ek_arg_simd.h", isa="simd")
+
+
+def _arg_of_rows(call: KernelCall) -> KernelCall | None:
+    """Return the call that finds the maximum of adjacent channels."""
+    p = call.struct(ArgParams)
+    is_maximum = p.sign >= 0
+    if p.inner != 1 or not is_maximum or p.n not in ROW_BYTES:
         return None
-    return KernelCall.of(f"{call.kernel}_simd", *call.operands, *WHOLE)
+
+    return KernelCall.of(_on_vectors(call.kernel), *call.operands, *WHOLE)
 
 
 VARIANTS: list[Variant] = [
-    v
-    for of in ("ek_arg_s8_s32", "ek_arg_s8_s64")
-    for v in simd(of, f"{of}_simd", _rows)
+    variant
+    for of in (ARG.of("s32", source="s8"), ARG.of("s64", source="s8"))
+    for variant in simd(of, _on_vectors(of), _arg_of_rows)
 ]

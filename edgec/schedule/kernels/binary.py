@@ -1,213 +1,333 @@
-"""Elementwise ops of two broadcast inputs."""
+"""Elementwise ops of two broadcast operands, on rows of vectors.
+
+The kernels of csrc/simd/ek_binary_simd.h walk over rows of the result, the innermost of
+six loops, along which an operand moves by one element or stands still.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table, constant
+from edgec.ir import (
+    Array,
+    CStruct,
+    Elementwise,
+    Kernel,
+    KernelCall,
+    KernelRounding,
+    Table,
+    constant,
+)
+from edgec.ir.c_structs import (
+    ActivationParams,
+    BroadcastParams,
+    FixedPointProductParams,
+    FixedPointSumParams,
+    FloatSumParams,
+)
 from edgec.ir.kernel import Operand
-from edgec.schedule.bytewise import no_overflow, pairs, scaled_sum
-from edgec.schedule.kernels.elementwise import by_offset, by_table
-from edgec.schedule.simd import WHOLE, defined, simd
+from edgec.ops.arithmetic import Maximum, Minimum, SquaredDifference
+from edgec.ops.binary import Add, Mul, Sub
+from edgec.ops.prelu import PRelu
+from edgec.schedule.bytewise import fits_fixed_point, pairs, scaled_sum
+from edgec.schedule.c_structs import (
+    ExtremumRowsParams,
+    FixedPointSumRowsParams,
+    FloatRowsParams,
+    ProductRowsParams,
+    SumRowsParams,
+)
+from edgec.schedule.kernels.elementwise import (
+    LUT_SIMD,
+    OFFSET_SIMD,
+    by_offset,
+    by_table,
+)
+from edgec.schedule.simd import WHOLE, Rewrite, on_vectors, simd, vectorized
 from edgec.schedule.variant import Variant
 
-_SHORTEST = 16
-"""Elements of a row (and of a vector of Neon) from which on vectors are worth their
+MIN_ROW = 16
+"""Elements of a row, and of a vector of Neon, from which on vectors are worth their
 beginning and end.
 """
-_REPEATED = 256
-"""Elements of a row from which on it is long."""
-_MOST_REPEATED = 512
-"""EK_REPEATED: elements that several short rows may have together."""
-_NO_OVERFLOW = 1 << 30
 
-_KINDS = (
-    "add",
-    "sub",
-    "mul",
-    "add_even",
-    "sub_even",
-    "mul_even",
-    "maximum",
-    "minimum",
-    "squared_difference",
-    "prelu",
+LONG_ROW = 256
+"""Elements of a row from which on joining it with others gains nothing."""
+
+MAX_REPEATED = 512
+"""Elements that several short rows may have together: EK_REPEATED."""
+
+MAX_PRODUCT = 1 << 30
+"""Products of two centred bytes must stay below this after a shift to the left."""
+
+_HEADER = "simd/ek_binary_simd.h"
+_SUM_SIMD = Kernel("sum", _HEADER, "s8", isa="simd")
+_FIXED_POINT_SIMD = Kernel("law", _HEADER, "s8", isa="simd")
+
+_ADD = Add.kernels.of("s8")
+_SUB = Sub.kernels.of("s8")
+_MUL = Mul.kernels.of("s8")
+_ADD_EVEN = Add.kernels.of("s8", KernelRounding.EVEN)
+_SUB_EVEN = Sub.kernels.of("s8", KernelRounding.EVEN)
+_MUL_EVEN = Mul.kernels.of("s8", KernelRounding.EVEN)
+_EXTREMA = (Maximum.kernels.of("s8"), Minimum.kernels.of("s8"))
+_BYTES = (
+    _ADD,
+    _SUB,
+    _MUL,
+    _ADD_EVEN,
+    _SUB_EVEN,
+    _MUL_EVEN,
+    *_EXTREMA,
+    SquaredDifference.kernels.of("s8"),
+    PRelu.kernels.of("s8"),
 )
-FLOATS = defined("simd/ek_binary_simd.h", r"EK_ROWS(?:_F32)?\(ek_(\w+)_f32_simd,")
-"""Functions of two floats that have a kernel of vectors."""
+"""The plain kernels of bytes; with a constant operand each is a function of a byte."""
 
 
-def _dims(call: KernelCall, name: str) -> list[int]:
-    sizes = call.struct("ek_nd_t").fields[name]
-    assert isinstance(sizes, Sequence)
-    return [int(n) for n in sizes]
+@dataclass(frozen=True)
+class _ByteFunction:
+    """An op whose other operand is one constant.
+
+    Attributes:
+        table: [256] the results for all bytes
+        x, y: the operand that is not constant, and the result
+        size: the number of elements
+    """
+
+    table: Array
+    x: Operand
+    y: Operand
+    size: int
 
 
-def _one_constant(call: KernelCall) -> tuple[Array, Operand, Operand, int] | None:
-    """Where one input is a single constant: the table of the function of the other,
-    that one, the output, its size.
+def _byte_function(call: KernelCall) -> _ByteFunction | None:
+    """Return the op as a function of one operand.
+
+    None where neither operand is a single constant, or the other is broadcast.
     """
     a, b, y = call.operands[:3]
-    for place, (other, x) in enumerate(((b, a), (a, b))):
-        const = constant(other)
-        if const is not None and const.size == 1 and constant(x) is None:
-            table = pairs(call).take(int(const.item()) + 128, 1 - place)
-            size = prod(_dims(call, "dim"))
-            if _dims(call, "ab"[place]) == _dense(call):
-                return (table, x, y, size)
+    p = call.struct(BroadcastParams)
+    for position, other, x, strides in ((0, b, a, p.a), (1, a, b, p.b)):
+        value = constant(other)
+        if value is None or value.size != 1 or constant(x) is not None:
+            continue
+
+        if list(strides) != _dense_strides(p):
             return None
+
+        # Row or column of the table of pairs, whose first entry is for -128.
+        entry = int(value.item()) + 128
+        table = pairs(call).take(entry, axis=1 - position)
+        return _ByteFunction(table, x, y, prod(p.dim))
+
     return None
 
 
-def _dense(call: KernelCall) -> list[int]:
-    """The strides of an input that is not broadcast."""
-    dims = _dims(call, "dim")
-    return [0 if d == 1 else prod(dims[i + 1 :]) for i, d in enumerate(dims)]
+def _dense_strides(p: BroadcastParams) -> list[int]:
+    """Return the strides of an operand that is not broadcast."""
+    strides: list[int] = []
+    for axis, size in enumerate(p.dim):
+        strides.append(0 if size == 1 else prod(p.dim[axis + 1 :]))
+
+    return strides
 
 
 def _offset(call: KernelCall) -> KernelCall | None:
-    found = _one_constant(call)
-    return by_offset(*found) if found else None
+    """Return the call as an addition and a clamp of bytes."""
+    f = _byte_function(call)
+    return None if f is None else by_offset(f.table, f.x, f.y, f.size)
 
 
 def _table(call: KernelCall) -> KernelCall | None:
-    found = _one_constant(call)
-    return by_table(*found) if found else None
+    """Return the call as a look-up of bytes."""
+    f = _byte_function(call)
+    return None if f is None else by_table(f.table, f.x, f.y, f.size)
 
 
 @dataclass(frozen=True)
 class _BroadcastRows:
-    """The inputs, and the fields nd and repeat, as the vectors walk them."""
+    """The operands as the kernels walk over them.
+
+    Attributes:
+        a, b: the operands
+        nd: the loops, a row innermost
+        repeat: how often a row of b is repeated in a row of `nd`
+    """
 
     a: Operand
     b: Operand
-    dims: dict[str, object]
+    nd: BroadcastParams
+    repeat: int = 1
+
+    def call(self, kernel: Kernel, call: KernelCall, p: CStruct) -> KernelCall:
+        """Return the call of a kernel with these operands."""
+        return KernelCall.of(kernel, self.a, self.b, call.operands[2], p, *WHOLE)
 
 
 def _rows(call: KernelCall) -> _BroadcastRows | None:
-    """None where rows are too short or not dense.
+    """Return the rows of a call; None where they are too short, or not dense.
 
-    Many short rows with the same b become fewer long ones.
-
-    Then a constant b is written repeatedly; another is repeated by the kernel.
+    Many short rows with the same b are joined to fewer long ones.
     """
     a, b = call.operands[:2]
-    dim, sa, sb = (_dims(call, k) for k in ("dim", "a", "b"))
-    if not {sa[5], sb[5]} <= {0, 1} or prod(dim) == 0:
+    p = call.struct(BroadcastParams)
+    is_dense = p.a[5] in (0, 1) and p.b[5] in (0, 1)
+    if not is_dense or prod(p.dim) == 0:
         return None
-    rows = prod(dim[:5])
-    n = dim[5]
-    if rows == 1 or n >= _REPEATED or sb != [0] * 5 + [1] or sa != _dense(call):
-        if rows == 1 or n >= _SHORTEST:
-            return _BroadcastRows(a, b, {"nd": (dim, sa, sb), "repeat": 1})
+
+    rows = prod(p.dim[:5])
+    if rows == 1 or p.dim[5] >= LONG_ROW or not _repeats_b(p):
+        is_long = rows == 1 or p.dim[5] >= MIN_ROW
+        return _BroadcastRows(a, b, p) if is_long else None
+
+    return _joined_rows(a, b, rows, p.dim[5])
+
+
+def _repeats_b(p: BroadcastParams) -> bool:
+    """Return whether all rows have the same b, and those of a follow each other."""
+    return list(p.b) == [0, 0, 0, 0, 0, 1] and list(p.a) == _dense_strides(p)
+
+
+def _joined_rows(a: Operand, b: Operand, rows: int, n: int) -> _BroadcastRows | None:
+    """Return rows of n elements joined, so many that the number of rows divides.
+
+    A constant b is written repeatedly; the kernel repeats any other in a buffer.
+    """
+    times = 1
+    for candidate in range(2, MAX_REPEATED // n + 1):
+        if rows % candidate == 0:
+            times = candidate
+    if times * n < MIN_ROW:
         return None
-    times = max(
-        (t for t in range(1, _MOST_REPEATED // n + 1) if rows % t == 0), default=1
+
+    repeat = times
+    values = constant(b)
+    if values is not None:
+        b = Table(np.tile(values.reshape(-1), times), "repeated")
+        repeat = 1
+
+    length = times * n
+    nd = BroadcastParams(
+        dim=[1, 1, 1, 1, rows // times, length],
+        a=[0, 0, 0, 0, length, 1],
+        b=[0, 0, 0, 0, 0, 1],
     )
-    if times * n < _SHORTEST:
-        return None
-    const = constant(b)
-    if const is not None:
-        b = Table(np.tile(const.reshape(-1), times), "repeated")
-    rows = rows // times
-    n = times * n
-    nd = ([1, 1, 1, 1, rows, n], [0, 0, 0, 0, n, 1], [0, 0, 0, 0, 0, 1])
-    return _BroadcastRows(a, b, {"nd": nd, "repeat": times if const is None else 1})
+    return _BroadcastRows(a, b, nd, repeat)
 
 
 def _sum(call: KernelCall) -> KernelCall | None:
+    """Return an int8 sum or difference by one multiplication for each operand."""
     rows = _rows(call)
-    found = scaled_sum(call)
-    if rows is None or found is None:
+    scaled = scaled_sum(call)
+    if rows is None or scaled is None:
         return None
-    q = call.struct(
-        "ek_linear_t" if call.kernel.endswith("_even_s8") else "ek_add_t"
-    ).fields
-    spec = Struct(
-        "ek_sum_s8_t", **rows.dims, low=q["low"], high=q["high"], sum=found.parts()
+
+    bounds: FloatSumParams | FixedPointSumParams
+    if call.kernel.rounding is KernelRounding.EVEN:
+        bounds = call.struct(FloatSumParams)
+    else:
+        bounds = call.struct(FixedPointSumParams)
+
+    p = SumRowsParams(
+        nd=rows.nd,
+        repeat=rows.repeat,
+        low=bounds.low,
+        high=bounds.high,
+        sum=scaled.parts(),
     )
-    return KernelCall.of(
-        "ek_sum_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+    return rows.call(_SUM_SIMD, call, p)
 
 
-def _law(call: KernelCall) -> KernelCall | None:
-    """Where there is no scaled sum."""
+def _fixed_point_sum(call: KernelCall) -> KernelCall | None:
+    """Return an int8 sum or difference in TFLite's fixed point.
+
+    It is slower than `_sum`, and takes what no scaled sum equals.
+    """
     rows = _rows(call)
-    if rows is None or not no_overflow(call):
+    if rows is None or not fits_fixed_point(call):
         return None
-    sign = -1 if call.kernel == "ek_sub_s8" else 1
-    spec = Struct(
-        "ek_law_s8_t", **rows.dims, **call.struct("ek_add_t").fields, sign=sign
+
+    p = FixedPointSumRowsParams(
+        nd=rows.nd,
+        repeat=rows.repeat,
+        **asdict(call.struct(FixedPointSumParams)),
+        sign=-1 if call.kernel == _SUB else 1,
     )
-    return KernelCall.of(
-        "ek_law_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+    return rows.call(_FIXED_POINT_SIMD, call, p)
 
 
 def _product(call: KernelCall) -> KernelCall | None:
+    """Return an int8 product, where no intermediate number leaves 32 bits."""
     rows = _rows(call)
-    q = call.struct("ek_mul_t")
-    if rows is None or 255 * 255 << max(0, q.number("shift")) >= _NO_OVERFLOW:
+    p = call.struct(FixedPointProductParams)
+    largest = 255 * 255 << max(0, p.shift)
+    if rows is None or largest >= MAX_PRODUCT:
         return None
-    spec = Struct("ek_product_s8_t", **rows.dims, **q.fields)
-    return KernelCall.of(
-        "ek_mul_s8_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+
+    params = ProductRowsParams(nd=rows.nd, repeat=rows.repeat, **asdict(p))
+    return rows.call(on_vectors(_MUL), call, params)
 
 
 def _extremum(call: KernelCall) -> KernelCall | None:
+    """Return a maximum or minimum of bytes, which has no scales."""
     rows = _rows(call)
     if rows is None:
         return None
-    spec = Struct("ek_extremum_s8_t", **rows.dims, low=-128, high=127)
-    return KernelCall.of(
-        f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
-    )
+
+    p = ExtremumRowsParams(nd=rows.nd, repeat=rows.repeat, low=-128, high=127)
+    return rows.call(on_vectors(call.kernel), call, p)
 
 
 def _floats(call: KernelCall) -> KernelCall | None:
-    """Rows of floats with the same b; of others the C compiler makes as good a loop."""
+    """Return the call on rows of floats that all have the same b.
+
+    For others the C compiler makes as good a loop of the plain kernel.
+    """
     rows = _rows(call)
-    if rows is None or (rows.dims["repeat"] == 1 and not isinstance(rows.b, Table)):
+    if rows is None or (rows.repeat == 1 and not isinstance(rows.b, Table)):
         return None
-    if len(call.operands) > 4:
-        act = call.struct("ek_act_f32_t").fields
-    else:
-        act = {"low": -math.inf, "high": math.inf}
-    spec = Struct("ek_binary_f32_t", **rows.dims, low=act["low"], high=act["high"])
-    return KernelCall.of(
-        f"{call.kernel}_simd", rows.a, rows.b, call.operands[2], spec, *WHOLE
+
+    act = call.optional_struct(ActivationParams)
+    p = FloatRowsParams(
+        nd=rows.nd,
+        repeat=rows.repeat,
+        low=-math.inf if act is None else act.low,
+        high=math.inf if act is None else act.high,
     )
+    return rows.call(on_vectors(call.kernel), call, p)
+
+
+def _variants(of: Iterable[Kernel], kernel: Kernel, rewrite: Rewrite) -> list[Variant]:
+    """Return the variants of several plain kernels by one kernel."""
+    variants: list[Variant] = []
+    for plain in of:
+        variants += simd(plain, kernel, rewrite)
+
+    return variants
+
+
+def _by_own_kernels(of: Sequence[Kernel], rewrite: Rewrite) -> list[Variant]:
+    """Return the variants of plain kernels that each have a kernel for vectors."""
+    variants: list[Variant] = []
+    for plain in of:
+        variants += simd(plain, on_vectors(plain), rewrite)
+
+    return variants
 
 
 VARIANTS: list[Variant] = [
-    *(
-        v
-        for kind in _KINDS
-        for v in simd(f"ek_{kind}_s8", "ek_offset_s8_simd", _offset)
-    ),
-    *(v for kind in _KINDS for v in simd(f"ek_{kind}_s8", "ek_lut_s8_simd", _table)),
-    *simd("ek_add_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_sub_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_add_even_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_sub_even_s8", "ek_sum_s8_simd", _sum),
-    *simd("ek_add_s8", "ek_law_s8_simd", _law),
-    *simd("ek_sub_s8", "ek_law_s8_simd", _law),
-    *simd("ek_mul_s8", "ek_mul_s8_simd", _product),
-    *(
-        v
-        for kind in ("maximum", "minimum")
-        for v in simd(f"ek_{kind}_s8", f"ek_{kind}_s8_simd", _extremum)
-    ),
-    *(
-        v
-        for kind in FLOATS
-        for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats)
-    ),
+    # From the fastest to the slowest: the first that takes a call is chosen.
+    *_variants(_BYTES, OFFSET_SIMD, _offset),
+    *_variants(_BYTES, LUT_SIMD, _table),
+    *_variants((_ADD, _SUB, _ADD_EVEN, _SUB_EVEN), _SUM_SIMD, _sum),
+    *_variants((_ADD, _SUB), _FIXED_POINT_SIMD, _fixed_point_sum),
+    *_by_own_kernels([_MUL], _product),
+    *_by_own_kernels(_EXTREMA, _extremum),
+    *_by_own_kernels(vectorized(Elementwise.BINARY), _floats),
 ]

@@ -1,4 +1,12 @@
-"""Dense float convolutions to few channels by csrc/simd/ek_narrow_conv2d_f32_simd.h."""
+"""Dense float convolutions to few channels (csrc/simd/ek_narrow_conv2d_f32_simd.h).
+
+With fewer output channels than a vector has floats, most of a vector of results would
+be empty. Here the products with all columns of the kernel are the channels of one
+convolution by a single column, kw * oc channels in place of oc:
+
+    z[y, x, k, o] = sum over r, i of image[y + r, x, i] * w[r, k, i, o]
+    result[y, x, o] = sum over k of z[y, x + k, k, o]
+"""
 
 from __future__ import annotations
 
@@ -7,9 +15,13 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from edgec.ir import KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Kernel, KernelCall, Scratch, Table
+from edgec.ir.c_structs import CoefficientParams, Conv2DParams
+from edgec.ops.conv import CONV2D
+from edgec.schedule.c_structs import GemmF32Params, NarrowConv2DParams
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue, epilogue
+from edgec.schedule.gemm_f32.epilogue import CLAMPS, Epilogue
+from edgec.schedule.gemm_f32.layer import FloatLayer, float_layer
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
@@ -21,135 +33,146 @@ from edgec.schedule.gemm_f32.windows import (
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
-_GAIN = 1.3
-"""Times as many multiplications as the products take, for it to pay that they are
-stored and added.
+_KERNEL = Kernel("narrow_conv2d", "simd/ek_narrow_conv2d_f32_simd.h", "f32", isa="simd")
+
+MIN_GAIN = 1.3
+"""Multiplications of a direct convolution for each one here, from which on it pays that
+products are stored and added.
 """
-_DEPTH = 16
+
+MIN_DEPTH = 16
 """Multiplications of a product, at least."""
 
 
-def _windows(call: KernelCall) -> GemmF32Shape:
-    return GemmF32Shape.of(call.struct("ek_conv2d_t"))
+def _shape(call: KernelCall) -> GemmF32Shape:
+    """Return the sizes of the convolution."""
+    return GemmF32Shape.of(call.struct(Conv2DParams))
 
 
-def _column(c: GemmF32Shape, cols: int) -> GemmF32Shape:
-    """The convolution by a single column, of what a block of so many pixels needs."""
-    wide = min(cols + (c.kw - 1) * c.dw, c.iw)
-    return replace(c, n=1, oh=1, ow=wide, oc=c.kw * c.oc, kw=1, dw=1, pl=0)
+def _column(c: GemmF32Shape, block: int) -> GemmF32Shape:
+    """Return the convolution by a single column, of the products for `block` pixels."""
+    columns = min(block + (c.kw - 1) * c.dw, c.iw)
+    return replace(c, n=1, oh=1, ow=columns, oc=c.kw * c.oc, kw=1, dw=1, pl=0)
 
 
-def _result(call: KernelCall) -> Epilogue | None:
-    done = epilogue(call)
-    return done if done is not None and not done.todo & ~CLAMPS else None
+def _narrow_layer(call: KernelCall) -> FloatLayer | None:
+    """Return the layer; None where steps other than clamps and a function follow."""
+    layer = float_layer(call)
+    if layer is None or layer.epilogue.todo & ~CLAMPS:
+        return None
+
+    return layer
 
 
-def _pays(c: GemmF32Shape, core: Core) -> bool:
-    """Whether vectors of products are so much fuller, and there is something to
-    multiply.
-    """
+def _is_worthwhile(c: GemmF32Shape, core: Core) -> bool:
+    """Return whether vectors of products are so much fuller than those of results."""
     lanes = core.vector // 4
-    products = -(-c.kw * c.oc // lanes) * c.iw
-    direct = c.kw * -(-c.oc // lanes) * c.ow
-    return c.kh * c.ic >= _DEPTH and _GAIN * products <= direct
+    product_vectors = -(-c.kw * c.oc // lanes) * c.iw
+    direct_vectors = c.kw * -(-c.oc // lanes) * c.ow
+    return c.kh * c.ic >= MIN_DEPTH and MIN_GAIN * product_vectors <= direct_vectors
 
 
-def _cols(c: GemmF32Shape, core: Core) -> int:
-    """Pixels of a block whose products the stack holds."""
-    room = STACK_BYTES // 2 // 4 // (c.kw * c.oc) - (c.kw - 1) * c.dw
+def _block_pixels(c: GemmF32Shape) -> int:
+    """Return the pixels of a block, whose products take half of the stack."""
+    floats = STACK_BYTES // 2 // 4
+    room = floats // (c.kw * c.oc) - (c.kw - 1) * c.dw
+
+    # Blocks overlap in kw - 1 columns: shorter ones would compute too many twice.
     blocks = -(-c.ow // max(room, 4 * c.kw))
     return -(-c.ow // blocks)
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    c = _windows(call)
-    if (
-        constant(call.operands[1]) is None
-        or constant(call.operands[2]) is None
-        or _result(call) is None
-    ):
+    """Return the ways to go through the products, the best by analysis first."""
+    c = _shape(call)
+    if c.sw != 1 or c.groups > 1 or _narrow_layer(call) is None:
         return []
-    if c.sw != 1 or c.groups > 1 or not _pays(c, core):
+    if not _is_worthwhile(c, core):
         return []
-    cols = _cols(c, core)
-    found = dict.fromkeys(
-        replace(w, by_panel=0, touch=0) for w in blockings(_column(c, cols), core)
-    )
-    return [{**asdict(w), "cols": cols} for w in found]
+
+    # A block is too small to be shared or fetched ahead.
+    cols = _block_pixels(c)
+    blockings_of_block: dict[Blocking, None] = {}
+    for blocking in blockings(_column(c, cols), core):
+        blockings_of_block[replace(blocking, by_panel=0, touch=0)] = None
+
+    return [{**asdict(blocking), "cols": cols} for blocking in blockings_of_block]
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c = _windows(call)
-    done = _result(call)
-    cols = schedule["cols"]
-    w = constant(call.operands[1])
-    bias = constant(call.operands[2])
-    assert done is not None
-    assert w is not None
-    assert bias is not None
+    """Return the call with the columns of the weights side by side, as channels."""
+    c = _shape(call)
+    layer = _narrow_layer(call)
+    assert layer is not None
+
     lanes = core.vector // 4
-    one = _column(c, cols)
-    walk = Blocking(
-        **{name: value for name, value in schedule.items() if name != "cols"}
+    cols = schedule["cols"]
+    column = _column(c, cols)
+    fields = {name: value for name, value in schedule.items() if name != "cols"}
+    blocking = Blocking(**fields)
+    product_floats = -(-(column.ow * column.oc + lanes) // 16) * 16
+    patch_floats = c.kh * max(blocking.tile, blocking.block) * c.ic
+
+    # [kh, kw, ic, oc] becomes [kh, 1, ic, kw * oc].
+    weights = layer.weights.reshape(c.kh, c.kw, c.ic, c.oc).transpose(0, 2, 1, 3)
+    side_by_side = weights.reshape(c.kh, 1, c.ic, column.oc)
+    zeros = np.zeros(column.oc, np.float32)
+    tail = last_vectors(column.oc, lanes)
+    operands = (
+        layer.x,
+        Table(pack(side_by_side, 1, lanes), "w"),
+        Table(pad_channels(zeros, 1, lanes), "z"),
+        layer.padded_bias(1, lanes),
+        layer.epilogue.y,
+        Scratch(4 * (product_floats + patch_floats)),
+        _params(c, column, blocking, cols, product_floats, layer.epilogue),
+        f"ek_tile_f32_{blocking.tile}x2",
+        f"ek_tile_f32_{blocking.tile}x{tail}",
     )
-    products = -(-(one.ow * one.oc + lanes) // 16) * 16
-    patch = c.kh * max(walk.tile, walk.block) * c.ic
-    fields = {
-        **asdict(replace(one, n=c.n)),
-        "yx": one.oc,
-        **asdict(walk),
-        **Epilogue(done.y).fields(),
-    }
-    own = {f"p.{name}": value for name, value in fields.items()}
-    low, high, *_ = done.bounds
-    struct = Struct(
-        "ek_narrow_conv2d_f32_t",
-        **own,
+    return KernelCall(_KERNEL, (*operands, 0, 1))
+
+
+def _params(
+    c: GemmF32Shape,
+    column: GemmF32Shape,
+    blocking: Blocking,
+    cols: int,
+    product_floats: int,
+    e: Epilogue,
+) -> NarrowConv2DParams:
+    """Return the parameters of the kernel, with those of the single column in them."""
+    # The products have no epilogue; the kernel sets their place and their rows.
+    products = GemmF32Params(
+        **asdict(replace(column, n=c.n)),
+        yx=column.oc,
+        **asdict(blocking),
+        **Epilogue(e.y).fields(),
+    )
+    low, high, *_ = e.bounds
+    a, b = e.coefficients
+    return NarrowConv2DParams(
+        p=products,
         oh=c.oh,
         ow=c.ow,
         oc=c.oc,
         kw=c.kw,
         dw=c.dw,
         pl=c.pl,
-        yx=done.pitch or c.oc,
+        yx=e.pitch or c.oc,
         cols=cols,
-        products=products,
-        clamps=int(done.todo > 0),
+        products=product_floats,
+        clamps=int(e.todo > 0),
         low=low,
         high=high,
-        after=done.after or 0,
-        coef=done.coefficients,
-    )
-    # [kh, 1, ic, kw * oc]: the columns beside each other, as channels
-    side = (
-        w.reshape(c.kh, c.kw, c.ic, c.oc)
-        .transpose(0, 2, 1, 3)
-        .reshape(c.kh, 1, c.ic, one.oc)
-    )
-    zeros = np.zeros(one.oc, np.float32)
-    tail = last_vectors(one.oc, lanes)
-    return KernelCall(
-        "ek_narrow_conv2d_f32_simd",
-        (
-            call.operands[0],
-            Table(pack(side, 1, lanes), "w"),
-            Table(pad_channels(zeros, 1, lanes), "z"),
-            Table(pad_channels(bias, 1, lanes), "b"),
-            done.y,
-            Scratch(4 * (products + patch)),
-            struct,
-            f"ek_tile_f32_{walk.tile}x2",
-            f"ek_tile_f32_{walk.tile}x{tail}",
-            0,
-            1,
-        ),
+        after=e.after or 0,
+        coef=CoefficientParams(a=a, b=b),
     )
 
 
 VARIANTS = [
     Variant(
-        "ek_conv2d_f32",
-        "ek_narrow_conv2d_f32_simd",
+        CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({feature}),
         _schedules,
         _apply,

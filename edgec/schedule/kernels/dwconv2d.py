@@ -1,5 +1,12 @@
-"""int8 depthwise convolutions by csrc/ek_dwconv2d_s8.h, for Arm cores without and with
-the dot product.
+"""Depthwise int8 convolutions on Arm, without and with the dot product (sdot).
+
+csrc/ek_dwconv2d_s8.h computes blocks of eight channels by one of three loops:
+
+slide: windows of 3x3 side by side, whose columns are shared
+plain: windows of any shape, a few taps at a time
+any: channels that are few, have several results each, or whose sums need 64 bits
+
+Without sdot the products of two taps are summed in 16 bits, which bounds the weights.
 """
 
 from __future__ import annotations
@@ -9,7 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Table, constant
+from edgec.ir.c_structs import Conv2DParams
+from edgec.schedule.c_structs import DepthwiseS8Params
 from edgec.schedule.conv import Conv
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.dot import fast_tables
@@ -19,28 +28,29 @@ from edgec.schedule.gemm_s8.panels import (
     fold_constant_channels,
     wrap_int32,
 )
-from edgec.schedule.kernels.gemm_s8 import requant
+from edgec.schedule.kernels.gemm_s8 import DEPTHWISE_S8, requant
 from edgec.schedule.variant import Schedule, Variant
 
 BLOCK = 8
 """Channels of a block: EK_DW."""
 
-MOST = 255
-"""The sum of magnitudes of two weights whose products with any int8 values sum up
-within int16.
+MAX_PAIR = 255
+"""The sum of the magnitudes of two weights up to which the sum of their products with
+any two int8 values fits into int16: 255 * 128 < 2^15.
 """
+
+MIN_COLUMNS = 8
+"""Output columns that all channels pass before the next ones, at least."""
 
 
 @dataclass(frozen=True)
 class DepthwiseShape(Conv):
-    """A depthwise convolution."""
+    """The sizes of a depthwise convolution."""
 
     @property
     def slide(self) -> str:
-        """The name of the loop over 3x3 windows that takes this shape; empty where none
-        does.
-        """
-        if (self.kh, self.kw) != (3, 3) or self.oc != self.ic or self.ic < BLOCK:
+        """The name of the loop over 3x3 windows for this shape; "" where none fits."""
+        if (self.kh, self.kw) != (3, 3) or not self.dense:
             return ""
         if (self.sh, self.sw) == (1, 1) and self.pl <= 2 * self.dw:
             return "k3s1"
@@ -50,12 +60,13 @@ class DepthwiseShape(Conv):
 
     @property
     def dense(self) -> bool:
-        """Whether there is a result for each input channel, and a block of them."""
+        """Whether each input channel has one result, and there is a block of them."""
         return self.oc == self.ic >= BLOCK
 
     def starts(self) -> list[int]:
-        """The first output channel of each block; the last block may overlap the one
-        before.
+        """Return the first output channel of each block.
+
+        The last block ends with the last channel, and so may overlap the one before.
         """
         last = max(self.oc - BLOCK, 0)
         return [*range(0, last, BLOCK), last]
@@ -63,247 +74,357 @@ class DepthwiseShape(Conv):
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of an ISA.
+    """The loops of an instruction set.
 
-    dot: sdot takes four taps of a channel at once; else the products of two taps are
-    summed in 16 bits. rows: of the image that the slide loop reads for stride 1.
+    Attributes:
+        suffix: the end of the functions' names
+        isa: features that a core needs
+        header: the header of csrc
+        dot: whether sdot takes four taps of a channel at once; else the products of two
+            taps are summed in 16 bits
+        rows: rows of the image that the slide loop reads for stride 1
     """
 
     suffix: str
     isa: frozenset[str]
+    header: str
     dot: bool
     rows: int
 
     @property
-    def together(self) -> int:
-        """Taps that the loop plain takes at once."""
+    def taps_at_once(self) -> int:
+        """Taps that the plain loop takes at once."""
         return 4 if self.dot else 2
 
-    def lift(self, v: Array) -> Array | None:
-        """What the slide loop is to add to the weights [taps, BLOCK] of each channel:
-        int64 [BLOCK], zeros where it need not; None where it cannot compute the block
-        exactly.
+    def lift(self, weights: Array) -> Array | None:
+        """Return what the slide loop has to add to all weights of a channel.
+
+        The loop multiplies smaller weights, and adds lift times the sum of the window.
+
+        Args:
+            weights: int64 [taps, BLOCK], less their zero point
+
+        Returns:
+            int64 [BLOCK], zeros where the weights fit as they are; None where the loop
+            cannot compute the block exactly
         """
-        if self._holds(v):
+        if self._holds(weights):
             return np.zeros(BLOCK, np.int64)
-        lift = np.clip((v.min(0) + v.max(0) + 1) // 2, -128, 127)
-        return lift if self._holds(v - lift) else None
 
-    def _holds(self, v: Array) -> bool:
-        if v.min() < -128 or v.max() > 127:
+        # The middle of the weights of a channel leaves the smallest magnitudes.
+        middle = (weights.min(0) + weights.max(0) + 1) // 2
+        lift = np.clip(middle, -128, 127)
+        return lift if self._holds(weights - lift) else None
+
+    def _holds(self, weights: Array) -> bool:
+        """Return whether weights are int8, and their sums fit into the loop's types."""
+        if weights.min() < -128 or weights.max() > 127:
             return False
-        return self.dot or all(
-            np.abs(v[i : i + 2]).sum(0).max() <= MOST for i in range(0, len(v), 2)
-        )
+        if self.dot:
+            return True
 
-    def pack_slide(self, v: Array) -> Array:
-        """Weights [9, BLOCK] as the slide loop reads them."""
+        pairs = (weights[i : i + 2] for i in range(0, len(weights), 2))
+        return all(np.abs(pair).sum(0).max() <= MAX_PAIR for pair in pairs)
+
+    def pack_slide(self, weights: Array) -> Array:
+        """Return weights [9, BLOCK] as the slide loop reads them."""
         if not self.dot:
-            return v.astype(np.int8).reshape(-1)
+            return weights.astype(np.int8).reshape(-1)
+
+        # sdot takes the three taps of a column, and a zero.
         columns = np.zeros((3, BLOCK, 4), np.int8)
-        columns[:, :, :3] = v.reshape(3, 3, BLOCK).transpose(1, 2, 0)
+        columns[:, :, :3] = weights.reshape(3, 3, BLOCK).transpose(1, 2, 0)
         return columns.reshape(-1)
 
-    def pack_plain(self, v: Array) -> Array:
-        """Weights [taps, BLOCK] as the loop plain reads them."""
+    def pack_plain(self, weights: Array) -> Array:
+        """Return weights [taps, BLOCK] as the plain loop reads them."""
         if self.dot:
-            return v.reshape(-1, 4, BLOCK).transpose(0, 2, 1).reshape(-1)
-        return v.reshape(-1)
+            return weights.reshape(-1, 4, BLOCK).transpose(0, 2, 1).reshape(-1)
+
+        return weights.reshape(-1)
 
 
-NEON = Loops("neon", frozenset({"neon"}), dot=False, rows=3)
-DOT = Loops("dot", frozenset({"neon", "dotprod"}), dot=True, rows=4)
+NEON = Loops(
+    "neon", frozenset({"neon"}), "neon/ek_dwconv2d_s8_neon.h", dot=False, rows=3
+)
+DOT = Loops(
+    "dot", frozenset({"neon", "dotprod"}), "dot/ek_dwconv2d_s8_dot.h", dot=True, rows=4
+)
 
 
-def blocks(
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block of channels.
+
+    Attributes:
+        start: its first output channel
+        weights: int64 [taps, at most BLOCK], less their zero point
+        tables: int32 [4, BLOCK], the requantization as the loop reads it
+        lift: int64 [BLOCK], as `Loops.lift` returns it, for the slide loop
+    """
+
+    start: int
+    weights: Array
+    tables: Array
+    lift: Array | None = None
+
+
+@dataclass(frozen=True)
+class _LoopBlocks:
+    """The blocks of each loop."""
+
+    slide: list[_Block]
+    plain: list[_Block]
+    other: list[_Block]
+
+    @property
+    def all(self) -> list[_Block]:
+        """All blocks, in the order in which they are computed."""
+        return [*self.slide, *self.plain, *self.other]
+
+
+def _blocks(
     s: DepthwiseShape, w: Array, bias: Array, q: Requant, loops: Loops
-) -> tuple[str, dict[str, object]]:
-    """The function, and the fields of ek_dw_s8_t that describe blocks: weights [kh, kw,
-    oc], bias [oc].
+) -> _LoopBlocks:
+    """Return the blocks of a layer, each with the fastest loop that computes it exactly.
+
+    w: [kh, kw, oc]. bias: [oc].
     """
     rows, bias, q = fold_constant_channels(w.reshape(-1, s.oc).T, bias, q)
-    v = rows.T.astype(np.int64) - q.w_zero
-    bound = accumulator_bounds(rows, bias, q)
-    folded = wrap_int32(bias.astype(np.int64) - q.x_zero * v.sum(0))
-    slide: dict[int, Array] = {}
-    plain: dict[int, Array] = {}
-    other: dict[int, Array] = {}
-    packed = []
-    lifts = []
-    for at in s.starts():
-        part = slice(at, at + BLOCK)
+    weights = rows.T.astype(np.int64) - q.w_zero
+    bounds = accumulator_bounds(rows, bias, q)
+
+    # The zero point of the image is folded into the bias.
+    folded = wrap_int32(bias.astype(np.int64) - q.x_zero * weights.sum(0))
+
+    blocks = _LoopBlocks([], [], [])
+    for start in s.starts():
+        part = slice(start, start + BLOCK)
+        tables: list[Array] | None = None
         if s.dense or q.scale is not None:
-            fast = _tables(folded[part], q, part, bound[part])
+            tables = _fast_tables(folded[part], q, part, bounds[part])
+
+        if tables is None:
+            exact = _lanes(_exact_tables(folded[part], q, part))
+            blocks.other.append(_Block(start, weights[:, part], exact))
+            continue
+
+        block = _Block(start, weights[:, part], _lanes(tables))
+        lift = loops.lift(block.weights) if s.slide else None
+        if not s.dense:
+            blocks.other.append(block)
+        elif lift is not None:
+            blocks.slide.append(replace(block, lift=lift))
         else:
-            fast = None
-        if fast is None:
-            assert q.multiplier is not None
-            assert q.shift is not None
-            other[at] = _lanes([folded[part], q.multiplier[part], q.shift[part]])
-        elif not s.dense:
-            other[at] = _lanes(fast)
-        elif s.slide and (lift := loops.lift(v[:, part])) is not None:
-            slide[at] = _lanes(fast)
-            packed.append(loops.pack_slide(v[:, part] - lift))
-            lifts.append(lift)
-        else:
-            plain[at] = _lanes(fast)
-    taps, pieces = _taps(
-        s, [_lanes(v[:, at : at + BLOCK]) for at in (*plain, *other)], loops.together
-    )
-    few = [
-        loops.pack_plain(p) if i < len(plain) else p.reshape(-1)
-        for i, p in enumerate(pieces)
-    ]
-    kept = (*slide, *plain, *other)
-    saturate = (q.y_zero, q.low, q.high) == (-128, -128, 127)
-    lifted = any(lift.any() for lift in lifts) or plain or other
-    if slide:
-        kind = [
-            s.slide,
-            *(["saturate"] if saturate else []),
-            *(["lifted"] if lifted else []),
-        ]
-    else:
-        kind = []
-    if q.scale is not None:
-        kind = [*kind[:1], "even"]
-    name = "_".join(("ek_dwconv2d_s8", *kind))
-    described: dict[str, object] = {
-        "slide": len(slide),
-        "plain": len(plain),
-        "any": len(other),
-        "taps": len(taps),
-        "at": Table(np.array(kept, np.int32), "at"),
-        "scale": Table(
-            np.stack([{**slide, **plain, **other}[at] for at in kept]), "scale"
-        ),
-        "w": Table(_joined(packed, np.int8), "w"),
-        "lift": Table(_joined(lifts, np.int8), "lift"),
-        "w_taps": Table(_joined(few, np.int8), "w"),
-        "tap": Table(_joined([taps], np.int32), "tap"),
-        "spread": Table(_joined(_spread(s, other), np.uint8), "spread"),
-    }
-    return f"{name}_{loops.suffix}", described
+            blocks.plain.append(block)
+
+    return blocks
 
 
-def _tables(bias: Array, q: Requant, part: slice, bound: Array) -> list[Array] | None:
-    """Those of ek_half_neon for some channels, the bias first; None where it does not
-    compute them.
+def _fast_tables(
+    bias: Array, q: Requant, part: slice, bounds: Array
+) -> list[Array] | None:
+    """Return the tables of ek_half_neon for some channels, the bias first.
+
+    None where its arithmetic in 32 bits is not exact. bounds: of the sums.
     """
     if q.scale is not None:
         scale = np.ascontiguousarray(q.scale[part]).view(np.int32)
         return [bias, scale, np.full_like(scale, q.y_zero), np.full_like(scale, 24)]
+
+    _, multiplier, shift = _exact_tables(bias, q, part)
+    return fast_tables(bias, replace(q, multiplier=multiplier, shift=shift), bounds)
+
+
+def _exact_tables(bias: Array, q: Requant, part: slice) -> list[Array]:
+    """Return the tables of TFLite's fixed point for some channels."""
     assert q.multiplier is not None
     assert q.shift is not None
-    return fast_tables(
-        bias, replace(q, multiplier=q.multiplier[part], shift=q.shift[part]), bound
-    )
+    return [bias, q.multiplier[part], q.shift[part]]
 
 
-def _lanes(rows: Array | list[Array]) -> Array:
-    """Rows of at most BLOCK values as int32 [4, BLOCK], or those of weights as [rows,
-    BLOCK].
+def _lanes(tables: list[Array]) -> Array:
+    """Return at most four tables of at most BLOCK numbers as int32 [4, BLOCK]."""
+    lanes = np.zeros((4, BLOCK), np.int32)
+    for i, table in enumerate(tables):
+        lanes[i, : len(table)] = table
+
+    return lanes
+
+
+def depthwise_call(
+    s: DepthwiseShape, w: Array, bias: Array, q: Requant, loops: Loops, columns: int = 0
+) -> tuple[Kernel, DepthwiseS8Params]:
+    """Return the kernel for a layer, and its parameters.
+
+    w: [kh, kw, oc]. bias: [oc]. columns: output columns that all channels pass before
+    the next ones.
     """
-    wide = np.stack([np.pad(r, (0, BLOCK - len(r))) for r in rows]).astype(np.int32)
-    if isinstance(rows, list):
-        return np.pad(wide, ((0, max(0, 4 - len(wide))), (0, 0)))
-    return wide
+    blocks = _blocks(s, w, bias, q, loops)
+    by_taps = [*blocks.plain, *blocks.other]
+    taps, tap_weights = _taps(s, by_taps, loops.taps_at_once)
+    packed_taps: list[Array] = []
+    for i, weights in enumerate(tap_weights):
+        is_plain = i < len(blocks.plain)
+        packed_taps.append(loops.pack_plain(weights) if is_plain else weights)
+
+    packed_slide: list[Array] = []
+    lifts: list[Array] = []
+    for block in blocks.slide:
+        assert block.lift is not None
+        packed_slide.append(loops.pack_slide(block.weights - block.lift))
+        lifts.append(block.lift)
+
+    starts = [block.start for block in blocks.all]
+    tables = np.stack([block.tables for block in blocks.all])
+    spread = _input_channels(s, [block.start for block in blocks.other])
+    sizes = {name: value for name, value in vars(s).items() if name != "group_ic"}
+    p = DepthwiseS8Params(
+        **sizes,
+        columns=columns,
+        slide=len(blocks.slide),
+        plain=len(blocks.plain),
+        any=len(blocks.other),
+        taps=len(taps),
+        at=Table(np.array(starts, np.int32), "at"),
+        scale=Table(tables, "scale"),
+        w=Table(_joined(packed_slide, np.int8), "w"),
+        lift=Table(_joined(lifts, np.int8), "lift"),
+        w_taps=Table(_joined(packed_taps, np.int8), "w"),
+        tap=Table(_joined([taps], np.int32), "tap"),
+        spread=Table(_joined(spread, np.uint8), "spread"),
+        x_zero=q.x_zero,
+        y_zero=q.y_zero,
+        low=q.low,
+        high=q.high,
+    )
+    return _kernel(s, blocks, q, loops), p
+
+
+def _kernel(s: DepthwiseShape, blocks: _LoopBlocks, q: Requant, loops: Loops) -> Kernel:
+    """Return the function that is made for the blocks and the requantization."""
+    # Saturation to int8 is the clamp where the result begins with -128.
+    is_saturated = (q.y_zero, q.low, q.high) == (-128, -128, 127)
+    lifts = [block.lift for block in blocks.slide if block.lift is not None]
+    has_lift = any(lift.any() for lift in lifts)
+
+    parts = ["ek_dwconv2d_s8"]
+    if blocks.slide:
+        parts.append(s.slide)
+    if q.scale is not None:
+        parts.append("even")
+    elif blocks.slide:
+        if is_saturated:
+            parts.append("saturate")
+        if has_lift or blocks.plain or blocks.other:
+            parts.append("lifted")
+
+    symbol = "_".join((*parts, loops.suffix))
+    return Kernel("dwconv2d", loops.header, symbol=symbol)
 
 
 def _joined(parts: Sequence[Array], dtype: type) -> Array:
-    """One array, of one element at least: C has no others."""
-    if parts:
-        joined = np.concatenate([np.asarray(p, dtype).reshape(-1) for p in parts])
-    else:
-        joined = np.zeros(0, dtype)
+    """Return one array of all parts; one zero for none, as C has no empty arrays."""
+    flat: list[Array] = [np.zeros(0, dtype)]
+    for part in parts:
+        flat.append(np.asarray(part, dtype).reshape(-1))
+
+    joined = np.concatenate(flat)
     return joined if joined.size else np.zeros(1, dtype)
 
 
 def _taps(
-    s: DepthwiseShape, weights: list[Array], together: int
+    s: DepthwiseShape, blocks: Sequence[_Block], at_once: int
 ) -> tuple[Array, list[Array]]:
-    """The taps (row << 16 | column) of the loops plain and any, and the weights [taps,
-    BLOCK] of each block: a tap comes again for what int8 does not hold of its weights,
-    and with weights of 0 up to a multiple of `together`.
+    """Return the taps of the loops `plain` and `any`, and the weights of each block.
+
+    A tap is row << 16 | column, the weights of a block are int8 [taps, BLOCK]. A tap
+    comes again for the part of its weights that int8 does not hold, and with weights of
+    0 up to a multiple of `at_once`.
     """
-    if not weights:
+    if not blocks:
         return np.zeros(0, np.int32), []
-    left = np.stack(weights)
-    again = np.maximum(1, -(-np.abs(left).max((0, 2)) // 127))
-    taps = np.repeat(np.arange(s.kh * s.kw), again)
-    taps = np.concatenate([taps, np.zeros(-len(taps) % together, np.int64)])
-    pieces = np.zeros((len(weights), len(taps), BLOCK), np.int8)
+
+    # [blocks, taps, BLOCK]
+    missing = np.zeros((len(blocks), s.kh * s.kw, BLOCK), np.int64)
+    for i, block in enumerate(blocks):
+        missing[i, :, : block.weights.shape[1]] = block.weights
+
+    largest = np.abs(missing).max((0, 2))
+    times = np.maximum(1, -(-largest // 127))
+    taps = np.repeat(np.arange(s.kh * s.kw), times)
+    taps = np.concatenate([taps, np.zeros(-len(taps) % at_once, np.int64)])
+
+    weights = np.zeros((len(blocks), len(taps), BLOCK), np.int8)
     for i, tap in enumerate(taps):
-        pieces[:, i] = np.clip(left[:, tap], -127, 127)
-        left[:, tap] -= pieces[:, i]
-    return (taps // s.kw << 16 | taps % s.kw).astype(np.int32), list(pieces)
+        weights[:, i] = np.clip(missing[:, tap], -127, 127)
+        missing[:, tap] -= weights[:, i]
+
+    positions = (taps // s.kw) << 16 | taps % s.kw
+    return positions.astype(np.int32), list(weights)
 
 
-def _spread(s: DepthwiseShape, starts: Iterable[int]) -> list[Array]:
-    """For each block of the loop any: the input channel of each of its channels, from
-    the first that is loaded.
+def _input_channels(s: DepthwiseShape, starts: Iterable[int]) -> list[Array]:
+    """Return the input channel of each output channel of the blocks of the loop `any`.
+
+    The loop loads BLOCK input channels, and the channels are counted from the first
+    that it loads.
     """
     multiplier = s.oc // s.ic
-    load = min(s.ic, BLOCK)
-    channels = [
-        np.minimum(np.arange(at, at + BLOCK), s.oc - 1) // multiplier for at in starts
-    ]
-    return [
-        c - min(at // multiplier, s.ic - load)
-        for at, c in zip(starts, channels, strict=True)
-    ]
+    last_load = s.ic - min(s.ic, BLOCK)
+    channels: list[Array] = []
+    for start in starts:
+        outputs = np.minimum(np.arange(start, start + BLOCK), s.oc - 1)
+        first = min(start // multiplier, last_load)
+        channels.append(outputs // multiplier - first)
+
+    return channels
 
 
 def _shape(call: KernelCall) -> DepthwiseShape:
-    return DepthwiseShape.of(call.struct("ek_conv2d_t"))
+    """Return the sizes of the convolution."""
+    return DepthwiseShape.of(call.struct(Conv2DParams))
 
 
 def _schedules(loops: Loops, call: KernelCall, core: Core) -> Sequence[Schedule]:
-    """Columns that all channels pass before the next ones: such that the rows stay in
-    half of the first cache.
+    """Return the numbers of columns that all channels pass before the next ones.
+
+    The rows of the image for the best one take half of the first cache.
     """
     s = _shape(call)
     if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
         return []
-    fit = max(core.l1 // 2 // (loops.rows * s.ic * s.sw), 8)
-    # shares alike, and even: without sdot, windows come in pairs
-    columns = -(-s.ow // -(-s.ow // fit))
+
+    fitting = max(core.l1 // 2 // (loops.rows * s.ic * s.sw), MIN_COLUMNS)
+    shares = -(-s.ow // fitting)
+    columns = -(-s.ow // shares)
+
+    # Without sdot, windows come in pairs.
     columns += columns % 2
-    return [
-        {"columns": n}
-        for n in dict.fromkeys((columns, max(columns // 2, 1), 2 * columns, s.ow))
-    ]
+    candidates = dict.fromkeys((columns, max(columns // 2, 1), 2 * columns, s.ow))
+    return [{"columns": n} for n in candidates]
 
 
 def _apply(loops: Loops, call: KernelCall, schedule: Schedule) -> KernelCall:
+    """Return the call with packed weights."""
     s = _shape(call)
-    q = requant(call)
     w = constant(call.operands[1])
     bias = constant(call.operands[2])
     assert w is not None
     assert bias is not None
-    name, described = blocks(s, w.reshape(s.kh, s.kw, s.oc), bias, q, loops)
-    taps = described["taps"]
-    assert isinstance(taps, int)
-    limits = {n: getattr(q, n) for n in ("x_zero", "y_zero", "low", "high")}
-    told = {name: value for name, value in vars(s).items() if name != "group_ic"}
-    fields = {**told, "columns": schedule["columns"], **described, **limits}
-    scratch = Scratch(8 * taps + max(s.ic, BLOCK))
-    return KernelCall(
-        name,
-        (
-            call.operands[0],
-            call.operands[3],
-            Struct("ek_dw_s8_t", **fields),
-            scratch,
-            0,
-            1,
-        ),
-    )
+
+    weights = w.reshape(s.kh, s.kw, s.oc)
+    columns = schedule["columns"]
+    kernel, p = depthwise_call(s, weights, bias, requant(call), loops, columns)
+
+    # The addresses of the taps, and a row of zeros for padding.
+    scratch = Scratch(8 * p.taps + max(s.ic, BLOCK))
+    operands = (call.operands[0], call.operands[3], p, scratch)
+    return KernelCall(kernel, (*operands, 0, 1))
 
 
-def _variant(loops: Loops, of: str) -> Variant:
+def _variant(loops: Loops, of: Kernel) -> Variant:
+    """Return the variant of a plain kernel by the loops of an instruction set."""
     return Variant(
         of,
         f"ek_dwconv2d_s8_{loops.suffix}",
@@ -313,8 +434,4 @@ def _variant(loops: Loops, of: str) -> Variant:
     )
 
 
-VARIANTS = [
-    _variant(loops, of)
-    for loops in (DOT, NEON)
-    for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8")
-]
+VARIANTS = [_variant(loops, of) for loops in (DOT, NEON) for of in DEPTHWISE_S8]

@@ -1,4 +1,8 @@
-"""Depthwise float convolutions by csrc/simd/ek_dwconv2d_f32_simd.h."""
+"""Depthwise float convolutions (csrc/simd/ek_dwconv2d_f32_simd.h).
+
+A tile computes some adjacent results of a row, for a vector of channels, and keeps their
+sums in registers while it reads each pixel of the image once.
+"""
 
 from __future__ import annotations
 
@@ -6,162 +10,178 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Table
+from edgec.ir.c_structs import Conv2DParams
+from edgec.ops.conv import DEPTHWISE_CONV2D
+from edgec.schedule.c_structs import DepthwiseF32Params
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import epilogue
+from edgec.schedule.gemm_f32.layer import float_layer
 from edgec.schedule.gemm_f32.windows import LINE, exceeds_l2, is_scattered
 from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
 
-_COLS = (8, 7, 6, 5, 4)
-_TAPS = 64
-"""Results of the tiles, and the most taps of the one of any shape."""
+_HEADER = "simd/ek_dwconv2d_f32_simd.h"
+_KERNEL = Kernel("dwconv2d", _HEADER, "f32", isa="simd")
+_ANY_TILE = Kernel("dwtile", _HEADER, symbol="ek_dwtile_f32_any")
+"""The tile for kernels of any shape, one result at a time."""
+
+TILE_COLS = (8, 7, 6, 5, 4)
+"""Results of the tiles for square kernels."""
+
+MAX_TAPS = 64
+"""Taps of the largest kernel that the tile of any shape takes."""
+
+FETCH_BOTH = 3
+"""The value of `touch` with which image (1) and result (2) are fetched ahead."""
 
 
-def _square(s: dict[str, int]) -> bool:
-    """Whether there are tiles for these taps, and the middle one of every result is
-    within the image.
+def _is_square(p: Conv2DParams) -> bool:
+    """Return whether there are tiles for the kernel.
+
+    They need the middle tap of every result within the image.
     """
-    k = s["kh"]
-    stride = s["sh"]
-    dilation = s["dh"]
-    if (k, stride, dilation) != (s["kw"], s["sw"], s["dw"]) or k not in (3, 5, 7):
+    if (p.kh, p.sh, p.dh) != (p.kw, p.sw, p.dw) or p.kh not in (3, 5, 7):
         return False
-    middle = k // 2 * dilation
-    ends = (
-        (s["oh"] - 1) * stride - s["pt"] + middle < s["ih"],
-        (s["ow"] - 1) * stride - s["pl"] + middle < s["iw"],
-    )
-    return (
-        stride in (1, 2)
-        and 1 in (stride, dilation)
-        and max(s["pt"], s["pl"]) <= middle
-        and all(ends)
-    )
+    if p.sh not in (1, 2) or 1 not in (p.sh, p.dh):
+        return False
+
+    middle = p.kh // 2 * p.dh
+    last_row = (p.oh - 1) * p.sh - p.pt + middle
+    last_column = (p.ow - 1) * p.sw - p.pl + middle
+    is_inside = last_row < p.ih and last_column < p.iw
+    return is_inside and max(p.pt, p.pl) <= middle
 
 
-def _cols(s: dict[str, int]) -> list[int]:
-    """Results of the tiles that fit a row, what analysis says is best first; 0: those
-    of any taps.
+def _tile_cols(p: Conv2DParams) -> list[int]:
+    """Return the results of the tiles that fit a row, the best by analysis first.
+
+    0 stands for the tile of any shape, which is taken where there is no other.
     """
-    row = s["ow"] // s["dw"]
-    taps = s["kh"] * s["kw"]
-    fitting = [n for n in _COLS if n <= row] if _square(s) else []
-    return sorted(fitting, key=lambda n: -(-row // n) * (n * (taps + 1) + 8)) or [0]
+    # The results of a tile lie a dilation apart, so that they share their taps.
+    row = p.ow // p.dw
+    fitting = [n for n in TILE_COLS if n <= row] if _is_square(p) else []
+
+    def cost(cols: int) -> int:
+        """Return the multiplications of a row, and the time around each tile."""
+        tiles = -(-row // cols)
+        return tiles * (cols * (p.kh * p.kw + 1) + 8)
+
+    return sorted(fitting, key=cost) or [0]
 
 
-def _chunk(s: dict[str, int], core: Core) -> int:
-    """Channels of which the first cache keeps the rows that a row of results reads, and
-    that row; all if it can.
+def _chunk(p: Conv2DParams, core: Core) -> int:
+    """Return the channels that a row of results is computed for at a time.
+
+    The first cache keeps the rows of the image that they read, and the row itself: so
+    many lines of channels that these take three quarters of it.
     """
-    lines = core.l1 * 3 // 16 // (LINE * (s["kh"] * s["iw"] + s["ow"]))
-    return min(s["ic"], max(2, lines) * LINE)
+    line_bytes = 4 * LINE
+    row_bytes = line_bytes * (p.kh * p.iw + p.ow)
+    lines = core.l1 * 3 // 4 // row_bytes
+    return min(p.ic, max(2, lines) * LINE)
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    s = call.struct("ek_conv2d_t").numbers()
-    if (
-        constant(call.operands[1]) is None
-        or constant(call.operands[2]) is None
-        or epilogue(call) is None
-    ):
+    """Return the tiles that fit, each with and without fetching ahead."""
+    p = call.struct(Conv2DParams)
+    if p.oc != p.ic or p.kh * p.kw > MAX_TAPS or p.ic < 4:
         return []
-    if s["oc"] != s["ic"] or s["kh"] * s["kw"] > _TAPS or s["ic"] < 4:
+    if float_layer(call) is None:
         return []
-    touch = (3, 0) if is_scattered(s["ic"]) and exceeds_l2(core, _floats(s)) else (0, 3)
-    return [{"cols": cols, "touch": t} for cols in _cols(s) for t in touch]
+
+    # A core follows few streams by itself, and a tile reads from many rows in turn.
+    floats = p.n * p.ic * (p.ih * p.iw + p.oh * p.ow)
+    touches = [0, FETCH_BOTH]
+    if is_scattered(p.ic) and exceeds_l2(core, floats):
+        touches.reverse()
+
+    return [{"cols": cols, "touch": t} for cols in _tile_cols(p) for t in touches]
 
 
-def _floats(s: dict[str, int]) -> int:
-    """Of image and result."""
-    return s["n"] * s["ic"] * (s["ih"] * s["iw"] + s["oh"] * s["ow"])
+def pack(weights: Array, lanes: int) -> Array:
+    """Return weights [kh, kw, c] as [vectors][kh][kw][lanes].
 
-
-def pack(w: Array, lanes: int) -> Array:
-    """[kh, kw, c] as [vectors][kh][kw][lanes], the last vector ending with the last
-    channel; zeros if c is less.
+    The last vector ends with the last channel, and so overlaps the one before; fewer
+    channels than a vector has are filled up with zeros.
     """
-    c = w.shape[2]
-    starts = [max(min(at, c - lanes), 0) for at in range(0, c, lanes)]
-    return np.stack([pad(w[:, :, at : at + lanes], lanes) for at in starts]).astype(
-        np.float32
-    )
+    channels = weights.shape[2]
+    vectors: list[Array] = []
+    for at in range(0, channels, lanes):
+        start = max(min(at, channels - lanes), 0)
+        vectors.append(pad(weights[:, :, start : start + lanes], lanes))
+
+    return np.stack(vectors).astype(np.float32)
 
 
-def pad(v: Array, lanes: int) -> Array:
-    """Zeros for what a vector has more than the last dimension."""
-    return np.pad(v, [(0, 0)] * (v.ndim - 1) + [(0, max(0, lanes - v.shape[-1]))])
+def pad(array: Array, lanes: int) -> Array:
+    """Return an array whose last dimension has at least `lanes` elements."""
+    missing = max(0, lanes - array.shape[-1])
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    s = call.struct("ek_conv2d_t").numbers()
-    done = epilogue(call)
-    w = constant(call.operands[1])
-    bias = constant(call.operands[2])
-    assert done is not None
-    assert w is not None
-    assert bias is not None
+    """Return the call with packed weights."""
+    p = call.struct(Conv2DParams)
+    layer = float_layer(call)
+    assert layer is not None
+
     lanes = core.vector // 4
-    c = s["ic"]
+    steps = layer.epilogue
     cols = schedule["cols"]
-    names = (
-        "n",
-        "ih",
-        "iw",
-        "oh",
-        "ow",
-        "kh",
-        "kw",
-        "sh",
-        "sw",
-        "dh",
-        "dw",
-        "pt",
-        "pl",
-    )
-    p = Struct(
-        "ek_dwconv2d_f32_t",
-        **{name: s[name] for name in names},
-        c=c,
-        yx=done.pitch or c,
-        apart=s["dw"] if cols else 1,
+
+    # Threads write whole lines of the cache, or they would wait for each other.
+    by_channels = 0
+    if p.ic % LINE == 0:
+        by_channels = shares_channels(p.n * p.ih * p.iw, p.ic)
+
+    params = DepthwiseF32Params(
+        n=p.n,
+        ih=p.ih,
+        iw=p.iw,
+        oh=p.oh,
+        ow=p.ow,
+        kh=p.kh,
+        kw=p.kw,
+        sh=p.sh,
+        sw=p.sw,
+        dh=p.dh,
+        dw=p.dw,
+        pt=p.pt,
+        pl=p.pl,
+        c=p.ic,
+        yx=steps.pitch or p.ic,
+        apart=p.dw if cols else 1,
         cols=cols,
-        chunk=_chunk(s, core) if cols else c,
+        chunk=_chunk(p, core) if cols else p.ic,
         ring=0,
-        by_channels=shares_channels(s["n"] * s["ih"] * s["iw"], c)
-        if c % LINE == 0
-        else 0,
+        by_channels=by_channels,
         touch=schedule["touch"],
-        **done.fields(),
+        **steps.fields(),
     )
-    slope = 0 if done.slope is None else Table(pad(done.slope, lanes), "s")
+    tile: str | Kernel = _ANY_TILE
     if cols:
-        tile = f"ek_dwtile_f32_k{s['kh']}s{s['sh']}x{cols}{done.end}"
-    else:
-        tile = "ek_dwtile_f32_any"
-    packed = pack(w.reshape(s["kh"], s["kw"], c), lanes)
-    return KernelCall(
-        "ek_dwconv2d_f32_simd",
-        (
-            call.operands[0],
-            Table(packed, "w"),
-            Table(pad(bias, lanes), "b"),
-            slope,
-            done.added or 0,
-            done.y,
-            Scratch(4 * c),
-            p,
-            tile,
-            0,
-            1,
-        ),
+        tile = f"ek_dwtile_f32_k{p.kh}s{p.sh}x{cols}{steps.tile_suffix}"
+
+    slope = steps.slope
+    weights = layer.weights.reshape(p.kh, p.kw, p.ic)
+    operands = (
+        layer.x,
+        Table(pack(weights, lanes), "w"),
+        Table(pad(layer.bias, lanes), "b"),
+        0 if slope is None else Table(pad(slope, lanes), "s"),
+        layer.added,
+        steps.y,
+        Scratch(4 * p.ic),
+        params,
+        tile,
     )
+    return KernelCall(_KERNEL, (*operands, 0, 1))
 
 
 VARIANTS = [
     Variant(
-        "ek_dwconv2d_f32",
-        "ek_dwconv2d_f32_simd",
+        DEPTHWISE_CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({feature}),
         _schedules,
         _apply,

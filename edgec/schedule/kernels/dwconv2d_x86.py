@@ -1,5 +1,8 @@
-"""Depthwise int8 convolution on x86: units of csrc/vnni/ek_dwconv2d_s8_vnni.h and
-csrc/avx2/ek_dwconv2d_s8_avx2.h.
+"""Depthwise int8 convolutions on x86, with VNNI or AVX2.
+
+csrc/vnni/ek_dwconv2d_s8_vnni.h and csrc/avx2/ek_dwconv2d_s8_avx2.h compute a unit of
+channels at a time, as many as fill the registers; an instruction sums the products of a
+group of taps: four with VNNI, two with AVX2.
 """
 
 from __future__ import annotations
@@ -9,7 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table
+from edgec.ir import Array, Kernel, KernelCall, Table
+from edgec.ir.c_structs import Conv2DParams
+from edgec.schedule.c_structs import DepthwiseTapsParams
+from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.panels import (
     Requant,
     accumulator_bounds,
@@ -17,205 +23,297 @@ from edgec.schedule.gemm_s8.panels import (
     wrap_int32,
 )
 from edgec.schedule.gemm_s8.vnni import fast_tables
-from edgec.schedule.kernels.gemm_s8 import requant
+from edgec.schedule.kernels.gemm_s8 import DEPTHWISE_S8, requant
 from edgec.schedule.shares import shares_channels
 from edgec.schedule.variant import Schedule, Variant
 
-_MAX_TAPS = 128
+MAX_TAPS = 128
+"""Taps of the largest kernel, rounded up to whole groups."""
 
 
 @dataclass(frozen=True)
 class Isa:
-    """How a unit of channels is packed: channels, taps zipped together, the channels in
-    the order of the registers.
+    """How an instruction set packs a unit of channels.
+
+    Attributes:
+        suffix: the end of the functions' names
+        feature: the feature that a core needs
+        header: the header of csrc
+        unit: channels of a unit
+        group: taps whose products an instruction sums
+        order: the channels of a unit in the order of the registers
+        offset: the number that is added to elements before they are multiplied, as
+            VNNI multiplies unsigned bytes
+        pack: packs weights [units, taps, unit], less their zero point, and tables
+            [units, unit], both in the order of the registers, to bytes [units, bytes];
+            also returns the number of sets of weights
+        slides: whether there are functions for 3x3 windows side by side
     """
 
     suffix: str
     feature: str
+    header: str
     unit: int
     group: int
     order: Array
     offset: int
-    """What is added to elements before they are multiplied."""
     pack: Callable[[Array, Sequence[Array]], tuple[Array, int]]
-    """Weights [units, taps, unit] less their zero point, and tables [units, unit], in
-    the order of the registers, to bytes [units, bytes] and sets.
-    """
     slides: bool
-    """Whether it has functions for 3x3 windows side by side."""
 
 
-def _pack_vnni(w: Array, tables_: Sequence[Array]) -> tuple[Array, int]:
-    bias, multiplier, addend, shift = tables_
-    units = w.shape[0]
-    of_even = multiplier.dtype == np.float32
+def _pack_vnni(weights: Array, tables: Sequence[Array]) -> tuple[Array, int]:
+    """Return the bytes of units, and how many sets of int8 the weights are split into.
+
+    Weights less their zero point may need nine bits: they are then the sum of sets.
+    """
+    bias, multiplier, addend, shift = tables
+    units = len(weights)
+
+    # Products of 32 x 32 bits take the even lanes of a register, then the odd ones.
     wide = (addend.astype(np.int64) << 32) + (1 << 31)
-    even, odd = (wide.reshape(units, 4, 8, 2)[..., i] for i in (0, 1))
-    parts = [np.clip(w, -128, 127)]
-    while (rest := w - sum(parts)).any():
-        parts.append(np.clip(rest, -128, 127))
-    groups = np.stack(
-        [p.reshape(units, -1, 4, 64).transpose(0, 1, 3, 2) for p in parts], 2
-    )
-    right, left = (
-        (shift, shift) if of_even else (np.maximum(shift, 0), 1 - np.minimum(shift, 0))
-    )
-    return _rows(bias, multiplier, even, odd, right, left, groups.astype(np.int8)), len(
-        parts
-    )
+    lanes = wide.reshape(units, 4, 8, 2)
+    even = lanes[..., 0]
+    odd = lanes[..., 1]
+
+    # A float scale has no shift to the left.
+    right = shift
+    left = shift
+    if multiplier.dtype != np.float32:
+        right = np.maximum(shift, 0)
+        left = 1 - np.minimum(shift, 0)
+
+    sets: list[Array] = []
+    missing = weights
+    while not sets or missing.any():
+        part = np.clip(missing, -128, 127)
+        sets.append(part.reshape(units, -1, 4, 64).transpose(0, 1, 3, 2))
+        missing = missing - part
+
+    groups = np.stack(sets, 2).astype(np.int8)
+    return _bytes(bias, multiplier, even, odd, right, left, groups), len(sets)
 
 
-def _pack_avx2(w: Array, tables_: Sequence[Array]) -> tuple[Array, int]:
-    groups = w.reshape(w.shape[0], -1, 2, 16).transpose(0, 1, 3, 2)
-    return _rows(*tables_, groups.astype(np.int16)), 1
+def _pack_avx2(weights: Array, tables: Sequence[Array]) -> tuple[Array, int]:
+    """Return the bytes of units; weights are int16, which hold them in one set."""
+    groups = weights.reshape(len(weights), -1, 2, 16).transpose(0, 1, 3, 2)
+    return _bytes(*tables, groups.astype(np.int16)), 1
 
 
-def _rows(*arrays: Array) -> Array:
-    """Bytes [units, bytes] of arrays [units, ...], one behind the other."""
-    return np.concatenate(
-        [np.ascontiguousarray(a).reshape(len(a), -1).view(np.uint8) for a in arrays], 1
-    )
+def _bytes(*arrays: Array) -> Array:
+    """Return the bytes [units, bytes] of arrays [units, ...], one after the other."""
+    rows: list[Array] = []
+    for array in arrays:
+        rows.append(np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8))
+
+    return np.concatenate(rows, 1)
 
 
-def _order(unit: int, lanes: int) -> Array:
-    """Register j has channels 4j to 4j + 3 of each of the 128-bit lanes' sixteenths."""
+def _register_order(unit: int, lanes: int) -> Array:
+    """Return the channels of a unit in the order of the registers.
+
+    Register j has channels 4j to 4j + 3 of the part of the unit that belongs to each
+    128-bit lane: unpacking instructions work within lanes.
+    """
     return np.arange(unit).reshape(lanes, -1, 4).transpose(1, 0, 2).reshape(-1)
 
 
-VNNI = Isa("vnni", "vnni", 64, 4, _order(64, 4), 128, _pack_vnni, True)
-AVX2 = Isa("avx2", "avx2", 16, 2, _order(16, 2), 0, _pack_avx2, False)
+VNNI = Isa(
+    suffix="vnni",
+    feature="vnni",
+    header="vnni/ek_dwconv2d_s8_vnni.h",
+    unit=64,
+    group=4,
+    order=_register_order(64, 4),
+    offset=128,
+    pack=_pack_vnni,
+    slides=True,
+)
+AVX2 = Isa(
+    suffix="avx2",
+    feature="avx2",
+    header="avx2/ek_dwconv2d_s8_avx2.h",
+    unit=16,
+    group=2,
+    order=_register_order(16, 2),
+    offset=0,
+    pack=_pack_avx2,
+    slides=False,
+)
 
 
-def _tables(call: KernelCall, isa: Isa) -> tuple[Array, list[Array]] | None:
-    """Weights [taps, c] less their zero point, and the tables [c] of fast
-    requantization; None where there are none.
+@dataclass(frozen=True, eq=False)
+class _DepthwiseConstants:
+    """The constants of a layer.
+
+    Attributes:
+        weights: int64 [taps, c], less their zero point
+        tables: [c] each, the requantization as the kernels compute it
+    """
+
+    weights: Array
+    tables: list[Array]
+
+
+def _layer(call: KernelCall, isa: Isa) -> _DepthwiseConstants | None:
+    """Return the constants of a call.
+
+    None where they are computed, or where the requantization is not exact in the
+    kernels' arithmetic.
     """
     w = call.operands[1]
     bias = call.operands[2]
     if not isinstance(w, Table) or not isinstance(bias, Table):
         return None
-    taps, biases, r = fold_constant_channels(
-        w.array.reshape(-1, w.array.shape[-1]).T, bias.array, requant(call)
-    )
-    weights = taps.T.astype(np.int64) - r.w_zero
-    folded = wrap_int32(
-        biases.astype(np.int64) - (r.x_zero + isa.offset) * weights.sum(0)
-    )
-    if r.scale is not None:
-        return weights, _even(folded, r)
-    fast = fast_tables(folded, r, accumulator_bounds(taps, biases, r))
-    return None if fast is None else (weights, fast)
+
+    rows = w.array.reshape(-1, w.array.shape[-1]).T
+    rows, biases, q = fold_constant_channels(rows, bias.array, requant(call))
+    weights = rows.T.astype(np.int64) - q.w_zero
+
+    # The zero point and the offset of the elements are folded into the bias.
+    offset = q.x_zero + isa.offset
+    folded = wrap_int32(biases.astype(np.int64) - offset * weights.sum(0))
+    if q.scale is not None:
+        return _DepthwiseConstants(weights, _float_tables(folded, q.scale, q.y_zero))
+
+    tables = fast_tables(folded, q, accumulator_bounds(rows, biases, q))
+    return None if tables is None else _DepthwiseConstants(weights, tables)
 
 
-def _even(bias: Array, q: Requant) -> list[Array]:
-    """The tables of functions that round as ek_even: bias, scale, nothing, zero point."""
-    assert q.scale is not None
-    return [bias, q.scale, np.zeros_like(bias), np.full_like(bias, q.y_zero)]
+def _float_tables(bias: Array, scale: Array, y_zero: int) -> list[Array]:
+    """Return the tables of functions that round half to even, in float32.
+
+    They take the places of bias, multiplier, addend and shift.
+    """
+    return [bias, scale, np.zeros_like(bias), np.full_like(bias, y_zero)]
 
 
-def _legal(call: KernelCall, isa: Isa) -> list[Schedule]:
-    p = call.struct("ek_conv2d_t")
-    one_each = p.number("ic") == p.number("oc")
-    fits = p.number("kh") * p.number("kw") + isa.group <= _MAX_TAPS
-    return [{}] if one_each and fits and _tables(call, isa) is not None else []
+def _schedules(call: KernelCall, isa: Isa) -> list[Schedule]:
+    """Return the only schedule, for layers with one result for each channel."""
+    p = call.struct(Conv2DParams)
+    if p.ic != p.oc or p.kh * p.kw + isa.group > MAX_TAPS:
+        return []
+
+    return [] if _layer(call, isa) is None else [{}]
 
 
 def _apply(call: KernelCall, isa: Isa) -> KernelCall:
-    p = call.struct("ek_conv2d_t")
+    """Return the call with packed weights."""
+    p = call.struct(Conv2DParams)
     q = requant(call)
-    found = _tables(call, isa)
-    assert found is not None
-    weights, fast = found
-    slide = _slides(p, isa)
-    taps = _columns(weights) if slide else weights
-    c = p.number("oc")
-    flat = p.number("sw") == 1 and c < isa.unit and isa.unit % c == 0
-    copies = isa.unit // c if flat else 1
-    units = -(-c * copies // isa.unit)
-    groups = -(-taps.shape[0] // isa.group)
+    layer = _layer(call, isa)
+    assert layer is not None
 
-    def ordered(array: Array) -> Array:
-        """[..., c] as [units, ..., unit], in the order of the registers."""
-        wide = np.zeros((*array.shape[:-1], units * isa.unit), array.dtype)
-        wide[..., : c * copies] = np.tile(array, copies)
-        return np.moveaxis(wide.reshape(*array.shape[:-1], units, isa.unit), -2, 0)[
-            ..., isa.order
-        ]
+    slides = _slides(p, isa)
+    taps = _window_columns(layer.weights) if slides else layer.weights
 
-    full = np.zeros((groups * isa.group, c), np.int64)
-    full[: taps.shape[0]] = taps
-    packed, sets = isa.pack(ordered(full), [ordered(table) for table in fast])
-    zeros = np.full(c * (p.number("ow") if flat else 1), q.x_zero, np.int8)
-    names = (
-        "n",
-        "ih",
-        "iw",
-        "oh",
-        "ow",
-        "kh",
-        "kw",
-        "sh",
-        "sw",
-        "dh",
-        "dw",
-        "pt",
-        "pl",
+    # With few channels, several pixels of a row fill a unit.
+    is_flat = p.sw == 1 and p.oc < isa.unit and isa.unit % p.oc == 0
+    copies = isa.unit // p.oc if is_flat else 1
+
+    groups = -(-len(taps) // isa.group)
+    whole_groups = np.zeros((groups * isa.group, p.oc), np.int64)
+    whole_groups[: len(taps)] = taps
+    packed, sets = isa.pack(
+        _in_units(whole_groups, copies, isa),
+        [_in_units(table, copies, isa) for table in layer.tables],
     )
-    struct = Struct(
-        "ek_dw_taps_s8_t",
-        c=c,
-        **{n: p.number(n) for n in names},
+
+    # Padding reads from this row, whose elements are real zeros.
+    zeros = np.full(p.oc * (p.ow if is_flat else 1), q.x_zero, np.int8)
+    params = DepthwiseTapsParams(
+        c=p.oc,
+        n=p.n,
+        ih=p.ih,
+        iw=p.iw,
+        oh=p.oh,
+        ow=p.ow,
+        kh=p.kh,
+        kw=p.kw,
+        sh=p.sh,
+        sw=p.sw,
+        dh=p.dh,
+        dw=p.dw,
+        pt=p.pt,
+        pl=p.pl,
         low=q.low,
         high=q.high,
         groups=groups,
         sets=sets,
-        flat=int(flat),
-        step=0 if flat else packed.shape[1],
-        units=units,
-        by_units=shares_channels(p.number("n") * p.number("ih") * p.number("iw"), c),
+        flat=int(is_flat),
+        step=0 if is_flat else packed.shape[1],
+        units=len(packed),
+        by_units=shares_channels(p.n * p.ih * p.iw, p.oc),
         zeros=Table(zeros, "z"),
     )
-    ends = "e" if q.scale is not None else "p" if q.plain else ""
-    nine = ("nine" if weights.shape[0] == 9 and sets == 1 else "any") + ends.replace(
-        "p", ""
-    )
-    windows = "flat" if flat else f"s{p.number('sh')}"
-    which = f"k3{windows}{'z' if sets > 1 else ''}{ends}" if slide else nine
-    name = f"ek_dwconv2d_{which}_s8_{isa.suffix}"
-    return KernelCall.of(
-        name, call.operands[0], Table(packed, "w"), call.operands[3], struct, 0, 1
-    )
+    if slides:
+        loop = "k3flat" if is_flat else f"k3s{p.sh}"
+        several_sets = "z" if sets > 1 else ""
+        function = f"{loop}{several_sets}{_end(q, slides)}"
+    else:
+        is_nine = len(layer.weights) == 9 and sets == 1
+        function = f"{'nine' if is_nine else 'any'}{_end(q, slides)}"
+
+    symbol = f"ek_dwconv2d_{function}_s8_{isa.suffix}"
+    kernel = Kernel("dwconv2d", isa.header, symbol=symbol)
+    x, _, _, y, *_ = call.operands
+    return KernelCall.of(kernel, x, Table(packed, "w"), y, params, 0, 1)
 
 
-def _slides(p: Struct, isa: Isa) -> bool:
-    """Whether windows are 3x3 as ek_dwconv2d_slide_s8 takes them."""
-    kernel = [p.number(n) for n in ("kh", "kw", "dh", "dw")] == [3, 3, 1, 1]
-    return isa.slides and kernel and p.number("sh") == p.number("sw") in (1, 2)
+def _in_units(array: Array, copies: int, isa: Isa) -> Array:
+    """Return [..., c] as [units, ..., unit], in the order of the registers.
 
-
-def _columns(w: Array) -> Array:
-    """Weights [9, c] of a 3x3 kernel as six columns of four rows [24, c]: those of the
-    first row of windows, which does not see the last row, and of the second, which does
-    not see the first.
+    copies: how often the channels are repeated. The last unit is filled with zeros.
     """
-    rows = w.reshape(3, 3, -1)
-    none = np.zeros_like(rows[:1])
-    both = np.stack([np.concatenate([rows, none]), np.concatenate([none, rows])])
-    return both.transpose(0, 2, 1, 3).reshape(24, -1)
+    *outer, channels = array.shape
+    units = -(-channels * copies // isa.unit)
+    wide = np.zeros((*outer, units * isa.unit), array.dtype)
+    wide[..., : channels * copies] = np.tile(array, copies)
+
+    by_unit = np.moveaxis(wide.reshape(*outer, units, isa.unit), -2, 0)
+    return by_unit[..., isa.order]
 
 
-def _variant(isa: Isa, of: str) -> Variant:
-    return Variant(
-        of,
-        f"ek_dwconv2d_s8_{isa.suffix}",
-        frozenset({isa.feature}),
-        lambda call, core: _legal(call, isa),
-        lambda call, core, schedule: _apply(call, isa),
-    )
+def _end(q: Requant, slides: bool) -> str:
+    """Return the end of a function's name, which tells how it requantizes.
+
+    e: half to even. p: saturation is the clamp, which only the sliding functions know.
+    """
+    if q.scale is not None:
+        return "e"
+
+    return "p" if q.plain and slides else ""
 
 
-VARIANTS = tuple(
-    _variant(isa, of)
-    for isa in (VNNI, AVX2)
-    for of in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8")
-)
+def _slides(p: Conv2DParams, isa: Isa) -> bool:
+    """Return whether windows are 3x3 as ek_dwconv2d_slide_s8 takes them."""
+    is_dense_3x3 = (p.kh, p.kw, p.dh, p.dw) == (3, 3, 1, 1)
+    return isa.slides and is_dense_3x3 and p.sh == p.sw and p.sh in (1, 2)
+
+
+def _window_columns(weights: Array) -> Array:
+    """Return the weights [9, c] of a 3x3 kernel as six columns of four rows [24, c].
+
+    Two rows of windows see four rows of the image: the columns of the first have a zero
+    in the last row, those of the second in the first row.
+    """
+    rows = weights.reshape(3, 3, -1)
+    zeros = np.zeros_like(rows[:1])
+    first = np.concatenate([rows, zeros])
+    second = np.concatenate([zeros, rows])
+    return np.stack([first, second]).transpose(0, 2, 1, 3).reshape(24, -1)
+
+
+def _variant(isa: Isa, of: Kernel) -> Variant:
+    """Return the variant of a plain kernel for an instruction set."""
+
+    def schedules(call: KernelCall, core: Core) -> list[Schedule]:
+        return _schedules(call, isa)
+
+    def apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+        return _apply(call, isa)
+
+    name = f"ek_dwconv2d_s8_{isa.suffix}"
+    return Variant(of, name, frozenset({isa.feature}), schedules, apply)
+
+
+VARIANTS = [_variant(isa, of) for isa in (VNNI, AVX2) for of in DEPTHWISE_S8]

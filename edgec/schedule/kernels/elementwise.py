@@ -1,117 +1,124 @@
-"""Functions of one element: of floats, of bytes by tables, between floats and bytes."""
+"""Functions of one element: of floats, of bytes by tables, and conversions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table
+from edgec.ir import Array, Elementwise, Kernel, KernelCall, Table
+from edgec.ir.c_structs import AffineParams, CoefficientParams
 from edgec.ir.kernel import Operand
-from edgec.schedule.bytewise import offset, rescaled
-from edgec.schedule.simd import WHOLE, Rewrite, defined, simd
+from edgec.ops.elementwise_kernels import LUT
+from edgec.ops.quantize import DEQUANTIZE, QUANTIZE
+from edgec.schedule.bytewise import offset_of_table, rescale_table
+from edgec.schedule.c_structs import FlippedAffineParams, OffsetParams
+from edgec.schedule.simd import WHOLE, Rewrite, on_vectors, simd, vectorized
 from edgec.schedule.variant import Variant
 
-_PLAIN = defined("ek_unary.h", r"EK_UNARY(?:_K)?\(ek_(\w+)_f32,")
-FLOATS = tuple(
-    kind
-    for kind in defined("simd/ek_unary_simd.h", r"EK_UNARY_SIMD\(ek_(\w+)_f32_simd,")
-    if kind in _PLAIN
-)
-"""Functions of one float with a kernel of vectors, as clang makes none of them; the
-others are fast as they are.
-"""
+_HEADER = "simd/ek_unary_simd.h"
+OFFSET_SIMD = Kernel("offset", _HEADER, "s8", isa="simd")
+"""A function of bytes that is an addition and a clamp."""
+LUT_SIMD = Kernel("lut", _HEADER, "s8", isa="simd")
+"""Any function of bytes, by a table of 256."""
+_QUANTIZE_SIMD = Kernel("quantize", _HEADER, isa="simd")
+_DEQUANTIZE_SIMD = Kernel("dequantize", _HEADER, isa="simd")
+
+BYTE_TYPES = ("s8", "u8")
 
 
-def _floats(kind: str) -> Rewrite:
-    def rewrite(call: KernelCall) -> KernelCall:
-        x, y, n, *k = call.operands
-        return KernelCall.of(
-            f"ek_{kind}_f32_simd",
-            x,
-            y,
-            n,
-            *(k or [Struct("ek_coef_t", a=0.0, b=0.0)]),
-            *WHOLE,
-        )
+def _floats(call: KernelCall) -> KernelCall:
+    """Return the call on vectors of floats.
 
-    return rewrite
+    Only functions that compilers do not vectorize have such a kernel; the plain loops
+    of the others are as fast.
+    """
+    x, y, n, *coefficients = call.operands
+    if not coefficients:
+        # All these kernels have one signature, also for functions without parameters.
+        coefficients = [CoefficientParams(a=0.0, b=0.0)]
+
+    kernel = on_vectors(call.kernel)
+    return KernelCall.of(kernel, x, y, n, *coefficients, *WHOLE)
 
 
 def by_offset(table: Array, x: Operand, y: Operand, n: Operand) -> KernelCall | None:
-    """What a table of 256 bytes does, where it is no more than an offset and a clamp."""
-    found = offset(table.astype(np.int64))
-    if found is None:
+    """Return the call that adds and clamps; None where a table does something else.
+
+    table: [256] outputs for the inputs -128 … 127. x, y, n: operand, result, elements.
+    """
+    offset = offset_of_table(table.astype(np.int64))
+    if offset is None:
         return None
-    return KernelCall.of(
-        "ek_offset_s8_simd", x, y, n, Struct("ek_offset_s8_t", **asdict(found)), *WHOLE
-    )
+
+    p = OffsetParams(**asdict(offset))
+    return KernelCall.of(OFFSET_SIMD, x, y, n, p, *WHOLE)
 
 
 def by_table(table: Array, x: Operand, y: Operand, n: Operand) -> KernelCall:
-    """What a table of 256 bytes does."""
-    return KernelCall.of(
-        "ek_lut_s8_simd", x, y, n, Table(table.astype(np.int8), "lut"), *WHOLE
-    )
+    """Return the call that looks bytes up in a table; the operands of `by_offset`."""
+    lut = Table(table.astype(np.int8), "lut")
+    return KernelCall.of(LUT_SIMD, x, y, n, lut, *WHOLE)
 
 
-def _of_call(call: KernelCall) -> Array:
-    """The table of a call of ek_lut_s8 or ek_quantize_*8_*8."""
+def _table_of(call: KernelCall) -> Array:
+    """Return the outputs for all bytes of a look-up, or of a change of scale."""
     last = call.operands[3]
-    return last.array if isinstance(last, Table) else rescaled(call)
+    return last.array if isinstance(last, Table) else rescale_table(call)
 
 
 def _offset(call: KernelCall) -> KernelCall | None:
     x, y, n, _ = call.operands
-    return by_offset(_of_call(call), x, y, n)
+    return by_offset(_table_of(call), x, y, n)
 
 
 def _table(call: KernelCall) -> KernelCall:
     x, y, n, _ = call.operands
-    return by_table(_of_call(call), x, y, n)
+    return by_table(_table_of(call), x, y, n)
 
 
-def _affine(name: str) -> Rewrite:
-    """Between floats and bytes; unsigned ones are signed ones with the highest bit
-    flipped.
-    """
+def _affine(kernel: Kernel) -> Rewrite:
+    """Return the rewrite for conversions between floats and bytes."""
 
     def rewrite(call: KernelCall) -> KernelCall:
         x, y, n, _ = call.operands
-        q = call.struct("ek_affine_t")
-        flip = -128 if call.kernel.endswith("_u8") else 0
-        return KernelCall.of(
-            name, x, y, n, Struct("ek_affine_s8_t", **q.fields, flip=flip), *WHOLE
-        )
+        p = call.struct(AffineParams)
+
+        # An unsigned byte is a signed one with the highest bit flipped.
+        flip = -128 if call.kernel.dtype == "u8" else 0
+        flipped = FlippedAffineParams(scale=p.scale, zero=p.zero, flip=flip)
+        return KernelCall.of(kernel, x, y, n, flipped, *WHOLE)
 
     return rewrite
 
 
-_TABLES = (
-    "ek_lut_s8",
-    *(f"ek_quantize_{x}_{y}" for x in ("s8", "u8") for y in ("s8", "u8")),
+def _variants(of: Iterable[Kernel], kernel: Kernel, rewrite: Rewrite) -> list[Variant]:
+    """Return the variants of several plain kernels by one kernel."""
+    variants: list[Variant] = []
+    for plain in of:
+        variants += simd(plain, kernel, rewrite)
+
+    return variants
+
+
+_FLOAT_FUNCTIONS = [
+    variant
+    for of in vectorized(Elementwise.UNARY)
+    for variant in simd(of, on_vectors(of), _floats)
+]
+_OF_BYTES = (
+    LUT,
+    *(QUANTIZE.of(y, source=x) for x in BYTE_TYPES for y in BYTE_TYPES),
 )
+_TO_FLOATS = [DEQUANTIZE.of(dtype) for dtype in BYTE_TYPES]
+_TO_BYTES = [QUANTIZE.of(dtype, source="f32") for dtype in BYTE_TYPES]
 
 VARIANTS: list[Variant] = [
-    *(
-        v
-        for kind in FLOATS
-        for v in simd(f"ek_{kind}_f32", f"ek_{kind}_f32_simd", _floats(kind))
-    ),
-    *(v for of in _TABLES for v in simd(of, "ek_offset_s8_simd", _offset)),
-    *(v for of in _TABLES for v in simd(of, "ek_lut_s8_simd", _table)),
-    *(
-        v
-        for t in ("s8", "u8")
-        for v in simd(
-            f"ek_dequantize_{t}", "ek_dequantize_simd", _affine("ek_dequantize_simd")
-        )
-    ),
-    *(
-        v
-        for t in ("s8", "u8")
-        for v in simd(
-            f"ek_quantize_f32_{t}", "ek_quantize_simd", _affine("ek_quantize_simd")
-        )
-    ),
+    *_FLOAT_FUNCTIONS,
+    # An addition is faster than a look-up, where it is one.
+    *_variants(_OF_BYTES, OFFSET_SIMD, _offset),
+    *_variants(_OF_BYTES, LUT_SIMD, _table),
+    *_variants(_TO_FLOATS, _DEQUANTIZE_SIMD, _affine(_DEQUANTIZE_SIMD)),
+    *_variants(_TO_BYTES, _QUANTIZE_SIMD, _affine(_QUANTIZE_SIMD)),
 ]

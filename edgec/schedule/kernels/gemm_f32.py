@@ -1,219 +1,261 @@
-"""Dense float convolutions, transposed ones and fully connected layers by
-csrc/simd/ek_gemm_f32_simd.h.
+"""Dense float convolutions, transposed ones and fully connected layers as one GEMM.
+
+The kernels of csrc/simd/ek_gemm_f32_simd.h multiply the windows of an image (M rows of K
+elements, read through im2col indices) by packed panels of weights (K x N), a tile of
+windows and two vectors of channels at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Table
+from edgec.ir.c_structs import Conv2DParams, TransposeConv2DParams
+from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
+from edgec.ops.matmul import FULLY_CONNECTED
+from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
+from edgec.schedule.c_structs import GemmF32Params
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import APART, Epilogue, epilogue
+from edgec.schedule.gemm_f32.epilogue import MIN_FUNCTION_FLOATS, epilogue
+from edgec.schedule.gemm_f32.layer import FloatLayer, float_layer
 from edgec.schedule.gemm_f32.windows import (
     Blocking,
     GemmF32Shape,
     blockings,
     last_vectors,
     pack,
-    pad_channels,
     transposed_phases,
 )
 from edgec.schedule.variant import Schedule, Variant
 
-_FEWEST = 3
-"""Channels of a group, of several, that pay for a tile, however many it has room for."""
+_HEADER = "simd/ek_gemm_f32_simd.h"
+_KERNEL = Kernel("gemm", _HEADER, "f32", isa="simd")
+_TRANSPOSED = Kernel("transpose_conv2d", _HEADER, "f32", isa="simd")
+
+MIN_GROUP_CHANNELS = 3
+"""Output channels of a group from which on a tile pays, however many it has room for."""
 
 
 def _merged(c: GemmF32Shape, lanes: int) -> GemmF32Shape:
-    """As many groups in one as a vector has room for the results of.
+    """Return the convolution with groups merged until their results fill a vector.
 
-    A result takes as many products more as there are results more of one product, and
-    one tile does what several did.
+    Each result then takes more products, those of the other groups with zeros, but one
+    tile computes what several did.
     """
-    most = max(1, lanes // (c.oc // c.groups))
-    return replace(
-        c, group_ic=c.group_ic * max(m for m in range(1, most + 1) if c.groups % m == 0)
-    )
+    limit = max(1, lanes // (c.oc // c.groups))
+    merged = max(m for m in range(1, limit + 1) if c.groups % m == 0)
+    return replace(c, group_ic=c.group_ic * merged)
 
 
 def _transposed(call: KernelCall) -> GemmF32Shape:
-    """Sizes of a transposed convolution.
+    """Return the sizes of a transposed convolution.
 
-    Those of one whose results of a row are more channels instead, where each input
-    makes a run of them alone.
+    Where the kernel is as wide as its stride, each pixel makes a run of results alone:
+    the results of a run are then more channels of a convolution without a stride
+    across.
     """
-    c = GemmF32Shape.of(call.struct("ek_transpose_conv2d_t"))
-    done = epilogue(call)
-    if c.kw != c.sw or c.pl or c.ow != c.iw * c.sw or (done and done.pitch):
+    c = GemmF32Shape.of(call.struct(TransposeConv2DParams))
+    is_run = c.kw == c.sw and not c.pl and c.ow == c.iw * c.sw
+
+    # In a concat the pixels of a run would not lie side by side.
+    steps = epilogue(call)
+    if not is_run or (steps is not None and steps.pitch):
         return c
+
     return replace(c, kw=1, sw=1, ow=c.iw, oc=c.oc * c.sw)
 
 
-def _crosses(call: KernelCall) -> bool:
-    """Whether windows of a transposed convolution lie partly, or by a whole pixel,
-    beside the image.
-    """
-    if call.kernel != "ek_transpose_conv2d_f32":
+def _leaves_image(call: KernelCall) -> bool:
+    """Return whether windows of a transposed convolution lie partly beside the image."""
+    if call.kernel not in TRANSPOSE_CONV2D:
         return False
+
     c = _transposed(call)
-    even = (c.kh, c.kw) == (c.sh, c.sw) and (c.oh, c.ow) == (c.ih * c.sh, c.iw * c.sw)
-    return not even or bool(c.pt or c.pl)
+    tiles_kernel = (c.kh, c.kw) == (c.sh, c.sw)
+    tiles_image = (c.oh, c.ow) == (c.ih * c.sh, c.iw * c.sw)
+    return not (tiles_kernel and tiles_image) or bool(c.pt or c.pl)
 
 
-def windows(call: KernelCall, lanes: int) -> GemmF32Shape:
-    """What the call goes through by vectors of so many floats; a transposed convolution
-    as the plain one of its widest phase.
+def _shape(call: KernelCall, lanes: int) -> GemmF32Shape:
+    """Return the windows that a call goes through, as those of a convolution.
+
+    A transposed convolution of stride s is s * s plain ones, one for each phase of the
+    result's pixels; the shape is that of the phase with most taps.
     """
-    if call.kernel == "ek_fully_connected_f32":
-        rows, k, o = (x for x in call.operands if isinstance(x, int))
-        return GemmF32Shape(1, 1, rows, k, 1, rows, o, group_ic=k)
-    if call.kernel == "ek_transpose_conv2d_f32":
+    if call.kernel in FULLY_CONNECTED:
+        rows, depth, out_channels = (n for n in call.operands if isinstance(n, int))
+        return GemmF32Shape(1, 1, rows, depth, 1, rows, out_channels, group_ic=depth)
+
+    if call.kernel in TRANSPOSE_CONV2D:
         c = _transposed(call)
         kh = -(-c.kh // c.sh)
         kw = -(-c.kw // c.sw)
-        oh = -(-c.oh // c.sh)
-        ow = -(-c.ow // c.sw)
         return replace(
             c,
             kh=kh,
             kw=kw,
-            oh=oh,
-            ow=ow,
+            oh=-(-c.oh // c.sh),
+            ow=-(-c.ow // c.sw),
             sh=1,
             sw=1,
             pt=kh - 1,
             pl=kw - 1,
             group_ic=c.ic,
         )
-    return _merged(GemmF32Shape.of(call.struct("ek_conv2d_t")).flattened(), lanes)
+
+    c = GemmF32Shape.of(call.struct(Conv2DParams))
+    return _merged(c.flattened(), lanes)
 
 
-def _weights(call: KernelCall, lanes: int) -> Array | None:
-    """[kh, kw, group_ic, oc]; None when they are computed."""
-    w = constant(call.operands[1])
-    c = windows(call, lanes)
-    if w is None:
-        return w
-    if call.kernel == "ek_transpose_conv2d_f32":
-        if w.shape[3] < c.oc:
-            return w.transpose(0, 2, 1, 3).reshape(w.shape[0], 1, c.ic, c.oc)
-        return w
-    if call.kernel == "ek_fully_connected_f32":
-        return w.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
-    w = w.reshape(c.kh, c.kw, -1, c.oc)
-    return _among(w, c.group_ic // w.shape[2], c.oc // c.groups)
+def _layer(call: KernelCall, lanes: int) -> FloatLayer | None:
+    """Return the layer; None where its weights or epilogue are not for this kernel.
 
-
-def _among(w: Array, merged: int, results: int) -> Array:
-    """The weights [kh, kw, ic, oc] of groups, so many of which are merged: zeros for
-    the channels of the others.
+    A function at the end is called for the adjacent results of one tile, which must be
+    enough to pay for the call.
     """
-    own = np.arange(w.shape[3]) % results // (results // merged)
-    parts = [np.where(own == m, w, 0) for m in range(merged)]
-    return np.concatenate(parts, axis=2)
+    layer = float_layer(call)
+    if layer is None or layer.epilogue.after is None:
+        return layer
 
-
-def _result(call: KernelCall, lanes: int) -> Epilogue | None:
-    c = windows(call, lanes)
-    done = epilogue(call)
-    together = c.groups == 1 and (
-        call.kernel != "ek_transpose_conv2d_f32" or _transposed(call).sw == 1
-    )
-    if done is None or not done.after or together or c.oc // c.groups >= APART:
-        return done
-    return None
+    c = _shape(call, lanes)
+    is_transposed = call.kernel in TRANSPOSE_CONV2D and _transposed(call).sw != 1
+    has_whole_rows = c.groups == 1 and not is_transposed
+    is_long = c.oc // c.groups >= MIN_FUNCTION_FLOATS
+    return layer if has_whole_rows or is_long else None
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
+    """Return the ways to go through windows and panels, the best by analysis first."""
     lanes = core.vector // 4
-    c = windows(call, lanes)
-    if (
-        constant(call.operands[1]) is None
-        or constant(call.operands[2]) is None
-        or _result(call, lanes) is None
-    ):
+    c = _shape(call, lanes)
+    if _layer(call, lanes) is None:
         return []
-    if call.kernel == "ek_dwconv2d_f32" and c.ic > 1:
+
+    # Depthwise convolutions have kernels of their own, but for images of one channel.
+    if call.kernel in DEPTHWISE_CONV2D and c.ic > 1:
         return []
-    if c.groups > 1 and c.oc // c.groups < _FEWEST:
+    if c.groups > 1 and c.oc // c.groups < MIN_GROUP_CHANNELS:
         return []
-    return [asdict(w) for w in blockings(c, core)]
+
+    return [asdict(blocking) for blocking in blockings(c, core)]
+
+
+@dataclass(frozen=True)
+class _Gemm:
+    """The kernel for a call, and its packed weights.
+
+    Attributes:
+        kernel: the kernel
+        shape: the sizes that it is passed
+        packed: panels of weights
+        known_windows: the part of the tiles' names for windows that they are made for
+    """
+
+    kernel: Kernel
+    shape: GemmF32Shape
+    packed: Array
+    known_windows: str
+
+
+def _gemm(call: KernelCall, weights: Array, lanes: int) -> _Gemm:
+    """Return the kernel for a call, with its weights packed for vectors of floats."""
+    c = _shape(call, lanes)
+    if call.kernel in TRANSPOSE_CONV2D:
+        return _transposed_gemm(call, weights, lanes)
+
+    if call.kernel in FULLY_CONNECTED:
+        by_channel = weights.reshape(c.oc, c.ic).T.reshape(1, 1, c.ic, c.oc)
+    else:
+        by_channel = weights.reshape(c.kh, c.kw, -1, c.oc)
+        merged = c.group_ic // by_channel.shape[2]
+        by_channel = _with_zeros(by_channel, merged, c.oc // c.groups)
+
+    return _Gemm(_KERNEL, c, pack(by_channel, c.groups, lanes), c.known)
+
+
+def _transposed_gemm(call: KernelCall, weights: Array, lanes: int) -> _Gemm:
+    """Return the kernel of a transposed convolution, the panels of all phases."""
+    t = _transposed(call)
+    c = _shape(call, lanes)
+    if weights.shape[3] < c.oc:
+        # The columns of the kernel are channels: [KH, KW, C, O] as [KH, 1, C, KW * O].
+        weights = weights.transpose(0, 2, 1, 3).reshape(len(weights), 1, c.ic, c.oc)
+
+    phases = transposed_phases(weights, (t.sh, t.sw), (t.pt, t.pl))
+    packed = np.concatenate([pack(phase, 1, lanes) for phase in phases])
+    is_one_tap = (t.kh, t.kw) == (t.sh, t.sw)
+    known_windows = c.known if is_one_tap else ""
+    return _Gemm(_TRANSPOSED, replace(t, group_ic=c.ic), packed, known_windows)
+
+
+def _with_zeros(weights: Array, merged: int, results: int) -> Array:
+    """Return the weights [kh, kw, ic, oc] of merged groups.
+
+    merged: the number of groups in one. results: output channels of a merged group. The
+    weights of a result for the inputs of the other groups are zeros.
+    """
+    group = np.arange(weights.shape[3]) % results // (results // merged)
+    parts = [np.where(group == i, weights, 0) for i in range(merged)]
+    return np.concatenate(parts, axis=2)
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
+    """Return the call with packed weights."""
     lanes = core.vector // 4
-    c = windows(call, lanes)
-    walk = Blocking(**schedule)
-    done = _result(call, lanes)
-    w = _weights(call, lanes)
-    bias = constant(call.operands[2])
-    assert done is not None
-    assert w is not None
-    assert bias is not None
-    slope = done.slope
-    if call.kernel == "ek_transpose_conv2d_f32":
-        oc = _transposed(call).oc
-        bias = np.resize(bias, oc)
-        slope = None if slope is None else np.resize(slope, oc)
-    patch = 4 * (
-        c.padded(walk.block) if _crosses(call) else c.patch(walk.tile, walk.block)
+    c = _shape(call, lanes)
+    blocking = Blocking(**schedule)
+    layer = _layer(call, lanes)
+    assert layer is not None
+
+    steps = layer.epilogue
+    gemm = _gemm(call, layer.weights, lanes)
+    if call.kernel in TRANSPOSE_CONV2D:
+        # Channels repeat where the columns of the kernel are channels.
+        slope = None if steps.slope is None else np.resize(steps.slope, c.oc)
+        bias = np.resize(layer.bias, c.oc)
+        layer = replace(layer, bias=bias, epilogue=replace(steps, slope=slope))
+
+    pitch = steps.pitch or c.oc
+    p = GemmF32Params(
+        **asdict(gemm.shape),
+        yx=pitch,
+        yy=gemm.shape.ow * pitch,
+        yn=gemm.shape.oh * gemm.shape.ow * pitch,
+        **asdict(blocking),
+        **steps.fields(),
     )
-    if call.kernel == "ek_transpose_conv2d_f32":
-        t = _transposed(call)
-        packed = np.concatenate(
-            [
-                pack(part, 1, lanes)
-                for part in transposed_phases(w, (t.sh, t.sw), (t.pt, t.pl))
-            ]
-        )
-        shape = {**asdict(t), "group_ic": c.ic}
-        name = "ek_transpose_conv2d_f32_simd"
-        kind = done.end + (c.known if (t.kh, t.kw) == (t.sh, t.sw) else "")
+    if _leaves_image(call):
+        patch_floats = c.padded(blocking.block)
     else:
-        packed = pack(w, c.groups, lanes)
-        shape = asdict(c)
-        name = "ek_gemm_f32_simd"
-        kind = done.end + c.known
-    pitch = done.pitch or c.oc
-    apart = {
-        "yx": pitch,
-        "yy": shape["ow"] * pitch,
-        "yn": shape["oh"] * shape["ow"] * pitch,
-    }
-    p = Struct("ek_gemm_f32_t", **shape, **apart, **asdict(walk), **done.fields())
-    slopes = 0 if slope is None else Table(pad_channels(slope, c.groups, lanes), "s")
+        patch_floats = c.patch(blocking.tile, blocking.block)
+
+    suffix = steps.tile_suffix + gemm.known_windows
     tail = last_vectors(c.oc // c.groups, lanes)
-    return KernelCall(
-        name,
-        (
-            call.operands[0],
-            Table(packed, "w"),
-            Table(pad_channels(bias, c.groups, lanes), "b"),
-            slopes,
-            done.added or 0,
-            done.y,
-            Scratch(patch) if patch else 0,
-            p,
-            f"ek_tile_f32_{walk.tile}x2{kind}",
-            f"ek_tile_f32_{walk.tile}x{tail}{kind}",
-            0,
-            1,
-        ),
+    operands = (
+        layer.x,
+        Table(gemm.packed, "w"),
+        layer.padded_bias(c.groups, lanes),
+        layer.padded_slope(c.groups, lanes),
+        layer.added,
+        steps.y,
+        Scratch(4 * patch_floats) if patch_floats else 0,
+        p,
+        f"ek_tile_f32_{blocking.tile}x2{suffix}",
+        f"ek_tile_f32_{blocking.tile}x{tail}{suffix}",
     )
+    return KernelCall(gemm.kernel, (*operands, 0, 1))
 
 
 VARIANTS = [
-    Variant(
-        of, "ek_gemm_f32_simd", frozenset({feature}), _schedules, _apply, fuses=True
-    )
+    Variant(of, _KERNEL.name, frozenset({feature}), _schedules, _apply, fuses=True)
     for feature in ("neon", "avx2")
     for of in (
-        "ek_conv2d_f32",
-        "ek_transpose_conv2d_f32",
-        "ek_fully_connected_f32",
-        "ek_dwconv2d_f32",
+        CONV2D.of("f32"),
+        TRANSPOSE_CONV2D.of("f32"),
+        FULLY_CONNECTED.of("f32"),
+        DEPTHWISE_CONV2D.of("f32"),
     )
 ]

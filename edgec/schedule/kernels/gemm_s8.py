@@ -1,15 +1,37 @@
-"""Dense int8 convolutions, transposed ones and fully connected layers by
-csrc/ek_gemm_s8.h, for each ISA with tiles.
+"""Dense int8 convolutions, transposed ones and fully connected layers as one GEMM.
+
+The kernels of csrc/ek_gemm_s8.h multiply the windows of an image (M rows of K elements)
+by packed panels of weights (K x N); each instruction set has its own tiles of MR windows
+and NR channels (edgec/schedule/gemm_s8).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Pointer, Scratch, Struct, Table, constant
+from edgec.ir import (
+    Array,
+    Kernel,
+    KernelCall,
+    KernelRounding,
+    Pointer,
+    Scratch,
+    Table,
+    constant,
+)
+from edgec.ir.c_structs import (
+    Conv2DParams,
+    DoubleRequantParams,
+    FloatRequantParams,
+    RequantParams,
+    TransposeConv2DParams,
+)
+from edgec.ops.conv import CONV2D, DEPTHWISE_CONV2D
+from edgec.ops.matmul import FULLY_CONNECTED
+from edgec.ops.transpose_conv import TRANSPOSE_CONV2D
 from edgec.schedule.cores import Core
 from edgec.schedule.gemm_s8.avx2 import AVX2
 from edgec.schedule.gemm_s8.dot import DOT
@@ -21,95 +43,146 @@ from edgec.schedule.gemm_s8.windows import GemmS8Shape
 from edgec.schedule.variant import Schedule, Variant
 from edgec.schedule.views import concat_slot
 
-ISAS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
-"""GemmTileSet, the preferred first."""
+TILE_SETS = (DOT, LANES, NEON, TWOS, VNNI, AVX2)
+"""The tiles of each instruction set, the preferred first."""
+
+_ROUNDINGS = (KernelRounding.TFLITE, KernelRounding.EVEN)
+DEPTHWISE_S8 = tuple(DEPTHWISE_CONV2D.of("s8", rounding) for rounding in _ROUNDINGS)
+"""The plain int8 kernels of depthwise convolutions."""
 
 
-def geometry(call: KernelCall) -> GemmS8Shape:
-    """What a call of ek_conv2d_s8, ek_transpose_conv2d_s8 or ek_fully_connected_s8 goes
-    through; ek_dwconv2d_s8, which has a group for each input channel, too; and of those
-    that round otherwise (ek_conv2d_even_s8).
+@dataclass(frozen=True, eq=False)
+class _Int8Layer:
+    """An int8 layer with constant weights.
+
+    Attributes:
+        x: the image
+        weights: [o, kh, kw, depth]
+        bias: [o]
+        y: where the result goes
+        pitch: bytes from pixel to pixel of the result
     """
-    kernel = call.kernel.replace("_even", "")
-    if kernel == "ek_fully_connected_s8":
-        rows, k, o = (x for x in call.operands if isinstance(x, int))
-        return GemmS8Shape(n=1, ih=1, iw=rows, ic=k, oh=1, ow=rows, oc=o)
-    if kernel in ("ek_conv2d_s8", "ek_dwconv2d_s8"):
-        return GemmS8Shape.of(call.struct("ek_conv2d_t"))
-    c = GemmS8Shape.of(call.struct("ek_transpose_conv2d_t"))
-    return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
+
+    x: Pointer
+    weights: Array
+    bias: Array
+    y: Pointer
+    pitch: int
 
 
-def _weights(call: KernelCall, c: GemmS8Shape) -> Array | None:
-    """[o, kh, kw, depth]; None when they are computed."""
-    array = constant(call.operands[1])
-    if array is None or call.kernel in (
-        "ek_fully_connected_s8",
-        "ek_fully_connected_even_s8",
-    ):
-        return None if array is None else array.reshape(c.oc, 1, 1, c.ic)
-    return array.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
+def _layer(call: KernelCall) -> _Int8Layer | None:
+    """Return the layer; None where its weights are computed, or another call follows.
+
+    A copy into a part of a concat may follow: the layer then writes there.
+    """
+    weights = constant(call.operands[1])
+    bias = constant(call.operands[2])
+    x = call.operands[0]
+    y = call.operands[3]
+    assert isinstance(x, Pointer)
+    assert isinstance(y, Pointer)
+    if weights is None or bias is None or len(call.then) > 1:
+        return None
+
+    slot: tuple[Pointer, int] | None = (y, y.value.type.shape[-1])
+    if call.then:
+        slot = concat_slot(call.then[0], y.value)
+    if slot is None:
+        return None
+
+    c = _shape(call)
+    if call.kernel in FULLY_CONNECTED:
+        by_channel = weights.reshape(c.oc, 1, 1, c.ic)
+    else:
+        by_channel = weights.reshape(c.kh, c.kw, c.depth, c.oc).transpose(3, 0, 1, 2)
+
+    place, pitch = slot
+    return _Int8Layer(x, by_channel, bias, place, pitch)
+
+
+def _shape(call: KernelCall) -> GemmS8Shape:
+    """Return the windows that a call goes through, as those of a convolution.
+
+    A depthwise convolution has a group for each input channel.
+    """
+    if call.kernel in FULLY_CONNECTED:
+        rows, depth, out_channels = (n for n in call.operands if isinstance(n, int))
+        return GemmS8Shape(n=1, ih=1, iw=rows, ic=depth, oh=1, ow=rows, oc=out_channels)
+
+    if call.kernel in TRANSPOSE_CONV2D:
+        # Each phase of the stride is a convolution of stride 1.
+        c = GemmS8Shape.of(call.struct(TransposeConv2DParams))
+        return replace(c, phases=(c.sh, c.sw), sh=1, sw=1)
+
+    return GemmS8Shape.of(call.struct(Conv2DParams))
 
 
 def requant(call: KernelCall) -> Requant:
-    """The last operand."""
-    last = call.operands[-1]
-    assert isinstance(last, Struct)
-    numbers = (last.number(n) for n in ("x_zero", "w_zero", "y_zero", "low", "high"))
-    multiplier, shift, scale = (
-        last.table(n) if n in last.fields else None
-        for n in ("multiplier", "shift", "scale")
+    """Return how the int32 sums of a layer become int8."""
+    fixed_point = call.optional_struct(RequantParams)
+    if fixed_point is not None:
+        multiplier = fixed_point.multiplier.array
+        return _requant(fixed_point, multiplier, fixed_point.shift.array)
+
+    # Fully connected layers of TFLite have scales in double, onnxruntime's in float.
+    scales: DoubleRequantParams | FloatRequantParams | None
+    scales = call.optional_struct(FloatRequantParams)
+    if scales is None:
+        scales = call.struct(DoubleRequantParams)
+
+    return _requant(scales, scale=scales.scale.array)
+
+
+def _requant(
+    p: RequantParams | FloatRequantParams | DoubleRequantParams,
+    multiplier: Array | None = None,
+    shift: Array | None = None,
+    scale: Array | None = None,
+) -> Requant:
+    """Return the requantization of a struct, with the factors that it has."""
+    return Requant(
+        p.x_zero, p.w_zero, p.y_zero, p.low, p.high, multiplier, shift, scale
     )
-    x_zero, w_zero, y_zero, low, high = numbers
-    return Requant(x_zero, w_zero, y_zero, low, high, multiplier, shift, scale)
-
-
-def _result(call: KernelCall) -> tuple[Pointer, int] | None:
-    """Where the result goes, and bytes from pixel to pixel there; None if something
-    else is to follow.
-    """
-    y = call.operands[3]
-    assert isinstance(y, Pointer)
-    if not call.then:
-        return y, y.value.type.shape[-1]
-    return concat_slot(call.then[0], y.value) if len(call.then) == 1 else None
 
 
 def _schedules(tiles: GemmTileSet, call: KernelCall, core: Core) -> Sequence[Schedule]:
-    if constant(call.operands[1]) is None or constant(call.operands[2]) is None:
+    """Return the tiles and the orders of loops, the best by analysis first."""
+    if _layer(call) is None:
         return []
-    if _result(call) is None:
+
+    # Depthwise convolutions with one result for each channel have kernels of their own.
+    c = _shape(call)
+    if call.kernel in DEPTHWISE_CONV2D and c.oc == c.ic > 1:
         return []
-    c = geometry(call)
-    if call.kernel in ("ek_dwconv2d_s8", "ek_dwconv2d_even_s8") and c.oc == c.ic > 1:
-        return []
+
     q = requant(call)
-    if tiles.accepts(c, q, core):
-        return [w.schedule for w in gemm_schedules(c, tiles.usable(q), core)]
-    return []
+    if not tiles.accepts(c, q, core):
+        return []
+
+    return [s.schedule for s in gemm_schedules(c, tiles.usable(q), core)]
 
 
 def _apply(tiles: GemmTileSet, call: KernelCall, schedule: Schedule) -> KernelCall:
-    c = geometry(call)
+    """Return the call with packed panels, and scratch for its buffers."""
+    c = _shape(call)
     q = requant(call)
-    walk = GemmSchedule(**schedule)
-    weights = _weights(call, c)
-    bias = constant(call.operands[2])
-    assert weights is not None
-    assert bias is not None
-    tile = walk.tile(tiles.usable(q))
-    panels = pack(c, weights, bias.astype(np.int32), q, tiles, tile)
-    result = _result(call)
-    assert result is not None
-    params = kernel_parameters(c, q, tile, walk, panels, result[1])
-    x = call.operands[0]
-    y = result[0]
-    name = tiles.function(tile, q.w_zero, panels.finish)
-    scratch = Scratch(params.number("scratch_bytes"))
-    return KernelCall(name, (x, Table(panels.array, "w"), y, params, scratch, 0, 1))
+    layer = _layer(call)
+    assert layer is not None
+
+    gemm = GemmSchedule(**schedule)
+    tile = gemm.tile(tiles.usable(q))
+    panels = pack(c, layer.weights, layer.bias.astype(np.int32), q, tiles, tile)
+    p = kernel_parameters(c, q, tile, gemm, panels, layer.pitch)
+
+    symbol = tiles.function(tile, q.w_zero, panels.finish)
+    kernel = Kernel("gemm", tiles.header, symbol=symbol)
+    weights = Table(panels.array, "w")
+    operands = (layer.x, weights, layer.y, p, Scratch(p.scratch_bytes))
+    return KernelCall(kernel, (*operands, 0, 1))
 
 
-def _variant(of: str, tiles: GemmTileSet) -> Variant:
+def _variant(of: Kernel, tiles: GemmTileSet) -> Variant:
+    """Return the variant of a plain kernel by the tiles of an instruction set."""
     return Variant(
         of,
         f"ek_gemm_s8_{tiles.suffix}",
@@ -121,8 +194,8 @@ def _variant(of: str, tiles: GemmTileSet) -> Variant:
 
 
 VARIANTS = [
-    _variant(f"ek_{kind}_{law}", tiles)
-    for tiles in ISAS
-    for kind in ("conv2d", "dwconv2d", "transpose_conv2d", "fully_connected")
-    for law in ("s8", "even_s8")
+    _variant(family.of("s8", rounding), tiles)
+    for tiles in TILE_SETS
+    for family in (CONV2D, DEPTHWISE_CONV2D, TRANSPOSE_CONV2D, FULLY_CONNECTED)
+    for rounding in _ROUNDINGS
 ]

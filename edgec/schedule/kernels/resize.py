@@ -1,136 +1,180 @@
-"""Bilinear resizing: rows first, then columns; in 16 bits where the weights are few
-bits long.
+"""Bilinear resizing (csrc/simd/ek_resize_simd.h): rows first, then columns.
+
+Each result is a blend of two rows and two columns. Where all weights are multiples of
+1 / 2^bits, for few bits, the products fit into 16 bits, and a vector holds twice as many.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Struct, Table
-from edgec.schedule.simd import WHOLE, Rewrite, simd
+from edgec.ir import Array, Kernel, KernelCall, Table
+from edgec.ir.c_structs_data import (
+    ResizeBilinearFixedParams,
+    ResizeBilinearFloatParams,
+)
+from edgec.ops.resize import RESIZE_BILINEAR
+from edgec.ops.shape import COPY
+from edgec.schedule.c_structs import ResizeDyadicParams
+from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
 
-_STRIP = 2048
-"""EK_STRIP: elements of a strip, which two pixels must fit into."""
-_FIXED_BITS = 10
-_BITS = {"ek_resize_bilinear_u8": 4, "ek_resize_bilinear_s8": 3}
-"""The longest weights whose products stay within 16 bits; one less where ties go away
-from zero.
+Params = ResizeBilinearFloatParams | ResizeBilinearFixedParams
+"""The parameters of a bilinear resize in float32, or with weights in fixed point."""
+
+_F32 = RESIZE_BILINEAR.of("f32")
+_S8 = RESIZE_BILINEAR.of("s8")
+_U8 = RESIZE_BILINEAR.of("u8")
+_HEADER = "simd/ek_resize_simd.h"
+
+STRIP_ELEMENTS = 2048
+"""Elements of a strip of a row, which two pixels must fit into: EK_STRIP."""
+
+FIXED_BITS = 10
+"""Bits of the weights of the plain kernel in fixed point."""
+
+MAX_DYADIC_BITS = {_U8: 4, _S8: 3}
+"""The most bits of weights whose products stay within 16 bits.
+
+There is one less where ties go away from zero, which takes a bit for the sign.
 """
-_EXACT = 256
-"""Parts of 1 in which weights are whole whose products with a byte and with each other
-float32 has exactly.
+
+EXACT_PARTS = 256
+"""Weights that are multiples of 1 / 256 have exact products with a byte, and with each
+other, in float32.
 """
-_SLOWER_ON = {"ek_resize_bilinear_s8": ("cortex_a53",)}
-"""7.7 against 5.7 cycles an element: products of four int32 at once cost that core
-twice what they cost others.
+
+SLOWER_ON = {_S8: ("cortex_a53",)}
+"""Cores on which the plain kernel is faster.
+
+The Cortex-A53 takes 7.7 cycles an element against 5.7: products of four int32 at once
+cost it twice what they cost other cores.
 """
 
 _DYADIC = {
-    "ek_resize_bilinear_u8": "ek_resize_dyadic_up_simd",
-    "ek_resize_bilinear_s8": "ek_resize_dyadic_away_simd",
+    _U8: Kernel("resize_dyadic_up", _HEADER, isa="simd"),
+    _S8: Kernel("resize_dyadic_away", _HEADER, isa="simd"),
 }
+"""Kernels for weights of few bits: ties go up, or away from zero."""
 
 
-def _spec(call: KernelCall) -> Struct:
-    """The parameters of a resize."""
-    spec = call.operands[2]
-    assert isinstance(spec, Struct)
-    return spec
+def _params(call: KernelCall) -> Params:
+    """Return the parameters of a resize."""
+    fixed = call.optional_struct(ResizeBilinearFixedParams)
+    return fixed or call.struct(ResizeBilinearFloatParams)
 
 
-def _offsets(spec: Struct) -> dict[str, object]:
-    """The fields with columns as offsets in elements."""
-    return {
-        **spec.fields,
-        **{
-            k: Table(spec.table(k) * np.int32(spec.number("c")), k)
-            for k in ("x0", "x1")
-        },
-    }
+def _offsets(columns: Table, p: Params) -> Table:
+    """Return columns as offsets in elements, which the kernels on vectors take."""
+    return Table(columns.array * np.int32(p.c), columns.hint)
 
 
-def _fits(spec: Struct) -> bool:
-    return 2 * spec.number("c") <= _STRIP
+def _fits(p: Params) -> bool:
+    """Return whether two pixels fit into a strip."""
+    return 2 * p.c <= STRIP_ELEMENTS
 
 
-def _weights(spec: Struct) -> list[Array]:
-    """Of rows and columns, as parts of 1."""
-    one = 1.0 if spec.ctype == "ek_resize_bilinear_f32_t" else float(1 << _FIXED_BITS)
-    return [spec.table(k).astype(np.float64) / one for k in ("fy", "fx")]
+def _weights(p: Params) -> tuple[Array, Array]:
+    """Return the weights of rows and of columns, as parts of 1."""
+    one = 1.0 if isinstance(p, ResizeBilinearFloatParams) else float(1 << FIXED_BITS)
+    rows = p.fy.array.astype(np.float64) / one
+    columns = p.fx.array.astype(np.float64) / one
+    return rows, columns
 
 
 def _copy(call: KernelCall) -> KernelCall | None:
-    """An image of the same size whose pixels stay where they are."""
-    spec = _spec(call)
-    sizes = [(spec.number(f"i{k}"), spec.number(f"o{k}")) for k in "hw"]
-    places = [spec.table(k) for k in ("y0", "x0")]
-    stays = all(
-        i == o and np.array_equal(t, np.arange(o))
-        for (i, o), t in zip(sizes, places, strict=True)
-    )
-    if not stays or any(w.any() for w in _weights(spec)):
+    """Return a copy, for a result of the same size whose pixels stay where they are."""
+    p = _params(call)
+    keeps_rows = p.ih == p.oh and np.array_equal(p.y0.array, np.arange(p.oh))
+    keeps_columns = p.iw == p.ow and np.array_equal(p.x0.array, np.arange(p.ow))
+    is_blended = any(weights.any() for weights in _weights(p))
+    if not (keeps_rows and keeps_columns) or is_blended:
         return None
-    size = prod(spec.number(k) for k in ("n", "oh", "ow", "c")) * (
-        4 if call.kernel.endswith("f32") else 1
-    )
-    return KernelCall.of("ek_copy", *call.operands[:2], size)
+
+    itemsize = 4 if call.kernel == _F32 else 1
+    nbytes = prod((p.n, p.oh, p.ow, p.c)) * itemsize
+    return KernelCall.of(COPY, *call.operands[:2], nbytes)
 
 
 def _dyadic(call: KernelCall) -> KernelCall | None:
-    """Weights that are whole in 1 / 2^bits.
+    """Return the call with weights of few bits; None where weights have more.
 
-    At a border, where a pixel is blended with itself, any will do: in integers; in
-    float it is only near, which turns what is half way between two.
+    At a border a pixel is blended with itself. Any weight will do for integers. In
+    float32 such a blend is inexact, which decides ties: uint8 kernels compute in float.
     """
-    spec = _spec(call)
-    bits = _BITS[call.kernel]
-    one = 1 << bits
-    inside = [spec.table(f"{k}0") != spec.table(f"{k}1") for k in "yx"]
-    rows, columns = (
-        np.where(i, w * one, 0) for i, w in zip(inside, _weights(spec), strict=True)
+    p = _params(call)
+    bits = MAX_DYADIC_BITS[call.kernel]
+    row_weights, column_weights = _weights(p)
+    rows = np.where(p.y0.array != p.y1.array, row_weights * (1 << bits), 0)
+    columns = np.where(p.x0.array != p.x1.array, column_weights * (1 << bits), 0)
+    if not _fits(p) or not _are_parts(rows, bits) or not _are_parts(columns, bits):
+        return None
+
+    has_inexact_rows = ((row_weights * EXACT_PARTS) % 1).any()
+    has_inexact_columns = ((column_weights * EXACT_PARTS) % 1).any()
+    is_inexact = (has_inexact_rows and columns.any()) or (
+        has_inexact_columns and rows.any()
     )
-    if not _fits(spec) or any(
-        (w % 1).any() or w.min() < 0 or w.max() > one for w in (rows, columns)
-    ):
+    if call.kernel == _U8 and is_inexact:
         return None
-    inexact = [((w * _EXACT) % 1).any() for w in _weights(spec)]
-    halves = (inexact[0] and columns.any()) or (inexact[1] and rows.any())
-    if call.kernel == "ek_resize_bilinear_u8" and halves:
+
+    params = ResizeDyadicParams(
+        n=p.n,
+        ih=p.ih,
+        iw=p.iw,
+        c=p.c,
+        oh=p.oh,
+        ow=p.ow,
+        y0=p.y0,
+        y1=p.y1,
+        fy=Table(rows.astype(np.int32), "fy"),
+        x0=_offsets(p.x0, p),
+        x1=_offsets(p.x1, p),
+        fx=Table(columns.astype(np.int32), "fx"),
+        bits=bits,
+    )
+    kernel = _DYADIC[call.kernel]
+    return KernelCall.of(kernel, *call.operands[:2], params, *WHOLE)
+
+
+def _are_parts(weights: Array, bits: int) -> bool:
+    """Return whether weights are whole numbers between 0 and 2^bits."""
+    is_whole = not (weights % 1).any()
+    return is_whole and weights.min() >= 0 and bool(weights.max() <= 1 << bits)
+
+
+def _any_weights(call: KernelCall) -> KernelCall | None:
+    """Return the call for weights of any number of bits."""
+    p = _params(call)
+    if not _fits(p):
         return None
-    fields = {
-        **_offsets(spec),
-        "fy": Table(rows.astype(np.int32), "fy"),
-        "fx": Table(columns.astype(np.int32), "fx"),
-    }
-    spec = Struct("ek_resize_dyadic_t", **fields, bits=bits)
-    return KernelCall.of(_DYADIC[call.kernel], *call.operands[:2], spec, *WHOLE)
+
+    params = replace(p, x0=_offsets(p.x0, p), x1=_offsets(p.x1, p))
+    kernel = _on_vectors(call.kernel)
+    return KernelCall.of(kernel, *call.operands[:2], params, *WHOLE)
 
 
-def _any_weights(name: str) -> Rewrite:
-    def rewrite(call: KernelCall) -> KernelCall | None:
-        spec = _spec(call)
-        if not _fits(spec):
-            return None
-        return KernelCall.of(
-            name, *call.operands[:2], Struct(spec.ctype, **_offsets(spec)), *WHOLE
-        )
-
-    return rewrite
+def _on_vectors(kernel: Kernel) -> Kernel:
+    """Return the kernel for vectors of a plain kernel."""
+    return replace(kernel, header=_HEADER, isa="simd")
 
 
-_KERNELS = [f"ek_resize_bilinear_{t}" for t in ("f32", "s8", "u8")]
+def _variants() -> list[Variant]:
+    """Return all variants, those that do least first."""
+    kernels = (_F32, _S8, _U8)
+    variants: list[Variant] = []
+    for of in kernels:
+        variants += simd(of, COPY, _copy)
+    for of, kernel in _DYADIC.items():
+        variants += simd(of, kernel, _dyadic)
+    for of in kernels:
+        slower_on = SLOWER_ON.get(of, ())
+        variants += simd(of, _on_vectors(of), _any_weights, slower_on)
 
-VARIANTS: list[Variant] = [
-    *(v for of in _KERNELS for v in simd(of, "ek_copy", _copy)),
-    *(v for of, name in _DYADIC.items() for v in simd(of, name, _dyadic)),
-    *(
-        v
-        for of in _KERNELS
-        for v in simd(
-            of, f"{of}_simd", _any_weights(f"{of}_simd"), _SLOWER_ON.get(of, ())
-        )
-    ),
-]
+    return variants
+
+
+VARIANTS: list[Variant] = _variants()

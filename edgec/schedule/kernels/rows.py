@@ -1,63 +1,57 @@
-"""Softmax, means and instance normalisation of floats."""
+"""Softmax, means over pixels and instance norms of floats."""
 
 from __future__ import annotations
 
-from edgec.ir import KernelCall, Pointer, Struct
+from edgec.ir import Kernel, KernelCall, Pointer
+from edgec.ir.c_structs import InstanceNormParams, ReduceParams
+from edgec.ops.norm import INSTANCE_NORM
+from edgec.ops.reduce import Mean
+from edgec.ops.softmax import SOFTMAX
+from edgec.schedule.c_structs import NormEpilogueParams
 from edgec.schedule.gemm_f32.epilogue import Epilogue, following
 from edgec.schedule.simd import WHOLE, simd
 from edgec.schedule.variant import Variant
 
-_WIDEST = 16
-"""Floats of the widest vector, which a mean needs; they are one line of the cache."""
+_SOFTMAX = Kernel("softmax", "simd/ek_rows_simd.h", "f32", isa="simd")
+_MEAN = Kernel("mean", "simd/ek_rows_simd.h", "f32", isa="simd")
+_INSTANCE_NORM = Kernel("instance_norm", "simd/ek_norm_simd.h", "f32", isa="simd")
+
+MIN_CHANNELS = 16
+"""Floats of the widest vector, which is one line of the cache too."""
 
 
 def _softmax(call: KernelCall) -> KernelCall:
-    return KernelCall.of("ek_softmax_f32_simd", *call.operands, *WHOLE)
+    """Return the call on vectors, which takes rows of any length."""
+    return KernelCall.of(_SOFTMAX, *call.operands, *WHOLE)
 
 
 def _mean(call: KernelCall) -> KernelCall | None:
-    keep, strides = (
-        call.struct("ek_reduce_t").fields[k] for k in ("keep", "keep_stride")
-    )
-    assert isinstance(keep, list)
-    assert isinstance(strides, list)
-    if keep[2] < _WIDEST or strides[2] != 1:
+    """Return the call that keeps the innermost axis, a vector of channels at a time."""
+    p = call.struct(ReduceParams)
+    if p.keep[2] < MIN_CHANNELS or p.keep_stride[2] != 1:
         return None
-    return KernelCall.of("ek_mean_f32_simd", *call.operands, *WHOLE)
+
+    return KernelCall.of(_MEAN, *call.operands, *WHOLE)
 
 
 def _instance_norm(call: KernelCall) -> KernelCall | None:
+    """Return the call with the clamps and the addition that follow."""
     x, scale, bias, y, memory, p = call.operands
     assert isinstance(y, Pointer)
     done = following(Epilogue(y), call.then)
-    if (
-        call.struct("ek_norm_t").number("c") < _WIDEST
-        or done is None
-        or not done.clamps
-    ):
+    if done is None or not done.is_clamps_and_sum:
         return None
+    if call.struct(InstanceNormParams).c < MIN_CHANNELS:
+        return None
+
     low, high, low_sum, high_sum = done.bounds
-    end = Struct(
-        "ek_norm_end_t", low=low, high=high, low_sum=low_sum, high_sum=high_sum
-    )
-    return KernelCall.of(
-        "ek_instance_norm_f32_simd",
-        x,
-        scale,
-        bias,
-        done.added or 0,
-        done.y,
-        memory,
-        p,
-        end,
-        *WHOLE,
-    )
+    bounds = NormEpilogueParams(low=low, high=high, low_sum=low_sum, high_sum=high_sum)
+    operands = (x, scale, bias, done.added or 0, done.y, memory, p, bounds)
+    return KernelCall.of(_INSTANCE_NORM, *operands, *WHOLE)
 
 
 VARIANTS: list[Variant] = [
-    *simd("ek_softmax_f32", "ek_softmax_f32_simd", _softmax),
-    *simd(
-        "ek_instance_norm_f32", "ek_instance_norm_f32_simd", _instance_norm, fuses=True
-    ),
-    *simd("ek_mean_f32", "ek_mean_f32_simd", _mean),
+    *simd(SOFTMAX.of("f32"), _SOFTMAX, _softmax),
+    *simd(INSTANCE_NORM, _INSTANCE_NORM, _instance_norm, fuses=True),
+    *simd(Mean.kernels.of("f32"), _MEAN, _mean),
 ]

@@ -1,5 +1,8 @@
-"""Float 1x1 convolutions whose weights are mostly zeros (pruned networks) by
-csrc/simd/ek_sparse_f32_simd.h.
+"""Float 1x1 convolutions with sparse weights (csrc/simd/ek_sparse_f32_simd.h).
+
+Pruned networks have weights that are mostly zeros: only the others are multiplied. The
+pixels of a block are transposed, so that a weight takes eight vectors of adjacent
+pixels at once.
 """
 
 from __future__ import annotations
@@ -8,111 +11,126 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgec.ir import Array, KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Array, Kernel, KernelCall, Scratch, Table, constant
+from edgec.ir.c_structs import Conv2DParams
+from edgec.ops.conv import CONV2D
+from edgec.schedule.c_structs import SparseParams
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import GemmF32Shape, pad_channels
+from edgec.schedule.gemm_f32.layer import float_layer
+from edgec.schedule.gemm_f32.windows import GemmF32Shape
 from edgec.schedule.variant import Schedule, Variant
 
-_VECTORS = 8
-"""EK_SPARSE_VECTORS."""
+_KERNEL = Kernel("sparse", "simd/ek_sparse_f32_simd.h", "f32", isa="simd")
 
-_MOST = 0.4
-"""Part of the weights that are not zero with which it pays: a product takes more than a
-dense one does.
+BLOCK_VECTORS = 8
+"""Vectors of pixels of a block: EK_SPARSE_VECTORS."""
+
+MAX_DENSITY = 0.4
+"""The share of weights that are not zero up to which sparse products pay.
+
+A product takes more time than one of a dense kernel.
 """
 
-_FEWEST = 24
-"""Products of a sum that pay for what is done before and after them."""
+MIN_PRODUCTS = 24
+"""Products of a sum that pay for the work before and after them."""
 
-_LARGEST = 1 << 20
-"""Bytes of an image or a result: larger ones are better computed a few rows at a time,
-by bands.
-"""
+MAX_IMAGE_BYTES = 1 << 20
+"""Bytes of an image or a result; cascades compute larger ones a few rows at a time."""
 
 
-def _windows(call: KernelCall) -> GemmF32Shape:
-    return GemmF32Shape.of(call.struct("ek_conv2d_t"))
+def _shape(call: KernelCall) -> GemmF32Shape:
+    """Return the sizes of the convolution."""
+    return GemmF32Shape.of(call.struct(Conv2DParams))
 
 
-def _matrix(call: KernelCall) -> Array | None:
-    """The weights [oc, ic]; None where they are not known, or there are few zeros."""
-    w = constant(call.operands[1])
-    c = _windows(call)
-    if w is None or not 0 < np.count_nonzero(w) <= _MOST * w.size:
+def _sparse_weights(call: KernelCall) -> Array | None:
+    """Return the weights [oc, ic]; None where they are computed, or too dense."""
+    weights = constant(call.operands[1])
+    if weights is None:
         return None
-    return w.reshape(c.ic, c.oc).T
+
+    nonzeros = np.count_nonzero(weights)
+    if not 0 < nonzeros <= MAX_DENSITY * weights.size:
+        return None
+
+    c = _shape(call)
+    return weights.reshape(c.ic, c.oc).T
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    c = _windows(call)
-    if (
-        not c.flat
-        or c.pt
-        or c.pl
-        or c.groups > 1
-        or constant(call.operands[2]) is None
-        or epilogue(call) is None
-    ):
+    """Return the only schedule, for 1x1 convolutions with sparse weights."""
+    c = _shape(call)
+    is_pointwise = c.flat and not c.pt and not c.pl and c.groups == 1
+    if not is_pointwise or float_layer(call) is None:
         return []
-    return [] if _matrix(call) is None else [{}]
+
+    return [] if _sparse_weights(call) is None else [{}]
 
 
 def _leads(call: KernelCall, core: Core) -> bool:
-    c = _windows(call)
-    w = _matrix(call)
-    if w is None or core.near < core.vector or np.count_nonzero(w) < _FEWEST * c.oc:
+    """Return whether the sparse kernel is faster than the dense ones."""
+    c = _shape(call)
+    weights = _sparse_weights(call)
+
+    # Each product loads a vector: on a core that loads half of one a cycle, like the
+    # Cortex-A53, the dense tiles are faster.
+    if weights is None or core.near < core.vector:
         return False
-    return 4 * c.n * c.oh * c.ow * max(c.ic, c.oc) <= _LARGEST
+    if np.count_nonzero(weights) < MIN_PRODUCTS * c.oc:
+        return False
+
+    image_bytes = 4 * c.n * c.oh * c.ow * max(c.ic, c.oc)
+    return image_bytes <= MAX_IMAGE_BYTES
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c = _windows(call)
-    done = epilogue(call)
-    w = _matrix(call)
-    bias = constant(call.operands[2])
-    assert done is not None
-    assert w is not None
-    assert bias is not None
+    """Return the call with the weights that are not zero, channel by channel.
+
+    Its tables: the weights, the offset in a block of the pixels that each multiplies,
+    and the end of each channel's weights.
+    """
+    c = _shape(call)
+    layer = float_layer(call)
+    weights = _sparse_weights(call)
+    assert layer is not None
+    assert weights is not None
+
     lanes = core.vector // 4
-    pixels = _VECTORS * lanes
-    channels, inputs = np.nonzero(w)
-    ends = np.searchsorted(channels, np.arange(c.oc), "right")
-    p = Struct(
-        "ek_sparse_f32_t",
+    block_pixels = BLOCK_VECTORS * lanes
+    channels, inputs = np.nonzero(weights)
+    offsets = (inputs * block_pixels).astype(np.int32)
+    ends = np.searchsorted(channels, np.arange(c.oc), "right").astype(np.int32)
+
+    p = SparseParams(
         pixels=c.n * c.oh * c.ow,
         ic=c.ic,
         oc=c.oc,
-        yx=done.pitch or c.oc,
-        **done.fields(),
+        yx=layer.epilogue.pitch or c.oc,
+        **layer.epilogue.fields(),
     )
-    return KernelCall(
-        "ek_sparse_f32_simd",
-        (
-            call.operands[0],
-            Table(w[channels, inputs], "w"),
-            Table((inputs * pixels).astype(np.int32), "at"),
-            Table(ends.astype(np.int32), "ends"),
-            Table(pad_channels(bias, 1, lanes), "b"),
-            0 if done.slope is None else Table(pad_channels(done.slope, 1, lanes), "s"),
-            done.added or 0,
-            done.y,
-            Scratch(4 * pixels * c.ic),
-            p,
-            0,
-            1,
-        ),
+    operands = (
+        layer.x,
+        Table(weights[channels, inputs], "w"),
+        Table(offsets, "at"),
+        Table(ends, "ends"),
+        layer.padded_bias(1, lanes),
+        layer.padded_slope(1, lanes),
+        layer.added,
+        layer.epilogue.y,
+        Scratch(4 * block_pixels * c.ic),
+        p,
     )
+    return KernelCall(_KERNEL, (*operands, 0, 1))
 
 
 VARIANTS = [
     Variant(
-        "ek_conv2d_f32",
-        "ek_sparse_f32_simd",
+        CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({"neon"}),
         _schedules,
         _apply,
-        True,
-        _leads,
+        fuses=True,
+        leads=_leads,
     )
 ]

@@ -1,4 +1,8 @@
-"""Dense 3x3 float convolutions of stride 1 by csrc/simd/ek_winograd_f32_simd.h."""
+"""Dense 3x3 float convolutions of stride 1 by Winograd's transforms.
+
+Lavin & Gray 2016, arXiv:1509.09308. The tilings and their costs are in
+gemm_f32/winograd.py, the kernel is csrc/simd/ek_winograd_f32_simd.h.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from math import sqrt
 
-from edgec.ir import KernelCall, Scratch, Struct, Table, constant
+from edgec.ir import Kernel, KernelCall, Scratch, Table
+from edgec.ir.c_structs import Conv2DParams
+from edgec.ops.conv import CONV2D
+from edgec.schedule.c_structs import WinogradParams
 from edgec.schedule.cores import Core
-from edgec.schedule.gemm_f32.epilogue import epilogue
-from edgec.schedule.gemm_f32.windows import GemmF32Shape, last_vectors, pad_channels
+from edgec.schedule.gemm_f32.layer import float_layer
+from edgec.schedule.gemm_f32.windows import GemmF32Shape, last_vectors
 from edgec.schedule.gemm_f32.winograd import (
     POINT_SQUARES,
     WinogradTiling,
@@ -20,53 +27,66 @@ from edgec.schedule.gemm_f32.winograd import (
 from edgec.schedule.liveness import STACK_BYTES
 from edgec.schedule.variant import Schedule, Variant
 
+_KERNEL = Kernel("winograd", "simd/ek_winograd_f32_simd.h", "f32", isa="simd")
 
-def _windows(call: KernelCall) -> GemmF32Shape:
-    return GemmF32Shape.of(call.struct("ek_conv2d_t"))
+
+def _shape(call: KernelCall) -> GemmF32Shape:
+    """Return the sizes of the convolution."""
+    return GemmF32Shape.of(call.struct(Conv2DParams))
 
 
 def _schedules(call: KernelCall, core: Core) -> Sequence[Schedule]:
-    c = _windows(call)
-    if (
-        constant(call.operands[1]) is None
-        or constant(call.operands[2]) is None
-        or epilogue(call) is None
-    ):
-        return []
+    """Return the tilings whose scratch memory fits, the best by analysis first."""
+    c = _shape(call)
     if (c.kh, c.kw, c.sh, c.sw, c.groups) != (3, 3, 1, 1, 1):
         return []
+    if float_layer(call) is None:
+        return []
+
+    # Scratch up to this size is on the stack, whatever room the arena has.
     room = None if core.room is None else max(core.room, STACK_BYTES)
     lanes = core.vector // 4
-    return [
-        asdict(t)
-        for t in winograd_tilings(c, core)
-        if room is None or 4 * t.floats(c, lanes) <= room
-    ]
+    schedules: list[Schedule] = []
+    for tiling in winograd_tilings(c, core):
+        if room is None or 4 * tiling.floats(c, lanes) <= room:
+            schedules.append(asdict(tiling))
+
+    return schedules
 
 
 def _leads(call: KernelCall, core: Core) -> bool:
-    first = next(iter(_schedules(call, core)), None)
-    return first is not None and is_worthwhile(
-        _windows(call), WinogradTiling(**first), core
-    )
+    """Return whether the best tiling saves enough against direct convolution."""
+    schedules = _schedules(call, core)
+    if not schedules:
+        return False
+
+    return is_worthwhile(_shape(call), WinogradTiling(**schedules[0]), core)
 
 
 def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
-    c = _windows(call)
+    """Return the call with transformed weights."""
+    c = _shape(call)
     t = WinogradTiling(**schedule)
-    done = epilogue(call)
-    w = constant(call.operands[1])
-    bias = constant(call.operands[2])
-    assert done is not None
-    assert w is not None
-    assert bias is not None
+    layer = float_layer(call)
+    assert layer is not None
+
     lanes = core.vector // 4
-    names = ("n", "ih", "iw", "ic", "oh", "ow", "oc", "dh", "dw", "pt", "pl")
-    squares, pitch, (down, across) = POINT_SQUARES[t.m], done.pitch or c.oc, t.counts(c)
+    squares = POINT_SQUARES[t.m]
+    pitch = layer.epilogue.pitch or c.oc
+    down, across = t.counts(c)
     apart_v, apart_s = t.apart(c, lanes)
-    p = Struct(
-        "ek_winograd_f32_t",
-        **{name: getattr(c, name) for name in names},
+    p = WinogradParams(
+        n=c.n,
+        ih=c.ih,
+        iw=c.iw,
+        ic=c.ic,
+        oh=c.oh,
+        ow=c.ow,
+        oc=c.oc,
+        dh=c.dh,
+        dw=c.dw,
+        pt=c.pt,
+        pl=c.pl,
         yx=pitch,
         yy=c.ow * pitch,
         yn=c.oh * c.ow * pitch,
@@ -76,42 +96,42 @@ def _apply(call: KernelCall, core: Core, schedule: Schedule) -> KernelCall:
         apart_s=apart_s,
         q=(*map(sqrt, squares), *squares),
         **asdict(t),
-        **done.fields(),
+        **layer.epilogue.fields(),
     )
-    slope = 0 if done.slope is None else Table(pad_channels(done.slope, 1, lanes), "s")
-    packed = pack(w.reshape(3, 3, c.ic, c.oc), t.m, lanes)
-    few = "_few" * (c.ic < lanes)
+
+    # Images of fewer channels than a vector has floats need a transform of their own.
+    few = "_few" if c.ic < lanes else ""
     tail = last_vectors(c.oc, lanes)
-    return KernelCall(
-        "ek_winograd_f32_simd",
-        (
-            call.operands[0],
-            Table(packed, "w"),
-            Table(pad_channels(bias, 1, lanes), "b"),
-            slope,
-            done.added or 0,
-            done.y,
-            Scratch(4 * t.floats(c, lanes)),
-            p,
-            f"ek_winograd_in_{t.m}{few}",
-            f"ek_winograd_out_{t.m}",
-            f"ek_tile_f32_{t.rows}x2",
-            f"ek_tile_f32_{t.rows}x{tail}",
-            0,
-            1,
-        ),
+    functions = (
+        f"ek_winograd_in_{t.m}{few}",
+        f"ek_winograd_out_{t.m}",
+        f"ek_tile_f32_{t.rows}x2",
+        f"ek_tile_f32_{t.rows}x{tail}",
     )
+    weights = layer.weights.reshape(3, 3, c.ic, c.oc)
+    operands = (
+        layer.x,
+        Table(pack(weights, t.m, lanes), "w"),
+        layer.padded_bias(1, lanes),
+        layer.padded_slope(1, lanes),
+        layer.added,
+        layer.epilogue.y,
+        Scratch(4 * t.floats(c, lanes)),
+        p,
+        *functions,
+    )
+    return KernelCall(_KERNEL, (*operands, 0, 1))
 
 
 VARIANTS = [
     Variant(
-        "ek_conv2d_f32",
-        "ek_winograd_f32_simd",
+        CONV2D.of("f32"),
+        _KERNEL.name,
         frozenset({feature}),
         _schedules,
         _apply,
-        True,
-        _leads,
+        fuses=True,
+        leads=_leads,
     )
     for feature in ("neon", "avx2")
 ]

@@ -5,16 +5,17 @@ One rewrite per file of this folder, found by its name.
 The docstring of such a module says: pattern, condition, replacement, proof, and when it
 pays. The module has
 
-    KINDS: tuple[str, ...]                  the kinds of ops that it is asked about, and only when
-                                            the rules refuse them
+    OPS: tuple[type[OpDef], ...]            the ops that it is asked about, and only when the
+                                            rules refuse them
     BOUND: float                            0: bit-exact on int8, so it is made on quantized
                                             graphs. Otherwise it is made on
                                             float graphs before they are quantized, and this is
                                             the largest difference of the
                                             results, relative to the largest magnitude of the
                                             original's
-    rewrite(r: Rewriter, op: Op) -> bool    edits around `op` where pattern and condition hold;
-                                            False: nothing done
+    rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool
+                                            edits around `op`, whose spec is one of OPS, where
+                                            pattern and condition hold; False: nothing done
     example(rng: numpy Generator) -> Graph  a random graph that it rewrites, for the generated
                                             tests
 """
@@ -26,10 +27,11 @@ import pkgutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from edgec.ir import Graph, Op
+from edgec.ir import Graph, Op, OpDef
 from edgec.ir.rewrite import Rewriter
 from edgec_partitioner.verdicts import Verdict, refusals
 
@@ -44,7 +46,7 @@ class Rewrite:
     Attributes:
         name: the name of the module.
         doc: its docstring.
-        kinds: the kinds of ops it may rewrite.
+        ops: the types of the ops it may rewrite.
         bound: the largest relative difference of the results, 0 if exact.
         apply: edits the graph around an op, and returns whether it did.
         example: makes a random graph that the rewrite applies to.
@@ -52,9 +54,9 @@ class Rewrite:
 
     name: str
     doc: str
-    kinds: tuple[str, ...]
+    ops: tuple[type[OpDef], ...]
     bound: float
-    apply: Callable[[Rewriter, Op], bool]
+    apply: Callable[[Rewriter, Op, Any], bool]
     example: Callable[[np.random.Generator], Graph]
 
 
@@ -86,7 +88,7 @@ def rewrites() -> Mapping[str, Rewrite]:
         table[info.name] = Rewrite(
             name=info.name,
             doc=module.__doc__ or "",
-            kinds=module.KINDS,
+            ops=module.OPS,
             bound=module.BOUND,
             apply=module.rewrite,
             example=module.example,
@@ -141,11 +143,11 @@ def _apply_first(
     name = op.outputs[0].name
     source = op.source
     for candidate in table:
-        if op.kind not in candidate.kinds or not _refused(op, optimistic):
+        if not isinstance(op.spec, candidate.ops) or not _refused(op, optimistic):
             continue
         before = set(r.graph.ops)
         # A rewrite checks its own condition.
-        if not candidate.apply(r, op):
+        if not candidate.apply(r, op, op.spec):
             continue
         # An op that was updated in place counts as new.
         new_ops = [o for o in r.graph.ops if o not in before or o is op]

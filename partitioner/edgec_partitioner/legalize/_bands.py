@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import pairwise
 from math import prod
 
 from edgec.ir import Op, OpDef, Value
 from edgec.ir.rewrite import Rewriter
-from edgec.ops.conv import Conv2D, DepthwiseConv2D
+from edgec.ops.conv_base import ConvBase
 from edgec.ops.pad import Pad
-from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.pool_base import PoolOp
 from edgec.ops.slice import slice_axes
 from edgec.ops.window import Pads
 
@@ -94,7 +95,7 @@ def compute(r: Rewriter, before: Op, ops: Sequence[Op], rows: Rows, name: str) -
     x = r.add(before, cut, [image], f"{image.name}_{name}")
 
     for op, need in zip(ops, needs, strict=True):
-        spec, (top, bottom, left, right) = _on_stripe(op, need)
+        spec, (top, bottom, left, right) = _on_stripe(op.spec, op, need)
         if any((top, bottom, left, right)):
             pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
             x = r.add(before, pad, [x], f"{x.name}_padded", x.type.quant)
@@ -111,21 +112,18 @@ def _by_rows(op: Op) -> bool:
 
     All other inputs must be constant.
     """
-    spec = op.spec
-    x = op.inputs[0].type
     if any(v.const is None for v in op.inputs[1:]):
         return False
-    if len(op.outputs) > 1 or x.rank != 4:
+    if len(op.outputs) > 1 or op.inputs[0].type.rank != 4:
         return False
-    if isinstance(spec, Pad):
-        zeros = spec.mode == "constant" and spec.value == 0
-        return zeros and spec.pads[0] == spec.pads[3] == (0, 0)
-    if isinstance(spec, MaxPool2D | AveragePool2D):
-        return spec.pads == _NO_PADS
-    if isinstance(spec, Conv2D | DepthwiseConv2D):
-        return True
+    return _works_by_rows(op.spec, op)
 
+
+@singledispatch
+def _works_by_rows(spec: OpDef, op: Op) -> bool:
+    """Return whether an op on one image, with constants, computes row by row."""
     # A constant that differs between rows would have to be cut as well.
+    x = op.inputs[0].type
     channels = (x.shape[3],)
     for v in op.inputs[1:]:
         if v.type.size != 1 and v.type.shape != channels:
@@ -133,19 +131,49 @@ def _by_rows(op: Op) -> bool:
     return spec.elementwise and op.output.type.shape == x.shape
 
 
-def _window(op: Op) -> tuple[int, int, Pads]:
+@_works_by_rows.register
+def _pads_rows(spec: Pad, op: Op) -> bool:
+    """Return whether the border is of zeros, around height and width alone."""
+    zeros = spec.mode == "constant" and spec.value == 0
+    return zeros and spec.pads[0] == spec.pads[3] == (0, 0)
+
+
+@_works_by_rows.register
+def _pools_rows(spec: PoolOp, op: Op) -> bool:
+    """Return whether all windows lie inside of the image."""
+    return spec.pads == _NO_PADS
+
+
+@_works_by_rows.register
+def _convolves_rows(spec: ConvBase, op: Op) -> bool:
+    """Return that a convolution can have any pads."""
+    return True
+
+
+@singledispatch
+def _window(spec: OpDef, op: Op) -> tuple[int, int, Pads]:
     """Return the height and vertical stride of an op's window, and its pads."""
-    spec = op.spec
-    if isinstance(spec, Pad):
-        return 1, 1, (*spec.pads[1], *spec.pads[2])
-    if isinstance(spec, MaxPool2D | AveragePool2D):
-        return spec.kernel[0], spec.stride[0], _NO_PADS
-    if isinstance(spec, Conv2D | DepthwiseConv2D):
-        # Dilation spreads the taps.
-        taps = op.inputs[1].type.shape[1]
-        kernel = (taps - 1) * spec.dilation[0] + 1
-        return kernel, spec.stride[0], spec.pads
     return 1, 1, _NO_PADS
+
+
+@_window.register
+def _window_of_pad(spec: Pad, op: Op) -> tuple[int, int, Pads]:
+    """Return a window of one row, and the border."""
+    return 1, 1, (*spec.pads[1], *spec.pads[2])
+
+
+@_window.register
+def _window_of_pool(spec: PoolOp, op: Op) -> tuple[int, int, Pads]:
+    """Return the window of a pool, which has no pads here."""
+    return spec.kernel[0], spec.stride[0], _NO_PADS
+
+
+@_window.register
+def _window_of_convolution(spec: ConvBase, op: Op) -> tuple[int, int, Pads]:
+    """Return the window of a filter; dilation spreads its taps."""
+    taps = op.inputs[1].type.shape[1]
+    kernel = (taps - 1) * spec.dilation[0] + 1
+    return kernel, spec.stride[0], spec.pads
 
 
 def _need(op: Op, rows: Rows) -> Band | None:
@@ -154,7 +182,7 @@ def _need(op: Op, rows: Rows) -> Band | None:
     None if that is a border of zeros alone.
     """
     height = op.inputs[0].type.shape[1]
-    kernel, stride, (top, _, left, right) = _window(op)
+    kernel, stride, (top, _, left, right) = _window(op.spec, op)
     # In rows of the padded image, less the pads.
     first = rows[0] * stride - top
     last = (rows[1] - 1) * stride - top + kernel
@@ -197,22 +225,31 @@ def _largest(ops: Sequence[Op], rows: Rows) -> float:
     return max(sizes)
 
 
-def _on_stripe(op: Op, need: Band) -> tuple[OpDef | None, Pads]:
+@singledispatch
+def _on_stripe(spec: OpDef, op: Op, need: Band) -> tuple[OpDef | None, Pads]:
     """Return an op on a stripe, and the border to put around the stripe first.
 
     No op if the border is all it does.
     """
-    spec = op.spec
-    if isinstance(spec, Pad):
-        return None, need.border
-    if not isinstance(spec, Conv2D | DepthwiseConv2D):
-        return spec, _NO_PADS
+    return spec, _NO_PADS
 
-    # A convolution keeps its pads if TFLite has a name for them.
+
+@_on_stripe.register
+def _pad_on_stripe(spec: Pad, op: Op, need: Band) -> tuple[OpDef | None, Pads]:
+    """Return the border alone."""
+    return None, need.border
+
+
+@_on_stripe.register
+def _convolution_on_stripe(
+    spec: ConvBase, op: Op, need: Band
+) -> tuple[OpDef | None, Pads]:
+    """Return the convolution, with its pads if TFLite has a name for them."""
     padded = replace(spec, pads=need.border)
     shape = list(op.inputs[0].type.shape)
     shape[1] = need.rows
     stripe = Value("band", op.inputs[0].type.with_shape(tuple(shape)))
-    if padded.tflite_padding(Op(padded, [stripe, *op.inputs[1:]], [])) is not None:
+    on_stripe = Op(padded, [stripe, *op.inputs[1:]], [])
+    if padded.tflite_padding(on_stripe) is not None:
         return padded, _NO_PADS
     return replace(spec, pads=_NO_PADS), need.border

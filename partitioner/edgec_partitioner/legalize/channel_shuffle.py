@@ -25,7 +25,7 @@ from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
 from edgec.ops.gather import Gather
 from edgec.ops.shape import Reshape, Transpose
-from edgec.ops.slice import slice_axes
+from edgec.ops.slice import Slice, slice_axes
 from edgec.ops.unary import Relu
 from edgec_partitioner.legalize._examples import (
     choice,
@@ -43,13 +43,15 @@ from edgec_partitioner.legalize._one_hot import (
     pick_by_convolution,
 )
 
-KINDS = ("reshape", "transpose", "slice", "gather", "concat")
+OPS = (Reshape, Transpose, Slice, Gather, Concat)
 BOUND = 0.0
 
 MAX_SLICES = 4
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(
+    r: Rewriter, op: Op, spec: Reshape | Transpose | Slice | Gather | Concat
+) -> bool:
     """Replace the chain of moves through `op` if it only picks channels."""
     return replace_moves(r, op, _make)
 

@@ -20,14 +20,14 @@ from edgec.ops.quantize import Quantize
 from edgec_partitioner.legalize._examples import int8_input, with_output
 from edgec_partitioner.legalize._unary import ALL, applied, int8_table
 
-KINDS = ("clamp",)
+OPS = (Clamp,)
 BOUND = 0.0
 
 _Bounds = list[tuple[OpDef, int]]
 """MAXIMUM or MINIMUM, with the int8 operand of each."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Clamp) -> bool:
     """Rescale, then apply the bounds that the output scale does not enforce."""
     x = op.inputs[0]
     y = op.output

@@ -31,15 +31,14 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._moves import whole
 
-KINDS = ("concat",)
+OPS = (Concat,)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Concat) -> bool:
     """Pad the computed tensors, join them, and add the constants."""
-    spec = op.spec
     y = op.output.type
-    if not isinstance(spec, Concat) or not whole(y):
+    if not whole(y):
         return False
     if any(v.type.quant != y.quant for v in op.inputs):
         return False

@@ -34,18 +34,15 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, zeros
 
-KINDS = ("conv2d", "depthwise_conv2d")
+OPS = (Conv2D, DepthwiseConv2D)
 BOUND = 0.0
 
 MAX_TAPS = 81
 """The taps of the largest kernel that was seen to map, 9x9."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Conv2D | DepthwiseConv2D) -> bool:
     """Spread the taps of a dilated kernel."""
-    spec = op.spec
-    if not isinstance(spec, Conv2D | DepthwiseConv2D):
-        return False
     if spec.dilation == (1, 1) or not constant_weights(op):
         return False
     # The common factor may stay as the dilation of both directions.

@@ -31,14 +31,14 @@ from edgec_partitioner.legalize._examples import (
 from edgec_partitioner.legalize._images import conv1x1
 from edgec_partitioner.legalize._weights import array, constant_weights
 
-KINDS = ("fully_connected",)
+OPS = (FullyConnected,)
 BOUND = 1e-5
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: FullyConnected) -> bool:
     """Lay the rows out as an image and convolve it."""
     x, w, *bias = op.inputs
-    if not isinstance(op.spec, FullyConnected) or x.const is not None:
+    if x.const is not None:
         return False
     if not constant_weights(op) or x.type.dtype != "float32":
         return False
@@ -48,7 +48,7 @@ def rewrite(r: Rewriter, op: Op) -> bool:
 
     # CONV_2D has a vector as bias.
     vectors = [r.const(array(b).reshape(-1), b.name) for b in bias]
-    conv1x1(r, op, x, array(w), vectors, Conv2D(act=op.spec.act))
+    conv1x1(r, op, x, array(w), vectors, Conv2D(act=spec.act))
     return True
 
 

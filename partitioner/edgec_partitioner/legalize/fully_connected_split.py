@@ -33,18 +33,17 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import constant_weights
 
-KINDS = ("fully_connected",)
+OPS = (FullyConnected,)
 BOUND = 0.0
 
 MAX_ROWS = 16
 MAX_WEIGHT_BYTES = 1_000_000
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: FullyConnected) -> bool:
     """Slice the rows, multiply each, and join the results."""
-    spec = op.spec
     x, w, *_ = op.inputs
-    if not isinstance(spec, FullyConnected) or x.const is not None:
+    if x.const is not None:
         return False
     if not constant_weights(op) or not x.type.is_quantized:
         return False

@@ -19,14 +19,14 @@ from edgec.ops.unary import Logistic
 from edgec_partitioner.legalize._examples import flag, float_image, one_op
 from edgec_partitioner.legalize._replacement import Replacement
 
-KINDS = ("gelu",)
+OPS = (Gelu,)
 BOUND = 0.0207
 
 SIGMOID_STEEPNESS = 1.702
 """The factor of x in the sigmoid (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Gelu) -> bool:
     """Multiply x by a sigmoid of it."""
     x = op.inputs[0]
     if x.type.dtype != "float32":

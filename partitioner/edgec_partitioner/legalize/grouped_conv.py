@@ -32,7 +32,7 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import array, constant_weights, part_of, zeros
 
-KINDS = ("conv2d",)
+OPS = (Conv2D,)
 BOUND = 0.0
 
 MACS_PER_MS = 1e9
@@ -44,11 +44,10 @@ MS_PER_PART = 0.05
 """Assumed: a slice, a convolution of its own and a share of the concatenation."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Conv2D) -> bool:
     """Make the convolution depthwise, dense, or a concatenation of dense ones."""
-    spec = op.spec
     x, w, *bias = op.inputs
-    if not isinstance(spec, Conv2D) or not constant_weights(op):
+    if not constant_weights(op):
         return False
     depth = w.type.shape[3]
     groups = x.type.shape[3] // depth

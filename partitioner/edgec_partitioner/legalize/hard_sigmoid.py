@@ -18,15 +18,14 @@ from edgec.ops.unary import Relu6
 from edgec_partitioner.legalize._examples import integer, integers, one_op
 from edgec_partitioner.legalize._replacement import Replacement
 
-KINDS = ("hard_sigmoid",)
+OPS = (HardSigmoid,)
 BOUND = 2e-6
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: HardSigmoid) -> bool:
     """Replace the activation by a product, a sum, RELU6 and a product."""
     y = op.inputs[0]
-    spec = op.spec
-    if not isinstance(spec, HardSigmoid) or y.type.dtype != "float32":
+    if y.type.dtype != "float32":
         return False
 
     # The clamp to 0…1 becomes one to 0…6.

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, TensorType
+from edgec.ir import Builder, Graph, Op, OpDef, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Add, Mul
 from edgec.ops.unary import HardSwish, Relu6
 from edgec_partitioner.legalize._examples import integer, integers, one_op
 from edgec_partitioner.legalize._replacement import Replacement
 
-KINDS = ("hard_swish",)
+OPS = (HardSwish,)
 BOUND = 1e-6
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     """Replace the activation by a sum, RELU6 and two products."""
     x = op.inputs[0]
     new = Replacement(r, op)

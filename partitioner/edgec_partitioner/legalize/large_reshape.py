@@ -27,13 +27,13 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._moves import between_mapped, maps
 
-KINDS = ("reshape",)
+OPS = (Reshape,)
 BOUND = 0.0
 
 MAX_PARTS = 8
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Reshape) -> bool:
     """Cut the input, reshape the parts, and join them."""
     x = op.inputs[0]
     y = op.output

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op
+from edgec.ir import Builder, Graph, Op, OpDef
 from edgec.ir.opdef import LARGEST_MAPPED
 from edgec.ir.rewrite import Rewriter
+from edgec.ops.binary import Add, Mul
 from edgec.ops.concat import Concat
+from edgec.ops.conv import Conv2D, DepthwiseConv2D
 from edgec.ops.pad import Pad
-from edgec.ops.pool import MaxPool2D
+from edgec.ops.pool import AveragePool2D, MaxPool2D
+from edgec.ops.unary import Logistic, Relu, Relu6
 from edgec_partitioner.legalize._bands import bands, chain, compute
 from edgec_partitioner.legalize._examples import (
     int8_input,
@@ -30,22 +33,22 @@ from edgec_partitioner.legalize._examples import (
     with_output,
 )
 
-KINDS = (
-    "conv2d",
-    "depthwise_conv2d",
-    "max_pool2d",
-    "average_pool2d",
-    "pad",
-    "add",
-    "mul",
-    "relu",
-    "relu6",
-    "logistic",
+OPS = (
+    Conv2D,
+    DepthwiseConv2D,
+    MaxPool2D,
+    AveragePool2D,
+    Pad,
+    Add,
+    Mul,
+    Relu,
+    Relu6,
+    Logistic,
 )
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     """Compute the chain that begins with `op` in stripes."""
     return in_bands(r, op, LARGEST_MAPPED)
 

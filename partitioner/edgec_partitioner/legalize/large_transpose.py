@@ -25,18 +25,17 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._moves import between_mapped, maps
 
-KINDS = ("transpose",)
+OPS = (Transpose,)
 BOUND = 0.0
 
 MOST_PARTS = 4
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Transpose) -> bool:
     """Cut the input, transpose the parts, and join them."""
-    spec = op.spec
     x = op.inputs[0]
     name = op.output.name
-    if not isinstance(spec, Transpose) or x.type.quant != op.output.type.quant:
+    if x.type.quant != op.output.type.quant:
         return False
     # On the CPU, one transpose is as good as several.
     if not between_mapped(r, op):

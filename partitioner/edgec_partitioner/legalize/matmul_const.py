@@ -33,7 +33,7 @@ from edgec_partitioner.legalize._examples import (
 from edgec_partitioner.legalize._images import shaped
 from edgec_partitioner.legalize._weights import array
 
-KINDS = ("batch_matmul", "fully_connected")
+OPS = (BatchMatMul, FullyConnected)
 BOUND = 1e-5
 
 MAX_MATRICES = 16
@@ -60,7 +60,7 @@ class _Product:
     act: str = "none"
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: BatchMatMul | FullyConnected) -> bool:
     """Convolve the rows, between transposes where they are needed."""
     product = _product(op)
     if product is None or product.x.type.dtype != "float32":

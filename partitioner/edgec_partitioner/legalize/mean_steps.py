@@ -21,15 +21,14 @@ from edgec.ops.reduce import Mean
 from edgec_partitioner.legalize._examples import flag, integer, one_op
 from edgec_partitioner.legalize._means import FEW, cut, mean_maps
 
-KINDS = ("mean",)
+OPS = (Mean,)
 BOUND = 1e-4
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Mean) -> bool:
     """Put an average pool before the mean."""
     x = op.inputs[0]
-    spec = op.spec
-    if not isinstance(spec, Mean) or not {1, 2} <= {*spec.axes}:
+    if not {1, 2} <= {*spec.axes}:
         return False
     if x.type.dtype != "float32" or x.type.rank != 4:
         return False

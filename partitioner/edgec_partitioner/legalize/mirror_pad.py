@@ -27,18 +27,17 @@ from edgec_partitioner.legalize._examples import (
     with_output,
 )
 
-KINDS = ("pad",)
+OPS = (Pad,)
 BOUND = 0.0
 
 MAX_BORDER = 4
 """A wider border takes more slices than a transfer costs."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Pad) -> bool:
     """Join the image with rows of its border, one axis after the other."""
-    spec = op.spec
     x = op.inputs[0]
-    if not isinstance(spec, Pad) or spec.mode == "constant":
+    if spec.mode == "constant":
         return False
     if x.type.quant != op.output.type.quant:
         return False

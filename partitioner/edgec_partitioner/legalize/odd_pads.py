@@ -21,32 +21,27 @@ from edgec.ops.pool import AveragePool2D, MaxPool2D
 from edgec.ops.window import Pads
 from edgec_partitioner.legalize._examples import flag, int8_input, integer, one_op
 
-KINDS = ("conv2d", "depthwise_conv2d", "max_pool2d", "average_pool2d")
+OPS = (Conv2D, DepthwiseConv2D, MaxPool2D, AveragePool2D)
 BOUND = 0.0
 
 _NO_PADS: Pads = (0, 0, 0, 0)
 _Window = Conv2D | DepthwiseConv2D | MaxPool2D | AveragePool2D
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: _Window) -> bool:
     """Move the pads of the op to a PAD before it."""
-    spec = op.spec
-    if not isinstance(spec, _Window):
-        return False
     # SAME and VALID map as they are.
     if spec.tflite_padding(op) is not None:
         return False
     if not _fills_with_zero(spec, op.inputs[0].type):
         return False
-    pad_apart(r, op)
+    pad_apart(r, op, spec)
     return True
 
 
-def pad_apart(r: Rewriter, op: Op) -> None:
+def pad_apart(r: Rewriter, op: Op, spec: _Window) -> None:
     """Move the pads of a convolution or pool to a PAD of zeros before it."""
-    spec = op.spec
     x = op.inputs[0]
-    assert isinstance(spec, _Window)
     top, bottom, left, right = spec.pads
     pad = Pad(((0, 0), (top, bottom), (left, right), (0, 0)))
     padded = r.add(op, pad, [x], f"{x.name}_padded", x.type.quant)

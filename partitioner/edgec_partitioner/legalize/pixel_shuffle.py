@@ -32,11 +32,11 @@ from edgec_partitioner.legalize._examples import (
 from edgec_partitioner.legalize._moves import replace_moves
 from edgec_partitioner.legalize._one_hot import MOST_WEIGHTS, one_hot
 
-KINDS = ("depth_to_space", "reshape", "transpose")
+OPS = (DepthToSpace, Reshape, Transpose)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: DepthToSpace | Reshape | Transpose) -> bool:
     """Replace the chain of moves through `op` if it spreads channels over blocks."""
     return replace_moves(r, op, _make)
 

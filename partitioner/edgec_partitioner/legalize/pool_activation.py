@@ -26,15 +26,14 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._unary import ALL, applied
 
-KINDS = ("max_pool2d", "average_pool2d")
+OPS = (MaxPool2D, AveragePool2D)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: MaxPool2D | AveragePool2D) -> bool:
     """Put the activation behind the pool."""
-    spec = op.spec
     y = op.output
-    if not isinstance(spec, MaxPool2D | AveragePool2D) or spec.act == "none":
+    if spec.act == "none":
         return False
     if y.type.dtype != "int8":
         return False

@@ -22,11 +22,11 @@ from edgec.ops.unary import Relu
 from edgec_partitioner.legalize._examples import with_output
 from edgec_partitioner.legalize._replacement import Replacement
 
-KINDS = ("prelu",)
+OPS = (PRelu,)
 BOUND = 1e-7
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: PRelu) -> bool:
     """Replace the rectifier by the form that fits its slopes."""
     x, slope = op.inputs
     if x.type.dtype != "float32":

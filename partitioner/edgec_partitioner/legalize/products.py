@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, TensorType
+from edgec.ir import Builder, Graph, Op, OpDef, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.binary import Mul
 from edgec.ops.unary import Neg, Square
 from edgec_partitioner.legalize._examples import integer, integers, one_op
 
-KINDS = ("neg", "square")
+OPS = (Neg, Square)
 BOUND = 1e-7
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     """Replace the function by a product."""
     (x,) = op.inputs
     if x.type.dtype != "float32":
         return False
     factor = x
-    if not isinstance(op.spec, Square):
+    if op.kind == "neg":
         minus_one = np.array(-1, np.float32)
         factor = r.const(minus_one, f"{op.output.name}_minus_one")
     r.update(op, Mul(), [x, factor])

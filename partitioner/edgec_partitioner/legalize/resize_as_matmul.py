@@ -31,18 +31,15 @@ from edgec_partitioner.legalize._examples import choice, integer, one_op
 from edgec_partitioner.legalize._moves import maps
 from edgec_partitioner.legalize.large_transpose import best_cut
 
-KINDS = ("resize_bilinear",)
+OPS = (ResizeBilinear,)
 BOUND = 1e-6
 
 _TURN = Transpose((0, 3, 1, 2))
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear) -> bool:
     """Interpolate the columns, then the rows."""
-    spec = op.spec
     x = op.inputs[0]
-    if not isinstance(spec, ResizeBilinear):
-        return False
     if x.type.dtype != "float32" or x.type.shape[0] != 1:
         return False
     # tile_one_pixel takes a single pixel once it is quantized.

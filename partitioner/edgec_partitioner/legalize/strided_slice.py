@@ -22,7 +22,9 @@ from edgec.ir import Array, Builder, Graph, Op, Quant, Value
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.concat import Concat
 from edgec.ops.conv import Conv2D
-from edgec.ops.slice import slice_axes
+from edgec.ops.gather import Gather
+from edgec.ops.shape import Reshape, Transpose
+from edgec.ops.slice import Slice, slice_axes
 from edgec.ops.unary import Relu
 from edgec.ops.window import Pair
 from edgec_partitioner.legalize._examples import (
@@ -36,11 +38,11 @@ from edgec_partitioner.legalize._examples import (
 from edgec_partitioner.legalize._moves import replace_moves
 from edgec_partitioner.legalize._one_hot import Pick, pick_by_convolution
 
-KINDS = ("slice", "gather", "reshape", "transpose")
+OPS = (Slice, Gather, Reshape, Transpose)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Slice | Gather | Reshape | Transpose) -> bool:
     """Replace the chain of moves through `op` if it slices an image with steps."""
     return replace_moves(r, op, _make)
 

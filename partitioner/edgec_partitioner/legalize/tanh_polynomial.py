@@ -28,7 +28,7 @@ from edgec.ops.unary import Mish, Relu, Softplus, Tanh
 from edgec_partitioner.legalize._examples import float_image, one_op
 from edgec_partitioner.legalize._replacement import Replacement
 
-KINDS = ("elu", "selu", "softplus", "mish")
+OPS = (Elu, Selu, Softplus, Mish)
 BOUND = 0.0066
 
 ONE_LESS_EXP = (0.0, 1.917867, -1.393686, 0.475819)
@@ -41,21 +41,20 @@ TANH_SOFTPLUS = (0.611155, 0.629174, -0.111155, -0.129174)
 """tanh(log(1 + e^x)) = (3 + 2t - t²) / (5 - 2t + t²) by powers of t = tanh(x / 2)."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     """Replace each function by its polynomial of TANH."""
     (x,) = op.inputs
-    spec = op.spec
     if x.type.dtype != "float32":
         return False
     parts = _Parts(r, op)
-    if isinstance(spec, Mish):
-        _mish(parts, x)
-    elif isinstance(spec, Softplus):
-        _softplus(parts, x)
-    elif isinstance(spec, Selu):
+    if isinstance(spec, Selu):
         return _elu(parts, x, spec.gamma, spec.alpha, 1.0)
-    elif isinstance(spec, Elu):
+    if isinstance(spec, Elu):
         return _elu(parts, x, 1.0, spec.alpha, spec.rate)
+    if op.kind == "mish":
+        _mish(parts, x)
+    else:
+        _softplus(parts, x)
     return True
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from edgec.ir import Builder, Graph, Op, Rounding
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.broadcast import Tile
-from edgec.ops.resize import ResizeBilinear
+from edgec.ops.resize import ResizeBilinear, ResizeNearest
 from edgec_partitioner.legalize._examples import (
     choice,
     flag,
@@ -24,11 +24,11 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._moves import whole
 
-KINDS = ("resize_bilinear", "resize_nearest")
+OPS = (ResizeBilinear, ResizeNearest)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: ResizeBilinear | ResizeNearest) -> bool:
     """Repeat the pixel."""
     x = op.inputs[0].type
     y = op.output.type

@@ -36,7 +36,7 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import array, constant_weights
 
-KINDS = ("transpose_conv2d",)
+OPS = (TransposeConv2D,)
 BOUND = 0.0
 
 MAX_ADDED_MACS = 1_000_000_000
@@ -45,10 +45,9 @@ IDENTITY_ELEMENT = 64
 """The element, at a scale of 1 / 64, that stands for 1 in the identity."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     """Spread the pixels, then convolve."""
-    spec = op.spec
-    if not isinstance(spec, TransposeConv2D) or not _needs_rewrite(op, spec):
+    if not _needs_rewrite(op, spec):
         return False
     # A negative pad would be a crop, as a convolution has none.
     axes = [_axis(spec, op, i) for i in (0, 1)]

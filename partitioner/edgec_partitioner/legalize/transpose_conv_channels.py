@@ -28,18 +28,18 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, part_of
 
-KINDS = ("transpose_conv2d",)
+OPS = (TransposeConv2D,)
 BOUND = 0.0
 
 MAX_PARTS = 8
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     """Compute the channels in as few parts as map."""
-    if not isinstance(op.spec, TransposeConv2D) or not constant_weights(op):
+    if not constant_weights(op):
         return False
     # transpose_conv_pads changes the size first.
-    if op.spec.tflite_padding(op) is None:
+    if spec.tflite_padding(op) is None:
         return False
 
     channels = op.output.type.shape[3]

@@ -31,14 +31,13 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import constant_weights
 
-KINDS = ("transpose_conv2d",)
+OPS = (TransposeConv2D,)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     """Pad the image, convolve it with SAME padding, and cut the result."""
-    spec = op.spec
-    if not isinstance(spec, TransposeConv2D) or not constant_weights(op):
+    if not constant_weights(op):
         return False
     if spec.tflite_padding(op) is not None:
         return False

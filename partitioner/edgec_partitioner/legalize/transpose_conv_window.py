@@ -28,7 +28,7 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._weights import array, constant_weights, helps, zeros
 
-KINDS = ("transpose_conv2d",)
+OPS = (TransposeConv2D,)
 BOUND = 0.0
 
 NARROW_TAPS = 2
@@ -38,10 +38,9 @@ _Position = int | None
 """1: a zero tap is added before the others, 0: after them, None: none is added."""
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: TransposeConv2D) -> bool:
     """Add zero taps to the window."""
-    spec = op.spec
-    if not isinstance(spec, TransposeConv2D) or not constant_weights(op):
+    if not constant_weights(op):
         return False
     _, kernel_h, kernel_w, _ = op.inputs[1].type.shape
     if NARROW_TAPS not in (kernel_h, kernel_w):

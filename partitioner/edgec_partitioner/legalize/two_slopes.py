@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgec.ir import Builder, Graph, Op, Quant, TensorType
+from edgec.ir import Builder, Graph, Op, OpDef, Quant, TensorType
 from edgec.ir.rewrite import Rewriter
 from edgec.ops.activation import LeakyRelu
 from edgec.ops.prelu import PRelu
@@ -27,19 +27,19 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._unary import ALL, applied, int8_table
 
-KINDS = ("leaky_relu", "abs")
+OPS = (LeakyRelu, Abs)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: OpDef) -> bool:
     """Give every channel the slope."""
     x = op.inputs[0]
     table = int8_table(op)
     if table is None or x.const is not None or x.type.rank == 0:
         return False
     slope = -1.0
-    if isinstance(op.spec, LeakyRelu):
-        slope = float(np.float32(op.spec.alpha))
+    if isinstance(spec, LeakyRelu):
+        slope = float(np.float32(spec.alpha))
 
     # The integer is the sign of the slope, its scale the magnitude.
     sign = np.array(np.sign(slope), np.int8)

@@ -13,7 +13,8 @@ import numpy as np
 
 from edgec.ir import Array, Builder, Graph, Op, Value
 from edgec.ir.rewrite import Rewriter
-from edgec.ops.shape import Reshape
+from edgec.ops.gather import Gather
+from edgec.ops.shape import Reshape, Transpose
 from edgec.ops.slice import Slice, slice_axes
 from edgec_partitioner.legalize._examples import (
     int8_input,
@@ -24,11 +25,11 @@ from edgec_partitioner.legalize._examples import (
 )
 from edgec_partitioner.legalize._moves import maps, replace_moves
 
-KINDS = ("slice", "gather", "reshape", "transpose")
+OPS = (Slice, Gather, Reshape, Transpose)
 BOUND = 0.0
 
 
-def rewrite(r: Rewriter, op: Op) -> bool:
+def rewrite(r: Rewriter, op: Op, spec: Slice | Gather | Reshape | Transpose) -> bool:
     """Replace the chain of moves through `op` if it takes a box out of a tensor."""
     return replace_moves(r, op, _make)
 

@@ -21,7 +21,6 @@ typedef struct {
     int columns;                   /* output columns that are computed before the next block's */
     int slide, plain, any;         /* blocks by loop, in this order */
     int taps;                      /* taps of the loops plain and any, with those repeated or of weight 0 */
-    int32_t x_zero, y_zero, low, high;
     const int32_t *at;      /* [blocks]: first output channel */
     const int32_t *scale;   /* [blocks, 4, EK_DW]: bias, multiplier, addend, shift (of ek_half_neon); loop any: bias,
                                multiplier, shift (of ek_multiply) */
@@ -31,6 +30,7 @@ typedef struct {
     const int8_t *w_taps;   /* [plain + any, ...] */
     const int32_t *tap;     /* [taps]: row and column in the window, 16 bits each */
     const uint8_t *spread;  /* [any, EK_DW]: input channel of each output channel, from that of the block's first */
+    int32_t x_zero, y_zero, low, high;
 } ek_dw_s8_t;
 
 /* A run of windows 3x3 in one row of the result, or in two rows at once. Column j is ix + j * step; window i has the

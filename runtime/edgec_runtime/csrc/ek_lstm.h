@@ -5,7 +5,7 @@
 
 typedef struct {
     int steps, batch, inputs, hidden;
-    const int32_t *x_mul, *x_shift, *h_mul, *h_shift; /* for each gate: input, forget, cell, output */
+    const int32_t *x_mul, *h_mul, *x_shift, *h_shift; /* for each gate: input, forget, cell, output */
     int32_t out_mul, out_shift, out_zero, cell_bits, clip;
 } ek_lstm_t;
 

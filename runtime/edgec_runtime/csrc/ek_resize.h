@@ -22,21 +22,25 @@ EK_KERNEL void ek_resize_nearest(const void *x, void *y, const ek_resize_nearest
 /* Two rows, two columns, and the weights of the second ones (of 1). */
 typedef struct {
     int n, ih, iw, c, oh, ow;
-    const int32_t *y0, *y1, *x0, *x1;
-    const float *fy, *fx;
+    const int32_t *y0, *y1;
+    const float *fy;
+    const int32_t *x0, *x1;
+    const float *fx;
 } ek_resize_bilinear_f32_t;
 
 /* The same with weights in 1/1024. */
 typedef struct {
     int n, ih, iw, c, oh, ow;
-    const int32_t *y0, *y1, *x0, *x1, *fy, *fx;
+    const int32_t *y0, *y1, *fy, *x0, *x1, *fx;
 } ek_resize_bilinear_fixed_t;
 
 /* The same for int8 whose reals are blended: their zero point and scale, which are the result's, too. */
 typedef struct {
     int n, ih, iw, c, oh, ow;
-    const int32_t *y0, *y1, *x0, *x1;
-    const float *fy, *fx;
+    const int32_t *y0, *y1;
+    const float *fy;
+    const int32_t *x0, *x1;
+    const float *fx;
     int32_t zero;
     float scale;
 } ek_resize_bilinear_even_t;
@@ -105,8 +109,10 @@ EK_RESIZE_BILINEAR(ek_resize_bilinear_cut_u8, ek_resize_bilinear_fixed_t, int8_t
 /* Four rows and columns with their weights for each output row and column. */
 typedef struct {
     int n, ih, iw, c, oh, ow;
-    const int32_t *iy, *ix;
-    const float *wy, *wx;
+    const int32_t *iy;
+    const float *wy;
+    const int32_t *ix;
+    const float *wx;
 } ek_resize_cubic_t;
 
 EK_KERNEL void ek_resize_cubic_f32(const float *x, float *y, const ek_resize_cubic_t *p) {

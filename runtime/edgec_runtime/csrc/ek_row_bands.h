@@ -25,8 +25,9 @@ typedef struct {
     int rows;          /* of the depthwise result, in one band */
     int ring;          /* expanded rows of a band, if the depthwise convolution takes a ring; else 0 */
     int kept, between; /* bytes of the expanded rows of a band and of its depthwise result, slack included */
-    ek_band_pointwise_fn *before, *after; /* null where there is no such convolution */
+    ek_band_pointwise_fn *before; /* null where there is no such convolution */
     ek_band_depthwise_fn *depthwise;
+    ek_band_pointwise_fn *after; /* as before */
     const void *before_layer, *depthwise_layer, *after_layer;
 } ek_row_bands_t;
 

@@ -10,8 +10,8 @@
 typedef void ek_gemm_s8_fn(const int8_t *x, const void *panels, int8_t *y, const ek_gemm_s8_t *p, void *scratch,
                            int part, int parts);
 typedef struct {
-    const ek_gemm_s8_t *p;
     const void *w;
+    const ek_gemm_s8_t *p;
     ek_gemm_s8_fn *kernel;
 } ek_band_gemm_s8_t;
 
@@ -44,8 +44,8 @@ EK_SHARED void ek_band_dwconv2d_s8(const void *layer, const void *x, const ek_ba
 typedef void ek_dwconv2d_taps_s8_fn(const int8_t *x, const unsigned char *w, int8_t *y, const ek_dw_taps_s8_t *p,
                                     int part, int parts);
 typedef struct {
-    const ek_dw_taps_s8_t *p;
     const void *w;
+    const ek_dw_taps_s8_t *p;
     ek_dwconv2d_taps_s8_fn *kernel;
 } ek_band_dwconv2d_taps_s8_t;
 

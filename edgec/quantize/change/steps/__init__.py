@@ -18,8 +18,10 @@ from edgec.quantize.change.state import RecipeStep
 @cache
 def steps() -> Mapping[str, type[RecipeStep]]:
     """Return all steps, by name."""
+    # A new step needs no list: its file is enough.
     by_name: dict[str, type[RecipeStep]] = {}
     for module in pkgutil.iter_modules(__path__):
         name = f"{__name__}.{module.name}"
         by_name[module.name] = importlib.import_module(name).STEP
+
     return by_name

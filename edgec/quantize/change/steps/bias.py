@@ -90,20 +90,26 @@ class BiasCorrection:
         """
         int8 = state.int8()
         biases = dict(state.biases)
+
+        # Every sample in lockstep needs an arena of its own.
         room = max(1, MAX_LOCKSTEP_BYTES // living(int8.graph))
         numbers = spread(len(state.samples), min(self.samples, room))
         samples = chosen(state.samples, numbers)
         float_means = _float_means(state, numbers)
+
         run = state.runners.int8(int8.graph, len(samples))
         float_ops = {int8.twins[op]: op for op in layers}
         by_value = consumers(float_ops)
         steps = _WholeSteps(state.graph, layers if self.whole else {})
 
         def correct(x: Value, arrays: Sequence[Array]) -> None:
+            """Correct the ops that read `x`, by its arrays on all samples."""
             for twin in by_value[x]:
                 op = float_ops[twin]
                 layer = layers[op]
                 matrices = _matrices(layer, twin)
+
+                # The error of each sample, without the known shift of the input.
                 shift = steps.shift_of_window(layer)
                 error = _MeanError()
                 for means, array in zip(float_means, arrays, strict=True):
@@ -118,6 +124,7 @@ class BiasCorrection:
 
         state.say("correct biases")
         run_together(run, samples, by_value, correct)
+
         return biases
 
 
@@ -130,6 +137,7 @@ class _WholeSteps:
     def __init__(self, graph: Graph, layers: Layers) -> None:
         self._shifts: dict[Value, Array] = {}
         self._shiftable: set[Value] = set()
+
         for v, link in shiftable_values(graph).items():
             # Only the biases of these layers are corrected.
             ops = [link.maker.op, *(reader.op for reader in link.readers)]
@@ -138,6 +146,7 @@ class _WholeSteps:
 
     def shift_of_window(self, layer: LinearLayer) -> Array:
         """Return the shift of every window that a layer reads, [G, D]."""
+        # The producer was corrected before its consumers.
         shift = self._shifts.get(layer.op.inputs[0])
         if shift is None:
             return np.zeros((layer.groups, layer.depth))
@@ -150,8 +159,10 @@ class _WholeSteps:
         """
         if op.output not in self._shiftable or quant is None:
             return bias
+
         whole: Array = np.rint(bias / quant.scale[0]) * quant.scale[0]
         self._shifts[op.output] = whole - bias
+
         return whole
 
 
@@ -164,7 +175,10 @@ class _MeanError:
         self._squares = np.zeros(1)
 
     def add(self, error: Array) -> None:
-        """Add the error of one more sample, [O]."""
+        """Add the error of one more sample.
+
+        error: of the mean product, [O].
+        """
         self._count += 1
         self._sum = self._sum + error
         self._squares = self._squares + error * error
@@ -203,6 +217,7 @@ def _float_means(state: QuantizationState, numbers: Sequence[int]) -> list[ByOp]
         def of_sample(i: int) -> tuple[ByOp, Observe]:
             means: ByOp = {}
 
+            # A window mean is small: no array of the sample is kept.
             def observe(v: Value, array: Array) -> None:
                 for op in by_value.get(v, ()):
                     means[op] = layers[op].mean(array)
@@ -232,6 +247,8 @@ def _corrected_alone(state: QuantizationState, layers: Layers) -> ByOp:
                 assert q is not None
                 if q not in by_quant:
                     by_quant[q] = quantize_activation(array, q)
+
+                # The mean of the products is the product with the mean window.
                 mean = layer.mean(by_quant[q], q.zero_point[0]) * q.scale[0]
                 matrices = _matrices(layer, int8.twins[op])
                 sample_errors[op] = _product_error(matrices, layer.mean(array), mean)
@@ -241,6 +258,7 @@ def _corrected_alone(state: QuantizationState, layers: Layers) -> ByOp:
     for sample_errors in state.observe_samples(of_sample, "measure rounded means"):
         for op, error in sample_errors.items():
             errors[op].add(error)
+
     return {op: _bias(op) + error.weighted() for op, error in errors.items()}
 
 
@@ -248,6 +266,7 @@ def _matrices(layer: LinearLayer, twin: Op) -> tuple[Array, Array]:
     """Return the weights of a float op and of its int8 twin, both as reals."""
 
     def matrix(w: Value) -> Array:
+        """Return the weight matrices of a constant, [G, O/G, D]."""
         assert w.const is not None
         real = dequantize(w.const, w.type) if w.type.is_quantized else w.const
         return layer.matrix(real).astype(np.float64)

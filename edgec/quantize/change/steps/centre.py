@@ -49,13 +49,17 @@ class Centre:
         for v, link in shiftable_values(state.graph).items():
             if vectors(v) * count >= MIN_VECTORS:
                 links[v] = link
+
         if not links:
             return
 
+        # One run over the samples measures all values.
         extremes = state.channel_extremes({v.name for v in links})
         middles = {v: _middle(each_sample) for v, each_sample in extremes.items()}
         graph = state.graph.copy()
         copies = dict(zip(state.graph.ops, graph.ops, strict=True))
+
+        # The products are float64 until a bias is stored: the model stays the same.
         for v, link in links.items():
             _add_to_bias(graph, copies[link.maker.op], -middles[v])
             for layer in link.readers:
@@ -64,6 +68,7 @@ class Centre:
                 matrix = layer.matrix(w.astype(np.float64))
                 added = product(matrix, layer.everywhere(middles[v]))
                 _add_to_bias(graph, copies[layer.op], added)
+
         state.graph = graph
 
 
@@ -83,6 +88,7 @@ def _add_to_bias(graph: Graph, op: Op, added: Array) -> None:
         type_ = op.inputs[1].type.with_shape(added.shape)
         name = graph.unique_name(f"{op.output.name}_bias")
         op.inputs.append(Value(name, type_, np.zeros_like(added)))
+
     old = op.inputs[2]
     assert old.const is not None
     total = old.const + added.reshape(old.const.shape)

@@ -91,12 +91,15 @@ class Choose:
             same=same,
             clipping=self.clipping,
         )
+
+        # Values with one scale have one range: their costs are added up.
         groups = scale_groups(state.graph, same)
         count = len(state.samples)
         ranges: dict[Value, Range] = {}
         for values in by_scale_group(by_value, groups):
             chosen = self._range(model, {v: by_value[v] for v in values}, count)
             ranges.update(dict.fromkeys(values, chosen))
+
         state.ranges = ranges
 
     def _range(
@@ -107,6 +110,8 @@ class Choose:
         samples: the number of samples.
         """
         observed = union(h.range for h in group.values())
+
+        # A range that clips needs enough samples to be judged on.
         most_vectors = max(map(vectors, group))
         if most_vectors * samples < MIN_VECTORS:
             room = self.room if most_vectors == 1 else 1.0
@@ -115,6 +120,7 @@ class Choose:
         costs = {v: model.costs(v, h) for v, h in group.items()}
         tries = self._tries(group, costs)
         every_cost = [cost for of_value in costs.values() for cost in of_value]
+
         return self._best(observed, tries, total(every_cost))
 
     def _tries(
@@ -126,6 +132,8 @@ class Choose:
         for name in self.methods:
             method = METHODS[name]
             tries.append(union(method(h) for h in histograms_))
+
+        # The methods do not know of a dearer clipping; one more search does.
         if self.clipping != 1:
             tries.append(union(mse(h, self.clipping) for h in histograms_))
 
@@ -133,13 +141,16 @@ class Choose:
         for v, h in group.items():
             if costs[v].of_functions:
                 tries.append(search(h, total(costs[v].of_functions)))
+
         for v, h in group.items():
             if costs[v].of_rows:
                 tries.append(search(h, total(costs[v].of_rows)))
+
         return tries
 
     def _best(self, observed: Range, tries: Sequence[Range], cost: RangeCost) -> Range:
         """Return the range of the least cost, if it is well below the observed one's."""
+        # min/max clips nothing, so that it is the one to beat.
         totals = {r: cost(r) for r in (observed, *tries)}
         best = min(totals, key=lambda r: totals[r])
         return best if totals[best] < self.than * totals[observed] else observed
@@ -162,6 +173,7 @@ class Choose:
             drawn: dict[Op, DrawnRows] = {}
 
             def observe(v: Value, array: Array) -> None:
+                """Draw windows for every consumer of a value."""
                 for op in by_value.get(v, ()):
                     # A seed for each sample and op: the draws do not depend on the
                     # order in which threads come to them.
@@ -184,6 +196,7 @@ class Choose:
             of_op = parts.pop(op)
             if of_op:
                 windows[op] = SampledWindows.of(of_op)
+
         return windows
 
     def _window_count(self, layer: LinearLayer) -> int:
@@ -199,10 +212,15 @@ class Choose:
 
 
 def _rows(array: Array, count: int, rng: np.random.Generator) -> DrawnRows:
-    """Return at most `count` rows of the last axis; each stands for one."""
+    """Return at most `count` rows of the last axis; each stands for one.
+
+    array: the input of a softmax.
+    """
     rows = array.reshape(-1, array.shape[-1])
     count = min(len(rows), count)
     drawn = rows[rng.choice(len(rows), count, replace=False)]
+
+    # All rows are drawn with the same chance: none has more weight.
     return drawn, np.ones(count, np.float32)
 
 
@@ -210,9 +228,11 @@ def by_scale_group(
     values: Iterable[Value], number: Mapping[Value, int]
 ) -> Iterable[Sequence[Value]]:
     """Return the values in lists of those with the same number (`scale_groups`)."""
+    # In the order of the first value of each group.
     groups: dict[int, list[Value]] = {}
     for v in values:
         groups.setdefault(number[v], []).append(v)
+
     return groups.values()
 
 

@@ -65,10 +65,14 @@ class Equalize:
         factors = ChannelFactors(graph)
         extremes = _extremes(state, graph, factors)
         values = self._factors(graph, factors, extremes)
+
+        # Producers multiply, consumers divide: the order of the two does not matter.
         for op, ids in factors.produced.items():
             _multiply_outputs(graph, op, values[ids])
+
         for op, ids in factors.consumed.items():
             _divide_inputs(graph, op, values[factors.same(ids)])
+
         state.graph = graph
 
     def _factors(
@@ -89,8 +93,10 @@ class Equalize:
             if ids is not None and v in reached:
                 high = reached[v][1] * self.margin
                 np.minimum.at(limit, ids, bound / np.maximum(high, TINY))
+
         limit[FIXED] = 1.0
         values: Array = np.maximum(limit, 1.0)
+
         return values[factors.same(np.arange(factors.count))]
 
     def _growth_limits(
@@ -106,6 +112,8 @@ class Equalize:
         extremes: the extremes in each sample.
         """
         limit = np.full(factors.count, np.inf)
+
+        # A channel may grow up to the end of the whole scale's range, at either side.
         groups = _same_scale_groups(graph)
         ranges = _group_ranges(groups, reached)
         for v, (low, high) in reached.items():
@@ -116,16 +124,22 @@ class Equalize:
             up = np.where(high > 0, top / np.maximum(high, TINY), np.inf)
             down = np.where(low < 0, bottom / np.minimum(low, -TINY), np.inf)
             growth = np.minimum(up, down)
+
+            # Few vectors do not show how large a channel can be.
             if vectors(v) * len(extremes[v]) < self.rows:
                 growth = np.ones_like(up)
             # A factor belongs to channels of several values: the least growth counts.
             np.minimum.at(limit, ids, growth)
+
         return limit
 
     def _reach(self, each_sample: Sequence[ChannelExtremes]) -> ChannelExtremes:
         """Return how far each channel reaches to both sides, [C] each."""
-        lows, highs = (np.stack(ends) for ends in zip(*each_sample, strict=True))
-        return -reach(-lows, self.room), reach(highs, self.room)
+        lows, highs = zip(*each_sample, strict=True)
+        low = np.stack(lows)
+        high = np.stack(highs)
+
+        return -reach(-low, self.room), reach(high, self.room)
 
 
 def _same_scale_groups(graph: Graph) -> Mapping[Value, int]:
@@ -137,13 +151,18 @@ def _same_scale_groups(graph: Graph) -> Mapping[Value, int]:
 def _group_ranges(
     groups: Mapping[Value, int], reached: Mapping[Value, ChannelExtremes]
 ) -> dict[int, Range]:
-    """Return the range of each scale: over all channels of its values, with zero."""
+    """Return the range of each scale: over all channels of its values, with zero.
+
+    groups: the number of each value's scale.
+    reached: how far the channels of each value reach.
+    """
     ranges: dict[int, Range] = {}
     for v, (low, high) in reached.items():
         bottom, top = ranges.get(groups[v], (0.0, 0.0))
         bottom = min(bottom, float(low.min()))
         top = max(top, float(high.max()))
         ranges[groups[v]] = (bottom, top)
+
     return ranges
 
 
@@ -162,6 +181,7 @@ def _extremes(
         with_zero[by_name[v.name]] = [
             (low.clip(max=0), high.clip(min=0)) for low, high in each_sample
         ]
+
     return with_zero
 
 
@@ -181,15 +201,22 @@ def reach(sizes: Array, room: float) -> Array:
 
 
 def _multiply_outputs(graph: Graph, op: Op, factor: Array) -> None:
-    """Multiply the output channels of an op, in its constants."""
+    """Multiply the output channels of an op, in its constants.
+
+    factor: of each channel, [C].
+    """
+    # Constants that do not change stay shared with other ops.
     if (factor == 1).all():
         return
+
     if "weight" not in op.spec.roles:
         # A sum with a constant: its computed term has the factor already.
         for i, v in enumerate(op.inputs):
             if v.const is not None:
                 _replace(graph, op, i, _array(v) * factor)
         return
+
+    # One factor for each slice of the weights, and for each bias.
     w = op.inputs[1]
     shape = [-1 if i == op.spec.weight_axis else 1 for i in range(w.type.rank)]
     _replace(graph, op, 1, _array(w) * factor.reshape(shape))
@@ -198,7 +225,10 @@ def _multiply_outputs(graph: Graph, op: Op, factor: Array) -> None:
 
 
 def _divide_inputs(graph: Graph, op: Op, factor: Array) -> None:
-    """Divide the weights of each input channel of an op."""
+    """Divide the weights of each input channel of an op.
+
+    factor: of each channel, [C].
+    """
     if (factor == 1).all():
         return
     _replace(graph, op, 1, _array(op.inputs[1]) / columns(op, factor))
@@ -208,7 +238,9 @@ def _replace(graph: Graph, op: Op, i: int, array: Array) -> None:
     """Replace a constant of one op; other ops that read it keep the old one."""
     old = op.inputs[i]
     type_ = old.type.with_shape(array.shape)
-    op.inputs[i] = Value(graph.unique_name(old.name), type_, array.astype(np.float32))
+    name = graph.unique_name(old.name)
+
+    op.inputs[i] = Value(name, type_, array.astype(np.float32))
 
 
 def _array(v: Value) -> Array:

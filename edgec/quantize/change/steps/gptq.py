@@ -71,6 +71,7 @@ class Gptq:
             quants = {op: int8.twins[op].inputs[0].type.quant for op in batch}
             moments = self._moments(state, batch, quants)
             for op, layer in batch.items():
+                # The scales stay those of the nearest integers: GPTQ moves integers.
                 w = layer.op.inputs[1].const
                 scales = int8.twins[op].inputs[1].type.quant
                 assert w is not None
@@ -78,6 +79,7 @@ class Gptq:
                 steps = w.astype(np.float64) / scales.broadcast(w.ndim)[0]
                 integers = rounded(layer.matrix(steps), moments[op], self.damping)
                 weights[op] = layer.weights(integers).astype(np.int8)
+
         state.weights = weights
 
     def _moments(
@@ -98,10 +100,13 @@ class Gptq:
 
         def of_sample(i: int) -> tuple[None, Observe]:
             def observe(v: Value, array: Array) -> None:
+                """Add windows of the layers that read a value to their sums."""
                 for op in by_value.get(v, ()):
                     layer = batch[op]
                     q = quants[op]
                     assert q is not None
+
+                    # The draws of a layer depend on the sample alone, not on threads.
                     rng = np.random.default_rng((state.seed, i, numbers[op]))
                     count = -(-max(self.rows, 2 * layer.depth) // samples)
                     windows = layer.windows(array, count, rng)
@@ -112,6 +117,7 @@ class Gptq:
 
         for _ in state.observe_samples(of_sample, "sample windows"):
             pass
+
         return {op: sums[op].moments(self.centred) for op in batch}
 
 
@@ -119,8 +125,10 @@ class _MomentSums:
     """Sums of windows x of one layer: Σ x xᵀ and Σ x. Threads add to them."""
 
     def __init__(self, layer: LinearLayer) -> None:
-        self._second = np.zeros((layer.groups, layer.depth, layer.depth))
-        self._first = np.zeros((layer.groups, layer.depth))
+        groups = layer.groups
+        depth = layer.depth
+        self._second = np.zeros((groups, depth, depth))
+        self._first = np.zeros((groups, depth))
         self._count = 0
         self._lock = Lock()
 
@@ -130,14 +138,18 @@ class _MomentSums:
             block = windows[start : start + EXACT_WINDOWS].transpose(1, 2, 0)
             second = block @ block.transpose(0, 2, 1)
             first = block.sum(2)
+
+            # The product is outside of the lock: it is nearly all of the time.
             with self._lock:
                 self._second += second
                 self._first += first
+
         with self._lock:
             self._count += len(windows)
 
     def moments(self, centred: bool) -> Array:
         """Return Σ x xᵀ, less n times the mean's square if `centred`, [G, D, D]."""
+        # The second moment about the mean: Σ x xᵀ - (Σ x)(Σ x)ᵀ / n.
         if centred:
             outer = self._first[:, :, None] * self._first[:, None, :]
             self._second -= outer / self._count
@@ -161,10 +173,13 @@ def rounded(w: Array, moments: Array, damping: float) -> Array:
             # All windows are the same: no rounding is better than the nearest.
             result[g] = _nearest(w[g])
             continue
+
+        # Damping makes H invertible where some inputs are always zero.
         order = np.argsort(-np.diag(h), kind="stable")
         h = h[order][:, order] + np.eye(len(h)) * damping * mean
         factor = np.linalg.cholesky(np.linalg.inv(h)).T
         result[g][:, order] = _round_columns(w[g][:, order], factor)
+
     return result
 
 
@@ -176,9 +191,12 @@ def _round_columns(w: Array, factor: Array) -> Array:
     w = w.copy()
     q = np.empty_like(w)
     depth = w.shape[1]
+
     for start in range(0, depth, BLOCK_COLUMNS):
         end = min(start + BLOCK_COLUMNS, depth)
         errors = np.empty((len(w), end - start))
+
+        # Inside a block every error moves at once to the columns behind it.
         for i in range(start, end):
             q[:, i] = _nearest(w[:, i])
             error = (w[:, i] - q[:, i]) / factor[i, i]
@@ -186,6 +204,7 @@ def _round_columns(w: Array, factor: Array) -> Array:
             w[:, i + 1 : end] -= error[:, None] * factor[i, i + 1 : end]
         # Columns behind the block take its error at once, in a matrix product.
         w[:, end:] -= errors @ factor[start:end, end:]
+
     return q
 
 
@@ -203,6 +222,7 @@ def _batches(layers: Layers) -> Iterator[Layers]:
 
     A pass over the samples takes long, and serves all layers of a batch.
     """
+    # In the graph's order; a layer that does not fit begins the next batch.
     batch: dict[Op, LinearLayer] = {}
     total = 0
     for op, layer in layers.items():

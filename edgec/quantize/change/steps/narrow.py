@@ -59,6 +59,8 @@ class Narrow:
     def run(self, state: QuantizationState) -> None:
         """Narrow the ranges of values that share a scale together, group by group."""
         state.say("narrow ranges")
+
+        # Most groups are settled by the few samples.
         few = _OutputNoise(state, spread(len(state.samples), self.few))
         many = _OutputNoise(state, spread(len(state.samples), self.samples))
         groups = _groups(state)
@@ -66,6 +68,8 @@ class Narrow:
         first_noise = []
         for values, r in zip(groups, whole_ranges, strict=True):
             first_noise.append(few.of(values, r))
+
+        # The noise of all values, each rounded alone, stands for that of the model.
         total = np.maximum(np.sum(first_noise, 0), TINY_POWER)
 
         def cost(noise: _OutputNoise, values: Sequence[Value], r: Range) -> float:
@@ -77,15 +81,19 @@ class Narrow:
             # NaN, the noise of outputs that are not finite, is skipped too.
             if not share >= self.least:
                 continue
+
             on_few = partial(cost, few, values)
             helping = self._cuts(r, share, on_few, CUTS_THAT_MUST_HELP)
             if len(helping) < CUTS_THAT_MUST_HELP:
                 continue
+
             on_many = partial(cost, many, values)
             tried = [r, *self._cuts(r, on_many(r), on_many, self.cuts)]
+
             # The last one that helped is taken back.
             narrowed = tried[max(0, len(tried) - 2)]
             ranges.update(dict.fromkeys(values, narrowed))
+
         state.ranges = ranges
 
     def _cuts(
@@ -112,13 +120,17 @@ def _groups(state: QuantizationState) -> list[Sequence[Value]]:
 
     Groups with a prescribed scale or few observed vectors are left out.
     """
+    # The scales that the model will have, as far as the observed ranges tell.
     ops = int8_ops(state.graph, state.observed_ranges())
     same = {op for op in ops if op.spec.quant is QuantRule.SAME}
     numbers = scale_groups(state.graph, same)
-    int8_values = {v for op in ops for v in (*op.inputs, *op.outputs)}
-    prescribed = {
-        v for op in ops if op.spec.quant is QuantRule.FIXED for v in op.outputs
-    }
+
+    int8_values: set[Value] = set()
+    prescribed: set[Value] = set()
+    for op in ops:
+        int8_values.update(op.inputs, op.outputs)
+        if op.spec.quant is QuantRule.FIXED:
+            prescribed.update(op.outputs)
     count = len(state.samples)
     groups = []
     for values in by_scale_group(
@@ -127,6 +139,7 @@ def _groups(state: QuantizationState) -> list[Sequence[Value]]:
         is_prescribed = bool(prescribed & {*values})
         if not is_prescribed and max(map(vectors, values)) * count >= MIN_VECTORS:
             groups.append(values)
+
     return groups
 
 
@@ -151,11 +164,13 @@ class _OutputNoise:
         """
         q = activation_quant(r)
         rounded_run = rounding(self._run, {v.name: q for v in values})
+
         powers = []
         for want, got in zip(
             self._want, outputs(rounded_run, self._samples), strict=True
         ):
             powers.append([tally(y, got[name]).powers()[1] for name, y in want.items()])
+
         return np.asarray(np.sqrt(np.square(powers).mean(0)))
 
 

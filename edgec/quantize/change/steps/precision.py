@@ -58,9 +58,11 @@ def _named(ops: Sequence[Op], text: str) -> list[Op]:
     writing = [op for op in ops if text in _result_names(op)]
     if writing:
         return writing
+
     from_node = [op for op in ops if text in _names(op)]
     if from_node:
         return from_node
+
     return [op for op in ops if any(fnmatchcase(name, text) for name in _names(op))]
 
 

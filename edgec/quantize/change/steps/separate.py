@@ -63,24 +63,23 @@ class Separate:
     def run(self, state: QuantizationState) -> None:
         """Split the channels of all paths for which it pays."""
         graph = state.graph.copy()
-        paths = []
-        for path in splittable_paths(graph):
-            is_split = whole(path.producer.output.name) in state.parts
-            count = vectors(path.last) * len(state.samples)
-            if not is_split and count >= MIN_VECTORS:
-                paths.append(path)
+        paths = [p for p in splittable_paths(graph) if _may_split(state, p)]
         if not paths:
             return
 
-        values = [v for path in paths for v in (path.last, path.consumer.output)]
-        extremes = state.channel_extremes({v.name for v in values})
+        names: set[str] = set()
+        for path in paths:
+            names |= {path.last.name, path.consumer.output.name}
+        extremes = state.channel_extremes(names)
         widths = {v.name: _widths(each_sample) for v, each_sample in extremes.items()}
+
         split: dict[str, Parts] = {}
         for path in paths:
             groups = self._groups(path, widths)
             # `part` changes the graph, unless the channels cannot be reordered.
             if len(groups) > 1 and part(graph, path, groups) is not None:
                 split[path.producer.output.name] = groups
+
         if split:
             state.graph = graph
             state.parts = {**state.parts, **split}
@@ -94,8 +93,11 @@ class Separate:
         result_width = widths[path.consumer.output.name]
         weights = _squared_weights(path.consumer)
         result_noise = len(result_width) * result_width.max() ** 2
+
+        # Greedily: two groups are weighed with one, three with two.
         best: Parts = [np.arange(len(width))]
         noise = weights.sum() * width.max() ** 2 + result_noise
+
         for count in range(2, self.most + 1):
             groups = _divided(width, weights, count)
             divided_noise = (
@@ -106,7 +108,16 @@ class Separate:
                 break
             best = groups
             noise = divided_noise
+
         return best
+
+
+def _may_split(state: QuantizationState, path: SplittablePath) -> bool:
+    """Return whether a path is not split yet, and has enough observed vectors."""
+    is_split = whole(path.producer.output.name) in state.parts
+    count = vectors(path.last) * len(state.samples)
+
+    return not is_split and count >= MIN_VECTORS
 
 
 def _widths(each_sample: Sequence[ChannelExtremes]) -> Array:
@@ -119,6 +130,7 @@ def _squared_weights(op: Op) -> Array:
     """Return |w_c|² for each channel of a depthwise convolution, [C]."""
     w = op.inputs[1].const
     assert w is not None
+    # [channels, outputs of the channel, taps].
     matrix = LinearLayer(op).matrix(w.astype(np.float64))
     return np.asarray(np.square(matrix).sum((1, 2)))
 
@@ -134,6 +146,8 @@ def _divided(width: Array, weights: Array, count: int) -> Parts:
     # With these sums the noise of a run takes one subtraction and one product.
     sums = np.concatenate([[0.0], weights[order].cumsum()])
     squares = np.square(width[order])
+
+    # The largest power of two in channels / 8.
     largest_unit = 2.0 ** (channels.bit_length() - 4)
     unit = int(np.clip(largest_unit, MIN_GROUP_UNIT, MAX_GROUP_UNIT))
 
@@ -145,6 +159,9 @@ def _divided(width: Array, weights: Array, count: int) -> Parts:
     cuts = min(possible, key=noise, default=None)
     if cuts is None:
         return []
+
+    # Inside a group the channels keep the model's order.
+
     return [np.sort(order[a:b]) for a, b in pairwise((0, *cuts, channels))]
 
 

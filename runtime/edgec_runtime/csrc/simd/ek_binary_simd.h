@@ -97,8 +97,8 @@ EK_ROWS_S8(ek_sum_s8_simd, ek_sum_s8_t, const ek_vsum_t sum = ek_vsum(&p->sum), 
 typedef struct {
     ek_nd_t nd;
     int repeat; /* rows of b that are one of nd */
-    int low, high;
-    int32_t a_zero, b_zero, y_zero, a_mul, a_shift, b_mul, b_shift, y_mul, y_shift, sign;
+    int32_t a_zero, b_zero, y_zero, low, high, a_mul, a_shift, b_mul, b_shift, y_mul, y_shift;
+    int sign;
 } ek_law_s8_t;
 
 typedef struct {
@@ -133,8 +133,7 @@ EK_ROWS_S8(ek_minimum_s8_simd, ek_extremum_s8_t, , ek_vb_min(u, v))
 typedef struct {
     ek_nd_t nd;
     int repeat; /* rows of b that are one of nd */
-    int low, high;
-    int32_t a_zero, b_zero, y_zero, mul, shift;
+    int32_t a_zero, b_zero, y_zero, low, high, mul, shift;
 } ek_product_s8_t;
 
 EK_KERNEL ek_vb ek_vb_product(ek_vb u, ek_vb v, const ek_product_s8_t *p, const ek_vmul_t *scale) {

@@ -12,10 +12,11 @@
 enum { EK_DW_COLS = 8, EK_DW_ANY = 4, EK_DW_TAPS = 64, EK_DW_LINES = 7 };
 
 typedef struct {
-    int n, ih, iw, c, oh, ow;   /* image [n,ih,iw,c], result [n,oh,ow,c] */
-    int yx;                     /* floats between pixels of the result */
+    int n, ih, iw, oh, ow;      /* image [n,ih,iw,c], result [n,oh,ow,c] */
     int kh, kw, sh, sw, dh, dw; /* kernel, stride, dilation */
     int pt, pl;                 /* padding at the top and left */
+    int c;                      /* channels */
+    int yx;                     /* floats between pixels of the result */
     int apart;                  /* between the results of a tile: the dilation, 1 for a stride */
     int cols;                   /* results of a tile; 0: that of any taps */
     int chunk;                  /* channels that all rows meet before the next ones: whole lines of 64 bytes, or all */

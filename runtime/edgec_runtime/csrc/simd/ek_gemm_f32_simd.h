@@ -17,9 +17,9 @@ typedef struct {
     int block;                     /* windows that meet one panel of weights after the other: whole tiles */
     int panels;                    /* panels that all windows meet before the next ones are read */
     int by_panel;                  /* threads share panels first, not blocks */
-    int blocks;                    /* that all groups meet before the next ones are read; 0: all */
     int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result and
                                       what is added to it */
+    int blocks;                    /* that all groups meet before the next ones are read; 0: all */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after;        /* what follows all that, or null */

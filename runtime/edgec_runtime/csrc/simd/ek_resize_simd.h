@@ -111,7 +111,7 @@ EK_RESIZE_SIMD(ek_resize_bilinear_u8_simd, ek_resize_bilinear_f32_t, int8_t, flo
 /* Weights in 1 / 2^bits, all exact in 16 bits: bits at most 4 where ties go up, 3 where they go away from zero. */
 typedef struct {
     int n, ih, iw, c, oh, ow;
-    const int32_t *y0, *y1, *x0, *x1, *fy, *fx;
+    const int32_t *y0, *y1, *fy, *x0, *x1, *fx;
     int bits;
 } ek_resize_dyadic_t;
 

@@ -15,15 +15,15 @@ typedef struct {
     int n, ih, iw, ic, oh, ow, oc; /* image and result */
     int dh, dw, pt, pl;            /* dilation; padding at the top and left */
     int yx, yy, yn;                /* floats between pixels, rows and images of the result */
-    int m;                         /* rows and columns of the results of a tile */
     int down, across;              /* tiles of a plain convolution */
-    int block;                     /* tiles that are transformed together: whole tiles of the matrix product */
+    int apart_v, apart_s;          /* floats between the matrices of one block, before and after the product */
+    float q[4];                    /* points, and their squares */
+    int m;                         /* rows and columns of the results of a tile */
     int rows;                      /* of a tile of the matrix product */
+    int block;                     /* tiles that are transformed together: whole tiles of the matrix product */
     int panels;                    /* of channels whose sums are transformed back together */
     int by_panel;                  /* threads share: 0 blocks, 1 panels */
     int touch;                     /* what of a block is fetched first, as it is beyond the cache: 1 image, 2 result */
-    int apart_v, apart_s;          /* floats between the matrices of one block, before and after the product */
-    float q[4];                    /* points, and their squares */
     int todo;                      /* EK_DO_* */
     float low, high, low_sum, high_sum;
     ek_after_f32_fn *after;        /* what follows all that, or null */

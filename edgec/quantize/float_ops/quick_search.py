@@ -1,0 +1,187 @@
+"""The quick search for operations to leave in float32.
+
+It trusts the noise that each group of operations adds alone: noises are taken to add up,
+and no model is made until the end. It is for budgets relative to int8 alone without a
+goal, which recipes have by default, and must take little time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgec.ir import Op
+from edgec.quantize.change.state import QuantizationState
+from edgec.quantize.float_ops.limits import AccuracyGoal, CostBudget, Price, Pricer
+from edgec.quantize.float_ops.noise import (
+    LEAST_TIME_SHARE,
+    SENSITIVITY_SAMPLES,
+    TINY_NOISE,
+    FloatCandidates,
+    decibels_of,
+)
+from edgec.quantize.float_ops.op_groups import OpGroup, neighbour_runs
+from edgec.quantize.float_ops.plan import Names, PlanRow, PrecisionPlan
+from edgec.quantize.observe.accuracy import Agreement
+
+MAX_RUNS = 6
+"""The most runs that are left in float."""
+MAX_PRICED_RUNS = 12
+"""The runs that are priced to find one of them."""
+MIN_GAIN_DB = 0.3
+"""The least gain of a run."""
+MAX_MACS_SHARE = 1 / 3
+"""The most multiply-accumulates that are left in float, as a share: a model that is to
+be int8 stays int8.
+"""
+
+
+@dataclass(frozen=True)
+class MeasuredCandidate:
+    """A candidate on held-back samples: the mean ratio, and the agreement of each output."""
+
+    db: float
+    outputs: Mapping[str, Agreement]
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """A quantized model whose figures on held-back samples are known.
+
+    Attributes:
+        state: the model after all steps, all int8.
+        before: its figures.
+        measure: returns the figures with operations of these names in float.
+        samples: the number of held-back samples.
+        worth_db: the ratio that all operations in float together must gain.
+    """
+
+    state: QuantizationState
+    before: MeasuredCandidate
+    measure: Callable[[Names], MeasuredCandidate]
+    samples: int
+    worth_db: float
+
+
+def search_quickly(
+    budget: CostBudget, price: Pricer, model: ScoredModel
+) -> PrecisionPlan:
+    """Return the plan with the largest gains for a slowdown of int8 alone.
+
+    It leaves nothing in float where all runs together gain too little.
+    """
+    state = model.state
+    candidates = FloatCandidates.of(state, state.samples[:SENSITIVITY_SAMPLES])
+    int8_price = price(candidates.simulation.graph(candidates.simulation.ops))
+    budget = budget.relative_to(int8_price)
+
+    search = _QuickSearch(candidates, budget, price, int8_price)
+    for _ in range(MAX_RUNS):
+        if not search.leave_one():
+            break
+
+    ops = search.float_ops
+    group = OpGroup(tuple(op for op in state.graph.ops if op in ops))
+
+    # One measurement decides about all runs together.
+    before = model.before
+    rows = [PlanRow(OpGroup(()), before.db, int8_price, before.outputs)]
+    if group.ops:
+        after = model.measure(group.names)
+        if after.db - before.db >= model.worth_db:
+            rows.append(PlanRow(group, after.db, search.now, after.outputs))
+
+    goal = AccuracyGoal()
+
+    return PrecisionPlan(goal, budget, tuple(rows), model.samples, model.worth_db)
+
+
+@dataclass
+class _QuickSearch:
+    """A greedy choice of runs by the noise that each group adds alone.
+
+    Attributes:
+        candidates: the groups and their noise.
+        budget: the cost that is allowed.
+        price: estimates the cost of a quantized graph.
+        now: the cost with the runs so far in float.
+        floats: the runs in float.
+    """
+
+    candidates: FloatCandidates
+    budget: CostBudget
+    price: Pricer
+    now: Price
+    floats: list[OpGroup] = field(default_factory=list)
+
+    @property
+    def float_ops(self) -> set[Op]:
+        """All operations of the runs in float."""
+        return {op for run in self.floats for op in run.ops}
+
+    def leave_one(self) -> bool:
+        """Leave the run with the largest gain for its time in float.
+
+        Return whether there is one within the budget.
+        """
+        gains = self._gains()
+        best = None
+        best_price = self.now
+        most = 0.0
+        for run in self._likely(gains):
+            price = self._price(run)
+            time_share = max(price.ms / self.now.ms - 1, LEAST_TIME_SHARE)
+            value = gains[run] / time_share
+            if self.budget.affords(price) and value > most:
+                best = run
+                best_price = price
+                most = value
+        if best is None:
+            return False
+        self.floats.append(best)
+        self.now = best_price
+        return True
+
+    def _likely(self, gains: Mapping[OpGroup, float]) -> list[OpGroup]:
+        """Return the runs with the largest gains for their work; these are priced."""
+        # Work stands for time: a price takes as long as a compile's placement.
+        least_work = self.candidates.work * LEAST_TIME_SHARE
+
+        def key(run: OpGroup) -> float:
+            return -gains[run] / (run.work + least_work)
+
+        return sorted(gains, key=key)[:MAX_PRICED_RUNS]
+
+    def _gains(self) -> dict[OpGroup, float]:
+        """Return the gain of every run that may stay in float, in dB."""
+        candidates = self.candidates
+        float_ops = self.float_ops
+        present = [g for g in candidates.groups if not float_ops & {*g.ops}]
+        allowed_macs = MAX_MACS_SHARE * sum(g.macs for g in candidates.groups)
+        room = allowed_macs - sum(run.macs for run in self.floats)
+
+        # As in the thorough search, noises are taken to add up.
+        whole = np.maximum(candidates.alone_sum(present), TINY_NOISE)
+        before = decibels_of(whole)
+        gains: dict[OpGroup, float] = {}
+        for groups in neighbour_runs(candidates.groups, present):
+            run = OpGroup.of(groups)
+            if run in gains or run.macs > room:
+                continue
+            rest = np.maximum(whole - candidates.alone_sum(groups), 0.0)
+            gain = float(np.mean(decibels_of(rest) - before))
+            if gain >= MIN_GAIN_DB:
+                gains[run] = gain
+
+        return gains
+
+    def _price(self, run: OpGroup) -> Price:
+        """Return the cost with one more run in float."""
+        simulation = self.candidates.simulation
+        gone = self.float_ops | {*run.ops}
+
+        return self.price(
+            simulation.graph({op for op in simulation.ops if op not in gone})
+        )
