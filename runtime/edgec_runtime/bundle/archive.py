@@ -73,13 +73,19 @@ def write_bundle(
     files: Mapping[str, bytes],
     detached: Collection[str] = (),
 ) -> Manifest:
-    """Writes a bundle and returns its checked manifest.
+    """Write a bundle; return its checked manifest.
 
-    contents: the manifest without "schema" and "files", which are filled in; also as
-    JSON's own types.  files: by path in the bundle.  detached: those of them that this
-    machine's cache keeps instead (see FileInfo). The file appears whole or not at all:
-    it is written aside and renamed.  Raises BundleError for a manifest or a name that a
-    reader would refuse, OSError when the disk does.
+    The file appears whole or not at all: it is written beside its place and renamed.
+
+    Args:
+        contents: the manifest without "schema" and "files", also in JSON's types
+        files: the files by path in the bundle
+        detached: the paths of files to keep in the cache of this machine instead (see
+            FileInfo)
+
+    Raises:
+        BundleError: a reader would refuse the manifest or a name
+        OSError: the disk failed
     """
     full = contents.to_json() if isinstance(contents, Contents) else dict(contents)
     full["schema"] = SCHEMA
@@ -102,7 +108,7 @@ def write_bundle(
 
 
 def _file_info(data: bytes, detached: bool) -> Dict[str, Any]:
-    """What the manifest says of a file."""
+    """Return the manifest's entry for a file."""
     info: Dict[str, Any] = {
         "sha256": hashlib.sha256(data).hexdigest(),
         "bytes": len(data),
@@ -232,8 +238,8 @@ class Bundle:
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The files in it, manifest.json and signature.json apart; those that are
-        detached are not in it.
+        """The files in the bundle, without manifest.json, signature.json and detached
+        ones.
         """
         return tuple(
             name for name, info in self.manifest.files.items() if not info.detached
@@ -358,7 +364,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 
 def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
-    """Everything that the directory of the zip says, before any content is read."""
+    """Refuse a zip with an impossible directory, before any content is read."""
     entries = archive.infolist()
     if len(entries) > MAX_FILES:
         _refuse(path, f"the bundle has {len(entries)} files, more than {MAX_FILES}")

@@ -72,10 +72,14 @@ def machine_target() -> str:
 
 
 class Executed(NamedTuple):
-    """A file that a machine executes or loads.  source: in the bundle.  sha256, bytes:
-    by the manifest.
+    """A file of a bundle for this machine to execute or load.
 
-    library: of code.
+    Attributes:
+        source: its path in the bundle
+        sha256: its hash by the manifest
+        bytes: its size by the manifest
+        code: whether it is code
+        library: whether that is a library
     """
 
     source: str
@@ -91,9 +95,9 @@ def program_path() -> str:
 
 
 def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
-    """What this machine executes of a bundle, by its path in a slot.
+    """Return the files that this machine executes, by their paths in a slot.
 
-    Raises what a damaged manifest gives.
+    Raises the errors of `trouble` for a damaged manifest.
     """
     target = machine_target()
     paths = {"programs": program_path(), "libraries": f"lib/{target}/libmodel.so"}
@@ -176,14 +180,14 @@ def parse(text: bytes) -> Dict[str, Any]:
 
 
 def damaged(error: Exception) -> Refused:
-    """Of what reading a bundle raised."""
+    """Return the error for an exception of reading a bundle."""
     return Refused(
         "bundle", f"the bundle is damaged: {error!r:.200}", "compile the model again"
     )
 
 
 def trouble() -> Tuple[Type[Exception], ...]:
-    """What reading a damaged bundle raises."""
+    """Return the exceptions of reading a damaged bundle."""
     import zipfile
 
     return (zipfile.BadZipFile, *_DAMAGED)

@@ -1,8 +1,8 @@
-"""Whether a file is code for a machine, by the headers that a loader would believe.
+"""Checks by its headers whether a file is code for a machine.
 
-A loader maps what a program header says and looks no further: one that lies beyond the
-end of the file is a SIGBUS when it is touched.  This is part of the device end, see
-wire.py; the runtime asks it before it loads a library.
+A loader maps the parts of the program headers and checks no further: a part beyond the
+end of the file is a SIGBUS when it is touched. This is part of the device end, see
+wire.py; the runtime checks libraries with it, too.
 """
 
 from __future__ import annotations

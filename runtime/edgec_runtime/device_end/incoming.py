@@ -1,9 +1,7 @@
-"""A bundle on its way into an application's folder: the parts that are lacking, and
-what is made of them.
+"""Receives a bundle: its lacking parts, and the assembly of the whole.
 
-    ~/.edgec/<app>/incoming/<sha256>  parts on their way; what arrived before a cut stays for the
-                                      next run
-    ~/.edgec/<app>/new/               what is being put together; becomes try/
+~/.edgec/<app>/incoming/<sha256> is a part on its way, and stays for the next run after
+an interruption; ~/.edgec/<app>/new/ is the assembly, and becomes try/.
 
 This is part of the device end, see wire.py.
 """
@@ -43,7 +41,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Part(NamedTuple):
-    """A range of the bundle that is to be written."""
+    """A range of bytes of the bundle."""
 
     offset: int
     bytes: int
@@ -51,9 +49,7 @@ class Part(NamedTuple):
 
 
 class WritePlan:
-    """A bundle that is to be written: parts known by their hash, and `glue`, the bytes
-    between and after them.
-    """
+    """The plan of a bundle: parts known by their hash, and `glue`, the bytes between."""
 
     def __init__(self, recipe: Any, glue: bytes) -> None:
         """Read a recipe, whose types are not known yet.
@@ -108,7 +104,7 @@ class WritePlan:
 
 
 def _first_with(part: Part, places: List[Tuple[str, int]]) -> Optional[Tuple[str, int]]:
-    """Return the first file and offset that has a part; None if none has it."""
+    """Return the first file and offset with a part; None if there is none."""
     for path, offset in places:
         if digest(path, offset, part.bytes) == part.sha256:
             return path, offset
@@ -123,17 +119,14 @@ def _partial_size(path: str, part: Part) -> int:
 
 
 class App(Slots):
-    """An application's folder, and what comes into it."""
+    """An application's folder, with the bundle on its way."""
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
         super().__init__(root, name, disk)
         self.plan: Optional[WritePlan] = None
 
     def _stock(self) -> Dict[str, Tuple[str, int]]:
-        """Where parts of the slots' bundles are, by hash.
-
-        Not yet compared with that hash.
-        """
+        """Return the places of parts in the slots' bundles, by hash, not yet verified."""
         found: Dict[str, Tuple[str, int]] = {}
         for slot in (*SLOTS, SCRATCH):
             with contextlib.suppress(
@@ -145,7 +138,7 @@ class App(Slots):
         return found
 
     def begin(self, plan: WritePlan) -> List[Tuple[int, int, str]]:
-        """Prepare for a bundle; return the parts that are lacking.
+        """Prepare for a bundle; return its lacking parts.
 
         Returns:
             index of each such part, how many of its bytes are there, and their sha256
@@ -178,7 +171,7 @@ class App(Slots):
         return lacking
 
     def _clear_incoming(self, wanted: Set[str]) -> None:
-        """Make the folder of parts, without anything but parts that are wanted.
+        """Make the folder of parts, without anything but wanted parts.
 
         Args:
             wanted: their sha256
@@ -204,7 +197,7 @@ class App(Slots):
             raise Refused("device", what, "free some space on the device: df -h ~")
 
     def put(self, index: int, offset: int, data: bytes) -> None:
-        """Add a piece to a part that is lacking.
+        """Add a piece to a lacking part.
 
         Args:
             index: number of the part
@@ -233,9 +226,9 @@ class App(Slots):
         self.disk.write(path, offset, data)
 
     def _part_of_piece(self, index: int, offset: int, size: int) -> Optional[Part]:
-        """Return the part that a piece lies in; None if there is none.
+        """Return the part of a piece; None if there is none.
 
-        The numbers come from the wire, so that their types are checked, too.
+        The numbers come from the wire, so their types are checked, too.
         """
         if type(index) is not int or type(offset) is not int or self.plan is None:
             return None
@@ -309,8 +302,9 @@ class App(Slots):
             )
 
     def _extract(self, folder: str, downgrade: bool) -> Tuple[str, Dict[str, str]]:
-        """Checks the bundle as docs/bundle.md says and unpacks what this machine
-        executes: name, sha256 by path.
+        """Check the bundle as docs/bundle.md says, and unpack this machine's files.
+
+        Return its name, and the sha256 of each path.
         """
         import zipfile
 

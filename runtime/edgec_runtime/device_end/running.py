@@ -21,8 +21,9 @@ _SLICE_S = 0.5
 _CLOSED_SLICE_S = 0.02
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GUARD = ["/bin/sh", "-c", 'read -r group; read -r rest; kill -s KILL -- "-$group"']
-"""Ends a process group when its standard input does, which is held by the device end
-alone.
+"""A shell command that ends a process group when its standard input ends.
+
+Only the device end holds that input.
 """
 
 
@@ -31,10 +32,11 @@ class TooMuch(OSError):
 
 
 def environment(trusting: bool) -> Dict[str, str]:
-    """What a slot's program is started with.
+    """Return the environment of a slot's program.
 
-    trusting: the device has a key, so nothing in the environment may have more loaded
-    than what was signed.
+    Args:
+        trusting: whether the device has a key, so that no variable may let the program
+            load code without a signature
     """
     return {
         k: v for k, v in os.environ.items() if not (trusting and k.startswith(LOADED))
@@ -65,8 +67,10 @@ def run(
 
 
 class RunningProgram:
-    """A program in a process group of its own, which ends with the `with` block, and
-    with this process, however that ends: a shell waits for it and then ends the group.
+    """A program in a process group that ends with the `with` block or this process.
+
+    A shell waits for the end of this process, however it comes, and then ends the
+    group.
     """
 
     def __init__(
@@ -133,9 +137,7 @@ class RunningProgram:
 
 @contextlib.contextmanager
 def _unbroken() -> Iterator[None]:
-    """What would end this process waits, so that no program is started that nobody
-    knows of.
-    """
+    """Delay signals to end this process, so that no program starts unknown to it."""
     # where signals do not come
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -184,7 +186,7 @@ def _read(
 
 
 class _Output:
-    """What a program writes to its pipes."""
+    """The output of a program, read from its pipes."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes]", listen: Optional[int]
@@ -236,5 +238,5 @@ class _Output:
         self._size += len(data)
 
     def texts(self) -> List[bytes]:
-        """Return what was read from each pipe so far."""
+        """Return the bytes of each pipe so far."""
         return [b"".join(parts) for parts in self._parts.values()]

@@ -36,9 +36,13 @@ _WORDS = ("source", "effect", "virtual_camera")
 
 
 def page_folder(name: str) -> str:
-    """Where the page's socket is.  name: 32 hex digits that the host drew.
+    """Return the path of the page's socket.
 
-    Raises Refused for another.
+    Args:
+        name: 32 hex digits drawn by the host
+
+    Raises:
+        Refused: it is another name
     """
     if not _NAME.fullmatch(name):
         raise Refused("input", f"{name!r:.40} is no name of a show", "update edgec")
@@ -130,7 +134,7 @@ class Showing:
         return words
 
     def state(self) -> Dict[str, Any]:
-        """All that it has said, and its status where it has ended."""
+        """Return its output so far, and its status if it has ended."""
         ended = self._started.process.poll()
         self._read()
         said, errors = (
@@ -139,7 +143,7 @@ class Showing:
         return {"said": said, "status": ended, "error_output": errors}
 
     def finish(self) -> Dict[str, Any]:
-        """Tells it to end, and ends it if it does not.  What it said last."""
+        """Tell the program to end, and end it if it does not; return its last output."""
         process = self._started.process
         with contextlib.suppress(OSError):
             assert process.stdin is not None
@@ -182,9 +186,9 @@ def _is_path(place: str) -> bool:
 
 
 def _label(name: Any) -> str:
-    """What the page calls a bundle.
+    """Return the name of a bundle on the page.
 
-    It stands before "=" and a path, in a word that must be no option.
+    It stands before "=" and a path in a word, which must not be an option.
     """
     if not isinstance(name, str) or not _LABEL.fullmatch(name):
         raise Refused(
@@ -194,7 +198,7 @@ def _label(name: Any) -> str:
 
 
 def _all(fd: int) -> bytes:
-    """What is there now of a pipe that does not block."""
+    """Return the present bytes of a pipe that does not block."""
     parts: List[bytes] = []
     while True:
         data: Optional[bytes] = None

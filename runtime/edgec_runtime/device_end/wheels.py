@@ -62,8 +62,8 @@ class WheelSite:
         self.execute = execute
 
     def there(self) -> List[str]:
-        """sha256 of the wheels that are there, whole and, where the device has a key,
-        signed.
+        """Return the sha256 of the whole wheels, and with a key on the device signed
+        ones.
         """
         folder = self.app.at("site")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -110,8 +110,12 @@ class WheelSite:
             return None
 
     def environment(self, wheels: List[str]) -> Dict[str, str]:
-        """For a Python that uses these wheels; every byte of them compared with what is
-        signed, if the device has a key.  Raises Refused.
+        """Return the environment of a Python with these wheels.
+
+        With a key on the device every byte of them is compared with the signed hashes.
+
+        Raises:
+            Refused: a wheel is damaged, or not signed
         """
         keys = self.app.trusted()
         for name in wheels:
@@ -150,11 +154,10 @@ class WheelSite:
             raise Refused("input", e.what, e.hint) from e
 
     def unpack(self, signature: bytes) -> str:
-        """Unpacks the wheel that has been sent.
+        """Unpack the sent wheel, without using it yet; return its sha256.
 
-        It is not used yet.  Returns its sha256.
-
-        signature: the text of the file that says who made it, may be empty.
+        Args:
+            signature: the text of its signature file, which may be empty
         """
         import zipfile
 

@@ -1,6 +1,4 @@
-"""What a caller may hand to a model, checked the same way on every device; and noise
-for those who hand nothing.
-"""
+"""Checks inputs in one way on every device, and makes noise for missing ones."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ def _dtype_hint(info: TensorInfo, array: Array) -> str:
 
 
 def noise_inputs(manifest: Manifest) -> Dict[str, Array]:
-    """Reproducible inputs, byte for byte those that `main` makes when it gets no
-    --input (see fill_noise there).
-    """
+    """Return reproducible inputs, byte for byte as `main` makes them (fill_noise)."""
     return {t.name: _noise(t, i) for i, t in enumerate(manifest.input_infos())}
 
 

@@ -94,7 +94,7 @@ class Program:
         return Inference(self.manifest)
 
     def scratch(self, segments: Tuple[SegmentInfo, ...]) -> ExecutionContext:
-        """Return the memory for a thread that runs these segments."""
+        """Return the memory for a thread to run these segments."""
         # Segments run one after the other, so they share an arena.
         arena = max((s.arena for s in segments), default=0)
         return ExecutionContext(arena, self._library, self._threads)
@@ -125,7 +125,7 @@ class Program:
         return "c"
 
     def backend(self, segment: SegmentInfo) -> str:
-        """Return the backend that a segment would run on now."""
+        """Return the present backend of a segment."""
         if segment.name in self._interpreted:
             return "interpreter"
         stick = self.stick
@@ -249,6 +249,8 @@ class Program:
         delegate: Delegate,
     ) -> StickTask:
         """Return what the process of the Edge TPU needs of a bundle."""
+
+        # As bytes: the process does not read the bundle itself.
         models: List[bytes] = []
         names: Set[str] = set()
         for s in segments:
@@ -282,7 +284,7 @@ class Program:
         return load_library(self.bundle, target)
 
     def _map_weights(self) -> Optional[Array]:
-        """What the library reads.  None where the model has none."""
+        """Return the weights of the library; None if the model has none."""
         name = self.manifest.weights.get(machine_target())
         if name is None or not self.manifest.files[name].bytes:
             return None

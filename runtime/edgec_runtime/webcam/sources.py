@@ -36,7 +36,7 @@ CLIP = (640, 480)
 CLIP_FRAMES = 250
 """Of the clip of one photo: 10 s."""
 FPS = 25.0
-"""Of what has no rate of its own."""
+"""Frames a second of a source without a rate."""
 
 
 @dataclass
@@ -136,16 +136,14 @@ def _photos_in(folder: Path) -> List[Path]:
 
 
 def _photos_source(name: str, photos: List[Path]) -> Source:
-    """Return the source of photos, which are read one at a time."""
+    """Return the source of photos, read one at a time."""
     return Source(
         name, False, FPS, lambda _: (CameraFrame.of(read_photo(p)) for p in photos)
     )
 
 
 def clip(photos: List[Path]) -> Source:
-    """A clip that is made as it is read: the camera moves over one photo after the
-    other, in and out.
-    """
+    """Return a clip made as it is read: the camera moves over each photo, in and out."""
     return Source(
         "a clip of photos",
         False,
@@ -157,7 +155,7 @@ def clip(photos: List[Path]) -> Source:
 def moving(
     photo: Path, frames: int = CLIP_FRAMES, size: Tuple[int, int] = CLIP
 ) -> Iterator[Array]:
-    """uint8 [H,W,3]: parts of a photo, on a path that begins where it ends."""
+    """Yield parts of a photo on a closed path, uint8 [H, W, 3]."""
     picture = read_photo(photo)
     height, width = picture.shape[:2]
     x, y = (np.arange(n) / n for n in size)
@@ -213,9 +211,10 @@ def _video(text: str, capture: Any) -> Iterator[CameraFrame]:
 
 
 def _first_camera() -> str:
-    """That of V4L2; a Raspberry Pi's own where there is none that V4L2 reads.
+    """Return the first camera of V4L2, or a Raspberry Pi's own if V4L2 can read none.
 
-    Raises DeviceError.
+    Raises:
+        DeviceError: there is no camera
     """
     if importlib.util.find_spec(LIBRARY) is not None:
         try:
@@ -231,9 +230,10 @@ def _first_camera() -> str:
 
 
 def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
-    """Opens a camera, the same way each time.
+    """Return a function that opens a camera in the same way each time.
 
-    Raises InputError for what cannot be asked of one.
+    Raises:
+        InputError: a camera has no such option
     """
     path, _, query = text.partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
@@ -303,9 +303,9 @@ class _Camera(Protocol):
 def _live(
     source: Source, opens: Callable[[], _Camera], first: _Camera
 ) -> Iterator[CameraFrame]:
-    """Of a camera that may be unplugged and come back.
+    """Yield the frames of a camera that may be unplugged and come back.
 
-    It is let go of at once, so that it gets its name again.
+    It is closed at once, so that it gets its name again.
     """
     camera: Optional[_Camera] = first
     try:
