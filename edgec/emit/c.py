@@ -19,7 +19,6 @@ from edgec.emit.writer import Writer, file_text
 from edgec.errors import InternalError, UnsupportedError
 from edgec.ir import Graph, KernelCall, Op, Value
 from edgec.ir.verify import lacks_scale
-from edgec.ops.opaque import Opaque
 from edgec.schedule.complete import complete
 from edgec.schedule.cores import PLAIN, Core
 from edgec.schedule.liveness import lifetimes, tensors
@@ -222,7 +221,7 @@ def check_kernels(graph: Graph) -> None:
     check_types(graph)
     for op in graph.ops:
         # Opaque ops are those of models that are only looked at.
-        if isinstance(op.spec, Opaque):
+        if op.spec.opaque:
             continue
 
         # An element type without a suffix has no kernels at all.
