@@ -12,7 +12,7 @@ _END = "    (void)m, (void)w, (void)in, (void)out;\n    return 0;\n}\n"
 
 
 @dataclass(frozen=True)
-class _Frame:
+class _BodyFrame:
     """The text around the calls of a function's body.
 
     Attributes:
@@ -24,8 +24,8 @@ class _Frame:
     end: str
 
 
-_PLAIN = _Frame(_BEGIN, _END)
-_FLUSHED = _Frame(
+_PLAIN = _BodyFrame(_BEGIN, _END)
+_FLUSHED = _BodyFrame(
     f"{_BEGIN}    const unsigned before = ek_no_denormals();\n",
     f"    ek_denormals_as(before);\n{_END}",
 )
@@ -49,7 +49,7 @@ def entry_functions(
     return _multi_thread(name, calls, threads, frame)
 
 
-def _single_thread(name: str, calls: Sequence[Sequence[str]], frame: _Frame) -> str:
+def _single_thread(name: str, calls: Sequence[Sequence[str]], frame: _BodyFrame) -> str:
     """Return the functions of a segment for one thread.
 
     They are separate, so that an ordinary run tests no marks.
@@ -74,7 +74,7 @@ def _single_thread(name: str, calls: Sequence[Sequence[str]], frame: _Frame) -> 
 
 
 def _multi_thread(
-    name: str, calls: Sequence[Sequence[str]], threads: int, frame: _Frame
+    name: str, calls: Sequence[Sequence[str]], threads: int, frame: _BodyFrame
 ) -> str:
     """Return the functions of a segment for several threads.
 

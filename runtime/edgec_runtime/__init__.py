@@ -1,6 +1,6 @@
-"""edgec_runtime: runs a bundle made by edgec.  numpy is its only hard dependency.
+"""edgec_runtime: runs a bundle of edgec; numpy is its only hard dependency.
 
-Session("model.edgec").run({"image": photo}) is all of it; Bundle and Manifest are for
+Session("model.edgec").run({"image": photo}) runs a model; Bundle and Manifest are for
 tools.
 
 A name is imported from its module when it is first used: a program that only needs an
@@ -110,8 +110,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name from its module, once: the module keeps it afterwards."""
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(
-        importlib.import_module(f".{_MODULE_OF_NAME[name]}", __name__), name
-    )
+    module = importlib.import_module(f".{_MODULE_OF_NAME[name]}", __name__)
+    value = getattr(module, name)
+    # The next use finds it without this function.
     globals()[name] = value
     return value

@@ -1,5 +1,4 @@
-"""Runs a bundle like its own program (csrc/main.c), but with a Session, so on the Edge
-TPU where there is one.
+"""Runs a bundle as its own program does (csrc/main.c), but on the Edge TPU if it can.
 
     python -m edgec_runtime BUNDLE [--tpu MODE] [--runs N] [--seconds S] [--warmup S]
         [--launched NS] [--input FILE …] [--output DIR] [--json] [--threads N]
@@ -19,83 +18,103 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 
 from .device_end.printable import printable
 from .errors import EdgecError
 from .model.inputs import noise_inputs
+from .model.timing import Times
 from .session.session import TPU_MODES, Session
 from .vision.photo import PHOTO_SUFFIXES, read_photo
 from .webcam.streamed import streamed
 
 
 def run(options: argparse.Namespace) -> Dict[str, object]:
-    """Warms up, times the runs, writes the outputs; the report is main.c's with a
-    "backend" for each segment.
+    """Warm up, time the runs, and write the outputs.
+
+    Return the report of main.c with a "backend" for each segment.
     """
     with Session(options.bundle, tpu=options.tpu, threads=options.threads) as session:
-        if options.launched is None:
-            load = None
-        else:
+        # From the start of the process to a loaded model.
+        load = None
+        if options.launched is not None:
             load = time.monotonic_ns() - options.launched
-        inputs: Dict[str, Any] = noise_inputs(session.manifest)
-        if options.input:
-            arrays = [_load(Path(path)) for path in options.input]
-            inputs = dict(
-                zip((*session.manifest.inputs, *session.manifest.kept), arrays)
-            )
         times = session.time(
-            inputs, runs=options.runs, seconds=options.seconds, warmup=options.warmup
+            _inputs(session, options.input),
+            runs=options.runs,
+            seconds=options.seconds,
+            warmup=options.warmup,
         )
-        for i, info in enumerate(session.outputs if options.output else ()):
-            np.save(
-                os.path.join(options.output, f"output{i}.npy"),
-                session.tensor(info.name),
-            )
-        segments = [
-            {
-                "name": s.name,
-                "place": s.place,
-                "backend": session.backends[s.name],
-                "ns": [p[i] for p in times.parts],
-            }
-            for i, s in enumerate(session.manifest.segments)
-        ]
-        series = {
-            "at": list(times.at),
-            "total": list(times.total),
-            "segments": segments,
-        }
-        about = {
+        if options.output:
+            _save_outputs(session, options.output)
+        return {
             "name": session.manifest.name,
             "unit": "ns",
             "load": load,
             "warmup": times.warmup,
+            "at": list(times.at),
+            "total": list(times.total),
+            "segments": _segment_times(session, times),
+            "rss": _resident(),
         }
-        return {**about, **series, "rss": _resident()}
+
+
+def _inputs(session: Session, paths: List[str]) -> Dict[str, Any]:
+    """Return the inputs of files in the model's order, or noise where there are none."""
+    if not paths:
+        return noise_inputs(session.manifest)
+    names = (*session.manifest.inputs, *session.manifest.kept)
+    arrays = [_load(Path(path)) for path in paths]
+
+    # A missing one is the session's to report.
+    return dict(zip(names, arrays))
+
+
+def _save_outputs(session: Session, folder: str) -> None:
+    """Write each output to a file output<i>.npy."""
+    for i, info in enumerate(session.outputs):
+        # Numbers, since a tensor's name may be no name of a file.
+        path = os.path.join(folder, f"output{i}.npy")
+        np.save(path, session.tensor(info.name))
+
+
+def _segment_times(session: Session, times: Times) -> List[Dict[str, object]]:
+    """Return the times of each segment, with its backend."""
+    rows: List[Dict[str, object]] = []
+    for i, s in enumerate(session.manifest.segments):
+        rows.append(
+            {
+                "name": s.name,
+                "place": s.place,
+                "backend": session.backends[s.name],
+                "ns": [parts[i] for parts in times.parts],
+            }
+        )
+    return rows
 
 
 def _stream(options: argparse.Namespace) -> Dict[str, object]:
-    return {
-        "stream": streamed(
-            options.bundle, options.stream, options.source, options.tpu
-        ).as_dict()
-    }
+    """Run frames through a stream; return its figures."""
+    figures = streamed(options.bundle, options.stream, options.source, options.tpu)
+    return {"stream": figures.as_dict()}
 
 
 def _load(path: Path) -> Any:
-    """The elements of an .npy file, or the pixels of a photo."""
+    """Return the elements of an .npy file, or the pixels of a photo."""
     if path.suffix.lower() in PHOTO_SUFFIXES:
         return read_photo(path)
+    # Pickles could run code.
     return np.load(path, allow_pickle=False)
 
 
 def _resident() -> Optional[int]:
-    """The highest resident size of this process, bytes; None where the system does not
-    tell.
+    """Return the highest resident size of this process in bytes.
+
+    None where the system does not say.
     """
+    # The operating system's own figure counts the mapped weights, too.
     try:
         with open("/proc/self/status", encoding="utf-8") as f:
             found = re.search(r"^VmHWM:\s*(\d+) kB", f.read(), re.M)
@@ -105,7 +124,7 @@ def _resident() -> Optional[int]:
 
 
 def main() -> int:
-    """Exit code 0, or an error's own."""
+    """Run the command line; return exit code 0, or that of an error."""
     parser = argparse.ArgumentParser(
         prog="python -m edgec_runtime", description="Runs a bundle and times it."
     )

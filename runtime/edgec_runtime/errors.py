@@ -1,7 +1,7 @@
-"""The errors a person can meet: what is wrong, where, and one thing to do about it.
+"""The errors that a person can meet: a fact, a place, and one thing to do about it.
 
-The compiler and the device tools raise this family too (`edgec.errors` re-exports it),
-so every front door prints the same three lines and ends with `exit_code`.
+The compiler and the device tools raise this family, too (`edgec.errors` re-exports it),
+so every program prints the same three lines and ends with `exit_code`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from .device_end.printable import printable
 class EdgecError(Exception):
     """Base of all errors that are meant to be read.
 
-    what: the fact, with the value that was seen.  at: node, file or segment.  hint: one
-    action.
+    Attributes:
+        what: the fact, with the wrong value
+        at: node, file or segment
+        hint: one action
     """
 
     exit_code = 1
@@ -24,6 +26,8 @@ class EdgecError(Exception):
     def __init__(
         self, what: str, at: Optional[str] = None, hint: Optional[str] = None
     ) -> None:
+        """Hold the three lines."""
+        # All arguments, so that the error can be pickled between processes.
         super().__init__(what, at, hint)
         self.what = what
         self.at = at
@@ -35,7 +39,8 @@ class EdgecError(Exception):
             lines.append(f"  at: {self.at}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        return printable("\n".join(lines))  # names come from files
+        # Names come from files, and could hold control characters of a terminal.
+        return printable("\n".join(lines))
 
 
 class InputError(EdgecError):
@@ -51,7 +56,7 @@ class UnsupportedError(EdgecError):
 
 
 class BundleError(EdgecError):
-    """A bundle that is damaged, hostile, or of another version."""
+    """A bundle is damaged, hostile, or of another version."""
 
     exit_code = 2
 
@@ -65,6 +70,6 @@ class ToolError(EdgecError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`, did you mean "x"?` or nothing.  known: any iterable of strings."""
+    """Return `; did you mean "x"?` for the known word nearest to a word, else ""."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f'; did you mean "{close[0]}"?' if close else ""

@@ -1,4 +1,4 @@
-"""What a bundle says of the tensors that cross its segments' borders."""
+"""The types of tensors that cross the borders of a bundle's segments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class QuantInfo:
-    """real = scale * (q - zero_point).
+    """Quantization: real = scale * (q - zero_point).
 
-    One entry each, or one per index along `axis`.
+    Attributes:
+        scale: one number, or one for each index along `axis`
+        zero_point: as many integers
+        axis: an axis of the tensor; None for one number
     """
 
     scale: Tuple[float, ...]
@@ -23,8 +26,13 @@ class QuantInfo:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor that crosses a segment border.  dtype is numpy's descr, for example
-    "<f4".
+    """A tensor that crosses a border of a segment.
+
+    Attributes:
+        name: its name
+        shape: its shape
+        dtype: numpy's descr, for example "<f4"
+        quant: its quantization
     """
 
     name: str

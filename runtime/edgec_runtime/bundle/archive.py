@@ -73,13 +73,19 @@ def write_bundle(
     files: Mapping[str, bytes],
     detached: Collection[str] = (),
 ) -> Manifest:
-    """Writes a bundle and returns its checked manifest.
+    """Write a bundle; return its checked manifest.
 
-    contents: the manifest without "schema" and "files", which are filled in; also as
-    JSON's own types.  files: by path in the bundle.  detached: those of them that this
-    machine's cache keeps instead (see FileInfo). The file appears whole or not at all:
-    it is written aside and renamed.  Raises BundleError for a manifest or a name that a
-    reader would refuse, OSError when the disk does.
+    The file appears whole or not at all: it is written beside its place and renamed.
+
+    Args:
+        contents: the manifest without "schema" and "files", also in JSON's types
+        files: the files by path in the bundle
+        detached: the paths of files to keep in the cache of this machine instead (see
+            FileInfo)
+
+    Raises:
+        BundleError: a reader would refuse the manifest or a name
+        OSError: the disk failed
     """
     full = contents.to_json() if isinstance(contents, Contents) else dict(contents)
     full["schema"] = SCHEMA
@@ -102,7 +108,7 @@ def write_bundle(
 
 
 def _file_info(data: bytes, detached: bool) -> Dict[str, Any]:
-    """What the manifest says of a file."""
+    """Return the manifest's entry for a file."""
     info: Dict[str, Any] = {
         "sha256": hashlib.sha256(data).hexdigest(),
         "bytes": len(data),
@@ -232,8 +238,8 @@ class Bundle:
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The files in it, manifest.json and signature.json apart; those that are
-        detached are not in it.
+        """The files in the bundle, without manifest.json, signature.json and detached
+        ones.
         """
         return tuple(
             name for name, info in self.manifest.files.items() if not info.detached
@@ -358,7 +364,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 
 def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
-    """Everything that the directory of the zip says, before any content is read."""
+    """Refuse a zip with an impossible directory, before any content is read."""
     entries = archive.infolist()
     if len(entries) > MAX_FILES:
         _refuse(path, f"the bundle has {len(entries)} files, more than {MAX_FILES}")
@@ -375,20 +381,8 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
     end = 0
     limit = path.stat().st_size
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
-        mode = entry.external_attr >> 16
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            _refuse(
-                path,
-                f'"{entry.filename}" is a link or a device, not a file',
-                "do not use this file",
-            )
-        if entry.flag_bits & 1:
-            _refuse(path, f'"{entry.filename}" is encrypted')
-        if (
-            entry.compress_type != zipfile.ZIP_STORED
-            or entry.compress_size != entry.file_size
-        ):
-            _refuse(path, f'"{entry.filename}" is compressed; bundles store')
+        _check_stored(path, entry)
+        # Entries that overlap could hold more than the file has bytes.
         if entry.header_offset < end or entry.file_size > limit - entry.header_offset:
             _refuse(
                 path,
@@ -398,6 +392,22 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> None:
         end = entry.header_offset + 30 + len(entry.filename) + entry.file_size
     if archive.getinfo(MANIFEST).file_size > MAX_MANIFEST_BYTES:
         _refuse(path, f"the manifest is larger than {MAX_MANIFEST_BYTES} bytes")
+
+
+def _check_stored(path: Path, entry: zipfile.ZipInfo) -> None:
+    """Refuse an entry that is not a plain file, stored as it is."""
+    mode = entry.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        _refuse(
+            path,
+            f'"{entry.filename}" is a link or a device, not a file',
+            "do not use this file",
+        )
+    if entry.flag_bits & 1:
+        _refuse(path, f'"{entry.filename}" is encrypted')
+    is_stored = entry.compress_type == zipfile.ZIP_STORED
+    if not is_stored or entry.compress_size != entry.file_size:
+        _refuse(path, f'"{entry.filename}" is compressed; bundles store')
 
 
 def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:

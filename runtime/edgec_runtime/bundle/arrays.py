@@ -20,9 +20,10 @@ LARGEST = 4 << 30
 
 
 def read_arrays(path: Path) -> Dict[str, Array]:
-    """Those of an .npz file by name, or the one of an .npy file as "".
+    """Return the arrays of an .npz file by name, or that of an .npy file as "".
 
-    Raises InputError for what is no such file.
+    Raises:
+        InputError: the file is neither
     """
     try:
         if path.exists() and not path.is_file():
@@ -44,9 +45,10 @@ def read_arrays(path: Path) -> Dict[str, Array]:
 
 
 def read_array(file: IO[bytes]) -> Array:
-    """One array in numpy's format.
+    """Return an array in numpy's format.
 
-    Raises ValueError for what is none, or is larger than LARGEST or memory.
+    Raises:
+        ValueError: the bytes are none, or the array exceeds LARGEST or the memory
     """
     try:
         return _read(file)
@@ -86,7 +88,7 @@ def _read(file: IO[bytes]) -> Array:
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """As numpy.savez does, which has names of its own that no array can have."""
+    """Write an .npz file of arrays with any names; numpy.savez reserves some."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(

@@ -1,6 +1,4 @@
-"""The private folder for what must be a file to be used: libraries, programs, weights,
-the plugin.
-"""
+"""The private folder of files: libraries, programs, weights and the plugin."""
 
 from __future__ import annotations
 
@@ -52,10 +50,9 @@ def cache_dir(*parts: str) -> Path:
 
 
 def kept(name: str, sha256: str) -> Optional[Path]:
-    """A file of a bundle that the cache has: <cache>/files/<sha256>/<its last name>;
-    None where it has none.
+    """Return a file of a bundle in the cache: <cache>/files/<sha256>/<its last name>.
 
-    It is given only when it is ours and its content still has that hash.
+    None where the cache has none that is ours and still has its hash.
     """
     folder = cache_dir("files", sha256)
     only_ours(folder)
@@ -77,7 +74,7 @@ def keep(name: str, data: bytes) -> Path:
 
 
 def only_ours(folder: Path) -> None:
-    """Raise EdgecError for a folder into which another user could put what we then run."""
+    """Raise EdgecError for a folder in which another user could replace our programs."""
     info = folder.lstat()
     if (
         not stat.S_ISDIR(info.st_mode)

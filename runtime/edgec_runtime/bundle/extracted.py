@@ -1,6 +1,4 @@
-"""A bundle's files as files on disk: libraries, programs and weights must be that to be
-used.
-"""
+"""Extracts files of a bundle: libraries, programs and weights have to be on disk."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ def extract(bundle: Bundle, name: str) -> Path:
 
 
 def program_command(bundle: Bundle, target: str) -> List[str]:
-    """The words that start the bundle's program for a target, which it must have; more
-    options may follow.
+    """Return the command line that starts the bundle's program for a target.
+
+    More options may follow. The bundle must have such a program.
     """
     words = [
         str(extract(bundle, bundle.manifest.programs[target])),

@@ -20,8 +20,6 @@ from typing import (
     Optional,
     Set,
     Tuple,
-    Type,
-    TypeVar,
 )
 
 from ..errors import BundleError, InputError
@@ -37,6 +35,7 @@ from ..vision.preprocess import (
 )
 from ..vision.tasks import parse_task, task_json
 from ..vision.tasks.base import Task
+from .json_reader import JsonReader
 
 SCHEMA = 3
 MAX_RANK = 8
@@ -61,7 +60,6 @@ PLACES = ("cpu", "edgetpu")
 
 _SEGMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True)
@@ -88,11 +86,12 @@ class SegmentInfo:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """What the model keeps between calls: `input` is at each call what `output` was at
-    the call before.
+    """A tensor that the model keeps between calls.
 
-    initial: a file with what it is at the first call, as raw little-endian bytes; None:
-    zeros.
+    Attributes:
+        input: its name at the beginning of a call, where it is the last call's output
+        output: its name at the end
+        initial: a file with its first content in raw little-endian bytes; None: zeros
     """
 
     input: str
@@ -102,11 +101,16 @@ class StateInfo:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """Of one file of the bundle.
+    """One file of the bundle.
 
-    detached: it is not in the bundle but in the cache of the machine that compiled it,
-    whose own code it is: that machine runs a bundle for another board with it, and the
-    bundle that is copied to the board need not carry it.
+    A detached file is not in the bundle but in the cache of the machine with the
+    compiler. It is code for this machine itself, by which it runs a bundle for another
+    board, and a bundle copied to the board need not carry it.
+
+    Attributes:
+        sha256: its hash
+        bytes: its size
+        detached: whether it is in the cache instead
     """
 
     sha256: str
@@ -161,7 +165,7 @@ class Contents:
 
 
 def _without(row: Dict[str, Any], *names: str) -> Dict[str, Any]:
-    """A row without these, and without what is None."""
+    """Return a row without some keys, and without None."""
     return {k: v for k, v in row.items() if v is not None and k not in names}
 
 
@@ -204,67 +208,11 @@ class Manifest(Contents):
         return tuple(self.tensors[n] for n in self.outputs)
 
 
-class _JsonReader:
-    """Takes typed values out of a JSON object and says which one is wrong."""
-
-    def __init__(self, value: Any, where: str) -> None:
-        self.where = where
-        if not isinstance(value, dict):
-            self.bad("is not an object", value)
-        self.value: Dict[str, Any] = value
-
-    def bad(self, what: str, seen: Any = None) -> NoReturn:
-        text = "" if seen is None else f": {seen!r:.80}"
-        raise BundleError(
-            f"the manifest's {self.where} {what}{text}",
-            at="manifest.json",
-            hint="compile the model again with the same version of edgec",
-        )
-
-    def get(self, key: str, kind: Any, default: Any = ...) -> Any:
-        """self[key], checked to be of this type (or tuple of types); bool does not pass
-        for int.
-        """
-        if key not in self.value or (self.value[key] is None and default is not ...):
-            if default is ...:
-                self.bad(f'has no "{key}"')
-            return default
-        found = self.value[key]
-        if not isinstance(found, kind) or (
-            isinstance(found, bool) and kind is not bool
-        ):
-            self.bad(f'has an impossible "{key}"', found)
-        return found
-
-    def count(self, key: str, default: Any = ...) -> int:
-        found: int = self.get(key, int, default)
-        if not 0 <= found <= MAX_TENSOR_BYTES << 20:
-            self.bad(f'has an impossible "{key}"', found)
-        return found
-
-    def strings(self, key: str) -> Tuple[str, ...]:
-        found = self.get(key, list)
-        if not all(isinstance(s, str) for s in found):
-            self.bad(f'has an impossible "{key}"', found)
-        return tuple(found)
-
-    def numbers(self, key: str, kind: Type[_N]) -> Tuple[_N, ...]:
-        """A list of finite numbers; integers pass for floats."""
-        found = self.get(key, list)
-        if not all(type(n) in (int, kind) and abs(n) < 1e300 for n in found):
-            self.bad(f'has an impossible "{key}"', found)
-        return tuple(kind(n) for n in found)
-
-    def members(self, key: str) -> List[Tuple[str, "_JsonReader"]]:
-        return [
-            (k, _JsonReader(v, f'{key} "{k}"')) for k, v in self.get(key, dict).items()
-        ]
-
-
 def parse_manifest(data: bytes) -> Manifest:
-    """The manifest of these bytes of JSON.
+    """Return the manifest in bytes of JSON.
 
-    Raises BundleError with the first thing that is wrong.
+    Raises:
+        BundleError: the first fault
     """
     try:
         text = data.decode("utf-8")
@@ -296,7 +244,7 @@ def _no_twins(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 def check_manifest(value: Any) -> Manifest:
     """The manifest of a decoded JSON value."""
-    top = _JsonReader(value, "top level")
+    top = JsonReader(value, "top level")
     schema = top.get("schema", int)
     if schema != SCHEMA:
         raise BundleError(
@@ -315,12 +263,12 @@ def check_manifest(value: Any) -> Manifest:
         inputs=top.strings("inputs"),
         outputs=top.strings("outputs"),
         state=tuple(
-            _state(_JsonReader(s, f"state[{i}]"))
+            _state(JsonReader(s, f"state[{i}]"))
             for i, s in enumerate(top.get("state", list, []))
         ),
         tensors=MappingProxyType({k: _tensor(k, r) for k, r in top.members("tensors")}),
         segments=tuple(
-            _segment(_JsonReader(s, f"segments[{i}]"))
+            _segment(JsonReader(s, f"segments[{i}]"))
             for i, s in enumerate(top.get("segments", list))
         ),
         libraries=MappingProxyType(_paths(top, "libraries")),
@@ -344,14 +292,14 @@ def check_manifest(value: Any) -> Manifest:
     return manifest
 
 
-def _threads(top: _JsonReader) -> int:
+def _threads(top: JsonReader) -> int:
     threads = top.count("threads", 1)
     if not 1 <= threads <= MAX_THREADS:
         top.bad('has an impossible "threads"', threads)
     return threads
 
 
-def _tensor(name: str, r: _JsonReader) -> TensorInfo:
+def _tensor(name: str, r: JsonReader) -> TensorInfo:
     shape = r.get("shape", list)
     dtype = r.get("dtype", str)
     if dtype not in DTYPES:
@@ -361,7 +309,7 @@ def _tensor(name: str, r: _JsonReader) -> TensorInfo:
     ):
         r.bad('has an impossible "shape"', shape)
     if r.value.get("quant") is not None:
-        quant = _quant(_JsonReader(r.value["quant"], f"{r.where}.quant"), shape)
+        quant = _quant(JsonReader(r.value["quant"], f"{r.where}.quant"), shape)
     else:
         quant = None
     info = TensorInfo(name, tuple(shape), dtype, quant)
@@ -370,29 +318,37 @@ def _tensor(name: str, r: _JsonReader) -> TensorInfo:
     return info
 
 
-def _quant(r: _JsonReader, shape: List[int]) -> QuantInfo:
+def _quant(r: JsonReader, shape: List[int]) -> QuantInfo:
     scale = r.get("scale", list)
     zero = r.get("zero_point", list)
     axis = r.get("axis", int, None)
     if axis is not None and not 0 <= axis < len(shape):
         r.bad('has an impossible "axis"', axis)
-    if len(scale) != (1 if axis is None else shape[axis]) or len(zero) != len(scale):
+
+    # One for the tensor, or one for each channel.
+    count = 1 if axis is None else shape[axis]
+    if len(scale) != count or len(zero) != count:
         r.bad(
             'has a "scale" and "zero_point" that do not fit the shape',
             [len(scale), len(zero)],
         )
-    if not all(type(s) in (float, int) and 0 < s < math.inf for s in scale):
+    if not all(map(_is_scale, scale)):
         r.bad('has an impossible "scale"', scale)
     if not all(type(z) is int for z in zero):
         r.bad('has an impossible "zero_point"', zero)
     return QuantInfo(tuple(float(s) for s in scale), tuple(zero), axis)
 
 
-def _preprocesses(top: _JsonReader) -> List[Tuple[str, _JsonReader]]:
+def _is_scale(number: Any) -> bool:
+    """Return whether a number of JSON is finite and positive."""
+    return type(number) in (float, int) and 0 < number < math.inf
+
+
+def _preprocesses(top: JsonReader) -> List[Tuple[str, JsonReader]]:
     return top.members("preprocess") if top.value.get("preprocess") is not None else []
 
 
-def _preprocess(r: _JsonReader) -> Preprocess:
+def _preprocess(r: JsonReader) -> Preprocess:
     values = Values(
         r.get("range", str), r.numbers("mean", float), r.numbers("std", float)
     )
@@ -412,7 +368,7 @@ def _preprocess(r: _JsonReader) -> Preprocess:
     )
 
 
-def _task(top: _JsonReader) -> Optional[Task]:
+def _task(top: JsonReader) -> Optional[Task]:
     try:
         if top.value.get("task") is None:
             return None
@@ -421,7 +377,7 @@ def _task(top: _JsonReader) -> Optional[Task]:
         top.bad(f'has an impossible "task": {e.what}')
 
 
-def _said(r: _JsonReader, key: str) -> Wish:
+def _said(r: JsonReader, key: str) -> Wish:
     text = r.get(key, str, None)
     try:
         return NOTHING if text is None else parse(text)
@@ -429,7 +385,7 @@ def _said(r: _JsonReader, key: str) -> Wish:
         r.bad(f'has an impossible "{key}": {e.what}')
 
 
-def _segment(r: _JsonReader) -> SegmentInfo:
+def _segment(r: JsonReader) -> SegmentInfo:
     name = r.get("name", str)
     place = r.get("place", str)
     if not _SEGMENT_NAME.fullmatch(name):
@@ -452,27 +408,27 @@ def _segment(r: _JsonReader) -> SegmentInfo:
     )
 
 
-def _state(r: _JsonReader) -> StateInfo:
+def _state(r: JsonReader) -> StateInfo:
     return StateInfo(
         r.get("input", str), r.get("output", str), r.get("initial", str, None)
     )
 
 
-def _arena(r: _JsonReader) -> int:
+def _arena(r: JsonReader) -> int:
     arena = r.count("arena", 0)
     if arena > MAX_ARENA_BYTES:
         r.bad('has an impossible "arena"', arena)
     return arena
 
 
-def _file(r: _JsonReader) -> FileInfo:
+def _file(r: JsonReader) -> FileInfo:
     sha = r.get("sha256", str)
     if not _SHA256.fullmatch(sha):
         r.bad('has a "sha256" that is not 64 hexadecimal digits', sha)
     return FileInfo(sha, r.count("bytes"), r.get("detached", bool, False))
 
 
-def _paths(top: _JsonReader, key: str) -> Dict[str, str]:
+def _paths(top: JsonReader, key: str) -> Dict[str, str]:
     found: Dict[str, Any] = top.get(key, dict, {})
     for target, path in found.items():
         if not isinstance(path, str):
@@ -480,44 +436,51 @@ def _paths(top: _JsonReader, key: str) -> Dict[str, str]:
     return found
 
 
-def _check_flow(m: Manifest, top: _JsonReader) -> None:
-    """Every tensor is written once, before it is read."""
-    ends = (n for s in m.state for n in (s.input, s.output))
-    for n in (
-        *m.inputs,
-        *m.outputs,
-        *ends,
-        *(n for s in m.segments for n in (*s.inputs, *s.outputs)),
-    ):
-        if n not in m.tensors:
-            top.bad("names a tensor that it does not describe", n)
+def _check_flow(m: Manifest, top: JsonReader) -> None:
+    """Refuse a manifest whose tensors are not written once, before they are read."""
+    _check_described(m, top)
     names = [s.name for s in m.segments]
     if len(set(names)) != len(names):
         top.bad("has two segments of one name", names)
     inputs = (*m.inputs, *m.kept)
     if len(set(inputs)) != len(inputs):
         top.bad("names an input twice", inputs)
-    ready: Set[str] = set(inputs)
+    written: Set[str] = set(inputs)
     for s in m.segments:
-        for n in s.inputs:
-            if n not in ready:
-                top.bad(
-                    f'has a segment "{s.name}" that reads a tensor before it is written',
-                    n,
-                )
-        for n in s.outputs:
-            if n in ready:
-                top.bad(
-                    f'has a segment "{s.name}" that writes a tensor a second time', n
-                )
-            ready.add(n)
+        _check_segment_flow(s, written, top)
     for n in (*m.outputs, *(s.output for s in m.state)):
-        if n not in ready:
+        if n not in written:
             top.bad("has an output that nothing writes", n)
 
 
-def _check_state(m: Manifest, top: _JsonReader) -> None:
-    """What is kept has one form."""
+def _check_described(m: Manifest, top: JsonReader) -> None:
+    """Refuse a manifest with a name of a tensor but not its type."""
+    names = [*m.inputs, *m.outputs]
+    for state in m.state:
+        names += (state.input, state.output)
+    for s in m.segments:
+        names += (*s.inputs, *s.outputs)
+    for n in names:
+        if n not in m.tensors:
+            top.bad("names a tensor that it does not describe", n)
+
+
+def _check_segment_flow(s: SegmentInfo, written: Set[str], top: JsonReader) -> None:
+    """Check the tensors of a segment, and add its outputs to the written ones."""
+    for n in s.inputs:
+        if n not in written:
+            top.bad(
+                f'has a segment "{s.name}" that reads a tensor before it is written', n
+            )
+    # A second writer would change a tensor under its readers.
+    for n in s.outputs:
+        if n in written:
+            top.bad(f'has a segment "{s.name}" that writes a tensor a second time', n)
+        written.add(n)
+
+
+def _check_state(m: Manifest, top: JsonReader) -> None:
+    """Refuse state whose tensors before and after an inference differ in type."""
     for s in m.state:
         before = m.tensors[s.input]
         after = m.tensors[s.output]
@@ -532,7 +495,7 @@ def _check_state(m: Manifest, top: _JsonReader) -> None:
             top.bad("has state that begins as a file of another size", s.initial)
 
 
-def _check_paths(m: Manifest, top: _JsonReader) -> None:
+def _check_paths(m: Manifest, top: JsonReader) -> None:
     named = [p for s in m.segments for p in (s.tflite, s.edgetpu) if p is not None]
     named += [s.initial for s in m.state if s.initial is not None]
     for path in (
@@ -545,8 +508,8 @@ def _check_paths(m: Manifest, top: _JsonReader) -> None:
             top.bad("names a file that the bundle does not have", path)
 
 
-def _check_preprocess(m: Manifest, top: _JsonReader) -> None:
-    """Each is for an input that it suits."""
+def _check_preprocess(m: Manifest, top: JsonReader) -> None:
+    """Refuse a preprocessing that does not suit its input."""
     for name, r in _preprocesses(top):
         if name not in m.inputs:
             r.bad("is for no input of the model")
@@ -556,7 +519,7 @@ def _check_preprocess(m: Manifest, top: _JsonReader) -> None:
 
 
 def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
-    """Width and height of the first input that is an image."""
+    """Return width and height of the first image input; None if there is none."""
     for name in m.inputs:
         if name in m.preprocess:
             layout = ImageLayout.of(m.tensors[name], m.preprocess[name].layout)
@@ -567,7 +530,7 @@ def image_size(m: Manifest) -> Optional[Tuple[int, int]]:
     return None
 
 
-def _check_task(m: Manifest, top: _JsonReader) -> None:
+def _check_task(m: Manifest, top: JsonReader) -> None:
     """It suits the outputs, and has its files."""
     image = image_size(m)
     if m.task is None:

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Writes files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Iterator
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place when the block ends, and
-    is gone where it fails.
+    """Give a file to write to, which replaces `path` when the block ends.
 
-    Its name is one that nobody could put a link under before; it keeps the suffix, by
-    which some tell the format. What stands there and is no file, /dev/null, /dev/stdout
-    or a pipe, keeps its place and is written into.
+    If the block fails the file is removed. Its name is random, so that nobody can have
+    put a link there before, and keeps the suffix, by which some libraries choose the
+    format. Anything but a plain file, as /dev/null, /dev/stdout or a pipe, keeps its
+    place and is written into.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with tempfile.TemporaryDirectory(prefix="edgec-") as folder:
@@ -43,9 +43,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def _pour(source: Path, path: Path) -> None:
-    """Raises OSError for a pipe that nobody reads, which would be waited for, and for a
-    disk.
-    """
+    """Raise OSError for a disk, and for a pipe without a reader, which would block."""
     with os.fdopen(
         os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)), "wb"
     ) as into:

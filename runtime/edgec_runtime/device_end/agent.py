@@ -66,10 +66,14 @@ Answer = Tuple[Dict[str, Any], bytes]
 
 
 class Service:
-    """The requests, apart from I/O: bytes in, bytes out.
+    """Answers the requests of a host, without I/O of its own: bytes in, bytes out.
 
-    What a cut left in any application's folder is put right first.  execute:
-    running.run, or what a test has instead. sha, source: of the device end.
+    It first repairs whatever an interruption left in any application's folder.
+
+    Args:
+        execute: running.run, or a test's replacement
+        sha: hash of the device end
+        source: its text
     """
 
     def __init__(
@@ -95,12 +99,12 @@ class Service:
         self.write: Callable[[bytes], None] = lambda data: None
 
     def receive(self, data: bytes, now: float) -> None:
-        """Takes what the stream gave and does what it asks for."""
+        """Take bytes of the stream, and do the requests in them."""
         self.hear(data, now)
         self.work()
 
     def hear(self, data: bytes, now: float) -> None:
-        """Takes what the stream gave; what it asks for is done by work()."""
+        """Take bytes of the stream; work() does the requests in them."""
         session = self.delivery.session
         self.delivery.receive(data, now)
         if self.delivery.session != session:
@@ -108,12 +112,12 @@ class Service:
             self._tune()
 
     def work(self) -> None:
-        """Does what was asked for."""
+        """Do the waiting requests."""
         while self.delivery.messages:
             self._answer(self.delivery.messages.popleft())
 
     def close(self) -> None:
-        """Lets other hosts flash; ends what is shown."""
+        """Let other hosts flash, and end the show."""
         if self.app:
             self.app.close()
         if self.showing:
@@ -171,7 +175,7 @@ class Service:
     # ---- the requests
 
     def do_info(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """What this device is."""
+        """Return the identity of this device."""
         folder = self.root
         while not os.path.isdir(folder):
             folder = os.path.dirname(folder)
@@ -186,7 +190,7 @@ class Service:
         }, b""
 
     def do_facts(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """What this device has, for `edgec doctor`."""
+        """Return the facts of this device for `edgec doctor`."""
         if sys.flags.no_site:
             # we were started without it, and look for packages where every other Python
             # does
@@ -194,7 +198,7 @@ class Service:
         return {"facts": collect(self.root, execute=self.execute)}, b""
 
     def do_begin(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """A bundle will come: which parts of it are lacking?  The blob is its glue."""
+        """Prepare for a bundle; return its lacking parts. The blob is its glue."""
         app = self._open(head)
         plan = WritePlan(head.get("recipe"), blob)
         for slot in (
@@ -218,9 +222,7 @@ class Service:
         return {"slot": SCRATCH}, b""
 
     def do_activate(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Make what is in `try` the active version, in the other slot than the one
-        before.
-        """
+        """Make the version in `try` the active one, in place of the inactive slot."""
         app = self._open(head)
         return {
             "active": app.activate(head.get("allow_downgrade") is True),
@@ -228,7 +230,7 @@ class Service:
         }, b""
 
     def do_discard(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """Throw away what is in `try`."""
+        """Discard the version in `try`."""
         self._open(head).discard()
         return {}, b""
 
@@ -248,15 +250,15 @@ class Service:
 
     @staticmethod
     def slot(app: App, head: Dict[str, Any]) -> str:
-        """The slot that is meant: the active one where none is named."""
+        """Return the named slot, the active one by default."""
         slot = app.active() if head.get("slot") is None else head["slot"]
         if slot is None:
             raise Refused("input", f"{app.name} has no active slot", "edgec flash")
         return str(slot)
 
     def do_trust(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """From now on take only bundles that were signed with this key, or one that is
-        trusted already.
+        """Take only bundles signed with this key, or with another trusted one, from now
+        on.
         """
         try:
             key = Key.parse(blob.decode())
@@ -278,7 +280,7 @@ class Service:
         return {"path": path, "fingerprint": key.fingerprint}, b""
 
     def do_site(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """The wheels that an application has."""
+        """Return the wheels of an application."""
         site = WheelSite(self._open(head, lock=False), self.execute)
         return {"wheels": site.there(), "active": site.active()}, b""
 
@@ -316,7 +318,11 @@ class Service:
         return {}, b""
 
     def do_shown(self, head: Dict[str, Any], blob: bytes) -> Answer:
-        """How it is.  end: tell it to end, and wait for that."""
+        """Return the state of the show.
+
+        Args:
+            end: whether to end it first
+        """
         if self.showing is None:
             raise Refused("input", "nothing is shown", "start it again")
         if not head.get("end"):
@@ -413,9 +419,7 @@ class Service:
 
     @contextlib.contextmanager
     def _beating(self) -> Iterator[None]:
-        """Signs of life meanwhile, by which the host tells a program that runs from a
-        device that is gone.
-        """
+        """Send signs of life during a program, so that the device does not seem gone."""
         end = threading.Event()
 
         def beat() -> None:
@@ -432,7 +436,7 @@ class Service:
 
 
 def _limit(head: Dict[str, Any]) -> float:
-    """Seconds that the program may take."""
+    """Return the seconds that the program may take."""
     limit = head.get("limit")
     if (
         isinstance(limit, bool)
@@ -448,7 +452,7 @@ def _limit(head: Dict[str, Any]) -> float:
 
 
 def _sizes(head: Dict[str, Any], blob: bytes) -> List[int]:
-    """Bytes of each input, which make up the blob."""
+    """Return the bytes of each input; together they are the blob."""
     sizes = head.get("inputs", [])
     good = (
         isinstance(sizes, list)
@@ -463,9 +467,9 @@ def _sizes(head: Dict[str, Any], blob: bytes) -> List[int]:
 
 
 def _timing(options: Sequence[Any]) -> List[str]:
-    """The words by which the program is timed.
+    """Return the options that time the program.
 
-    No others: the host does not say what it reads and writes.
+    No others: the host does not choose its files.
     """
     words = list(map(str, options))
     if not re.fullmatch(
@@ -518,8 +522,9 @@ def _write(sink: int, out: bytes) -> None:
 
 
 def verify(root: str, name: str) -> int:
-    """What a service's unit asks before each start: is the active slot what it should
-    be?  The exit code.
+    """Verify the active slot for a service's unit before each start.
+
+    Return the exit code.
     """
     try:
         app = App(root, name, Disk())

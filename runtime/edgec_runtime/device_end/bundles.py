@@ -72,10 +72,14 @@ def machine_target() -> str:
 
 
 class Executed(NamedTuple):
-    """A file that a machine executes or loads.  source: in the bundle.  sha256, bytes:
-    by the manifest.
+    """A file of a bundle for this machine to execute or load.
 
-    library: of code.
+    Attributes:
+        source: its path in the bundle
+        sha256: its hash by the manifest
+        bytes: its size by the manifest
+        code: whether it is code
+        library: whether that is a library
     """
 
     source: str
@@ -91,9 +95,9 @@ def program_path() -> str:
 
 
 def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
-    """What this machine executes of a bundle, by its path in a slot.
+    """Return the files that this machine executes, by their paths in a slot.
 
-    Raises what a damaged manifest gives.
+    Raises the errors of `trouble` for a damaged manifest.
     """
     target = machine_target()
     paths = {"programs": program_path(), "libraries": f"lib/{target}/libmodel.so"}
@@ -115,24 +119,15 @@ def executed(manifest: Dict[str, Any]) -> Dict[str, Executed]:
 
 
 def manifest_text(archive: zipfile.ZipFile) -> bytes:
-    """The manifest of a bundle whose entries are all plain, stored and within it.
+    """Return the manifest of a bundle.
 
-    Raises Refused otherwise.
+    Raises:
+        Refused: an entry is not a plain file, stored in the bundle
     """
-    import zipfile
-
     entries = archive.infolist()
     size = os.fstat(archive.fp.fileno()).st_size if archive.fp else 0
     for e in entries:
-        regular = (
-            stat.S_IFMT(e.external_attr >> 16) in (0, stat.S_IFREG)
-            and not e.flag_bits & 1
-        )
-        stored = (
-            e.compress_type == zipfile.ZIP_STORED
-            and e.file_size == e.compress_size <= size
-        )
-        if not (regular and stored and safe_name(e.filename)):
+        if not _is_plain_entry(e, size):
             raise Refused(
                 "bundle",
                 f"the bundle has an unsafe file: {e.filename!r:.80}",
@@ -152,8 +147,32 @@ def manifest_text(archive: zipfile.ZipFile) -> bytes:
     return archive.read(MANIFEST)
 
 
+def _is_plain_entry(entry: zipfile.ZipInfo, size: int) -> bool:
+    """Return whether an entry is a plain file with a safe name, stored as it is.
+
+    Args:
+        entry: the entry
+        size: bytes of the bundle
+    """
+    import zipfile
+
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    is_encrypted = entry.flag_bits & 1
+    if kind not in (0, stat.S_IFREG) or is_encrypted:
+        return False
+    # Only what is stored can be read in place, and not grow when it is read.
+    if entry.compress_type != zipfile.ZIP_STORED:
+        return False
+    is_inside = entry.file_size == entry.compress_size <= size
+    return is_inside and safe_name(entry.filename)
+
+
 def parse(text: bytes) -> Dict[str, Any]:
-    """The manifest of its text.  Raises ValueError for what is none."""
+    """Return the manifest in a text.
+
+    Raises:
+        ValueError: it is none
+    """
     found = json.loads(text.decode())
     if not isinstance(found, dict):
         raise ValueError("the manifest is not an object")
@@ -161,14 +180,14 @@ def parse(text: bytes) -> Dict[str, Any]:
 
 
 def damaged(error: Exception) -> Refused:
-    """Of what reading a bundle raised."""
+    """Return the error for an exception of reading a bundle."""
     return Refused(
         "bundle", f"the bundle is damaged: {error!r:.200}", "compile the model again"
     )
 
 
 def trouble() -> Tuple[Type[Exception], ...]:
-    """What reading a damaged bundle raises."""
+    """Return the exceptions of reading a damaged bundle."""
     import zipfile
 
     return (zipfile.BadZipFile, *_DAMAGED)
@@ -177,38 +196,57 @@ def trouble() -> Tuple[Type[Exception], ...]:
 def unpack(
     disk: Disk, archive: zipfile.ZipFile, manifest: Dict[str, Any], folder: str
 ) -> Dict[str, str]:
-    """Unpacks what this machine executes; sha256 by path.
+    """Unpack what this machine executes; return the sha256 of each path.
 
-    Raises Refused for code of another machine, or for none.
+    Args:
+        disk: writes the files
+        archive: the bundle
+        manifest: its manifest
+        folder: where they go
+
+    Raises:
+        Refused: the code is for another machine, or there is none for this one
     """
     target = machine_target()
     files = {}
     for path, what in executed(manifest).items():
         place = os.path.join(folder, path)
-        at = 0
-        make_folder(disk, os.path.dirname(place), durable=False)
-        with archive.open(what.source) as f:
-            for block in iter(lambda f=f: f.read(_BLOCK), b""):  # type: ignore[misc]
-                disk.write(place, at, block, 0o755 if what.code else 0o644)
-                at += len(block)
-        if not at:
-            disk.write(place, 0, b"")
+        _unpack_file(disk, archive, what, place)
         fault = elf_fault(place, target, what.library) if what.code else None
         if fault:
             hint = "compile it with the --target of this board"
             raise Refused("bundle", f'"{what.source}" {fault}', hint)
         files[path] = what.sha256
+
     if not any(what.code for what in executed(manifest).values()):
-        code = {**manifest["programs"], **manifest["libraries"]}
-        inside = sorted(
-            t for t in code if not manifest["files"][code[t]].get("detached")
-        )
-        what_is = (
-            f"the bundle has no code for {target}; it has {', '.join(inside) or 'none'}"
-        )
-        hint = (
-            "compile it with the --target of this board; "
-            "for a 32-bit system with --also armv7"
-        )
-        raise Refused("bundle", what_is, hint)
+        raise _no_code(manifest, target)
     return files
+
+
+def _unpack_file(
+    disk: Disk, archive: zipfile.ZipFile, what: Executed, place: str
+) -> None:
+    """Write a file of a bundle to a place."""
+    make_folder(disk, os.path.dirname(place), durable=False)
+    mode = 0o755 if what.code else 0o644
+    offset = 0
+    with archive.open(what.source) as f:
+        for block in iter(lambda: f.read(_BLOCK), b""):
+            disk.write(place, offset, block, mode)
+            offset += len(block)
+    # An empty file has no block.
+    if not offset:
+        disk.write(place, 0, b"")
+
+
+def _no_code(manifest: Dict[str, Any], target: str) -> Refused:
+    """Return the error for a bundle without code for a target."""
+    code = {**manifest["programs"], **manifest["libraries"]}
+    inside = sorted(t for t in code if not manifest["files"][code[t]].get("detached"))
+    there = ", ".join(inside) or "none"
+    return Refused(
+        "bundle",
+        f"the bundle has no code for {target}; it has {there}",
+        "compile it with the --target of this board; "
+        "for a 32-bit system with --also armv7",
+    )

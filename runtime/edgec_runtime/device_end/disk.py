@@ -1,5 +1,4 @@
-"""The disk of a device: every change of it, what is read of it, and what to tell when
-it refuses.
+"""The disk of a device: its changes, reading from it, and its failures.
 
 This is part of the device end, see wire.py.
 """
@@ -19,8 +18,11 @@ _Path = Union[str, "os.PathLike[str]"]
 
 
 class Refused(Exception):
-    """What the host is told.  kind: "input", "bundle" or "device", whose errors they
-    are (edgec_runtime/errors.py).
+    """A refusal for the host.
+
+    Attributes:
+        kind: "input", "bundle" or "device", the class of the error
+            (edgec_runtime/errors.py)
     """
 
     def __init__(self, kind: str, what: str, hint: str) -> None:
@@ -31,10 +33,9 @@ class Refused(Exception):
 
 
 class Disk:
-    """Every change of the file system, one method each, so that a test can fail or undo
-    any of them.
+    """Every change of the file system, one method each, for tests to fail or undo.
 
-    Nothing that is made here can be written by others, whatever the umask is.
+    Nobody else can write to the files and folders made here, whatever the umask is.
     """
 
     def mkdir(self, path: str) -> None:
@@ -120,14 +121,19 @@ def sync_all(disk: Disk, folder: str) -> None:
 
 
 def opened(path: str, most: int = 1 << 62) -> BinaryIO:
-    """A plain file, to be read; never waits for one that is none.  most: bytes that it
-    may have.  Raises OSError.
+    """Return an opened plain file; never wait for another kind of file.
+
+    Args:
+        most: the most bytes it may have
+
+    Raises:
+        OSError: it is no plain file, or has more
     """
     return _opened(path, most, os.O_NOFOLLOW)
 
 
 def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
-    """A pipe to which nobody writes would hang, and some files never end."""
+    """Refuse pipes, which would hang without a writer, and files without an end."""
     # which not every system has that a host may be
     for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)
@@ -151,9 +157,10 @@ def _opened(path: _Path, most: int, flags: int) -> BinaryIO:
 
 
 def given(path: _Path, most: int) -> bytes:
-    """What is in a file that somebody names, which may be a link.
+    """Return the content of a file that a person names, which may be a link.
 
-    Raises OSError, also where it has more bytes.
+    Raises:
+        OSError: it cannot be read, or has more bytes
     """
     with _opened(path, most, 0) as f:
         data = f.read(most + 1)
@@ -193,11 +200,10 @@ def plain(path: str, folder: bool = False) -> bool:
 
 
 def keep_to_ourselves(*paths: str) -> None:
-    """Nobody else may change them: a version that left it to the umask made some that
-    others could.
+    """Take the right to write to files and folders from everybody else.
 
-    Files and folders, not a device in their place, nor a folder that is everybody's, as
-    /tmp.
+    An earlier version left it to the umask. Devices and folders for everybody, as /tmp,
+    stay as they are.
     """
     for path in paths:
         with contextlib.suppress(OSError):  # there is none, or it is another's
@@ -224,7 +230,7 @@ _TROUBLE = {
 
 
 def refusal(error: OSError) -> Refused:
-    """What to tell about a disk that refuses."""
+    """Return the refusal for an error of the disk."""
     where = f" ({error.filename})" if error.filename else ""
     hint = _TROUBLE.get(error.errno or 0, "look at the device's log: dmesg")
     return Refused("device", f"{error.strerror or error}{where}", hint)

@@ -78,7 +78,7 @@ def _times(n: int, point: _Point) -> _Point:
 
 
 def _decode(data: bytes) -> Optional[_Point]:
-    """Section 5.1.3: y and the sign of x.  None for what is no point."""
+    """Return the point of y and the sign of x (section 5.1.3); None if there is none."""
     number = int.from_bytes(data, "little")
     y = number & ((1 << 255) - 1)
     sign = number >> 255

@@ -1,10 +1,9 @@
-"""What a machine is and has, as plain JSON, for `edgec doctor`: collected here, judged
-on the host (doctor.py).
+"""Collects the facts of a machine as plain JSON for `edgec doctor`.
 
-Everything that the kernel tells is read below a given root, so that a test can show
-another machine.  What may crash, an interpreter with the Edge TPU's library, is tried
-in a process of its own.  This is part of the device end, see wire.py; the host collects
-its own facts with it too.
+The host judges them (doctor.py). The kernel's files are read below a given root, so
+that a test can show another machine. An interpreter with the Edge TPU's library, which
+may crash, is tried in a process of its own. This is part of the device end, see
+wire.py; the host collects its own facts with it, too.
 """
 
 from __future__ import annotations
@@ -90,9 +89,12 @@ step("done")
 
 
 def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> Facts:
-    """All facts.  folder: where bundles go.
+    """Return all facts.
 
-    What cannot be found out is None or empty, never an error.
+    Unknown facts are None or empty, never an error.
+
+    Args:
+        folder: the folder of bundles
     """
     m = _Machine(root, execute)
     facts: Facts = {
@@ -139,17 +141,17 @@ def collect(folder: str, root: str = "/", execute: Execute = subprocess.run) -> 
 
 
 def identity(root: str = "/") -> Facts:
-    """What machine this is: "board" as its device tree names it, "cpu", "os", "kernel",
-    each "" where nothing tells.
+    """Return the identity of the machine.
 
-    "emulated": an emulator executes its instructions, so times measured on it are no
-    hardware's.  True only where that is sure.
+    It has "board" as in its device tree, "cpu", "os" and "kernel", each "" if unknown,
+    and "emulated": whether an emulator executes its instructions, so that times are not
+    those of hardware. It is True only if it is sure.
     """
     return _Machine(root, subprocess.run).identity()
 
 
 def edgetpus_here() -> Tuple[List[Facts], List[str]]:
-    """Edge TPUs of this machine: on USB, and the nodes of those on PCIe."""
+    """Return the Edge TPUs on USB, and the nodes of those on PCIe."""
     m = _Machine("/", subprocess.run)
     return m.edgetpus(), m.pcie()
 
@@ -293,9 +295,7 @@ class _Machine(Files):
         ]
 
     def libedgetpu(self) -> Facts:
-        """The Edge TPU's library: where, from which package, linked for which page
-        size.
-        """
+        """Return the Edge TPU's library: path, package, and page size it is linked for."""
         folders = ("usr/lib", "usr/lib/*", "usr/local/lib", "lib")
         places = [
             p
@@ -330,8 +330,10 @@ class _Machine(Files):
         return facts
 
     def cameras(self) -> List[Facts]:
-        """Nodes of video capture; a Pi's codecs and image processors, which have such
-        nodes too, are left out.
+        """Return the nodes of cameras.
+
+        A Pi's codecs and image processors have nodes of video capture, too, and are
+        left out.
         """
         found = []
         for path in self.glob("sys/class/video4linux/video*/name"):
@@ -401,7 +403,7 @@ class _Machine(Files):
 
 
 def disk(folder: str) -> Facts:
-    """Of the nearest folder that exists: bytes free, and whether it can be written to."""
+    """Return the free bytes of the nearest existing folder, and whether it is writable."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     room = os.statvfs(folder)
@@ -463,8 +465,8 @@ def _pycoral() -> Optional[str]:
 
 
 def alignment(path: str) -> Optional[int]:
-    """The largest page size that a shared object can be loaded with: the least p_align
-    of its PT_LOADs.
+    """Return the largest page size for a shared object: the least p_align of its
+    PT_LOADs.
     """
     try:
         with open(path, "rb") as f:

@@ -1,9 +1,7 @@
-"""A bundle on its way into an application's folder: the parts that are lacking, and
-what is made of them.
+"""Receives a bundle: its lacking parts, and the assembly of the whole.
 
-    ~/.edgec/<app>/incoming/<sha256>  parts on their way; what arrived before a cut stays for the
-                                      next run
-    ~/.edgec/<app>/new/               what is being put together; becomes try/
+~/.edgec/<app>/incoming/<sha256> is a part on its way, and stays for the next run after
+an interruption; ~/.edgec/<app>/new/ is the assembly, and becomes try/.
 
 This is part of the device end, see wire.py.
 """
@@ -15,7 +13,7 @@ import json
 import os
 import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from edgec_runtime.device_end.bundles import (
     MAX_BUNDLE_BYTES,
@@ -43,7 +41,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Part(NamedTuple):
-    """A range of the bundle that is to be written."""
+    """A range of bytes of the bundle."""
 
     offset: int
     bytes: int
@@ -51,56 +49,84 @@ class Part(NamedTuple):
 
 
 class WritePlan:
-    """A bundle that is to be written: parts known by their hash, and `glue`, the bytes
-    between and after them.
-    """
+    """The plan of a bundle: parts known by their hash, and `glue`, the bytes between."""
 
     def __init__(self, recipe: Any, glue: bytes) -> None:
-        """Raises Refused for a recipe that no host of ours makes."""
+        """Read a recipe, whose types are not known yet.
+
+        Args:
+            recipe: sha256 and bytes of the bundle, and its parts
+            glue: the bytes between and after the parts
+
+        Raises:
+            Refused: no host of ours makes such a recipe
+        """
         try:
             self.sha256 = recipe["sha256"]
             self.bytes = recipe["bytes"]
             self.glue = glue
             self.parts = [Part(*p) for p in recipe["parts"]]
-            ends = [0, *(p.offset + p.bytes for p in self.parts)]
-            numbers = [self.bytes, *(n for p in self.parts for n in p[:2])]
-            good = all(type(n) is int and 0 <= n <= MAX_BUNDLE_BYTES for n in numbers)
-            good = good and all(
-                _SHA256.fullmatch(s)
-                for s in (self.sha256, *(p.sha256 for p in self.parts))
-            )
-            good = good and all(
-                p.offset >= end and p.bytes > 0 for p, end in zip(self.parts, ends)
-            )
-            good = (
-                good
-                and max(ends) <= self.bytes
-                and len(glue) + sum(p.bytes for p in self.parts) == self.bytes
-            )
+            is_possible = self._has_numbers() and self._has_hashes() and self._fits()
         except (KeyError, TypeError, ValueError):
-            good = False
-        if not good or len(self.parts) > MAX_FILES:
+            is_possible = False
+        if not is_possible or len(self.parts) > MAX_FILES:
             raise Refused(
                 "bundle",
                 "the list of the bundle's parts is impossible",
                 "compile the model again",
             )
-        # by sha256: a file and an offset where the part is
         self.sources: Dict[str, Tuple[str, int]] = {}
+        """A file and an offset where a part is, by its sha256."""
+
+    def _has_numbers(self) -> bool:
+        """Return whether all numbers are integers of a possible size."""
+        numbers = [self.bytes]
+        for part in self.parts:
+            numbers += (part.offset, part.bytes)
+        # A bool is an int as well, but no host sends one.
+        return all(type(n) is int and 0 <= n <= MAX_BUNDLE_BYTES for n in numbers)
+
+    def _has_hashes(self) -> bool:
+        """Return whether all hashes are hexadecimal: they become names of files."""
+        hashes = [self.sha256, *(part.sha256 for part in self.parts)]
+        return all(_SHA256.fullmatch(sha256) for sha256 in hashes)
+
+    def _fits(self) -> bool:
+        """Return whether the parts follow each other, and fill the bundle with glue."""
+        end = 0
+        total = len(self.glue)
+        for part in self.parts:
+            if part.offset < end or part.bytes <= 0:
+                return False
+            end = part.offset + part.bytes
+            total += part.bytes
+        return bool(end <= self.bytes and total == self.bytes)
+
+
+def _first_with(part: Part, places: List[Tuple[str, int]]) -> Optional[Tuple[str, int]]:
+    """Return the first file and offset with a part; None if there is none."""
+    for path, offset in places:
+        if digest(path, offset, part.bytes) == part.sha256:
+            return path, offset
+    return None
+
+
+def _partial_size(path: str, part: Part) -> int:
+    """Return how many bytes of a part a file may have."""
+    size = os.path.getsize(path) if os.path.exists(path) else 0
+    # A file that is as large and not the part is damaged: it begins anew.
+    return size if size < part.bytes else 0
 
 
 class App(Slots):
-    """An application's folder, and what comes into it."""
+    """An application's folder, with the bundle on its way."""
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
         super().__init__(root, name, disk)
         self.plan: Optional[WritePlan] = None
 
     def _stock(self) -> Dict[str, Tuple[str, int]]:
-        """Where parts of the slots' bundles are, by hash.
-
-        Not yet compared with that hash.
-        """
+        """Return the places of parts in the slots' bundles, by hash, not yet verified."""
         found: Dict[str, Tuple[str, int]] = {}
         for slot in (*SLOTS, SCRATCH):
             with contextlib.suppress(
@@ -112,46 +138,55 @@ class App(Slots):
         return found
 
     def begin(self, plan: WritePlan) -> List[Tuple[int, int, str]]:
-        """Gets ready.
+        """Prepare for a bundle; return its lacking parts.
 
-        Returns what is lacking: index of the part, how much of it is there, and that
-        much's sha256.
+        Returns:
+            index of each such part, how many of its bytes are there, and their sha256
         """
         self.plan = plan
         self.recover()
-        if not os.path.isdir(self.at("incoming")) or os.path.islink(
-            self.at("incoming")
-        ):
-            self.disk.remove(self.at("incoming"))
-        make_folder(self.disk, self.at("incoming"))
-        wanted = {p.sha256 for p in plan.parts}
-        for name in os.listdir(self.at("incoming")):
-            if name not in wanted or not plain(self.at("incoming", name)):
-                self.disk.remove(self.at("incoming", name))
+        self._clear_incoming({p.sha256 for p in plan.parts})
         stock = self._stock()
-        lacks = []
+        lacking: List[Tuple[int, int, str]] = []
         need = 0
         for i, part in enumerate(plan.parts):
+            # Equal parts are sent once.
             if part.sha256 in plan.sources:
                 continue
-            here = (self.at("incoming", part.sha256), 0)
-            plan.sources[part.sha256] = here
-            for path, offset in [
-                here,
-                *([stock[part.sha256]] if part.sha256 in stock else []),
-            ]:
-                if digest(path, offset, part.bytes) == part.sha256:
-                    plan.sources[part.sha256] = (path, offset)
-                    break
-            else:
-                there = os.path.getsize(here[0]) if os.path.exists(here[0]) else 0
-                there = there if there < part.bytes else 0
-                lacks.append((i, there, digest(here[0], 0, there) if there else ""))
+            incoming = self.at("incoming", part.sha256)
+            places = [(incoming, 0)]
+            if part.sha256 in stock:
+                places.append(stock[part.sha256])
+
+            source = _first_with(part, places)
+            plan.sources[part.sha256] = source or (incoming, 0)
+            if source is None:
+                there = _partial_size(incoming, part)
+                known = digest(incoming, 0, there) if there else ""
+                lacking.append((i, there, known))
                 need += part.bytes - there
+
+        # The assembled bundle, and what is unpacked of it.
         self._check_space(need + 2 * plan.bytes)
-        return lacks
+        return lacking
+
+    def _clear_incoming(self, wanted: Set[str]) -> None:
+        """Make the folder of parts, without anything but wanted parts.
+
+        Args:
+            wanted: their sha256
+        """
+        folder = self.at("incoming")
+        # A link could lead out of the application's folder.
+        if not os.path.isdir(folder) or os.path.islink(folder):
+            self.disk.remove(folder)
+        make_folder(self.disk, folder)
+        for name in os.listdir(folder):
+            if name not in wanted or not plain(self.at("incoming", name)):
+                self.disk.remove(self.at("incoming", name))
 
     def _check_space(self, need: int) -> None:
+        """Raise Refused if the disk has fewer bytes free."""
         room = os.statvfs(self.path)
         free = room.f_bavail * room.f_frsize
         if free < need:
@@ -162,18 +197,18 @@ class App(Slots):
             raise Refused("device", what, "free some space on the device: df -h ~")
 
     def put(self, index: int, offset: int, data: bytes) -> None:
-        """Adds a piece to a part that is lacking."""
-        numbers = type(index) is int and type(offset) is int
-        if numbers and self.plan and 0 <= index < len(self.plan.parts):
-            part = self.plan.parts[index]
-        else:
-            part = None
-        if (
-            part is None
-            or self.plan is None
-            or offset < 0
-            or offset + len(data) > part.bytes
-        ):
+        """Add a piece to a lacking part.
+
+        Args:
+            index: number of the part
+            offset: where the piece begins in it
+            data: the piece
+
+        Raises:
+            Refused: there is no such part, or bytes before the piece are lacking
+        """
+        part = self._part_of_piece(index, offset, len(data))
+        if part is None or self.plan is None:
             raise Refused(
                 "device",
                 f"a piece came for no part ({index!r:.40}, {offset!r:.40})",
@@ -181,6 +216,7 @@ class App(Slots):
             )
         path, _ = self.plan.sources[part.sha256]
         there = os.path.getsize(path) if os.path.exists(path) else 0
+        # A part that is complete elsewhere must not be written to.
         if path != self.at("incoming", part.sha256) or offset > there:
             raise Refused(
                 "device",
@@ -188,6 +224,19 @@ class App(Slots):
                 "flash again",
             )
         self.disk.write(path, offset, data)
+
+    def _part_of_piece(self, index: int, offset: int, size: int) -> Optional[Part]:
+        """Return the part of a piece; None if there is none.
+
+        The numbers come from the wire, so their types are checked, too.
+        """
+        if type(index) is not int or type(offset) is not int or self.plan is None:
+            return None
+        if not 0 <= index < len(self.plan.parts):
+            return None
+        part = self.plan.parts[index]
+        is_inside = offset >= 0 and offset + size <= part.bytes
+        return part if is_inside else None
 
     def install(self, downgrade: bool = False) -> None:
         """Writes the bundle to `try`, where it can be run.
@@ -253,8 +302,9 @@ class App(Slots):
             )
 
     def _extract(self, folder: str, downgrade: bool) -> Tuple[str, Dict[str, str]]:
-        """Checks the bundle as docs/bundle.md says and unpacks what this machine
-        executes: name, sha256 by path.
+        """Check the bundle as docs/bundle.md says, and unpack this machine's files.
+
+        Return its name, and the sha256 of each path.
         """
         import zipfile
 

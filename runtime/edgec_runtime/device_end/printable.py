@@ -7,11 +7,10 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """With a space for every character but a line's end that is none to be seen:
-    nothing of it steers a terminal.
+    """Return a text with a space for every character without a glyph but line ends.
 
-    Those are control characters, but also what turns the direction of writing, and
-    halves of a pair of UTF-16.
+    So no text steers a terminal: these are control characters, but also changes of the
+    direction of writing, and halves of a pair of UTF-16.
     """
     return "\n".join(
         line if line.isprintable() else _spaced(line) for line in text.split("\n")

@@ -18,10 +18,12 @@ MAX_OUTPUT_BYTES = 16 << 20
 # what a loader, Python and libc load beside what they are told to
 LOADED = ("LD_", "PYTHON", "GCONV_PATH")
 _SLICE_S = 0.5
+_CLOSED_SLICE_S = 0.02
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GUARD = ["/bin/sh", "-c", 'read -r group; read -r rest; kill -s KILL -- "-$group"']
-"""Ends a process group when its standard input does, which is held by the device end
-alone.
+"""A shell command that ends a process group when its standard input ends.
+
+Only the device end holds that input.
 """
 
 
@@ -30,10 +32,11 @@ class TooMuch(OSError):
 
 
 def environment(trusting: bool) -> Dict[str, str]:
-    """What a slot's program is started with.
+    """Return the environment of a slot's program.
 
-    trusting: the device has a key, so nothing in the environment may have more loaded
-    than what was signed.
+    Args:
+        trusting: whether the device has a key, so that no variable may let the program
+            load code without a signature
     """
     return {
         k: v for k, v in os.environ.items() if not (trusting and k.startswith(LOADED))
@@ -64,8 +67,10 @@ def run(
 
 
 class RunningProgram:
-    """A program in a process group of its own, which ends with the `with` block, and
-    with this process, however that ends: a shell waits for it and then ends the group.
+    """A program in a process group that ends with the `with` block or this process.
+
+    A shell waits for the end of this process, however it comes, and then ends the
+    group.
     """
 
     def __init__(
@@ -132,9 +137,7 @@ class RunningProgram:
 
 @contextlib.contextmanager
 def _unbroken() -> Iterator[None]:
-    """What would end this process waits, so that no program is started that nobody
-    knows of.
-    """
+    """Delay signals to end this process, so that no program starts unknown to it."""
     # where signals do not come
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -158,40 +161,82 @@ def _read(
     timeout: float,
     listen: Optional[int],
 ) -> "tuple[bytes, bytes]":
-    """Standard output and error, until the program itself has ended: a child of its may
-    hold them open for ever.
+    """Return standard output and error when the program itself has ended.
+
+    Its children may hold the pipes open for ever.
+
+    Args:
+        process: the program
+        until: when it has to end, in monotonic seconds
+        timeout: the same in seconds, for the exception
+        listen: a descriptor whose other end has to stay open; None: none has to
     """
-    pipes = [p for p in (process.stdout, process.stderr) if p is not None]
-    parts: Dict[int, List[bytes]] = {p.fileno(): [] for p in pipes}
-    poll = select.poll()
-    for fd in parts:
-        poll.register(fd, select.POLLIN)
-    if listen is not None:
-        poll.register(listen, 0)  # no more than that it is closed
-    size = 0
-    open_pipes = len(parts)
+    output = _Output(process, listen)
     while True:
         ended = process.poll() is not None
         left = until - time.monotonic()
         if left <= 0 and not ended:
-            raise subprocess.TimeoutExpired(
-                process.args, timeout, *(b"".join(p) for p in parts.values())
-            )
-        came = poll.poll(
-            0 if ended else 1000 * min(left, _SLICE_S if open_pipes else 0.02)
-        )
-        if ended and not any(fd in parts for fd, _ in came):
+            raise subprocess.TimeoutExpired(process.args, timeout, *output.texts())
+
+        has_read = output.read(left, ended)
+        if ended and not has_read:
             break
-        for fd, _ in came:
-            if fd not in parts:
+    texts = output.texts()
+    return (texts[0], texts[1]) if texts else (b"", b"")
+
+
+class _Output:
+    """The output of a program, read from its pipes."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", listen: Optional[int]
+    ) -> None:
+        """Begin to wait for the pipes, and for the end of `listen`."""
+        pipes = [p for p in (process.stdout, process.stderr) if p is not None]
+        self._parts: Dict[int, List[bytes]] = {p.fileno(): [] for p in pipes}
+        self._size = 0
+        self._open_pipes = len(pipes)
+        self._poll = select.poll()
+        for fd in self._parts:
+            self._poll.register(fd, select.POLLIN)
+        if listen is not None:
+            # Without events only its end is reported.
+            self._poll.register(listen, 0)
+
+    def read(self, seconds: float, ended: bool) -> bool:
+        """Read what there is in the pipes.
+
+        Args:
+            seconds: the longest time to wait
+            ended: whether the program has ended: then nothing is waited for
+
+        Returns:
+            whether there was anything, also the end of a pipe
+        """
+        # The end of the program is not an event, so that waiting has to be short; with
+        # open pipes it mostly comes with their end.
+        slice_s = _SLICE_S if self._open_pipes else _CLOSED_SLICE_S
+        events = self._poll.poll(0 if ended else 1000 * min(seconds, slice_s))
+        has_read = any(fd in self._parts for fd, _ in events)
+        if ended and not has_read:
+            return False
+
+        for fd, _ in events:
+            if fd not in self._parts:
                 raise BrokenPipeError("nobody waits for the program any more")
-            data = os.read(fd, 1 << 16)
-            if not data:
-                poll.unregister(fd)
-                open_pipes -= 1
-            parts[fd].append(data)
-            size += len(data)
-        if size > MAX_OUTPUT_BYTES:
+            self._read_pipe(fd)
+        if self._size > MAX_OUTPUT_BYTES:
             raise TooMuch(f"the program wrote more than {MAX_OUTPUT_BYTES >> 20} MB")
-    joined = [b"".join(p) for p in parts.values()]
-    return (joined[0], joined[1]) if joined else (b"", b"")
+        return has_read
+
+    def _read_pipe(self, fd: int) -> None:
+        data = os.read(fd, 1 << 16)
+        if not data:
+            self._poll.unregister(fd)
+            self._open_pipes -= 1
+        self._parts[fd].append(data)
+        self._size += len(data)
+
+    def texts(self) -> List[bytes]:
+        """Return the bytes of each pipe so far."""
+        return [b"".join(parts) for parts in self._parts.values()]

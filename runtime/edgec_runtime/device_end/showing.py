@@ -36,9 +36,13 @@ _WORDS = ("source", "effect", "virtual_camera")
 
 
 def page_folder(name: str) -> str:
-    """Where the page's socket is.  name: 32 hex digits that the host drew.
+    """Return the path of the page's socket.
 
-    Raises Refused for another.
+    Args:
+        name: 32 hex digits drawn by the host
+
+    Raises:
+        Refused: it is another name
     """
     if not _NAME.fullmatch(name):
         raise Refused("input", f"{name!r:.40} is no name of a show", "update edgec")
@@ -100,20 +104,25 @@ class Showing:
         return f"{name}={app.at(str(head['slot']), MODEL)}"
 
     def _words(self, head: Dict[str, Any], background: bytes) -> List[str]:
-        """Options for the program; a value is one word with its option, so that none
-        can be another option.
+        """Return the options for the program.
+
+        A value is one word with its option, so that none can be another option.
         """
-        given = {name: str(head[name]) for name in _WORDS if head.get(name) is not None}
+        given: Dict[str, str] = {}
+        for name in _WORDS:
+            if head.get(name) is not None:
+                given[name] = str(head[name])
         for name in ("source", "virtual_camera"):
-            place = given.get(name, "")
-            if place and "://" not in place and not place.isdigit():
-                given[name] = os.path.join(
-                    os.path.expanduser("~"), os.path.expanduser(place)
-                )
+            if _is_path(given.get(name, "")):
+                # A path on the device is relative to the home folder.
+                home = os.path.expanduser("~")
+                given[name] = os.path.join(home, os.path.expanduser(given[name]))
         if background:
-            given["effect"] = "replace=" + os.path.join(self._folder, "background")
-            with open(given["effect"].split("=", 1)[1], "wb") as f:
+            path = os.path.join(self._folder, "background")
+            given["effect"] = f"replace={path}"
+            with open(path, "wb") as f:
                 f.write(background)
+
         words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         words += [flag for name, flag in _FLAGS.items() if head.get(name) is False]
         if head.get("frames") is not None:
@@ -125,7 +134,7 @@ class Showing:
         return words
 
     def state(self) -> Dict[str, Any]:
-        """All that it has said, and its status where it has ended."""
+        """Return its output so far, and its status if it has ended."""
         ended = self._started.process.poll()
         self._read()
         said, errors = (
@@ -134,7 +143,7 @@ class Showing:
         return {"said": said, "status": ended, "error_output": errors}
 
     def finish(self) -> Dict[str, Any]:
-        """Tells it to end, and ends it if it does not.  What it said last."""
+        """Tell the program to end, and end it if it does not; return its last output."""
         process = self._started.process
         with contextlib.suppress(OSError):
             assert process.stdin is not None
@@ -171,10 +180,15 @@ class Showing:
             )
 
 
-def _label(name: Any) -> str:
-    """What the page calls a bundle.
+def _is_path(place: str) -> bool:
+    """Return whether a source or a camera is a path, not a URL or a number."""
+    return bool(place) and "://" not in place and not place.isdigit()
 
-    It stands before "=" and a path, in a word that must be no option.
+
+def _label(name: Any) -> str:
+    """Return the name of a bundle on the page.
+
+    It stands before "=" and a path in a word, which must not be an option.
     """
     if not isinstance(name, str) or not _LABEL.fullmatch(name):
         raise Refused(
@@ -184,7 +198,7 @@ def _label(name: Any) -> str:
 
 
 def _all(fd: int) -> bytes:
-    """What is there now of a pipe that does not block."""
+    """Return the present bytes of a pipe that does not block."""
     parts: List[bytes] = []
     while True:
         data: Optional[bytes] = None

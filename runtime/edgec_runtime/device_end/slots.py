@@ -65,9 +65,7 @@ _SAID = {"sha256": str, "name": str, "bytes": int, "target": str, "installed": i
 
 
 class Slot(NamedTuple):
-    """What is in a slot: slot.json, the manifest of its bundle, and its signature where
-    the device has a key.
-    """
+    """The content of a slot: slot.json, the manifest, and its signature if required."""
 
     state: Dict[str, Any]
     manifest: Dict[str, Any]
@@ -77,7 +75,7 @@ class Slot(NamedTuple):
 class Slots:
     """One application's folder.
 
-    All that is executed of it is compared with its bundle's manifest right before.
+    All code is compared with its bundle's manifest right before it is executed.
     """
 
     def __init__(self, root: str, name: str, disk: Disk) -> None:
@@ -93,9 +91,10 @@ class Slots:
         return os.path.join(self.path, *parts)
 
     def lock(self, make: bool = True) -> None:
-        """One host at a time, until close().
+        """Lock the folder for one host until close(), and repair it.
 
-        What a cut left is put right.  make: the folder, where there is none.
+        Args:
+            make: whether to make the folder if there is none
         """
         import fcntl  # here, because the host imports this file on other systems too
 
@@ -125,7 +124,7 @@ class Slots:
     # ---- what is there
 
     def active(self) -> Optional[str]:
-        """The slot that `current` points to."""
+        """Return the slot in `current`."""
         try:
             slot = os.readlink(self.at("current"))
         except OSError:
@@ -137,8 +136,8 @@ class Slots:
         return SLOTS[self.active() == SLOTS[0]]
 
     def whole(self, slot: str) -> Optional[Dict[str, Any]]:
-        """What slot.json says, if the bundle and what is executed of it are there byte
-        for byte; else None.
+        """Return slot.json if the bundle and its code are there byte for byte; else
+        None.
         """
         try:
             return self._read(slot, vouch=False).state
@@ -258,9 +257,9 @@ class Slots:
     # ---- who made it
 
     def trusted(self) -> List[Key]:
-        """The keys of the device.
+        """Return the keys of the device.
 
-        Where there are any, it executes nothing that is not signed.
+        With any it executes nothing without a signature.
         """
         try:
             return trusted(self.root)
@@ -281,8 +280,10 @@ class Slots:
             raise Refused("bundle", e.what, e.hint) from e
 
     def check_age(self, signature: Optional[Signature], downgrade: bool) -> None:
-        """Refuses a signed bundle that is older than one that was active.  downgrade:
-        it was said that it may be.
+        """Refuse a signed bundle older than a formerly active one.
+
+        Args:
+            downgrade: whether it may be older
         """
         if (
             signature is not None
@@ -302,7 +303,7 @@ class Slots:
             )
 
     def _newest(self) -> int:
-        """The counter of the newest that was active; where that is not written, of the
+        """Return the counter of the newest active version, else the largest of the
         slots.
         """
         with contextlib.suppress(OSError, ValueError):
@@ -320,12 +321,10 @@ class Slots:
     # ---- the switch
 
     def activate(self, downgrade: bool = False) -> str:
-        """Makes what is in `try` a slot, and that the active one.
+        """Make the version in `try` a slot, and the active one; return the slot.
 
-        Returns it.
-
-        The version before stays in the other slot.  Cut anywhere, recover() makes it
-        undone or done.
+        The version before stays in the other slot. After an interruption at any point
+        recover() undoes or finishes it.
         """
         self.recover()
         signature = self.verified(SCRATCH).signature
@@ -377,7 +376,7 @@ class Slots:
         self.disk.sync(self.path)
 
     def rollback(self) -> str:
-        """Goes back to the other slot, which is then the active one."""
+        """Make the other slot the active one again."""
         self.recover()
         slot = self.inactive()
         if self.active() is None or self.whole(slot) is None:
@@ -391,13 +390,14 @@ class Slots:
         return slot
 
     def discard(self) -> None:
-        """Throws away what is in `try`."""
+        """Discard the version in `try`."""
         self.disk.remove(self.at(SCRATCH))
 
     def recover(self) -> None:
-        """Puts right what a cut left, by what lies on the disk: a switch that `current`
-        shows is finished, any other is undone.  Nothing is changed where there is
-        nothing to put right.
+        """Repair the folder after an interruption.
+
+        A switch visible in `current` is finished, any other undone. A folder in order
+        is not changed.
         """
         for slot in SLOTS:
             if os.path.lexists(self.at(f"{slot}.old")):
@@ -442,7 +442,7 @@ class Slots:
 
 
 def check_name(name: str) -> None:
-    """Raises Refused for what cannot be an application."""
+    """Raise Refused for an impossible name of an application."""
     if not isinstance(name, str) or not _APP.fullmatch(name) or name == FOLDER:
         raise Refused(
             "input",
@@ -473,8 +473,9 @@ def _crc(text: str) -> str:
 
 
 def recover_all(root: str, disk: Disk) -> None:
-    """Every application's folder, unless a host is at it just now; one that cannot be
-    put right stays as it is.
+    """Repair every application's folder but those in use by a host.
+
+    A folder that cannot be repaired stays as it is.
     """
     keep_to_ourselves(root, os.path.join(root, FOLDER))
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else ():

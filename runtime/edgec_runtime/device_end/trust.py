@@ -39,7 +39,12 @@ _END = 22  # bytes of a zip's records, without names
 
 
 class Untrusted(Exception):
-    """Why a bundle is not taken.  what, hint: for the person at the host."""
+    """A bundle is not trusted.
+
+    Attributes:
+        what: the fact
+        hint: one action for the person at the host
+    """
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -48,7 +53,7 @@ class Untrusted(Exception):
 
 
 class Key(NamedTuple):
-    """A public key, and what its file's line says about whose it is."""
+    """A public key, and the comment in its file's line."""
 
     public: bytes
     comment: str
@@ -70,7 +75,11 @@ class Key(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> "Key":
-        """Of a public key file's text.  Raises ValueError for what is no such line."""
+        """Return the key in a public key file's text.
+
+        Raises:
+            ValueError: no line is a key
+        """
         words = text.strip().split(None, 2)
         if (
             len(words) < 2
@@ -124,14 +133,15 @@ class Signature(NamedTuple):
 
 
 def message(manifest: bytes, app: str, counter: int) -> bytes:
-    """What is signed: whose it is, and the manifest's sha256, so, as it has those of
-    all other files, every byte.
+    """Return the signed text: the application, and the manifest's sha256.
+
+    The manifest has the hashes of all other files, so every byte is signed.
     """
     return _PURPOSE + f"{app}\n{counter}\n".encode() + hashlib.sha256(manifest).digest()
 
 
 def wheel_message(files: Dict[str, str]) -> bytes:
-    """What is signed of a wheel: the sha256 of every file in it, by name."""
+    """Return the signed text of a wheel: the sha256 of every file in it, by name."""
     return (
         _WHEEL_PURPOSE
         + hashlib.sha256(json.dumps(files, sort_keys=True).encode()).digest()
@@ -139,7 +149,11 @@ def wheel_message(files: Dict[str, str]) -> bytes:
 
 
 def parse_signature(text: bytes) -> Signature:
-    """Of a signature.json.  Raises ValueError for what is none."""
+    """Return the signature in a signature.json.
+
+    Raises:
+        ValueError: it is none
+    """
     fields, public, signature = _fields(text, 2, SIGNATURE)
     app = fields.get("app")
     counter = fields.get("counter")
@@ -156,7 +170,7 @@ def parse_signature(text: bytes) -> Signature:
 
 
 def wheel_signature_text(public: bytes, signature: bytes) -> bytes:
-    """The file beside a wheel that says who made it."""
+    """Return the text of the signature file beside a wheel."""
     return (
         json.dumps(
             {"schema": 1, "key": public.hex(), "signature": signature.hex()}
@@ -210,7 +224,7 @@ def _fields(text: bytes, schema: int, what: str) -> Tuple[Dict[str, Any], bytes,
 
 
 def administered() -> bool:
-    """Whether the administrator's keys are the ones that count."""
+    """Return whether the administrator's keys count."""
     return os.path.isdir(SYSTEM_FOLDER) and any(
         n.endswith(".pub") for n in os.listdir(SYSTEM_FOLDER)
     )
@@ -322,7 +336,7 @@ def _check_layout(archive: zipfile.ZipFile) -> None:
 
 
 def _check_files(archive: zipfile.ZipFile, files: Dict[str, Any]) -> None:
-    """Exactly those of the manifest."""
+    """Refuse a bundle with other files than those of its manifest."""
     inside = [n for n in files if not files[n].get("detached")]
     names = sorted(archive.namelist())
     for name in names:

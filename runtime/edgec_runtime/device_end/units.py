@@ -137,9 +137,7 @@ class Units:
         self._systemctl("show", "--property=Version", hint=_NO_SYSTEMD)
 
     def install(self, app: str) -> Dict[str, Any]:
-        """Writes the unit that runs the active slot, has it start at boot, and restarts
-        it.
-        """
+        """Write the unit of the active slot, started at boot and after a failure."""
         self.check(app)
         text = self._text(app).encode()
         path = self.path(app)

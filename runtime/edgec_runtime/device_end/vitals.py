@@ -67,7 +67,7 @@ class Files:
         return int(found.group(1)) if found else None
 
     def numbers(self, paths: List[str]) -> List[int]:
-        """Those that can be read."""
+        """Return the numbers in the readable files."""
         return [n for n in map(self.number, paths) if n is not None]
 
     def glob(self, pattern: str) -> List[str]:
@@ -79,7 +79,7 @@ class Files:
 
 
 class Sensors(Files):
-    """Which files and programs tell the vitals of this machine: found once, read often."""
+    """The files and programs with the vitals of this machine: found once, read often."""
 
     def __init__(self, root: str = "/", execute: Execute = subprocess.run) -> None:
         super().__init__(root)
@@ -157,8 +157,8 @@ class Sensors(Files):
         return found
 
     def glance(self) -> Vitals:
-        """What changes, from files alone: ns, khz, celsius, throttled, throttled_by,
-        undervoltage, cooling.
+        """Return the changing values from files alone: ns, khz, celsius, throttled,
+        throttled_by, undervoltage, cooling.
         """
         khz = self.numbers([f"{p}/scaling_cur_freq" for p in self._policies])
         thousandths = self.number(self._zone) if self._zone else None
@@ -190,7 +190,7 @@ class Sensors(Files):
         return int(found.group(1)) // 1000 if found else None
 
     def _ask(self, *words: str) -> str:
-        """What vcgencmd says.  Where it hangs or fails it is never asked again."""
+        """Return the answer of vcgencmd; after a failure it is never asked again."""
         if self._tool is None:
             return ""
         try:
@@ -299,7 +299,7 @@ class VitalsWatch:
 
 
 def _merged(a: Vitals, b: Vitals) -> Vitals:
-    """The worst of two samples: nothing that happened is lost."""
+    """Return the worst of two samples, so that no event is lost."""
     worst: Dict[str, Callable[[Any, Any], Any]] = {
         "ns": min,
         "khz": lambda x, y: [min(x[0], y[0]), max(x[1], y[1])],

@@ -62,8 +62,8 @@ class WheelSite:
         self.execute = execute
 
     def there(self) -> List[str]:
-        """sha256 of the wheels that are there, whole and, where the device has a key,
-        signed.
+        """Return the sha256 of the whole wheels, and with a key on the device signed
+        ones.
         """
         folder = self.app.at("site")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -94,30 +94,28 @@ class WheelSite:
         try:
             with opened(os.path.join(folder, LIST), MAX_LIST_BYTES) as f:
                 files: Dict[str, str] = json.loads(f.read().decode())
-            found = set()
-            size = 0
-            for below, folders, names in os.walk(folder):
-                if any(
-                    os.path.islink(os.path.join(below, n)) for n in (*folders, *names)
-                ):
-                    return None
-                found |= {
-                    os.path.relpath(os.path.join(below, n), folder) for n in names
-                }
-                size += sum(os.path.getsize(os.path.join(below, n)) for n in names)
-            if size > MAX_UNPACKED_BYTES + MAX_LIST_BYTES + MAX_SIGNATURE_BYTES:
+            sizes = _file_sizes(folder)
+            if sizes is None:
                 return None
-            listed = all(
-                _MEMBER.fullmatch(n) and digest(os.path.join(folder, n)) == s
-                for n, s in files.items()
-            )
-            return files if listed and found - {SIGNATURE} == {LIST, *files} else None
+            # Before any is read: hashing a huge file would take minutes.
+            most = MAX_UNPACKED_BYTES + MAX_LIST_BYTES + MAX_SIGNATURE_BYTES
+            if sum(sizes.values()) > most:
+                return None
+            for name, sha256 in files.items():
+                is_member = _MEMBER.fullmatch(name)
+                if not is_member or digest(os.path.join(folder, name)) != sha256:
+                    return None
+            return files if {*sizes} - {SIGNATURE} == {LIST, *files} else None
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
 
     def environment(self, wheels: List[str]) -> Dict[str, str]:
-        """For a Python that uses these wheels; every byte of them compared with what is
-        signed, if the device has a key.  Raises Refused.
+        """Return the environment of a Python with these wheels.
+
+        With a key on the device every byte of them is compared with the signed hashes.
+
+        Raises:
+            Refused: a wheel is damaged, or not signed
         """
         keys = self.app.trusted()
         for name in wheels:
@@ -156,11 +154,10 @@ class WheelSite:
             raise Refused("input", e.what, e.hint) from e
 
     def unpack(self, signature: bytes) -> str:
-        """Unpacks the wheel that has been sent.
+        """Unpack the sent wheel, without using it yet; return its sha256.
 
-        It is not used yet.  Returns its sha256.
-
-        signature: the text of the file that says who made it, may be empty.
+        Args:
+            signature: the text of its signature file, which may be empty
         """
         import zipfile
 
@@ -205,17 +202,10 @@ class WheelSite:
         return str(plan.sha256)
 
     def _extract(self, archive: zipfile.ZipFile, folder: str) -> Dict[str, str]:
-        """sha256 by name."""
+        """Unpack a wheel; return the sha256 of each of its files."""
         entries = [e for e in archive.infolist() if not e.filename.endswith("/")]
         for e in entries:
-            name = e.filename
-            kind = stat.S_IFMT(e.external_attr >> 16)
-            if (
-                e.compress_type not in _PACKED
-                or kind not in (0, stat.S_IFREG)
-                or not _MEMBER.fullmatch(name)
-                or name in (LIST, SIGNATURE)
-            ):
+            if not _is_safe_member(e):
                 raise Refused(
                     "input",
                     f"the wheel has an unsafe file: {e.filename!r:.80}",
@@ -239,17 +229,23 @@ class WheelSite:
         hashes = {}
         for e in entries:
             path = os.path.join(folder, e.filename)
-            at = 0
-            make_folder(self.disk, os.path.dirname(path), durable=False)
-            self.disk.write(path, 0, b"")
-            # reads no more than file_size, and checks the CRC
-            with archive.open(e) as f:
-                for block in iter(lambda f=f: f.read(_BLOCK), b""):  # type: ignore[misc]
-                    self.disk.write(path, at, block)
-                    at += len(block)
+            self._unpack_file(archive, e, path)
             hashes[e.filename] = digest(path)
         self.disk.write(os.path.join(folder, LIST), 0, json.dumps(hashes).encode())
         return hashes
+
+    def _unpack_file(
+        self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: str
+    ) -> None:
+        """Write a file of a wheel to a path."""
+        make_folder(self.disk, os.path.dirname(path), durable=False)
+        self.disk.write(path, 0, b"")
+        offset = 0
+        # `open` reads no more than the size that was checked, and checks the CRC.
+        with archive.open(entry) as f:
+            for block in iter(lambda: f.read(_BLOCK), b""):
+                self.disk.write(path, offset, block)
+                offset += len(block)
 
     def adopt(self, wheels: List[str]) -> Dict[str, Any]:
         """Uses these wheels from now on, if the runtime can be imported with them; else
@@ -307,6 +303,28 @@ class WheelSite:
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if _SHA256.fullmatch(name) and name not in wheels:
                 self.disk.remove(os.path.join(folder, name))
+
+
+def _file_sizes(folder: str) -> Optional[Dict[str, int]]:
+    """Return the bytes of every file below a folder; None if there is a link."""
+    sizes: Dict[str, int] = {}
+    for below, folders, names in os.walk(folder):
+        if any(os.path.islink(os.path.join(below, n)) for n in (*folders, *names)):
+            return None
+        for name in names:
+            path = os.path.join(below, name)
+            sizes[os.path.relpath(path, folder)] = os.path.getsize(path)
+    return sizes
+
+
+def _is_safe_member(entry: zipfile.ZipInfo) -> bool:
+    """Return whether an entry of a wheel is a plain file with a safe name."""
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if entry.compress_type not in _PACKED or kind not in (0, stat.S_IFREG):
+        return False
+    # The list and its signature are written here, and must not come from the wheel.
+    name = entry.filename
+    return _MEMBER.fullmatch(name) is not None and name not in (LIST, SIGNATURE)
 
 
 def _check_list(wheels: Any) -> None:

@@ -62,14 +62,14 @@ class Frame(NamedTuple):
 class Decoder:
     """Finds whole frames in a stream.
 
-    What is none, echo, prompts, kernel messages, damaged frames, is skipped.
+    It skips echo, prompts, kernel messages and damaged frames.
     """
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that end in `data`."""
+        """Return the frames with their ends in `data`."""
         *bodies, rest = (self._rest + data).split(FLAG)
         self._rest = rest if len(rest) <= 3 * MAX_CHUNK else b""
         for body in bodies:
@@ -169,7 +169,7 @@ class Delivery:
 
     @property
     def idle(self) -> bool:
-        """Everything that was sent has arrived."""
+        """Whether everything sent has arrived."""
         return not self._queue and not self._flight
 
     @property
@@ -178,7 +178,7 @@ class Delivery:
         return self._moved
 
     def receive(self, data: bytes, now: float) -> None:
-        """Takes what the stream gave.  Whole messages are then in `messages`."""
+        """Take bytes of the stream; whole messages are then in `messages`."""
         for kind, session, seq, payload in self._decoder.feed(data):
             if bool(kind & FROM_DEVICE) == self.device:
                 continue  # our own, come back from a console that echoes
@@ -267,7 +267,7 @@ class Delivery:
         return min(self._greet_at, self._limit())
 
     def poll(self, now: float) -> bytes:
-        """What to write now."""
+        """Return the bytes to write now."""
         out: List[bytes] = []
         if now >= self._greet_at:
             self._greet_at = float("inf") if self.device else now + 1.0
@@ -303,12 +303,12 @@ class Delivery:
         return b"".join(out)
 
     def beat(self, now: float) -> bytes:
-        """What to write as a sign of life, from an end that has nothing to say."""
+        """Return a sign of life, for an end without messages."""
         self._ack = True
         return self.poll(now)
 
     def bye(self) -> bytes:
-        """The frame that ends the session."""
+        """Return the last frame of a session."""
         self.closed = True
         return self._frame(BYE, 0, b"")
 

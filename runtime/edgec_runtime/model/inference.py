@@ -1,6 +1,4 @@
-"""What one inference in flight has of its own: tensors (a Frame), and what a thread
-computes with (a Scratch).
-"""
+"""The memory of an inference in flight: its tensors, and the arena of a thread."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _STALE = object()  # memory of a channel that was lost is still in use
 
 
 class Lender(Protocol):
-    """What lends a frame memory that another process has too: the Edge TPU's process
-    (stick.py).
-    """
+    """Lends a frame memory shared with the Edge TPU's process (stick.py)."""
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
         """Memory for one frame: its number, and the tensors in it."""
@@ -134,8 +130,10 @@ class Inference:
             self._bind(name, array)
 
     def renew(self, keep: bool = False) -> None:
-        """Outputs get new memory, which is whoever's takes them; keep: memory of the
-        frame's own, used again.
+        """Give the outputs new memory, which belongs to the caller.
+
+        Args:
+            keep: whether to use the frame's own memory again instead
         """
         for name in self._outputs:
             if name not in self._lent and name in self._written:
@@ -165,7 +163,7 @@ class Inference:
 
     @property
     def channel(self) -> Optional[Lender]:
-        """The Edge TPU's process that has a part of it."""
+        """The Edge TPU's process with a part of the memory."""
         return None if self._bound is _STALE else self._bound  # type: ignore[return-value]
 
     @property

@@ -1,6 +1,4 @@
-"""What a caller may hand to a model, checked the same way on every device; and noise
-for those who hand nothing.
-"""
+"""Checks inputs in one way on every device, and makes noise for missing ones."""
 
 from __future__ import annotations
 
@@ -26,16 +24,21 @@ Prepare = Callable[[str, Array], Array]
 def check_inputs(
     manifest: Manifest, inputs: Mapping[str, Any], prepare: Optional[Prepare] = None
 ) -> Dict[str, Array]:
-    """The arrays by name in the model's order, photos prepared (photo.is_photo).
+    """Return the input arrays by name in the model's order, with photos prepared.
 
-    Nothing else is converted.
+    Nothing else is converted. State, which the model keeps itself, may be given, too,
+    all of it: it comes last.
 
-    prepare: in place of numpy's (the same bits).
+    Args:
+        manifest: the model's manifest
+        inputs: arrays by name
+        prepare: replaces numpy's preparation of photos by one with the same bits
 
-    State, which the model keeps itself, may be given too, all of it: it comes last.
-    Raises InputError for a wrong name, type or shape.
+    Raises:
+        InputError: a name, a type or a shape is wrong
     """
-    kept = manifest.kept if any(name in manifest.kept for name in inputs) else ()
+    has_state = any(name in manifest.kept for name in inputs)
+    kept = manifest.kept if has_state else ()
     if not isinstance(inputs, Mapping):
         raise InputError(
             f"inputs are a {type(inputs).__name__}, not a dict by name",
@@ -43,20 +46,20 @@ def check_inputs(
         )
     for name in inputs:
         if name not in manifest.inputs and name not in kept:
+            there = ", ".join(str(t) for t in manifest.input_infos())
             raise InputError(
                 "the model has no input "
                 f'"{name}"{did_you_mean(str(name), manifest.inputs)}',
-                hint="its inputs are "
-                + ", ".join(str(t) for t in manifest.input_infos()),
+                hint=f"its inputs are {there}",
             )
-    infos = [manifest.tensors[name] for name in (*manifest.inputs, *kept)]
-    made = prepare or partial(prepared, manifest)
-    return {
-        info.name: _check(
-            info, inputs, made if info.name in manifest.preprocess else None
-        )
-        for info in infos
-    }
+
+    prepares = prepare or partial(prepared, manifest)
+    arrays: Dict[str, Array] = {}
+    for name in (*manifest.inputs, *kept):
+        is_image = name in manifest.preprocess
+        info = manifest.tensors[name]
+        arrays[name] = _check(info, inputs, prepares if is_image else None)
+    return arrays
 
 
 def prepared(manifest: Manifest, name: str, photo: Array) -> Array:
@@ -115,9 +118,7 @@ def _dtype_hint(info: TensorInfo, array: Array) -> str:
 
 
 def noise_inputs(manifest: Manifest) -> Dict[str, Array]:
-    """Reproducible inputs, byte for byte those that `main` makes when it gets no
-    --input (see fill_noise there).
-    """
+    """Return reproducible inputs, byte for byte as `main` makes them (fill_noise)."""
     return {t.name: _noise(t, i) for i, t in enumerate(manifest.input_infos())}
 
 

@@ -20,10 +20,7 @@ Array = NDArray[Any]
 
 
 class Interpreter:
-    """What a session uses of `tf.lite.Interpreter`.
-
-    Any class with these methods will do.
-    """
+    """The methods of `tf.lite.Interpreter` for a session; any class with them will do."""
 
     def allocate_tensors(self) -> None:
         """Makes the buffers; called once, before anything else."""
@@ -42,8 +39,8 @@ class Interpreter:
         raise NotImplementedError
 
     def tensor(self, index: int) -> Callable[[], Array]:
-        """A function that returns a view of the tensor as it is now, which nobody keeps
-        while it runs.
+        """Return a function for a view of the tensor; nobody may keep the view in a
+        run.
         """
         raise NotImplementedError
 
@@ -97,9 +94,10 @@ def interpreter_factory(name: Optional[str] = None) -> InterpreterFactory:
 
 
 def edgetpu_library() -> str:
-    """The name by which libedgetpu can be loaded.
+    """Return the name of a libedgetpu that can be loaded.
 
-    Raises DeviceError with what was tried.
+    Raises:
+        DeviceError: none can, with the names tried
     """
     seen = []
     for library in EDGETPU_LIBRARIES:
@@ -112,9 +110,10 @@ def edgetpu_library() -> str:
 
 
 def load_edgetpu(name: Optional[str] = None) -> Any:
-    """The delegate of libedgetpu, which opens the first Edge TPU.
+    """Return the delegate of libedgetpu, which opens the first Edge TPU.
 
-    Raises DeviceError with what was tried.
+    Raises:
+        DeviceError: it cannot be opened, with the attempts
     """
     _, module = find_interpreter(name)
     # first: LiteRT's Delegate prints a traceback of its own when this fails

@@ -1,9 +1,8 @@
-"""Loads the library of a bundle, once its headers, and what it says that it was made
-for, fit the manifest.
+"""Loads a bundle's library after its headers and its own record fit the manifest.
 
-The C trusts what it is given: an arena that is too small, or another shape, is memory
-that is written over.  So nothing that a manifest says reaches it unless the library,
-which the compiler wrote together with the C, says the same.
+The C trusts its arguments: an arena that is too small, or another shape, would let it
+write over other memory. So a number of the manifest reaches it only if the library,
+which the compiler wrote together with the C, has the same.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ _HINT = "compile the model again"
 
 
 def load_library(bundle: Bundle, target: str) -> ctypes.CDLL:
-    """The library for a target, which must be this machine's and must be in the bundle.
+    """Return the library for a target, which must be that of this machine.
 
-    Raises BundleError where it is no such code, or was made for something else than the
-    manifest says; DeviceError where this machine cannot load it.
+    Raises:
+        BundleError: it is no such code, or was made for something else than the
+            manifest
+        DeviceError: this machine cannot load it
     """
     path = extract(bundle, bundle.manifest.libraries[target])
     found = fault(str(path), target, library=True)
@@ -51,7 +52,7 @@ def load_library(bundle: Bundle, target: str) -> ctypes.CDLL:
 
 
 def _made_for(library: ctypes.CDLL) -> Dict[str, Any]:
-    """What the library says; {} for one that says nothing."""
+    """Return the record in a library; {} if it has none."""
     try:
         text = ctypes.string_at(
             ctypes.addressof(ctypes.c_char.in_dll(library, "edgec_made_for"))
@@ -63,7 +64,7 @@ def _made_for(library: ctypes.CDLL) -> Dict[str, Any]:
 
 
 def _lie(said: Dict[str, Any], bundle: Bundle, target: str) -> Optional[str]:
-    """The first thing that the manifest says otherwise; None where there is none."""
+    """Return the first difference of the manifest; None if there is none."""
     m = bundle.manifest
     weights = m.weights.get(target)
     size, crc = (

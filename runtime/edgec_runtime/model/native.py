@@ -50,8 +50,9 @@ class _Taps(ctypes.Structure):
 
 
 def made_for(preprocess: Mapping[str, Preprocess], task: Optional[Task]) -> str:
-    """The hash of what the C of frames and boxes has constants of: library and manifest
-    must say the same.
+    """Return the hash of the constants in the C of frames and boxes.
+
+    Library and manifest must have the same.
     """
     said = [
         {name: p.to_json() for name, p in preprocess.items()},
@@ -86,7 +87,7 @@ def library_of(bundle: Bundle) -> Optional[ctypes.CDLL]:
 
 
 def function(library: Optional[ctypes.CDLL], name: str) -> Optional[Any]:
-    """A function of the library that returns an int; None where it is not there."""
+    """Return a function of the library with an int as result; None if it is missing."""
     found = None if library is None else getattr(library, name, None)
     if found is not None:
         found.restype = ctypes.c_int
@@ -94,7 +95,7 @@ def function(library: Optional[ctypes.CDLL], name: str) -> Optional[Any]:
 
 
 class _Plan:
-    """What is the same for all frames of a size: taps, their places in memory, scratch."""
+    """The taps, their places in memory and the scratch for all frames of one size."""
 
     def __init__(
         self, size: Tuple[int, int], image: Tuple[int, int], fit: Fit, how: str
@@ -110,7 +111,7 @@ class _Plan:
 
     @property
     def most(self) -> int:
-        """The most rows that one of the result's takes."""
+        """The most rows of the input for one row of the result."""
         return int(self.down.most)
 
     def room(self) -> Tuple[Array, int]:
@@ -172,9 +173,7 @@ class FrameInput:
 
 
 class Painting:
-    """Resizes, mattes and blends pictures with the bundle's C; effects.py says what
-    they are.
-    """
+    """Resizes, mattes and blends pictures with the bundle's C (see effects.py)."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._resize = library.edgec_resize
@@ -183,7 +182,7 @@ class Painting:
 
     @classmethod
     def of(cls, library: Optional[ctypes.CDLL]) -> Optional["Painting"]:
-        """None where the library has no such functions."""
+        """Return the functions; None if the library does not have them."""
         if library is None or function(library, "edgec_matte") is None:
             return None
         return cls(library)

@@ -1,6 +1,4 @@
-"""The kinds of segment that run in this process: its C, and its .tflite on an
-interpreter.
-"""
+"""The kinds of segments in this process: C, and a .tflite on an interpreter."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class CSegment:
         self._weights = None if weights is None else weights.ctypes.data
 
     def run(self, frame: Inference, scratch: ExecutionContext) -> None:
-        """DeviceError when the code says that it went wrong."""
+        """Raise DeviceError if the code reports a fault."""
         read, written = frame.ports[self._info.name]
         given = (
             scratch.arena if self._info.arena else None,
@@ -75,10 +73,10 @@ class CSegment:
 
 
 class InterpreterSegment:
-    """A .tflite on an interpreter, which has one set of tensors: one run at a time.
+    """A .tflite on an interpreter with one set of tensors: one run at a time.
 
-    Raises EdgecError for tensors that are not those of the manifest, and whatever the
-    interpreter raises.
+    Raises:
+        EdgecError: its tensors are not those of the manifest
     """
 
     def __init__(

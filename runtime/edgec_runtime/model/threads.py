@@ -1,6 +1,4 @@
-"""The threads of a session, which are those of csrc/ek_thread_pool.h in the bundle's
-library.
-"""
+"""The threads of a session, by csrc/ek_thread_pool.h of the bundle's library."""
 
 from __future__ import annotations
 
@@ -19,9 +17,10 @@ _POOL_BYTES = 1024  # EK_POOL_BYTES
 
 
 def aligned(nbytes: int) -> NDArray[Any]:
-    """Zeroed bytes that start on a multiple of ALIGN.
+    """Return zeroed bytes that start on a multiple of ALIGN.
 
-    Raises DeviceError where there is no room for them.
+    Raises:
+        DeviceError: there is not enough memory
     """
     try:
         raw = np.zeros(nbytes + ALIGN, np.uint8)

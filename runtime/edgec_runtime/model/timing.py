@@ -1,6 +1,4 @@
-"""Times repeated calls the way csrc/main.c does: the first one, those that warm up,
-then the runs.
-"""
+"""Times repeated calls as csrc/main.c does: the first, the warm-up, then the runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The runs of a session that are in flight: each has a frame and a scratch, made when
-they are first needed.
-"""
+"""The runs of a session in flight, with a frame and an arena each, made when needed."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from .program import Program
 
 
 class Lane:
-    """What one run at a time has."""
+    """The memory of one run at a time."""
 
     def __init__(self, program: Program) -> None:
         self.frame: Inference = program.frame()
@@ -22,7 +20,7 @@ class Lane:
 
 
 class Lanes:
-    """As many as the machine has cores for; who finds none free waits.
+    """As many lanes as the machine has cores for; a run without one waits.
 
     The first is made at once.
     """
@@ -38,23 +36,27 @@ class Lanes:
         self._lock, self._changed = locked()
         self._waiting = 0
         self._made = len(free)
-        self._free = free  # the last one used is used next
+        # A stack: the last lane used is in the cache, and used next.
+        self._free = free
 
     def take(self) -> Lane:
-        """One that nobody else has until it is given back.
+        """Return a lane that nobody else has until it is given back.
 
-        Raises InputError when closed.
+        Raises:
+            InputError: the session is closed
         """
         try:
-            return self._free.pop()  # no lock: one step of Python's
+            # Without the lock: `pop` is one step of Python's.
+            return self._free.pop()
         except IndexError:
             pass
         with self._lock:
-            # first, so that who gives one back after the next look sees it
+            # First, so that a thread that gives one back after the next look sees it.
             self._waiting += 1
             try:
                 while not self.closed:
                     if not self._free and self._made < self._most:
+                        # Under the lock, so that there are never more than the cores.
                         made = Lane(self._program)
                         self._made += 1
                         return made
@@ -67,7 +69,9 @@ class Lanes:
         raise closed()
 
     def give(self, lane: Lane) -> None:
-        """Back."""
+        """Give a lane back."""
+
+        # `Session.tensor` reads it after the run.
         self.last = lane
         self._free.append(lane)
         if self.closed:
@@ -77,7 +81,9 @@ class Lanes:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Ends the threads of those that are free now; the others' when their run ends."""
+        """End the threads of free lanes now, and those of the others when their runs
+        end.
+        """
         with self._lock:
             self.closed = True
             self._changed.notify_all()
@@ -87,16 +93,15 @@ class Lanes:
         while self._free:
             try:
                 self._free.pop().scratch.stop()
-            except IndexError:  # it was another thread's
+            except IndexError:
+                # Another thread took it.
                 return
 
     def forked(self) -> None:
-        """In the child of a fork: lanes are in use by threads that are not there, or
-        half way.
-        """
+        """Forget lanes in the child of a fork: their threads do not exist there."""
         self._begin([])
 
 
 def closed() -> InputError:
-    """To be raised by what was asked of a closed session."""
+    """Return the error for using a closed session."""
     return InputError("this session is closed", hint="make a new Session")

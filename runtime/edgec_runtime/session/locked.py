@@ -1,6 +1,4 @@
-"""A lock and its condition, for what the main thread touches, too: a Ctrl-C there
-leaves neither locked.
-"""
+"""A lock and its condition that a Ctrl-C in the main thread leaves unlocked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a stream tells of itself: times per stage, what waits, what was dropped, how the
-Edge TPU fares.
-"""
+"""The figures of a stream: times by stage, queues, drops, and the Edge TPU."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ class Meter:
         self._ms: Deque[float] = deque(maxlen=KEPT)
 
     def add(self, lap: "Lap") -> float:
-        """One run, which ends now.  Returns its ms."""
+        """Add a run that ends now; return its ms."""
         ms, cpu = lap.ms()
         weight = 1.0 if self.runs == 0 else _WEIGHT
         self.mean += weight * (ms - self.mean)

@@ -1,13 +1,11 @@
-"""What is loaded of a bundle, once: its code and weights, its interpreters, the Edge
-TPU.
-"""
+"""A loaded bundle: its code and weights, its interpreters, and the Edge TPU."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +33,9 @@ TPU_MODES = ("auto", "delegate", "interpreter", "c")
 
 
 class Program:
-    """The segments of a bundle, ready to run on frames; several at a time, but for
-    those on an interpreter.
+    """The segments of a bundle, ready to run on frames.
 
-    The arguments are Session's.  warn: is told, once, why an Edge TPU that is there is
-    not used.
+    Several frames can run at a time, except on an interpreter.
     """
 
     def __init__(
@@ -52,14 +48,28 @@ class Program:
         threads: int,
         warn: Callable[[str], None],
     ) -> None:
+        """Load a bundle; the arguments are those of Session.
+
+        Args:
+            bundle: the bundle
+            tpu: one of `TPU_MODES`
+            interpreter: the interpreters to use
+            delegate: loads the Edge TPU's library
+            timeout: seconds that an inference on the Edge TPU may take
+            threads: threads that share a segment on the CPU
+            warn: takes, once, the reason why an Edge TPU that is there is not used
+        """
         self.bundle = bundle
         self.manifest = bundle.manifest
         self._threads = threads
         self._library: Optional[ctypes.CDLL] = None
-        self._weights: Optional[Array] = None  # mapped read only
-        self._interpreted: Dict[str, Callable[[], InterpreterSegment]] = {}  # makes one
+        self._weights: Optional[Array] = None
+        """The weights, mapped read only."""
+        self._interpreted: Dict[str, Callable[[], InterpreterSegment]] = {}
+        """Makes the interpreter of a segment."""
         self._interpreters: Dict[str, InterpreterSegment] = {}
-        self._one = threading.Lock()  # an interpreter does one thing at a time
+        self._one = threading.Lock()
+        """An interpreter does one thing at a time."""
         self._left: List[object] = []
         self.stick: Optional[Stick] = None
         if tpu == "interpreter":
@@ -80,64 +90,61 @@ class Program:
     # ----------------------------------------------------------------------------------
 
     def frame(self) -> Inference:
-        """Tensors for one more inference in flight."""
+        """Return tensors for one more inference in flight."""
         return Inference(self.manifest)
 
     def scratch(self, segments: Tuple[SegmentInfo, ...]) -> ExecutionContext:
-        """What a thread needs that runs these segments."""
-        return ExecutionContext(
-            max((s.arena for s in segments), default=0), self._library, self._threads
-        )
+        """Return the memory for a thread to run these segments."""
+        # Segments run one after the other, so they share an arena.
+        arena = max((s.arena for s in segments), default=0)
+        return ExecutionContext(arena, self._library, self._threads)
 
     def begin(self, frame: Inference) -> None:
-        """Before the first segment."""
+        """Prepare a frame for its first segment."""
         if self.stick is not None:
             self.stick.prepare(frame)
 
     def run(
         self, segment: SegmentInfo, frame: Inference, scratch: ExecutionContext
     ) -> str:
-        """Runs a segment; returns on what: "c", "interpreter" or "delegate".
+        """Run a segment; return its backend, "c", "interpreter" or "delegate".
 
-        Raises DeviceError.
+        Raises:
+            DeviceError: the backend failed
         """
         name = segment.name
         if name in self._interpreted:
             with self._one:
                 self._interpreter(name, lambda made: made.run(frame.arrays))
             return "interpreter"
-        if (
-            self.stick is not None
-            and self.stick.takes(name)
-            and self.stick.run(frame, name)
-        ):
+        stick = self.stick
+        # A stick that is lost takes nothing, and its segments run on the CPU.
+        if stick is not None and stick.takes(name) and stick.run(frame, name):
             return "delegate"
         self._code[name].run(frame, scratch)
         return "c"
 
     def backend(self, segment: SegmentInfo) -> str:
-        """What a segment would run on now."""
+        """Return the present backend of a segment."""
         if segment.name in self._interpreted:
             return "interpreter"
-        if (
-            self.stick is not None
-            and self.stick.facts.up
-            and self.stick.takes(segment.name)
-        ):
+        stick = self.stick
+        if stick is not None and stick.facts.up and stick.takes(segment.name):
             return "delegate"
         return "c"
 
     def close(self) -> None:
-        """Ends the Edge TPU's process.  What runs now goes on, on the CPU."""
+        """End the Edge TPU's process; a frame that runs goes on, on the CPU."""
         if self.stick is not None:
             self.stick.close()
 
     def forked(self) -> None:
-        """In the child of a fork: who held a lock or an interpreter is not there, the
-        Edge TPU is the parent's.
+        """Give up the parent's threads and Edge TPU in the child of a fork.
+
+        The thread that held a lock or an interpreter does not exist there.
         """
         self._one = threading.Lock()
-        # not freed: it might wait for threads of its own
+        # Not freed: an interpreter might wait for threads of its own.
         self._left.append(self._interpreters)
         self._interpreters = {}
         if self.stick is not None:
@@ -185,42 +192,75 @@ class Program:
         timeout: float,
         warn: Callable[[str], None],
     ) -> Optional[Stick]:
-        """None where the mode or the device says that all segments run on C."""
-        there = [s for s in self.manifest.segments if s.place == "edgetpu"]
-        without = [s.name for s in there if s.edgetpu is None]
-        if tpu == "delegate" and without:
-            raise InputError(
-                f'segment "{without[0]}" was not compiled for the Edge TPU',
-                hint="compile again where edgetpu_compiler is installed, "
-                'or run with tpu="auto"',
-            )
-        segments = tuple(s for s in there if s.edgetpu is not None)
+        """Return the Edge TPU; None where all segments run on C.
+
+        Args:
+            tpu: "delegate", where anything else is an error, or "auto"
+            interpreter: the interpreters to use
+            delegate: loads the Edge TPU's library
+            timeout: seconds that an inference may take
+            warn: takes the reason why an Edge TPU that is there is not used
+        """
+        segments = self._compiled_segments(tpu == "delegate")
         if not segments:
             return None
-        names = {n for s in segments for n in (*s.inputs, *s.outputs)}
         try:
             if delegate is load_edgetpu:
-                # where there is none, no process need be started to find that out
+                # Without the library no process need be started to find that out.
                 edgetpu_library()
         except DeviceError:
             if tpu == "delegate":
                 raise
             return None
-        models = tuple(
-            self.bundle.read(s.edgetpu) for s in segments if s.edgetpu is not None
-        )
-        tensors = {n: i for n, i in self.manifest.tensors.items() if n in names}
+
+        task = self._stick_task(segments, interpreter, delegate)
         try:
-            return Stick(
-                StickTask(segments, tensors, models, interpreter, delegate),
-                timeout,
-                warn,
-            )
+            return Stick(task, timeout, warn)
         except DeviceError as e:
             if tpu == "delegate":
                 raise
             warn(f"{e.what}; it runs on the CPU")
         return None
+
+    def _compiled_segments(self, all_of_them: bool) -> Tuple[SegmentInfo, ...]:
+        """Return the segments that were compiled for the Edge TPU.
+
+        Args:
+            all_of_them: whether it is an error if one of its segments was not
+        """
+        segments: List[SegmentInfo] = []
+        for s in self.manifest.segments:
+            if s.place != "edgetpu":
+                continue
+            if s.edgetpu is not None:
+                segments.append(s)
+            elif all_of_them:
+                raise InputError(
+                    f'segment "{s.name}" was not compiled for the Edge TPU',
+                    hint="compile again where edgetpu_compiler is installed, "
+                    'or run with tpu="auto"',
+                )
+        return tuple(segments)
+
+    def _stick_task(
+        self,
+        segments: Tuple[SegmentInfo, ...],
+        interpreter: Union[str, InterpreterFactory, None],
+        delegate: Delegate,
+    ) -> StickTask:
+        """Return what the process of the Edge TPU needs of a bundle."""
+
+        # As bytes: the process does not read the bundle itself.
+        models: List[bytes] = []
+        names: Set[str] = set()
+        for s in segments:
+            assert s.edgetpu is not None
+            models.append(self.bundle.read(s.edgetpu))
+            names.update(s.inputs, s.outputs)
+
+        # Only the tensors of its segments lie in the shared memory.
+        tensors = {n: i for n, i in self.manifest.tensors.items() if n in names}
+        return StickTask(segments, tensors, tuple(models), interpreter, delegate)
 
     def _on_c(self, s: SegmentInfo) -> CSegment:
         if self._library is None:
@@ -244,7 +284,7 @@ class Program:
         return load_library(self.bundle, target)
 
     def _map_weights(self) -> Optional[Array]:
-        """What the library reads.  None where the model has none."""
+        """Return the weights of the library; None if the model has none."""
         name = self.manifest.weights.get(machine_target())
         if name is None or not self.manifest.files[name].bytes:
             return None

@@ -178,13 +178,13 @@ class Session:
                 lanes.give(lane)
 
     def reset(self) -> None:
-        """Lets the next run be the first one: state is what the model begins with."""
+        """Let the next run be the first one, with the model's initial state."""
         self._loaded()
         self._kept.reset()
 
     @property
     def vision(self) -> Vision:
-        """What makes inputs of a camera's frames, and results of outputs."""
+        """Makes inputs of a camera's frames, and results of outputs."""
         if self._vision is None:
             self._vision = Vision(self.bundle)
         return self._vision
@@ -231,15 +231,17 @@ class Session:
         return Stream(self, work)
 
     def prepare(self, inputs: Mapping[str, Any]) -> Dict[str, Array]:
-        """The tensors that `run` would compute with, photos prepared; by name.
+        """Return the tensors for `run`, with photos prepared, by name.
 
-        Raises InputError as `run` does.
+        Raises:
+            InputError: as `run` does
         """
         return check_inputs(self.manifest, inputs, self._photo)
 
     def tensor(self, name: str) -> Array:
-        """A copy of any tensor that crosses a segment border, as the last run left it
-        (to verify, to bisect).
+        """Return a copy of any tensor at a segment's border after the last run.
+
+        It serves to verify a bundle and to find a fault.
         """
         frame = self._loaded()[1].last.frame
         if name not in self.manifest.tensors:
@@ -311,12 +313,16 @@ class Session:
     ) -> Dict[str, Array]:
         frame = lane.frame
         program.begin(frame)
+
+        # Memory of the frame's own: the caller gets copies.
         frame.renew(keep=True)
         for name in self.manifest.inputs:
             frame.put(name, arrays[name], copy=True)
         self._kept.begin(frame, arrays)
         for s in self.manifest.segments:
             start = time.perf_counter_ns()
+
+            # A lost Edge TPU is not an error: the segment then runs as C.
             backend = program.run(s, frame, lane.scratch)
             if timings is not None:
                 timings.append(
@@ -324,6 +330,8 @@ class Session:
                         s.name, s.place, backend, time.perf_counter_ns() - start
                     )
                 )
+
+        # A run that failed leaves the state as it was.
         self._kept.end(frame)
         return frame.take(copy=True)
 
@@ -360,6 +368,7 @@ def _free(
     program: Optional[Program],
     bundle: Optional[Bundle],
 ) -> None:
+    # Streams first, since their threads use all the rest.
     for work in list(streams):
         work.stop()
     if lanes is not None:

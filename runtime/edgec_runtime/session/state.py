@@ -1,6 +1,4 @@
-"""What a model keeps between runs (manifest.state): a session's own copy, which a run
-takes in and brings back.
-"""
+"""A session's copy of the model's state (manifest.state), which each run updates."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ _NONE: ContextManager[None] = nullcontext()
 
 
 class StateStore:
-    """The state after the last run that did not fail.
+    """The state after the last successful run.
 
-    Runs of a model that has some wait for each other.
+    Runs of a model with state wait for each other.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -29,6 +27,7 @@ class StateStore:
         self._initial: Dict[str, Array] = {}
         for s in self._state:
             info = bundle.manifest.tensors[s.input]
+
             data = bytes(info.nbytes) if s.initial is None else bundle.read(s.initial)
             self._initial[s.input] = np.frombuffer(data, info.numpy_dtype).reshape(
                 info.shape
@@ -41,14 +40,14 @@ class StateStore:
         return self._turn if self._state else _NONE
 
     def begin(self, frame: Inference, given: Mapping[str, Array]) -> None:
-        """Before a run, in its turn: state goes into its frame, unless it is among what
-        the caller gives.
-        """
+        """Copy the state into the frame of a run, unless the caller gives it."""
         for name, array in self._now.items():
             np.copyto(frame.arrays[name], given.get(name, array))
 
     def end(self, frame: Inference) -> None:
         """After a run, in its turn."""
+
+        # Copies: the frame's memory is written by the next run.
         self._now = {s.input: frame.arrays[s.output].copy() for s in self._state}
 
     def reset(self) -> None:

@@ -50,11 +50,13 @@ ENDING_S = 5.0  # that a stage, or the source, may take to end when the stream i
 class Shot:
     """One frame on its way.
 
-    index: its number among those captured, from 0; numbers that are missing were dropped.
-    source: what the source gave.
-    value: what the last stage returned: the source's item, the model's inputs, its
-        outputs by name, then what the stages after it make of them.
-    ms: how long each stage took, by name.
+    Attributes:
+        index: its number among the captured frames, from 0; missing numbers are dropped
+            frames
+        source: the item of the source
+        value: the last stage's result: the source's item, the model's inputs, its
+            outputs by name, then the results of the stages after it
+        ms: the time of each stage, by name
     """
 
     __slots__ = ("captured", "error", "index", "ms", "source", "tensors", "value")
@@ -72,8 +74,9 @@ class Shot:
 
     @property
     def inputs(self) -> Mapping[str, Array]:
-        """The memory of the model's inputs, for a stage before the model to write; such
-        a stage returns None.
+        """The memory of the model's inputs, for a stage before the model.
+
+        Such a stage returns None.
         """
         if self.tensors is None:
             raise InputError(
@@ -144,7 +147,7 @@ class Stream:
 
 
 class StreamPipeline:
-    """The threads of a stream, and what lies between them."""
+    """The threads of a stream, and the queues between them."""
 
     def __init__(
         self,
@@ -200,24 +203,17 @@ class StreamPipeline:
             t.start()
 
     def stop(self) -> None:
-        """Ends all threads but the one that asks, and frees what they had."""
+        """End all threads except the current one, and free their memory."""
+        # A forked child has none of the threads.
         if os.getpid() != self.pid:
-            return  # a forked child has none of them
+            return
         self._stopped = True
         self._gate.shut()
         self._newest.shut()
         for queue in self._queues:
             queue.put(None)
-        end = time.monotonic() + ENDING_S
-        # a Ctrl-C may have come before all were started
-        others = [
-            t
-            for t in self._threads
-            if t is not threading.current_thread() and t.is_alive()
-        ]
-        for t in others:
-            t.join(max(0.0, end - time.monotonic()))
-        late = [t.name[len("edgec-") :] for t in others if t.is_alive()]
+
+        late = self._join_threads()
         if late:
             text = (
                 f"{', '.join(late)} did not end within {ENDING_S:g} s after the "
@@ -230,6 +226,16 @@ class StreamPipeline:
             self._stages.clear()  # which hold this, and with it the weights
         while self._free:
             self._free.pop().let_go()
+
+    def _join_threads(self) -> List[str]:
+        """Wait for the other threads; return the names of late ones."""
+        # A Ctrl-C may have come before all were started.
+        current = threading.current_thread()
+        others = [t for t in self._threads if t is not current and t.is_alive()]
+        end = time.monotonic() + ENDING_S
+        for t in others:
+            t.join(max(0.0, end - time.monotonic()))
+        return [t.name[len("edgec-") :] for t in others if t.is_alive()]
 
     # ---- capture
     # ----------------------------------------------------------------------------------
@@ -271,15 +277,17 @@ class StreamPipeline:
             self._admit(shot)
             if shot.error is not None:
                 break
+            # Else the frame would live until the next one is read.
             del shot
         self._source_ends()
         self._queues[0].put(None)
 
     def _grab(self) -> None:
-        """Of a live source: always read, so that what comes is new."""
+        """Read a live source all the time, so that each frame is new."""
         while not self._stopped:
             shot = self._read()
             self._newest.put(shot)
+            # The consumer finds the error in the shot.
             if shot is None or shot.error is not None:
                 break
             del shot
@@ -329,7 +337,7 @@ class StreamPipeline:
         given.put(None)
 
     def _take_inputs(self, shot: Shot) -> Any:
-        """What the stages before made, checked as Session.run does; photos are
+        """Check the result of the stages before, as Session.run does, with photos
         prepared.
         """
         assert shot.tensors is not None
@@ -347,8 +355,10 @@ class StreamPipeline:
         return arrays
 
     def _model(self) -> List[Stage]:
-        """Neighbouring segments in one place are one stage; all are where a run needs
-        what the one before left.
+        """Return the stages: neighbouring segments in one place are one.
+
+        A model with state has a single stage, since each run needs the last one's
+        state.
         """
         groups: List[List[SegmentInfo]] = []
         for s in self._program.manifest.segments:

@@ -1,6 +1,6 @@
-"""Frames in, results out: what a bundle does before and after its segments.
+"""Frames in, results out: the code of a bundle before and after its segments.
 
-`Vision(bundle)` prepares inputs and decodes outputs; a `Session` runs what is between.
+`Vision(bundle)` prepares inputs and decodes outputs; a `Session` runs the segments.
 Both halves may be called from several threads at once.
 """
 
@@ -60,6 +60,8 @@ class Vision:
         outputs = {info.name: info for info in self.manifest.output_infos()}
         files = {name: bundle.read(name) for name in task.files()}
         call = function(library, "edgec_boxes")
+
+        # Only boxes have C of their own; numpy decodes the rest fast enough.
         detect = None
         if call is not None and isinstance(task, Detection):
             detect = FoundBoxes(call, task.most(outputs), task.width)
@@ -80,6 +82,8 @@ class Vision:
         info = self.manifest.tensors[name]
         made = self._inputs.get(name)
         out = np.empty(info.shape, info.numpy_dtype)
+
+        # The C refuses what it has no code for, and numpy gives the same bits.
         if made is None or photo.size == 0 or not made(CameraFrame.of(photo), out):
             return prepared(self.manifest, name, photo)
         return out
@@ -87,8 +91,10 @@ class Vision:
     def prepare(
         self, frame: Any, out: Optional[Mapping[str, Array]] = None
     ) -> Dict[str, Array]:
-        """The image inputs made of a CameraFrame or a photo, by name.  out: arrays of
-        those types, to write to.
+        """Return the image inputs made of a CameraFrame or a photo, by name.
+
+        Args:
+            out: arrays of their types to write to
         """
         if isinstance(frame, CameraFrame):
             given = frame
@@ -109,9 +115,7 @@ class Vision:
 
     @property
     def before(self) -> Tuple[str, Callable[[Any], None]]:
-        """The stage of a stream of CameraFrames or photos that writes the image inputs
-        in place.
-        """
+        """Return a stage that writes the image inputs of frames or photos in place."""
 
         def stage(shot: Any) -> None:
             self.prepare(shot.source, shot.inputs)
@@ -120,7 +124,7 @@ class Vision:
 
     @property
     def after(self) -> Tuple[str, Callable[[Any], Result]]:
-        """The stage that makes a result of the outputs."""
+        """Return a stage for results of outputs."""
 
         def stage(shot: Any) -> Result:
             if isinstance(shot.source, CameraFrame):
@@ -138,9 +142,10 @@ class Vision:
         return View.of(frame, self.image, self._fit)
 
     def result(self, outputs: Mapping[str, Array], frame: Tuple[int, int]) -> Result:
-        """What the model's outputs say of a frame of this width and height.
+        """Return the result for a frame of this width and height.
 
-        Raises InputError without a task.
+        Raises:
+            InputError: the bundle has no task
         """
         if self._decode is None:
             hint = (

@@ -1,1 +1,1 @@
-"""The Edge TPU in a process of its own, which can be ended and started again."""
+"""The Edge TPU in a process of its own, to be ended and started again."""

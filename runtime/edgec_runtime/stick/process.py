@@ -60,12 +60,14 @@ Delegate = Callable[[Optional[str]], Any]
 
 @dataclass(frozen=True)
 class StickTask:
-    """What the process is to run.
+    """The work of the process, which is pickled: functions are those of modules.
 
-    It is pickled: functions are those of modules.
-
-    delegate: opens the Edge TPU, given the interpreter's name.  models: a compiled
-    .tflite for each segment.
+    Attributes:
+        segments: the segments
+        tensors: their tensors
+        models: a compiled .tflite for each segment
+        interpreter: the interpreters to use
+        delegate: opens the Edge TPU, given the interpreter's name
     """
 
     segments: Tuple[SegmentInfo, ...]
@@ -86,7 +88,7 @@ def layout(tensors: Mapping[str, TensorInfo]) -> Tuple[Dict[str, int], int]:
 
 
 def mapped(handle: int, tensors: Mapping[str, TensorInfo]) -> Dict[str, Array]:
-    """The tensors in a frame's file, which may be closed then."""
+    """Return the tensors in a frame's file, which may be closed then."""
     places, size = layout(tensors)
     memory = np.frombuffer(mmap.mmap(handle, size), np.uint8)
     return {
@@ -143,7 +145,7 @@ def _open(work: StickTask, i: int) -> InterpreterSegment:
 
 
 def _timed(segment: InterpreterSegment, tensors: Mapping[str, TensorInfo]) -> int:
-    """ns of an inference: what is slow by nature is not taken for what hangs."""
+    """Return the ns of an inference, so that a slow model does not count as hanging."""
     zeros = {
         info.name: np.zeros(info.shape, info.numpy_dtype) for info in tensors.values()
     }

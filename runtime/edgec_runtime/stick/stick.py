@@ -53,7 +53,7 @@ _MESSAGE = max(ANSWER.size, STATE.size) + TEXT_BYTES
 
 
 class Gone(Exception):
-    """The process does not answer, or said that it failed."""
+    """The process does not answer, or reported a failure."""
 
 
 class Channel:
@@ -104,7 +104,11 @@ class Channel:
             os.close(life)
 
     def wait_until_ready(self, work: StickTask, heard: Callable[[str], None]) -> None:
-        """heard: is told why it cannot open the Edge TPU, each time that it tried."""
+        """Wait until the process is ready.
+
+        Args:
+            heard: takes the reason of each failed attempt to open the Edge TPU
+        """
         self._wire.settimeout(OPENING_S)
         while True:
             message = self._receive(OPENING_S)
@@ -117,9 +121,7 @@ class Channel:
         self._wire.settimeout(self._timeout)
 
     def attach(self) -> Tuple[int, Dict[str, Array]]:
-        """Memory for one frame, which the process has too: its number, and the tensors
-        in it.
-        """
+        """Memory of one frame, shared with the process: its number and its tensors."""
         handle = -1
         try:
             handle = os.memfd_create("edgec-frame", os.MFD_CLOEXEC)
@@ -141,7 +143,7 @@ class Channel:
             self._send(REQUEST.pack(DETACH, slot, 0, 0), [])
 
     def run(self, slot: int, segment: int) -> int:
-        """ns that the segment took there."""
+        """Return the ns of the segment there."""
         with self._lock:
             number = next(self._numbers)
             self._send(REQUEST.pack(RUN, slot, segment, number), [])
@@ -188,7 +190,7 @@ class Channel:
         return self._why
 
     def kill(self) -> None:
-        """Ends the process, also one that hangs, and whoever waits for it.
+        """End the process, also a hanging one, and everybody's wait for it.
 
         Does not wait.
         """
@@ -198,9 +200,7 @@ class Channel:
             self._wire.shutdown(socket.SHUT_RDWR)
 
     def bury(self) -> None:
-        """After kill: waits until it has ended, for ENDING_S at most, and frees what it
-        had.
-        """
+        """Wait for the end after `kill`, ENDING_S at most, and free the memory."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING_S)
         with self._lock:
@@ -237,11 +237,13 @@ class StickFacts:
 
 
 class Stick:
-    """Starts with a process that has opened the Edge TPU, else raises DeviceError with
-    what it said.
+    """The Edge TPU's process, as a session sees it.
 
-    timeout: seconds that an inference may take.  warn: is told the first time that it
-    is lost.
+    It starts with an open Edge TPU, or raises DeviceError with the process's message.
+
+    Args:
+        timeout: seconds that an inference may take
+        warn: takes the first loss
     """
 
     def __init__(
@@ -424,7 +426,7 @@ class Stick:
 
 
 def _file(work: StickTask) -> int:
-    """A file in memory with what the process is to do."""
+    """Return a file in memory with the process's work."""
     try:
         functions = pickle.dumps((work.interpreter, work.delegate))
         if b"__main__" in functions:

@@ -1,6 +1,4 @@
-"""A live picture that a bundle changes: sources of frames, the show that runs them
-through it, a page to watch it.
-"""
+"""A live picture changed by a bundle: sources of frames, the show, and its page."""
 
 LOOPBACK = "127.0.0.1"
 PORT = 8080

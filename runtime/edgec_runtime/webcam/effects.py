@@ -42,7 +42,7 @@ RADIUS = 4
 """Of the windows, in pixels of the mask."""
 
 SMOOTH = 1e-3
-"""Luma (0…1) that varies by less than its root is no edge."""
+"""Variance of luma (0…1) below which there is no edge."""
 
 _LINES = 1
 _FAINT = 1e-4
@@ -224,7 +224,13 @@ Effect = Callable[[Array, Result], Array]
 
 
 class _For(NamedTuple):
-    """task, result: what an effect is for; None for all.  does: in words."""
+    """An effect.
+
+    Attributes:
+        task: the task it is for; None: all
+        result: the class of its results; None: all
+        does: a description
+    """
 
     task: Optional[str]
     result: Optional[Type[Any]]
@@ -247,7 +253,7 @@ EFFECTS: Mapping[str, _For] = {
 
 
 def effects_for(task: str) -> List[str]:
-    """The names of those that a task can be shown with."""
+    """Return the names of the effects for a task."""
     return [name for name, it in EFFECTS.items() if it.task in (None, task)]
 
 
@@ -332,7 +338,7 @@ def _fit(guide: Array, mask: Array, radius: int, smooth: float) -> Tuple[Array, 
 
 
 def _mean(x: Array, radius: int) -> Array:
-    """Of each element the mean of those at most `radius` away, within the picture."""
+    """Return the mean of all elements within `radius` of each, inside the picture."""
     for axis in (0, 1):
         count = x.shape[axis]
         sums = np.concatenate(

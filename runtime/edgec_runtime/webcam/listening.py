@@ -1,5 +1,6 @@
-"""An HTTP server that bears who can reach it: many connections, slow ones, requests
-that are none; and says nothing.
+"""An HTTP server for anybody: many connections, slow ones, malformed requests.
+
+It prints nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 MOST_CONNECTIONS = 64
 REQUEST_S = 30.0
-"""In which a request must have come, however many pieces it comes in."""
+"""Seconds in which a request must have come, in however many pieces."""
 MOST_BYTES = 1 << 12
 """Of a request's body."""
 
@@ -52,15 +53,13 @@ class Listener(ThreadingHTTPServer):
             self._free.release()
 
     def hang_up(self) -> None:
-        """Ends the connections that are kept open, so that who is at their other end
-        notices.
-        """
+        """End the open connections, so that their other ends notice."""
         for one in list(self._open):
             with contextlib.suppress(OSError):  # it has gone by itself
                 one.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: the terminal is not for what others send."""
+        """Print nothing: strangers' text does not belong on a terminal."""
 
 
 class Asked(BaseHTTPRequestHandler):
@@ -84,7 +83,7 @@ class Asked(BaseHTTPRequestHandler):
         """Nothing."""
 
     def asked(self) -> Tuple[str, Dict[str, str]]:
-        """Path and query; "" and nothing for what is no address."""
+        """Return path and query; "" and nothing for an invalid address."""
         try:
             url = urlsplit(self.path)
             return url.path, {k: v[0] for k, v in parse_qs(url.query).items()}

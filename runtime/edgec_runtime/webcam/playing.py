@@ -62,9 +62,10 @@ def play(
 
 
 def virtual_camera(path: str) -> VideoOutput:
-    """The V4L2 output, which other programs see as a camera.
+    """Return the V4L2 output, a camera for other programs.
 
-    Raises DeviceError with how to make one.
+    Raises:
+        DeviceError: there is none, with the way to make one
     """
     try:
         return VideoOutput(path)

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 
 PAGE = Path(__file__).with_name("page.html")
 WAIT_S = 2.0
-"""That a request for a newer picture may take."""
+"""Seconds that a request for a newer picture may take."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -96,7 +96,7 @@ class _Http(Listener):
     show: Show
     token: str
     names: Optional[Tuple[str, ...]]
-    """Whom a request may address; None where the address is one that others reach."""
+    """Return the Host values a request may have; None for a public address."""
 
 
 class _SocketFile(_Http):
@@ -207,7 +207,7 @@ class _Handler(Asked):
 
 
 def figures(show: Show) -> Dict[str, Any]:
-    """What the page shows beside the picture."""
+    """Return the figures beside the picture."""
     found, lines, choice = show.figures(), show.found()[0], show.choice
     return {
         "source": show.source.name,

@@ -39,7 +39,7 @@ from .sources import Source
 Array = NDArray[Any]
 
 _TRIED = (48, 64)
-"""Height and width of the frame that says whether a bundle can be shown."""
+"""Height and width of the frame that tests a bundle."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ShownFrame:
 
 
 class Choice(NamedTuple):
-    """What a show is to show: a bundle's name, the effect, and the bundle's task."""
+    """The subject of a show: a bundle's name, the effect, and the bundle's task."""
 
     bundle: str
     effect: str
@@ -122,7 +122,7 @@ class Show:
             return self._picture
 
     def _source_frames(self) -> Iterator[CameraFrame]:
-        """Of a file again and again, and at its pace, where that is wanted."""
+        """Yield the frames of a file again and again, at its pace if wanted."""
         due = time.monotonic()
         while not self._stopped:
             for frame in self.source.frames():
@@ -192,12 +192,12 @@ class Show:
             return task.kind if task is not None else ""
 
     def _tried_out(self, bundle: str, how: str) -> Choice:
-        """Of a bundle that can be shown so."""
+        """Return the choice of a bundle and an effect after a test of both."""
         with _Program(self.bundles[bundle], how, False, self.tpu) as program:
             return Choice(bundle, how, program.try_out())
 
     def figures(self) -> Optional[StreamFigures]:
-        """Of the stream that runs, or ran last."""
+        """Return the figures of the present or the last stream."""
         return self._stream.figures() if self._stream is not None else None
 
     def found(self) -> Tuple[List[str], Dict[str, Any]]:
@@ -208,14 +208,14 @@ class Show:
         return ([], {})
 
     def stop(self) -> None:
-        """Ends it after the frame that is shown."""
+        """End the show after the present frame."""
         with self._lock:
             self._stopped = True
             self._changed.notify_all()
 
 
 class _Held:
-    """An iterator that a stream cannot close: it goes on with the next."""
+    """An iterator that outlives a stream: it goes on with the next."""
 
     def __init__(self, frames: Iterator[CameraFrame]) -> None:
         self._frames = frames
@@ -230,7 +230,7 @@ class _Held:
 
 
 class _Program:
-    """An opened bundle with what makes pictures of its outputs."""
+    """An opened bundle with its painter."""
 
     def __init__(self, path: str, how: str, smooth: bool, tpu: str) -> None:
         self._bundle = Bundle.open(path)

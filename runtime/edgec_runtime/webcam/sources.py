@@ -1,7 +1,8 @@
-"""Where frames come from: cameras by V4L2 and picamera2, video files and streams by
-OpenCV, folders of pictures, and a clip of moving photos.
+"""Sources of frames.
 
-A camera that is unplugged is waited for; its frames go on when it is back.
+They are cameras by V4L2 and picamera2, video files and streams by OpenCV, folders of
+pictures, and a clip of moving photos. When a camera is unplugged its source waits, and
+goes on when it is back.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CLIP = (640, 480)
 CLIP_FRAMES = 250
 """Of the clip of one photo: 10 s."""
 FPS = 25.0
-"""Of what has no rate of its own."""
+"""Frames a second of a source without a rate."""
 
 
 @dataclass
@@ -58,33 +59,48 @@ class Source:
 
 
 def open_source(text: Optional[str]) -> Source:
-    """By name: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a
-    video file, rtsp://… or http://…, a photo or a folder of photos.
+    """Return the source of a name.
 
-    Of a camera more may be asked for: /dev/video0?format=jpeg&size=1280x720&fps=30.
-    Default: the first camera. Raises InputError for what is none, DeviceError for a
-    camera that is not there.
+    Args:
+        text: /dev/video0 or its number, picamera (or picamera:1) of a Raspberry Pi, a
+            video file, rtsp://… or http://…, a photo or a folder of photos. A camera
+            can have options: /dev/video0?format=jpeg&size=1280x720&fps=30. None: the
+            first camera.
+
+    Raises:
+        InputError: it is no source
+        DeviceError: the camera is not there
     """
     if text is None:
         text = _first_camera()
     if re.fullmatch(r"[0-9]+(\?.*)?", text):
         text = f"/dev/video{text}"
     if text.startswith("/dev/") or re.fullmatch(rf"{PI_CAMERA}(:[0-9]+)?(\?.*)?", text):
-        opens = _camera_of(text)
-        camera = opens()
-        return Source(
-            text, True, camera.rate, lambda source: _live(source, opens, camera)
-        )
+        return _camera_source(text)
     if "://" in text:
-        capture, rate = _opened(text)
-        return Source(
-            text,
-            True,
-            rate,
-            lambda source: _live(
-                source, lambda: _Capture.again(text), _Capture(capture)
-            ),
-        )
+        return _stream_source(text)
+    return _file_source(text)
+
+
+def _camera_source(text: str) -> Source:
+    """Return the source of a camera."""
+    opens = _camera_of(text)
+    camera = opens()
+    return Source(text, True, camera.rate, lambda source: _live(source, opens, camera))
+
+
+def _stream_source(url: str) -> Source:
+    """Return the source of a network stream."""
+    capture, rate = _opened(url)
+
+    def frames(source: Source) -> Iterator[CameraFrame]:
+        return _live(source, lambda: _Capture.again(url), _Capture(capture))
+
+    return Source(url, True, rate, frames)
+
+
+def _file_source(text: str) -> Source:
+    """Return the source of a video, a photo or a folder of photos."""
     path = Path(text)
     if not path.exists():
         raise InputError(
@@ -92,7 +108,7 @@ def open_source(text: Optional[str]) -> Source:
             "--source",
             "give a video, a photo, a folder of photos or /dev/video0",
         )
-    # a pipe would be waited for where no Ctrl-C ends it
+    # A pipe would be waited for where no Ctrl-C ends it.
     if not (path.is_file() or path.is_dir()):
         raise InputError(
             f"{path} is neither a file nor a folder",
@@ -100,30 +116,34 @@ def open_source(text: Optional[str]) -> Source:
             "write it to a file first",
         )
     if path.is_dir():
-        photos = sorted(p for p in path.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES)
-    else:
-        photos = [path]
-    if path.is_dir() and not photos:
-        raise InputError(
-            f"{path} holds no photos",
-            "--source",
-            f"they end with {', '.join(PHOTO_SUFFIXES)}",
-        )
-    if path.suffix.lower() in PHOTO_SUFFIXES or path.is_dir():
-        return Source(
-            path.name,
-            False,
-            FPS,
-            lambda _: (CameraFrame.of(read_photo(p)) for p in photos),
-        )
+        return _photos_source(path.name, _photos_in(path))
+    if path.suffix.lower() in PHOTO_SUFFIXES:
+        return _photos_source(path.name, [path])
     capture, rate = _opened(text)
     return Source(path.name, False, rate or FPS, lambda source: _video(text, capture))
 
 
+def _photos_in(folder: Path) -> List[Path]:
+    """Return the photos of a folder in the order of their names."""
+    photos = sorted(p for p in folder.iterdir() if p.suffix.lower() in PHOTO_SUFFIXES)
+    if not photos:
+        raise InputError(
+            f"{folder} holds no photos",
+            "--source",
+            f"they end with {', '.join(PHOTO_SUFFIXES)}",
+        )
+    return photos
+
+
+def _photos_source(name: str, photos: List[Path]) -> Source:
+    """Return the source of photos, read one at a time."""
+    return Source(
+        name, False, FPS, lambda _: (CameraFrame.of(read_photo(p)) for p in photos)
+    )
+
+
 def clip(photos: List[Path]) -> Source:
-    """A clip that is made as it is read: the camera moves over one photo after the
-    other, in and out.
-    """
+    """Return a clip made as it is read: the camera moves over each photo, in and out."""
     return Source(
         "a clip of photos",
         False,
@@ -135,7 +155,7 @@ def clip(photos: List[Path]) -> Source:
 def moving(
     photo: Path, frames: int = CLIP_FRAMES, size: Tuple[int, int] = CLIP
 ) -> Iterator[Array]:
-    """uint8 [H,W,3]: parts of a photo, on a path that begins where it ends."""
+    """Yield parts of a photo on a closed path, uint8 [H, W, 3]."""
     picture = read_photo(photo)
     height, width = picture.shape[:2]
     x, y = (np.arange(n) / n for n in size)
@@ -191,9 +211,10 @@ def _video(text: str, capture: Any) -> Iterator[CameraFrame]:
 
 
 def _first_camera() -> str:
-    """That of V4L2; a Raspberry Pi's own where there is none that V4L2 reads.
+    """Return the first camera of V4L2, or a Raspberry Pi's own if V4L2 can read none.
 
-    Raises DeviceError.
+    Raises:
+        DeviceError: there is no camera
     """
     if importlib.util.find_spec(LIBRARY) is not None:
         try:
@@ -209,9 +230,10 @@ def _first_camera() -> str:
 
 
 def _camera_of(text: str) -> Callable[[], Union[Camera, PiCamera]]:
-    """Opens a camera, the same way each time.
+    """Return a function that opens a camera in the same way each time.
 
-    Raises InputError for what cannot be asked of one.
+    Raises:
+        InputError: a camera has no such option
     """
     path, _, query = text.partition("?")
     asked = dict(parse_qsl(query, keep_blank_values=True))
@@ -281,9 +303,9 @@ class _Camera(Protocol):
 def _live(
     source: Source, opens: Callable[[], _Camera], first: _Camera
 ) -> Iterator[CameraFrame]:
-    """Of a camera that may be unplugged and come back.
+    """Yield the frames of a camera that may be unplugged and come back.
 
-    It is let go of at once, so that it gets its name again.
+    It is closed at once, so that it gets its name again.
     """
     camera: Optional[_Camera] = first
     try:

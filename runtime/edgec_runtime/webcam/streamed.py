@@ -20,7 +20,7 @@ from .show import Show
 from .sources import Source, open_source
 
 SIZE = (640, 480)
-"""Width and height of frames that are made."""
+"""Width and height of generated frames."""
 _DIFFERENT = 8
 
 

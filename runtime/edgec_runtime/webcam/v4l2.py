@@ -35,7 +35,7 @@ ENOUGH = 24.0
 cable.
 """
 SILENT_S = 5.0
-"""After which a camera that gives nothing counts as gone."""
+"""Seconds without a frame after which a camera counts as gone."""
 
 _CAPTURE = 1
 _OUTPUT = 2
@@ -48,12 +48,12 @@ _CAP_DEVICE = 1 << 31
 _BUFFERS = 4
 _ERROR_FLAG = 0x40
 _DAMAGED = 30
-"""Frames in a row that may be no pictures."""
+"""Frames in a row that may be damaged."""
 FORMATS = {
     **{b"YUYV": "yuyv", b"NV12": "nv12", b"MJPG": "jpeg", b"JPEG": "jpeg"},
     **{b"RGB3": "rgb", b"BGR3": "bgr", b"GREY": "gray"},
 }
-"""What of V4L2 is read, as CameraFrame calls it; the first is preferred."""
+"""The readable formats of V4L2 by CameraFrame's names, the preferred first."""
 
 
 class _Capability(ctypes.Structure):
@@ -216,7 +216,7 @@ class _Device:
         return about
 
     def formats(self) -> List[bytes]:
-        """What it offers, as fourccs."""
+        """Return the formats of the device as fourccs."""
         found: List[bytes] = []
         try:
             while True:
@@ -228,8 +228,9 @@ class _Device:
             return found
 
     def set_format(self, fourcc: bytes, size: Tuple[int, int]) -> Any:
-        """As near to that as it can; what it is then, with its stride and size in
-        bytes.
+        """Set the format and a size near to the wanted one.
+
+        Return the device's choice, with its stride and size in bytes.
         """
         wanted = _Format(type=self.kind)
         pixels = wanted.of.pixels
@@ -238,7 +239,7 @@ class _Device:
         return self.ask(_S_FMT, wanted).of.pixels
 
     def map_buffers(self) -> None:
-        """Memory that driver and program share."""
+        """Map the memory shared by driver and program."""
         count = self.ask(_REQBUFS, _Request(_BUFFERS, self.kind, _MMAP)).count
         for i in range(count):
             buffer = self.ask(_QUERYBUF, self.buffer(i))
@@ -255,7 +256,7 @@ class _Device:
         self.ask(_STREAMON, ctypes.c_int(self.kind))
 
     def close(self) -> None:
-        """Lets go of it; streaming stops with that."""
+        """Close the device, which also ends streaming."""
         for memory in self.buffers:
             memory.close()
         self.buffers = []
@@ -265,11 +266,12 @@ class _Device:
 
 
 class Camera:
-    """A V4L2 capture device.  format: "yuyv", "nv12", "jpeg", "rgb", "bgr" or "gray";
-    size: width, height; rate: of frames per second.  What is not given is chosen;
-    `format`, `size` and `rate` say what it is.
+    """A V4L2 capture device that streams.
 
-    Raises DeviceError for what is no camera, InputError for a format that it has not.
+    Attributes:
+        format: "yuyv", "nv12", "jpeg", "rgb", "bgr" or "gray"
+        size: width and height
+        rate: frames a second
     """
 
     def __init__(
@@ -279,23 +281,22 @@ class Camera:
         size: Optional[Tuple[int, int]] = None,
         rate: Optional[float] = None,
     ) -> None:
+        """Open a camera, and let it stream.
+
+        Args:
+            path: the device
+            format: the format; None: the best
+            size: width and height; None: `SIZE`
+            rate: frames a second; None: `RATE`
+
+        Raises:
+            DeviceError: the device is no camera, or does not stream
+            InputError: the camera does not have the format
+        """
         self._device = _Device(path, _CAPTURE, _CAP_CAPTURE, "camera")
         self._damaged = 0
         try:
-            offered = [f for f in FORMATS if f in self._device.formats()]
-            wanted = [f for f in offered if format in (None, FORMATS[f])]
-            if not wanted:
-                has = (
-                    ", ".join(sorted({FORMATS[f] for f in offered}))
-                    or "nothing that can be read"
-                )
-                what = f"{path} gives {has}" + (f", not {format}" if format else "")
-                raise InputError(
-                    what,
-                    hint=""
-                    if offered
-                    else "a Raspberry Pi's own camera is --source picamera",
-                )
+            wanted = self._wanted_formats(path, format)
             self._choose(wanted, size or SIZE, rate or RATE)
             self._device.map_buffers()
             for i in range(len(self._device.buffers)):
@@ -303,20 +304,35 @@ class Camera:
             self._device.start()
         except OSError as e:
             self.close()
-            if e.errno == errno.EBUSY:
-                busy = "another program has it"
-            else:
-                busy = "plug it in again"
-            raise DeviceError(f"{path} does not stream: {e.strerror}", hint=busy) from e
+            is_busy = e.errno == errno.EBUSY
+            hint = "another program has it" if is_busy else "plug it in again"
+            raise DeviceError(f"{path} does not stream: {e.strerror}", hint=hint) from e
         except BaseException:
             self.close()
             raise
 
+    def _wanted_formats(self, path: str, format: Optional[str]) -> List[bytes]:
+        """Return the camera's formats with a name, the best first; None: with any."""
+        offered = [f for f in FORMATS if f in self._device.formats()]
+        wanted = [f for f in offered if format in (None, FORMATS[f])]
+        if wanted:
+            return wanted
+
+        names = sorted({FORMATS[f] for f in offered})
+        has = ", ".join(names) or "nothing that can be read"
+        what = f"{path} gives {has}"
+        if format:
+            what += f", not {format}"
+        # Raw Bayer data, which libcamera alone can turn into a picture.
+        pi_hint = "a Raspberry Pi's own camera is --source picamera"
+        raise InputError(what, hint="" if offered else pi_hint)
+
     def _choose(
         self, wanted: Sequence[bytes], size: Tuple[int, int], rate: float
     ) -> None:
-        """The first, or the JPEG among them where that one is slow; none that has to be
-        decoded by what is not here.
+        """Choose the first format, or JPEG where that is too slow.
+
+        JPEG only if a library here can decode it.
         """
         jpegs = [f for f in wanted if FORMATS[f] == "jpeg"]
         plain = [f for f in wanted if f not in jpegs]
@@ -376,7 +392,7 @@ class Camera:
                 return data
 
     def _bytes(self) -> int:
-        """Of a frame that is not compressed."""
+        """Return the bytes of an uncompressed frame."""
         rows = self.size[1] * 3 // 2 if self.format == "nv12" else self.size[1]
         return int(self._pixels.stride) * rows
 

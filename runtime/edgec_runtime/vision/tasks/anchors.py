@@ -10,7 +10,7 @@ import numpy as np
 
 from ...bundle.arrays import read_array
 from ...errors import InputError
-from ...rows import said
+from ...rows import parameter
 from .base import Array, Size
 
 MAX_BOXES = 1 << 20
@@ -25,21 +25,23 @@ class Anchors:
     texts of the fields describe them.
     """
 
-    file: Optional[str] = said("a file with float32 [N,4]; instead of the rest", None)
-    strides: Tuple[int, ...] = said(
+    file: Optional[str] = parameter(
+        "a file with float32 [N,4]; instead of the rest", None
+    )
+    strides: Tuple[int, ...] = parameter(
         "pixels of the input from cell to cell, for each grid in turn",
         (),
         low=1,
         high=4096,
     )
-    sizes: Tuple[Tuple[Tuple[float, ...], ...], ...] = said(
+    sizes: Tuple[Tuple[Tuple[float, ...], ...], ...] = parameter(
         "for each grid the [width, height] in pixels of a cell's anchors; default: "
         "one of the cell's size",
         (),
         low=0,
         high=65536,
     )
-    offset: float = said(
+    offset: float = parameter(
         "where in its cell a centre is: 0.5 the middle, 0 its top left",
         0.5,
         low=0,

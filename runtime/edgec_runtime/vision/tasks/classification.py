@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ...rows import said
+from ...rows import parameter
 from ...tensors import TensorInfo
 from ..drawing import caption
 from .base import (
@@ -30,16 +30,18 @@ class Classification:
     """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "classification"
-    output: Optional[str] = said(
+    output: Optional[str] = parameter(
         "the output with a number for each class; default: the only one", None
     )
-    activation: str = said(
+    activation: str = parameter(
         "what makes probabilities of them; auto: softmax, unless all are in 0…1",
         "auto",
         choices=("auto", *ACTIVATIONS),
     )
-    top: int = said("how many classes are told", 5, low=1, high=1000)
-    threshold: float = said("the least probability that is told", 0.0, low=0, high=1)
+    top: int = parameter("how many classes are told", 5, low=1, high=1000)
+    threshold: float = parameter(
+        "the least probability that is told", 0.0, low=0, high=1
+    )
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Classification:
         """See Task."""

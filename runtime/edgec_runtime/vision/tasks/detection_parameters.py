@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
-from ...rows import said
+from ...rows import parameter
 from ...tensors import TensorInfo
 from .anchors import MAX_BOXES, Anchors
 from .base import ACTIVATIONS
@@ -32,101 +32,105 @@ class DetectionParameters:
     The texts of the fields describe them.
     """
 
-    boxes: Optional[str] = said(
+    boxes: Optional[str] = parameter(
         "the output with boxes [1,N,columns]; default: the only one that can be", None
     )
-    scores: Optional[str] = said(
+    scores: Optional[str] = parameter(
         "the output with scores [1,N,columns]; default: the one with the boxes", None
     )
-    classes: Optional[str] = said("an output with the class of each box", None)
-    count: Optional[str] = said("an output with the number of boxes", None)
-    transposed: bool = said("outputs are [1,columns,N]", False)
-    order: str = said(
+    classes: Optional[str] = parameter("an output with the class of each box", None)
+    count: Optional[str] = parameter("an output with the number of boxes", None)
+    transposed: bool = parameter("outputs are [1,columns,N]", False)
+    order: str = parameter(
         "of a box's numbers; x and y of a centre where a w or h follows",
         "xywh",
         choices=ORDERS,
     )
-    units: str = said(
+    units: str = parameter(
         "of boxes without anchors: 0…1 of the input, or its pixels",
         "relative",
         choices=("relative", "pixels"),
     )
-    anchors: Optional[Anchors] = said(
+    anchors: Optional[Anchors] = parameter(
         "what boxes are counted from: x = anchor x + x / scale * anchor width", None
     )
-    scales: Tuple[float, ...] = said(
+    scales: Tuple[float, ...] = parameter(
         "by which x, y, width and height are divided", (1.0, 1.0, 1.0, 1.0), low=1e-6
     )
-    exponential: bool = said(
+    exponential: bool = parameter(
         "width = exp(width / scale) * anchor width, not only width / scale * anchor width",
         True,
     )
-    box_column: int = said("the first of the four numbers", 0, low=_FIRST, high=_LAST)
-    score_column: int = said(
+    box_column: int = parameter(
+        "the first of the four numbers", 0, low=_FIRST, high=_LAST
+    )
+    score_column: int = parameter(
         "the first of the classes' scores, which end where another column of the same "
         "output is named",
         0,
         low=_FIRST,
         high=_LAST,
     )
-    class_column: Optional[int] = said(
+    class_column: Optional[int] = parameter(
         "the class of the box, whose only score is in the column of scores",
         None,
         low=_FIRST,
         high=_LAST,
     )
-    several: bool = said(
+    several: bool = parameter(
         "a row is a box of each class whose score is high enough, not only of the best",
         False,
     )
-    objectness: Optional[int] = said(
+    objectness: Optional[int] = parameter(
         "a column by which all scores are multiplied", None, low=_FIRST, high=_LAST
     )
-    background: bool = said("the first class is that there is nothing", False)
-    activation: str = said(
+    background: bool = parameter("the first class is that there is nothing", False)
+    activation: str = parameter(
         "what makes probabilities of scores", "none", choices=ACTIVATIONS
     )
-    points: int = said("how many points a box has", 0, low=0, high=64)
-    point_column: int = said("the first of their x and y", 4, low=_FIRST, high=_LAST)
-    point_numbers: int = said(
+    points: int = parameter("how many points a box has", 0, low=0, high=64)
+    point_column: int = parameter(
+        "the first of their x and y", 4, low=_FIRST, high=_LAST
+    )
+    point_numbers: int = parameter(
         "2, or 3 where a number behind x and y says whether it is seen",
         2,
         low=2,
         high=3,
     )
-    point_threshold: float = said(
+    point_threshold: float = parameter(
         "points that are less surely seen are not drawn", 0.0, low=0, high=1
     )
-    point_names: Tuple[str, ...] = said("of the points", ())
-    lines: Tuple[Tuple[int, ...], ...] = said(
+    point_names: Tuple[str, ...] = parameter("of the points", ())
+    lines: Tuple[Tuple[int, ...], ...] = parameter(
         "pairs of points that are joined in pictures", (), low=0, high=_LAST
     )
-    angle_column: Optional[int] = said(
+    angle_column: Optional[int] = parameter(
         "by how much a box is turned about its centre, in radians",
         None,
         low=_FIRST,
         high=_LAST,
     )
-    mask_column: Optional[int] = said(
+    mask_column: Optional[int] = parameter(
         "the first of the factors, to the last column, by which planes are added up to "
         "the mask of a box",
         None,
         low=_FIRST,
         high=_LAST,
     )
-    masks: Optional[str] = said(
+    masks: Optional[str] = parameter(
         "the output with those planes [1,planes,H,W]; default: the only one that can be",
         None,
     )
-    threshold: float = said("the least score of a box", 0.5, low=0, high=1)
-    iou: float = said("boxes that overlap more are one", 0.5, low=0, high=1)
-    suppression: str = said(
+    threshold: float = parameter("the least score of a box", 0.5, low=0, high=1)
+    iou: float = parameter("boxes that overlap more are one", 0.5, low=0, high=1)
+    suppression: str = parameter(
         "of such boxes the best is left: of its class, of all, "
         "or the mean weighted by scores; or all are left",
         "class",
         choices=SUPPRESSIONS,
     )
-    limit: int = said("how many boxes are told at most", 100, low=1, high=4096)
+    limit: int = parameter("how many boxes are told at most", 100, low=1, high=4096)
 
     def table(self, shape: Tuple[int, ...]) -> Tuple[int, int]:
         """Return the rows and columns of an output, whose other axes have one element.

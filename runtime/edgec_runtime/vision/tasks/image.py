@@ -7,7 +7,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from ...rows import said
+from ...rows import parameter
 from ...tensors import TensorInfo
 from ..resample import whole
 from .base import Array, Decode, DecoderSetting, Outputs, Size, View, output_for
@@ -43,11 +43,11 @@ class ImageOutput:
     """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "image"
-    output: Optional[str] = said(
+    output: Optional[str] = parameter(
         "the output that is an image; default: the only one", None
     )
-    range: str = said("what its values are", "0_1", choices=tuple(_RANGES))
-    color: str = said("the order of its colours", "rgb", choices=("rgb", "bgr"))
+    range: str = parameter("what its values are", "0_1", choices=tuple(_RANGES))
+    color: str = parameter("the order of its colours", "rgb", choices=("rgb", "bgr"))
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> ImageOutput:
         """See Task."""

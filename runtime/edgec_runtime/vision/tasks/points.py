@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from ...errors import InputError
-from ...rows import said
+from ...rows import parameter
 from ...tensors import TensorInfo
 from ..drawing import PALETTE, line_into, points_into, thickness
 from .base import (
@@ -78,29 +78,31 @@ class Landmarks:
     """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "landmarks"
-    output: Optional[str] = said(
+    output: Optional[str] = parameter(
         "the output with the points; default: the only one that can be", None
     )
-    columns: Tuple[str, ...] = said(
+    columns: Tuple[str, ...] = parameter(
         "what is said of each point, in order", ("x", "y"), choices=_COLUMNS
     )
-    units: str = said(
+    units: str = parameter(
         "of x and y: 0…1 of the input, its pixels, or heatmaps [1,H,W,points] whose "
         "peaks they are",
         "pixels",
         choices=("relative", "pixels", "heatmaps"),
     )
-    score: Optional[str] = said(
+    score: Optional[str] = parameter(
         "an output that says how sure it is that there is anything", None
     )
-    activation: str = said(
+    activation: str = parameter(
         "of that, and of the points' own scores", "none", choices=ACTIVATIONS[:2]
     )
-    threshold: float = said("points and results below are left out", 0.0, low=0, high=1)
-    lines: Tuple[Tuple[int, ...], ...] = said(
+    threshold: float = parameter(
+        "points and results below are left out", 0.0, low=0, high=1
+    )
+    lines: Tuple[Tuple[int, ...], ...] = parameter(
         "pairs of points that are joined in pictures", (), low=0, high=4095
     )
-    names: Tuple[str, ...] = said("of the points", ())
+    names: Tuple[str, ...] = parameter("of the points", ())
 
     def bind(self, outputs: Mapping[str, TensorInfo], image: Size) -> Landmarks:
         """See Task."""
@@ -181,20 +183,22 @@ class Pose(Landmarks):
     """The parameters of the task: landmarks of a person, by default the 17 of COCO."""
 
     kind: ClassVar[str] = "pose"
-    columns: Tuple[str, ...] = said(
+    columns: Tuple[str, ...] = parameter(
         "what is said of each point, in order", ("y", "x", "score"), choices=_COLUMNS
     )
-    units: str = said(
+    units: str = parameter(
         "of x and y: 0…1 of the input, its pixels, or heatmaps [1,H,W,points] whose "
         "peaks they are",
         "relative",
         choices=("relative", "pixels", "heatmaps"),
     )
-    threshold: float = said("points and results below are left out", 0.3, low=0, high=1)
-    lines: Tuple[Tuple[int, ...], ...] = said(
+    threshold: float = parameter(
+        "points and results below are left out", 0.3, low=0, high=1
+    )
+    lines: Tuple[Tuple[int, ...], ...] = parameter(
         "pairs of points that are joined", COCO_LINES, low=0, high=4095
     )
-    names: Tuple[str, ...] = said("of the points", COCO_POINTS)
+    names: Tuple[str, ...] = parameter("of the points", COCO_POINTS)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from ...errors import InputError
-from ...rows import said
+from ...rows import parameter
 from ...tensors import TensorInfo
 from ..drawing import PALETTE, tinted
 from ..resample import sample
@@ -34,24 +34,24 @@ class Segmentation:
     """The parameters of the task; the texts of the fields describe them."""
 
     kind: ClassVar[str] = "segmentation"
-    output: Optional[str] = said(
+    output: Optional[str] = parameter(
         "the output with the scores, or the classes, of pixels; default: the only one",
         None,
     )
-    activation: str = said(
+    activation: str = parameter(
         "what makes probabilities of scores", "none", choices=ACTIVATIONS
     )
-    index: Optional[int] = said(
+    index: Optional[int] = parameter(
         "the class whose mask is wanted; default: the only one, the second of two; "
         "of more, each pixel's best",
         None,
         low=0,
         high=4095,
     )
-    threshold: float = said(
+    threshold: float = parameter(
         "from which probability on a pixel is of it", 0.5, low=0, high=1
     )
-    background: int = said(
+    background: int = parameter(
         "the class that is not drawn, where there are several", 0, low=0, high=4095
     )
 
